@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Installs what the tests need and the Rust toolchain does not bring: pinned Go programs into
 # .tools/bin, the Go test programs built from tests/foreign/go, the Node packages of
-# tests/foreign/node, schemathesis, CacheControl, grpcio and opentelemetry-proto in Python environments below .tools, and Debian's PostgreSQL, Chromium, zsh
+# tests/foreign/node and clients/ts, a .NET SDK, schemathesis, CacheControl, grpcio and opentelemetry-proto in Python
+# environments below .tools, and Debian's PostgreSQL, Chromium, zsh
 # and fish.
-# What is there already at the right version is left alone. `setup.sh grpcurl` installs that alone.
+# What is there already at the right version is left alone. `setup.sh grpcurl` and
+# `setup.sh dotnet` install that alone.
 #
 # A missing tool is named in one plain line and the exit code is 1, so that CI cannot pass without it.
 set -euo pipefail
@@ -113,6 +115,17 @@ node_packages() {
   stamp foreign-node "$key"
 }
 
+# The packages of clients/ts: compiler, test libraries, and the Node that its tests run on.
+typescript_packages() {
+  local folder=clients/ts key
+  key="$(npm --version) $(hash_of "$folder"/package.json "$folder"/package-lock.json "$folder"/packages/*/package.json "$folder"/tests/react18/package-lock.json examples/board/web/package-lock.json)"
+  if [[ -d $folder/node_modules ]] && fresh typescript "$key"; then return 0; fi
+  run "installed the packages of $folder" npm --prefix "$folder" ci --no-audit --no-fund || return 0
+  run "installed React 18" npm --prefix "$folder/tests/react18" ci --no-audit --no-fund || return 0
+  run "installed the packages of examples/board" npm --prefix examples/board/web ci --no-audit --no-fund || return 0
+  stamp typescript "$key"
+}
+
 # debian COMMAND PACKAGE: installs PACKAGE where COMMAND is absent and this is a Debian with root.
 debian() {
   # Not `command -v`, which finds functions of this script too.
@@ -193,6 +206,16 @@ install_foreign_python() {
   rm -rf "$1" && python3 -m venv "$1" && "$1/bin/pip" install --quiet --no-deps -r scripts/foreign-python.txt
 }
 
+# The .NET SDK, for sdk/dotnet.
+dotnet_sdk() {
+  if [[ ! -f $tools/dotnet/stamp ]]; then
+    run "installed the .NET SDK 3.1.102" scripts/dotnet.sh "$tools/dotnet" || return 0
+  else
+    scripts/dotnet.sh "$tools/dotnet" || missing "dotnet: the .NET SDK could not be installed"
+  fi
+  ln -sf ../dotnet/bin/dotnet "$bin/dotnet"
+}
+
 started=$SECONDS
 
 # What a reader of the guide needs of all this.
@@ -201,6 +224,13 @@ if [[ ${1:-} == grpcurl ]]; then
   go_tool "$GRPCURL"
   ((missing)) && exit 1
   say "grpcurl is in .tools/bin: export PATH=\"\$PWD/.tools/bin:\$PATH\""
+  exit 0
+fi
+
+if [[ ${1:-} == dotnet ]]; then
+  dotnet_sdk
+  ((missing)) && exit 1
+  say "dotnet is in .tools/bin: export PATH=\"\$PWD/.tools/bin:\$PATH\""
   exit 0
 fi
 
@@ -223,9 +253,12 @@ fi
 
 if command -v node >/dev/null && command -v npm >/dev/null; then
   node_packages
+  typescript_packages
 else
   missing "node and npm: install Node.js 20 or newer; the Node client needs it"
 fi
+
+dotnet_sdk
 
 if command -v python3 >/dev/null && python3 -c 'import ensurepip' 2>/dev/null; then
   schemathesis

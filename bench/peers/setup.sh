@@ -21,6 +21,14 @@ fi
 if has javac; then
   javac -d target/web-java web/java/Server.java
 fi
+# A .NET SDK, and what is built with it.
+if ../../scripts/dotnet.sh target/dotnet; then
+  for project in web/dotnet hosting/workers/dotnet/{http,pipe,pipe-json}; do
+    TIDEWIRE_OUT="$PWD/target/dotnet-out" target/dotnet/bin/dotnet build "$project" -c Release -nologo -v quiet
+  done
+else
+  echo "peers: no .NET SDK, so what needs it is absent" >&2
+fi
 # uWSGI is compiled by pip, which takes a compiler and the headers of Python.
 if has python3 && ! [ -e target/uwsgi/bin/uwsgi ]; then
   if ! { python3 -m venv target/uwsgi && target/uwsgi/bin/pip install --quiet --disable-pip-version-check uwsgi==2.0.31; }; then

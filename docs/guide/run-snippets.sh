@@ -7,7 +7,8 @@
 # | block               | what is done                                                            |
 # |---------------------|-------------------------------------------------------------------------|
 # | ```sh               | run, in one shell a page, so that `cd` and variables last               |
-# | ```sh server        | started; the page goes on once port 8080 answers, and it ends with it   |
+# | ```sh server        | started; the page goes on once port 8080 answers, and it ends with it,  |
+# |                     | or with the next one                                                    |
 # | ```output           | what the ```sh block before it prints, to the letter                    |
 # | ```LANGUAGE PATH    | written to PATH                                                         |
 # | any other           | left alone                                                              |
@@ -38,9 +39,13 @@ end() {
     cat "$work/out" "$work/err" >&2
     printf '%s:%s: the command failed\n' "$page" "$running" >&2
   fi
+  stop
+}
+stop() {
   if [[ -n $server ]]; then
     kill -TERM -- "-$server" 2>/dev/null || true
     wait "$server" 2>/dev/null || true
+    server=
   fi
 }
 trap end EXIT
@@ -66,7 +71,7 @@ script() {
   awk -v q="'" '
     function open_block(words) {
       if (language == "sh" && words == "server") {
-        kind = "server"; print "set -m; {"
+        kind = "server"; print "stop; set -m; {"
       } else if (language == "sh" && words == "") {
         kind = "run"; print "running=" NR "; {"
       } else if (language == "output") {

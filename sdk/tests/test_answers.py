@@ -109,7 +109,7 @@ def a_line_of_the_log_that_is_too_long(gateway, program):
 
 
 def an_answer_that_is_no_json(gateway, program):
-    if program in ("python", "async"):
+    if program in ("python", "async", "dotnet"):
         assert code(gateway.do("nan")) == "internal"
 
 
@@ -139,11 +139,11 @@ def a_header_of_any_bytes(gateway, program):
 
 
 def the_address_of_a_caller(gateway, program):
-    forms = {"go": "{}:{}", "async": "{}:{}", "python": "{}"}
+    forms = {"go": "{}:{}", "dotnet": "{}:{}", "async": "{}:{}", "python": "{}"}
     callers = (("10.1.2.3", "10.1.2.3", 0), ("10.1.2.3:77", "10.1.2.3", 77), ("::1", "::1", 0))
     for said, host, port in (*callers, ("[::1]:7", "::1", 7), ("10.9.9.9, 10.1.2.3", "10.9.9.9", 0)):
         head = gateway.ask(page("GET", "/", ("x-forwarded-for", said)))[0]
-        host = f"[{host}]" if program == "go" and ":" in host else host
+        host = f"[{host}]" if program in ("go", "dotnet") and ":" in host else host
         is_told = ("x-remote", forms.get(program, "").format(host, port)) in head.headers
         assert is_told or program not in forms, head.headers
 
@@ -163,6 +163,14 @@ def what_is_no_error_of_go(gateway, program):
 def an_error_with_details_that_are_none(gateway, program):
     if program != "go":  # Its types refuse them.
         (last,) = gateway.do("bad details")
+        assert (code([last]), last.text(9)) == ("internal", "the handler failed; its log says why")
+
+
+def an_error_whose_text_has_line_feeds(gateway, program):
+    if program == "dotnet":
+        (last,) = gateway.do("lines")
+        assert (code([last]), last.text(9)) == ("not_found", "one\r\ntwo\n\nthree"), last.text(9)
+        (last,) = gateway.do("raise lines")
         assert (code([last]), last.text(9)) == ("internal", "the handler failed; its log says why")
 
 
@@ -204,7 +212,7 @@ for case in (
     *(a_line_of_the_log_that_is_too_long, an_answer_that_is_no_json, a_page_that_is_destroyed),
     *(a_trace, a_page_that_switches, a_header_of_any_bytes, the_address_of_a_caller, the_life_of_an_application),
     *(a_function_that_forks_and_comes_back_twice, what_is_no_error_of_go, what_is_no_source_of_node),
-    *(an_error_with_details_that_are_none, what_is_called_too_late_by_node),
+    *(an_error_with_details_that_are_none, an_error_whose_text_has_line_feeds, what_is_called_too_late_by_node),
 ):
     CASES[case.__name__.replace("_", " ")] = case
 # What the types of Go refuse.
@@ -265,10 +273,11 @@ class Life(unittest.TestCase):
             gateway.ends()
 
 
-for chosen in sys.argv[1:] or attacks.PROGRAMS:
+CHOSEN = sys.argv[1:] or attacks.PROGRAMS
+for chosen in CHOSEN:
     name = f"test_a_program_of_{chosen}_fails_one_call_by_what_cannot_be_sent"
     setattr(Answers, name, lambda self, chosen=chosen: self.check(chosen))
 
 if __name__ == "__main__":
-    attacks.build()
+    attacks.build(CHOSEN)
     unittest.main(argv=sys.argv[:1])

@@ -2,11 +2,12 @@
 
 The test is the gateway, at the other end of the socket that a program inherits. Whatever it sends, the program
 answers by the text of the live protocol, or names the rule that was broken and ends; it never hangs, and what it
-keeps is bounded. One table of cases for all programs: `python`, `node`, `go`, and, if they are named, `async` and
-`http`, the same files with an event loop and a listener of node:http.
+keeps is bounded. One table of cases for all programs: `python`, `node`, `go`, `dotnet`, and, if they are named, `async`
+and `http`, the same files with an event loop and a listener of node:http.
 """
 
 import concurrent.futures
+import fcntl
 import os
 import pathlib
 import random
@@ -26,12 +27,14 @@ from tidewire.session import Session  # noqa: E402
 
 FOLDER = tempfile.TemporaryDirectory()
 GO = pathlib.Path(FOLDER.name) / "service"
+DOTNET, DOTNET_OUT = SDK.parent / ".tools/bin/dotnet", SDK.parent / "target/dotnet"
 PROGRAMS = {
     "python": [sys.executable, "-I", "-S", SDK / "python/tests/service.py"],
     "async": [sys.executable, "-I", "-S", SDK / "python/tests/service.py", "async"],
     "node": ["node", SDK / "node/tests/service.js"],
     "http": ["node", SDK / "node/tests/service.js", "http"],
     "go": [GO],
+    "dotnet": [DOTNET, DOTNET_OUT / "service/bin/netcoreapp3.1/service.dll"],
 }
 # No program needs so long; it bounds a hang.
 HANG = 20
@@ -433,15 +436,32 @@ class Attacks(unittest.TestCase):
                 done.result()
 
 
-for chosen in sys.argv[1:] or ("python", "node", "go"):
+CHOSEN = sys.argv[1:] or ("python", "node", "go", "dotnet")
+for chosen in CHOSEN:
     name = f"test_a_program_of_{chosen}_names_what_its_gateway_does_wrong_and_ends"
     setattr(Attacks, name, lambda self, chosen=chosen: self.check(chosen))
 
-def build():
-    command = ["go", "build", "-o", GO, "./tests/service"]
-    subprocess.run(command, cwd=SDK / "go", check=True)
+
+def build(programs=PROGRAMS):
+    if "go" in programs:
+        command = ["go", "build", "-o", GO, "./tests/service"]
+        subprocess.run(command, cwd=SDK / "go", check=True)
+    if "dotnet" in programs:
+        assert DOTNET.exists(), "no .NET SDK: run make setup"
+        build_dotnet(SDK / "dotnet/tests/service")
+
+
+def build_dotnet(project, into=DOTNET_OUT):
+    """Builds a program in C# in a folder that is not a part of the sources; what is built there already is left alone."""
+    into.mkdir(parents=True, exist_ok=True)
+    command = [DOTNET, "build", project, "-c", "Release", "-nologo", "-v", "quiet"]
+    environment = {**os.environ, "TIDEWIRE_OUT": str(into)}
+    with open(into / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # The tests of hosting build there, too.
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 if __name__ == "__main__":
-    build()
+    build(CHOSEN)
     unittest.main(argv=sys.argv[:1])

@@ -34,7 +34,7 @@ service Shop {
   rpc Known(Ask) returns (Told) {
     option idempotency_level = NO_SIDE_EFFECTS;
     option (google.api.http) = { get: "/known" };
-    option (tidewire.v1.method) = { sharing: PUBLIC ttl: { seconds: 60 } };
+    option (tidewire.v1.method) = { cache: CALLER ttl: { seconds: 60 } };
   }
   rpc Write(Ask) returns (Told) { option (tidewire.v1.method) = { scopes: ["write"] }; }
   rpc Admin(Ask) returns (Told);
@@ -54,7 +54,7 @@ impl Implementation for Shop {
     ) -> Result<Reply<Message>> {
         self.1.fetch_add(1, Ordering::SeqCst);
         let mut told = self.0.message(&method.output).expect("a known message");
-        // What is kept for everybody may not depend on who calls.
+        // Known is the same for everybody who may call it.
         if method.method != "Known" {
             let who = context.principal().map_or("nobody", |principal| principal.subject());
             told.set("who", who).expect("a field");

@@ -25,7 +25,7 @@ service Rows {
   rpc Get(Id) returns (Row) {
     option idempotency_level = NO_SIDE_EFFECTS;
     option (google.api.http) = { get: "/rows/{id}" };
-    option (tidewire.v1.method) = { sharing: PUBLIC };
+    option (tidewire.v1.method) = { cache: PUBLIC };
   }
   rpc Mine(Id) returns (Row) {
     option idempotency_level = NO_SIDE_EFFECTS;
@@ -34,7 +34,7 @@ service Rows {
   rpc Long(Id) returns (Row) {
     option idempotency_level = NO_SIDE_EFFECTS;
     option (google.api.http) = { get: "/long/{id}" };
-    option (tidewire.v1.method) = { sharing: PUBLIC };
+    option (tidewire.v1.method) = { cache: PUBLIC };
   }
   rpc Set(Row) returns (Row) { option (google.api.http) = { post: "/rows" body: "*" }; }
 }

@@ -60,6 +60,11 @@ const STEPS: &[Step] = &[
         about: "what hosted programs import agrees with the fixtures, and withstands its gateway",
         work: sdk,
     },
+    Step {
+        name: "typescript",
+        about: "the browser client: fixtures, schedules, a real server, packages as users get them",
+        work: typescript,
+    },
     Step { name: "models", about: "schedules of the models of memo", work: models },
     Step { name: "stress", about: "a minute of randomized stress on memo", work: stress },
 ];
@@ -229,6 +234,7 @@ fn sdk(root: &Path) -> Result<Outcome> {
         ("python3", "tests/test_fixtures.py", "sdk/python"),
         ("node", "tests/fixtures.js", "sdk/node"),
         ("go", "test -count=1 ./...", "sdk/go"),
+        ("python3", "tests/test_fixtures.py", "sdk/dotnet"),
         // Gateways that misbehave, against all of them.
         ("python3", "tests/test_attacks.py", "sdk"),
         // Programs that say more than there is room for.
@@ -243,6 +249,17 @@ fn sdk(root: &Path) -> Result<Outcome> {
         }
     }
     Ok(Outcome::Passed)
+}
+
+/// The packages of clients/ts, against the server that this tree builds.
+fn typescript(root: &Path) -> Result<Outcome> {
+    let built = cargo(root, "build --package live-client-server", &[])?;
+    if !matches!(built, Outcome::Passed) {
+        return Ok(built);
+    }
+    execute(
+        Command::new("npm").args(["run", "--silent", "check"]).current_dir(root.join("clients/ts")),
+    )
 }
 
 /// The models of memo. The checker's flag changes every crate, hence a target folder of its own.

@@ -9,6 +9,7 @@
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::{Either, select};
 use tidewire_memo::{has_read, has_read_untracked};
@@ -21,6 +22,7 @@ use crate::key::Key;
 use crate::privacy::Privacy;
 use crate::refusal::Refusal;
 use crate::table::MethodPolicy;
+use crate::watched::Run;
 
 /// What a caller brings along to a run of the service.
 pub(crate) struct Attempt {
@@ -32,6 +34,15 @@ pub(crate) struct Attempt {
     room: Arc<FormsBudget>,
     /// An answer for the caller who brought this, and for nobody else.
     aside: Mutex<Option<Result<Reply>>>,
+    /// Where the reply goes that is not cached, for those who watch it.
+    run: Option<Arc<Run>>,
+    has_run: AtomicBool,
+}
+
+/// A reply that is its starter's alone, and why.
+pub(crate) struct Aside {
+    pub(crate) outcome: Result<Reply>,
+    refusal: Refusal,
 }
 
 /// What a run of the service came to.
@@ -74,8 +85,23 @@ impl Attempt {
         inner: Arc<dyn Service>,
         terms: Arc<MethodPolicy>,
         room: Arc<FormsBudget>,
-    ) -> Arc<Self> {
-        Arc::new(Self { key, query, inner, terms, room, aside: Mutex::new(None) })
+    ) -> Self {
+        Self {
+            key,
+            query,
+            inner,
+            terms,
+            room,
+            aside: Mutex::new(None),
+            run: None,
+            has_run: AtomicBool::new(false),
+        }
+    }
+
+    /// An attempt for callers who watch a reply that is not cached.
+    pub(crate) fn with_run(mut self, run: &Arc<Run>) -> Arc<Self> {
+        self.run = Some(Arc::clone(run));
+        Arc::new(self)
     }
 
     /// Whether it is for this key of this method.
@@ -83,18 +109,24 @@ impl Attempt {
         Arc::ptr_eq(&self.terms, terms) && self.key == *key
     }
 
+    /// Whether the service ran for this caller, and not for one that it joined.
+    pub(crate) fn has_run(&self) -> bool {
+        self.has_run.load(Ordering::Relaxed)
+    }
+
     /// What was put aside for this caller.
     pub(crate) fn take_aside(&self) -> Option<Result<Reply>> {
         self.aside.lock().take()
     }
 
-    /// Runs the service.
-    pub(crate) async fn run(&self) -> Outcome {
+    /// Runs the service: what can be given again, or the starter's alone.
+    pub(crate) async fn produce(&self) -> Result<CachedReply, Aside> {
         let terms = &self.terms;
+        self.has_run.store(true, Ordering::Relaxed);
         let is_page = matches!(self.query.target(), Target::Http(_));
         let made = terms.timer.now();
         let deadline = made + terms.compute_timeout;
-        let privacy = Arc::new(Privacy::new(terms.sharing.clone(), is_page, deadline));
+        let privacy = Arc::new(Privacy::new(terms.scope.clone(), is_page, deadline));
         let mut call = self.query.clone().into_call();
         let previous = terms.previous.of(&self.key);
         let content = previous.as_ref().and_then(|kept| kept.own().validator());
@@ -114,8 +146,7 @@ impl Attempt {
             Either::Right(_) => {
                 let message =
                     format!("took longer than compute_timeout {:?}", terms.compute_timeout);
-                let error = Error::deadline_exceeded(message);
-                return Outcome::Shared(Box::new(CachedReply::error(error, origin)));
+                return Ok(CachedReply::error(Error::deadline_exceeded(message), origin));
             }
         };
         let outcome = match (outcome, previous) {
@@ -127,14 +158,20 @@ impl Attempt {
             (outcome, _) => outcome,
         };
         if let Some(part) = privacy.read_beside_key() {
-            return self.put_aside(outcome, &Refusal::Private(part));
+            return Err(Aside { outcome, refusal: Refusal::Private(part) });
         }
-        let kept = match CachedReply::of(outcome, origin) {
+        CachedReply::of(outcome, origin).map_err(|refused| {
+            let (outcome, refusal) = *refused;
+            Aside { outcome, refusal }
+        })
+    }
+
+    /// Runs the service for all who wait: what is kept, or what has to be said instead.
+    pub(crate) async fn run(&self) -> Outcome {
+        let terms = &self.terms;
+        let kept = match self.produce().await {
             Ok(kept) => kept,
-            Err(refused) => {
-                let (outcome, refusal) = *refused;
-                return self.put_aside(outcome, &refusal);
-            }
+            Err(Aside { outcome, refusal }) => return self.put_aside(outcome, &refusal),
         };
         let ends = terms.lifetime != Lifetime::Unknown || has_read() || kept.own().is_known();
         let refusal = match kept.passing_code() {
@@ -142,6 +179,11 @@ impl Attempt {
             None if !ends => Refusal::Untracked,
             None if has_read_untracked() => Refusal::Untold,
             None => {
+                if let Some(run) = &self.run {
+                    let digest = kept.digest();
+                    run.put(kept);
+                    return Outcome::Cached(digest);
+                }
                 terms.note_kept(&kept);
                 return Outcome::Cached(kept);
             }

@@ -38,8 +38,18 @@ pub(crate) struct Entry {
 
 #[derive(Debug, Clone)]
 enum CachedOutcome {
-    Reply { status: StatusCode, headers: Headers, trailers: Headers, validator: Validator },
+    Reply {
+        status: StatusCode,
+        headers: Headers,
+        trailers: Headers,
+        validator: Validator,
+    },
     Error(Error),
+    /// What is known of a reply that is not cached but watched.
+    Digest {
+        validator: Option<Validator>,
+        digest: [u8; 16],
+    },
 }
 
 /// What matters of whoever asks.
@@ -47,6 +57,10 @@ pub(crate) struct CallerView {
     pub(crate) held: Vec<Validator>,
     /// Whether HTTP's rules for caches hold for the answer.
     pub(crate) is_conditional: bool,
+    /// Whether any current reply will do: `If-None-Match: *` (RFC 9110, section 13.1.2).
+    pub(crate) holds_any: bool,
+    /// Whether it has shown a client certificate.
+    pub(crate) has_certificate: bool,
 }
 
 /// Of what an answer is, and when it was made.
@@ -130,7 +144,7 @@ impl CachedReply {
     pub(crate) fn passing_code(&self) -> Option<Code> {
         use Code::{FailedPrecondition, InvalidArgument, NotFound, OutOfRange};
         match &self.0.answer {
-            CachedOutcome::Reply { .. } => None,
+            CachedOutcome::Reply { .. } | CachedOutcome::Digest { .. } => None,
             CachedOutcome::Error(error) => {
                 let code = error.code();
                 let lasts =
@@ -174,6 +188,7 @@ impl CachedReply {
                 weight::shared(&entry.body) + weight::headers(headers) + weight::headers(trailers)
             }
             CachedOutcome::Error(error) => weight::error(error),
+            CachedOutcome::Digest { .. } => 0,
         };
         held + weight::heap_bytes(entry.key.bytes()) + weight::heap_bytes(size_of::<Entry>())
     }
@@ -182,15 +197,96 @@ impl CachedReply {
     pub(crate) fn give(&self, version: u64, asker: &CallerView, from: From) -> Result<Reply> {
         let freshness = self.freshness(version);
         let entry = &*self.0;
-        let told = asker.is_conditional.then(|| self.cache_headers(from));
+        let told = asker.is_conditional.then(|| self.cache_headers(from, asker.has_certificate));
         match &entry.answer {
-            CachedOutcome::Reply { validator, headers, .. } if asker.held.contains(validator) => {
+            CachedOutcome::Reply { validator, headers, status, .. }
+                if asker.held.contains(validator) || asker.holds_any && status.is_success() =>
+            {
                 let freshness = freshness.with_validator(*validator);
                 let unchanged = Reply::unchanged(*validator).with_freshness(freshness);
                 let told = told.map_or_else(|| headers.clone(), Headers::from);
                 Ok(unchanged.with_headers(told))
             }
             _ => self.give_with(freshness, told),
+        }
+    }
+
+    /// What the graph keeps of a reply that is not cached: enough to compare it with the next one.
+    pub(crate) fn digest(&self) -> Self {
+        let entry = &*self.0;
+        let digest = self.hash();
+        let validator = match &entry.answer {
+            CachedOutcome::Reply { validator, .. } => Some(*validator),
+            _ => None,
+        };
+        Self(Arc::new(Entry {
+            answer: CachedOutcome::Digest { validator, digest },
+            body: Bytes::new(),
+            own: entry.own.clone(),
+            made: entry.made,
+            key: entry.key.clone(),
+            terms: Arc::clone(&entry.terms),
+            forms: Forms::new(Arc::new(FormsBudget::new(0))),
+        }))
+    }
+
+    /// Whether this reply has the digest.
+    pub(crate) fn has_digest(&self, of: &Self) -> bool {
+        matches!(&of.0.answer, CachedOutcome::Digest { digest, .. } if *digest == self.hash())
+    }
+
+    /// A hash of everything that a caller sees of the reply.
+    fn hash(&self) -> [u8; 16] {
+        let mut parts = Sha256::new();
+        let mut part = |bytes: &[u8]| {
+            parts.update((bytes.len() as u64).to_le_bytes());
+            parts.update(bytes);
+        };
+        let fields = |part: &mut dyn FnMut(&[u8]), headers: &HeaderMap| {
+            part(&headers.len().to_le_bytes());
+            for (name, value) in headers {
+                part(name.as_str().as_bytes());
+                part(value.as_bytes());
+            }
+        };
+        match &self.0.answer {
+            CachedOutcome::Digest { digest, .. } => return *digest,
+            CachedOutcome::Reply { status, headers, trailers, .. } => {
+                part(&status.as_u16().to_le_bytes());
+                part(&self.0.body);
+                fields(&mut part, headers);
+                fields(&mut part, trailers);
+            }
+            CachedOutcome::Error(error) => {
+                part(&error.code().number().to_le_bytes());
+                part(error.message().as_bytes());
+                for detail in error.details() {
+                    part(detail.type_name.as_bytes());
+                    part(&detail.value);
+                }
+                fields(&mut part, error.headers());
+                fields(&mut part, error.trailers());
+            }
+        }
+        first_half(&parts.finalize())
+    }
+
+    /// This reply, whose end `digest` tells, to be given to one who watches.
+    pub(crate) fn give_watched(
+        &self,
+        digest: &Self,
+        version: u64,
+        asker: &CallerView,
+    ) -> Result<Reply> {
+        let freshness = digest.freshness(version);
+        match &self.0.answer {
+            CachedOutcome::Reply { validator, headers, .. } if asker.held.contains(validator) => {
+                let freshness = freshness.with_validator(*validator);
+                Ok(Reply::unchanged(*validator)
+                    .with_freshness(freshness)
+                    .with_headers(headers.clone()))
+            }
+            _ => self.give_with(freshness, None),
         }
     }
 
@@ -222,6 +318,9 @@ impl CachedReply {
                 }
                 Ok(reply)
             }
+            CachedOutcome::Digest { .. } => {
+                Err(Error::internal("a digest of a reply was given in its place"))
+            }
         }
     }
 
@@ -240,15 +339,16 @@ impl CachedReply {
     }
 
     /// The headers of the answer with what caches are told.
-    fn cache_headers(&self, from: From) -> HeaderMap {
+    fn cache_headers(&self, from: From, has_certificate: bool) -> HeaderMap {
         let own = match &self.0.answer {
             CachedOutcome::Reply { headers, .. } => headers,
             CachedOutcome::Error(error) => error.headers(),
+            CachedOutcome::Digest { .. } => &Headers::default(),
         };
         let rules = &self.0.terms.rules;
         match from {
-            From::Memory => rules.cache_headers(own, Some(self.age())),
-            From::Service => rules.cache_headers(own, None),
+            From::Memory => rules.cache_headers(own, Some(self.age()), has_certificate),
+            From::Service => rules.cache_headers(own, None, has_certificate),
         }
     }
 }
@@ -272,6 +372,7 @@ impl CachedBody for Entry {
         match &self.answer {
             CachedOutcome::Reply { validator, .. } => Some(*validator),
             CachedOutcome::Error(_) => None,
+            CachedOutcome::Digest { validator, .. } => *validator,
         }
     }
 
@@ -308,6 +409,10 @@ impl PartialEq for CachedReply {
                     && one.headers() == two.headers()
                     && one.trailers() == two.trailers()
             }
+            (
+                CachedOutcome::Digest { digest: one, .. },
+                CachedOutcome::Digest { digest: two, .. },
+            ) => one == two,
             _ => false,
         }
     }
@@ -353,7 +458,11 @@ fn speaks_of_data(status: StatusCode) -> bool {
 }
 
 fn validator(body: &[u8]) -> Validator {
+    Validator::new(first_half(&Sha256::digest(body)))
+}
+
+fn first_half(hash: &[u8]) -> [u8; 16] {
     let mut half = [0; 16];
-    half.copy_from_slice(&Sha256::digest(body)[..16]);
-    Validator::new(half)
+    half.copy_from_slice(&hash[..16]);
+    half
 }

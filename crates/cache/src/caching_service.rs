@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_memo::{Ambient, Cached, ErrorKind, Graph, read_untracked};
+use tidewire_memo::{Ambient, Cached, ErrorKind, Graph, is_computing, read_untracked};
 use tidewire_service::{
-    Answer, Body, Call, Clock, Context, Error, Freshness, Layer, Phase, Reply, Result, Service,
+    Answer, Body, CacheScope, Call, Clock, Context, Error, Freshness, Layer, Phase, Reply, Result,
+    Service, Watching,
 };
 
 use crate::attempt::{Attempt, NotCached};
@@ -20,12 +21,15 @@ pub(crate) struct Memoize {
     pub(crate) graph: Graph,
     pub(crate) settings: Settings,
     pub(crate) timer: Arc<dyn Clock>,
+    /// Whether replies of plain `GET`s are cached, and who shares them.
+    pub(crate) pages: Option<CacheScope>,
 }
 
 impl Layer for Memoize {
     fn layer(&self, inner: Arc<dyn Service>) -> Arc<dyn Service> {
-        let Self { graph, settings, timer } = self;
-        let table = Table::new(graph.clone(), settings.clone(), Arc::clone(timer));
+        let Self { graph, settings, timer, pages } = self;
+        let pages = pages.clone();
+        let table = Table::new(graph.clone(), settings.clone(), Arc::clone(timer), pages);
         Arc::new(CachingService(Arc::new(Shared { inner, table })))
     }
 }
@@ -33,9 +37,9 @@ impl Layer for Memoize {
 /// A service whose answers are kept.
 struct CachingService(Arc<Shared>);
 
-struct Shared {
-    inner: Arc<dyn Service>,
-    table: Table,
+pub(crate) struct Shared {
+    pub(crate) inner: Arc<dyn Service>,
+    pub(crate) table: Table,
 }
 
 impl Service for CachingService {
@@ -43,6 +47,10 @@ impl Service for CachingService {
         let Some(place) = self.0.table.place(&call) else {
             return self.0.pass(call);
         };
+        let is_watched = call.context.watching() != Watching::No || is_computing();
+        if !place.terms.is_cached() && !is_watched {
+            return self.0.inner.call(call);
+        }
         if matches!(call.body, Body::Stream(_)) {
             let (shared, place) = (Arc::clone(&self.0), Arc::clone(place));
             return Answer::pending(async move {
@@ -63,10 +71,15 @@ impl Shared {
         if is_hopeless && place.terms.is_empty() {
             return self.pass(call);
         }
-        let asked = BorrowedKey::of(&call, &place.terms.sharing);
+        let asked = BorrowedKey::of(&call, &place.terms.scope);
         let Some(asked) = asked.filter(|it| it.bytes() <= self.table.settings.key_bytes_max) else {
             return self.pass(call);
         };
+        if !place.terms.is_cached() {
+            let Some(key) = asked.to_key() else { return self.pass(call) };
+            let (shared, place) = (Arc::clone(self), Arc::clone(place));
+            return Answer::pending(async move { shared.watch(&place, key, call).await });
+        }
         call.context.phase(Phase::Memo);
         if let Some(cached) = place.memo.cached::<dyn Parts + '_>(&asked)
             && !cached.is_over()
@@ -98,13 +111,13 @@ impl Shared {
     async fn compute(&self, place: &MethodMemo, key: Key, call: Call) -> Result<Reply> {
         let asker = CallerView::of(&call.context);
         let query = call.buffered().await?;
-        let attempt = Attempt::new(
+        let attempt = Arc::new(Attempt::new(
             key.clone(),
             query.clone(),
             Arc::clone(&self.inner),
             Arc::clone(&place.terms),
             Arc::clone(&self.table.room),
-        );
+        ));
         for is_first in [true, false] {
             // The number of the context outside, so that events tell which call it was.
             let ambient = Ambient::new(Ambient::current().tag()).with(Arc::clone(&attempt));
@@ -124,31 +137,39 @@ impl Shared {
                     place.memo.sweep(SWEPT_AT_ONCE);
                     return give(&cached, &asker, From::Service);
                 }
-                Err(error) => {
-                    read_untracked();
-                    if let Some(answer) = attempt.take_aside() {
-                        return answer;
-                    }
-                    match (error.kind(), error.downcast_ref::<NotCached>()) {
-                        (_, Some(NotCached::Shared(kept))) => {
-                            return kept.give_as_it_came();
-                        }
-                        (ErrorKind::Failed | ErrorKind::Closed, _) => break,
-                        _ => {
-                            let failed = "the computation of the answer failed; see the log";
-                            return Err(Error::internal(failed).with_cause(error));
-                        }
-                    }
-                }
+                Err(error) => match self.not_kept(&attempt, error) {
+                    Some(reply) => return reply,
+                    None => break,
+                },
             }
         }
         // Another caller's run turned out to be that caller's alone.
         self.pass(query.into_call()).await
     }
 
+    /// What a run gave of which nothing is kept; `None` where it was another caller's alone.
+    pub(crate) fn not_kept(
+        &self,
+        attempt: &Attempt,
+        error: tidewire_memo::Error,
+    ) -> Option<Result<Reply>> {
+        read_untracked();
+        if let Some(answer) = attempt.take_aside() {
+            return Some(answer);
+        }
+        match (error.kind(), error.downcast_ref::<NotCached>()) {
+            (_, Some(NotCached::Shared(kept))) => Some(kept.give_as_it_came()),
+            (ErrorKind::Failed | ErrorKind::Closed, _) => None,
+            _ => {
+                let failed = "the computation of the answer failed; see the log";
+                Some(Err(Error::internal(failed).with_cause(error)))
+            }
+        }
+    }
+
     /// Runs the service for this caller alone. A computation that asks within, an answer that is
     /// made of this one, is told of no change of it by this layer and must not be kept.
-    fn pass(&self, call: Call) -> Answer {
+    pub(crate) fn pass(&self, call: Call) -> Answer {
         read_untracked();
         self.inner.call(call)
     }
@@ -167,7 +188,12 @@ fn give(cached: &Cached<CachedReply>, asker: &CallerView, from: From) -> Result<
 const SWEPT_AT_ONCE: usize = 4;
 
 impl CallerView {
-    fn of(context: &Context) -> Self {
-        Self { held: context.held(), is_conditional: context.is_conditional() }
+    pub(crate) fn of(context: &Context) -> Self {
+        Self {
+            held: context.held(),
+            is_conditional: context.is_conditional(),
+            holds_any: context.holds_any(),
+            has_certificate: context.peer().is_some_and(|peer| !peer.certificates.is_empty()),
+        }
     }
 }

@@ -14,11 +14,17 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use http::header::{AGE, CACHE_CONTROL, HeaderMap, HeaderName, VARY};
-use tidewire_service::{Caching, Headers, Lifetime, Sharing};
+use tidewire_service::{Caching, Headers, Lifetime};
+
+use crate::scope::Scope;
 
 /// The headers that are the same for all answers of a method.
 #[derive(Debug)]
-pub(crate) struct Rules(Vec<(HeaderName, HeaderValue)>);
+pub(crate) struct Rules {
+    headers: Vec<(HeaderName, HeaderValue)>,
+    /// Whether replies are one caller's.
+    is_private: bool,
+}
 
 /// Where an answer came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,20 +38,22 @@ const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 impl Rules {
     pub(crate) fn new(
-        sharing: &Sharing,
+        scope: &Scope,
+        credentials: &[HeaderName],
         lifetime: Lifetime,
         is_page: bool,
         caching: Caching,
     ) -> Self {
         let mut vary = Vec::new();
-        let whose = match sharing {
-            Sharing::Public => "public",
-            Sharing::Vary(names) => {
+        let whose = match scope {
+            Scope::Public => "public",
+            Scope::Vary(names) => {
                 vary.extend(names.iter());
                 "public"
             }
             _ => {
                 vary.extend(["authorization", "cookie"]);
+                vary.extend(credentials.iter().map(HeaderName::as_str));
                 "private"
             }
         };
@@ -58,17 +66,26 @@ impl Rules {
             vec![(CACHE_CONTROL, HeaderValue::try_from(cache_control).unwrap_or(no_cache))];
         let vary = HeaderValue::try_from(vary.join(", ")).ok().filter(|vary| !vary.is_empty());
         told.extend(vary.map(|vary| (VARY, vary)));
-        Self(told)
+        Self { headers: told, is_private: whose == "private" }
     }
 
     /// What is told of an answer that has these its own headers, which stay, and comes from memory
-    /// at this age; `None` for one that was computed just now.
-    pub(crate) fn cache_headers(&self, own: &Headers, age: Option<Duration>) -> HeaderMap {
+    /// at this age; `None` for one that was computed just now. No header names a client
+    /// certificate, so that a caller's reply to one who has it is never given again without asking.
+    pub(crate) fn cache_headers(
+        &self,
+        own: &Headers,
+        age: Option<Duration>,
+        has_certificate: bool,
+    ) -> HeaderMap {
         let mut told = HeaderMap::with_capacity(TOLD_HEADERS);
         for (name, value) in own.iter() {
             told.append(name, value.clone());
         }
-        for (name, value) in &self.0 {
+        if has_certificate && self.is_private {
+            told.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+        }
+        for (name, value) in &self.headers {
             told.entry(name).or_insert_with(|| value.clone());
         }
         told.entry(CACHE_STATUS).or_insert(if age.is_some() { HIT } else { STORED });

@@ -10,18 +10,20 @@ use std::sync::LazyLock;
 
 use http::header::{AUTHORIZATION, COOKIE};
 use siphasher::sip128::{Hasher128, SipHasher24};
-use tidewire_service::{Context, Names, Sharing};
+use tidewire_service::{Context, Names, Protocol};
+
+use crate::scope::Scope;
 
 /// Whom an answer is kept for; 0 is everyone.
 pub(crate) type Identity = u128;
 
 /// Whom an answer to a call in this context may be shared with.
-pub(crate) fn of(sharing: &Sharing, context: &Context) -> Identity {
-    match sharing {
-        Sharing::Public => 0,
-        Sharing::Vary(names) => of_headers(names, context),
-        // What is not known may be anybody's.
-        _ => of_caller(context),
+pub(crate) fn of(scope: &Scope, context: &Context) -> Identity {
+    match scope {
+        Scope::Public => 0,
+        Scope::Vary(names) => of_headers(names, context),
+        Scope::Caller => of_caller(context),
+        Scope::Call => of_call(context),
     }
 }
 
@@ -54,6 +56,19 @@ fn of_caller(context: &Context) -> Identity {
     certificates.iter().for_each(|certificate| parts.add(certificate));
     parts.header(context, AUTHORIZATION.as_str());
     parts.header(context, COOKIE.as_str());
+    parts.finish()
+}
+
+/// Everything of a call but its peer's address and its extensions.
+fn of_call(context: &Context) -> Identity {
+    let mut parts = Parts::new(b'w');
+    parts.add(&of_caller(context).to_be_bytes());
+    parts.add(context.protocol().map_or("", Protocol::as_str).as_bytes());
+    parts.count(context.headers().len());
+    for (name, value) in context.headers() {
+        parts.add(name.as_str().as_bytes());
+        parts.add(value.as_bytes());
+    }
     parts.finish()
 }
 

@@ -11,9 +11,10 @@ use std::sync::Arc;
 
 use http::header::ACCEPT;
 use http::{HeaderValue, Method, Uri};
-use tidewire_service::{Body, Call, Codec, Sharing, Target};
+use tidewire_service::{Body, Call, Codec, Target};
 
 use crate::identity::{self, Identity};
+use crate::scope::Scope;
 
 /// A call, as far as its answer depends on it: in one piece, which whoever holds the key shares.
 #[derive(Clone)]
@@ -63,7 +64,7 @@ enum BorrowedParts<'a> {
 
 impl<'a> BorrowedKey<'a> {
     /// What is asked by a call whose message is complete; `None` for a call that is never memoized.
-    pub(crate) fn of(call: &'a Call, sharing: &Sharing) -> Option<Self> {
+    pub(crate) fn of(call: &'a Call, scope: &Scope) -> Option<Self> {
         let what = match (&call.target, &call.body) {
             (Target::Method(_), Body::Full(message)) => {
                 BorrowedParts::Message { codec: call.codec, accept: call.accept, message }
@@ -81,7 +82,7 @@ impl<'a> BorrowedKey<'a> {
             }
             _ => return None,
         };
-        Some(Self { what, whose: identity::of(sharing, &call.context) })
+        Some(Self { what, whose: identity::of(scope, &call.context) })
     }
 
     /// How many bytes there are that a caller can choose.

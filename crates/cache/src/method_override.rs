@@ -3,14 +3,17 @@
 use std::fmt;
 use std::time::Duration;
 
-use tidewire_service::{Caching, Lifetime, Sharing, Spec};
+use tidewire_service::{CacheScope, Caching, Lifetime, Spec};
+
+use crate::reply_cache::Settings;
+use crate::scope::Scope;
 
 /// What holds for one method; what is `None` is as its `.proto` has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MethodOverride {
-    /// Who may share an answer.
-    pub sharing: Option<Sharing>,
+    /// Whether replies are cached, and who may share them.
+    pub cache: Option<CacheSetting>,
     /// How long an answer is kept although it recorded no dependency.
     pub ttl: Option<Duration>,
     /// Whether the answer for a request never changes. `false` takes back what the `.proto` says.
@@ -22,8 +25,46 @@ pub struct MethodOverride {
 }
 
 impl MethodOverride {
+    /// What is said here, and what `service` says of all its methods where nothing is.
+    pub(crate) fn or(&self, service: &Self) -> Self {
+        Self {
+            cache: self.cache.clone().or_else(|| service.cache.clone()),
+            ttl: self.ttl.or(service.ttl),
+            immutable: self.immutable.or(service.immutable),
+            coalesce: self.coalesce.or(service.coalesce),
+            caching: self.caching.or(service.caching),
+        }
+    }
+
+    /// The first setting that refines how replies are cached.
+    fn refinement(&self) -> Option<&'static str> {
+        let Caching { max_age, stale_while_revalidate, stale_if_error } = self.caching;
+        let set = [
+            ("ttl", self.ttl.is_some()),
+            ("immutable", self.immutable == Some(true)),
+            ("coalesce", self.coalesce == Some(true)),
+            ("max_age", max_age.is_some()),
+            ("stale_while_revalidate", stale_while_revalidate.is_some()),
+            ("stale_if_error", stale_if_error.is_some()),
+        ];
+        set.iter().find(|(_, is_set)| *is_set).map(|(name, _)| *name)
+    }
+
+    /// Whether replies of a method are cached, and who shares them.
+    pub(crate) fn scope(&self, spec: &Spec) -> Scope {
+        match &self.cache {
+            Some(CacheSetting::Off) => Scope::Call,
+            Some(CacheSetting::On(scope)) => Some(scope.clone()).into(),
+            None => spec.cache.clone().into(),
+        }
+    }
+
     /// The facts of a method under these terms.
     pub(crate) fn over(&self, spec: &Spec) -> Effective {
+        let scope = self.scope(spec);
+        if !scope.is_cached() {
+            return Effective::of_page(None);
+        }
         let declared = match spec.ttl() {
             Some(life) => Lifetime::For(life),
             None if spec.immutable => Lifetime::Immutable,
@@ -36,7 +77,7 @@ impl MethodOverride {
             (None, _) => declared,
         };
         Effective {
-            sharing: self.sharing.clone().unwrap_or_else(|| spec.sharing.clone()),
+            scope,
             lifetime,
             coalesces: self.coalesce.unwrap_or(spec.coalesce),
             caching: self.caching.or(spec.caching),
@@ -44,19 +85,28 @@ impl MethodOverride {
     }
 }
 
+/// Whether replies are cached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CacheSetting {
+    /// No: each call runs the method.
+    Off,
+    /// They are, for these callers.
+    On(CacheScope),
+}
+
 /// What holds for one method.
 pub(crate) struct Effective {
-    pub(crate) sharing: Sharing,
+    pub(crate) scope: Scope,
     pub(crate) lifetime: Lifetime,
     pub(crate) coalesces: bool,
     pub(crate) caching: Caching,
 }
 
 impl Effective {
-    /// What holds for plain pages.
-    pub(crate) fn of_page() -> Self {
+    /// What holds for plain pages, and for what is not cached.
+    pub(crate) fn of_page(cache: Option<CacheScope>) -> Self {
         Self {
-            sharing: Sharing::Caller,
+            scope: cache.into(),
             lifetime: Lifetime::Unknown,
             coalesces: false,
             caching: Caching::NONE,
@@ -77,38 +127,55 @@ impl OverrideError {
         &self.method
     }
 
-    /// What is wrong with terms for `method`, if anything is, where `served` is what there is.
+    /// What is wrong with what is set for `name`, if anything is, where `served` is what there is.
     pub(crate) fn find<'a>(
-        method: &str,
+        name: &str,
+        terms: &MethodOverride,
+        settings: &Settings,
         served: impl Iterator<Item = &'a Spec> + Clone,
     ) -> Option<Self> {
-        let error = |why: String| Some(Self { method: method.to_owned(), why });
-        let Some(spec) = served.clone().find(|spec| name(spec) == method) else {
-            let service = method.split('/').next().unwrap_or_default();
-            let others: Vec<_> = served
-                .filter(|spec| spec.service == service && spec.is_query())
-                .map(|spec| name(spec).to_owned())
-                .collect();
-            return error(match &others[..] {
-                [] => "which is not served; write the full name of a query, such as \
-                       shop.v1.Items/Get"
-                    .to_owned(),
-                others => format!("which is not served; there is {}", others.join(", ")),
-            });
-        };
-        if !spec.is_query() {
+        let error = |why: String| Some(Self { method: name.to_owned(), why });
+        let service = name.split('/').next().unwrap_or_default();
+        let mut queries = served.clone().filter(|spec| spec.service == service && spec.is_query());
+        let is_service = name.ends_with("/*");
+        if is_service && queries.clone().next().is_none() {
             return error(
-                "which is a command: its answers are never kept; mark it in its .proto with \
-                 idempotency_level = NO_SIDE_EFFECTS if it changes nothing, or remove this"
+                "which is not a served service with queries; write its full name, such as \
+                          shop.v1.Items/*, or that of a query, shop.v1.Items/Get"
                     .to_owned(),
             );
         }
-        None
+        if !is_service {
+            let Some(spec) = served.clone().find(|spec| method_name(spec) == name) else {
+                let others: Vec<_> = queries.map(|spec| method_name(spec).to_owned()).collect();
+                return error(match &others[..] {
+                    [] => "which is not served; write the full name of a query, such as \
+                           shop.v1.Items/Get"
+                        .to_owned(),
+                    others => format!("which is not served; there is {}", others.join(", ")),
+                });
+            };
+            if !spec.is_query() {
+                return error(
+                    "which is a command: its replies are never cached; mark it in its .proto with \
+                     idempotency_level = NO_SIDE_EFFECTS if it changes nothing, or remove this"
+                        .to_owned(),
+                );
+            }
+        }
+        let is_cached = |spec: &Spec| settings.of(spec).scope(spec).is_cached();
+        let refinement = terms.refinement().filter(|_| {
+            !queries.any(|spec| (is_service || method_name(spec) == name) && is_cached(spec))
+        })?;
+        error(format!(
+            "which sets {refinement} and is not cached; add cache = \"public\", \"caller\" or a \
+             list of request headers, or remove {refinement}"
+        ))
     }
 }
 
 /// A method as settings name it.
-pub(crate) fn name(spec: &Spec) -> &str {
+pub(crate) fn method_name(spec: &Spec) -> &str {
     spec.path.trim_start_matches('/')
 }
 

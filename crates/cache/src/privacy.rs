@@ -8,11 +8,13 @@ use std::fmt;
 use std::time::Instant;
 
 use http::header::{ACCEPT, AUTHORIZATION, COOKIE};
-use tidewire_service::{ContextPart, ContextWatch, Sharing};
+use tidewire_service::{ContextPart, ContextWatch};
+
+use crate::scope::Scope;
 
 /// What is in the key, and the first thing that was read beside it.
 pub(crate) struct Privacy {
-    sharing: Sharing,
+    scope: Scope,
     /// Whether `accept` is in the key, as of plain HTTP.
     is_page: bool,
     /// Until when the run may take.
@@ -21,8 +23,8 @@ pub(crate) struct Privacy {
 }
 
 impl Privacy {
-    pub(crate) fn new(sharing: Sharing, is_page: bool, deadline: Instant) -> Self {
-        Self { sharing, is_page, deadline, read: Mutex::new(None) }
+    pub(crate) fn new(scope: Scope, is_page: bool, deadline: Instant) -> Self {
+        Self { scope, is_page, deadline, read: Mutex::new(None) }
     }
 
     /// Whether the answer is its caller's alone.
@@ -36,11 +38,13 @@ impl Privacy {
     }
 
     fn is_in_key(&self, part: ContextPart<'_>) -> bool {
-        match (part, &self.sharing) {
+        match (part, &self.scope) {
             (ContextPart::Header(name), _) if self.is_page && name == ACCEPT => true,
-            (ContextPart::Header(name), Sharing::Caller) => name == AUTHORIZATION || name == COOKIE,
-            (ContextPart::Header(name), Sharing::Vary(names)) => names.iter().any(|n| n == name),
-            (ContextPart::Principal, Sharing::Caller) => true,
+            (ContextPart::Header(name), Scope::Caller) => name == AUTHORIZATION || name == COOKIE,
+            (ContextPart::Header(name), Scope::Vary(names)) => names.iter().any(|n| n == name),
+            (ContextPart::Principal, Scope::Caller) => true,
+            (ContextPart::Peer | ContextPart::Extensions, Scope::Call) => false,
+            (_, Scope::Call) => true,
             _ => false,
         }
     }

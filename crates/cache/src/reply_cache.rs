@@ -5,11 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderName;
 use tidewire_memo::Graph;
-use tidewire_service::{Caching, Clock, FormsBudget, Layer, Spec};
+use tidewire_service::{CacheScope, Caching, Clock, FormsBudget, Layer, Spec};
 
 use crate::caching_service::Memoize;
-use crate::method_override::{MethodOverride, OverrideError};
+use crate::method_override::{self, MethodOverride, OverrideError};
+use crate::scope::Scope;
 
 /// How replies are memoized; [`layer`](Self::layer) makes the layer.
 ///
@@ -45,8 +47,18 @@ pub(crate) struct Settings {
     pub(crate) room: Arc<FormsBudget>,
     /// What caches of HTTP are told where a method says nothing.
     pub(crate) caching: Caching,
-    /// By the method's name, `shop.v1.Items/Get`.
+    /// Headers, beside `authorization` and `cookie`, by which a caller may say who it is.
+    pub(crate) credential_headers: Vec<HeaderName>,
+    /// By the method's name, `shop.v1.Items/Get`, or its service's, `shop.v1.Items/*`.
     pub(crate) methods: BTreeMap<String, MethodOverride>,
+}
+
+impl Settings {
+    /// What is set for a method, or for its service.
+    pub(crate) fn of(&self, spec: &Spec) -> MethodOverride {
+        let of = |name: &str| self.methods.get(name).cloned().unwrap_or_default();
+        of(method_override::method_name(spec)).or(&of(&format!("{}/*", spec.service)))
+    }
 }
 
 impl ReplyCache {
@@ -59,6 +71,7 @@ impl ReplyCache {
             reply_bytes_max: 1 << 20,
             room: Arc::new(FormsBudget::new(64 << 20)),
             caching: Caching::NONE,
+            credential_headers: Vec::new(),
             methods: BTreeMap::new(),
         };
         Self { graph: graph.clone(), terms }
@@ -109,7 +122,20 @@ impl ReplyCache {
         self
     }
 
-    /// Sets what holds for a method, `shop.v1.Items/Get`, in place of what its `.proto` says.
+    /// Names a header, beside `authorization` and `cookie`, by which callers say who they are: HTTP
+    /// caches are told (`vary`) that a caller's reply depends on it.
+    pub fn credential_header(mut self, name: HeaderName) -> Self {
+        self.terms.credential_headers.push(name);
+        self
+    }
+
+    /// Whether replies of a method are cached for everybody.
+    pub fn is_public(&self, spec: &Spec) -> bool {
+        spec.is_query() && self.terms.of(spec).scope(spec) == Scope::Public
+    }
+
+    /// Sets what holds for a method, `shop.v1.Items/Get`, in place of what its `.proto` says; or
+    /// for all queries of a service, `shop.v1.Items/*`, of which nothing else is set.
     pub fn method(mut self, name: &str, terms: MethodOverride) -> Self {
         self.terms.methods.insert(name.to_owned(), terms);
         self
@@ -123,13 +149,23 @@ impl ReplyCache {
         &self,
         served: impl Iterator<Item = &'a Spec> + Clone,
     ) -> Result<(), OverrideError> {
-        let mut methods = self.terms.methods.keys();
-        methods.find_map(|method| OverrideError::find(method, served.clone())).map_or(Ok(()), Err)
+        let mut methods = self.terms.methods.iter();
+        let error = methods.find_map(|(name, terms)| {
+            OverrideError::find(name, terms, &self.terms, served.clone())
+        });
+        error.map_or(Ok(()), Err)
     }
 
     /// The layer, which asks `timer` for the time.
     pub fn layer(&self, timer: impl Clock) -> impl Layer {
-        Memoize { graph: self.graph.clone(), settings: self.terms.clone(), timer: Arc::new(timer) }
+        let (graph, settings) = (self.graph.clone(), self.terms.clone());
+        Memoize { graph, settings, timer: Arc::new(timer), pages: None }
+    }
+
+    /// The layer of a plain HTTP handler whose replies to `GET` are cached for these callers.
+    pub fn page_layer(&self, timer: impl Clock, scope: CacheScope) -> impl Layer {
+        let (graph, settings) = (self.graph.clone(), self.terms.clone());
+        Memoize { graph, settings, timer: Arc::new(timer), pages: Some(scope) }
     }
 }
 

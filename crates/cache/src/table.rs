@@ -6,24 +6,28 @@ use std::time::Duration;
 
 use http::Method as Verb;
 use tidewire_memo::{Ambient, Graph, Memo};
-use tidewire_service::{Call, Clock, FormsBudget, Lifetime, Method, Sharing, StreamKind, Target};
+use tidewire_service::{
+    CacheScope, Call, Clock, FormsBudget, Lifetime, Method, StreamKind, Target,
+};
 
 use crate::attempt::{Attempt, NotCached};
 use crate::cached_reply::CachedReply;
 use crate::flights::Flights;
 use crate::http::Rules;
 use crate::key::Key;
-use crate::method_override::{self, Effective};
+use crate::method_override::Effective;
 use crate::methods::Methods;
 use crate::previous::Previous;
 use crate::refusal::Refusal;
 use crate::reply_cache::Settings;
+use crate::scope::Scope;
+use crate::watched::Runs;
 
 /// On which terms the answers of one method are kept.
 pub(crate) struct MethodPolicy {
     /// The method's path, or what stands for plain pages.
     pub(crate) name: String,
-    pub(crate) sharing: Sharing,
+    pub(crate) scope: Scope,
     /// What the method declares by `ttl` or `immutable`; then its answers are kept without a
     /// dependency.
     pub(crate) lifetime: Lifetime,
@@ -49,6 +53,8 @@ pub(crate) struct MethodPolicy {
 pub(crate) struct MethodMemo {
     pub(crate) memo: Memo<Key, CachedReply>,
     pub(crate) terms: Arc<MethodPolicy>,
+    /// Who waits for replies that are watched and not cached.
+    pub(crate) runs: Arc<Runs>,
 }
 
 /// The memos of what one service answers.
@@ -60,6 +66,8 @@ pub(crate) struct Table {
     pub(crate) room: Arc<FormsBudget>,
     methods: Methods<Arc<MethodMemo>>,
     pages: OnceLock<Arc<MethodMemo>>,
+    /// Whether pages are cached, and who shares them.
+    cache_pages: Option<CacheScope>,
 }
 
 /// After this many answers in a row that were not kept, most calls do not wait for each other any
@@ -69,6 +77,11 @@ const HOPELESS: u32 = 16;
 const PROBE: u32 = 256;
 
 impl MethodPolicy {
+    /// Whether replies are cached; otherwise they are watched at most.
+    pub(crate) fn is_cached(&self) -> bool {
+        self.scope.is_cached()
+    }
+
     /// The memo in which answers are kept.
     pub(crate) fn memo(&self) -> Memo<Key, CachedReply> {
         *self.memo.get().expect("terms are of a memo before anything is kept")
@@ -80,7 +93,7 @@ impl MethodPolicy {
         if *refusal != Refusal::Untold {
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
-        if !self.is_told.swap(true, Ordering::Relaxed) {
+        if self.is_cached() && !self.is_told.swap(true, Ordering::Relaxed) {
             tracing::debug!(method = %self.name, "an answer {refusal}");
         }
     }
@@ -116,9 +129,15 @@ impl MethodPolicy {
 }
 
 impl Table {
-    pub(crate) fn new(graph: Graph, settings: Settings, timer: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(
+        graph: Graph,
+        settings: Settings,
+        timer: Arc<dyn Clock>,
+        cache_pages: Option<CacheScope>,
+    ) -> Self {
         let room = Arc::clone(&settings.room);
-        Self { graph, settings, timer, room, methods: Methods::new(), pages: OnceLock::new() }
+        let (methods, pages) = (Methods::new(), OnceLock::new());
+        Self { graph, settings, timer, room, methods, pages, cache_pages }
     }
 
     /// Where answers to this call are kept; `None` for what passes through.
@@ -128,7 +147,8 @@ impl Table {
                 Some(self.of_method(method))
             }
             Target::Http(target) if target.method == Verb::GET => {
-                let page = || Arc::new(self.make(self.terms("GET", Effective::of_page())));
+                let effective = || Effective::of_page(self.cache_pages.clone());
+                let page = || Arc::new(self.make(self.terms("GET", effective())));
                 Some(self.pages.get_or_init(page))
             }
             _ => None,
@@ -137,8 +157,7 @@ impl Table {
 
     fn of_method(&self, method: &Method) -> &Arc<MethodMemo> {
         self.methods.find_or_add(method, || {
-            let set = self.settings.methods.get(method_override::name(method));
-            let effective = set.cloned().unwrap_or_default().over(method);
+            let effective = self.settings.of(method).over(method);
             Arc::new(self.make(self.terms(&method.path, effective)))
         })
     }
@@ -164,9 +183,9 @@ impl Table {
         });
         let memo = memo.weigh(CachedReply::bytes);
         let longest = self.settings.caller_ttl;
-        let life = match terms.sharing {
-            Sharing::Public | Sharing::Vary(_) => life,
-            _ => Some(life.map_or(longest, |life| life.min(longest))),
+        let life = match terms.scope {
+            Scope::Public | Scope::Vary(_) | Scope::Call => life,
+            Scope::Caller => Some(life.map_or(longest, |life| life.min(longest))),
         };
         let memo = match life {
             Some(life) => memo.ttl(life),
@@ -174,17 +193,23 @@ impl Table {
         };
         // The first and only time.
         let _ = terms.memo.set(memo);
-        MethodMemo { memo, terms }
+        MethodMemo { memo, terms, runs: Arc::default() }
     }
 
     fn terms(&self, name: &str, effective: Effective) -> MethodPolicy {
-        let Effective { sharing, lifetime, coalesces, caching } = effective;
+        let Effective { scope, lifetime, coalesces, caching } = effective;
         let caching = caching.or(self.settings.caching);
         let is_page = !name.starts_with('/');
         MethodPolicy {
             name: name.to_owned(),
-            rules: Rules::new(&sharing, lifetime, is_page, caching),
-            sharing,
+            rules: Rules::new(
+                &scope,
+                &self.settings.credential_headers,
+                lifetime,
+                is_page,
+                caching,
+            ),
+            scope,
             lifetime,
             coalesces,
             reply_bytes_max: self.settings.reply_bytes_max,

@@ -81,7 +81,7 @@ fn forwarded_address(address: IpAddr) -> Option<HeaderValue> {
 
 /// Takes out what only a proxy may say, and names that a program could take for others.
 fn take_out(headers: &mut HeaderMap) {
-    let is_out = |name: &str| is_of_proxy(name) || name.contains('_');
+    let is_out = |name: &str| is_of_proxy(name) || name.contains(['_', '.']);
     let names: Vec<_> = headers.keys().filter(|name| is_out(name.as_str())).cloned().collect();
     names.iter().for_each(|name| _ = headers.remove(name));
 }

@@ -2,16 +2,16 @@
 //!
 //! | call | headers |
 //! |---|---|
-//! | a unary query | those that its answer may depend on by its `sharing`: `authorization` and `cookie` of a caller, or the named ones; and `traceparent`, `tracestate` |
+//! | a unary query that is cached | those that its reply may depend on by its `cache`: `authorization` and `cookie` of a caller, or the named ones; and `traceparent`, `tracestate` |
 //! | any other method | all but those of the connection, of the protocol that it came by, and those that only a proxy may say |
 //! | plain HTTP | all but those of the connection |
 //!
-//! An answer that is shared cannot depend on what is one caller's, and nobody sees which headers a
+//! A cached reply cannot depend on what is one caller's, and nobody sees which headers a
 //! foreign program reads: so it is not given the others.
 
 use http::{HeaderMap, HeaderName};
 use tidewire_service::{
-    Call, Context, Method, Sharing, StreamKind, Target, end_to_end, headers_without,
+    CacheScope, Call, Context, Method, StreamKind, Target, end_to_end, headers_without,
     is_of_connection,
 };
 
@@ -30,15 +30,15 @@ pub(crate) fn prepare(call: &mut Call) {
 /// The headers of a call that go to a process.
 fn for_process(target: &Target, context: &mut Context) -> HeaderMap {
     match target {
-        Target::Method(method) if method.is_query() && method.kind == StreamKind::Unary => {
-            of_query(method, context)
+        Target::Method(method) if method.kind == StreamKind::Unary && method.cache.is_some() => {
+            of_cached(method, context)
         }
         Target::Method(_) => headers_without(std::mem::take(context.headers_mut()), is_of_rpc),
         _ => end_to_end(std::mem::take(context.headers_mut())),
     }
 }
 
-fn of_query(method: &Method, context: &Context) -> HeaderMap {
+fn of_cached(method: &Method, context: &Context) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let mut take = |name: &str| {
         if let Some(value) = context.header(name)
@@ -47,9 +47,9 @@ fn of_query(method: &Method, context: &Context) -> HeaderMap {
             headers.insert(name, value.clone());
         }
     };
-    match &method.sharing {
-        Sharing::Public => {}
-        Sharing::Vary(names) => names.iter().for_each(&mut take),
+    match &method.cache {
+        Some(CacheScope::Public) => {}
+        Some(CacheScope::Vary(names)) => names.iter().for_each(&mut take),
         _ => ["authorization", "cookie"].iter().for_each(|name| take(name)),
     }
     context.trace().for_each(|(name, value)| _ = headers.append(name, value.clone()));
@@ -81,9 +81,9 @@ mod tests {
     use std::sync::Arc;
     use tidewire_service::{Idempotency, Spec};
 
-    fn given(sharing: Sharing, idempotency: Idempotency) -> Vec<String> {
+    fn given(cache: Option<CacheScope>, idempotency: Idempotency) -> Vec<String> {
         let mut spec = Spec::dynamic("a.v1.A", "Get", StreamKind::Unary, ["", ""]);
-        (spec.sharing, spec.idempotency) = (sharing, idempotency);
+        (spec.cache, spec.idempotency) = (cache, idempotency);
         let mut context = Context::default();
         let proxies = ["forwarded", "x-forwarded-for"];
         let names = ["authorization", "cookie", "x-tenant", "grpc-timeout", "te", "traceparent"];
@@ -98,12 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn a_query_is_given_what_its_answer_may_depend_on() {
+    fn a_cached_query_is_given_what_its_reply_may_depend_on_and_any_other_all() {
         let query = Idempotency::NoSideEffects;
-        assert_eq!(given(Sharing::Public, query), ["traceparent"]);
-        assert_eq!(given(Sharing::Caller, query), ["authorization", "cookie", "traceparent"]);
-        assert_eq!(given(Sharing::vary(&["x-tenant"]), query), ["traceparent", "x-tenant"]);
+        let cached = |scope| given(Some(scope), query);
+        assert_eq!(cached(CacheScope::Public), ["traceparent"]);
+        assert_eq!(cached(CacheScope::Caller), ["authorization", "cookie", "traceparent"]);
+        assert_eq!(cached(CacheScope::vary(&["x-tenant"])), ["traceparent", "x-tenant"]);
         let all = ["authorization", "cookie", "traceparent", "x-tenant"];
-        assert_eq!(given(Sharing::Public, Idempotency::Unknown), all);
+        assert_eq!(given(None, query), all);
+        assert_eq!(given(None, Idempotency::Unknown), all);
     }
 }

@@ -75,6 +75,11 @@ impl HostedRoute {
         self
     }
 
+    /// The host that requests have to ask for, in lower case.
+    pub fn required_host(&self) -> Option<&str> {
+        self.host.as_deref()
+    }
+
     /// Takes the route off the paths that the service sees; `X-Forwarded-Prefix` says it.
     #[must_use]
     pub fn strip_prefix(mut self, on: bool) -> Self {

@@ -16,7 +16,7 @@ use tidewire_live_proto::{
 };
 use tidewire_service::{
     Body, Context, Error, Frames, Freshness, Headers, Lifetime, Outcome, Protocol, Reply, Token,
-    Tokens, Validator,
+    Tokens, Validator, Watching,
 };
 
 use crate::body::RequestBody;
@@ -198,6 +198,9 @@ impl RequestParts {
             .with_deadline(deadline.map(tokio::time::Instant::into_std))
             .with_peer(peer);
         context.set_held(self.held.into_iter().collect());
+        if self.watch != Watch::No {
+            context.set_watching(Watching::Begins);
+        }
         if let Some(origin) = self.origin {
             context.set_command(origin.client(), origin.id.to_string());
         }

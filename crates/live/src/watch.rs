@@ -16,7 +16,9 @@ use std::task::Waker;
 
 use bytes::Bytes;
 use tidewire_live_proto::{CallId, Change, Micros, OutgoingReply, Refresh, Session, Watch};
-use tidewire_service::{Body, Error, Freshness, Lifetime, Reply, StaleSet, StaleSetEntry};
+use tidewire_service::{
+    Body, Error, Freshness, Lifetime, Reply, StaleSet, StaleSetEntry, Watching,
+};
 
 use crate::link::{CallMap, Link, State};
 use crate::serve::{CallFailure, CallTarget, IncomingCall, head_of};
@@ -65,6 +67,7 @@ impl RepeatableCall {
     fn arrived(&self, held: &Freshness) -> IncomingCall {
         let mut context = self.context.clone();
         context.set_held(held.validator().into_iter().collect());
+        context.set_watching(Watching::Continues);
         let body = Body::Full(self.message.clone());
         IncomingCall { target: self.target.clone(), context, body, is_command: false, parent: None }
     }

@@ -49,7 +49,7 @@ mod synthetic;
 
 pub use descriptors::{Descriptors, File};
 pub use diagnostics::{Diagnostic, Diagnostics};
-pub use options::{Access, MethodOptions, Sharing};
+pub use options::{Access, CacheScope, MethodOptions};
 pub use sources::{
     DESCRIPTOR_SET_BYTES_MAX, FILE_BYTES_MAX, FILES_MAX, FOLDER_DEPTH_MAX, IMPORT_DEPTH_MAX,
     Sources,

@@ -8,7 +8,8 @@ use tidewire_cache::ReplyCache;
 use tidewire_listen::{Address, Addresses, Listener};
 use tidewire_rest::RestOptions;
 use tidewire_service::{
-    Gate, Interface, Layer, Observer, RpcService, Service, ServiceSource, Signal, stack,
+    Access, CacheScope, Gate, Interface, Layer, Observer, RpcService, Service, ServiceSource,
+    Signal, Spec, stack,
 };
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -22,6 +23,7 @@ use crate::freshness;
 use crate::gate::{self, access::AccessRules};
 use crate::handle::Handle;
 use crate::health::Health;
+use crate::hosts::Hosts;
 use crate::limits::Limits;
 use crate::live::Live;
 use crate::reflection::Reflection;
@@ -72,6 +74,7 @@ impl Server {
             rest: RestOptions::default(),
             faults: false,
             cors: Cors::default(),
+            hosts: Hosts::any(),
             validation: true,
             #[cfg(feature = "tls")]
             tls: None,
@@ -100,6 +103,7 @@ pub struct Builder {
     rest: RestOptions,
     faults: bool,
     cors: Cors,
+    hosts: Hosts,
     validation: bool,
     #[cfg(feature = "tls")]
     tls: Option<tidewire_listen::Tls>,
@@ -248,6 +252,12 @@ impl Builder {
         self
     }
 
+    /// Sets the hosts that the server answers for; any by default. See [`Hosts`].
+    pub fn hosts(mut self, hosts: Hosts) -> Self {
+        self.hosts = hosts;
+        self
+    }
+
     /// Lets pages of other origins call from a browser; by default none may.
     pub fn cors(mut self, cors: Cors) -> Self {
         self.cors = cors;
@@ -385,9 +395,13 @@ impl Builder {
             let methods = interfaces().flat_map(Interface::methods).map(|method| &**method);
             cache.check(methods).map_err(StartError::Terms)?;
         }
-        let memo = self.memo.map(|cache| Arc::new(cache.layer(TokioClock)) as Arc<dyn Layer>);
-        let layers: Vec<_> =
-            self.layers.iter().chain(&memo).chain(&self.inner_layers).cloned().collect();
+        let (outer, inner) = (self.layers, self.inner_layers);
+        let around = |memo: Option<Arc<dyn Layer>>| -> Vec<Arc<dyn Layer>> {
+            outer.iter().chain(&memo).chain(&inner).cloned().collect()
+        };
+        let memo = self.memo;
+        let layers =
+            around(memo.as_ref().map(|memo| Arc::new(memo.layer(TokioClock)) as Arc<dyn Layer>));
         let offer =
             self.offer.map(|offer| ReloadableServices::new(offer, layers.clone(), self.validation));
         let offer = offer.transpose()?.map(Arc::new);
@@ -402,9 +416,15 @@ impl Builder {
                 let _ = methods.add(&interface, &service);
             }
         }
-        let served = methods.each().chain(interfaces().flat_map(Interface::methods));
-        let access =
-            self.access.gate(served.map(|method| &**method)).map_err(StartError::Access)?;
+        let access = {
+            let served = methods.each().chain(interfaces().flat_map(Interface::methods));
+            let served = served.map(|method| &**method);
+            let access = self.access.gate(served.clone()).map_err(StartError::Access)?;
+            if let (Some(memo), Some(gate)) = (&memo, &access) {
+                public_for_everybody(memo, gate, served)?;
+            }
+            access
+        };
         let counters = Arc::new(Counters::default());
         let [mut gates, after] = gate::of_limits(&self.limits, &counters);
         let shows_host = !self.gates.is_empty();
@@ -421,7 +441,12 @@ impl Builder {
         let mut options = self.rest;
         options.openapi.get_or_insert(with_reflection);
         let rest = Rest::new(&services, plain, options).map_err(StartError::Rest)?;
-        let routes = routes(self.routes, &layers)?;
+        let routes = routes(self.routes, &layers, |scope| {
+            around(
+                memo.as_ref()
+                    .map(|memo| Arc::new(memo.page_layer(TokioClock, scope)) as Arc<dyn Layer>),
+            )
+        })?;
         let cors = Policy::new(&self.cors).map_err(StartError::Cors)?.map(Arc::new);
         let tasks = TaskTracker::new();
         let app = Arc::new_cyclic(|app| App {
@@ -433,6 +458,7 @@ impl Builder {
             routes,
             rest,
             cors,
+            hosts: self.hosts,
             commands: Commands::new(self.limits.commands_max),
             gates,
             shows_host,
@@ -464,6 +490,21 @@ impl App {
     }
 }
 
+/// Refuses replies that are cached for everybody where not everybody may call: caches between would
+/// give them out.
+fn public_for_everybody<'a>(
+    cache: &ReplyCache,
+    gate: &gate::access::AccessGate,
+    mut served: impl Iterator<Item = &'a Spec>,
+) -> Result<(), StartError> {
+    let is_open = |spec: &Spec| *gate.of_method(spec) == Access::Anonymous;
+    let found = served.find(|spec| cache.is_public(spec) && !is_open(spec));
+    found.map_or(Ok(()), |spec| {
+        let method = spec.path.trim_start_matches('/').to_owned();
+        Err(StartError::PublicCache { method, access: gate.of_method(spec).clone() })
+    })
+}
+
 /// Serves health without layers: whoever probes has no credentials.
 fn add_health(methods: &mut Methods, health: &Health) {
     let service = health.service();
@@ -472,10 +513,19 @@ fn add_health(methods: &mut Methods, health: &Health) {
     let _ = methods.add(&interface, &service);
 }
 
-fn routes(routes: Vec<Route>, layers: &[Arc<dyn Layer>]) -> Result<Routes, RouteError> {
+/// The table of plain HTTP handlers, each within `layers`, or within `cached` where its replies are
+/// cached.
+fn routes(
+    routes: Vec<Route>,
+    layers: &[Arc<dyn Layer>],
+    cached: impl Fn(CacheScope) -> Vec<Arc<dyn Layer>>,
+) -> Result<Routes, RouteError> {
     let mut table = Routes::default();
     for Route { verb, template, service } in routes {
-        let service = stack(layers, service);
+        let service = match service.cache() {
+            Some(scope) => stack(&cached(scope), service),
+            None => stack(layers, service),
+        };
         match verb {
             Some(verb) => table.add(verb, &template, service)?,
             None => table.mount(&template, service)?,

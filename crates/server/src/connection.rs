@@ -31,6 +31,7 @@ use crate::cors::{CorsFuture, Policy};
 use crate::detect::{DetectedProtocol, detect};
 use crate::gather::{Gather, GatherHandle};
 use crate::head_timer::HeadTimer;
+use crate::hosts::Hosts;
 use crate::life::{ConnectionLife, Tick};
 use crate::limits::Limits;
 use crate::live::{Live, Takeover};
@@ -52,6 +53,7 @@ pub(crate) struct App {
     pub(crate) routes: Routes,
     pub(crate) rest: Rest,
     pub(crate) cors: Option<Arc<Policy>>,
+    pub(crate) hosts: Hosts,
     pub(crate) commands: Commands,
     pub(crate) gates: Vec<Arc<dyn Gate>>,
     /// Whether gates see the host as a header although it came otherwise: those of the program may
@@ -256,6 +258,9 @@ impl Connection {
 
     /// Answers a request.
     pub(crate) fn answer(&self, mut request: Request<Incoming>) -> ResponseFuture {
+        if let Err(error) = self.app.hosts.check(request.headers(), request.uri()) {
+            return ResponseFuture::ready(plain::error_response(&error));
+        }
         if request.extensions().get::<OnUpgrade>().is_some() {
             // Whoever takes the connection over may wait for the client, and it for the answer.
             self.gathering.end();

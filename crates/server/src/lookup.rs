@@ -3,6 +3,7 @@
 //! | request | found |
 //! |---|---|
 //! | path of a method | that method, with what its head agrees to; or why that is refused |
+//! | the same for a command, by a page of another origin | 403, in its protocol (`origin.rs`) |
 //! | verb and path of a `google.api.http` binding | that binding |
 //! | `/openapi.json`, where that is on | the document of these bindings |
 //! | path of a route or below a mount | that plain HTTP service |
@@ -26,7 +27,7 @@ use crate::connection::App;
 use crate::observe::RequestFailure;
 use crate::response::ResponseBody;
 use crate::rpc::{self, Entry};
-use crate::{deadline, plain, rest, routes};
+use crate::{deadline, origin, plain, rest, routes};
 
 /// What a request is for.
 pub(crate) enum RequestTarget<'a> {
@@ -56,7 +57,10 @@ impl App {
         let path = parts.uri.path();
         if let Some(entry) = self.methods.find(path) {
             return match negotiate(&head(parts), Some(&entry.method)) {
-                Ok(exchange) => RequestTarget::Method(entry, exchange),
+                Ok(exchange) => match self.own_page(&entry.method, parts) {
+                    Ok(()) => RequestTarget::Method(entry, exchange),
+                    Err(error) => foreign(&entry.method, &exchange, error),
+                },
                 Err(refusal) => {
                     let target = Target::Method(entry.method.clone());
                     refusal_response(target, protocol_of(parts), refusal)
@@ -69,7 +73,10 @@ impl App {
             rest::RestTarget::Response(response) => {
                 early_response(http(parts), Protocol::Rest, response)
             }
-            rest::RestTarget::Binding(binding, service) => match deadline::of(&parts.headers) {
+            rest::RestTarget::Binding(binding, service) => match self
+                .own_page(binding.method(), parts)
+                .and_then(|()| deadline::of(&parts.headers))
+            {
                 Ok(timeout) => {
                     RequestTarget::Binding(Cow::Borrowed(binding), Cow::Borrowed(service), timeout)
                 }
@@ -85,20 +92,40 @@ impl App {
     fn find_plain(&self, parts: &Parts) -> RequestTarget<'_> {
         let failed = |error: &Error| plain_answer(parts, plain::error_response(error));
         match self.routes.find(&parts.method, &parts.uri) {
-            Ok(routes::RouteMatch::Service(service, params, uri)) => {
-                match deadline::of(&parts.headers) {
+            Ok(routes::RouteMatch::Service(service, params)) => {
+                let is_safe = origin::is_safe(&parts.method);
+                let own = if is_safe { Ok(()) } else { origin::check(parts, self.cors.as_deref()) };
+                match own.and_then(|()| deadline::of(&parts.headers)) {
                     Ok(timeout) => {
-                        RequestTarget::Plain(Cow::Borrowed(service), params, uri, timeout)
+                        RequestTarget::Plain(Cow::Borrowed(service), params, None, timeout)
                     }
                     Err(error) => failed(&error),
                 }
             }
+            Ok(routes::RouteMatch::Mounted(service, uri)) => match deadline::of(&parts.headers) {
+                Ok(timeout) => RequestTarget::Plain(
+                    Cow::Borrowed(service),
+                    PathParams::default(),
+                    uri,
+                    timeout,
+                ),
+                Err(error) => failed(&error),
+            },
             Ok(routes::RouteMatch::WrongVerb(allowed)) => {
                 plain_answer(parts, plain::wrong_verb(&allowed))
             }
             Ok(routes::RouteMatch::Nothing) => self.nothing(parts),
             Err(error) => failed(&error),
         }
+    }
+
+    /// Whether a request may run a method, by the page that it comes from.
+    #[inline]
+    fn own_page(&self, method: &tidewire_service::Method, parts: &Parts) -> Result<(), Error> {
+        if method.is_query() {
+            return Ok(());
+        }
+        origin::check(parts, self.cors.as_deref())
     }
 
     /// Nothing is at the path; who speaks an RPC protocol is told so in it.
@@ -215,6 +242,18 @@ fn early_response<'a>(
     response: Response<Body>,
 ) -> RequestTarget<'a> {
     let response = response.map(ResponseBody::plain);
+    RequestTarget::Answer(Box::new(EarlyResponse { target, protocol, response }))
+}
+
+/// Refuses a command of a page of another origin, in the protocol that it is in.
+#[cold]
+fn foreign<'a>(
+    method: &tidewire_service::Method,
+    exchange: &Exchange,
+    error: Error,
+) -> RequestTarget<'a> {
+    let (target, protocol) = (Target::Method(method.clone()), exchange.dialect().protocol());
+    let response = rpc::failed(exchange, error);
     RequestTarget::Answer(Box::new(EarlyResponse { target, protocol, response }))
 }
 

@@ -33,8 +33,10 @@ enum RouteTarget {
 
 /// What [`Routes::find`] came to.
 pub(crate) enum RouteMatch<'a> {
-    /// The service, the named parts of the path, and the URI it is to see when that differs.
-    Service(&'a Arc<dyn Service>, PathParams, Option<Uri>),
+    /// The service of a verb, and the named parts of the path.
+    Service(&'a Arc<dyn Service>, PathParams),
+    /// What is mounted there, and the URI that it sees if that differs.
+    Mounted(&'a Arc<dyn Service>, Option<Uri>),
     /// The path is known, the verb is not; these are.
     WrongVerb(String),
     /// No template matches.
@@ -97,17 +99,15 @@ impl Routes {
     pub(crate) fn find(&self, verb: &Method, uri: &Uri) -> Result<RouteMatch<'_>, Error> {
         let Ok(matched) = self.routes.at(uri.path()) else {
             return Ok(match &self.fallback {
-                Some(service) => RouteMatch::Service(service, PathParams::default(), None),
+                Some(service) => RouteMatch::Mounted(service, None),
                 None => RouteMatch::Nothing,
             });
         };
         let route = matched.value;
         match &route.target {
-            RouteTarget::Mount(service, prefix) => Ok(RouteMatch::Service(
-                service,
-                PathParams::default(),
-                Some(without_prefix(uri, *prefix)),
-            )),
+            RouteTarget::Mount(service, prefix) => {
+                Ok(RouteMatch::Mounted(service, Some(without_prefix(uri, *prefix))))
+            }
             RouteTarget::Verbs(verbs) => {
                 let Some(service) = service_for(verbs, verb) else {
                     return Ok(RouteMatch::WrongVerb(allowed(verbs)));
@@ -116,7 +116,7 @@ impl Routes {
                 for (name, (_, raw)) in route.names.iter().zip(matched.params.iter()) {
                     params.push(Arc::clone(name), decoded(name, raw)?.into_owned());
                 }
-                Ok(RouteMatch::Service(service, params, None))
+                Ok(RouteMatch::Service(service, params))
             }
         }
     }
@@ -186,13 +186,12 @@ mod tests {
     fn check(routes: &Routes, verb: Method, path: &str, expected: &str) {
         let uri: Uri = path.parse().unwrap();
         let found = match routes.find(&verb, &uri) {
-            Ok(RouteMatch::Service(_, params, uri)) => {
+            Ok(RouteMatch::Service(_, params)) => {
                 let params: Vec<_> = params.iter().map(|(k, v)| format!("{k}={v}")).collect();
-                format!(
-                    "found {} {}",
-                    params.join(","),
-                    uri.map_or_else(String::new, |u| u.to_string())
-                )
+                format!("found {}", params.join(","))
+            }
+            Ok(RouteMatch::Mounted(_, uri)) => {
+                format!("found  {}", uri.map_or_else(String::new, |uri| uri.to_string()))
             }
             Ok(RouteMatch::WrongVerb(allow)) => format!("wrong verb, {allow}"),
             Ok(RouteMatch::Nothing) => "nothing".to_owned(),

@@ -335,7 +335,14 @@ pub enum StartError {
     Memo(io::Error),
     /// A rule of whoever may call is for nothing that is served.
     Access(crate::gate::access::AccessError),
-    /// Answers of a method is to be kept on their own terms, and it is none whose answers are kept.
+    /// A method's replies are cached for everybody, and not everybody may call it.
+    PublicCache {
+        /// The method, `shop.v1.Items/Get`.
+        method: String,
+        /// Who may call it.
+        access: tidewire_service::Access,
+    },
+    /// Cache settings are for what is not a served query, or refine what is not cached.
     Terms(tidewire_cache::OverrideError),
 }
 
@@ -360,7 +367,21 @@ impl fmt::Display for StartError {
             Self::Memo(_) => f.write_str("the clock of the memo graph cannot be started"),
             Self::Terms(error) => error.fmt(f),
             Self::Access(error) => error.fmt(f),
+            Self::PublicCache { method, access } => write!(
+                f,
+                "{method} has cache: PUBLIC, but only {} may call it, and HTTP caches would give its \
+                 replies to everybody; set cache: CALLER in its .proto or memo.methods, or let everybody \
+                 call it",
+                describe(access)
+            ),
         }
+    }
+}
+
+fn describe(access: &tidewire_service::Access) -> &'static str {
+    match access {
+        tidewire_service::Access::Authenticated => "authenticated callers",
+        _ => "callers with certain scopes",
     }
 }
 
@@ -377,6 +398,7 @@ impl std::error::Error for StartError {
             | Self::DuplicateMethod(_)
             | Self::Terms(_)
             | Self::Access(_)
+            | Self::PublicCache { .. }
             | Self::Descriptors(_)
             | Self::Rules { .. } => None,
         }

@@ -28,6 +28,7 @@ pub struct Context {
     protocol: Option<Protocol>,
     /// Whether `If-None-Match` speaks of the answer to this call.
     is_conditional: bool,
+    watching: Watching,
     stopping: Option<Signal>,
     observation: Option<Arc<dyn Observation>>,
     extensions: Extensions,
@@ -82,6 +83,19 @@ impl Protocol {
             Self::Live => "live",
         }
     }
+}
+
+/// Whether a caller wants to know when the reply becomes stale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Watching {
+    /// No.
+    #[default]
+    No,
+    /// It begins to watch the query with this call.
+    Begins,
+    /// It watches the query, and its last reply has become stale: watchers of one key may share a
+    /// run.
+    Continues,
 }
 
 /// A part of a context that may differ between calls with the same message.
@@ -213,6 +227,18 @@ impl Context {
         self.is_conditional
     }
 
+    /// Says whether the caller wants to know when the reply becomes stale.
+    ///
+    /// The cache then notes what the reply depends on, also where it does not keep the reply.
+    pub fn set_watching(&mut self, watching: Watching) {
+        self.watching = watching;
+    }
+
+    /// Whether the caller wants to know when the reply becomes stale.
+    pub fn watching(&self) -> Watching {
+        self.watching
+    }
+
     /// Adds tokens of consistency that the caller has seen.
     pub fn add_tokens(&mut self, tokens: &Tokens) {
         if !tokens.is_empty() {
@@ -323,6 +349,12 @@ impl Context {
             None if self.is_conditional => if_none_match::of_headers(&self.headers),
             None => Vec::new(),
         }
+    }
+
+    /// Whether the caller holds some reply, whichever it is: `If-None-Match: *` (RFC 9110, section
+    /// 13.1.2).
+    pub fn holds_any(&self) -> bool {
+        self.is_conditional && if_none_match::is_any(&self.headers)
     }
 
     /// The tags by which a caller of HTTP says what it holds (`If-None-Match`), to be asked after
@@ -448,6 +480,14 @@ const FEW_HEADERS: usize = 8;
 impl fmt::Debug for Context {
     /// Names headers without their values, which may be credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What is printed may end up in a reply.
+        let shown = [
+            ContextPart::Headers,
+            ContextPart::Peer,
+            ContextPart::Protocol,
+            ContextPart::Principal,
+        ];
+        shown.iter().for_each(|part| self.read(*part));
         f.debug_struct("Context")
             .field("headers", &self.headers.keys().collect::<Vec<_>>())
             .field("deadline", &self.deadline)

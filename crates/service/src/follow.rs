@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{Either, select};
 
-use crate::{Error, Freshness, Lifetime, Query, Reply, Result, Service, Stream};
+use crate::{Error, Freshness, Lifetime, Query, Reply, Result, Service, Stream, Watching};
 
 /// Tells the time and waits for it.
 pub trait Clock: Send + Sync + 'static {
@@ -72,7 +72,8 @@ pub fn follow(
     pace: FollowOptions,
     timer: impl Clock,
 ) -> Stream<Result<Reply>> {
-    Follower { service, query, pace, timer, next: Some(None) }.answers()
+    let watching = Watching::Begins;
+    Follower { service, query, pace, timer, watching, next: Some(None) }.answers()
 }
 
 /// [`follow`] from an answer on that the follower was given already: what is told first is the next
@@ -90,13 +91,16 @@ pub fn follow_from(
     query.context_mut().set_held(given.validator().into_iter().collect());
     let now = timer.now();
     let next = ends(&given).then_some(Some((given, now)));
-    Follower { service, query, pace, timer, next }.answers()
+    let watching = Watching::Continues;
+    Follower { service, query, pace, timer, watching, next }.answers()
 }
 struct Follower<T> {
     service: Arc<dyn Service>,
     query: Query,
     pace: FollowOptions,
     timer: T,
+    /// Whether the next call is the first.
+    watching: Watching,
     /// What has to end before the next call, and when the last one was made; `None` at the end.
     next: Option<Option<(Freshness, Instant)>>,
 }
@@ -140,6 +144,8 @@ impl<T: Clock> Follower<T> {
         let deadline = now.checked_add(self.pace.timeout);
         let mut call = self.query.clone().into_call();
         call.context = call.context.with_deadline(deadline);
+        call.context.set_watching(self.watching);
+        self.watching = Watching::Continues;
         match select(self.service.call(call), pin!(self.sleep_until(deadline))).await {
             Either::Left((outcome, _)) => outcome,
             Either::Right(((), _)) => {

@@ -1,8 +1,7 @@
 //! What a caller of HTTP says that it holds: `If-None-Match` (RFC 9110, section 13.1.2).
 //!
 //! Only tags that are validators, or those of a compressed form of one, count, compared weakly: a
-//! tag of somebody else names nothing here, and `*` (any answer at all) speaks of changes, not of
-//! reading.
+//! tag of somebody else names nothing here. `*` is any current reply.
 
 use http::header::IF_NONE_MATCH;
 use http::{HeaderMap, HeaderValue};
@@ -20,6 +19,11 @@ pub(crate) fn of_headers(headers: &HeaderMap) -> Vec<Validator> {
     let values = headers.get_all(IF_NONE_MATCH).into_iter();
     let tags = values.filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(','));
     tags.take(TAGS_MAX).filter_map(|tag| validator(tag.trim(), "")).collect()
+}
+
+/// Whether the caller holds any reply at all: `*`.
+pub(crate) fn is_any(headers: &HeaderMap) -> bool {
+    headers.get(IF_NONE_MATCH).is_some_and(|value| value.as_bytes().trim_ascii() == b"*")
 }
 
 /// The content that a tag names: `"CONTENT"`, `"CONTENT.EDITION"` where there is an edition, and

@@ -41,7 +41,7 @@ use std::path::{Path, PathBuf};
 use self::origin::Origins;
 use serde::Deserialize;
 use tidewire_memo::Graph;
-use tidewire_server::{Address, Builder, Limits, Server};
+use tidewire_server::{Address, Builder, Hosts, Limits, Server};
 use toml::{Table, Value};
 
 pub use self::admin::{AdminConfig, AdminTold, LogControl};
@@ -107,6 +107,10 @@ pub struct ServerConfig {
     /// Addresses to listen on.
     #[serde(deserialize_with = "value::addresses")]
     pub listen: Vec<Address>,
+    /// Hosts that the server answers for, beside those of this machine; any where it listens
+    /// elsewhere than on loopback and none is set.
+    #[serde(deserialize_with = "value::list")]
+    pub hosts: Vec<String>,
     /// Server reflection; by default on where every address is local.
     pub reflection: Option<bool>,
     /// Threads of `tidewire serve` and `tidewire mock`. A program that loads its configuration has
@@ -278,7 +282,7 @@ pub enum AccessLogSetting {
 impl Default for ServerConfig {
     fn default() -> Self {
         let listen = vec![Address::Tcp(([127, 0, 0, 1], 8080).into())];
-        Self { listen, reflection: None, threads: None, tls: None }
+        Self { listen, hosts: Vec::new(), reflection: None, threads: None, tls: None }
     }
 }
 
@@ -368,9 +372,13 @@ impl Config {
             .limits(self.limits())
             .rest(self.rest.options())
             .cors(cors)
+            .hosts(self.hosts())
             .validation(self.validation.enabled)
             .reflection(self.server.reflection);
-        if let Some(cache) = self.memo.reply_cache(&Graph::global()) {
+        if let Some(mut cache) = self.memo.reply_cache(&Graph::global()) {
+            if let Some(header) = self.auth.key_header()? {
+                cache = cache.credential_header(header);
+            }
             builder = builder.memo(cache);
         }
         for address in &self.server.listen {
@@ -397,6 +405,20 @@ impl Config {
     #[cfg(feature = "mock")]
     pub fn tell_of_mock(&self, mock: tidewire_mock::Mock) {
         self.told.0.set_mock(mock);
+    }
+
+    /// The hosts that the server answers for: names of this machine and those that are set, also
+    /// for the sites of programs; any where it listens elsewhere than on loopback and none is set.
+    fn hosts(&self) -> Hosts {
+        let set = self.server.hosts.iter().map(String::as_str);
+        if self.server.hosts.is_empty() && !self.server.listen.iter().all(Address::is_local) {
+            return Hosts::any();
+        }
+        let sites = self.services.iter().filter_map(|entry| match entry {
+            ServiceEntry::Program(program) => program.site.as_ref()?.required_host(),
+            ServiceEntry::Schema(_) => None,
+        });
+        set.chain(sites).fold(Hosts::local(), Hosts::and)
     }
 
     /// The bounds: defaults where nothing is set.

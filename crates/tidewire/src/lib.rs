@@ -69,14 +69,14 @@ pub use tidewire_server::{
 #[cfg(feature = "tls")]
 pub use tidewire_server::{Tls, TlsError, TlsFiles};
 pub use tidewire_service::{
-    Access, Admission, Answer, Body, Caching, Call, Channel, Clock, Code, Codec, CommandKey,
-    Context, ContextPart, ContextWatch, DURATION_FORMAT, Detail, Duplex, End, EndReason, Error,
-    ErrorParts, Fault, FollowOptions, Frame, Freshness, Gate, GateFuture, Head, Headers,
-    HttpTarget, Idempotency, Interface, Layer, LayeredService, Lifetime, Method, Observation,
-    Observer, Outcome, PathParams, Peer, PermitSource, Permits, Phase, Phases, Principal, Protocol,
-    Query, Reply, Result, RpcService, Script, Sender, Service, ServiceSource, Sharing, Side,
-    Signal, Spec, Staleness, Stream, StreamKind, Target, Token, Tokens, Upgrade, Validator, follow,
-    gated, parse_duration,
+    Access, Admission, Answer, Body, CacheScope, Caching, Call, Channel, Clock, Code, Codec,
+    CommandKey, Context, ContextPart, ContextWatch, DURATION_FORMAT, Detail, Duplex, End,
+    EndReason, Error, ErrorParts, Fault, FollowOptions, Frame, Freshness, Gate, GateFuture, Head,
+    Headers, HttpTarget, Idempotency, Interface, Layer, LayeredService, Lifetime, Method,
+    Observation, Observer, Outcome, PathParams, Peer, PermitSource, Permits, Phase, Phases,
+    Principal, Protocol, Query, Reply, Result, RpcService, Script, Sender, Service, ServiceSource,
+    Side, Signal, Spec, Staleness, Stream, StreamKind, Target, Token, Tokens, Upgrade, Validator,
+    follow, gated, parse_duration,
 };
 pub use tidewire_telemetry as telemetry;
 

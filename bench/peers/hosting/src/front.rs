@@ -123,6 +123,12 @@ impl Drop for Front {
 
 /// The worker, on a Unix socket.
 fn listening(worker: &Worker, socket: &Path) -> Result<Child> {
+    if worker.is_told_its_socket() {
+        let child = worker.at(socket).spawn(std::io::stdin().as_fd())?;
+        usage::until(|| UnixStream::connect(socket).is_ok(), "the worker listens")?;
+        std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o777))?;
+        return Ok(child);
+    }
     let listener = UnixListener::bind(socket)?;
     // A proxy may be another user.
     std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o777))?;
@@ -131,10 +137,10 @@ fn listening(worker: &Worker, socket: &Path) -> Result<Child> {
 
 fn case_language(case: &Case) -> &'static str {
     let run = case.worker.run.join(" ");
-    ["python", "node", "hosting-go"]
+    ["python", "node", "hosting-go", "hosting-dotnet"]
         .iter()
         .position(|part| run.contains(part))
-        .map_or("rust", |at| ["python", "node", "go"][at])
+        .map_or("rust", |at| ["python", "node", "go", "dotnet"][at])
 }
 
 /// This program, told where to listen.
@@ -150,7 +156,10 @@ fn tidewire(case: &Case, folder: &Path, address: &str) -> Result<Command> {
     let run = serde_json::to_string(&case.worker.run)?;
     let proto = std::env::current_dir()?.join("hosting/proto");
     match case.kind.as_str() {
-        "http" => toml.push_str("route = \"/worker\"\nlisten = \"inherited\"\n"),
+        "http" => {
+            let listen = if case.worker.is_told_its_socket() { "unix" } else { "inherited" };
+            writeln!(toml, "route = \"/worker\"\nlisten = \"{listen}\"")?
+        }
         _ => {
             writeln!(toml, "proto = {proto:?}\nnames = [\"hosting.v1.Greeter\"]\ncodec = \"json\"")?
         }

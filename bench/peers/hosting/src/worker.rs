@@ -4,8 +4,9 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::{Result, ask};
 
@@ -25,10 +26,22 @@ impl Worker {
             "python" => vec![python()?, file(&format!("{kind}_worker.py"))],
             "node" => vec!["node".to_owned(), file(&format!("{kind}_worker.js"))],
             "go" => vec![go, kind.to_owned()],
+            "dotnet" => dotnet(&here, kind)?,
             "rust" => vec![own, kind.to_owned()],
             other => return Err(format!("no worker in {other}").into()),
         };
         Ok(Self { run })
+    }
+
+    /// Whether it makes its socket itself, where `{socket}` is.
+    pub fn is_told_its_socket(&self) -> bool {
+        self.run.iter().any(|word| word.contains(SOCKET))
+    }
+
+    /// The worker on the socket of this path.
+    pub fn at(&self, path: &Path) -> Self {
+        let path = path.display().to_string();
+        Self { run: self.run.iter().map(|word| word.replace(SOCKET, &path)).collect() }
     }
 
     /// Starts it with this socket as descriptor 3.
@@ -62,22 +75,66 @@ impl Worker {
     pub fn answers_http(&self, request: &[u8]) -> Result<Child> {
         let path = std::env::temp_dir().join(format!("hosting-{}.sock", std::process::id()));
         let _ = std::fs::remove_file(&path);
+        if self.is_told_its_socket() {
+            let child = self.at(&path).spawn(std::io::stdin().as_fd())?;
+            let mut stream = once_it_listens(&path)?;
+            stream.write_all(request)?;
+            read_answer(&mut stream)?;
+            return Ok(child);
+        }
         let listener = UnixListener::bind(&path)?;
         let mut stream = UnixStream::connect(&path)?;
-        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
         stream.write_all(request)?;
         let child = self.spawn(listener.as_fd())?;
-        let mut answer = Vec::new();
-        let mut buffer = [0; 4096];
-        while ask::body_of(&answer)?.is_none() {
-            let read = stream.read(&mut buffer)?;
-            if read == 0 {
-                return Err("the worker closed the connection".into());
-            }
-            answer.extend_from_slice(&buffer[..read]);
-        }
+        read_answer(&mut stream)?;
         Ok(child)
     }
+}
+
+/// A connection to a socket that is not there yet.
+fn once_it_listens(path: &Path) -> Result<UnixStream> {
+    let began = Instant::now();
+    loop {
+        match UnixStream::connect(path) {
+            Ok(stream) => return Ok(stream),
+            Err(error) if began.elapsed() > Duration::from_secs(10) => return Err(error.into()),
+            Err(_) => std::thread::sleep(Duration::from_micros(200)),
+        }
+    }
+}
+
+/// Reads an answer to its end.
+fn read_answer(stream: &mut UnixStream) -> Result<()> {
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    let mut answer = Vec::new();
+    let mut buffer = [0; 4096];
+    while ask::body_of(&answer)?.is_none() {
+        let read = stream.read(&mut buffer)?;
+        if read == 0 {
+            return Err("the worker closed the connection".into());
+        }
+        answer.extend_from_slice(&buffer[..read]);
+    }
+    Ok(())
+}
+
+/// Where a worker is told the path of its socket, as in `tidewire.toml`.
+const SOCKET: &str = "{socket}";
+
+/// The worker in C#, started without the script that sets variables for builds.
+fn dotnet(here: &Path, kind: &str) -> Result<Vec<String>> {
+    let name = format!("hosting-dotnet-{kind}");
+    let program = here.join(format!("target/dotnet-out/{name}/bin/netcoreapp3.1/{name}.dll"));
+    if !program.exists() {
+        return Err("no .NET: bash bench/peers/setup.sh".into());
+    }
+    let sdk = here.join("target/dotnet/sdk/dotnet");
+    let mut run = vec![sdk.display().to_string(), program.display().to_string()];
+    if kind == "http" {
+        // Kestrel of this version takes no socket that it inherits.
+        run.extend(["--urls".to_owned(), format!("http://unix:{SOCKET}")]);
+    }
+    Ok(run)
 }
 
 /// Where the file for Python is.

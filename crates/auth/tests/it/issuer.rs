@@ -1,7 +1,7 @@
 //! An issuer of tokens with its own keys, on a clock that tests move.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -97,6 +97,7 @@ pub(crate) fn with(name: &str, value: Value) -> Value {
 #[derive(Clone, Default)]
 pub(crate) struct Published {
     text: Arc<Mutex<Option<String>>>,
+    hangs: Arc<AtomicBool>,
     fetched: Arc<AtomicUsize>,
 }
 
@@ -115,6 +116,11 @@ impl Published {
         *self.text.lock().unwrap() = None;
     }
 
+    /// Answers no more.
+    pub(crate) fn hang(&self) {
+        self.hangs.store(true, Ordering::SeqCst);
+    }
+
     pub(crate) fn fetched(&self) -> usize {
         self.fetched.load(Ordering::SeqCst)
     }
@@ -125,14 +131,25 @@ impl KeySource for Published {
         self.fetched.fetch_add(1, Ordering::SeqCst);
         let text = self.text.lock().unwrap().clone();
         let text = text.map(Bytes::from).ok_or_else(|| Error::unavailable("broken down"));
+        let hangs = self.hangs.load(Ordering::SeqCst);
         Box::pin(async move {
             tokio::task::yield_now().await;
+            if hangs {
+                std::future::pending::<()>().await;
+            }
             text
         })
     }
 
     fn name(&self) -> String {
         "test".to_owned()
+    }
+}
+
+/// Lets tasks of this thread go on until they wait for something else.
+pub(crate) async fn settle() {
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
     }
 }
 
@@ -169,6 +186,12 @@ impl Checked {
         let other = issuer("https://other.example", &Published::default());
         self.gate = gate.issuer(other).issuer(issuer("https://id.example", published));
         self
+    }
+
+    /// A call that finds that the keys are due, and the fetching that it starts.
+    pub(crate) async fn renew(&self, token: &str) {
+        let _ = self.of(token).await;
+        settle().await;
     }
 
     pub(crate) fn pass(&self, seconds: u64) {

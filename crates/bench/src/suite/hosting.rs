@@ -8,8 +8,8 @@ use super::{Case, Load, Suite, Work};
 
 pub(super) const HOSTING: Suite = Suite {
     name: "hosting",
-    about: "workers in Python, Node, Go, Rust: kept, HTTP and pipe, warm, cold, frozen, spare; nginx, uWSGI, bare proxies",
-    reading: "A worker greets whoever asks, over HTTP (http.server, node:http, net/http, hyper) or over the \
+    about: "workers in Python, Node, Go, Rust, .NET: kept, HTTP and pipe, warm, cold, frozen, spare; nginx, uWSGI, bare proxies",
+    reading: "A worker greets whoever asks, over HTTP (http.server, node:http, net/http, hyper, Kestrel) or over the \
               pipe (the live protocol on an inherited socket, by the file for its language). Warm: eight \
               connections, each with one request under way; alone: one of them, over a Unix socket as the same worker \
               beside it is asked by, with nothing between (*bare process*). Cold: one request at a time, each timed from before it \
@@ -26,35 +26,43 @@ pub(super) const HOSTING: Suite = Suite {
         case("Kept answer, Node", "kept", "pipe-cached-node"),
         case("Kept answer, Go", "kept", "pipe-cached-go"),
         case("Kept answer, Rust", "kept", "pipe-cached-rust"),
+        case("Kept answer, .NET Core 3.1.2", "kept", "pipe-cached-dotnet"),
         case("HTTP warm, Python", "http-warm-python", "http-warm-python"),
         case("HTTP warm, Node", "http-warm", "http-warm-node"),
         case("HTTP warm, Go", "http-warm", "http-warm-go"),
         case("HTTP warm, Rust", "http-warm", "http-warm-rust"),
+        case("HTTP warm, .NET Core 3.1.2", "http-warm", "http-warm-dotnet"),
         case("HTTP cold, Python", "cold", "http-cold-python"),
         case("HTTP cold, Node", "cold", "http-cold-node"),
         case("HTTP cold, Go", "cold", "http-cold-go"),
         case("HTTP cold, Rust", "cold", "http-cold-rust"),
+        case("HTTP cold, .NET Core 3.1.2", "cold", "http-cold-dotnet"),
         case("Pipe warm, Python", "pipe-warm", "pipe-warm-python"),
         case("Pipe warm, Node", "pipe-warm", "pipe-warm-node"),
         case("Pipe warm, Go", "pipe-warm", "pipe-warm-go"),
         case("Pipe warm, Rust", "pipe-warm", "pipe-warm-rust"),
+        case("Pipe warm, .NET Core 3.1.2", "pipe-warm", "pipe-warm-dotnet"),
         case("Pipe alone, Python", "alone", "pipe-alone-python"),
         case("Pipe alone, Node", "alone", "pipe-alone-node"),
         case("Pipe alone, Go", "alone", "pipe-alone-go"),
         case("Pipe alone, Rust", "alone", "pipe-alone-rust"),
+        case("Pipe alone, .NET Core 3.1.2", "alone", "pipe-alone-dotnet"),
         case("Pipe cold, Python", "cold", "pipe-cold-python"),
         case("Pipe cold, Node", "cold", "pipe-cold-node"),
         case("Pipe cold, Go", "cold", "pipe-cold-go"),
         case("Pipe cold, Rust", "cold", "pipe-cold-rust"),
+        case("Pipe cold, .NET Core 3.1.2", "cold", "pipe-cold-dotnet"),
         case("Pipe cold of 1 GiB, Rust", "large", "pipe-large-rust"),
         case("Frozen, Python", "frozen", "pipe-frozen-python"),
         case("Frozen, Node", "frozen", "pipe-frozen-node"),
         case("Frozen, Go", "frozen", "pipe-frozen-go"),
         case("Frozen, Rust", "frozen", "pipe-frozen-rust"),
+        case("Frozen, .NET Core 3.1.2", "frozen", "pipe-frozen-dotnet"),
         case("Spare, Python", "spare", "pipe-spare-python"),
         case("Spare, Node", "spare", "pipe-spare-node"),
         case("Spare, Go", "spare", "pipe-spare-go"),
         case("Spare, Rust", "spare", "pipe-spare-rust"),
+        case("Spare, .NET Core 3.1.2", "spare", "pipe-spare-dotnet"),
     ],
 };
 

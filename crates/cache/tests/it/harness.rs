@@ -10,8 +10,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tidewire_cache::ReplyCache;
 use tidewire_memo::Graph;
 use tidewire_service::{
-    Answer, Body, Call, Clock, Codec, Context, Idempotency, Layer, Method, Reply, Result, Service,
-    Sharing, Spec, StreamKind,
+    Answer, Body, CacheScope, Call, Clock, Codec, Context, Idempotency, Layer, Method, Reply,
+    Result, Service, Spec, StreamKind,
 };
 
 /// The clock of the runtime of the test.
@@ -29,10 +29,10 @@ impl Clock for TestClock {
 }
 
 /// A query `/test.v1.Rows/Get`.
-pub(crate) fn query(sharing: Sharing) -> Spec {
+pub(crate) fn query(sharing: CacheScope) -> Spec {
     Spec::dynamic("test.v1.Rows", "Get", StreamKind::Unary, ["test.v1.Id", "test.v1.Row"])
         .idempotency(Idempotency::NoSideEffects)
-        .sharing(sharing)
+        .cache(sharing)
 }
 
 /// A service behind the layer, and how often it ran.
@@ -63,7 +63,7 @@ impl Behind {
             counted.fetch_add(1, Ordering::SeqCst);
             handler(call)
         };
-        let service = cache.layer(TestClock).layer(Arc::new(counting));
+        let service = cache.page_layer(TestClock, CacheScope::Caller).layer(Arc::new(counting));
         Self { service, method: Method::from(Arc::new(spec)), runs }
     }
 

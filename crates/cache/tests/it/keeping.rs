@@ -7,7 +7,7 @@ use http::{HeaderValue, Method, header::SET_COOKIE};
 use tidewire_cache::ReplyCache;
 use tidewire_memo::{Graph, Memo, Source};
 use tidewire_service::{
-    Body, Call, Code, Codec, Context, Error, Freshness, Idempotency, Lifetime, Reply, Sharing,
+    Body, CacheScope, Call, Code, Codec, Context, Error, Freshness, Idempotency, Lifetime, Reply,
     Signal, Spec, StreamKind,
 };
 
@@ -40,7 +40,7 @@ impl Rows {
     }
 }
 
-fn rows(sharing: Sharing) -> (Rows, Behind) {
+fn rows(sharing: CacheScope) -> (Rows, Behind) {
     let graph = Graph::new();
     let rows = Rows::new(&graph);
     let read = rows.clone();
@@ -50,7 +50,7 @@ fn rows(sharing: Sharing) -> (Rows, Behind) {
 
 #[tokio::test]
 async fn an_answer_is_kept_until_what_it_read_changes_and_no_longer() {
-    let (rows, behind) = rows(Sharing::Public);
+    let (rows, behind) = rows(CacheScope::Public);
     for _ in 0..3 {
         assert_eq!(behind.text("a", Context::default()).await, "a:one");
     }
@@ -73,7 +73,7 @@ async fn an_answer_ends_with_a_memo_that_it_was_made_of_and_outlives_one_that_co
         let length = inside.content.lock().unwrap().len();
         async move { length }
     });
-    let behind = Behind::new(&graph, query(Sharing::Public), move |_| async move {
+    let behind = Behind::new(&graph, query(CacheScope::Public), move |_| async move {
         let length =
             length.get("k".to_owned()).await.map_err(|e| Error::internal(e.to_string()))?;
         Ok(Reply::new(Body::from(length.to_string().into_bytes())))
@@ -90,9 +90,9 @@ async fn an_answer_ends_with_a_memo_that_it_was_made_of_and_outlives_one_that_co
 #[tokio::test]
 async fn an_answer_that_nothing_ends_is_not_kept_unless_the_method_says_how_long_it_is_good() {
     for (spec, runs) in [
-        (query(Sharing::Public), 2),
-        (query(Sharing::Public).ttl_ms(60_000), 1),
-        (query(Sharing::Public).immutable(), 1),
+        (query(CacheScope::Public), 2),
+        (query(CacheScope::Public).ttl_ms(60_000), 1),
+        (query(CacheScope::Public).immutable(), 1),
     ] {
         let lifetime = match (spec.ttl_ms, spec.immutable) {
             (Some(ms), _) => Lifetime::For(Duration::from_millis(ms)),
@@ -115,11 +115,11 @@ async fn an_answer_that_nothing_ends_is_not_kept_unless_the_method_says_how_long
 async fn an_answer_ends_with_what_it_says_of_itself() {
     let signal = Arc::new(Mutex::new(Signal::new()));
     let inside = Arc::clone(&signal);
-    let tracked = Behind::new(&Graph::new(), query(Sharing::Public), move |_| {
+    let tracked = Behind::new(&Graph::new(), query(CacheScope::Public), move |_| {
         let freshness = Freshness::tracked(Arc::new(inside.lock().unwrap().clone()));
         async move { Ok(Reply::new(Body::from("far")).with_freshness(freshness)) }
     });
-    let lasting = Behind::new(&Graph::new(), query(Sharing::Public), |_| async {
+    let lasting = Behind::new(&Graph::new(), query(CacheScope::Public), |_| async {
         let freshness = Freshness::lasting(Duration::from_secs(9)).with_age(Duration::from_secs(4));
         Ok(Reply::new(Body::from("far")).with_freshness(freshness))
     });
@@ -155,7 +155,7 @@ async fn a_code_that_speaks_of_the_data_is_kept_and_one_that_speaks_of_the_momen
     ] {
         let graph = Graph::new();
         let source = Source::<u8>::new_in(&graph, "rows");
-        let behind = Behind::new(&graph, query(Sharing::Public), move |_| async move {
+        let behind = Behind::new(&graph, query(CacheScope::Public), move |_| async move {
             source.read(&1);
             Err(Error::new(code, "no"))
         });
@@ -178,17 +178,17 @@ async fn cookies_streams_and_large_replies_pass_through_whole() {
     let large = "x".repeat(2_000);
     let expected = large.clone();
     let cache = || ReplyCache::new(&graph).reply_bytes_max(1_000);
-    let cookie = Behind::with(cache(), query(Sharing::Public), move |_| async move {
+    let cookie = Behind::with(cache(), query(CacheScope::Public), move |_| async move {
         source.read(&1);
         let cookie = HeaderValue::from_static("session=1");
         Ok(Reply::new(Body::from("hi")).with_header(SET_COOKIE, cookie))
     });
-    let big = Behind::with(cache(), query(Sharing::Public), move |_| {
+    let big = Behind::with(cache(), query(CacheScope::Public), move |_| {
         source.read(&1);
         let large = large.clone();
         async move { Ok(Reply::new(Body::from(large.into_bytes()))) }
     });
-    let stream = Behind::with(cache(), query(Sharing::Public), move |_| async move {
+    let stream = Behind::with(cache(), query(CacheScope::Public), move |_| async move {
         source.read(&1);
         let parts = [Ok("a".into()), Ok("b".into())];
         Ok(Reply::new(Body::stream(futures_util::stream::iter(parts))))
@@ -217,7 +217,7 @@ async fn commands_streams_and_calls_with_large_keys_pass_through() {
     for behind in [
         Behind::new(&graph, command, handler),
         Behind::new(&graph, stream, handler),
-        Behind::with(small, query(Sharing::Public), handler),
+        Behind::with(small, query(CacheScope::Public), handler),
     ] {
         for runs in 1..=2 {
             assert_eq!(behind.text("four", Context::default()).await, "done");
@@ -230,7 +230,7 @@ async fn commands_streams_and_calls_with_large_keys_pass_through() {
 async fn a_page_is_kept_by_its_uri_and_what_the_caller_accepts() {
     let graph = Graph::new();
     let source = Source::<u8>::new_in(&graph, "rows");
-    let behind = Behind::new(&graph, query(Sharing::Public), move |call: Call| async move {
+    let behind = Behind::new(&graph, query(CacheScope::Public), move |call: Call| async move {
         source.read(&1);
         assert!(matches!(call.body, Body::Empty), "what has no body is asked for without one");
         let accept = call.context.header("accept").cloned();
@@ -258,8 +258,8 @@ async fn a_page_is_kept_by_its_uri_and_what_the_caller_accepts() {
 
 #[tokio::test]
 async fn codecs_are_part_of_the_key() {
-    let (_, behind) = rows(Sharing::Public);
-    let spec = Arc::new(query(Sharing::Public));
+    let (_, behind) = rows(CacheScope::Public);
+    let spec = Arc::new(query(CacheScope::Public));
     for (codec, accept) in
         [(Codec::Proto, Codec::Proto), (Codec::Proto, Codec::Json), (Codec::Json, Codec::Json)]
     {
@@ -278,9 +278,9 @@ async fn an_answer_made_of_another_kept_answer_is_computed_anew_and_each_keeps_i
     let graph = Graph::new();
     let rows = Rows::new(&graph);
     let read = rows.clone();
-    let inner = Behind::new(&graph, query(Sharing::Public), move |call| read.clone().read(call));
+    let inner = Behind::new(&graph, query(CacheScope::Public), move |call| read.clone().read(call));
     let around = |behind: Behind, message: &'static str| {
-        Behind::new(&graph, query(Sharing::Public), move |_| {
+        Behind::new(&graph, query(CacheScope::Public), move |_| {
             let behind = behind.clone();
             async move {
                 let text = format!("<{}>", behind.text(message, Context::default()).await);
@@ -301,7 +301,7 @@ async fn an_answer_made_of_another_kept_answer_is_computed_anew_and_each_keeps_i
 async fn a_method_whose_first_answers_are_private_is_tried_again() {
     let graph = Graph::new();
     let source = Source::<u8>::new_in(&graph, "rows");
-    let behind = Behind::new(&graph, query(Sharing::Public), move |call: Call| async move {
+    let behind = Behind::new(&graph, query(CacheScope::Public), move |call: Call| async move {
         source.read(&1);
         if matches!(&call.body, Body::Full(bytes) if &**bytes == b"private") {
             call.context.headers();
@@ -324,7 +324,7 @@ async fn a_cookie_that_comes_with_an_error_is_given_once_too() {
     let graph = Graph::new();
     let source = Source::<u8>::new_in(&graph, "rows");
     for is_trailer in [false, true] {
-        let behind = Behind::new(&graph, query(Sharing::Public), move |_| async move {
+        let behind = Behind::new(&graph, query(CacheScope::Public), move |_| async move {
             source.read(&1);
             let mut error = Error::not_found("nothing");
             let cookie = HeaderValue::from_static("session=1");
@@ -366,7 +366,7 @@ async fn a_page_is_kept_by_what_its_status_says_of_the_data_and_not_of_the_momen
         let graph = Graph::new();
         let source = Source::<u8>::new_in(&graph, "rows");
         let status = http::StatusCode::from_u16(status).unwrap();
-        let behind = Behind::new(&graph, query(Sharing::Public), move |_| async move {
+        let behind = Behind::new(&graph, query(CacheScope::Public), move |_| async move {
             source.read(&1);
             Ok(Reply::text("text").with_status(status))
         });
@@ -384,7 +384,7 @@ async fn a_service_that_names_its_content_is_asked_by_that_name_and_need_not_sen
     let content = Arc::new(Mutex::new("one"));
     let sent = Arc::new(Mutex::new(Vec::new()));
     let (read, log) = (Arc::clone(&content), Arc::clone(&sent));
-    let behind = Behind::new(&graph, query(Sharing::Public), move |call: Call| {
+    let behind = Behind::new(&graph, query(CacheScope::Public), move |call: Call| {
         let (read, log) = (Arc::clone(&read), Arc::clone(&log));
         async move {
             source.read(&1);
@@ -422,7 +422,7 @@ async fn a_service_that_names_its_content_is_asked_by_that_name_and_need_not_sen
 async fn answers_that_are_made_of_one_that_is_not_kept_do_not_keep_others_from_being_kept() {
     let graph = Graph::new();
     let rows = Rows::new(&graph);
-    let outer = Behind::new(&graph, query(Sharing::Public), move |mut call| {
+    let outer = Behind::new(&graph, query(CacheScope::Public), move |mut call| {
         let rows = rows.clone();
         async move {
             if call.message().await?.starts_with(b"untold") {
@@ -453,7 +453,7 @@ fn asking(
         async move { Ok(reply) }
     });
     let asked = inner.clone();
-    let outer = Behind::new(&graph, query(Sharing::Public), move |call| {
+    let outer = Behind::new(&graph, query(CacheScope::Public), move |call| {
         let (rows, asked) = (rows.clone(), asked.clone());
         async move {
             rows.read(call).await?;
@@ -467,7 +467,7 @@ fn asking(
 #[tokio::test(start_paused = true)]
 async fn an_answer_made_of_one_that_nothing_ends_is_not_kept_however_often_that_was_asked_for() {
     let command = Spec::dynamic("test.v1.Rows", "Set", StreamKind::Unary, ["", ""]);
-    for spec in [query(Sharing::Public), command] {
+    for spec in [query(CacheScope::Public), command] {
         let (outer, inner, content) = asking(spec, |content| Reply::new(Body::from(content)));
         // Those that are never kept are passed on without a look, and so are commands.
         for direct in 0..40 {
@@ -488,14 +488,14 @@ async fn an_answer_made_without_one_that_it_did_not_wait_for_is_not_kept() {
     let graph = Graph::new();
     let rows = Rows::new(&graph);
     let slow = rows.clone();
-    let inner = Behind::new(&graph, query(Sharing::Public), move |call| {
+    let inner = Behind::new(&graph, query(CacheScope::Public), move |call| {
         let slow = slow.clone();
         async move {
             slow.read(call).await?;
             std::future::pending().await
         }
     });
-    let outer = Behind::new(&graph, query(Sharing::Public), move |call| {
+    let outer = Behind::new(&graph, query(CacheScope::Public), move |call| {
         let (rows, inner) = (rows.clone(), inner.clone());
         async move {
             rows.read(call).await?;
@@ -514,7 +514,7 @@ async fn an_answer_made_without_one_that_it_did_not_wait_for_is_not_kept() {
 async fn an_answer_is_not_kept_for_longer_than_what_it_is_made_of_says_of_itself() {
     let told = Arc::new(Mutex::new(Signal::new()));
     let signal = Arc::clone(&told);
-    let (outer, inner, content) = asking(query(Sharing::Public), move |content| {
+    let (outer, inner, content) = asking(query(CacheScope::Public), move |content| {
         let freshness = Freshness::tracked(Arc::new(signal.lock().unwrap().clone()));
         Reply::new(Body::from(content)).with_freshness(freshness)
     });
@@ -525,7 +525,7 @@ async fn an_answer_is_not_kept_for_longer_than_what_it_is_made_of_says_of_itself
         assert_eq!(outer.text("a", Context::default()).await, made);
     }
     assert_eq!(inner.runs(), 2);
-    let (outer, inner, content) = asking(query(Sharing::Public), |content| {
+    let (outer, inner, content) = asking(query(CacheScope::Public), |content| {
         let freshness = Freshness::lasting(Duration::from_secs(9));
         Reply::new(Body::from(content)).with_freshness(freshness)
     });

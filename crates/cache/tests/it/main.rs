@@ -7,4 +7,5 @@ mod memory;
 mod method_override;
 mod sharing;
 mod together;
+mod uncached;
 mod watching;

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use http::HeaderMap;
 use tidewire_cache::ReplyCache;
 use tidewire_memo::{Graph, Source};
-use tidewire_service::{Body, Call, Codec, Context, Reply, Sharing, StaleSet, Staleness};
+use tidewire_service::{Body, CacheScope, Call, Codec, Context, Reply, StaleSet, Staleness};
 
 use crate::harness::{Behind, query};
 
@@ -51,7 +51,7 @@ fn taken() -> isize {
 }
 
 /// A service of rows, each a message of eight bytes, and the source that it reads.
-fn rows(graph: &Graph, sharing: Sharing, reply: fn() -> Reply) -> (Source<u64>, Behind) {
+fn rows(graph: &Graph, sharing: CacheScope, reply: fn() -> Reply) -> (Source<u64>, Behind) {
     let source = Source::new_in(graph, "rows");
     let behind =
         Behind::with(ReplyCache::new(graph), query(sharing), move |mut call: Call| async move {
@@ -91,10 +91,10 @@ async fn what_answers_are_counted_as_is_what_they_take() {
     // Kept to the end, so that no case is given the places of another.
     let mut graphs = Vec::new();
     for (what, sharing, reply, rows_kept) in [
-        ("small", Sharing::Public, small as fn() -> Reply, 20_000),
-        ("a caller's, which ends by time", Sharing::Caller, small, 20_000),
-        ("with headers", Sharing::Public, with_headers, 8_000),
-        ("larger", Sharing::Public, || Reply::new(Body::from(vec![7; 5_000])), 2_000),
+        ("small", CacheScope::Public, small as fn() -> Reply, 20_000),
+        ("a caller's, which ends by time", CacheScope::Caller, small, 20_000),
+        ("with headers", CacheScope::Public, with_headers, 8_000),
+        ("larger", CacheScope::Public, || Reply::new(Body::from(vec![7; 5_000])), 2_000),
     ] {
         let graph = Graph::new();
         graph.advance(std::time::Instant::now());
@@ -120,7 +120,7 @@ async fn what_answers_are_counted_as_is_what_they_take() {
 async fn rows_that_are_made_read_and_deleted_leave_little_behind() {
     let _alone = ALONE.lock().await;
     let graph = Graph::new();
-    let (source, behind) = rows(&graph, Sharing::Public, small);
+    let (source, behind) = rows(&graph, CacheScope::Public, small);
     for row in 0..1_000 {
         ask(&behind, row).await;
     }
@@ -149,7 +149,7 @@ async fn a_place_in_a_set_of_subscriptions_takes_little_and_all_ring_in_one_go()
     const ROWS: u64 = 28_000;
     let graph = Graph::new();
     graph.set_budget(1 << 30);
-    let (source, behind) = rows(&graph, Sharing::Public, small);
+    let (source, behind) = rows(&graph, CacheScope::Public, small);
     for row in 0..ROWS {
         ask(&behind, row).await;
     }

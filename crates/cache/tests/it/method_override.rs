@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use http::header::CACHE_CONTROL;
-use tidewire_cache::{MethodOverride, ReplyCache};
+use tidewire_cache::{CacheSetting, MethodOverride, ReplyCache};
 use tidewire_memo::Graph;
-use tidewire_service::{Caching, Context, Idempotency, Reply, Sharing, Spec, StreamKind};
+use tidewire_service::{CacheScope, Caching, Context, Idempotency, Reply, Spec, StreamKind};
 
 use crate::harness::{Behind, from, query};
 
@@ -25,24 +25,25 @@ async fn runs(spec: Spec, set: impl FnOnce(&mut MethodOverride)) -> usize {
 #[tokio::test]
 async fn a_ttl_keeps_what_depends_on_nothing_and_sharing_says_for_whom() {
     let minute = Duration::from_secs(60);
-    assert_eq!(runs(query(Sharing::Caller), |_| {}).await, 4);
-    assert_eq!(runs(query(Sharing::Caller), |terms| terms.ttl = Some(minute)).await, 2);
+    assert_eq!(runs(query(CacheScope::Caller), |_| {}).await, 4);
+    assert_eq!(runs(query(CacheScope::Caller), |terms| terms.ttl = Some(minute)).await, 2);
     let public = |terms: &mut MethodOverride| {
         terms.ttl = Some(minute);
-        terms.sharing = Some(Sharing::Public);
+        terms.cache = Some(CacheSetting::On(CacheScope::Public));
     };
-    assert_eq!(runs(query(Sharing::Caller), public).await, 1);
-    let caller = |terms: &mut MethodOverride| terms.sharing = Some(Sharing::Caller);
-    assert_eq!(runs(query(Sharing::Public).immutable(), caller).await, 2);
+    assert_eq!(runs(query(CacheScope::Caller), public).await, 1);
+    let caller =
+        |terms: &mut MethodOverride| terms.cache = Some(CacheSetting::On(CacheScope::Caller));
+    assert_eq!(runs(query(CacheScope::Public).immutable(), caller).await, 2);
 }
 
 #[tokio::test]
 async fn immutable_is_set_and_taken_back() {
-    assert_eq!(runs(query(Sharing::Public), |terms| terms.immutable = Some(true)).await, 1);
-    let immutable = || query(Sharing::Public).immutable();
+    assert_eq!(runs(query(CacheScope::Public), |terms| terms.immutable = Some(true)).await, 1);
+    let immutable = || query(CacheScope::Public).immutable();
     assert_eq!(runs(immutable(), |_| {}).await, 1);
     assert_eq!(runs(immutable(), |terms| terms.immutable = Some(false)).await, 4);
-    let lasting = || query(Sharing::Public).ttl_ms(1000);
+    let lasting = || query(CacheScope::Public).ttl_ms(1000);
     assert_eq!(runs(lasting(), |terms| terms.immutable = Some(false)).await, 1);
 }
 
@@ -60,7 +61,7 @@ async fn what_caches_are_told_is_what_is_set_then_what_is_declared_then_what_hol
         terms.caching = set;
         let cache =
             ReplyCache::new(&Graph::new()).caching(of_all).method("test.v1.Rows/Get", terms);
-        let spec = query(Sharing::Public).ttl_ms(60_000).caching(declared);
+        let spec = query(CacheScope::Public).ttl_ms(60_000).caching(declared);
         let service = Behind::with(cache, spec, async |_| Ok(Reply::text("7")));
         let reply = service.ask("7", Context::default().with_conditions()).await.unwrap();
         assert_eq!(reply.headers.get(CACHE_CONTROL).unwrap(), expected);
@@ -72,7 +73,7 @@ fn terms_for_what_is_no_query_are_refused_with_what_there_is() {
     let messages = ["test.v1.Id", "test.v1.Row"];
     let set = Spec::dynamic("test.v1.Rows", "Set", StreamKind::Unary, messages)
         .idempotency(Idempotency::Idempotent);
-    let served = [query(Sharing::Public), set];
+    let served = [query(CacheScope::Public), set];
     let check = |name: &str| {
         let cache = ReplyCache::new(&Graph::new()).method(name, MethodOverride::default());
         cache.check(served.iter()).map_err(|error| (error.method().to_owned(), error.to_string()))
@@ -82,7 +83,7 @@ fn terms_for_what_is_no_query_are_refused_with_what_there_is() {
         ("test.v1.Rows/Gt", "not served; there is test.v1.Rows/Get"),
         ("/test.v1.Rows/Get", "not served; write the full name"),
         ("Rows/Get", "not served; write the full name"),
-        ("test.v1.Rows/Set", "a command: its answers are never kept; mark it in its .proto"),
+        ("test.v1.Rows/Set", "a command: its replies are never cached; mark it in its .proto"),
     ] {
         let (method, text) = check(name).unwrap_err();
         assert_eq!(method, name);

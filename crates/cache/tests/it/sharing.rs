@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use tidewire_memo::{Graph, Source};
-use tidewire_service::{Body, Call, Context, Peer, Principal, Protocol, Reply, Sharing};
+use tidewire_service::{Body, CacheScope, Call, Context, Peer, Principal, Protocol, Reply};
 
 use crate::harness::{Behind, from, query};
 
 /// A service that reads a source and answers with `look` at its context.
-fn behind(sharing: Sharing, look: fn(&Call) -> String) -> Behind {
+fn behind(sharing: CacheScope, look: fn(&Call) -> String) -> Behind {
     let graph = Graph::new();
     let source = Source::<u8>::new_in(&graph, "rows");
     Behind::new(&graph, query(sharing), move |call: Call| {
@@ -46,11 +46,11 @@ fn principal(principal: Principal) -> Context {
 
 #[tokio::test]
 async fn a_caller_is_kept_apart_by_authorization_and_cookie_and_given_its_own_from_memory() {
-    let both = behind(Sharing::Caller, |call| header("authorization")(call));
+    let both = behind(CacheScope::Caller, |call| header("authorization")(call));
     let by = |value: &'static str| move || from("authorization", value);
     assert_eq!(runs_of_two(&both, by("Bearer one"), by("Bearer two")).await, 2);
     let look = |call: &Call| header("cookie")(call);
-    let both = behind(Sharing::Caller, look);
+    let both = behind(CacheScope::Caller, look);
     let runs = runs_of_two(&both, || from("cookie", "s=1"), || from("cookie", "s=2"));
     assert_eq!(runs.await, 2);
 }
@@ -67,7 +67,7 @@ async fn a_caller_is_kept_apart_by_everything_that_is_known_of_the_principal() {
         ada().with_claim("tenant", "acme"),
         ada().with_claim("tenant", 7),
     ] {
-        let both = behind(Sharing::Caller, look);
+        let both = behind(CacheScope::Caller, look);
         let runs = runs_of_two(&both, || principal(ada()), || principal(other.clone()));
         assert_eq!(runs.await, 2, "{other:?}");
     }
@@ -75,7 +75,7 @@ async fn a_caller_is_kept_apart_by_everything_that_is_known_of_the_principal() {
 
 #[tokio::test]
 async fn callers_with_different_certificates_do_not_share_even_if_the_service_does_not_look() {
-    let both = behind(Sharing::Caller, |_| String::new());
+    let both = behind(CacheScope::Caller, |_| String::new());
     let with = |der: &[u8]| {
         let peer = Peer::new(None).with_certificates(vec![der.to_vec()]);
         Context::default().with_peer(Arc::new(peer))
@@ -90,7 +90,8 @@ async fn callers_with_different_certificates_do_not_share_even_if_the_service_do
 async fn what_is_in_no_key_makes_an_answer_private() {
     let api_key = |call: &Call| header("x-api-key")(call);
     let headers = |call: &Call| format!("{:?}", call.context.headers());
-    for sharing in [Sharing::Public, Sharing::Caller, Sharing::vary(&["accept-language"])] {
+    for sharing in [CacheScope::Public, CacheScope::Caller, CacheScope::vary(&["accept-language"])]
+    {
         for look in [api_key, headers] {
             let both = behind(sharing.clone(), look);
             let runs = runs_of_two(&both, || from("x-api-key", "one"), || from("x-api-key", "two"));
@@ -124,10 +125,10 @@ async fn what_is_in_no_key_makes_an_answer_private() {
 #[tokio::test]
 async fn a_public_answer_that_looked_at_who_calls_is_private() {
     let look = |call: &Call| format!("{:?}", call.context.principal());
-    let both = behind(Sharing::Public, look);
+    let both = behind(CacheScope::Public, look);
     let by = |name: &'static str| move || principal(Principal::new("issuer", name));
     assert_eq!(runs_of_two(&both, by("ada"), by("grace")).await, 4);
-    let both = behind(Sharing::Public, |call| header("authorization")(call));
+    let both = behind(CacheScope::Public, |call| header("authorization")(call));
     let by = |value: &'static str| move || from("authorization", value);
     assert_eq!(runs_of_two(&both, by("Bearer one"), by("Bearer two")).await, 4);
 }
@@ -135,7 +136,7 @@ async fn a_public_answer_that_looked_at_who_calls_is_private() {
 #[tokio::test]
 async fn an_answer_that_varies_is_kept_by_the_headers_that_it_names() {
     let look = |call: &Call| header("accept-language")(call);
-    let both = behind(Sharing::vary(&["accept-language"]), look);
+    let both = behind(CacheScope::vary(&["accept-language"]), look);
     let by = |value: &'static str| move || from("accept-language", value);
     assert_eq!(runs_of_two(&both, by("de"), by("fr")).await, 2);
     let none = both.text("", Context::default()).await;
@@ -146,7 +147,7 @@ async fn an_answer_that_varies_is_kept_by_the_headers_that_it_names() {
 async fn a_header_that_is_read_only_sometimes_makes_only_those_answers_private() {
     let graph = Graph::new();
     let source = Source::<String>::new_in(&graph, "rows");
-    let behind = Behind::new(&graph, query(Sharing::Public), move |mut call: Call| async move {
+    let behind = Behind::new(&graph, query(CacheScope::Public), move |mut call: Call| async move {
         let message = String::from_utf8(call.message().await?.to_vec()).unwrap();
         source.read(&message);
         let seen = match message.as_str() {
@@ -167,7 +168,7 @@ async fn a_header_that_is_read_only_sometimes_makes_only_those_answers_private()
 
 #[tokio::test]
 async fn what_the_caller_holds_is_not_shown_to_the_service_and_no_part_of_the_key() {
-    let behind = behind(Sharing::Public, |call| format!("{:?}", call.context.held()));
+    let behind = behind(CacheScope::Public, |call| format!("{:?}", call.context.held()));
     assert_eq!(behind.text("", Context::default()).await, "[]");
     let kept = behind.ask("", Context::default()).await.unwrap();
     let validator = kept.freshness.validator().expect("a kept answer has one");
@@ -201,7 +202,7 @@ async fn values_of_a_header_that_stand_apart_are_not_those_that_are_joined_or_el
     ];
     for (at, one) in all.into_iter().enumerate() {
         for two in &all[at + 1..] {
-            let both = behind(Sharing::Caller, |_| String::new());
+            let both = behind(CacheScope::Caller, |_| String::new());
             for context in [shown(one), shown(two), shown(one), shown(two)] {
                 both.text("", context()).await;
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::{join_all, poll_immediate};
 use tidewire_cache::ReplyCache;
 use tidewire_memo::{Graph, Source};
-use tidewire_service::{Body, Call, Code, Context, Reply, Sharing, Signal, Spec};
+use tidewire_service::{Body, CacheScope, Call, Code, Context, Reply, Signal, Spec};
 
 use crate::harness::{Behind, from, query, text};
 
@@ -39,7 +39,7 @@ fn waiting(spec: Spec, is_tracked: bool, reads_header: bool) -> (Behind, Source<
 
 #[tokio::test]
 async fn callers_of_one_key_wait_for_one_run() {
-    let (behind, _, signal) = waiting(query(Sharing::Public), true, false);
+    let (behind, _, signal) = waiting(query(CacheScope::Public), true, false);
     let mut answers = Vec::new();
     for _ in 0..100 {
         let mut answer = behind.ask("", Context::default());
@@ -55,7 +55,7 @@ async fn callers_of_one_key_wait_for_one_run() {
 
 #[tokio::test]
 async fn callers_who_waited_for_a_private_run_run_by_themselves() {
-    let (behind, _, signal) = waiting(query(Sharing::Public), true, true);
+    let (behind, _, signal) = waiting(query(CacheScope::Public), true, true);
     let mut one = behind.ask("", from("x-who", "ada"));
     assert!(poll_immediate(&mut one).await.is_none());
     let mut two = behind.ask("", from("x-who", "grace"));
@@ -68,7 +68,8 @@ async fn callers_who_waited_for_a_private_run_run_by_themselves() {
 
 #[tokio::test]
 async fn an_untracked_run_is_shared_with_those_who_waited_only_where_the_method_says_so() {
-    for (spec, runs) in [(query(Sharing::Public), 2), (query(Sharing::Public).coalesce(), 1)] {
+    for (spec, runs) in [(query(CacheScope::Public), 2), (query(CacheScope::Public).coalesce(), 1)]
+    {
         let (behind, _, signal) = waiting(spec, false, false);
         let mut answers = [(); 2].map(|()| behind.ask("", Context::default()));
         for answer in &mut answers {
@@ -86,7 +87,7 @@ async fn an_untracked_run_is_shared_with_those_who_waited_only_where_the_method_
 
 #[tokio::test]
 async fn a_caller_who_comes_after_a_write_is_not_given_what_an_older_run_computes() {
-    let (behind, source, signal) = waiting(query(Sharing::Public), true, false);
+    let (behind, source, signal) = waiting(query(CacheScope::Public), true, false);
     let mut older = behind.ask("", Context::default());
     assert!(poll_immediate(&mut older).await.is_none());
     source.changed(&1);
@@ -101,7 +102,7 @@ async fn a_caller_who_comes_after_a_write_is_not_given_what_an_older_run_compute
 
 #[tokio::test]
 async fn a_caller_who_gives_up_leaves_the_run_to_the_others_and_the_last_one_ends_it() {
-    let (behind, _, signal) = waiting(query(Sharing::Public), true, false);
+    let (behind, _, signal) = waiting(query(CacheScope::Public), true, false);
     let mut first = behind.ask("", Context::default());
     assert!(poll_immediate(&mut first).await.is_none());
     let mut second = behind.ask("", Context::default());
@@ -110,7 +111,7 @@ async fn a_caller_who_gives_up_leaves_the_run_to_the_others_and_the_last_one_end
     signal.fire();
     assert_eq!(text(second.await.unwrap()).await, "1");
 
-    let (behind, _, signal) = waiting(query(Sharing::Public), true, false);
+    let (behind, _, signal) = waiting(query(CacheScope::Public), true, false);
     let mut only = behind.ask("", Context::default());
     assert!(poll_immediate(&mut only).await.is_none());
     drop(only);
@@ -123,7 +124,7 @@ async fn a_run_sees_the_time_that_all_callers_have_and_ends_with_it() {
     let graph = Graph::new();
     let source = Source::<u8>::new_in(&graph, "rows");
     let cache = ReplyCache::new(&graph).compute_timeout(Duration::from_secs(7));
-    let behind = Behind::with(cache, query(Sharing::Public), move |call: Call| async move {
+    let behind = Behind::with(cache, query(CacheScope::Public), move |call: Call| async move {
         source.read(&1);
         let left = call.context.remaining(tokio::time::Instant::now().into_std());
         assert_eq!(left, Some(Duration::from_secs(7)));
@@ -140,7 +141,7 @@ async fn a_panic_is_an_error_of_that_run_and_nothing_is_kept_of_it() {
     let graph = Graph::new();
     let source = Source::<u8>::new_in(&graph, "rows");
     let count = Arc::new(AtomicUsize::new(0));
-    let behind = Behind::new(&graph, query(Sharing::Public), move |_| {
+    let behind = Behind::new(&graph, query(CacheScope::Public), move |_| {
         let number = count.fetch_add(1, Ordering::SeqCst);
         async move {
             source.read(&1);
@@ -155,12 +156,12 @@ async fn a_panic_is_an_error_of_that_run_and_nothing_is_kept_of_it() {
 
 #[tokio::test]
 async fn calls_of_a_method_of_which_nothing_is_ever_kept_stop_waiting_for_each_other() {
-    let (behind, _, signal) = waiting(query(Sharing::Public), false, false);
+    let (behind, _, signal) = waiting(query(CacheScope::Public), false, false);
     signal.fire();
     for _ in 0..16 {
         behind.ask("", Context::default()).await.unwrap();
     }
-    let (held, _, signal) = waiting(query(Sharing::Public), false, false);
+    let (held, _, signal) = waiting(query(CacheScope::Public), false, false);
     drop((held, signal));
     let before = behind.runs();
     let answers: Vec<_> = (0..8).map(|_| behind.ask("", Context::default())).collect();
@@ -172,7 +173,7 @@ async fn calls_of_a_method_of_which_nothing_is_ever_kept_stop_waiting_for_each_o
 async fn a_private_run_has_the_time_of_its_caller_and_is_not_cut_off_by_that_of_shared_ones() {
     let graph = Graph::new();
     let cache = ReplyCache::new(&graph).compute_timeout(Duration::from_secs(7));
-    let behind = Behind::with(cache, query(Sharing::Public), |call: Call| async move {
+    let behind = Behind::with(cache, query(CacheScope::Public), |call: Call| async move {
         let now = || tokio::time::Instant::now().into_std();
         assert_eq!(call.context.remaining(now()), Some(Duration::from_secs(7)));
         let _ = call.context.header("x-who");
@@ -193,7 +194,7 @@ async fn a_hot_key_under_constant_changes_never_gives_what_is_older_than_the_cal
     let source = Source::<u8>::new_in(&graph, "rows");
     let value = Arc::new(AtomicUsize::new(0));
     let read = Arc::clone(&value);
-    let behind = Behind::new(&graph, query(Sharing::Public), move |_| {
+    let behind = Behind::new(&graph, query(CacheScope::Public), move |_| {
         let read = Arc::clone(&read);
         async move {
             source.read(&1);
@@ -246,7 +247,7 @@ async fn callers_of_a_page_wait_for_each_other_once_an_answer_was_kept() {
     let source = Source::<u8>::new_in(&graph, "rows");
     let signals = [(); 3].map(|()| Signal::new());
     let (waits, count) = (signals.clone(), Arc::new(AtomicUsize::new(0)));
-    let behind = Behind::new(&graph, query(Sharing::Public), move |_| {
+    let behind = Behind::new(&graph, query(CacheScope::Public), move |_| {
         source.read(&1);
         let number = count.fetch_add(1, Ordering::SeqCst);
         let waited = waits[number].clone();

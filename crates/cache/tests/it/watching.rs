@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::{join, poll_immediate};
 use tidewire_memo::{Graph, Source};
 use tidewire_service::{
-    Body, Call, Codec, Context, FollowOptions, Reply, Sharing, Staleness, follow,
+    Body, CacheScope, Call, Codec, Context, FollowOptions, Reply, Staleness, follow,
 };
 use tokio::sync::Notify;
 
@@ -17,7 +17,7 @@ use crate::harness::{Behind, TestClock, query, text};
 fn rows() -> (Behind, Source<String>) {
     let graph = Graph::new();
     let source = Source::<String>::new_in(&graph, "rows");
-    let behind = Behind::new(&graph, query(Sharing::Public), move |mut call: Call| async move {
+    let behind = Behind::new(&graph, query(CacheScope::Public), move |mut call: Call| async move {
         let key = String::from_utf8(call.message().await?.to_vec()).unwrap();
         source.read(&key);
         Ok(Reply::new(Body::from("same")))
@@ -113,7 +113,7 @@ async fn who_follows_a_query_that_changed_while_it_was_answered_is_told_the_chan
     let value = Arc::new(AtomicUsize::new(0));
     let (read, may_end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let held_up = (Arc::clone(&value), Arc::clone(&read), Arc::clone(&may_end));
-    let behind = Behind::new(&graph, query(Sharing::Public), move |_: Call| {
+    let behind = Behind::new(&graph, query(CacheScope::Public), move |_: Call| {
         let (value, read, may_end) = held_up.clone();
         async move {
             source.read(&());

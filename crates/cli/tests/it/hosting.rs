@@ -299,7 +299,7 @@ import "tidewire/v1/options.proto";
 service Shop {
   rpc GetItem(Item) returns (Item) {
     option idempotency_level = NO_SIDE_EFFECTS;
-    option (tidewire.v1.method) = { sharing: PUBLIC };
+    option (tidewire.v1.method) = { cache: PUBLIC };
   }
 }
 message Item { int32 id = 1; }
@@ -341,7 +341,7 @@ fn body_of(answer: &str) -> String {
 
 fn ask(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer

@@ -89,7 +89,7 @@ fn call(address: SocketAddr) -> String {
     let body = r#"{"name":"tea"}"#;
     let length = body.len();
     let request = format!(
-        "POST /shop.v1.Items/Get HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\
+        "POST /shop.v1.Items/Get HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
          content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
     );
     let mut answer = String::new();

@@ -154,6 +154,25 @@ pub(crate) fn go() -> Vec<String> {
     vec![program.display().to_string()]
 }
 
+/// Builds the program in C#, where the tests of its library build it too, one after the other.
+pub(crate) fn dotnet() -> Vec<String> {
+    let repository = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let repository = repository.canonicalize().expect("it is there");
+    let (sdk, out) = (repository.join(".tools/bin/dotnet"), repository.join("target/dotnet"));
+    assert!(sdk.exists(), "no .NET SDK: run make setup");
+    std::fs::create_dir_all(&out).expect("target is there");
+    let mut build = Command::new("flock");
+    build
+        .arg(out.join("lock"))
+        .arg(&sdk)
+        .args(["build", "-c", "Release", "-nologo", "-v", "quiet"]);
+    build.arg(repository.join("sdk/dotnet/tests/service")).env("TIDEWIRE_OUT", &out);
+    let built = build.output().expect("flock is there");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stdout));
+    let program = out.join("service/bin/netcoreapp3.1/service.dll");
+    [sdk, program].map(|path| path.display().to_string()).to_vec()
+}
+
 /// Builds the program in Rust, in the folder where these tests were built.
 pub(crate) fn rust() -> Vec<String> {
     let (profile, file) = (crate::gateway().with_file_name(".."), "hosted-service");
@@ -193,6 +212,11 @@ async fn a_program_in_javascript_with_a_listener_of_node_behaves() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_in_go_behaves() {
     behaves(go()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_in_csharp_behaves() {
+    behaves(dotnet()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

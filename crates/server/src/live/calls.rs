@@ -102,19 +102,25 @@ impl App {
         let entry = match &call.target {
             Target::Method(method) => self.methods.find(&method.path),
             Target::Http(http) => {
-                return match self.routes.find(&http.method, &http.uri) {
-                    Ok(routes::RouteMatch::Service(service, params, uri)) => {
+                let (service, target) = match self.routes.find(&http.method, &http.uri) {
+                    Ok(routes::RouteMatch::Service(service, params)) => {
+                        let target = HttpTarget::new(http.method.clone(), http.uri.clone());
+                        (service, target.with_params(params))
+                    }
+                    Ok(routes::RouteMatch::Mounted(service, uri)) => {
                         let uri = uri.unwrap_or_else(|| http.uri.clone());
-                        let target = HttpTarget::new(http.method.clone(), uri);
-                        call.target = Target::Http(target.with_params(params));
-                        Box::pin(run(&**service, call, None).outcome().map_err(CallFailure::from))
+                        (service, HttpTarget::new(http.method.clone(), uri))
                     }
                     Ok(_) => {
                         let text = format!("nothing is at {}", http.uri.path());
-                        error_answer(Error::not_found(text))
+                        return error_answer(Error::not_found(text));
                     }
-                    Err(error) => error_answer(error),
+                    Err(error) => return error_answer(error),
                 };
+                call.target = Target::Http(target);
+                return Box::pin(
+                    run(&**service, call, None).outcome().map_err(RequestFailure::from),
+                );
             }
             _ => None,
         };

@@ -15,10 +15,9 @@
 //! has no other fence.
 
 use http::header::{
-    CONNECTION, HOST, HeaderName, HeaderValue, ORIGIN, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
+    CONNECTION, HeaderName, HeaderValue, ORIGIN, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
     SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
-use http::uri::Authority;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::ext::Protocol;
 use hyper::upgrade::OnUpgrade;
@@ -26,6 +25,7 @@ use tidewire_live::{PATH, SUBPROTOCOL, accept_key};
 use tidewire_service::{Body, Error};
 
 use crate::connection::App;
+use crate::origin::is_of_host;
 use crate::plain;
 
 /// A connection that will be handed over.
@@ -97,10 +97,7 @@ impl App {
 
     /// Whether pages of this origin may connect: those of this server, and those that are named.
     fn may_connect<B>(&self, origin: &HeaderValue, request: &Request<B>) -> bool {
-        let own = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
-        let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
-        let host = request.uri().authority().map(Authority::as_str).or(host);
-        let is_own = own.is_some_and(|(_, authority)| Some(authority) == host);
+        let is_own = is_of_host(origin, request.headers(), request.uri());
         let is_named = || self.cors.as_ref().is_some_and(|policy| policy.names(origin));
         is_own || is_named()
     }

@@ -20,7 +20,9 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, VARY};
 use http::{Response, StatusCode};
 use tidewire_rest::{Binding, COMMENT, EVENTS, failed_event, retry_event};
-use tidewire_service::{Body, Call, Error, FollowOptions, Freshness, Lifetime, Reply, Result};
+use tidewire_service::{
+    Body, Call, Error, FollowOptions, Freshness, Lifetime, Reply, Result, WatchedResponse,
+};
 
 use crate::connection::App;
 use crate::follow::{FollowStep, FollowedQuery};
@@ -46,6 +48,7 @@ pub(crate) async fn response(
 ) -> Result<Response<Body>> {
     let held = binding.held_event(call.context.headers());
     call.context.set_held(held.into_iter().collect());
+    call.context.set_watching(WatchedResponse::Begins);
     let query = call.buffered().await?;
     let answer = app.run_admitted(query.clone().into_call(), false).await;
     let answer = answer.map_err(|failed| failed.error);

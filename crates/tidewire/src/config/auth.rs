@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use http::HeaderName;
 use serde::Deserialize;
 use tidewire_auth::{ApiKeys, Authentication};
 use tidewire_server::{AccessRules, Builder};
@@ -153,8 +154,8 @@ impl AuthConfig {
         if let Some(jwt) = &self.jwt {
             authentication = jwt.apply(authentication)?;
         }
-        if !self.api_keys.is_empty() {
-            authentication = authentication.api_keys(self.keys()?);
+        if let Some(header) = self.key_header()? {
+            authentication = authentication.api_keys(self.keys(header)?);
         }
         if self.certificates == Some(true) {
             authentication = certificates(authentication)?;
@@ -162,11 +163,22 @@ impl AuthConfig {
         Ok(Some(authentication))
     }
 
-    fn keys(&self) -> Result<ApiKeys, ConfigError> {
+    /// The header of API keys, where there are any.
+    ///
+    /// # Errors
+    /// A setting that is not a header name.
+    pub(super) fn key_header(&self) -> Result<Option<HeaderName>, ConfigError> {
+        if self.api_keys.is_empty() {
+            return Ok(None);
+        }
         let name = self.api_key_header.as_deref().unwrap_or("x-api-key");
         let header = name.parse().map_err(|_| {
-            ConfigError::new(format!("auth.api_key_header = {name:?} is not the name of a header"))
+            ConfigError::new(format!("auth.api_key_header = {name:?} is not a header name"))
         })?;
+        Ok(Some(header))
+    }
+
+    fn keys(&self, header: HeaderName) -> Result<ApiKeys, ConfigError> {
         let mut keys = ApiKeys::new(header);
         for key in &self.api_keys {
             let owner = Principal::new("api-key", &*key.subject);

@@ -26,6 +26,12 @@ pub const KEYS: &[Key] = &[
         "127.0.0.1:8080",
         "addresses to listen on, with commas between them in a variable",
     ),
+    key(
+        "server.hosts",
+        "shop.example",
+        "any; names of this machine where every address is local",
+        "hosts that the server answers for, `*.shop.example` for all below one; others are 421",
+    ),
     key("server.reflection", "true", "on if every address is local", "server reflection"),
     key(
         "server.threads",
@@ -331,7 +337,7 @@ pub(super) fn of_name(name: &str) -> Result<&'static Key, ConfigError> {
 
 /// The value of a variable or flag: a boolean or number where it reads as one, else text.
 pub(super) fn value(key: &Key, text: &str) -> Value {
-    const TEXTS: [&str; 16] = [
+    const TEXTS: [&str; 17] = [
         "admin.listen",
         "admin.read_token_file",
         "admin.token_file",
@@ -345,6 +351,7 @@ pub(super) fn value(key: &Key, text: &str) -> Value {
         "log.level",
         "rest.title",
         "rest.version",
+        "server.hosts",
         "server.listen",
         "traces.endpoint",
         "traces.service",

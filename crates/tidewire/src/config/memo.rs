@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
-use tidewire_cache::{MethodOverride, ReplyCache};
+use tidewire_cache::{CacheSetting, MethodOverride, ReplyCache};
 use tidewire_memo::Graph;
-use tidewire_service::{Caching, Sharing};
+use tidewire_service::{CacheScope, Caching};
 
 use super::value;
 
@@ -48,7 +48,8 @@ pub struct MemoConfig {
     /// See [`Caching::stale_if_error`].
     #[serde(deserialize_with = "value::seconds")]
     pub stale_if_error: Option<u64>,
-    /// `[memo.methods."shop.v1.Items/Get"]`: what holds for single methods.
+    /// `[memo.methods."shop.v1.Items/Get"]`: what holds for single methods; by a service's name,
+    /// `[memo.methods."shop.v1.Items/*"]`, for all its queries.
     pub methods: BTreeMap<String, MemoMethodConfig>,
 }
 
@@ -57,9 +58,10 @@ pub struct MemoConfig {
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct MemoMethodConfig {
-    /// `public`, `caller`, or a list of request headers, in lower case.
-    #[serde(deserialize_with = "sharing")]
-    pub sharing: Option<Sharing>,
+    /// Whether replies are cached, and for whom: `public`, `caller`, a list of request headers in
+    /// lower case, or `off`.
+    #[serde(deserialize_with = "cache")]
+    pub cache: Option<CacheSetting>,
     /// See [`MethodOverride::ttl`].
     #[serde(deserialize_with = "value::positive_duration")]
     pub ttl: Option<Duration>,
@@ -151,7 +153,7 @@ pub enum Answers {
 impl MemoMethodConfig {
     fn terms(&self) -> MethodOverride {
         let mut terms = MethodOverride::default();
-        terms.sharing.clone_from(&self.sharing);
+        terms.cache.clone_from(&self.cache);
         terms.ttl = self.ttl;
         terms.immutable = self.immutable;
         terms.coalesce = self.coalesce;
@@ -164,12 +166,13 @@ impl MemoMethodConfig {
     }
 }
 
-/// `"public"`, `"caller"`, or names of headers.
-fn sharing<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Sharing>, D::Error> {
-    const WORDS: &str = "write \"public\", \"caller\" or a list of request headers";
+/// `"public"`, `"caller"`, names of headers, or `"off"`.
+fn cache<'de, D: Deserializer<'de>>(input: D) -> Result<Option<CacheSetting>, D::Error> {
+    const WORDS: &str =
+        "write \"public\", \"caller\", a list of request headers in lower case, or \"off\"";
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum SharingSetting {
+    enum Setting {
         Word(String),
         Headers(Vec<String>),
     }
@@ -178,23 +181,26 @@ fn sharing<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Sharing>, D::Er
         let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.".contains(c);
         !name.is_empty() && name.chars().all(allowed)
     };
-    match SharingSetting::deserialize(input) {
-        Ok(SharingSetting::Word(word)) if word == "public" => Ok(Some(Sharing::Public)),
-        Ok(SharingSetting::Word(word)) if word == "caller" => Ok(Some(Sharing::Caller)),
-        Ok(SharingSetting::Word(word)) => {
-            Err(D::Error::custom(format!("{word:?} names nobody to share with; {WORDS}")))
+    let setting = match Setting::deserialize(input) {
+        Ok(Setting::Word(word)) if word == "off" => CacheSetting::Off,
+        Ok(Setting::Word(word)) if word == "public" => CacheSetting::On(CacheScope::Public),
+        Ok(Setting::Word(word)) if word == "caller" => CacheSetting::On(CacheScope::Caller),
+        Ok(Setting::Word(word)) => {
+            return Err(D::Error::custom(format!("unknown cache {word:?}; {WORDS}")));
         }
-        Ok(SharingSetting::Headers(names)) => match names.iter().find(|name| !is_header(name)) {
-            Some(name) => Err(D::Error::custom(format!(
-                "{name:?} is not the name of a header in lower case; {WORDS}"
-            ))),
-            None if names.is_empty() => {
-                Err(D::Error::custom(format!("no header is named; {WORDS}")))
+        Ok(Setting::Headers(names)) => match names.iter().find(|name| !is_header(name)) {
+            Some(name) => {
+                let text = format!("{name:?} is not a header name in lower case; {WORDS}");
+                return Err(D::Error::custom(text));
             }
-            None => Ok(Some(Sharing::vary_dynamic(names))),
+            None if names.is_empty() => {
+                return Err(D::Error::custom(format!("the list of headers is empty; {WORDS}")));
+            }
+            None => CacheSetting::On(CacheScope::vary_dynamic(names)),
         },
-        Err(_) => Err(D::Error::custom(format!("this names nobody to share with; {WORDS}"))),
-    }
+        Err(_) => return Err(D::Error::custom(format!("not a cache setting; {WORDS}"))),
+    };
+    Ok(Some(setting))
 }
 
 #[cfg(test)]
@@ -215,11 +221,12 @@ mod tests {
 
     #[test]
     fn what_is_set_for_a_method_is_set_and_the_rest_stays_as_its_proto_says() {
-        let text = "[memo.methods.\"a.B/Get\"]\nsharing = [\"x-tenant\"]\nttl = \"90s\"\n\
+        let text = "[memo.methods.\"a.B/Get\"]\ncache = [\"x-tenant\"]\nttl = \"90s\"\n\
                     max_age = 5\n[memo.methods.\"a.B/List\"]\nimmutable = false\n";
         let memo = memo(text).unwrap();
         let get = memo.methods["a.B/Get"].terms();
-        assert_eq!(get.sharing, Some(Sharing::vary_dynamic(vec!["x-tenant".to_owned()])));
+        let tenant = CacheScope::vary_dynamic(vec!["x-tenant".to_owned()]);
+        assert_eq!(get.cache, Some(CacheSetting::On(tenant)));
         assert_eq!(get.ttl, Some(Duration::from_secs(90)));
         assert_eq!((get.immutable, get.coalesce, get.caching.max_age), (None, None, Some(5)));
         let mut list = MethodOverride::default();
@@ -232,14 +239,14 @@ mod tests {
         let method = "[memo.methods.\"a.B/Get\"]\n";
         for (text, expected) in [
             (
-                format!("{method}sharing = \"all\"\n"),
-                "t.toml:2:11: \"all\" names nobody to share with; write \"public\", \"caller\" or a list of \
-                 request headers",
+                format!("{method}cache = \"all\"\n"),
+                "t.toml:2:9: unknown cache \"all\"; write \"public\", \"caller\", a list of request \
+                 headers in lower case, or \"off\"",
             ),
             (
-                format!("{method}sharing = [\"X-Tenant\"]\n"),
-                "t.toml:2:11: \"X-Tenant\" is not the name of a header in lower case; write \
-                 \"public\", \"caller\" or a list of request headers",
+                format!("{method}cache = [\"X-Tenant\"]\n"),
+                "t.toml:2:9: \"X-Tenant\" is not a header name in lower case; write \"public\", \
+                 \"caller\", a list of request headers in lower case, or \"off\"",
             ),
             (
                 format!("{method}ttl = 0\n"),

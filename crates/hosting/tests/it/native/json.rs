@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tidewire_hosting::LifeLimits;
 use tidewire_service::{Body, Code, Codec, Context, Error, Frame};
 
-use super::{Gateway, go, json_of, node, python, rust};
+use super::{Gateway, dotnet, go, json_of, node, python, rust};
 
 /// Bodies that are not messages of one number, and what their caller is told first.
 const WRONG: [(&str, &str); 9] = [
@@ -27,7 +27,7 @@ const WRONG: [(&str, &str); 9] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_sees_json_of_its_schema_in_one_form() {
-    for command in [python("threads"), python("async"), node("fetch"), go(), rust()] {
+    for command in [python("threads"), python("async"), node("fetch"), go(), dotnet(), rust()] {
         let gateway = Gateway::start(&command, Codec::Json, LifeLimits::default()).await;
         what_is_not_of_the_schema_never_reaches_the_program(&gateway).await;
         requests_of_one_value_come_in_one_form(&gateway).await;

@@ -13,7 +13,7 @@ use tidewire_hosting::{LifeLimits, State};
 use tidewire_service::{Body, Call, Code, Codec, Context, Frame, Frames, Service};
 use tokio::sync::mpsc;
 
-use super::{Gateway, go, python};
+use super::{Gateway, dotnet, go, python};
 
 /// Programs that run and never say that they can be called: one by its socket that nobody reads,
 /// one in each language, and one that says hello and no more.
@@ -43,7 +43,7 @@ async fn a_program_that_never_gets_ready_is_killed_and_who_waited_is_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_is_asked_to_end_serves_its_open_call_to_the_end() {
-    for command in [python("threads"), python("async"), go()] {
+    for command in [python("threads"), python("async"), go(), dotnet()] {
         let gateway = Gateway::start(&command, Codec::Json, LifeLimits::default()).await;
         let before = gateway.text("Do", "pid").await.unwrap();
         let mut chat = Chat::open(&gateway, "a").await;
@@ -62,7 +62,7 @@ async fn a_process_that_is_asked_to_end_serves_its_open_call_to_the_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_ends_waits_for_the_open_call_of_a_process() {
-    for command in [python("threads"), python("async"), go()] {
+    for command in [python("threads"), python("async"), go(), dotnet()] {
         let gateway = Gateway::start(&command, Codec::Json, LifeLimits::default()).await;
         let mut chat = Chat::open(&gateway, "a").await;
         assert_eq!(chat.hear().await, "re: a", "{command:?}");

@@ -1,0 +1,45 @@
+// Each package as a user gets it: linted, its types resolved, packed, installed into an empty folder.
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+const packages = ["live", "react", "tanstack-query"];
+const run = (program, args, cwd = ".") =>
+  execFileSync(program, args, { cwd, encoding: "utf8", stdio: ["ignore", "pipe", "inherit"] });
+const bin = (name) => `node_modules/.bin/${name}`;
+
+const folder = mkdtempSync(join(tmpdir(), "tidewire-packages-"));
+try {
+  const tarballs = {};
+  for (const name of packages) {
+    const [{ filename }] = JSON.parse(run("npm", ["pack", `./packages/${name}`, "--json", "--pack-destination", folder]));
+    const tarball = join(folder, filename);
+    run(bin("publint"), ["--strict", tarball]);
+    run(bin("attw"), ["--profile", "esm-only", tarball]);
+    tarballs[`@tidewire/${name}`] = `file:${tarball}`;
+    console.log(`${name}: publint and attw have nothing to say`);
+  }
+  // Peers at the versions of the tests; what is in npm's cache is taken from it.
+  const { devDependencies: versions } = JSON.parse(readFileSync("package.json", "utf8"));
+  const peers = ["@bufbuild/protobuf", "@connectrpc/connect", "@connectrpc/connect-query", "@tanstack/react-query", "react", "react-dom"];
+  const dependencies = { ...tarballs, ...Object.fromEntries(peers.map((name) => [name, versions[name]])) };
+  writeFileSync(join(folder, "package.json"), JSON.stringify({ private: true, type: "module", dependencies }));
+  run("npm", ["install", "--no-audit", "--no-fund", "--prefer-offline", "--ignore-scripts"], folder);
+  const program = `
+    import { createLiveTransport, isOutcomeUnknown } from "@tidewire/live";
+    import { createLiveClient } from "@tidewire/live/replica";
+    import { useQuery } from "@tidewire/react";
+    import { withQueryClient } from "@tidewire/tanstack-query";
+    const transport = createLiveTransport({ baseUrl: "http://127.0.0.1:9" });
+    const client = createLiveClient(transport);
+    for (const one of [client.query, useQuery, withQueryClient, isOutcomeUnknown]) if (typeof one !== "function") throw one;
+    console.log(transport.connection.getSnapshot().status);
+  `;
+  writeFileSync(join(folder, "program.js"), program);
+  const said = run(process.execPath, ["program.js"], folder).trim();
+  if (said !== "idle") throw new Error(`the program said ${said}`);
+  console.log("installed into an empty folder, imported, run");
+} finally {
+  rmSync(folder, { recursive: true });
+}

@@ -1,0 +1,192 @@
+/**
+ * Values made of queries. A computation is synchronous, so nothing that it reads is lost; it is made
+ * again when one of them changed, and told once for all that a message of the server changed.
+ */
+import type { ConnectError } from "@connectrpc/connect";
+import { ConnectError as ErrorClass } from "@connectrpc/connect";
+import type { Batch } from "./batch.ts";
+import type { Input, Query, QueryState } from "./query.ts";
+
+export type DataOf<Q extends readonly Query<unknown>[]> = {
+  [N in keyof Q]: Q[N] extends Query<infer T> ? T : never;
+};
+
+export interface Get {
+  /** The data of a query. While they are pending the computation is, too. */
+  <T>(query: Query<T>): T;
+  /** The same of several, which are asked for at once. */
+  all<Q extends readonly Query<unknown>[]>(queries: Q): DataOf<Q>;
+}
+
+const NOT_YET = Symbol("pending");
+/** While an input is suspect its next answer is awaited, so long. */
+const SETTLE = 50;
+
+export class Computed<T> implements Input<T> {
+  private readonly batch: Batch;
+  private readonly compute: (get: Get) => T;
+  private readonly equals: (one: T, other: T) => boolean;
+  private state: QueryState<T> = { status: "pending", isStale: true };
+  /** What listeners were told last. */
+  private told: QueryState<T> | undefined;
+  private isDue = false;
+  private readonly dependents: Set<() => void> = new Set();
+  /** What the state was made of. */
+  private inputs: Map<Input, QueryState<unknown>> = new Map();
+  private hasRun = false;
+  private isRunning = false;
+  private readonly listeners: Set<() => void> = new Set();
+  private readonly subscriptions: Map<Input, () => void> = new Map();
+  private settleBy: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(batch: Batch, compute: (get: Get) => T, equals: (one: T, other: T) => boolean = Object.is) {
+    this.batch = batch;
+    this.compute = compute;
+    this.equals = equals;
+  }
+
+  readonly getSnapshot = (): QueryState<T> => {
+    if (this.isRunning) throw new Error("a computed value reads itself");
+    if (!this.hasRun || this.isDue || this.hasChanged()) this.update();
+    return this.state;
+  };
+
+  readonly subscribe = (onChange: () => void): (() => void) => {
+    const listener = () => onChange();
+    this.listeners.add(listener);
+    if (this.listeners.size === 1) {
+      this.hasRun = false; // Made anew, so that its inputs are subscribed to.
+      this.told = this.getSnapshot();
+    }
+    return () => {
+      if (!this.listeners.delete(listener) || this.listeners.size) return;
+      for (const end of this.subscriptions.values()) end();
+      this.subscriptions.clear();
+      this.settled();
+    };
+  };
+
+  /** Tells another computation at once, before views are. */
+  depend(onChange: () => void): () => void {
+    const dependent = () => onChange();
+    const end = this.subscribe(() => {});
+    this.dependents.add(dependent);
+    return () => {
+      this.dependents.delete(dependent);
+      end();
+    };
+  }
+
+  fetch(signal?: AbortSignal): Promise<T> {
+    return new Promise((resolve, reject) => {
+      let end = () => {};
+      const over = () => {
+        end();
+        signal?.removeEventListener("abort", abort);
+      };
+      const abort = () => {
+        over();
+        reject(signal!.reason);
+      };
+      const look = () => {
+        const { status, data, error, isStale } = this.getSnapshot();
+        if (status === "pending" || (status === "success" && isStale)) return false;
+        over();
+        if (status === "error") reject(error);
+        else resolve(data as T);
+        return true;
+      };
+      if (signal?.aborted) return reject(signal.reason);
+      signal?.addEventListener("abort", abort);
+      end = this.subscribe(look);
+      look();
+    });
+  }
+
+  private hasChanged(): boolean {
+    for (const [input, state] of this.inputs) if (input.getSnapshot() !== state) return true;
+    return false;
+  }
+
+  /** Makes the state of the inputs as they are; suspect ones hold it back for a moment. */
+  private update(): void {
+    const isStale = [...this.inputs.keys()].some((input) => input.getSnapshot().isStale);
+    const mayWait = this.hasRun && this.state.status === "success" && this.listeners.size > 0;
+    if (!isStale || !mayWait || this.isDue) {
+      this.settled();
+      return this.run();
+    }
+    this.settleBy ??= setTimeout(() => {
+      this.isDue = true;
+      this.changed();
+      this.isDue = false;
+    }, SETTLE);
+    if (!this.state.isStale) this.state = { ...this.state, isStale: true };
+  }
+
+  private settled(): void {
+    clearTimeout(this.settleBy);
+    this.settleBy = undefined;
+  }
+
+  private run(): void {
+    const inputs = new Map<Input, QueryState<unknown>>();
+    let isOver = false;
+    const read = (given: Query<any>) => {
+      const query = given as Input;
+      if (isOver) throw new Error("get was called after the computation; it is synchronous, without await");
+      if (this.listeners.size && !this.subscriptions.has(query)) {
+        this.subscriptions.set(query, query.depend(() => this.batch.before(this.changed)));
+      }
+      const state = query.getSnapshot();
+      inputs.set(query, state);
+      return state;
+    };
+    const value = ({ status, data, error }: QueryState<any>) => {
+      if (status === "error") throw error;
+      if (status === "pending") throw NOT_YET;
+      return data;
+    };
+    const get = ((query) => value(read(query))) as Get;
+    get.all = (queries) => queries.map(read).map(value) as never;
+    this.isRunning = true;
+    let next: QueryState<T>;
+    const isStale = () => [...inputs.values()].some((state) => state.isStale);
+    try {
+      const data = this.compute(get);
+      if (typeof (data as { then?: unknown } | null)?.then === "function") {
+        throw new Error("a computed value is made synchronously, its function may not be async");
+      }
+      const { status, data: before } = this.state;
+      const isSame = status === "success" && this.equals(before as T, data);
+      next = { status: "success", data: isSame ? before : data, isStale: isStale() };
+    } catch (error) {
+      const isPending = error === NOT_YET;
+      next = isPending
+        ? { status: "pending", isStale: true }
+        : { status: "error", error: ErrorClass.from(error) as ConnectError, isStale: isStale() };
+    } finally {
+      isOver = true;
+      this.isRunning = false;
+    }
+    this.inputs = inputs;
+    this.hasRun = true;
+    for (const [query, end] of this.subscriptions) {
+      if (inputs.has(query)) continue;
+      end();
+      this.subscriptions.delete(query);
+    }
+    const { status, data, error, isStale: wasStale } = this.state;
+    const isEqual = status === next.status && data === next.data && error === next.error && wasStale === next.isStale;
+    if (!isEqual) this.state = next;
+  }
+
+  private readonly changed = (): void => {
+    if (!this.listeners.size) return;
+    this.getSnapshot();
+    if (this.state === this.told) return;
+    this.told = this.state;
+    for (const dependent of this.dependents) dependent();
+    this.batch.changed(this.listeners);
+  };
+}

@@ -1,0 +1,16 @@
+/** In development data are frozen: views share them, and a change would show in all. */
+declare const process: { env: Record<string, string | undefined> } | undefined;
+
+// Written so that bundlers replace it, and drop what follows from it.
+export const isDevelopment: boolean = typeof process !== "undefined" && process.env.NODE_ENV !== "production";
+
+export function frozen<T>(value: T): T {
+  if (isDevelopment) freeze(value);
+  return value;
+}
+
+function freeze(value: unknown): void {
+  if (typeof value !== "object" || value === null || ArrayBuffer.isView(value) || Object.isFrozen(value)) return;
+  Object.freeze(value);
+  for (const inner of Object.values(value)) freeze(inner);
+}

@@ -1,0 +1,194 @@
+/** Sends requests: in which order, within which bounds, and what this side ends itself. */
+import * as F from "../wire/frame.ts";
+import { DURABLE_FEATURE, WATCH_FEATURE } from "../wire/hello.ts";
+import { COMMAND, KEY, putField, VALIDATOR } from "../wire/metadata.ts";
+import { bytesOf, Writer } from "../wire/varint.ts";
+import { type Call, CANCELLED, DROPPED, ENDED, WAITING, WATCHING } from "./call.ts";
+import { NOT_RUN, UNKNOWN } from "./event.ts";
+import type { Session } from "./session.ts";
+
+const DEADLINE_EXCEEDED = 4;
+const RESOURCE_EXHAUSTED = 8;
+const FAILED_PRECONDITION = 9;
+const ABORTED = 10;
+
+/** Between two calls that are sent again after a lost session, in milliseconds. */
+const SPACING = 1;
+
+/** Sends what may be sent: first what is sent again at once, then what is new, then the rest. */
+export function pump(session: Session): void {
+  const { slots, peer, commands } = session;
+  const hasRoom = () => slots.open < peer!.callsMax;
+  while (session.again.length && hasRoom()) {
+    const call = session.again.shift()!;
+    if (call.state === WAITING) send(session, call);
+  }
+  if (session.isDraining) return;
+  let at = 0;
+  for (; at < session.queue.length && hasRoom(); at++) {
+    const call = session.queue[at]!;
+    if (call.state !== WAITING) continue;
+    if (call.isCommand && !commands.hasRoom(peer!)) break;
+    send(session, call);
+  }
+  if (at) session.queue.splice(0, at);
+  for (at = 0; at < session.later.length && hasRoom() && session.laterAt <= session.now; at++) {
+    const call = session.later[at]!;
+    if (call.state !== WAITING) continue;
+    send(session, call);
+    session.laterAt += SPACING;
+  }
+  if (at) session.later.splice(0, at);
+}
+
+/** Puts calls into the line that is sent after a random delay and at a bounded rate (6.2). */
+export function sendLater(session: Session, calls: Call[]): void {
+  if (!calls.length) return;
+  session.later.push(...calls);
+  session.laterAt = session.now + session.options.random() * 500;
+}
+
+function send(session: Session, call: Call): void {
+  const { main, commands, features } = session;
+  const { options } = call;
+  const peer = session.peer!;
+  if (call.key && options.kind === "command" && !mayRepeat(session, call)) {
+    call.wasSent ||= call.isRepeated;
+    const [code, text] = call.wasSent
+      ? [ABORTED, "the command may have run before, and no key can tell"]
+      : [FAILED_PRECONDITION, "the server keeps no keys of commands"];
+    failed(session, call, code, text, false);
+    return session.slots.end(session, call);
+  }
+  if (call.isCommand && !call.command) {
+    call.command = commands.take();
+    call.firstSent ??= session.now;
+  }
+  const size = options.body?.length ?? 0;
+  if (size > peer.bodyMax) return tooLarge(session, call, `the request has ${size} bytes, the server takes ${peer.bodyMax}`);
+  const begin = main.at;
+  const hasAll = !call.outgoing;
+  const watch = hasAll && features & WATCH_FEATURE ? (options.watch ?? 0) : 0;
+  session.slots.begin(call);
+  const left = call.deadline === undefined ? 0 : Math.max(1, Math.ceil(call.deadline - session.now));
+  const at = F.beginFrame(main, F.REQUEST, call.stream, (hasAll ? F.END : 0) | watch, left);
+  session.methods.put(main, options.path, peer.methodsMax);
+  if (call.command) {
+    const ids = new Writer();
+    ids.varint(call.command);
+    ids.varint(commands.done);
+    putField(main, COMMAND, ids.take());
+  }
+  if (call.validator) putField(main, VALIDATOR, bytesOf(call.validator)!);
+  if (call.key && features & DURABLE_FEATURE) {
+    const key = new Writer();
+    key.bytes(call.key.session);
+    key.varint(call.key.id);
+    putField(main, KEY, key.take());
+  }
+  if (options.headers) main.bytes(options.headers);
+  const metadata = main.at - at - 16;
+  if (metadata > peer.metadataMax) {
+    main.at = begin; // The number of a method that was named here is taken back with it.
+    session.methods.clear();
+    return tooLarge(session, call, `the headers have ${metadata} bytes, the server takes ${peer.metadataMax}`);
+  }
+  F.endMetadata(main, at);
+  main.bytes(call.body);
+  F.endFrame(main, at);
+  call.number = session.requests++;
+  call.wasSent = true;
+  session.flow.lineUp(call);
+}
+
+/** Whether its key lets a command be sent again: keys are in force, and not older than half their time. */
+export function mayRepeat(session: Session, call: Call): boolean {
+  const age = session.now - (call.firstSent ?? session.now);
+  return (session.features & DURABLE_FEATURE) > 0 && age <= session.commands.keysMs / 2;
+}
+
+function tooLarge(session: Session, call: Call, message: string): void {
+  failed(session, call, RESOURCE_EXHAUSTED, message, false);
+  session.slots.end(session, call);
+}
+
+/** The application wants no more of a call. */
+export function cancel(session: Session, call: Call): void {
+  const { state } = call;
+  if (state === ENDED || call.isCancelled) return;
+  session.timed.delete(call);
+  if (state === WAITING || (session.phase !== "open" && !call.runsOn)) {
+    // What waits to be sent again may have run; nobody wants to know.
+    return session.slots.end(session, call);
+  }
+  call.state = state === WATCHING ? DROPPED : CANCELLED;
+  if (session.isLive) tellCancelled(session, call);
+}
+
+/** Asks the callee to end a call. */
+export function tellCancelled(session: Session, call: Call): void {
+  if (call.state === DROPPED) session.unwatch.add(call.stream);
+  else F.putFrame(session.main, F.CANCEL, call.stream);
+  call.outgoing?.stop();
+}
+
+/** Ends calls whose deadline has passed. */
+export function expire(session: Session): void {
+  if (session.timedAt > session.now) return;
+  session.timedAt = Infinity;
+  for (const call of session.timed) {
+    if (call.deadline! > session.now) {
+      session.timedAt = Math.min(session.timedAt, call.deadline!);
+      continue;
+    }
+    failed(session, call, DEADLINE_EXCEEDED, "the operation timed out", false);
+    cancel(session, call);
+  }
+}
+
+/** Tells that a call ended without an answer, and what is known of it. */
+export function failed(
+  session: Session,
+  call: Call,
+  code: number,
+  message: string,
+  isLost: boolean,
+): void {
+  session.say({
+    type: "failed",
+    call,
+    code,
+    // Of one that an earlier page sent this side knows nothing; under its key it is sent again.
+    outcome: call.wasSent ? UNKNOWN : call.isRepeated ? undefined : NOT_RUN,
+    message,
+    isWatched: false,
+    isSuspect: false,
+    meta: undefined,
+    isLost,
+  });
+}
+
+/** Ends calls because their session, or the attempt to connect, is over. */
+export function endAll(
+  session: Session,
+  calls: Call[],
+  code: number,
+  message: string,
+  isLost: boolean,
+): void {
+  for (const call of calls) giveUp(session, call, code, message, isLost);
+}
+
+export function giveUp(
+  session: Session,
+  call: Call,
+  code: number,
+  message: string,
+  isLost: boolean,
+): void {
+  if (call.state !== ENDED && !call.isCancelled) {
+    const isUnknown = call.wasSent && call.isCommand;
+    failed(session, call, isUnknown ? ABORTED : code, message, isLost);
+  }
+  session.slots.end(session, call);
+}

@@ -1,0 +1,366 @@
+/**
+ * One session on one WebSocket after another: dials, writes, keeps time, and dials again. This
+ * folder alone knows of WebSocket, timers and pages.
+ */
+import { Code, ConnectError } from "@connectrpc/connect";
+import type { Call, CallOptions } from "../session/call.ts";
+import type { SessionEvent } from "../session/event.ts";
+import type { Session } from "../session/session.ts";
+import * as R from "../wire/reason.ts";
+import { Backoff } from "./backoff.ts";
+import { Credentials, type GetHeaders, type Why } from "./credentials.ts";
+import { dial, type Dialed, type OpenSocket } from "./dial.ts";
+import { State } from "./state.ts";
+import { listenToPage } from "./wake.ts";
+
+const UNSENT_MAX = 65_536;
+const OPEN_PATIENCE = 5_000;
+const FALLBACK_REDIAL = 60_000;
+/** A timer that is so late says that this side did not run. */
+const PAUSE = 5_000;
+
+export interface SocketOptions {
+  url: string;
+  session: Session;
+  headers: GetHeaders | undefined;
+  webSocket: OpenSocket | undefined;
+  /** Hears of the connection after the calls of the same message. */
+  heard(event: SessionEvent): void;
+  /** A command of this side has ended. */
+  wrote(): void;
+  /** An attempt to connect failed, for the `failures`th time in a row. */
+  failed(failures: number, error: ConnectError): void;
+}
+
+/** Who is told of a call's events. */
+export interface Owner {
+  on(event: SessionEvent & { call: Call }): void;
+}
+
+export class Socket {
+  readonly session: Session;
+  readonly state: State = new State();
+  readonly credentials: Credentials;
+  private readonly options: SocketOptions;
+  private readonly backoff: Backoff;
+  private dialed: Dialed | undefined;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private timerAt = Infinity;
+  private isFlushing = false;
+  private lastNow = 0;
+  private openBy = Infinity;
+  private drainBy = Infinity;
+  private redialAt = Infinity;
+  private renewAt = Infinity;
+  private redialAfter = 0;
+  private wasRefused = false;
+  /** Counts renewals of the headers. */
+  epoch = 0;
+  private generation = 0;
+  private doneBefore = 1;
+  private readonly stopListening: () => void;
+
+  constructor(options: SocketOptions) {
+    this.options = options;
+    this.session = options.session;
+    this.credentials = new Credentials(options.headers);
+    this.backoff = new Backoff(options.session.options.random);
+    this.stopListening = listenToPage({ wake: () => this.wake(), leave: () => this.leave(R.BYE) });
+  }
+
+  /** A clock that does not go back. */
+  now(): number {
+    return (this.lastNow = Math.max(this.lastNow, Date.now()));
+  }
+
+  call(options: CallOptions & { owner: Owner }): Call {
+    const now = this.now();
+    const call = this.session.call(options, now);
+    const { status } = this.state.getSnapshot();
+    if (status === "idle" || (status === "unauthenticated" && !options.watch)) this.connect("connect");
+    else if (status === "closed") this.refuse("the transport is closed", Code.Unavailable, true);
+    // Who calls does not wait for a backoff of half a minute.
+    else if (this.redialAt < Infinity && !options.watch) {
+      this.redialAt = Math.min(this.redialAt, Math.max(now, this.backoff.soonest));
+      this.arm();
+    }
+    this.flushSoon();
+    return call;
+  }
+
+  /** Writes at the end of the current task's microtasks. */
+  flushSoon(): void {
+    if (this.isFlushing) return;
+    this.isFlushing = true;
+    queueMicrotask(() => {
+      this.isFlushing = false;
+      this.flush();
+    });
+  }
+
+  /** The page came back, or the network: asks whether all is current, or dials at once. */
+  wake(): void {
+    const { status } = this.state.getSnapshot();
+    if (status === "open") {
+      this.session.wake(this.now());
+      this.drain();
+    } else if (status !== "idle" && !this.dialed) {
+      this.backoff.reset();
+      this.connect("connect");
+    }
+  }
+
+  /** Sends new headers; false when there are none to be had. */
+  async renew(why: Why): Promise<boolean> {
+    if (!this.credentials.canRefresh) return false;
+    try {
+      this.session.auth(await this.credentials.ask(why));
+      this.epoch++;
+      this.flushSoon();
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  /** New headers for a call that was refused: those that others have asked for since will do. */
+  async renewFor(epoch: number): Promise<boolean> {
+    return epoch < this.epoch || this.renew("refused");
+  }
+
+  /** Gives the session up, not the transport: sockets are tried from time to time. */
+  give(reason: number, message: string): void {
+    this.session.close(reason, message);
+    this.drain();
+  }
+
+  /** Says goodbye: the session is not parked. */
+  leave(reason: number): void {
+    this.generation++;
+    if (this.session.phase === "open") this.session.fail(reason);
+    else this.session.close(reason, "the transport is closed");
+    this.drain();
+    this.flush();
+    this.hangUp(4_000 + reason);
+    this.refuse("the transport is closed", Code.Canceled, true);
+    this.redialAt = this.renewAt = Infinity;
+    this.state.set({ status: "closed" });
+    this.arm();
+  }
+
+  close(): void {
+    this.stopListening();
+    this.leave(R.BYE);
+  }
+
+  private connect(why: Why): void {
+    const generation = ++this.generation;
+    this.redialAt = this.drainBy = Infinity;
+    this.backoff.begin(this.now());
+    this.state.set({ ...this.state.getSnapshot(), status: "connecting", retryAt: undefined });
+    const ended = (code: number, reason: string) => {
+      if (generation === this.generation) this.ended(code, reason);
+    };
+    this.credentials.ask(why).then(
+      (headers) => {
+        if (generation !== this.generation) return;
+        this.openBy = this.now() + OPEN_PATIENCE;
+        this.dialed = dial(this.options.url, this.options.webSocket, {
+          open: () => {
+            this.openBy = Infinity;
+            this.session.connect(this.now(), headers);
+            this.flush();
+          },
+          message: (data) => this.receive(data),
+          close: ended,
+        });
+        this.arm();
+      },
+      (error) => ended(1006, `headers() failed: ${error}`),
+    );
+  }
+
+  private receive(data: unknown): void {
+    const now = this.now();
+    if (data instanceof ArrayBuffer) this.session.receive(new Uint8Array(data), now);
+    else this.session.fail(R.MALFORMED);
+    this.drain();
+  }
+
+  /** Tells all events that are there, then writes. */
+  private drain(): void {
+    const { session, options } = this;
+    for (let event = session.next(); event; event = session.next()) {
+      const owner = "call" in event ? (event.call.options.owner as Owner) : undefined;
+      try {
+        if (owner) owner.on(event as SessionEvent & { call: Call });
+        else {
+          this.on(event);
+          options.heard(event);
+        }
+      } catch (error) {
+        // What a listener throws is its own, and stops nobody else.
+        queueMicrotask(() => {
+          throw error;
+        });
+      }
+    }
+    if (this.doneBefore !== session.commands.done) {
+      this.doneBefore = session.commands.done;
+      options.wrote();
+    }
+    if (session.isDraining && session.slots.open === 0) this.drained();
+    this.flushSoon();
+  }
+
+  private on(event: SessionEvent): void {
+    const now = this.now();
+    if (event.type === "connected") {
+      this.backoff.connected(now);
+      this.wasRefused = false;
+      this.state.set({ status: "open" });
+      this.expires(event.hello.expiresMs);
+    } else if (event.type === "credential") {
+      if (event.refused === undefined) this.expires(event.expiresMs);
+      else if (!this.wasRefused) {
+        this.wasRefused = true;
+        void this.renew("refused");
+      }
+    } else if (event.type === "draining") {
+      this.drainBy = event.graceMs ? now + event.graceMs : Infinity;
+      this.redialAfter = event.afterMs;
+    } else if (event.type === "lost") {
+      this.hangUp(1000);
+      if (event.isRefused) this.refuse(event.message || "the server refuses the connection", Code.Unavailable, false);
+      this.after(event.reason ?? R.KEEP_ALIVE, event.message);
+    } else if (event.type === "closed") {
+      this.flush();
+      this.hangUp(4_000 + event.reason);
+      this.after(event.reason, event.message);
+    }
+  }
+
+  private expires(ms: number): void {
+    // In time for an answer, and not at once where the credential is short.
+    this.renewAt = ms ? this.now() + ms - Math.min(60_000, ms / 5) : Infinity;
+  }
+
+  /** The session ended for a reason: whether to begin another. */
+  private after(reason: number, message: string): void {
+    if (this.state.getSnapshot().status === "closed") return;
+    const text = `the server ended the live session (${reason})${message && `: ${message}`}`;
+    if (reason === R.UNAUTHENTICATED_REASON) {
+      const error = new ConnectError(message || text, Code.Unauthenticated);
+      const again = this.credentials.canRefresh && !this.wasRefused;
+      this.wasRefused = true;
+      if (again) return this.connect("refused");
+      this.state.set({ status: "unauthenticated", error });
+      this.refuse(error.rawMessage, Code.Unauthenticated, false);
+    } else if (R.allowsAgain(reason)) {
+      this.redial(R.parks(reason) ? undefined : new ConnectError(text, Code.Unavailable));
+    } else {
+      this.state.set({ status: "closed", error: new ConnectError(text, Code.Unavailable) });
+      this.refuse(text, Code.Unavailable, false);
+    }
+  }
+
+  /** The socket closed by itself. */
+  private ended(code: number, reason: string): void {
+    const { session } = this;
+    this.dialed = undefined;
+    this.openBy = Infinity;
+    const said = code >= 4_000 && code < 4_100 ? code - 4_000 : undefined;
+    if (said !== undefined && said !== R.DRAIN && !R.parks(said) && session.phase !== "idle") {
+      session.close(said, reason); // Its goaway was lost, its reason was not.
+    } else if (session.phase !== "idle" && session.isLive) {
+      session.lose(this.now());
+    } else {
+      const wasSilent = session.phase === "idle";
+      if (!wasSilent) session.lose(this.now(), undefined, reason);
+      this.drain();
+      if (!wasSilent) return;
+      const why = reason || `no connection to ${this.options.url}`;
+      const error = new ConnectError(why, Code.Unavailable);
+      this.refuse(why, Code.Unavailable, false);
+      this.redial(error);
+      this.options.failed(this.backoff.failures, error);
+    }
+    this.drain();
+  }
+
+  private drained(): void {
+    this.drainBy = Infinity;
+    this.hangUp(1000);
+    this.session.lose(this.now());
+    this.drain();
+  }
+
+  private redial(error: ConnectError | undefined): void {
+    if (this.redialAt < Infinity && !this.state.isFallback) return;
+    const { isFallback } = this.state;
+    this.redialAt = isFallback ? this.now() + FALLBACK_REDIAL : this.backoff.next(this.now(), this.redialAfter);
+    this.redialAfter = 0;
+    this.state.set({ status: "connecting", retryAt: this.redialAt, error });
+    this.arm();
+  }
+
+  private hangUp(code: number): void {
+    const { dialed } = this;
+    this.dialed = undefined;
+    this.openBy = Infinity;
+    this.generation++;
+    dialed?.end(code);
+  }
+
+  private refuse(message: string, code: number, withWatches: boolean): void {
+    this.session.refuse(code, message, withWatches);
+    this.flushSoon(); // Which tells them.
+  }
+
+  private flush(): void {
+    const { session, dialed } = this;
+    if (dialed && this.openBy === Infinity) {
+      while (dialed.unsent < UNSENT_MAX) {
+        const data = session.take(this.now());
+        if (!data) break;
+        dialed.send(data);
+      }
+      if (dialed.unsent >= UNSENT_MAX) setTimeout(() => this.flush(), 20);
+    }
+    if (session.hasEvents) this.drain();
+    this.arm();
+  }
+
+  private deadline(): number {
+    const { session, openBy, drainBy, redialAt, renewAt } = this;
+    return Math.min(session.deadline(), openBy, drainBy, redialAt, renewAt);
+  }
+
+  private arm(): void {
+    const at = this.deadline();
+    if (at >= this.timerAt || at === Infinity) return;
+    clearTimeout(this.timer);
+    this.timerAt = at;
+    const delay = Math.min(2 ** 31 - 1, Math.max(0, Math.ceil(at - this.now())));
+    this.timer = setTimeout(() => this.timeout(at), delay);
+  }
+
+  private timeout(due: number): void {
+    this.timerAt = Infinity;
+    const now = this.now();
+    if (now - due > PAUSE && this.state.getSnapshot().status === "open") this.session.wake(now);
+    if (now >= this.openBy) {
+      this.openBy = Infinity;
+      this.dialed?.end(); // Stuck: its end is told as a failed attempt.
+    }
+    if (now >= this.drainBy) this.drained();
+    if (now >= this.renewAt) {
+      this.renewAt = Infinity;
+      void this.renew("expiring");
+    }
+    if (now >= this.redialAt) this.connect("connect");
+    this.session.timeout(now);
+    this.drain();
+    this.flush();
+  }
+}

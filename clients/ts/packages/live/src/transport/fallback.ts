@@ -1,0 +1,81 @@
+/**
+ * Networks that let no WebSocket through: calls go over another transport, watches are polled, and
+ * a socket is tried from time to time.
+ */
+import { Code, ConnectError } from "@connectrpc/connect";
+import type { Transport } from "@connectrpc/connect";
+import { UNKNOWN } from "../session/event.ts";
+import type { Socket } from "../socket/socket.ts";
+import { INTERNAL } from "../wire/reason.ts";
+import { withOutcome } from "./errors.ts";
+import { kindOf } from "./method.ts";
+import type { LiveOptions } from "./transport.ts";
+import type { Watches } from "./watches.ts";
+
+/** Sockets that did not open, one after the other, before it is used. */
+const FAILURES = 2;
+
+export class Fallback {
+  private readonly socket: Socket;
+  private readonly options: LiveOptions;
+  private readonly watches: Watches;
+  private made: Promise<Transport> | undefined;
+  private isAsking = false;
+  /** What calls go over now; undefined while they go over the socket. */
+  transport: Transport | undefined;
+
+  constructor(socket: Socket, options: LiveOptions, watches: Watches) {
+    this.socket = socket;
+    this.options = options;
+    this.watches = watches;
+  }
+
+  /** Sockets fail to open. */
+  async consider(failures: number): Promise<void> {
+    const { options, socket } = this;
+    if (!options.fallback || failures < FAILURES || this.transport || this.isAsking) return;
+    this.isAsking = true;
+    try {
+      // Where nothing is reached, HTTP would not help either.
+      await fetch(options.baseUrl, { method: "HEAD", mode: "no-cors" });
+      const transport = withOutcomes(await (this.made ??= options.fallback()), () => this.watches.wrote());
+      if (socket.state.getSnapshot().status === "open") return;
+      this.transport = transport;
+      socket.state.isFallback = true;
+      // What was sent and not answered will not be: commands end unknown.
+      socket.give(INTERNAL, "WebSockets do not open here");
+      this.watches.poll(transport);
+    } catch {
+      this.made = undefined; // Tried again after the next failure.
+    } finally {
+      this.isAsking = false;
+    }
+  }
+
+  /** The socket is open. */
+  over(): void {
+    this.transport = undefined;
+    this.socket.state.isFallback = false;
+    this.watches.poll(undefined);
+  }
+}
+
+/** Over HTTP a command that got no answer may have run. */
+function withOutcomes(transport: Transport, wrote: () => void): Transport {
+  return {
+    ...transport,
+    unary: async (method, ...rest) => {
+      const isQuery = kindOf(method) === "query";
+      try {
+        return await transport.unary(method, ...rest);
+      } catch (cause) {
+        const error = ConnectError.from(cause);
+        const { isWireError } = error as unknown as { isWireError: boolean };
+        const mayHaveRun = !isQuery && !isWireError && error.code !== Code.InvalidArgument;
+        throw mayHaveRun ? withOutcome(error, UNKNOWN) : error;
+      } finally {
+        if (!isQuery) wrote();
+      }
+    },
+  };
+}

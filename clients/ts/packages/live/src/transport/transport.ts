@@ -1,0 +1,106 @@
+/** The transport: what generated clients of connect-es call, and what watches queries. */
+import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import type { ConnectError, Interceptor, Transport } from "@connectrpc/connect";
+import type { CommandKey } from "../session/call.ts";
+import { Session } from "../session/session.ts";
+import type { GetHeaders } from "../socket/credentials.ts";
+import { type OpenSocket, socketUrl } from "../socket/dial.ts";
+import { Socket } from "../socket/socket.ts";
+import type { ConnectionState, Store } from "../socket/state.ts";
+import { DURABLE_FEATURE, RESUME_FEATURE, WATCH_FEATURE } from "../wire/hello.ts";
+import { Fallback } from "./fallback.ts";
+import type { BinaryOptions } from "./method.ts";
+import { stream } from "./stream.ts";
+import { keyed, unary } from "./unary.ts";
+import { type WatchOptions, Watches } from "./watches.ts";
+
+export interface LiveOptions {
+  /** Of the server, as for connect-web: `https://api.example.com`, or `/` for the page's own. */
+  baseUrl: string;
+  /** See calls, and the first answer of a watch. */
+  interceptors?: Interceptor[];
+  defaultTimeoutMs?: number;
+  binaryOptions?: BinaryOptions;
+  /**
+   * Headers of every call, such as `authorization`: asked for at each connection, before they
+   * expire, and when the server refused them.
+   */
+  headers?: GetHeaders;
+  /** A transport for networks that let no WebSocket through. */
+  fallback?(): Promise<Transport>;
+  /** Opens a socket in place of `new WebSocket`. */
+  webSocket?: OpenSocket;
+}
+
+/** Who watches a query. Each `next` is an answer that is current, until `stale`. */
+export interface Watcher<T> {
+  next(data: T, validator: Uint8Array | undefined): void;
+  /** The last answer may not be current any more; `next` or `fresh` follows. */
+  stale(): void;
+  /** The last answer is current after all. */
+  fresh(): void;
+  /** In place of an answer. The watch goes on unless the server ended it. */
+  error(error: ConnectError): void;
+}
+
+export interface LiveTransport extends Transport {
+  /** Calls a query and goes on telling its answers. Returns what ends that. */
+  watch<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    input: MessageInitShape<I>,
+    watcher: Watcher<MessageShape<O>>,
+    options?: WatchOptions,
+  ): () => void;
+  /**
+   * Runs a command under a key, which the entry point `offline` chooses and keeps. It runs only
+   * where the service keeps keys, or the method is IDEMPOTENT; else its outcome is unknown.
+   */
+  command<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    input: MessageInitShape<I>,
+    key: CommandKey,
+    firstSent?: number,
+  ): Promise<MessageShape<O>>;
+  readonly connection: Store<ConnectionState>;
+  /** Dials at once, or asks whether all answers are current. Pages do it by themselves. */
+  wake(): void;
+  /** Ends all calls and watches, and says goodbye to the server. */
+  close(): Promise<void>;
+}
+
+const AGENT = "tidewire-live/0.1.0";
+
+/** Makes a transport. It connects with the first call. */
+export function createLiveTransport(options: LiveOptions): LiveTransport {
+  const boot = crypto.getRandomValues(new Uint8Array(16));
+  const features = WATCH_FEATURE | RESUME_FEATURE | DURABLE_FEATURE;
+  const session = new Session({ features, boot, agent: AGENT, random: Math.random });
+  const { headers, webSocket } = options;
+  const socket: Socket = new Socket({
+    url: socketUrl(options.baseUrl),
+    session,
+    headers,
+    webSocket,
+    heard: (event) => {
+      if (event.type === "connected") fallback.over();
+      watches.update();
+    },
+    wrote: () => watches.wrote(),
+    failed: (failures) => void fallback.consider(failures),
+  });
+  const watches = new Watches(socket, options);
+  const fallback = new Fallback(socket, options, watches);
+  // An object literal with own functions: connect-query spreads transports.
+  return {
+    unary: (...call) => fallback.transport?.unary(...call) ?? unary(socket, options, ...call),
+    stream: (...call) => fallback.transport?.stream(...call) ?? stream(socket, options, ...call),
+    watch: (method, input, watcher, how) => watches.add(method, input, watcher, how),
+    command: (method, input, key, firstSent) => keyed(socket, options, method, input, key, firstSent),
+    connection: socket.state,
+    wake: () => socket.wake(),
+    close: async () => {
+      watches.close();
+      socket.close();
+    },
+  };
+}

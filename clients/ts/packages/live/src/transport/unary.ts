@@ -1,0 +1,174 @@
+/** Calls with one request and one answer. */
+import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import { Code, ConnectError, createContextValues } from "@connectrpc/connect";
+import type { ContextValues, UnaryResponse } from "@connectrpc/connect";
+import { createMethodUrl, runUnaryCall } from "@connectrpc/connect/protocol";
+import type { Call, CallOptions, CommandKey } from "../session/call.ts";
+import { NOT_RUN, type SessionEvent } from "../session/event.ts";
+import type { Owner, Socket } from "../socket/socket.ts";
+import type { Header } from "../wire/metadata.ts";
+import { abortError, markAborted, toError } from "./errors.ts";
+import { encodeHeaders, toHeaders } from "./headers.ts";
+import { type BinaryOptions, decode, encode, kindOf, pathOf } from "./method.ts";
+import type { LiveOptions } from "./transport.ts";
+
+/** Calls without interceptors, signal and timeout go past all that serves those. */
+export function unary<I extends DescMessage, O extends DescMessage>(
+  socket: Socket,
+  options: LiveOptions,
+  method: DescMethodUnary<I, O>,
+  signal: AbortSignal | undefined,
+  timeoutMs: number | undefined,
+  header: HeadersInit | undefined,
+  input: MessageInitShape<I>,
+  contextValues?: ContextValues,
+): Promise<UnaryResponse<I, O>> {
+  const timeout = timeoutMs === undefined ? options.defaultTimeoutMs : timeoutMs > 0 ? timeoutMs : undefined;
+  let last: UnaryCall<I, O> | undefined;
+  const call = (message: MessageInitShape<I>, headers: HeadersInit | undefined, ended?: AbortSignal) => {
+    last = new UnaryCall(socket, method, options.binaryOptions);
+    return last.run(message, headers, timeout, ended);
+  };
+  if (!options.interceptors?.length && !signal && timeout === undefined) return call(input, header);
+  return runUnaryCall({
+    interceptors: options.interceptors,
+    signal,
+    timeoutMs: timeout,
+    req: {
+      stream: false,
+      service: method.parent,
+      method,
+      requestMethod: "POST",
+      url: createMethodUrl(options.baseUrl, method),
+      header: new Headers(header),
+      contextValues: contextValues ?? createContextValues(),
+      message: input,
+    },
+    next: (request) => call(request.message, request.header, request.signal),
+  }).catch((error) => {
+    // What runs the call makes an error of its own from an abort.
+    throw last ? markAborted(error, last.call) : error;
+  }) as Promise<UnaryResponse<I, O>>;
+}
+
+/** A reply whose headers are made when somebody looks at them. */
+class Reply<I extends DescMessage, O extends DescMessage> {
+  readonly stream = false as const;
+  readonly method: DescMethodUnary<I, O>;
+  readonly message: MessageShape<O>;
+  private readonly lists: [Header[], Header[]];
+  private made: [Headers?, Headers?] = [];
+
+  constructor(method: DescMethodUnary<I, O>, message: MessageShape<O>, headers: Header[], trailers: Header[]) {
+    this.method = method;
+    this.message = message;
+    this.lists = [headers, trailers];
+  }
+  get service() {
+    return this.method.parent;
+  }
+  get header(): Headers {
+    return (this.made[0] ??= toHeaders(this.lists[0]));
+  }
+  get trailer(): Headers {
+    return (this.made[1] ??= toHeaders(this.lists[1]));
+  }
+}
+
+/** A command under a key that its caller chose, so that it may be sent again, by a later page too. */
+export function keyed<I extends DescMessage, O extends DescMessage>(
+  socket: Socket,
+  options: LiveOptions,
+  method: DescMethodUnary<I, O>,
+  input: MessageInitShape<I>,
+  key: CommandKey,
+  firstSent: number | undefined,
+): Promise<MessageShape<O>> {
+  const call = new UnaryCall(socket, method, options.binaryOptions);
+  call.more = { key, firstSent };
+  return call.run(input, undefined, undefined, undefined).then(({ message }) => message);
+}
+
+class UnaryCall<I extends DescMessage, O extends DescMessage> implements Owner {
+  private readonly socket: Socket;
+  private readonly method: DescMethodUnary<I, O>;
+  private readonly binaryOptions: BinaryOptions | undefined;
+  call: Call | undefined;
+  private headers: Header[] = [];
+  private item: Uint8Array | undefined;
+  private resolve!: (response: UnaryResponse<I, O>) => void;
+  private reject!: (error: ConnectError) => void;
+  private isRetried = false;
+  private epoch = 0;
+  more: { key: CommandKey; firstSent: number | undefined } | undefined;
+
+  constructor(socket: Socket, method: DescMethodUnary<I, O>, binaryOptions: BinaryOptions | undefined) {
+    this.socket = socket;
+    this.method = method;
+    this.binaryOptions = binaryOptions;
+  }
+
+  run(
+    message: MessageInitShape<I>,
+    headers: HeadersInit | undefined,
+    timeoutMs: number | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<UnaryResponse<I, O>> {
+    return new Promise((resolve, reject) => {
+      this.resolve = resolve;
+      this.reject = reject;
+      if (signal?.aborted) return reject(abortError(signal.reason, undefined));
+      const { method, socket } = this;
+      this.epoch = socket.epoch;
+      this.call = socket.call({
+        path: pathOf(method),
+        kind: kindOf(method),
+        body: encode(method.input, message, this.binaryOptions),
+        headers: encodeHeaders(headers),
+        deadline: timeoutMs === undefined ? undefined : socket.now() + timeoutMs,
+        owner: this,
+        ...this.more,
+      });
+      signal?.addEventListener("abort", () => {
+        const call = this.call!;
+        reject(abortError(signal.reason, call));
+        socket.session.cancel(call);
+        socket.flushSoon();
+      });
+    });
+  }
+
+  on(event: SessionEvent & { call: Call }): void {
+    if (event.type === "reply") {
+      this.headers = event.meta.headers;
+      if (event.then === "nothing") this.done(event.payload, event.meta.trailers);
+    } else if (event.type === "items") {
+      this.item = event.items[0];
+      this.socket.session.consumed(event.call, event.bytes);
+    } else if (event.type === "piece") {
+      this.item = event.item ?? this.item;
+    } else if (event.type === "end") {
+      this.done(this.item, event.meta.trailers);
+    } else if (event.type === "failed") {
+      const isRefused = event.code === (Code.Unauthenticated as number) && event.outcome === NOT_RUN;
+      if (!isRefused || !event.meta || this.isRetried) return this.reject(toError(event));
+      this.isRetried = true;
+      void this.socket.renewFor(this.epoch).then((isRenewed) => {
+        if (!isRenewed) return this.reject(toError(event));
+        const { options } = this.call!;
+        this.call = this.socket.call(options as CallOptions & { owner: Owner });
+      });
+    }
+  }
+
+  private done(data: Uint8Array | undefined, trailers: Header[]): void {
+    const { method, headers } = this;
+    try {
+      if (!data) throw new ConnectError("the answer has no message", Code.Internal);
+      const message = decode(method.output, data, this.binaryOptions);
+      this.resolve(new Reply(method, message, headers, trailers) as UnaryResponse<I, O>);
+    } catch (error) {
+      this.reject(ConnectError.from(error));
+    }
+  }
+}

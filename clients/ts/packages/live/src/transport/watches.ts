@@ -1,0 +1,73 @@
+/** The watches of a transport. */
+import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import { Code, ConnectError } from "@connectrpc/connect";
+import type { Transport } from "@connectrpc/connect";
+import type { Socket } from "../socket/socket.ts";
+import { kindOf } from "./method.ts";
+import type { LiveOptions, Watcher } from "./transport.ts";
+import { Watch } from "./watch.ts";
+
+export interface WatchOptions {
+  /** Of an answer that the watcher holds: it is not sent again if it is still right. */
+  validator?: Uint8Array;
+  /** `values` (default): each new answer. `notify`: `stale` once, which ends the watch. */
+  mode?: "values" | "notify";
+  /** The least time between two answers, in milliseconds; what comes between is left out. */
+  minInterval?: number;
+}
+
+export class Watches {
+  private readonly all: Set<Watch<any, any>> = new Set();
+  /** Those that are asked again from time to time. */
+  readonly polling: Set<Watch<any, any>> = new Set();
+  readonly socket: Socket;
+  readonly options: LiveOptions;
+
+  constructor(socket: Socket, options: LiveOptions) {
+    this.socket = socket;
+    this.options = options;
+  }
+
+  add<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    input: MessageInitShape<I>,
+    watcher: Watcher<MessageShape<O>>,
+    how: WatchOptions = {},
+  ): () => void {
+    if (kindOf(method) !== "query") {
+      throw new ConnectError(`${method.name} is not a query: its .proto has no idempotency_level = NO_SIDE_EFFECTS`, Code.FailedPrecondition);
+    }
+    const watch = new Watch(this, method, watcher, how);
+    this.all.add(watch);
+    watch.begin(input);
+    if (this.over) watch.askNow();
+    return () => watch.end();
+  }
+
+  remove(watch: Watch<any, any>): void {
+    this.all.delete(watch);
+  }
+
+  /** The application closes the transport: no watch is told of that. */
+  close(): void {
+    for (const watch of this.all) watch.end();
+  }
+
+  /** Over what watches are polled while there is no socket. */
+  over: Transport | undefined;
+
+  poll(over: Transport | undefined): void {
+    this.over = over;
+    if (over) for (const watch of this.all) watch.askNow();
+  }
+
+  /** A command of this side has ended: what nobody tells about may have changed by it. */
+  wrote(): void {
+    for (const watch of this.polling) watch.askNow();
+  }
+
+  /** The connection changed: each watch says whether its answer is still current. */
+  update(): void {
+    for (const watch of this.all) watch.update();
+  }
+}

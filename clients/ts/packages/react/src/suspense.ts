@@ -1,0 +1,68 @@
+/** Queries that suspend until they have data, once: with data a component never waits again. */
+import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import type { DataOf, Query, QueryState } from "@tidewire/live/replica";
+import { useMemo, useSyncExternalStore } from "react";
+import { useLiveClient } from "./provider.ts";
+import { useQueryState } from "./store.ts";
+
+export interface SuspenseResult<T> {
+  data: T;
+  isStale: boolean;
+}
+
+export function useSuspenseQuery<I extends DescMessage, O extends DescMessage>(
+  method: DescMethodUnary<I, O>,
+  input: MessageInitShape<I>,
+): SuspenseResult<MessageShape<O>> {
+  const query = useLiveClient().query(method, input);
+  const state = useQueryState(query);
+  if (state.status === "success") return state as SuspenseResult<MessageShape<O>>;
+  throw waitFor(query, state);
+}
+
+/** Several queries, asked for at once. */
+export function useSuspenseQueries<const Q extends readonly Query<unknown>[]>(queries: Q): DataOf<Q> {
+  // One subscription for all; the state is read below.
+  const all = useMemo(
+    () => ({
+      subscribe: (onChange: () => void) => {
+        const ends = queries.map((query) => query.subscribe(onChange));
+        return () => ends.forEach((end) => end());
+      },
+      version: snapshots(queries),
+    }),
+    queries,
+  );
+  useSyncExternalStore(all.subscribe, all.version, all.version);
+  const states = queries.map((query) => query.getSnapshot());
+  const waits = states.map((state, at) => (state.status === "success" ? undefined : waitFor(queries[at]!, state)));
+  const failed = states.findIndex(({ status }) => status === "error");
+  if (failed >= 0) throw waits[failed];
+  const pending = waits.filter((wait) => wait !== undefined);
+  if (pending.length) throw Promise.all(pending);
+  return states.map(({ data }) => data) as DataOf<Q>;
+}
+
+/** A snapshot of several queries that stays the same while theirs do. */
+function snapshots(queries: readonly Query<unknown>[]): () => readonly unknown[] {
+  let last: readonly unknown[] = [];
+  return () => {
+    const now = queries.map((query) => query.getSnapshot());
+    if (now.length !== last.length || now.some((state, at) => state !== last[at])) last = now;
+    return last;
+  };
+}
+
+const waits = new WeakMap<Query<any>, Promise<unknown>>();
+
+/** What to throw: the error, or a promise that is the same until the query has data. */
+function waitFor(query: Query<any>, { status, error }: QueryState<unknown>): unknown {
+  if (status === "error") return error;
+  let wait = waits.get(query);
+  if (!wait) {
+    const done = () => void waits.delete(query);
+    wait = query.fetch().then(done, done);
+    waits.set(query, wait);
+  }
+  return wait;
+}

@@ -1,0 +1,171 @@
+// Data that outlive the page, and commands made without a connection.
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, describe, test } from "node:test";
+import { Code } from "@connectrpc/connect";
+import { createOffline, type OfflineStorage, type Outcome } from "../packages/live/src/offline/index.ts";
+import { createLiveClient } from "../packages/live/src/replica/index.ts";
+import { createLiveTransport } from "../packages/live/src/index.ts";
+import { BehaviourService } from "./gen/tidewire/test/v1/behaviour_pb.js";
+import { withClock, withoutClock, World } from "./support/world.ts";
+
+const { look, echo } = BehaviourService.method;
+
+beforeEach(withClock);
+afterEach(withoutClock);
+
+class Memory implements OfflineStorage {
+  readonly all = new Map<string, Uint8Array>();
+  async get(key: string) {
+    return this.all.get(key);
+  }
+  async set(key: string, value: Uint8Array) {
+    this.all.set(key, value.slice());
+  }
+  async remove(prefix: string) {
+    for (const key of this.all.keys()) if (key.startsWith(prefix)) this.all.delete(key);
+  }
+}
+
+/** A page: its own transport and client, on a storage that outlives it. */
+async function open(world: World, storage: Memory, principalKey: string | undefined = "ada") {
+  const transport = createLiveTransport({ baseUrl: "http://server.test", webSocket: world.network.webSocket });
+  const client = createLiveClient(transport);
+  const outcomes: string[] = [];
+  const onOutcome = ({ status, entry }: Outcome) => outcomes.push(`${(entry.input as never as { text: string }).text} ${status}`);
+  const offline = await createOffline({ client, transport, services: [BehaviourService], principalKey, storage, onOutcome });
+  const ask = (key: string) => {
+    const query = client.query(look, { key });
+    query.subscribe(() => {});
+    return query;
+  };
+  return { transport, client, offline, outcomes, ask };
+}
+
+describe("data", () => {
+  test("after a reload they are shown at once as stale, and confirmed without being sent again", async () => {
+    const world = new World();
+    const storage = new Memory();
+    world.server.values.set("a", "1");
+    const first = await open(world, storage);
+    first.ask("a");
+    await world.settle();
+    await first.offline.save();
+    await first.transport.close();
+    const second = await open(world, storage);
+    const query = second.ask("a");
+    const { data, isStale } = query.getSnapshot();
+    assert.deepEqual([data?.value, isStale], ["1", true]);
+    await world.settle();
+    assert.equal(query.getSnapshot().data, data);
+    assert.equal(query.getSnapshot().isStale, false);
+  });
+
+  test("without a principal nothing is stored, another one reads nothing, and sign-out removes all", async () => {
+    const world = new World();
+    const storage = new Memory();
+    const nobody = await open(world, storage, undefined);
+    void nobody;
+    const anonymous = createLiveClient(world.transport);
+    const none = await createOffline({ client: anonymous, transport: world.transport, services: [BehaviourService], principalKey: undefined, storage: new Memory() });
+    await none.save();
+    const ada = await open(world, storage);
+    world.server.values.set("a", "hers");
+    ada.ask("a");
+    await world.settle();
+    await ada.offline.save();
+    const bob = await open(world, storage, "bob");
+    assert.equal(bob.client.query(look, { key: "a" }).getSnapshot().status, "pending");
+    await ada.offline.signOut();
+    assert.deepEqual([...storage.all.keys()].filter((key) => key.startsWith("ada/")), []);
+    assert.equal(ada.client.query(look, { key: "b" }).getSnapshot().status, "pending");
+  });
+});
+
+describe("commands", () => {
+  test("made without a connection they wait, are sent in order, and their outcome is told", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    const page = await open(world, storage);
+    const replies = ["k=1", "k=2", "k=3"].map((text) => page.offline.mutate(echo, { text }));
+    await new Promise(setImmediate);
+    assert.equal(page.offline.outbox.getSnapshot().length, 3);
+    page.ask("k"); // Which connects.
+    await world.settle();
+    assert.deepEqual((await Promise.all(replies)).map(({ text }) => text), ["k=1", "k=2", "k=3"]);
+    assert.deepEqual(page.outcomes, ["k=1 done", "k=2 done", "k=3 done"]);
+    assert.equal(world.server.values.get("k"), "3");
+    assert.equal(page.offline.outbox.getSnapshot().length, 0);
+  });
+
+  test("a page that ends after sending leaves the command to the next, and it runs once", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    const first = await open(world, storage);
+    void first.offline.mutate(echo, { text: "k=v" });
+    first.ask("k");
+    for (let round = 0; round < 8; round++) {
+      await new Promise(setImmediate);
+      if (world.network.socket?.state === "connecting") world.network.socket.open();
+      world.network.socket?.deliver("toServer");
+      if (world.server.runs.size) break;
+      if (world.server.requests.includes("Echo")) while (world.server.run());
+      world.network.socket?.deliver("toClient");
+    }
+    while (world.server.run());
+    assert.equal(world.server.runs.get("k=v"), 1);
+    first.offline.close(); // The page is gone; its reply never came.
+    world.cut();
+    await first.transport.close();
+    const second = await open(world, storage);
+    assert.equal(second.offline.outbox.getSnapshot().length, 1);
+    second.ask("k");
+    await world.pass(1_000);
+    assert.deepEqual(second.outcomes, ["k=v done"]);
+    assert.equal(world.server.runs.get("k=v"), 1);
+  });
+
+  test("where no keys are kept a command is told as unknown, and does not run", async () => {
+    const world = new World();
+    const page = await open(world, new Memory());
+    const reply = page.offline.mutate(echo, { text: "k=v" }).catch((error) => error);
+    page.ask("k");
+    await world.settle();
+    assert.equal((await reply).code, Code.Aborted);
+    assert.deepEqual(page.outcomes, ["k=v unknown"]);
+    assert.equal(world.server.runs.size, 0);
+  });
+
+  test("after half of the time for which keys are kept it is not sent again", async () => {
+    const world = new World({}, { keepsKeys: true, keysMs: 10_000 });
+    const storage = new Memory();
+    const first = await open(world, storage);
+    void first.offline.mutate(echo, { text: "k=v" });
+    first.ask("k");
+    for (let round = 0; round < 6; round++) {
+      await new Promise(setImmediate);
+      if (world.network.socket?.state === "connecting") world.network.socket.open();
+      world.network.socket?.deliver("toServer");
+      if (!world.server.requests.includes("Echo")) world.network.socket?.deliver("toClient");
+    }
+    assert.ok(world.server.requests.includes("Echo"), "it was sent");
+    first.offline.close();
+    world.server.restart();
+    world.cut();
+    await first.transport.close();
+    await world.pass(6_000);
+    const second = await open(world, storage);
+    second.ask("k");
+    await world.pass(1_000);
+    assert.deepEqual(second.outcomes, ["k=v unknown"]);
+  });
+
+  test("they are bounded", async () => {
+    const world = new World();
+    const transport = world.transport;
+    const client = createLiveClient(transport);
+    const offline = await createOffline({ client, transport, services: [BehaviourService], principalKey: "ada", storage: new Memory(), commandsMax: 1 });
+    void offline.mutate(echo, { text: "k=1" });
+    await assert.rejects(offline.mutate(echo, { text: "k=2" }), { code: Code.ResourceExhausted });
+    offline.close();
+  });
+});

@@ -1,0 +1,5 @@
+//! Code for the service of the notes.
+
+fn main() -> Result<(), tidewire_build::Error> {
+    tidewire_build::compile("proto")
+}

@@ -1,0 +1,296 @@
+// What goes wrong: each case of the design's list that needs no browser, and is not in another file.
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, describe, mock, test } from "node:test";
+import { Code, ConnectError, createClient } from "@connectrpc/connect";
+import { createLiveTransport, isNotRun, isOutcomeUnknown } from "../packages/live/src/index.ts";
+import * as F from "../packages/live/src/wire/frame.ts";
+import * as M from "../packages/live/src/wire/metadata.ts";
+import { Writer } from "../packages/live/src/wire/varint.ts";
+import { BehaviourService } from "./gen/tidewire/test/v1/behaviour_pb.js";
+import { withClock, withoutClock, World } from "./support/world.ts";
+
+beforeEach(withClock);
+afterEach(withoutClock);
+
+const codeOf = (error: unknown) => ConnectError.from(error).code;
+
+/** The server writes a frame of the test's. */
+function write(world: World, kind: number, stream: number, flags: number, put: (out: Writer) => void = () => {}, payload = F.EMPTY): void {
+  const out = new Writer();
+  const at = F.beginFrame(out, kind, stream, flags);
+  put(out);
+  F.endMetadata(out, at);
+  out.bytes(payload);
+  F.endFrame(out, at);
+  world.network.socket!.toClient.push(out.take());
+}
+
+/** Connects, and sends a request that the server has not answered. */
+async function asked(world: World, request: () => Promise<unknown>): Promise<Promise<unknown>> {
+  await Promise.all([world.client.look({ key: "warm" }), world.settle()]);
+  const reply = request().catch((error) => error);
+  await new Promise(setImmediate);
+  world.network.socket!.deliver("toServer");
+  world.server.pending.length = 0; // Answered by the test.
+  return [reply] as never;
+}
+
+describe("the connection", () => {
+  test("1006 for ever: the backoff grows to half a minute, and no further", async () => {
+    const world = new World();
+    world.network.isDown = true;
+    world.watch("a");
+    await world.pass(600_000);
+    // At most 30 s apart with jitter; at least as many as without.
+    assert.ok(world.network.dials > 20 && world.network.dials < 120, `${world.network.dials}`);
+  });
+
+  test("a page that comes back during the backoff dials at once", async () => {
+    const world = new World();
+    world.network.isDown = true;
+    world.watch("a");
+    await world.pass(120_000);
+    const { dials } = world.network;
+    world.network.isDown = false;
+    world.transport.wake();
+    await world.settle();
+    assert.equal(world.network.dials, dials + 1);
+    assert.equal(world.status, "open");
+  });
+
+  test("waking again and again makes no second socket", async () => {
+    const world = new World();
+    world.watch("a");
+    for (let count = 0; count < 5; count++) world.transport.wake();
+    await world.settle();
+    for (let count = 0; count < 5; count++) world.transport.wake();
+    await world.settle();
+    assert.equal(world.network.dials, 1);
+  });
+
+  test("a timer that a hidden tab got late asks before it drops", async () => {
+    const world = new World();
+    const { state } = world.watch("a");
+    await world.settle();
+    // A minute without timers, as browsers do to hidden tabs; nothing was lost meanwhile.
+    mock.timers.setTime(Date.now() + 60_000);
+    mock.timers.tick(1);
+    await world.settle();
+    assert.equal(world.network.dials, 1, "the connection is kept");
+    assert.equal(state.isStale, false);
+  });
+
+  test("`online` that is a lie costs one attempt", async () => {
+    const world = new World();
+    world.network.isDown = true;
+    world.watch("a");
+    await world.settle();
+    world.transport.wake();
+    await world.settle();
+    assert.equal(world.status, "connecting");
+  });
+
+  test("part of a frame, and one that is too long, end the session", async () => {
+    for (const bytes of [new Uint8Array(9), new Uint8Array([0, 0, 9, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0])]) {
+      const world = new World();
+      await Promise.all([world.client.look({ key: "a" }), world.settle()]);
+      const { socket } = world.network;
+      socket!.toClient.push(bytes);
+      await world.settle();
+      assert.equal(world.status, "closed");
+      assert.equal(socket!.closedWith, bytes.length === 9 ? 4005 : 4004);
+    }
+  });
+
+  test("two transports are two sessions", async () => {
+    const world = new World();
+    const other = createLiveTransport({ baseUrl: "http://server.test", webSocket: world.network.webSocket });
+    const second = createClient(BehaviourService, other);
+    await Promise.all([world.client.echo({ text: "k=1" }), second.echo({ text: "k=2" }), world.settle()]);
+    assert.equal(world.server.hellos.length, 2);
+    assert.equal(world.server.values.get("k"), "2");
+    await other.close();
+  });
+
+  test("without WebSocket here, calls say so", async () => {
+    const given = Object.getOwnPropertyDescriptor(globalThis, "WebSocket")!;
+    Object.defineProperty(globalThis, "WebSocket", { value: undefined, configurable: true });
+    try {
+      const transport = createLiveTransport({ baseUrl: "http://server.test" });
+      const error = await createClient(BehaviourService, transport).look({}).catch((cause) => cause);
+      assert.equal(codeOf(error), Code.Unavailable);
+      assert.match(error.message, /WebSocket/);
+    } finally {
+      Object.defineProperty(globalThis, "WebSocket", given);
+    }
+  });
+});
+
+describe("calls", () => {
+  test("more than the server takes at once wait, and all are answered", async () => {
+    const world = new World();
+    const all = Promise.all(Array.from({ length: 2_500 }, (_, key) => world.client.look({ key: `${key}` })));
+    await world.settle();
+    for (let round = 0; round < 3_000; round++) if (!world.server.run()) break;
+    await world.settle();
+    await world.settle();
+    assert.equal((await all).length, 2_500);
+  });
+
+  test("commands wait while too many of their replies are kept", async () => {
+    const world = new World();
+    const all = Promise.all(Array.from({ length: 1_300 }, (_, key) => world.client.echo({ text: `${key}=1` })));
+    await world.settle();
+    assert.equal((await all).length, 1_300);
+    assert.ok([...world.server.runs.values()].every((runs) => runs === 1));
+  });
+
+  test("repeated and binary headers, details of unknown types, and codes of the future come through", async () => {
+    const world = new World();
+    const [reply] = (await asked(world, () => world.client.look({ key: "a" }))) as unknown as [Promise<unknown>];
+    write(world, F.ERROR, 1, 0, (out) => {
+      M.putNumber(out, M.CODE, 99);
+      const detail = new Writer();
+      detail.string(M.utf8Bytes("of.another.Schema"));
+      detail.bytes(new Uint8Array([1, 2, 3]));
+      M.putField(out, 10, detail.take());
+      M.putHeaders(out, [["x-one", "a"], ["x-one", "b"], ["x-data-bin", "AAEC"]]);
+    });
+    await world.settle();
+    const error = ConnectError.from(await reply);
+    assert.equal(error.code, Code.Unknown);
+    assert.equal(error.metadata.get("x-one"), "a, b");
+    assert.equal(error.metadata.get("x-data-bin"), "AAEC");
+    assert.deepEqual(error.details, [{ type: "of.another.Schema", value: new Uint8Array([1, 2, 3]) }]);
+  });
+
+  test("what the server says of a command's outcome is told", async () => {
+    for (const [outcome, unknown, notRun] of [[1, false, true], [2, true, false], [3, false, false], [77, true, false]] as const) {
+      const world = new World();
+      const [reply] = (await asked(world, () => world.client.echo({ text: "k=v" }))) as unknown as [Promise<unknown>];
+      write(world, F.ERROR, 1, 0, (out) => {
+        M.putNumber(out, M.CODE, 10);
+        M.putNumber(out, M.OUTCOME, outcome);
+      });
+      await world.settle();
+      const error = await reply;
+      assert.deepEqual([isOutcomeUnknown(error), isNotRun(error)], [unknown, notRun], `${outcome}`);
+    }
+  });
+
+  test("a request that the server would refuse for its size ends here, and names the limit", async () => {
+    const world = new World();
+    const call = world.client.echo({ text: "x".repeat(5_000_000) }).catch((error) => error);
+    const headers = world.client.look({}, { headers: { "x-long": "y".repeat(20_000) } }).catch((error) => error);
+    await world.settle();
+    assert.match(ConnectError.from(await call).message, /resource_exhausted.*5000005 bytes, the server takes 4194304/);
+    assert.match(ConnectError.from(await headers).message, /resource_exhausted.*headers/);
+    assert.equal((await Promise.all([world.client.look({ key: "a" }), world.settle()]))[0].value, "");
+  });
+
+  test("an answer that is not such a message is the call's error, and the connection goes on", async () => {
+    const world = new World();
+    const [reply] = (await asked(world, () => world.client.look({ key: "a" }))) as unknown as [Promise<unknown>];
+    write(world, F.REPLY, 1, F.END, undefined, new Uint8Array([0xff, 0xff]));
+    await world.settle();
+    assert.equal(codeOf(await reply), Code.InvalidArgument);
+    assert.equal(world.status, "open");
+  });
+});
+
+describe("watches", () => {
+  const named = (out: Writer) => M.putField(out, M.VALIDATOR, new Uint8Array(16).fill(5));
+  const value = new Uint8Array([10, 1, 0x61]);
+
+  async function watching() {
+    const world = new World();
+    await Promise.all([world.client.look({ key: "warm" }), world.settle()]);
+    const watch = world.watch("a");
+    await new Promise(setImmediate);
+    world.network.socket!.deliver("toServer");
+    world.server.pending.length = 0;
+    return { world, ...watch };
+  }
+
+  test("an answer that is suspect from the start is shown as stale", async () => {
+    const { world, heard } = await watching();
+    write(world, F.REPLY, 1, F.WATCHED | F.SUSPECT, named, value);
+    await world.settle();
+    assert.deepEqual(heard, ["a", "stale"]);
+    write(world, F.REPLY, 1, F.WATCHED | F.UNCHANGED, named);
+    await world.settle();
+    assert.deepEqual(heard, ["a", "stale", "fresh"]);
+  });
+
+  test("UNCHANGED of nothing that is held ends the session as malformed", async () => {
+    const { world } = await watching();
+    write(world, F.REPLY, 1, F.WATCHED | F.UNCHANGED, named);
+    await world.settle();
+    assert.equal(world.network.sockets.size, 0);
+  });
+
+  test("rights that are taken away end the watch with that error", async () => {
+    const { world, heard } = await watching();
+    write(world, F.REPLY, 1, F.WATCHED, named, value);
+    write(world, F.ERROR, 1, 0, (out) => M.putNumber(out, M.CODE, 7));
+    await world.settle();
+    assert.deepEqual(heard, ["a", `error ${Code.PermissionDenied}`]);
+    await world.pass(60_000);
+    assert.equal(heard.length, 2);
+  });
+
+  test("a value that crosses the end of its watch is not heard", async () => {
+    const { world, heard, end } = await watching();
+    write(world, F.REPLY, 1, F.WATCHED, named, value);
+    await world.settle();
+    end();
+    write(world, F.REPLY, 1, F.WATCHED, named, value);
+    await world.settle();
+    assert.deepEqual(heard, ["a"]);
+    assert.equal(world.status, "open");
+  });
+
+  test("an error that is watched is an answer, and the next one is, too", async () => {
+    const { world, heard } = await watching();
+    write(world, F.ERROR, 1, F.WATCHED, (out) => {
+      named(out);
+      M.putNumber(out, M.CODE, 5);
+    });
+    write(world, F.REPLY, 1, F.WATCHED, named, value);
+    await world.settle();
+    assert.deepEqual(heard, [`error ${Code.NotFound}`, "a"]);
+  });
+
+  test("ten thousand over a lost session are asked again over seconds, with what is held", async () => {
+    const world = new World();
+    const watches = Array.from({ length: 10_000 }, (_, key) => world.watch(`${key}`));
+    const all = () => watches.every(({ state }) => !state.isStale);
+    while (!all()) await drainNetwork(world);
+    world.server.restart();
+    world.cut();
+    const before = world.server.requests.length;
+    mock.timers.tick(600);
+    await drainNetwork(world);
+    mock.timers.tick(1_000);
+    await drainNetwork(world);
+    const soon = world.server.requests.length - before;
+    assert.ok(soon > 0 && soon <= 2_100, `${soon} within the first second`);
+    for (let tick = 0; tick < 240 && !all(); tick++) {
+      mock.timers.tick(50);
+      await drainNetwork(world);
+    }
+    assert.ok(all(), "within 12 seconds");
+  });
+});
+
+/** Delivers much at once: the steps of `settle` are for schedules. */
+async function drainNetwork(world: World): Promise<void> {
+  for (let round = 0; round < 4; round++) {
+    await new Promise(setImmediate);
+    const { socket } = world.network;
+    if (socket?.state === "connecting") socket.open();
+    while (socket?.deliver("toServer"));
+    while (world.server.run());
+    while (socket?.deliver("toClient"));
+  }
+}
