@@ -65,6 +65,7 @@ const STEPS: &[Step] = &[
         about: "the browser client: fixtures, schedules, a real server, packages as users get them",
         work: typescript,
     },
+    Step { name: "board", about: "the example page, built by Vite, in Chromium", work: board },
     Step { name: "models", about: "schedules of the models of memo", work: models },
     Step { name: "stress", about: "a minute of randomized stress on memo", work: stress },
 ];
@@ -260,6 +261,24 @@ fn typescript(root: &Path) -> Result<Outcome> {
     execute(
         Command::new("npm").args(["run", "--silent", "check"]).current_dir(root.join("clients/ts")),
     )
+}
+
+/// The board of examples/, with packages that the step before has built.
+fn board(root: &Path) -> Result<Outcome> {
+    let built = cargo(root, "build --package board", &[])?;
+    if !matches!(built, Outcome::Passed) {
+        return Ok(built);
+    }
+    for (folder, script) in
+        [("clients/ts", "build"), ("examples/board/web", "build"), ("examples/board/web", "test")]
+    {
+        let mut command = Command::new("npm");
+        command.args(["run", "--silent", script]).current_dir(root.join(folder));
+        if let Outcome::Failed = execute(&mut command)? {
+            return Ok(Outcome::Failed);
+        }
+    }
+    Ok(Outcome::Passed)
 }
 
 /// The models of memo. The checker's flag changes every crate, hence a target folder of its own.

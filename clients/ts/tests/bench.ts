@@ -1,7 +1,7 @@
 // What the client costs by itself: node --expose-gc tests/bench.ts. The server is a few lines within
 // this process, whose time is taken off by a run without the client's part.
 import { create } from "@bufbuild/protobuf";
-import { createClient } from "@connectrpc/connect";
+import { createClient, type Interceptor } from "@connectrpc/connect";
 import { createLiveTransport, type LiveTransport } from "@tidewire/live";
 import { createLiveClient } from "@tidewire/live/replica";
 import { BehaviourService, LookRequestSchema } from "./gen/tidewire/test/v1/behaviour_pb.js";
@@ -10,7 +10,7 @@ const { look } = BehaviourService.method;
 const median = (values: number[]) => values.sort((one, other) => one - other)[values.length >> 1]!;
 
 /** A socket whose server answers each request with the same reply, as fast as can be. */
-function echoing(): LiveTransport {
+function echoing(interceptors?: Interceptor[]): LiveTransport {
   const hello = new Uint8Array(16 + 6 + 3 + 4 + 18 + 34);
   const view = new DataView(hello.buffer);
   view.setUint32(0, hello.length - 16, true);
@@ -21,6 +21,7 @@ function echoing(): LiveTransport {
   const payload = new Uint8Array([10, 5, 104, 101, 108, 108, 111]);
   return createLiveTransport({
     baseUrl: "http://bench.test",
+    interceptors,
     webSocket: () => {
       const socket: any = { bufferedAmount: 0, close() {} };
       socket.send = (data: Uint8Array) => {
@@ -75,7 +76,10 @@ const client = createClient(BehaviourService, transport);
 const signal = new AbortController().signal;
 await client.look({ key: "hello" });
 await calls("100 in flight, fast path", () => client.look({ key: "hello" }));
-await calls("100 in flight, with a signal and a timeout", () => client.look({ key: "hello" }, { signal, timeoutMs: 60_000 }));
+const full = createClient(BehaviourService, echoing([(next) => next]));
+await full.look({ key: "hello" });
+await calls("the same with an interceptor, signal, timeout", () => full.look({ key: "hello" }, { signal, timeoutMs: 60_000 }));
+await calls("the same with a signal and a timeout", () => client.look({ key: "hello" }, { signal, timeoutMs: 60_000 }));
 
 // Hits.
 function hits(name: string, one: () => unknown): void {

@@ -1,5 +1,6 @@
 // The transport over sockets that the test cuts, on a clock that the test moves.
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { isNotRun, isOutcomeUnknown } from "../packages/live/src/index.ts";
@@ -301,6 +302,26 @@ describe("the connection", () => {
     await world.pass(60_000);
     assert.equal(world.network.dials, dials);
     assert.equal(heard[0], "");
+  });
+
+  test("a closed transport keeps no process from ending", () => {
+    const program = `
+      import { createLiveTransport } from "./packages/live/src/index.ts";
+      import { BehaviourService } from "./tests/gen/tidewire/test/v1/behaviour_pb.js";
+      const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
+      const socket = { bufferedAmount: 0, send() {}, close() {} };
+      const transport = createLiveTransport({ baseUrl: "http://x.test", webSocket: () => socket });
+      transport.unary(BehaviourService.method.look, undefined, undefined, undefined, {}).catch(() => {});
+      await new Promise(setImmediate);
+      socket.onopen();
+      const before = timers();
+      await transport.close();
+      console.log(before, timers());
+    `;
+    const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module-typescript", "--eval", program], {
+      cwd: new URL("..", import.meta.url), encoding: "utf8",
+    });
+    assert.equal(stdout.trim(), "1 0", stderr);
   });
 
   test("closing while connecting", async () => {

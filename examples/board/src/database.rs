@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use anyhow::Result;
-use rusqlite::{Connection, OptionalExtension as _};
-use tidewire::CommandKey;
+use rusqlite::Connection;
 use tidewire::memo::Source;
 use tokio::task::JoinHandle;
 
@@ -34,33 +33,17 @@ impl Database {
         self.tasks.read(&());
         let connection = self.lock();
         let mut select =
-            connection.prepare_cached("SELECT id, title, list FROM task ORDER BY id")?;
-        let rows = select.query_map([], |row| task(row))?;
+            connection.prepare_cached("SELECT id, title, list FROM task ORDER BY place")?;
+        let rows = select.query_map([], task)?;
         rows.collect()
     }
 
-    /// Adds a task; under a key that is known, gives the one that was added then.
-    pub(crate) fn add(&self, title: &str, key: Option<&CommandKey>) -> rusqlite::Result<Task> {
+    /// Adds a task, unless one has its id; the task of that id.
+    pub(crate) fn add(&self, id: i64, title: &str) -> rusqlite::Result<Task> {
         self.write(|connection| {
-            let transaction = connection.transaction()?;
-            let known = key.map(|key| added_under(&transaction, key)).transpose()?.flatten();
-            if let Some(task) = known {
-                return Ok(task);
-            }
-            transaction.execute("INSERT INTO task (title, list) VALUES (?1, 1)", [title])?;
-            let id = transaction.last_insert_rowid();
-            if let Some(key) = key {
-                let words = (key.as_str(), id, title);
-                transaction
-                    .execute("INSERT INTO command (key, id, title) VALUES (?1, ?2, ?3)", words)?;
-            }
-            transaction.commit()?;
-            Ok(Task {
-                id,
-                title: title.to_owned(),
-                column: Column::TODO.into(),
-                ..Default::default()
-            })
+            let insert = "INSERT OR IGNORE INTO task (id, title, list) VALUES (?1, ?2, 1)";
+            connection.execute(insert, (id, title))?;
+            connection.query_row("SELECT id, title, list FROM task WHERE id = ?1", [id], task)
         })
     }
 
@@ -105,10 +88,10 @@ impl Database {
 
     fn write<T>(
         &self,
-        act: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
+        act: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> rusqlite::Result<T> {
         let write = self.tasks.write(&());
-        let done = act(&mut self.lock());
+        let done = act(&self.lock());
         write.finish();
         done
     }
@@ -127,22 +110,18 @@ pub(crate) fn meddle(path: &Path) -> Result<()> {
 }
 
 fn task(row: &rusqlite::Row<'_>) -> rusqlite::Result<Task> {
-    let column = Column::from_i32(row.get(2)?).unwrap_or_default();
+    let column = match row.get(2)? {
+        1 => Column::TODO,
+        2 => Column::DOING,
+        _ => Column::DONE,
+    };
     Ok(Task { id: row.get(0)?, title: row.get(1)?, column: column.into(), ..Default::default() })
-}
-
-fn added_under(connection: &Connection, key: &CommandKey) -> rusqlite::Result<Option<Task>> {
-    let mut select =
-        connection.prepare_cached("SELECT id, title, 1 FROM command WHERE key = ?1")?;
-    select.query_row([key.as_str()], task).optional()
 }
 
 const SCHEMA: &str = "
     PRAGMA journal_mode = WAL;
     CREATE TABLE IF NOT EXISTS task (
-        id INTEGER PRIMARY KEY AUTOINCREMENT, title TEXT NOT NULL, list INTEGER NOT NULL
-    );
-    CREATE TABLE IF NOT EXISTS command (
-        key TEXT PRIMARY KEY, id INTEGER NOT NULL, title TEXT NOT NULL
+        place INTEGER PRIMARY KEY AUTOINCREMENT,
+        id INTEGER NOT NULL UNIQUE, title TEXT NOT NULL, list INTEGER NOT NULL
     );
 ";

@@ -36,10 +36,12 @@ impl Board for SharedBoard {
         Ok(ListReply { tasks, ..Default::default() }.into())
     }
 
-    async fn add(&self, context: Context, request: AddRequest) -> Result<Reply<Task>> {
+    async fn add(&self, _: Context, request: AddRequest) -> Result<Reply<Task>> {
         check(&request.title)?;
-        let key = context.command_key()?;
-        Ok(self.database.add(&request.title, key.as_ref()).map_err(failed)?.into())
+        if request.id <= 0 {
+            return Err(Error::invalid_argument("field id is not positive; make one up at random"));
+        }
+        Ok(self.database.add(request.id, &request.title).map_err(failed)?.into())
     }
 
     async fn change(&self, _: Context, task: Task) -> Result<Reply<Task>> {

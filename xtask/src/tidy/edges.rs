@@ -20,6 +20,7 @@ use crate::tree::{Finding, Tree};
 /// What stands beside the crates, by its first folder, and what it may import; `None` is anything.
 const BESIDE: &[(&str, Option<&[&str]>)] = &[
     ("examples", Some(&["tidewire", "build"])),
+    ("clients", None),
     ("conformance", Some(&["tidewire", "build"])),
     ("sdk", Some(&["tidewire", "build"])),
     ("tests", None),

@@ -77,8 +77,9 @@ function Add({ offline }: { offline: Offline }) {
     event.preventDefault();
     setTitle("");
     setSaid("");
-    // Without a connection it waits, over reloads, and is added once.
-    await offline.mutate(Board.method.add, { title }).catch((error) => setSaid(error.rawMessage));
+    // Without a connection it waits, over reloads, and is added once: sent again it is the same task.
+    const id = BigInt(1 + Math.floor(Math.random() * 2 ** 52));
+    await offline.mutate(Board.method.add, { id, title }).catch((error) => setSaid(error.rawMessage));
   };
   return (
     <form onSubmit={submit}>

@@ -145,7 +145,8 @@ export class Socket {
     this.refuse("the transport is closed", Code.Canceled, true);
     this.redialAt = this.renewAt = Infinity;
     this.state.set({ status: "closed" });
-    this.arm();
+    clearTimeout(this.timer); // Nothing keeps a process from ending.
+    this.timerAt = Infinity;
   }
 
   close(): void {

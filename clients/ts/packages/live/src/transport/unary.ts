@@ -12,7 +12,7 @@ import { encodeHeaders, toHeaders } from "./headers.ts";
 import { type BinaryOptions, decode, encode, kindOf, pathOf } from "./method.ts";
 import type { LiveOptions } from "./transport.ts";
 
-/** Calls without interceptors, signal and timeout go past all that serves those. */
+/** Calls without interceptors go past all that serves those. */
 export function unary<I extends DescMessage, O extends DescMessage>(
   socket: Socket,
   options: LiveOptions,
@@ -29,7 +29,7 @@ export function unary<I extends DescMessage, O extends DescMessage>(
     last = new UnaryCall(socket, method, options.binaryOptions);
     return last.run(message, headers, timeout, ended);
   };
-  if (!options.interceptors?.length && !signal && timeout === undefined) return call(input, header);
+  if (!options.interceptors?.length) return call(input, header, signal);
   return runUnaryCall({
     interceptors: options.interceptors,
     signal,
@@ -98,6 +98,7 @@ class UnaryCall<I extends DescMessage, O extends DescMessage> implements Owner {
   private item: Uint8Array | undefined;
   private resolve!: (response: UnaryResponse<I, O>) => void;
   private reject!: (error: ConnectError) => void;
+  private signal: AbortSignal | undefined;
   private isRetried = false;
   private epoch = 0;
   more: { key: CommandKey; firstSent: number | undefined } | undefined;
@@ -117,6 +118,7 @@ class UnaryCall<I extends DescMessage, O extends DescMessage> implements Owner {
     return new Promise((resolve, reject) => {
       this.resolve = resolve;
       this.reject = reject;
+      this.signal = signal;
       if (signal?.aborted) return reject(abortError(signal.reason, undefined));
       const { method, socket } = this;
       this.epoch = socket.epoch;
@@ -129,13 +131,21 @@ class UnaryCall<I extends DescMessage, O extends DescMessage> implements Owner {
         owner: this,
         ...this.more,
       });
-      signal?.addEventListener("abort", () => {
-        const call = this.call!;
-        reject(abortError(signal.reason, call));
-        socket.session.cancel(call);
-        socket.flushSoon();
-      });
+      signal?.addEventListener("abort", this.abort);
     });
+  }
+
+  private readonly abort = (): void => {
+    const call = this.call!;
+    const { socket } = this;
+    socket.session.cancel(call);
+    socket.flushSoon();
+    this.fail(abortError(this.signal!.reason, call));
+  };
+
+  private fail(error: ConnectError): void {
+    this.signal?.removeEventListener("abort", this.abort);
+    this.reject(error);
   }
 
   on(event: SessionEvent & { call: Call }): void {
@@ -151,10 +161,11 @@ class UnaryCall<I extends DescMessage, O extends DescMessage> implements Owner {
       this.done(this.item, event.meta.trailers);
     } else if (event.type === "failed") {
       const isRefused = event.code === (Code.Unauthenticated as number) && event.outcome === NOT_RUN;
-      if (!isRefused || !event.meta || this.isRetried) return this.reject(toError(event));
+      if (!isRefused || !event.meta || this.isRetried) return this.fail(toError(event));
       this.isRetried = true;
       void this.socket.renewFor(this.epoch).then((isRenewed) => {
-        if (!isRenewed) return this.reject(toError(event));
+        if (this.signal?.aborted) return;
+        if (!isRenewed) return this.fail(toError(event));
         const { options } = this.call!;
         this.call = this.socket.call(options as CallOptions & { owner: Owner });
       });
@@ -166,9 +177,10 @@ class UnaryCall<I extends DescMessage, O extends DescMessage> implements Owner {
     try {
       if (!data) throw new ConnectError("the answer has no message", Code.Internal);
       const message = decode(method.output, data, this.binaryOptions);
+      this.signal?.removeEventListener("abort", this.abort);
       this.resolve(new Reply(method, message, headers, trailers) as UnaryResponse<I, O>);
     } catch (error) {
-      this.reject(ConnectError.from(error));
+      this.fail(ConnectError.from(error));
     }
   }
 }
