@@ -7,7 +7,7 @@
     scripts/memo-mutants.py --left        only those that target/mutants/log.json has no finding of
 
 The faults are in crates/memo/mutants.toml. Each is a list of texts to replace; a text is looked for in all
-sources of memo and memo-memory and has to be there exactly once, so that files may move and lines may shift. The
+sources of memo and has to be there exactly once, so that files may move and lines may shift. The
 mutants are built in a copy below target/, where nothing but memo and its macros is a member; what a run finds
 first ends it. Those whose new text says MUTANT are built all at once, and that word is true for the one that
 runs; the others are built once each.
@@ -49,7 +49,7 @@ SLOW = ["growth::", "threads::", "programs::", "weak_memory::", "a_million_disti
 SWITCH = 'fault::mutant("{}")'
 SWITCHES = """
 /// Whether this deliberate fault is on.
-pub fn mutant(name: &str) -> bool {
+pub(crate) fn mutant(name: &str) -> bool {
     static ON: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     ON.get_or_init(|| std::env::var("MEMO_MUTANT").unwrap_or_default()) == name
 }
@@ -63,16 +63,16 @@ def copy(switched):
     """A workspace of memo and its macros alone; its build folder survives from run to run."""
     COPY.mkdir(parents=True, exist_ok=True)
     manifest = (ROOT / "Cargo.toml").read_text()
-    manifest = re.sub(r"(?m)^members = .*$", 'members = ["crates/memo", "crates/memo-macros", "crates/memo-memory"]', manifest)
+    manifest = re.sub(r"(?m)^members = .*$", 'members = ["crates/memo", "crates/memo-macros"]', manifest)
     manifest = re.sub(r"(?m)^(default-members|exclude) = .*\n", "", manifest)
     # Built for each and run for seconds: building is most of the time.
     if not switched:
-        manifest = re.sub(r"(tidewire-memo(-memory)?\]\nopt-level = )2", r"\g<1>0", manifest)
+        manifest = re.sub(r"(tidewire-memo\]\nopt-level = )2", r"\g<1>0", manifest)
     (COPY / "Cargo.toml").write_text(manifest)
     for name in ["Cargo.lock", "rust-toolchain.toml", "clippy.toml"]:
         if (ROOT / name).exists():
             shutil.copy2(ROOT / name, COPY / name)
-    for crate in ["memo", "memo-macros", "memo-memory"]:
+    for crate in ["memo", "memo-macros"]:
         target = COPY / "crates" / crate
         shutil.rmtree(target, ignore_errors=True)
         # With new times: what a run that was interrupted has built is of a mutant.
@@ -80,8 +80,7 @@ def copy(switched):
 
 
 def sources(root):
-    folders = [root / "crates" / crate / "src" for crate in ["memo", "memo-memory"]]
-    paths = sorted(path for folder in folders for path in folder.rglob("*.rs"))
+    paths = sorted((root / "crates" / "memo" / "src").rglob("*.rs"))
     return {path: path.read_text() for path in paths}
 
 
@@ -100,8 +99,7 @@ def apply(edits, texts, name=""):
             return None, f"{len(hits)} places for: {' '.join(edit['old'].split())[:70]}"
         path, hit = hits[0]
         text = changed.get(path, texts[path])
-        crate = "crate" if "memo-memory" in path.parts else "tidewire_memo_memory"
-        new = edit["new"].replace("MUTANT", f"{crate}::{SWITCH}".format(name))
+        new = edit["new"].replace("MUTANT", f"crate::memory::{SWITCH}".format(name))
         changed[path] = text[: hit.start()] + new + text[hit.end() :]
     return changed, None
 
@@ -117,7 +115,7 @@ def switch_in(mutants, texts):
         if why:
             raise SystemExit(f"mutants: {mutant['name']} does not apply beside the others: {why}")
         texts = texts | changed
-    fault = COPY / "crates" / "memo-memory" / "src" / "fault.rs"
+    fault = COPY / "crates" / "memo" / "src" / "memory" / "fault.rs"
     texts = texts | {fault: texts[fault] + SWITCHES}
     for path, text in texts.items():
         path.write_text(text)

@@ -33,7 +33,7 @@ impl Batch {
     /// Adds a change; it is applied when the closure returns.
     pub fn changed<K: Key>(&mut self, source: &Source<K>, key: &K) {
         let shared = source.shared();
-        let mark = Box::new(source.mark(key.clone()));
+        let mark = Box::new(source.mark(key));
         match self.changes.iter_mut().find(|(graph, _)| std::ptr::eq(*graph, shared)) {
             Some((_, marks)) => marks.push(mark),
             None => self.changes.push((shared, vec![mark])),

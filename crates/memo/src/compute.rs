@@ -7,6 +7,7 @@ pub(crate) mod capture;
 pub(crate) mod get;
 pub(crate) mod inner;
 pub(crate) mod options;
+pub(crate) mod own;
 pub(crate) mod publish;
 pub(crate) mod scope;
 pub(crate) mod work;

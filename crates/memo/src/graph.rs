@@ -3,6 +3,8 @@
 //! On this floor, what is current is decided: changes and their walks, verification, eviction, expiry,
 //! the end. Everything is erased; what runs functions is the floor above.
 
+pub(crate) mod ambient;
+pub(crate) mod audits;
 pub(crate) mod bells;
 pub(crate) mod budget;
 pub(crate) mod cascade;
@@ -12,17 +14,15 @@ pub(crate) mod cycle;
 pub(crate) mod event;
 pub(crate) mod expiry;
 pub(crate) mod flight;
-pub(crate) mod inspect;
+pub(crate) mod order;
 pub(crate) mod owner;
 pub(crate) mod stats;
-pub(crate) mod stuck;
 pub(crate) mod trash;
 pub(crate) mod validate;
 pub(crate) mod verify;
 
 #[cfg(feature = "driver")]
 use std::any::Any;
-use std::collections::VecDeque;
 use std::fmt;
 #[cfg(feature = "driver")]
 use std::sync::Weak;
@@ -31,13 +31,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
+use crate::graph::audits::Audits;
 use crate::graph::cascade::Walk;
 use crate::graph::core::Core;
-use crate::graph::event::{Event, EventKind, Log, OnMismatch, Recording};
+use crate::graph::event::{EventKind, OnMismatch};
 use crate::graph::owner::{Owner, PROBE_COUNT, PROBE_LOG};
 use crate::graph::stats::Stats;
-use tidewire_memo_memory::sync::{HotMutex, Mutex};
-use tidewire_memo_memory::{line, sync, wake};
+use crate::memory::sync::{HotMutex, Mutex};
+use crate::memory::{line, sync, wake};
 
 /// Memos and sources that may depend on each other.
 ///
@@ -45,8 +46,8 @@ use tidewire_memo_memory::{line, sync, wake};
 /// is closed when its last `Graph` is dropped: its values and functions are freed, running
 /// computations and every later `get` answer with an error of kind
 /// [`Closed`](crate::ErrorKind::Closed), and watches end. Handles (`Memo`, `Source`) are `Copy` and may
-/// outlive it, which is why some 25 KiB of a closed graph and 3 KiB for each of its memos and sources are
-/// never freed: make a graph for what lives as long as the program, not for a request.
+/// outlive it, which is why some 10 KiB of a closed graph with one memo and one source, and 4 KiB for each
+/// further one, are never freed: make a graph for what lives as long as the program, not for a request.
 #[derive(Clone)]
 pub struct Graph {
     pub(crate) shared: &'static Shared,
@@ -74,6 +75,9 @@ pub(crate) struct Shared {
     pub(crate) over_budget: AtomicBool,
     /// Somebody is relieving it.
     pub(crate) relieving: AtomicBool,
+    pub(crate) audits: Audits,
+    /// How many writes are open; see [`crate::graph::order`].
+    pub(crate) writes: AtomicUsize,
     pub(crate) on_mismatch: Mutex<Option<Arc<OnMismatch>>>,
     walk_chunk: AtomicUsize,
     walk_yields: AtomicBool,
@@ -94,10 +98,11 @@ impl Graph {
     /// Makes a graph whose versions are larger than `tick`.
     ///
     /// Pass the time of the boot in nanoseconds since 1970 and versions are never repeated by the
-    /// next boot, as long as the clock does not go back (this crate reads no clock itself).
+    /// next boot, as long as the clock does not go back (this crate reads no clock itself). A number above
+    /// 2^63 counts as 2^63, so that versions never run out.
     #[must_use]
     pub fn starting_at(tick: u64) -> Self {
-        let shared: &'static Shared = Box::leak(Box::new(Shared::new(tick)));
+        let shared: &'static Shared = Box::leak(Box::new(Shared::new(tick.min(1 << 63))));
         Self { shared, _closer: Some(Arc::new(Closer(shared))) }
     }
 
@@ -121,42 +126,6 @@ impl Graph {
         Stats { nodes, bytes, threads, panicked_drops, ..core.stats }
     }
 
-    /// Says which events are recorded from now on. While [`EventKind::Hit`] is among them, hits leave the
-    /// lock-free path. Keys are rendered under the graph lock: their `Debug` must not ask the graph.
-    pub fn record_events(&self, recording: Recording) {
-        let mut core = self.shared.core.lock();
-        let log = (!recording.is_nothing()).then(|| Log { recording, events: VecDeque::new() });
-        let old = std::mem::replace(&mut core.log, log);
-        let owners: Vec<_> = core.owners.iter().flatten().copied().collect();
-        for owner in owners {
-            owner.set_probe(&mut core, PROBE_LOG, recording.has(EventKind::Hit));
-        }
-        drop(core);
-        drop(old);
-    }
-
-    /// Counts hits from now on, memo by memo ([`OwnerInfo::hits`](crate::OwnerInfo::hits)), or no longer. While they are counted they
-    /// leave the lock-free path.
-    pub fn count_hits(&self, on: bool) {
-        let mut core = self.shared.core.lock();
-        core.counts_hits = on;
-        let owners: Vec<_> = core.owners.iter().flatten().copied().collect();
-        for owner in owners {
-            if on {
-                owner.queue.hits.set(0);
-            }
-            owner.set_probe(&mut core, PROBE_COUNT, on);
-        }
-    }
-
-    /// Takes the events since the last call.
-    #[must_use]
-    pub fn take_events(&self) -> Vec<Event> {
-        let mut core = self.shared.core.lock();
-        let events = core.log.as_mut().map(|log| std::mem::take(&mut log.events));
-        events.map(Vec::from).unwrap_or_default()
-    }
-
     /// Sets how many steps a walk or a verification makes before it lets others in, and whether it
     /// yields the thread then. For stress programs; the default is 512 without a yield.
     #[doc(hidden)]
@@ -174,6 +143,8 @@ impl Shared {
             cascade_waiters: Mutex::new(Vec::new()),
             over_budget: AtomicBool::new(false),
             relieving: AtomicBool::new(false),
+            audits: Audits::default(),
+            writes: AtomicUsize::new(0),
             on_mismatch: Mutex::new(None),
             walk_chunk: AtomicUsize::new(if cfg!(shuttle) { 1 } else { 512 }),
             walk_yields: AtomicBool::new(false),

@@ -61,6 +61,8 @@
 //! 7. **Errors** are memoized only with a life of their own ([`Memo::error_ttl`]); cancellation never.
 //! 8. **No runtime, no clock.** Any executor; time is an argument.
 //! 9. **Versions** order the values of one key within a boot.
+//! 10. **Order of reads.** After any caller was given a value that shows a write of an open [`WriteGuard`],
+//!     no call that begins later is given an older one. Values that would show it are held until the guard ends.
 //!
 //! `docs/guide/memo.md` explains them, and when something else is the better choice.
 
@@ -70,14 +72,14 @@ mod compute;
 mod driver;
 mod graph;
 mod memo;
+mod memory;
 mod methods;
 mod notify_set;
 mod range;
 mod settings;
 mod source;
-mod source_key;
-mod steer;
 mod store;
+mod tooling;
 mod watch;
 mod write;
 
@@ -89,22 +91,22 @@ pub use compute::scope::{Scoped, scope};
 #[cfg(feature = "driver")]
 pub use driver::Driver;
 pub use graph::Graph;
+pub use graph::ambient::{Ambient, InAmbient};
 pub use graph::event::{Cause, Event, EventKind, Mismatch, Recording};
 pub use graph::expiry::Lifetime;
-pub use graph::inspect::{Entry, EntryState, Neighbourhood, OwnerInfo, Page};
 pub use graph::stats::Stats;
-pub use graph::stuck::Stuck;
 pub use memo::Memo;
+#[cfg(shuttle)]
+pub use memory::fault::{Fault, inject};
 pub use methods::{Method, MethodOutput, Methods};
 pub use notify_set::{Member, NotifySet};
 pub use source::{Source, Suspension};
-pub use source_key::{KeyPart, SourceKey};
 pub use store::error::{BoxError, Error, ErrorKind};
 pub use store::key::Key;
 pub use tidewire_memo_macros::memo;
-pub use tidewire_memo_memory::ambient::{Ambient, InAmbient};
-#[cfg(shuttle)]
-pub use tidewire_memo_memory::fault::{Fault, inject};
+pub use tooling::inspect::{Entry, EntryState, Neighbourhood, OwnerInfo, Page};
+pub use tooling::source_key::{KeyPart, SourceKey};
+pub use tooling::stuck::Stuck;
 pub use watch::{Notify, Watch};
 pub use write::WriteGuard;
 

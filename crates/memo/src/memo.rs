@@ -12,12 +12,12 @@ use crate::compute::inner::{Function, Inner, Running};
 use crate::graph::Graph;
 use crate::graph::expiry::Lifetime;
 use crate::graph::trash::Trash;
+use crate::memory::epoch;
+use crate::memory::line::pin;
 use crate::store::error::{BoxError, Error};
 use crate::store::key::Key;
 use crate::store::value::value_of;
 use crate::watch::{Notify, Watch};
-use tidewire_memo_memory::epoch;
-use tidewire_memo_memory::line::pin;
 
 /// A memoized async function from `K` to `V`.
 ///

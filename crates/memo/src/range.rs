@@ -1,16 +1,16 @@
 //! Intervals of ordered keys: which readers a change of one key concerns.
 //!
 //! Each distinct interval that somebody read is a source node of its own, found by a
-//! [tree of intervals](tidewire_memo_memory::intervals). The tree has a lock of its own, taken before the
+//! [tree of intervals](crate::memory::intervals). The tree has a lock of its own, taken before the
 //! graph lock, because it compares, clones and drops user keys: the one lock of a graph under which user
 //! code runs. A change looks up without the graph lock and confirms under it that no interval was added since.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-pub(crate) use tidewire_memo_memory::intervals::Interval;
-use tidewire_memo_memory::intervals::Tree;
-use tidewire_memo_memory::sync::Mutex;
+pub(crate) use crate::memory::intervals::Interval;
+use crate::memory::intervals::Tree;
+use crate::memory::sync::Mutex;
 
 use crate::source::{Inner, Point};
 use crate::store::key::Key;
@@ -26,6 +26,8 @@ pub(crate) trait Intervals<K: 'static>: Send + Sync {
     fn unchanged(&self, stabbed: &Stabbed) -> bool;
     /// A node was removed; its entry is dropped some time later.
     fn removed(&self);
+    /// Drops every entry.
+    fn close(&self);
 }
 
 /// What a change found, and when.
@@ -85,6 +87,12 @@ impl<K: Key + Ord> Intervals<K> for Index<K> {
         };
         let mut core = inner.shared().core.lock();
         let version = inner.last_change();
+        if core.closed {
+            drop(core);
+            inner.discard(made);
+            tree.retain(|_| false);
+            return (Id::NONE, 0);
+        }
         let id = inner.insert_interval(&mut core, made, version);
         self.inserts.fetch_add(1, SeqCst);
         drop(core);
@@ -104,6 +112,12 @@ impl<K: Key + Ord> Intervals<K> for Index<K> {
 
     fn removed(&self) {
         self.dead.fetch_add(1, Relaxed);
+    }
+
+    fn close(&self) {
+        // A key whose `Ord` drops the graph has the lock, and drops what is left when it reads.
+        let all = self.tree.try_lock().map(|mut tree| std::mem::take(&mut *tree));
+        drop(all);
     }
 }
 

@@ -3,30 +3,33 @@
 
 use std::fmt;
 use std::ops::RangeBounds;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
-use tidewire_memo_memory::hasher::KeyHasher;
+use crate::memory::hasher::KeyHasher;
 
+use crate::batch::batch;
 use crate::compute::capture::{self, Frame};
 use crate::graph::cascade::{Mark, Walk};
 use crate::graph::core::Core;
+use crate::graph::order::WrittenKey;
 use crate::graph::owner::{Functions, Owner};
 use crate::graph::trash::Trash;
 use crate::graph::validate::Taint;
 use crate::graph::{Graph, Shared};
+use crate::memory::epoch;
+use crate::memory::fault::{Fault, injected};
+use crate::memory::line::pin;
+use crate::memory::pool;
 use crate::range::{Interval, Intervals, Stabbed};
 use crate::store::key::Key;
 use crate::store::node::{FRESH, Header};
 use crate::store::slots::Id;
 use crate::store::table::{Seen, TABLE_BYTES, Table};
 use crate::write::WriteGuard;
-use tidewire_memo_memory::epoch;
-use tidewire_memo_memory::fault::{Fault, injected};
-use tidewire_memo_memory::line::pin;
-use tidewire_memo_memory::pool;
 
 /// Something that memoized functions read and that can change: rows of a table, files, settings.
 ///
@@ -192,14 +195,12 @@ impl<K: Key> Source<K> {
     /// called anywhere, also inside a computation. It waits for walks of other changes; see
     /// [`Source::changed_async`].
     pub fn changed(&self, key: &K) -> usize {
-        self.shared().change(&mut [&mut self.mark(key.clone())])
+        self.shared().change(&mut [&mut self.mark(key)])
     }
 
     /// [`Source::changed`] for many keys, as one change.
     pub fn changed_many<'a>(&self, keys: impl IntoIterator<Item = &'a K>) -> usize {
-        let mut marks: Vec<_> = keys.into_iter().map(|key| self.mark(key.clone())).collect();
-        let mut marks: Vec<_> = marks.iter_mut().map(|mark| mark as &mut dyn Mark).collect();
-        self.shared().change(&mut marks)
+        batch(|batch| keys.into_iter().for_each(|key| batch.changed(self, key)))
     }
 
     /// [`Source::changed`] for executors: marks a chunk per poll, so a change with a million dependants
@@ -208,13 +209,19 @@ impl<K: Key> Source<K> {
     /// # Cancel safety
     /// Dropped before the first poll, nothing happens. Dropped later, the rest is marked by the drop.
     pub fn changed_async(&self, key: &K) -> impl Future<Output = ()> + Send + use<K> {
-        self.shared().change_async(vec![Box::new(self.mark(key.clone()))])
+        self.shared().change_async(vec![Box::new(self.mark(key))])
     }
 
     /// Announces a write. Take the guard before the transaction: it calls [`Source::changed`] when it
     /// is finished or dropped, whatever happened in between: commit, error, panic or cancellation.
     pub fn write(&self, key: &K) -> WriteGuard {
-        WriteGuard::new(self.shared(), Box::new(self.mark(key.clone())))
+        WriteGuard::new(self, key)
+    }
+
+    /// Announces a write whose key is not known yet, as that of a row whose number the database gives. Name
+    /// the key by [`WriteGuard::also`] when it is known; a guard that ends without announces every key.
+    pub fn write_unknown(&self) -> WriteGuard {
+        WriteGuard::unnamed(self)
     }
 
     /// Removes the node of `key` if nothing current depends on it. What the budget does.
@@ -229,8 +236,14 @@ impl<K: Key> Source<K> {
         core.node(node.header.id).is_some_and(|node| core.evict(node, &mut trash))
     }
 
-    pub(crate) fn mark(&self, key: K) -> KeyMark<K> {
-        let hash = self.inner.hasher.hash(&key);
+    /// A change of `key`, which is cloned and hashed first. Where that panics nobody can say which key has
+    /// changed, so that all have.
+    pub(crate) fn mark(&self, key: &K) -> KeyMark<K> {
+        let copied = catch_unwind(AssertUnwindSafe(|| (key.clone(), self.inner.hasher.hash(key))));
+        let (key, hash) = copied.unwrap_or_else(|panic| {
+            self.changed_all();
+            resume_unwind(panic)
+        });
         KeyMark {
             inner: self.inner,
             hash,
@@ -245,9 +258,22 @@ impl<K: Key> Source<K> {
     pub(crate) fn shared(&self) -> &'static Shared {
         self.inner.owner.graph
     }
+
+    pub(crate) fn number(&self) -> u16 {
+        self.inner.owner.number
+    }
+
+    /// A change of every key, and what says that it is to come.
+    pub(crate) fn every_key(&self) -> (Box<dyn Mark>, WrittenKey) {
+        (Box::new(AllKeys { inner: self.inner }), self.inner.written(None, Vec::new()))
+    }
 }
 
 impl<K: Key> Inner<K> {
+    fn written(&self, hash: Option<u64>, intervals: Vec<Id>) -> WrittenKey {
+        WrittenKey { owner: self.owner.number, hash, intervals, since: 0 }
+    }
+
     /// Adds the node that `is_it` does not find, and returns its identity and version. Pinned.
     pub(crate) fn insert(
         &'static self,
@@ -261,12 +287,16 @@ impl<K: Key> Inner<K> {
             let place = match self.table.find_or_place(hash, &is_it) {
                 Err(place) => place,
                 Ok(found) => {
-                    // SAFETY: the new node was never shared.
-                    unsafe { pool::destroy(node) };
+                    self.discard(node);
                     return (found.header.id, found.header.version());
                 }
             };
             let mut core = self.owner.graph.core.lock();
+            if core.closed {
+                drop(core);
+                self.discard(node);
+                return (Id::NONE, 0);
+            }
             if !self.table.unchanged(&core.slots, hash, seen) {
                 continue;
             }
@@ -286,6 +316,12 @@ impl<K: Key> Inner<K> {
         version: u64,
     ) -> Id {
         self.adopt(core, node, version)
+    }
+
+    /// Drops a node that was never shared. Not under the graph lock.
+    pub(crate) fn discard(&self, node: NonNull<Node<K>>) {
+        // SAFETY: private to `range` and `insert`, which give up what they made.
+        unsafe { pool::destroy(node) };
     }
 
     /// A node that is not shared yet.
@@ -336,6 +372,23 @@ pub(crate) struct KeyMark<K: 'static> {
     stabbed: Option<Stabbed>,
     /// It could not be told which nodes are concerned, so all are.
     whole: bool,
+}
+
+impl<K: Key> KeyMark<K> {
+    /// What a write of this key may change, by now and from now on.
+    pub(crate) fn written(&self) -> WrittenKey {
+        let since = self.inner.owner.graph.core.lock().next_tick();
+        let stab = || self.inner.intervals.get().map(|intervals| intervals.stab(&self.key));
+        let written = match catch_unwind(AssertUnwindSafe(stab)) {
+            Ok(None) => self.inner.written(Some(self.hash), Vec::new()),
+            Ok(Some(stabbed)) if !stabbed.is_unsure() => {
+                self.inner.written(Some(self.hash), stabbed.ids().collect())
+            }
+            // It panics again when it is announced, of every key.
+            _ => self.inner.written(None, Vec::new()),
+        };
+        WrittenKey { since, ..written }
+    }
 }
 
 impl<K: Key> Mark for KeyMark<K> {
@@ -454,7 +507,8 @@ impl<K: Key> FunctionsOf<K> {
         drop_value: |_| false,
         label: Self::label,
         probe: |_, _, _| (),
-        close: |_| (),
+        close: Self::close,
+        free: Self::free,
         abort: |_, _, _, _| unreachable!("a source computes nothing"),
     };
 
@@ -466,6 +520,22 @@ impl<K: Key> FunctionsOf<K> {
             Point::Key(key) => format!("{key:?}"),
             Point::Interval(interval) => format!("{interval:?}"),
         }
+    }
+
+    /// # Safety
+    /// As [`Functions`] says.
+    unsafe fn close(owner: &'static Owner) {
+        // SAFETY: as in `unlink`.
+        let inner = unsafe { &*owner.typed.get().cast::<Inner<K>>() };
+        inner.intervals.get().into_iter().for_each(|intervals| intervals.close());
+    }
+
+    /// # Safety
+    /// As [`Functions`] says.
+    unsafe fn free(owner: &'static Owner, core: &mut Core) {
+        // SAFETY: as in `unlink`.
+        let inner = unsafe { &*owner.typed.get().cast::<Inner<K>>() };
+        inner.table.close(&mut core.slots);
     }
 
     /// # Safety

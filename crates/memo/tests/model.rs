@@ -217,6 +217,31 @@ fn publish_vs_changed() {
     settle(&world, &[world.top]);
 }
 
+fn order_of_reads() {
+    let world = world(Shape::default());
+    block_on(world.leaf.get(0)).unwrap();
+    let writes = part(|world| {
+        let guard = world.rows.write(&0);
+        let value = world.values[0].fetch_add(1, SeqCst) + 1;
+        guard.finish();
+        world.floors[0].fetch_max(value, SeqCst);
+    });
+    let reads = |newer: fn(&World) -> Memo<u64, Seen>, older: fn(&World) -> Memo<u64, Seen>| {
+        part(move |world| {
+            let shown = |memo: Memo<u64, Seen>| block_on(memo.get(0)).unwrap()[0].1;
+            let first = shown(newer(world));
+            assert!(shown(older(world)) >= first, "the older state after the newer one");
+        })
+    };
+    let parts = vec![
+        writes,
+        reads(|world| world.page, |world| world.leaf),
+        reads(|world| world.page, |world| world.mid),
+    ];
+    together(&world, parts);
+    settle(&world, &[world.leaf, world.page, world.mid]);
+}
+
 fn overlapping_cascades() {
     let world = world(Shape::default());
     read(&world, world.top);
@@ -505,6 +530,7 @@ type Scenario = (&'static str, fn());
 
 const SCENARIOS: &[Scenario] = &[
     ("publish_vs_changed", publish_vs_changed),
+    ("order_of_reads", order_of_reads),
     ("overlapping_cascades", overlapping_cascades),
     ("evict_vs_cascade", evict_vs_cascade),
     ("last_caller_drop", last_caller_drop),
@@ -541,6 +567,7 @@ const MUTATIONS: &[(Fault, &[&str])] = &[
     (Fault::RevisionBumpedEarly, &["join_after_walk"]),
     (Fault::InsertUnnoticed, &["source_replaced_under_a_change"]),
     (Fault::AbsentNotRaised, &["late_declaration"]),
+    (Fault::NotHeld, &["order_of_reads"]),
 ];
 
 #[test]

@@ -4,7 +4,7 @@
 use crate::tree::{File, Finding, Tree};
 
 /// The macro of `memo` and what lies below it are parts of `memo`, whose README is a manual.
-const WITHOUT_README: &[&str] = &["memo", "memo-macros", "memo-memory"];
+const WITHOUT_README: &[&str] = &["memo", "memo-macros"];
 const README_LINES_MAX: usize = 15;
 
 /// Files without a header, and files with a name that tells nothing.

@@ -7,16 +7,16 @@ use crate::tree::{File, Finding, Tree};
 
 /// A crate and its levels, the lowest first.
 const LEVELS: &[(&str, &[&str])] = &[
-    ("memo", &["store", "graph", "compute"]),
+    ("memo", &["memory", "store", "graph", "compute"]),
     (
         "server",
         &[
             "limits",
             "usage",
-            "vigil",
+            "activity",
             "detect",
             "gather",
-            "pace",
+            "body_rate",
             "head_timer",
             "stop",
             "life",
@@ -97,6 +97,9 @@ mod tests {
         assert!(upward[0].starts_with("crates/memo/src/store/node.rs:2: "), "{upward:?}");
         assert!(upward[0].contains("imports `crate::graph`"), "{upward:?}");
         assert!(check_file("crates/memo/src/store.rs", "use crate::graph::Graph;\n").len() == 1);
+        assert!(
+            check_file("crates/memo/src/memory/line.rs", "use crate::store::key;\n").len() == 1
+        );
         let fine =
             "use crate::store::slots;\n// as crate::memo::Memo says\nuse crate::graph::core;\n";
         assert_eq!(check_file("crates/memo/src/graph/verify.rs", fine), Vec::<String>::new());

@@ -19,30 +19,32 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Acquire;
 use std::task::{Context, Poll};
 
-use crate::compute::capture::Entered;
+use crate::compute::capture::{Asker, Entered};
 use crate::compute::inner::{Node, Running};
 use crate::compute::publish::{Candidate, Verdict};
 use crate::compute::work::{Done, Early, Work};
 use crate::graph::core::Core;
 use crate::graph::event::{Cause, EventKind};
+use crate::graph::order::Hold;
 use crate::graph::revision;
 use crate::graph::trash::Trash;
 use crate::graph::validate::Taint;
 use crate::graph::verify::Verification;
+use crate::memory::fault::{Fault, injected};
+use crate::memory::line::pin;
+use crate::memory::wake::quietly;
+use crate::memory::{hazard, line};
 use crate::store::error::Error;
 use crate::store::key::Key;
 use crate::store::node::{FRESH, SUSPECT};
 use crate::store::value::Outcome;
-use tidewire_memo_memory::fault::{Fault, injected};
-use tidewire_memo_memory::line::pin;
-use tidewire_memo_memory::wake::quietly;
-use tidewire_memo_memory::{hazard, line};
 
 /// Where a computation stands.
 pub(crate) struct Attempt<V> {
     phase: Phase<V>,
     pub(crate) start_revision: u64,
     pub(crate) start_tick: u64,
+    asker: Asker,
     /// Attempts rejected so far.
     rejections: u32,
     /// Verifications of suspect dependencies of one candidate.
@@ -58,6 +60,7 @@ enum Phase<V> {
     Checking(Box<Verification>),
     Running(Running<V>),
     Settling(Box<(Candidate<V>, Verification)>),
+    Holding(Box<(Candidate<V>, Hold)>),
     Over,
 }
 
@@ -91,10 +94,12 @@ impl<V> Attempt<V> {
         } else {
             call(core, node, None)
         };
+        core.attempts += 1;
         Self {
             phase,
             start_revision: revision,
             start_tick: core.tick,
+            asker: core.attempts,
             rejections,
             settled: 0,
             has_old: !node.header.value().is_null(),
@@ -144,6 +149,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
                 Phase::Checking(check) => self.check(attempt, check, context),
                 Phase::Running(future) => self.run_on(attempt, future, context),
                 Phase::Settling(settling) => self.settle(attempt, settling, context),
+                Phase::Holding(holding) => self.hold(attempt, holding, context),
                 Phase::Over => Next::Over,
             };
             match next {
@@ -189,7 +195,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     #[inline(always)]
     fn call(&self, attempt: &mut Attempt<V>, context: &mut Context<'_>) -> Next {
         // SAFETY: the attempt lock is held, and no user code is running in this frame.
-        unsafe { &mut *self.frame() }.reset();
+        unsafe { &mut *self.frame() }.reset(attempt.asker);
         let pinned = pin();
         if self.head.is_finished() {
             return self.over();
@@ -251,6 +257,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let outcome = Outcome::new(result);
         drop(future);
         match self.candidate(outcome, attempt.has_old) {
+            Some(candidate) if self.shared().has_writes() => self.offer_held(attempt, candidate),
             Some(candidate) => self.offer(attempt, candidate),
             None => self.over(),
         }
@@ -283,6 +290,34 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
                 return Next::Again;
             }
         }
+    }
+
+    /// The load has ended. What it was made of may be newer than what others are given still.
+    #[cold]
+    #[inline(never)]
+    fn offer_held(&self, attempt: &mut Attempt<V>, candidate: Candidate<V>) -> Next {
+        // SAFETY: the attempt lock is held, and no user code is running in this frame.
+        let records = unsafe { &*self.frame() }.records();
+        let writes = self.shared().core.lock().writes_of(records, attempt.asker);
+        if writes.is_empty() || injected(Fault::NotHeld) {
+            return self.offer(attempt, candidate);
+        }
+        attempt.phase = Phase::Holding(Box::new((candidate, Hold(writes))));
+        Next::Again
+    }
+
+    #[inline(never)]
+    fn hold(
+        &self,
+        attempt: &mut Attempt<V>,
+        holding: Box<(Candidate<V>, Hold)>,
+        context: &mut Context<'_>,
+    ) -> Next {
+        if holding.1.poll(self.shared(), attempt.asker, context) {
+            attempt.phase = Phase::Holding(holding);
+            return Next::Wait;
+        }
+        self.offer(attempt, holding.0)
     }
 
     #[inline(never)]
@@ -318,7 +353,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
                 core.ring(&self.node().header, &mut trash);
             }
             core.note(EventKind::Rejected, &self.node().header);
-            let all_early = self.head.latest_join.get() <= attempt.start_revision;
+            let all_early = self.head.all_are_early();
             if (all_early && lenient) || injected(Fault::EarlyForAnyone) {
                 core.stats.unpublished += 1;
                 let taint = self.refused(attempt, &candidate);
@@ -331,9 +366,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         if self.head.is_finished() {
             return Next::Over;
         }
-        self.head.rejected.set(false);
         *attempt = Attempt::start(&mut core, self.node(), revision(), attempt.rejections + 1);
-        self.head.start_tick.set(attempt.start_tick);
+        self.head.restart(attempt.start_tick, attempt.start_revision);
         Next::Again
     }
 

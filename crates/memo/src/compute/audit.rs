@@ -1,28 +1,29 @@
 //! `verify`: re-executing a share of the hits, to find functions that read what no source covers.
 //!
-//! A sampled hit runs the function once more, beside the graph, and compares. When the result differs
-//! although the value in memory is still the same and still current, the function depends on something
-//! undeclared (or is not a function); that is reported and the hit is served as it was.
+//! A sampled hit is served at once. Its function runs once more beside it, on behalf of nobody, and the
+//! results are compared. When they differ although the value in memory is still the same and still
+//! current, the function depends on something undeclared (or is not a function); that is reported.
+//!
+//! There is no runtime here to run it: the hit that was sampled polls it once, and one that must wait is
+//! polled again by later sampled hits and by [`Graph::advance`], once it was woken.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Acquire;
+use std::task::Poll;
 
 use crate::compute::cached::Cached;
-use crate::compute::inner::{Inner, Running};
+use crate::compute::capture::Entered;
+use crate::compute::inner::Inner;
+use crate::graph::ambient::Ambient;
 use crate::graph::event::Mismatch;
 use crate::graph::{Graph, Shared};
-use crate::store::error::Error;
+use crate::memory::line::pin;
+use crate::memory::sync;
+use crate::memory::wake::quietly;
 use crate::store::key::Key;
-use tidewire_memo_memory::line::pin;
-
-use tidewire_memo_memory::sync;
-
-/// The rest of an audited hit.
-pub(crate) type Audit<V> = Pin<Box<dyn Future<Output = Result<Cached<V>, Error>> + Send>>;
 
 impl Graph {
     /// Sets who is told when `Memo::verify` finds a mismatch. Without it mismatches are only counted.
@@ -31,22 +32,24 @@ impl Graph {
     }
 }
 
-/// Serves a hit, or audits it when its turn has come.
+/// Begins to audit a hit when its turn has come.
 pub(crate) fn sample<K: Key, V: Send + Sync + 'static>(
     memo: &'static Inner<K, V>,
     key: &K,
-    value: Cached<V>,
-) -> Result<Cached<V>, Audit<V>> {
+    value: &Cached<V>,
+) {
     let one_in = memo.options.audit_one_in();
     let turn = TURN.with(|turn| {
         turn.set(turn.get().wrapping_add(1));
         turn.get()
     });
     let due = one_in != 0 && turn.is_multiple_of(one_in) && !AUDITING.with(Cell::get);
-    match memo.equal {
-        Some(equal) if due => Err(Box::pin(audit(memo, key.clone(), value, equal))),
-        _ => Ok(value),
-    }
+    let Some(equal) = memo.equal.filter(|_| due) else { return };
+    quietly(|| {
+        let audit = Ambient::current().scope(audit(memo, key.clone(), value.clone(), equal));
+        memo.shared().audits.add(Box::pin(audit));
+    });
+    memo.shared().audits.poll();
 }
 
 async fn audit<K: Key, V: Send + Sync + 'static>(
@@ -54,30 +57,27 @@ async fn audit<K: Key, V: Send + Sync + 'static>(
     key: K,
     value: Cached<V>,
     equal: fn(&V, &V) -> bool,
-) -> Result<Cached<V>, Error> {
-    let Some(mut running) = start(memo, key.clone()) else { return Ok(value) };
-    let again = poll_fn(|context| {
+) {
+    let mut running = None;
+    // A panic is a result that differs.
+    let same = poll_fn(|context| {
         let _auditing = Auditing::new();
-        running.poll(context)
+        let _hidden = Entered::new(None);
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            if running.is_none() {
+                running = memo.call(key.clone());
+            }
+            let Some(running) = running.as_mut() else { return Poll::Ready(true) };
+            let again = std::task::ready!(running.poll(context));
+            Poll::Ready(again.is_ok_and(|again| equal(&again, &value)))
+        }));
+        polled.unwrap_or(Poll::Ready(false))
     });
-    let again = again.await;
+    let same = same.await;
     memo.shared().core.lock().stats.audited += 1;
-    let same = again.is_ok_and(|again| equal(&again, &value));
     if !same && is_still(memo, &key, &value) {
         report(memo, &key);
     }
-    Ok(value)
-}
-
-/// Runs the function with whatever frame is current: what it reads, the hit depends on anyway.
-fn start<K: Key, V: Send + Sync + 'static>(
-    memo: &'static Inner<K, V>,
-    key: K,
-) -> Option<Running<V>> {
-    let _pin = pin();
-    let function = memo.function.load(Acquire);
-    // SAFETY: retired when it is replaced by null, and the pin holds.
-    (!function.is_null()).then(|| unsafe { (*function)(key) })
 }
 
 /// Whether the value in memory is current and the same one that was served.

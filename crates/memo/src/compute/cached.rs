@@ -6,9 +6,9 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
+use crate::memory::hazard::{self, Slot};
+use crate::memory::line::Line;
 use crate::store::value::{Head, Outcome, value_of};
-use tidewire_memo_memory::hazard::{self, Slot};
-use tidewire_memo_memory::line::Line;
 
 /// An owned, immutable, memoized value: derefs to `V`, is `Send` and `'static`, and is made by a hit
 /// without an allocation and without touching a shared counter.

@@ -12,10 +12,14 @@ use std::ptr;
 use std::sync::Arc;
 
 use crate::compute::scope::Adopted;
-use crate::graph::Shared;
 use crate::graph::validate::{Record, Taint};
+use crate::graph::{Shared, ambient};
+use crate::memory::line;
 use crate::store::slots::Id;
-use tidewire_memo_memory::line;
+#[cfg(all(feature = "tokio", not(shuttle)))]
+use crate::store::slots::IdHasher;
+#[cfg(all(feature = "tokio", not(shuttle)))]
+use std::hash::BuildHasher;
 
 /// Records in the order of reading; the first few need no allocation.
 pub(crate) struct Records {
@@ -25,9 +29,11 @@ pub(crate) struct Records {
     more: Option<Box<More>>,
 }
 
-/// What is needed for more than a few.
+/// What few computations need.
 #[derive(Default)]
 struct More {
+    /// Keys that the function looked for and did not find in memory, by memo and hash.
+    missed: Vec<Missed>,
     /// All of them.
     records: Vec<Record>,
     /// Where to look for one; see [`Frame::note`].
@@ -80,7 +86,7 @@ impl Records {
 
     #[cold]
     fn rebuild_index(&mut self, length: usize) {
-        let Some(More { records, index }) = self.more.as_deref_mut() else { return };
+        let Some(More { records, index, .. }) = self.more.as_deref_mut() else { return };
         index.clear();
         index.resize(length, 0);
         for (number, record) in (1u32..).zip(records) {
@@ -93,6 +99,12 @@ impl Records {
     }
 }
 
+/// Who asks: an attempt to compute a value.
+pub(crate) type Asker = u64;
+
+/// A key that is not in memory: the number of its memo, and its hash.
+pub(crate) type Missed = (u16, u64);
+
 /// What one attempt has read so far. Touched only by the thread that polls it.
 pub(crate) struct Frame {
     pub(crate) graph: &'static Shared,
@@ -100,6 +112,10 @@ pub(crate) struct Frame {
     pub(crate) node: Id,
     records: UnsafeCell<Records>,
     taint: Cell<Taint>,
+    /// The number of the attempt, unlike any other's; of no attempt before the function is called.
+    pub(crate) asker: Cell<Asker>,
+    /// Questions that were asked and not answered; see [`Frame::asks`].
+    open: Cell<i32>,
     /// Of a task on behalf of a computation.
     is_scoped: bool,
     /// Where scoped tasks leave what they read; see [`crate::compute::scope`].
@@ -142,6 +158,27 @@ pub fn has_read_untracked() -> bool {
     current().is_some_and(|frame| frame.taint().has(Taint::UNTOLD))
 }
 
+/// Who asks here: the running computation, the call that the context has the number of, the task, or, where
+/// tasks have no names, the thread.
+pub(crate) fn asker() -> Asker {
+    if let Some(frame) = current() {
+        return frame.asker.get();
+    }
+    let call = ambient::tag();
+    if call != 0 {
+        return call | CALL;
+    }
+    #[cfg(all(feature = "tokio", not(shuttle)))]
+    if let Some(task) = tokio::task::try_id() {
+        return IdHasher::default().hash_one(task) & !THREAD | TASK;
+    }
+    #[cfg(shuttle)]
+    let thread = u64::from(crate::memory::sync::thread_number());
+    #[cfg(not(shuttle))]
+    let thread = line::mine().addr() as u64;
+    thread | THREAD
+}
+
 /// Makes a frame current until it is dropped.
 pub(crate) struct Entered {
     outer: *const (),
@@ -178,6 +215,8 @@ impl Frame {
             (&raw mut (*records).count).write(0);
             (&raw mut (*records).more).write(None);
             (&raw mut (*frame).taint).write(Cell::new(Taint::default()));
+            (&raw mut (*frame).asker).write(Cell::new(0));
+            (&raw mut (*frame).open).write(Cell::new(0));
             (&raw mut (*frame).is_scoped).write(false);
             (&raw mut (*frame).adopted).write(OnceCell::new());
         }
@@ -189,14 +228,24 @@ impl Frame {
             node,
             records: UnsafeCell::new(Records::new()),
             taint: Cell::new(Taint::default()),
+            asker: Cell::new(0),
+            open: Cell::new(0),
             is_scoped: false,
             adopted: OnceCell::new(),
         }
     }
 
+    /// A frame of a run for one caller, whose own reads all of it are; see [`crate::compute::own`].
+    pub(crate) fn alone(graph: &'static Shared, asker: Asker) -> Self {
+        let new = Self::new(graph, Id::NONE);
+        new.asker.set(asker);
+        new
+    }
+
     /// A frame of a task on behalf of the computation of `frame`; see [`crate::compute::scope`].
     pub(crate) fn scoped(frame: &Self, adopted: Arc<Adopted>) -> Self {
         let new = Self { is_scoped: true, ..Self::new(frame.graph, frame.node) };
+        new.asker.set(frame.asker.get());
         _ = new.adopted.set(adopted);
         new
     }
@@ -208,9 +257,13 @@ impl Frame {
     }
 
     /// Forgets everything, for the next attempt.
-    pub(crate) fn reset(&mut self) {
-        self.records.get_mut().count = 0;
+    pub(crate) fn reset(&mut self, asker: Asker) {
+        let records = self.records.get_mut();
+        records.count = 0;
+        records.more.iter_mut().for_each(|more| more.missed.clear());
         self.taint.set(Taint::default());
+        self.asker.set(asker);
+        self.open.set(0);
         self.adopted = OnceCell::new();
     }
 
@@ -273,6 +326,50 @@ impl Frame {
         }
     }
 
+    /// The function asks for a value. What it makes is not kept unless it is answered, by the function itself
+    /// or a task of its, before it ends: else it may be made of not having waited.
+    pub(crate) fn asks(&self) {
+        self.count_open(1);
+    }
+
+    /// The value is there.
+    pub(crate) fn is_answered(&self) {
+        self.count_open(-1);
+    }
+
+    fn count_open(&self, more: i32) {
+        match self.adopted.get().filter(|_| self.is_scoped) {
+            Some(adopted) => adopted.count_open(more),
+            None => self.open.set(self.open.get() + more),
+        }
+    }
+
+    /// The function looked for a value in memory and found none, which may change and will not be told.
+    pub(crate) fn misses(&self, key: Missed) {
+        if let Some(adopted) = self.adopted.get().filter(|_| self.is_scoped) {
+            return adopted.misses(key);
+        }
+        // SAFETY: a frame is touched by the one thread that polls it, and nothing here calls out.
+        let records = unsafe { &mut *self.records.get() };
+        records.more.get_or_insert_default().missed.push(key);
+    }
+
+    /// It asks for the value that it did not find, and depends on that.
+    pub(crate) fn makes_good(&self, key: Missed) {
+        // SAFETY: as above.
+        if let Some(more) = unsafe { &mut *self.records.get() }.more.as_mut() {
+            more.missed.retain(|missed| *missed != key);
+        }
+        self.adopted.get().into_iter().for_each(|adopted| adopted.makes_good(key));
+    }
+
+    /// Whether it asked for what it was not given; tasks of its apart.
+    pub(crate) fn has_open(&self) -> bool {
+        // SAFETY: as in `records`.
+        let more = unsafe { &*self.records.get() }.more.as_ref();
+        self.open.get() != 0 || more.is_some_and(|more| !more.missed.is_empty())
+    }
+
     /// A change is announced. When that is done by the running computation, and outdates what it has read,
     /// it would do so again if it ran again.
     pub(crate) fn announces(graph: &'static Shared) {
@@ -323,6 +420,10 @@ fn place(id: Id) -> usize {
     (id.slot().wrapping_mul(0x9E37_79B1) >> 7) as usize
 }
 
+/// Numbers of askers that are no attempts.
+const CALL: Asker = TASK | THREAD;
+const TASK: Asker = 1 << 63;
+const THREAD: Asker = 1 << 62;
 /// Records without an allocation.
 const FEW: usize = 4;
 /// Up to this many dependencies a search beats an index.

@@ -4,25 +4,26 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::compute::audit::{self, Audit};
+use crate::compute::audit;
 use crate::compute::cached::Cached;
 use crate::compute::capture::{self, Frame};
 use crate::compute::inner::{Inner, Node};
+use crate::compute::own::{self, Own};
 use crate::graph::core::Core;
 use crate::graph::cycle;
 use crate::graph::validate::Taint;
+use crate::memory::depth::{self, Level};
+use crate::memory::epoch;
+use crate::memory::line::{self, pin};
 use crate::store::error::Error;
 use crate::store::key::Key;
-use tidewire_memo_memory::depth::{self, Level};
-use tidewire_memo_memory::epoch;
-use tidewire_memo_memory::line::{self, pin};
 
 use crate::compute::work::{Answer, Joined, Work};
 use crate::graph::verify::{Progress, Verification, confirm_unchanged};
+use crate::memory::wake;
 use crate::store::node::{FRESH, SUSPECT};
 use crate::store::slots::Id;
 use crate::store::value::Outcome;
-use tidewire_memo_memory::wake;
 
 /// The future of [`Memo::get`](crate::Memo::get). A hit is answered by the first poll, without an
 /// allocation.
@@ -47,8 +48,8 @@ enum Long<K: Key, V: Send + Sync + 'static> {
     New(K, Option<Id>, bool),
     /// Waits for a computation.
     Joined(Joined<K, V>),
-    /// Re-executes a hit.
-    Audit(Audit<V>),
+    /// Runs the function for a caller who writes.
+    Own(Box<Own<V>>),
 }
 
 /// What a `get` answers with.
@@ -96,12 +97,12 @@ impl<K: Key, V: Send + Sync + 'static> Future for Get<K, V> {
 enum Entry<K: Key, V: Send + Sync + 'static> {
     /// A hit all the same, which is noted.
     Hit(Cached<V>),
-    /// The same, to be audited.
-    Audit(Audit<V>),
     /// What turned out to be current under the lock.
     Current(Cached<V>, Id),
     Failure(Outcome<V>, Id),
     Join(Joined<K, V>),
+    /// The caller writes.
+    Own(Box<Own<V>>),
     Refused(Error),
 }
 
@@ -124,15 +125,16 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
     ) -> (Self, Answered<V>) {
         match &mut *long {
             Long::Joined(joined) => {
+                capture::current().into_iter().for_each(|frame| joined.asks(frame));
                 let Some(answer) = wait(joined, context) else {
                     return (Self::Long(long), Poll::Pending);
                 };
                 let Long::Joined(joined) = *long else { unreachable!("it was a moment ago") };
                 (Self::Over, Poll::Ready(end(memo, joined, answer)))
             }
-            Long::Audit(audit) => match audit.as_mut().poll(context) {
+            Long::Own(own) => match own.poll(memo, context) {
                 Poll::Pending => (Self::Long(long), Poll::Pending),
-                answered => (Self::Over, answered),
+                Poll::Ready(outcome) => (Self::Over, Poll::Ready(answer(outcome))),
             },
             Long::New(..) => {
                 let Long::New(key, parent, is_patient) = *long else {
@@ -152,19 +154,25 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
         context: &mut Context<'_>,
     ) -> (Self, Answered<V>) {
         let frame = capture::current();
-        let entry = enter(memo, &key, parent, frame);
+        let entry = enter(memo, &key, parent, frame, is_patient);
+        if let Entry::Hit(value) = &entry
+            && memo.owner.is_probed()
+        {
+            audit::sample(memo, &key, value);
+        }
         // Its destructor may panic, so not when there is something to return already.
         drop(key);
         let answer = match entry {
             Entry::Join(mut joined) => {
                 joined.is_patient = is_patient;
+                frame.into_iter().for_each(|frame| joined.asks(frame));
                 match wait(&mut joined, context) {
                     Some(answer) => end(memo, joined, answer),
                     None => return (Self::Long(Box::new(Long::Joined(joined))), Poll::Pending),
                 }
             }
-            Entry::Audit(audit) => {
-                return Self::go_on_long(Box::new(Long::Audit(audit)), memo, context);
+            Entry::Own(own) => {
+                return Self::go_on_long(Box::new(Long::Own(own)), memo, context);
             }
             Entry::Hit(value) => Ok(value),
             Entry::Current(value, id) => {
@@ -190,8 +198,12 @@ fn end<K: Key, V: Send + Sync + 'static>(
     joined: Joined<K, V>,
     answer: Answer<V>,
 ) -> Result<Cached<V>, Error> {
+    let asker = joined.asker;
     let (outcome, standing) = joined.end(answer);
     let frame = capture::current();
+    if let Some(frame) = frame.filter(|frame| frame.asker.get() == asker) {
+        frame.is_answered();
+    }
     if frame.is_none() && depth::is_outside() {
         // Inside of a computation, what it has read so far would be the first to go.
         crate::graph::budget::relieve(memo.shared());
@@ -207,16 +219,24 @@ fn enter<K: Key, V: Send + Sync + 'static>(
     key: &K,
     parent: Option<Id>,
     frame: Option<&Frame>,
+    is_patient: bool,
 ) -> Entry<K, V> {
     let _pin = pin();
     let looked = memo.look(key);
+    if let Some(frame) = frame {
+        frame.makes_good((memo.owner.number, looked.hash));
+    }
     if parent.is_none()
         && let Some(value) = looked.node.ok().and_then(|node| memo.long_hit(node))
     {
-        if !memo.owner.is_probed() {
-            return Entry::Hit(value);
-        }
-        return audit::sample(memo, key, value).map_or_else(Entry::Audit, Entry::Hit);
+        return Entry::Hit(value);
+    }
+    let is_free = parent.is_none() && !is_patient;
+    if memo.shared().has_writes()
+        && is_free
+        && let Some(entry) = enter_writing(memo, key)
+    {
+        return entry;
     }
     // Another graph's nodes have numbers of their own.
     let own = frame.filter(|frame| std::ptr::eq(frame.graph, memo.shared()));
@@ -244,6 +264,22 @@ fn enter<K: Key, V: Send + Sync + 'static>(
         return Entry::Refused(Error::cycle(&cycle.names()));
     }
     Entry::Join(Work::join(&mut core, memo, node, parent))
+}
+
+/// What is not in memory, for a caller who holds a write guard.
+#[cold]
+#[inline(never)]
+fn enter_writing<K: Key, V: Send + Sync + 'static>(
+    memo: &'static Inner<K, V>,
+    key: &K,
+) -> Option<Entry<K, V>> {
+    if !memo.shared().is_writing(capture::asker()) {
+        return None;
+    }
+    match own::begin(memo, key) {
+        Ok(own) => own.map(|own| Entry::Own(Box::new(own))),
+        Err(error) => Some(Entry::Refused(error)),
+    }
 }
 
 /// The value of a fresh node, under the lock and pinned.
@@ -351,6 +387,10 @@ fn deliver<K: Key, V: Send + Sync + 'static>(
             Err(taint) => frame.add_taint(taint),
         }
     }
+    answer(outcome)
+}
+
+fn answer<V: Send + Sync + 'static>(outcome: Outcome<V>) -> Result<Cached<V>, Error> {
     match outcome.result() {
         Ok(_) => Ok(Cached::counted(outcome)),
         Err(error) => Err(error.clone()),

@@ -22,16 +22,16 @@ use crate::graph::core::Core;
 use crate::graph::flight::WorkHead;
 use crate::graph::owner::{Functions, Owner, Refresh};
 use crate::graph::trash::Trash;
+use crate::memory::hasher::KeyHasher;
+use crate::memory::line::{self, Line, ShortPin, pin};
+use crate::memory::sync::MutexGuard;
+use crate::memory::{epoch, pool, running};
 use crate::store::error::Error;
 use crate::store::key::Key;
 use crate::store::node::{EMPTY, GONE, Header};
 use crate::store::slots::Id;
 use crate::store::table::{Place, Seen, TABLE_BYTES, Table};
 use crate::store::value::{Head, Outcome};
-use tidewire_memo_memory::hasher::KeyHasher;
-use tidewire_memo_memory::line::{self, Line, ShortPin, pin};
-use tidewire_memo_memory::sync::MutexGuard;
-use tidewire_memo_memory::{epoch, pool, running};
 
 /// See the module documentation.
 pub(crate) struct Inner<K, V> {
@@ -60,7 +60,7 @@ pub(crate) struct Node<K, V> {
 
 /// What a search without a lock found, to be confirmed under the lock.
 pub(crate) struct Looked<'p, K, V> {
-    hash: u64,
+    pub(crate) hash: u64,
     seen: Seen,
     pub(crate) node: Result<&'p Node<K, V>, Place>,
 }
@@ -175,7 +175,13 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         Q: Hash + Eq + ?Sized,
     {
         let _pin = pin();
-        let head = self.visit(self.find(self.hash(key), key)?)?;
+        let hash = self.hash(key);
+        let Some(head) = self.find(hash, key).and_then(|node| self.visit(node)) else {
+            if let Some(frame) = capture::current() {
+                frame.misses((self.owner.number, hash));
+            }
+            return None;
+        };
         // SAFETY: the line of this thread, which is running.
         Some(serve(head, unsafe { &*line::mine() }))
     }
@@ -329,6 +335,14 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         Some(node.header.id)
     }
 
+    /// Calls the function, with whatever frame is current; `None` when closed.
+    pub(crate) fn call(&'static self, key: K) -> Option<Running<V>> {
+        let _pin = pin();
+        let function = self.function.load(Acquire);
+        // SAFETY: retired when it is replaced by null, and the pin holds.
+        (!function.is_null()).then(|| unsafe { (*function)(key) })
+    }
+
     pub(crate) fn is_closed(&self, core: &Core) -> bool {
         core.closed || self.function.load(Acquire).is_null()
     }
@@ -371,6 +385,7 @@ impl<K: Key, V: Send + Sync + 'static> FunctionsOf<K, V> {
         drop_value: Self::drop_value,
         label: Self::label,
         close: Self::close,
+        free: Self::free,
         abort: Self::abort,
         probe: Self::probe,
     };
@@ -380,6 +395,13 @@ impl<K: Key, V: Send + Sync + 'static> FunctionsOf<K, V> {
     unsafe fn probe(owner: &'static Owner, core: &mut Core, on: bool) {
         // SAFETY: an owner with this table.
         unsafe { Self::inner(owner) }.table.probe(&mut core.slots, on);
+    }
+
+    /// # Safety
+    /// As [`Functions`] says.
+    unsafe fn free(owner: &'static Owner, core: &mut Core) {
+        // SAFETY: an owner with this table.
+        unsafe { Self::inner(owner) }.table.close(&mut core.slots);
     }
 
     /// # Safety

@@ -15,23 +15,23 @@
 //! attempts at most: the one that runs when it arrives, and the next.
 #![allow(unsafe_code)]
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::compute::capture::{Frame, Records};
 use crate::compute::inner::Node;
+use crate::compute::scope::Closing;
 use crate::compute::work::{Done, Work};
 use crate::graph::core::Core;
 use crate::graph::event::EventKind;
+use crate::graph::expiry::Alarm;
 use crate::graph::validate::{Record, Taint, Validity, register, validate};
-use crate::graph::verify::is_unchanged;
+use crate::memory::epoch;
+use crate::memory::line::pin;
 use crate::store::edges::Edges;
 use crate::store::key::Key;
 use crate::store::node::{FRESH, GHOST};
 use crate::store::slots::Id;
 use crate::store::value::Outcome;
-use tidewire_memo_memory::epoch;
-use tidewire_memo_memory::line::pin;
 
 /// A value that wants to be published, with everything about it that user code must tell.
 pub(crate) struct Candidate<V> {
@@ -164,7 +164,9 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
                 Validity::Unsure(dependency) => return Verdict::Suspect(candidate, dependency),
             }
         }
-        if failed && life.is_none() {
+        let has_open = frame.has_open()
+            || closing.as_ref().is_some_and(|it| it.as_ref().is_some_and(Closing::has_open));
+        if has_open || failed && life.is_none() {
             // Valid now, so it is good for everyone who has joined by now; but it is not kept.
             core.stats.unpublished += 1;
             self.conclude(&mut core, candidate.outcome, Err(Taint::UNTRACKED));
@@ -254,23 +256,15 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     ) -> (Outcome<V>, Option<Outcome<V>>) {
         core.stats.published += 1;
         let old = node.header.value();
-        if candidate.equal && !old.is_null() && !node.header.is_remade() {
+        if candidate.equal && !old.is_null() {
             core.stats.cut_off += 1;
             core.note(EventKind::CutOff, &node.header);
             // SAFETY: the node's value is alive while the graph lock is held.
             return (unsafe { Outcome::from_shared(old) }, Some(candidate.outcome));
         }
         let remembered = core.ledger.fingerprint(self.id);
-        let comparable = old.is_null() && remembered.is_some() && !node.header.is_remade();
-        let same = comparable && remembered == candidate.fingerprint;
+        let same = old.is_null() && remembered.is_some() && remembered == candidate.fingerprint;
         let failed = candidate.outcome.result().is_err();
-        // Nothing of which the evicted value was made has changed.
-        let remade = !same
-            && node.header.state() == GHOST
-            && !node.header.has_failed()
-            && !failed
-            && is_unchanged(core, &node.header);
-        let since = remade.then(|| core.since(&node.header));
         let version = if same {
             core.stats.cut_off += 1;
             core.note(EventKind::CutOff, &node.header);
@@ -279,7 +273,6 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             core.note(EventKind::Published, &node.header);
             core.next_tick()
         };
-        core.keep_since(&node.header, since);
         core.keep_fingerprint(self.id, candidate.fingerprint);
         candidate.outcome.head().set_version(version);
         node.header.set_version(version);
@@ -309,7 +302,7 @@ fn adopt_into(frame: &mut Frame) -> Taint {
 struct Unused<V> {
     _edges: Edges,
     _outcome: Option<Outcome<V>>,
-    alarm: Option<Arc<dyn Fn() + Send + Sync>>,
+    alarm: Option<Alarm>,
 }
 
 /// Adds what scoped tasks read.

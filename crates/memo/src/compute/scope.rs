@@ -10,11 +10,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::compute::capture::{Entered, Frame, current};
+use crate::compute::capture::{Entered, Frame, Missed, current};
 use crate::graph::Shared;
+use crate::graph::ambient::Ambient;
 use crate::graph::validate::{Record, Taint};
+use crate::memory::sync::{Mutex, MutexGuard};
 use crate::store::slots::Id;
-use tidewire_memo_memory::sync::{Mutex, MutexGuard};
 
 /// Where scoped tasks of one attempt leave what they read.
 #[derive(Default)]
@@ -29,6 +30,9 @@ pub(crate) struct Closing<'a>(MutexGuard<'a, Reads>);
 struct Reads {
     records: Vec<Record>,
     taint: Taint,
+    /// See [`Frame::asks`].
+    open: i32,
+    missed: Vec<Missed>,
     closed: Option<Closed>,
 }
 
@@ -60,6 +64,18 @@ impl Adopted {
         is_taken.then_some(Closing(reads))
     }
 
+    pub(crate) fn count_open(&self, more: i32) {
+        self.state.lock().open += more;
+    }
+
+    pub(crate) fn misses(&self, key: Missed) {
+        self.state.lock().missed.push(key);
+    }
+
+    pub(crate) fn makes_good(&self, key: Missed) {
+        self.state.lock().missed.retain(|missed| *missed != key);
+    }
+
     /// Adds a read, or a taint.
     pub(crate) fn add(&self, graph: &'static Shared, node: Id, read: Result<Record, Taint>) {
         let closed = {
@@ -81,6 +97,11 @@ impl Adopted {
 }
 
 impl Closing<'_> {
+    /// Whether tasks asked for what they were not given.
+    pub(crate) fn has_open(&self) -> bool {
+        self.0.open != 0 || !self.0.missed.is_empty()
+    }
+
     /// The value was published: what comes from now on comes late.
     pub(crate) fn close(mut self, start_tick: u64, version: u64) {
         self.0.closed = Some(Closed { start_tick, version });
@@ -90,23 +111,23 @@ impl Closing<'_> {
 /// A read after its value was published becomes a dependency of it all the same; if what was read has
 /// changed since the attempt began, the value is stale.
 fn late(graph: &'static Shared, id: Id, record: Option<Record>, closed: Closed) {
+    let mut alarm = None;
     let settled = {
         let mut core = graph.core.lock();
         core.stats.late_reads += 1;
-        let Some(node) = core.node(id).filter(|node| node.version() == closed.version) else {
-            return;
-        };
-        match record {
-            Some(record) => core.depend(node, record.id, record.version, closed.start_tick),
+        let Some(node) = core.node(id) else { return };
+        match record.filter(|_| node.version() == closed.version) {
+            Some(record) => core.depend(node, record, closed.start_tick, &mut alarm),
             None => false,
         }
     };
+    alarm.iter().for_each(|alarm| alarm());
     if !settled {
-        graph.cascade(|core, walk| {
-            let node = core.node(id).filter(|node| node.version() == closed.version);
-            if let Some(node) = node {
-                core.invalidate(node, walk);
-            }
+        graph.cascade(|core, walk| match core.node(id) {
+            Some(node) if node.version() == closed.version => core.invalidate(node, walk),
+            // What was made of the value before it is made anew; what was made of this one is verified.
+            Some(node) => walk.mark_dependants(core, node),
+            None => {}
         });
     }
 }
@@ -126,7 +147,8 @@ fn late(graph: &'static Shared, id: Id, record: Option<Record>, closed: Closed) 
 pub fn scope<F: Future>(future: F) -> Scoped<F> {
     let frame = current().map(|frame| {
         let adopted = frame.adopted.get_or_init(Arc::default);
-        ScopedFrame(Frame::scoped(frame, adopted.clone()))
+        let frame = ScopedFrame(Frame::scoped(frame, adopted.clone()));
+        (frame, Ambient::current())
     });
     Scoped { frame, future }
 }
@@ -134,7 +156,7 @@ pub fn scope<F: Future>(future: F) -> Scoped<F> {
 /// The future of [`scope`].
 #[derive(Debug)]
 pub struct Scoped<F> {
-    frame: Option<ScopedFrame>,
+    frame: Option<(ScopedFrame, Ambient)>,
     future: F,
 }
 
@@ -159,7 +181,8 @@ impl<F: Future> Future for Scoped<F> {
         let this = unsafe { self.get_unchecked_mut() };
         // SAFETY: as above.
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
-        let Some(scoped) = &mut this.frame else { return future.poll(context) };
+        let Some((scoped, ambient)) = &mut this.frame else { return future.poll(context) };
+        let _ambient = ambient.enter_from_elsewhere();
         let _entered = Entered::new(Some(&scoped.0));
         future.poll(context)
     }

@@ -19,8 +19,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
 use std::task::{Context, RawWaker, RawWakerVTable, Waker};
 
 use crate::compute::attempt::Attempt;
-use crate::compute::capture::{Frame, read_untracked};
+use crate::compute::capture::{Asker, Frame};
 use crate::compute::inner::{Inner, Node};
+use crate::graph::ambient::Ambient;
 use crate::graph::core::Core;
 use crate::graph::event::EventKind;
 use crate::graph::flight::WorkHead;
@@ -28,17 +29,16 @@ use crate::graph::owner::Owner;
 use crate::graph::trash::Trash;
 use crate::graph::validate::Taint;
 use crate::graph::{self, Shared, budget};
+use crate::memory::callers::ByCaller;
+use crate::memory::depth::{self, Deferred};
+use crate::memory::fault::{Fault, injected};
+use crate::memory::pool;
+use crate::memory::sync::Mutex;
+use crate::memory::wake::{self, quietly};
 use crate::store::error::Error;
 use crate::store::key::Key;
 use crate::store::slots::Id;
 use crate::store::value::Outcome;
-use tidewire_memo_memory::ambient::Ambient;
-use tidewire_memo_memory::callers::ByCaller;
-use tidewire_memo_memory::depth::{self, Deferred};
-use tidewire_memo_memory::fault::{Fault, injected};
-use tidewire_memo_memory::pool;
-use tidewire_memo_memory::sync::Mutex;
-use tidewire_memo_memory::wake::{self, quietly};
 
 /// See the module documentation.
 #[repr(C)]
@@ -106,6 +106,8 @@ pub(crate) struct Joined<K: Key, V: Send + Sync + 'static> {
     /// Changes completed when the caller joined.
     pub(crate) revision: u64,
     caller: u32,
+    /// The computation that asked last, and is told when it is answered; 0 for none.
+    pub(crate) asker: Asker,
     /// Takes no early answer.
     pub(crate) is_patient: bool,
     /// This caller made the work, which counts as being polled until it does so.
@@ -142,7 +144,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             unsafe { Share::of(running.cast()) }
         };
         let caller = work.head.enter(revision, parent);
-        Joined { work, revision, caller, is_patient: false, starts }
+        Joined { work, revision, caller, asker: 0, is_patient: false, starts }
     }
 
     pub(crate) fn shared(&self) -> &'static Shared {
@@ -253,6 +255,14 @@ impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
         self.caller
     }
 
+    /// Whoever polls is the one who asks: a future that has moved is its new owner's question.
+    pub(crate) fn asks(&mut self, frame: &Frame) {
+        if frame.asker.get() != self.asker {
+            frame.asks();
+            self.asker = frame.asker.get();
+        }
+    }
+
     /// Whether the right to poll is this caller's from before.
     pub(crate) fn starts(&self) -> bool {
         self.starts
@@ -314,7 +324,7 @@ impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
                 // Everybody was or will be told by whoever finished it.
                 return;
             }
-            if head.leave(self.caller) {
+            if head.leave(self.caller, self.revision) {
                 cancelled = true;
                 core.stats.cancelled += 1;
                 let node = work.node();
@@ -353,9 +363,7 @@ impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
 }
 
 impl<K: Key, V: Send + Sync + 'static> Drop for Joined<K, V> {
-    /// A computation that asks and does not wait is made of what cannot be told.
     fn drop(&mut self) {
-        read_untracked();
         self.leave();
     }
 }
@@ -390,7 +398,11 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
         let work = place.as_ptr();
         // SAFETY: a new place, of which every part is written.
         unsafe {
-            (&raw mut (*work).head).write(WorkHead::new(id, attempt.start_tick));
+            (&raw mut (*work).head).write(WorkHead::new(
+                id,
+                attempt.start_tick,
+                attempt.start_revision,
+            ));
             (&raw mut (*work).inner).write(inner);
             (&raw mut (*work).node).write(node);
             (&raw mut (*work).id).write(id);

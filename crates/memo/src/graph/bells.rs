@@ -12,16 +12,18 @@ use std::task::{Poll, Waker};
 
 use crate::graph::trash::Trash;
 use crate::graph::{Shared, budget};
+use crate::memory::numbers::Numbers;
+use crate::memory::sync::Mutex;
 use crate::store::node::EMPTY;
 use crate::store::slots::{Id, IdHasher};
-use tidewire_memo_memory::numbers::Numbers;
-use tidewire_memo_memory::sync::Mutex;
 
 /// What a walk rings: one number of a belfry.
 #[derive(Clone)]
 pub(crate) struct Bell {
     belfry: Arc<Belfry>,
     number: u32,
+    /// Tells it from others of the same number.
+    serial: u32,
 }
 
 /// Where whoever listens finds out which bells rang.
@@ -34,14 +36,20 @@ pub(crate) struct Belfry {
 struct Rung {
     numbers: Numbers,
     waker: Option<Waker>,
+    next_serial: u32,
 }
 
 impl Bell {
     /// A bell that rings in `belfry`, which has room for its number from now on: nothing is made under the
     /// graph lock.
     pub(crate) fn of(belfry: Arc<Belfry>, number: u32) -> Self {
-        belfry.state.lock().numbers.make_room(number);
-        Self { belfry, number }
+        let serial = {
+            let mut rung = belfry.state.lock();
+            rung.numbers.make_room(number);
+            rung.next_serial = rung.next_serial.wrapping_add(1);
+            rung.next_serial
+        };
+        Self { belfry, number, serial }
     }
 
     fn ring(&self, trash: &mut Trash) {
@@ -54,8 +62,8 @@ impl Bell {
         &self.belfry
     }
 
-    fn place(&self) -> (usize, u32) {
-        (Arc::as_ptr(&self.belfry).addr(), self.number)
+    fn place(&self) -> (usize, u32, u32) {
+        (Arc::as_ptr(&self.belfry).addr(), self.number, self.serial)
     }
 }
 

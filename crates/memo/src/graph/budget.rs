@@ -21,9 +21,9 @@ use crate::graph::event::EventKind;
 use crate::graph::owner::{Owner, Queue};
 use crate::graph::trash::Trash;
 use crate::graph::{Graph, Shared};
+use crate::memory::fault::{Fault, injected};
 use crate::store::node::{DIRTY, FADED, FRESH, GHOST, Header, SUSPECT};
 use crate::store::slots::Id;
-use tidewire_memo_memory::fault::{Fault, injected};
 
 /// The accounts of a graph.
 pub(crate) struct Ledger {
@@ -34,8 +34,6 @@ pub(crate) struct Ledger {
     ghosts_before_prune: usize,
     /// Hashes of values that were evicted, where the memo can give one.
     fingerprints: HashMap<Id, u64>,
-    /// Since when nothing has changed, of values that were computed anew; see [`Header::is_remade`].
-    since: HashMap<Id, u64>,
     /// Values larger than a budget, to be evicted next.
     oversized: Vec<Id>,
     /// What was made at this tick or later may have been read by a computation that runs.
@@ -52,7 +50,6 @@ impl Ledger {
             ghosts: VecDeque::new(),
             ghosts_before_prune: GHOSTS_BEFORE_PRUNE,
             fingerprints: HashMap::new(),
-            since: HashMap::new(),
             oversized: Vec::new(),
             in_use_from: u64::MAX,
             spare_from: u64::MAX,
@@ -61,8 +58,7 @@ impl Ledger {
 
     /// Bytes of what is kept beside the nodes.
     fn aside(&self) -> usize {
-        (self.fingerprints.len() + self.since.len()) * FINGERPRINT_BYTES
-            + self.ghosts.len() * size_of::<Id>()
+        self.fingerprints.len() * FINGERPRINT_BYTES + self.ghosts.len() * size_of::<Id>()
     }
 
     /// Adds a ghost to the line; forgets those that recovered when they are the majority.
@@ -124,7 +120,6 @@ impl Core {
         self.unlink(node);
         self.weigh(self.queue(node), node, 0);
         self.keep_fingerprint(node.id, None);
-        self.keep_since(node, None);
     }
 
     fn unlink(&mut self, node: &Header) {
@@ -290,29 +285,6 @@ impl Core {
         if fingerprint.is_some() || !self.ledger.fingerprints.is_empty() {
             self.ledger.replace_fingerprint(id, fingerprint);
         }
-    }
-
-    /// The version since which what depends on this node is right: that of its value, or of an evicted one
-    /// before it.
-    pub(crate) fn since(&self, node: &Header) -> u64 {
-        let since = if node.is_remade() { self.ledger.since.get(&node.id) } else { None };
-        since.copied().unwrap_or_else(|| node.version())
-    }
-
-    #[inline]
-    pub(crate) fn keep_since(&mut self, node: &Header, since: Option<u64>) {
-        if since.is_some() || node.is_remade() {
-            self.replace_since(node, since);
-        }
-    }
-
-    #[cold]
-    fn replace_since(&mut self, node: &Header, since: Option<u64>) {
-        match since {
-            Some(since) => _ = self.ledger.since.insert(node.id, since),
-            None => _ = self.ledger.since.remove(&node.id),
-        }
-        node.set_remade(since.is_some());
     }
 
     /// Removes a node without walking its dependants: none is current, or the caller walks them.

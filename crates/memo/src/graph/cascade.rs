@@ -18,11 +18,11 @@ use crate::graph::core::Core;
 use crate::graph::event::{Cause, EventKind};
 use crate::graph::trash::Trash;
 use crate::graph::{Shared, budget, raise_revision};
+use crate::memory::fault::{Fault, injected};
+use crate::memory::sync::MutexGuard;
+use crate::memory::{epoch, wake};
 use crate::store::edges::Edges;
 use crate::store::node::{FADED, FRESH, GHOST, Header, SUSPECT};
-use tidewire_memo_memory::fault::{Fault, injected};
-use tidewire_memo_memory::sync::MutexGuard;
-use tidewire_memo_memory::{epoch, wake};
 
 /// A walk that has begun: lists that were taken and how far each was walked.
 #[derive(Default)]
@@ -60,6 +60,11 @@ impl Walk {
         if node.is_watched() {
             core.watchers.notify(node.id, &mut self.trash);
         }
+        self.mark_dependants(core, node);
+    }
+
+    /// Takes the dependants of a node, whose own value is right, onto the stack.
+    pub(crate) fn mark_dependants(&mut self, core: &mut Core, node: &Header) {
         let dependants = core.take_dependants(node);
         if dependants.len() > 0 {
             self.stack.push((dependants, 0));

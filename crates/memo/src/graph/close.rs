@@ -6,13 +6,17 @@ use crate::graph::cascade::Walk;
 use crate::graph::core::Core;
 use crate::graph::owner::Owner;
 use crate::graph::trash::Trash;
-use tidewire_memo_memory::epoch;
+use crate::memory::epoch;
 
 impl Shared {
     /// Closes one memo.
     pub(crate) fn close_one(&self, owner: &'static Owner) {
         self.close_owner(owner);
-        self.core.lock().owners[owner.number as usize] = None;
+        let mut core = self.core.lock();
+        if let Some(place) = core.owners.get_mut(owner.number as usize) {
+            *place = None;
+        }
+        drop(core);
         epoch::collect();
     }
 
@@ -27,12 +31,13 @@ impl Shared {
             self.close_owner(owner);
         }
         let mut trash = Trash::default();
-        let patience = {
+        let rest = {
             let mut core = self.core.lock();
             core.watchers.close(&mut trash);
-            core.patience.take()
+            core.give_back()
         };
-        drop((trash, patience));
+        drop((trash, rest));
+        self.audits.close();
         epoch::collect();
     }
 
@@ -46,9 +51,11 @@ impl Shared {
             self.cascade(|core, walk| more = core.close_some(owner, walk, &mut trash));
             drop(trash);
             if !more {
-                return;
+                break;
             }
         }
+        // SAFETY: this owner's own function table, and no node of it is left.
+        unsafe { (owner.functions.free)(owner, &mut self.core.lock()) };
     }
 }
 

@@ -5,24 +5,35 @@
 //! key for the event log is the one exception, and the log is off unless a test turns it on).
 #![allow(unsafe_code)]
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use crate::graph::Shared;
+use crate::graph::ambient;
 use crate::graph::bells::Watchers;
 use crate::graph::budget::Ledger;
 use crate::graph::event::{Cause, Event, EventKind, Log};
 use crate::graph::expiry::Expiry;
 use crate::graph::flight::Works;
+use crate::graph::order::Writes;
 use crate::graph::owner::Owner;
 use crate::graph::stats::Stats;
-use crate::graph::stuck::Patience;
 use crate::graph::trash::Trash;
+use crate::memory::wake::quietly;
 use crate::store::node::{GONE, Header};
 use crate::store::slots::{Id, Slots};
-use tidewire_memo_memory::ambient;
-use tidewire_memo_memory::wake::quietly;
+
+/// Looks at a graph at some time, and says when to do so again.
+pub(crate) type Lookout = Arc<dyn Fn(&Shared, Instant) -> Option<Instant> + Send + Sync>;
 
 /// See the module documentation.
 pub(crate) struct Core {
     /// Raised per change, per changed value published and per chunk of a walk.
     pub(crate) tick: u64,
+    /// Numbers of attempts to compute something, unlike those of other graphs.
+    pub(crate) attempts: u64,
     pub(crate) slots: Slots,
     pub(crate) works: Works,
     /// The latest change of keys that no node stands for, striped by hash.
@@ -31,8 +42,9 @@ pub(crate) struct Core {
     pub(crate) ledger: Ledger,
     pub(crate) expiry: Expiry,
     pub(crate) watchers: Watchers,
-    /// Set while somebody wants to hear of computations that do not end.
-    pub(crate) patience: Option<Patience>,
+    pub(crate) writes: Writes,
+    /// Who looks at the running computations whenever the time is told.
+    pub(crate) lookout: Option<Lookout>,
     pub(crate) stats: Stats,
     pub(crate) log: Option<Log>,
     /// Whether hits are counted, memo by memo.
@@ -47,6 +59,7 @@ impl Core {
     pub(crate) fn new(first_tick: u64) -> Self {
         Self {
             tick: first_tick,
+            attempts: NEXT_ATTEMPT.fetch_add(ATTEMPTS, Relaxed),
             slots: Slots::new(),
             works: Works::default(),
             absent: vec![0; if cfg!(shuttle) { 2 } else { ABSENT_STRIPES }].into(),
@@ -54,12 +67,27 @@ impl Core {
             ledger: Ledger::new(),
             expiry: Expiry::new(),
             watchers: Watchers::new(),
-            patience: None,
+            writes: Writes::new(),
+            lookout: None,
             stats: Stats::default(),
             log: None,
             counts_hits: false,
             closed: false,
         }
+    }
+
+    /// What a closed graph needs no more, to be dropped outside the lock.
+    pub(crate) fn give_back(&mut self) -> impl Sized + use<> {
+        let empty = Self::new(self.tick);
+        let stripes = vec![self.tick].into();
+        (
+            std::mem::replace(&mut self.slots, empty.slots),
+            std::mem::replace(&mut self.works, empty.works),
+            std::mem::replace(&mut self.ledger, empty.ledger),
+            std::mem::replace(&mut self.expiry, empty.expiry),
+            std::mem::replace(&mut self.absent, stripes),
+            (self.lookout.take(), self.log.take()),
+        )
     }
 
     pub(crate) fn next_tick(&mut self) -> u64 {
@@ -193,6 +221,9 @@ impl Core {
     }
 }
 
+/// Attempts of one graph, whose numbers are set aside for it: as many as it makes in months.
+const ATTEMPTS: u64 = 1 << 44;
+static NEXT_ATTEMPT: AtomicU64 = AtomicU64::new(0);
 /// Stripes of keys without a node: a change of one such key delays attempts on a 1,024th of them.
 const ABSENT_STRIPES: usize = 1024;
 /// Edges that are looked at to decide whether anyone depends on a node.

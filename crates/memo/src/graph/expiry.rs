@@ -13,9 +13,9 @@ use crate::graph::cascade::Walk;
 use crate::graph::core::Core;
 use crate::graph::event::EventKind;
 use crate::graph::{Graph, Shared};
+use crate::memory::fault::{Fault, injected};
 use crate::store::node::{DIRTY, EMPTY, Header};
 use crate::store::slots::Id;
-use tidewire_memo_memory::fault::{Fault, injected};
 
 /// Deadlines of a graph.
 pub(crate) struct Expiry {
@@ -25,11 +25,14 @@ pub(crate) struct Expiry {
     /// Published when nobody had told the time yet, or while the driver slept.
     undated: HashMap<Id, Duration>,
     /// Told when something is to be dated.
-    alarm: Option<Arc<dyn Fn() + Send + Sync>>,
+    alarm: Option<Alarm>,
     asleep: bool,
     /// How long what was made of external sources lives at most.
     external: Option<Duration>,
 }
+
+/// Tells the driver that something is to be dated. Called outside of the lock.
+pub(crate) type Alarm = Arc<dyn Fn() + Send + Sync>;
 
 /// When a value with a life of its own was made, and when that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,17 +58,36 @@ impl Expiry {
 
     /// A value was published that may live for `life`, or, unless that begins anew, no longer than what was
     /// left of the last one. Returns whom to tell, outside the lock.
-    pub(crate) fn publish(
+    pub(crate) fn publish(&mut self, id: Id, life: Duration, anew: bool) -> Option<Alarm> {
+        let known = self.deadlines.contains_key(&id);
+        if known && !anew {
+            return None;
+        }
+        let queued = if known { self.deadlines.remove(&id) } else { None };
+        self.shorten(id, life, queued)
+    }
+
+    /// From now on the value lives for `life` at most. Returns whom to tell, outside the lock.
+    ///
+    /// The heap may have an entry already, of a deadline that was.
+    pub(crate) fn shorten(
         &mut self,
         id: Id,
         life: Duration,
-        anew: bool,
-    ) -> Option<Arc<dyn Fn() + Send + Sync>> {
+        queued: Option<Lifetime>,
+    ) -> Option<Alarm> {
         match self.now {
-            Some(_) if !anew && self.deadlines.contains_key(&id) => {}
-            Some(now) if !self.asleep => self.date(id, now, life),
-            _ => _ = self.undated.insert(id, life),
+            Some(now) if !self.asleep => self.date(id, now, life, queued),
+            _ => {
+                let undated = self.undated.entry(id).or_insert(life);
+                *undated = life.min(*undated);
+            }
         }
+        self.alarm_if_asleep()
+    }
+
+    /// Whom to tell that time matters again, while the driver sleeps.
+    pub(crate) fn alarm_if_asleep(&self) -> Option<Alarm> {
         self.asleep.then(|| self.alarm.clone()).flatten()
     }
 
@@ -89,11 +111,14 @@ impl Expiry {
             + self.heap.len() * size_of::<Reverse<(Instant, u64)>>()
     }
 
-    fn date(&mut self, id: Id, from: Instant, life: Duration) {
-        let Some(deadline) = from.checked_add(life) else { return self.forget(id) };
+    fn date(&mut self, id: Id, from: Instant, life: Duration, queued: Option<Lifetime>) {
         self.undated.remove(&id);
-        let lifetime = Lifetime { since: from, until: deadline };
-        if self.deadlines.insert(id, lifetime).is_none_or(|old| old.until > deadline) {
+        let Some(deadline) = from.checked_add(life) else { return };
+        if self.deadlines.get(&id).is_some_and(|known| known.until <= deadline) {
+            return;
+        }
+        self.deadlines.insert(id, Lifetime { since: from, until: deadline });
+        if queued.is_none_or(|queued| queued.until > deadline) {
             self.heap.push(Reverse((deadline, id.bits())));
         }
         if self.heap.len() > self.deadlines.len() * 2 + HEAP_SLACK {
@@ -111,7 +136,7 @@ impl Expiry {
         let from = if self.asleep { now } else { self.now.unwrap_or(now) };
         self.asleep = false;
         for (id, life) in std::mem::take(&mut self.undated) {
-            self.date(id, from, life);
+            self.date(id, from, life, None);
         }
         self.now = Some(self.now.map_or(now, |old| old.max(now)));
     }
@@ -178,15 +203,18 @@ impl Shared {
                 }
             });
         }
-        let look_again = self.look_for_stuck(now);
+        let lookout = self.core.lock().lookout.clone();
+        let look_again = lookout.and_then(|lookout| lookout(self, now));
+        self.audits.poll();
+        let look_again = look_again.into_iter().chain(self.limit_writes(now));
         let core = self.core.lock();
         let next = if due.len() == EXPIRED_PER_CALL { Some(now) } else { core.expiry.next() };
-        next.into_iter().chain(look_again).min()
+        look_again.chain(next).min()
     }
 
     /// Lets `alarm` be called when a value with a deadline is published after [`Shared::sleep`].
     #[cfg(feature = "driver")]
-    pub(crate) fn set_alarm(&self, alarm: Option<Arc<dyn Fn() + Send + Sync>>) {
+    pub(crate) fn set_alarm(&self, alarm: Option<Alarm>) {
         let mut core = self.core.lock();
         core.expiry.asleep &= alarm.is_some();
         core.expiry.alarm = alarm;

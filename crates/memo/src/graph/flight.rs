@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::{Duration, Instant};
 
 use crate::graph::core::Core;
+use crate::memory::callers::ByCaller;
+use crate::memory::sync::AtomicU8;
 use crate::store::node::Header;
 use crate::store::slots::Id;
-use tidewire_memo_memory::callers::ByCaller;
-use tidewire_memo_memory::sync::AtomicU8;
 
 /// The erased part, written under the graph lock only.
 pub(crate) struct WorkHead {
@@ -26,8 +26,10 @@ pub(crate) struct WorkHead {
     pub(crate) rejected: Cell<bool>,
     /// The tick at which the attempt that runs began.
     pub(crate) start_tick: Cell<u64>,
-    /// The revision at which the latest caller joined.
-    pub(crate) latest_join: Cell<u64>,
+    /// The revision at which it began.
+    start_revision: Cell<u64>,
+    /// Callers that joined at a later one, and are there still.
+    late: Cell<u32>,
     /// The nodes whose computations wait for this one, by caller.
     parents: RefCell<ByCaller<Id>>,
     /// When somebody looking for what is stuck first saw it, and whether it was reported.
@@ -37,7 +39,7 @@ pub(crate) struct WorkHead {
 
 impl WorkHead {
     #[inline(always)]
-    pub(crate) fn new(node: Id, start_tick: u64) -> Self {
+    pub(crate) fn new(node: Id, start_tick: u64, start_revision: u64) -> Self {
         Self {
             node,
             callers: Cell::new(0),
@@ -45,7 +47,8 @@ impl WorkHead {
             finished: AtomicU8::new(0),
             rejected: Cell::new(false),
             start_tick: Cell::new(start_tick),
-            latest_join: Cell::new(0),
+            start_revision: Cell::new(start_revision),
+            late: Cell::new(0),
             parents: RefCell::default(),
             first_seen: Cell::new(None),
             reported: Cell::new(false),
@@ -62,15 +65,33 @@ impl WorkHead {
         self.callers.set(self.callers.get() + 1);
         let caller = self.next_caller.get();
         self.next_caller.set(caller.wrapping_add(1));
-        self.latest_join.set(self.latest_join.get().max(revision));
+        self.late.set(self.late.get() + u32::from(self.is_late(revision)));
         if parent != Id::NONE {
             self.parents.borrow_mut().insert(caller, parent);
         }
         caller
     }
 
-    /// A caller goes; `true` when it was the last one.
-    pub(crate) fn leave(&self, caller: u32) -> bool {
+    fn is_late(&self, revision: u64) -> bool {
+        revision > self.start_revision.get()
+    }
+
+    /// Whether every caller was there when the attempt began.
+    pub(crate) fn all_are_early(&self) -> bool {
+        self.late.get() == 0
+    }
+
+    /// A new attempt begins.
+    pub(crate) fn restart(&self, start_tick: u64, start_revision: u64) {
+        self.rejected.set(false);
+        self.start_tick.set(start_tick);
+        self.start_revision.set(start_revision);
+        self.late.set(0);
+    }
+
+    /// A caller that joined at this revision goes; `true` when it was the last one.
+    pub(crate) fn leave(&self, caller: u32, revision: u64) -> bool {
+        self.late.set(self.late.get() - u32::from(self.is_late(revision)));
         self.callers.set(self.callers.get() - 1);
         self.parents.borrow_mut().remove(caller);
         self.callers.get() == 0

@@ -46,6 +46,8 @@ pub(crate) struct Functions {
     pub(crate) label: unsafe fn(*const Header) -> String,
     /// Drops the function, so that nothing starts any more. Not under the lock.
     pub(crate) close: unsafe fn(&'static Owner),
+    /// Gives back what the owner keeps by key, when no node of it is left.
+    pub(crate) free: unsafe fn(&'static Owner, &mut Core),
     /// Sends hits of the owner the long way, or no longer.
     pub(crate) probe: unsafe fn(&'static Owner, &mut Core, bool),
     /// Ends a running computation with an error of kind *closed*.

@@ -2,8 +2,8 @@
 
 use std::task::Waker;
 
+use crate::memory::wake;
 use crate::store::edges::Edges;
-use tidewire_memo_memory::wake;
 
 /// Declare it before the lock guard, so that it is dropped after the guard.
 #[derive(Default)]

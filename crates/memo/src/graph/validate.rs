@@ -1,10 +1,11 @@
 //! Whether what a computation read is still so, and registering it.
 
 use crate::graph::core::Core;
+use crate::graph::expiry::Alarm;
+use crate::memory::fault::{Fault, injected};
 use crate::store::edges::Edges;
 use crate::store::node::Header;
 use crate::store::slots::Id;
-use tidewire_memo_memory::fault::{Fault, injected};
 
 /// One dependency as it was when it was read.
 #[derive(Clone, Copy)]
@@ -59,9 +60,7 @@ fn validate_some(core: &Core, records: &[Record], start_tick: u64) -> Validity {
     for record in records {
         let Some(node) = core.node(record.id) else { return Validity::Invalid };
         let version = node.version();
-        let same = version == record.version
-            || node.is_remade() && (core.since(node)..version).contains(&record.version);
-        if !same && !injected(Fault::VersionsNotCompared) {
+        if version != record.version && !injected(Fault::VersionsNotCompared) {
             return Validity::Invalid;
         }
         if node.is_source() && version > start_tick && !injected(Fault::SourceStartIgnored) {
@@ -103,8 +102,14 @@ fn register_some(core: &mut Core, node: &Header, edges: impl ExactSizeIterator<I
 
 impl Core {
     /// Adds a dependency to a published node; `false` when the node's value may be older than it.
-    pub(crate) fn depend(&mut self, node: &Header, id: Id, version: u64, start_tick: u64) -> bool {
-        let record = Record { id, version };
+    pub(crate) fn depend(
+        &mut self,
+        node: &Header,
+        record: Record,
+        start_tick: u64,
+        alarm: &mut Option<Alarm>,
+    ) -> bool {
+        let Record { id, version } = record;
         let valid = matches!(validate(self, &[record], start_tick), Validity::Valid);
         if !valid || version > node.verified.get() {
             return false;
@@ -113,6 +118,12 @@ impl Core {
             return true;
         }
         let Some(dependency) = self.node(id) else { return false };
+        if dependency.is_external() {
+            node.set_external(true);
+            if let Some(life) = self.bounded_life(node, None) {
+                *alarm = self.expiry.shorten(node.id, life, None);
+            }
+        }
         self.add_dependant(dependency, node.id);
         let known = node.dependencies(&self.slots).iter();
         let all: Vec<Id> = known.chain(std::iter::once(id)).collect();

@@ -13,10 +13,10 @@ use crate::graph::Shared;
 use crate::graph::core::Core;
 use crate::graph::event::{Cause, EventKind};
 use crate::graph::owner::Refresh;
+use crate::memory::fault::{Fault, injected};
+use crate::memory::line::pin;
 use crate::store::node::{FADED, FRESH, GHOST, Header, SUSPECT};
 use crate::store::slots::Id;
-use tidewire_memo_memory::fault::{Fault, injected};
-use tidewire_memo_memory::line::pin;
 
 /// A verification in progress; kept across polls.
 pub(crate) struct Verification {
@@ -216,25 +216,18 @@ fn status(core: &Core, dependency: Id, verified: u64) -> Status {
     match core.node(dependency) {
         None => Status::Changed,
         Some(node) if !node.is_current() => Status::Unsure,
-        Some(node) if core.since(node) > verified => Status::Changed,
+        Some(node) if node.version() > verified => Status::Changed,
         Some(_) => Status::Unchanged,
     }
-}
-
-/// Whether everything of which the value of a node was made is as it was. A walk that is under way may not
-/// have come to the node yet, so its state alone does not say.
-pub(crate) fn is_unchanged(core: &Core, node: &Header) -> bool {
-    let (dependencies, verified) = (node.dependencies(&core.slots), node.verified.get());
-    let mut all = dependencies.iter();
-    dependencies.len() <= AT_ONCE
-        && all.all(|id| matches!(status(core, id, verified), Status::Unchanged))
 }
 
 /// Makes a suspect node current when nothing of which it was made has changed, which is so of most of them;
 /// `false` when that takes more than a look.
 #[inline]
 pub(crate) fn confirm_unchanged(core: &mut Core, node: &Header) -> bool {
-    let unchanged = is_unchanged(core, node);
+    let (dependencies, verified) = (node.dependencies(&core.slots), node.verified.get());
+    let unchanged = dependencies.len() <= AT_ONCE
+        && dependencies.iter().all(|id| matches!(status(core, id, verified), Status::Unchanged));
     if unchanged {
         confirm(core, node);
     }

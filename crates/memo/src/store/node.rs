@@ -26,10 +26,10 @@ use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::memory::sync::{AtomicPtr, AtomicU64};
 use crate::store::edges::Edges;
 use crate::store::slots::{Id, Slots};
 use crate::store::value::Head;
-use tidewire_memo_memory::sync::{AtomicPtr, AtomicU64};
 
 /// Computed never, or computed and cancelled.
 pub(crate) const EMPTY: u8 = 0;
@@ -112,8 +112,6 @@ const PUBLISHING: u8 = 4;
 const DISTURBED: u8 = 8;
 /// Others may change what it stands for without saying so, or it was made of such.
 const EXTERNAL: u8 = 16;
-/// See [`Header::is_remade`].
-const REMADE: u8 = 32;
 
 impl Header {
     #[inline(always)]
@@ -241,17 +239,6 @@ impl Header {
 
     pub(crate) fn set_external(&self, external: bool) {
         self.set_flags(EXTERNAL, if external { EXTERNAL } else { 0 });
-    }
-
-    /// Whether the value was computed anew after it was evicted, while nothing had changed. What is equal
-    /// to it need not be equal to the evicted one, of which others were made: a change may have happened and
-    /// not been announced yet.
-    pub(crate) fn is_remade(&self) -> bool {
-        self.flags.get() & REMADE != 0
-    }
-
-    pub(crate) fn set_remade(&self, remade: bool) {
-        self.set_flags(REMADE, if remade { REMADE } else { 0 });
     }
 
     fn set_flags(&self, clear: u8, set: u8) {

@@ -27,9 +27,9 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::memory::epoch;
+use crate::memory::sync::{AtomicPtr, AtomicU64};
 use crate::store::slots::Slots;
-use tidewire_memo_memory::epoch;
-use tidewire_memo_memory::sync::{AtomicPtr, AtomicU64};
 
 /// See the module documentation.
 pub(crate) struct Table<N> {
@@ -227,6 +227,22 @@ impl<N> Table<N> {
         for (hit, shard) in self.hits.iter().zip(&self.shards) {
             let entries = if on { Entries::none().pack() } else { shard.entries.load(Relaxed) };
             hit.store(entries, Release);
+        }
+    }
+
+    /// Gives everything back. No node is left, and none is added any more.
+    pub(crate) fn close(&self, _: &mut Slots) {
+        for (hit, shard) in self.hits.iter().zip(&self.shards) {
+            let none = Entries::none();
+            let packed = shard.entries.swap(none.pack(), Release);
+            hit.store(none.pack(), Release);
+            shard.room.set(0);
+            // SAFETY: the graph lock is held, and nobody else has a reference to the hashes.
+            unsafe { *shard.hashes.get() = Box::default() };
+            if !Entries::unpack(packed).is_none() {
+                // SAFETY: unreachable since the stores above; released once.
+                unsafe { epoch::retire(packed.cast(), |packed| Entries::free(packed.cast())) };
+            }
         }
     }
 
@@ -434,7 +450,7 @@ static NONE: NoEntries = NoEntries([const { AtomicU64::new(FREE) }; 2 + PADDING]
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
-    use tidewire_memo_memory::line::pin;
+    use crate::memory::line::pin;
 
     struct Node {
         hash: u64,
@@ -522,7 +538,7 @@ mod tests {
     fn keys_that_follow_each_other_are_found_where_the_search_begins_with_every_seed() {
         let _pin = pin();
         for (round, step) in (0..48).zip([1, 1 << 32, 64].into_iter().cycle()) {
-            let hasher = tidewire_memo_memory::hasher::KeyHasher::default();
+            let hasher = crate::memory::hasher::KeyHasher::default();
             let (mut slots, table) = (Slots::new(), Table::<Node>::new());
             let nodes: Vec<_> = (0..20_000).map(|i: u64| node(hasher.hash(&(i * step)))).collect();
             for node in &nodes {

@@ -9,9 +9,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
+use crate::memory::pool;
+use crate::memory::wake::quietly;
 use crate::store::error::Error;
-use tidewire_memo_memory::pool;
-use tidewire_memo_memory::wake::quietly;
 
 /// What lock-free readers look at before they know which of the two it is.
 #[repr(C)]
@@ -122,7 +122,7 @@ impl<V> Outcome<V> {
         Self { head, owns: PhantomData }
     }
 
-    /// What [`tidewire_memo_memory::epoch::retire`] runs on the node's count.
+    /// What [`crate::memory::epoch::retire`] runs on the node's count.
     ///
     /// # Safety
     /// As [`Outcome::from_raw`].

@@ -119,3 +119,55 @@ fn a_key_whose_comparison_panics_takes_no_other_change_with_it() {
     assert!(memo.cached(&0).is_none(), "whose comparison panics is taken for changed");
     assert!(memo.cached(&2).is_some());
 }
+
+/// A key that can be cloned and hashed so often.
+#[derive(Debug, Eq, PartialEq)]
+struct Fragile(u64);
+
+thread_local! {
+    /// Whether clones, and hashes, of keys panic.
+    static BREAKS: std::cell::Cell<(bool, bool)> = const { std::cell::Cell::new((false, false)) };
+}
+
+impl Clone for Fragile {
+    fn clone(&self) -> Self {
+        assert!(!BREAKS.get().0, "injected clone");
+        Self(self.0)
+    }
+}
+
+impl std::hash::Hash for Fragile {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        assert!(!BREAKS.get().1, "injected hash");
+        self.0.hash(state);
+    }
+}
+
+#[test]
+fn a_change_of_a_key_whose_clone_or_hash_panics_is_announced() {
+    type Change = fn(Source<Fragile>);
+    let changes: [(&str, Change); 6] = [
+        ("changed", |rows| _ = rows.changed(&Fragile(1))),
+        ("changed_many", |rows| _ = rows.changed_many(&[Fragile(2), Fragile(1)])),
+        ("changed_async", |rows| now(rows.changed_async(&Fragile(1)))),
+        ("write", |rows| rows.write(&Fragile(1)).finish()),
+        ("also", |rows| rows.write_unknown().also(&rows, &Fragile(1)).finish()),
+        ("batch", |rows| _ = batch(|batch| batch.changed(&rows, &Fragile(1)))),
+    ];
+    for (how, change) in changes {
+        for breaks in [(true, false), (false, true)] {
+            let graph = Graph::new();
+            let rows = Source::<Fragile>::new_in(&graph, "rows");
+            let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+                rows.read(&Fragile(key));
+                key
+            });
+            now(memo.get(1)).unwrap();
+            BREAKS.set(breaks);
+            let panicked = catch_unwind(AssertUnwindSafe(|| change(rows)));
+            BREAKS.set((false, false));
+            assert!(panicked.is_err(), "{how}: the panic is the caller's");
+            assert!(memo.cached(&1).is_none(), "{how}: the change is announced");
+        }
+    }
+}

@@ -109,3 +109,151 @@ fn who_gives_up_outside_of_computations_takes_nothing_from_anybody() {
     assert_eq!(*now(patient).unwrap(), 7);
     assert!(memo.cached(&7).is_some());
 }
+
+/// A function that asks `slow`, as `ask` says, and gives 99 when it has no answer; and what reads it.
+fn impatient(
+    graph: &Graph,
+    ask: impl Fn(Memo<u64, u64>, u64) -> Option<u64> + Send + Sync + Copy + 'static,
+    slow: Memo<u64, u64>,
+) -> Memo<u64, u64> {
+    Memo::infallible_in(
+        graph,
+        "impatient",
+        move |key: u64| async move { ask(slow, key).unwrap_or(99) },
+    )
+}
+
+type Spawned = std::pin::Pin<Box<dyn Future<Output = u64> + Send>>;
+thread_local! {
+    /// Where the functions of one test leave what they do not wait for.
+    static LEFT: std::cell::RefCell<Vec<Spawned>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+fn leave(future: impl Future<Output = u64> + Send + 'static) {
+    LEFT.with(|left| left.borrow_mut().push(Box::pin(future)));
+}
+
+#[test]
+fn what_is_made_without_an_answer_is_not_kept_whoever_has_the_question_then() {
+    type Ask = fn(Memo<u64, u64>, u64) -> Option<u64>;
+    let asks: [(&str, Ask); 5] = [
+        ("dropped", |slow, key| {
+            let mut asked = slow.get(key);
+            match poll(&mut asked) {
+                Poll::Ready(value) => Some(*value.unwrap()),
+                Poll::Pending => None,
+            }
+        }),
+        ("forgotten", |slow, key| {
+            let mut asked = slow.get(key);
+            let answer = poll(&mut asked);
+            if let Poll::Ready(value) = answer {
+                return Some(*value.unwrap());
+            }
+            std::mem::forget(asked);
+            None
+        }),
+        ("moved out", |slow, key| {
+            let mut asked = slow.get(key);
+            if let Poll::Ready(value) = poll(&mut asked) {
+                return Some(*value.unwrap());
+            }
+            leave(async move { *asked.await.unwrap() });
+            None
+        }),
+        ("in a task that goes on", |slow, key| {
+            let mut task = Box::pin(scope(async move { *slow.get(key).await.unwrap() }));
+            if let Poll::Ready(value) = poll(&mut task) {
+                return Some(value);
+            }
+            leave(task);
+            None
+        }),
+        ("in a task that another thread ends", |slow, key| {
+            let mut task = Box::pin(scope(async move { *slow.get(key).await.unwrap() }));
+            if let Poll::Ready(value) = poll(&mut task) {
+                return Some(value);
+            }
+            std::thread::spawn(move || drop(task)).join().unwrap();
+            None
+        }),
+    ];
+    for (how, ask) in asks {
+        let (graph, gate) = (Graph::new(), Gate::default());
+        let slow = slow(&graph, &gate);
+        let memo = impatient(&graph, ask, slow);
+        let over = Memo::infallible_in(&graph, "over", move |key: u64| async move {
+            *memo.get(key).await.unwrap() + 100
+        });
+        assert_eq!(*now(over.get(7)).unwrap(), 199, "{how}");
+        assert!(memo.cached(&7).is_none() && over.cached(&7).is_none(), "{how}");
+        gate.open();
+        assert_eq!(*now(over.get(7)).unwrap(), 107, "{how}: the answer has come");
+        assert!(memo.cached(&7).is_some() && over.cached(&7).is_some(), "{how}");
+        LEFT.with(|left| left.borrow_mut().clear());
+    }
+}
+
+#[test]
+fn a_question_that_somebody_else_drops_is_not_his() {
+    let (graph, gate) = (Graph::new(), Gate::default());
+    let slow = slow(&graph, &gate);
+    let asker = Memo::infallible_in(&graph, "asker", move |key: u64| async move {
+        let mut asked = slow.get(key);
+        assert!(poll(&mut asked).is_pending());
+        leave(async move { *asked.await.unwrap() });
+        key
+    });
+    let innocent = Memo::infallible_in(&graph, "innocent", move |key: u64| async move {
+        LEFT.with(|left| left.borrow_mut().clear());
+        key
+    });
+    now(asker.get(7)).unwrap();
+    now(innocent.get(7)).unwrap();
+    assert!(asker.cached(&7).is_none(), "it asked and did not wait");
+    assert!(innocent.cached(&7).is_some(), "it asked for nothing");
+}
+
+#[test]
+fn a_question_that_moves_to_another_computation_is_that_ones() {
+    let (graph, gate) = (Graph::new(), Gate::default());
+    let slow = slow(&graph, &gate);
+    let asker = Memo::infallible_in(&graph, "asker", move |key: u64| async move {
+        let mut asked = slow.get(key);
+        assert!(poll(&mut asked).is_pending());
+        leave(async move { *asked.await.unwrap() });
+        key
+    });
+    let heir = Memo::infallible_in(&graph, "heir", move |_: u64| async move {
+        let asked = LEFT.with(|left| left.borrow_mut().pop().unwrap());
+        asked.await
+    });
+    now(asker.get(7)).unwrap();
+    let mut get = heir.get(1);
+    assert!(poll(&mut get).is_pending());
+    gate.open();
+    assert_eq!(*now(get).unwrap(), 7);
+    assert!(heir.cached(&1).is_some(), "it has its answer");
+}
+
+#[test]
+fn looking_for_a_value_in_memory_and_finding_none_is_a_read_of_its_absence() {
+    let graph = Graph::new();
+    let leaf = Memo::infallible_in(&graph, "leaf", |key: u64| async move { key });
+    let looks = Memo::infallible_in(&graph, "looks", move |key: u64| async move {
+        leaf.copied(&key).unwrap_or(99)
+    });
+    let asks = Memo::infallible_in(&graph, "asks", move |key: u64| async move {
+        match leaf.copied(&key) {
+            Some(value) => value,
+            None => *leaf.get(key).await.unwrap(),
+        }
+    });
+    assert_eq!(*now(looks.get(7)).unwrap(), 99);
+    assert!(looks.cached(&7).is_none(), "nothing tells it when the value comes");
+    assert_eq!(*now(asks.get(8)).unwrap(), 8);
+    assert!(asks.cached(&8).is_some(), "it has asked for what it did not find");
+    now(leaf.get(7)).unwrap();
+    assert_eq!(*now(looks.get(7)).unwrap(), 7);
+    assert!(looks.cached(&7).is_some());
+}

@@ -298,3 +298,27 @@ fn a_graph_is_inspected_a_page_at_a_time() {
     memo.evict(&4);
     assert!(graph.entry(entry.id).is_none());
 }
+
+#[test]
+fn a_task_in_a_scope_has_the_context_of_its_computation() {
+    let graph = Graph::new();
+    let memo = Memo::infallible_in(&graph, "memo", |_: u64| async move {
+        let task = tidewire_memo::scope(async { Ambient::current().tag() });
+        std::thread::spawn(move || now(task)).join().unwrap()
+    });
+    assert_eq!(*now(Ambient::new(7).scope(memo.get(1))).unwrap(), 7);
+}
+
+#[test]
+fn a_graph_that_starts_at_the_last_number_there_is_goes_on() {
+    let graph = Graph::starting_at(u64::MAX);
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        rows.read(&key);
+        key
+    });
+    let first = now(memo.get(1)).unwrap().version();
+    rows.changed(&1);
+    memo.invalidate(&1);
+    assert!(now(memo.get(1)).unwrap().version() >= first && first > 1 << 62);
+}

@@ -257,3 +257,25 @@ fn whatever_happens_in_whatever_order_a_set_says_what_asking_each_time_would() {
         assert!(rung(&set).is_empty(), "seed {seed}: what is gone rings");
     }
 }
+
+#[test]
+fn a_member_outlives_another_of_its_number() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        rows.read(&key);
+        key
+    });
+    let (set, mut rung) = (NotifySet::new(), Vec::new());
+    let mut member = None;
+    for round in 0..3 {
+        let version = now(memo.get(1)).unwrap().version();
+        // The new one comes before the old one goes.
+        member = Some(set.add(&memo, &1, version, 3));
+        assert!(member.as_ref().is_some_and(Member::is_current));
+        rows.changed(&1);
+        set.take(&mut rung);
+        assert_eq!(std::mem::take(&mut rung), [3], "round {round}");
+    }
+    drop(member);
+}

@@ -140,3 +140,31 @@ fn a_value_after_a_memoized_error_is_a_new_version_also_when_it_was_evicted() {
     assert_eq!(*now(leaf.get(1)).unwrap(), 5);
     assert_eq!(*now(above.get(1)).unwrap(), 5, "the error was not equal to the value before it");
 }
+
+#[test]
+fn a_strict_memo_gives_out_nothing_early_however_often_it_was_outdated_within_reason() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let (data, pause) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (load, paused) = (data.clone(), pause.clone());
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let (load, paused) = (load.clone(), paused.clone());
+        async move {
+            rows.read(&key);
+            let value = load.load(SeqCst);
+            paused.fetch_add(1, SeqCst);
+            yield_once().await;
+            value
+        }
+    })
+    .strict();
+    let mut get = memo.get(1);
+    for round in 1..=15 {
+        assert!(poll(&mut get).is_pending(), "attempt {round} was outdated");
+        data.store(round, SeqCst);
+        rows.changed(&1);
+    }
+    let value = now(get).unwrap();
+    assert_eq!((*value, value.version() != 0), (15, true));
+    assert_eq!(pause.load(SeqCst), 16);
+}

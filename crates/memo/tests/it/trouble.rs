@@ -175,8 +175,13 @@ fn what_a_computation_no_longer_waits_for_may_wait_for_it() {
         }
     });
     cell.set(parent).unwrap();
+    // Somebody changes something else all the time.
+    let elsewhere = Source::<u64>::new_in(&Graph::new(), "elsewhere");
     let (mut outer, mut inner) = (child.get(1), parent.get(1));
-    assert!(poll(&mut outer).is_pending() && poll(&mut inner).is_pending());
+    assert!(poll(&mut outer).is_pending());
+    elsewhere.changed(&1);
+    assert!(poll(&mut inner).is_pending());
+    elsewhere.changed(&1);
     first.open();
     assert!(poll(&mut outer).is_pending(), "the child asks for the parent now");
     second.open();

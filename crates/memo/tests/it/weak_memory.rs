@@ -4,7 +4,7 @@
 //! and leaks; `scripts/proof.sh miri` runs them there with many seeds. Here they run as they are.
 //!
 //! What Miri cannot show is `membarrier`: there pinning ends with a fence, as off Linux. That a plain
-//! store with a barrier of the collector is as good rests on the argument in `tidewire_memo_memory::epoch`.
+//! store with a barrier of the collector is as good rests on the argument in `memory::epoch`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -208,3 +208,94 @@ fn an_explicit_invalidation_outdates_the_value_and_the_run_that_is_under_way() {
     memo.invalidate(&0);
     assert_eq!(*now(memo.get(0)).unwrap(), 3);
 }
+
+/// A key whose comparison does something once.
+#[derive(Clone, Debug)]
+struct Trap(u64);
+
+thread_local! {
+    static SPRUNG: std::cell::RefCell<Option<Box<dyn FnOnce()>>> = const { std::cell::RefCell::new(None) };
+}
+
+impl PartialEq for Trap {
+    fn eq(&self, other: &Self) -> bool {
+        let sprung = SPRUNG.with(|sprung| sprung.borrow_mut().take());
+        sprung.into_iter().for_each(|sprung| sprung());
+        self.0 == other.0
+    }
+}
+
+impl Eq for Trap {}
+
+impl std::hash::Hash for Trap {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+#[test]
+fn an_interval_that_is_read_for_the_first_time_while_a_change_looks_for_intervals_is_marked() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let traps = Source::<Trap>::new_in(&graph, "traps");
+    let data = Arc::new(AtomicU64::new(1));
+    let load = data.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |from: u64| {
+        let load = load.clone();
+        async move {
+            traps.read(&Trap(1));
+            rows.range(from..100);
+            load.load(SeqCst)
+        }
+    });
+    // An index, and a key whose comparison is asked for.
+    now(memo.get(50)).unwrap();
+    let page = Memo::infallible_in(&graph, "page", {
+        let load = data.clone();
+        move |from: u64| {
+            let load = load.clone();
+            async move {
+                rows.range(from..10);
+                load.load(SeqCst)
+            }
+        }
+    });
+    SPRUNG.with(|sprung| {
+        let (before, data) = (data.load(SeqCst), data.clone());
+        *sprung.borrow_mut() = Some(Box::new(move || {
+            // What the page loads is of before the change.
+            data.store(before, SeqCst);
+            now(page.get(0)).unwrap();
+            data.store(before + 1, SeqCst);
+        }));
+    });
+    // The row is looked for first, then the trap.
+    batch(|batch| {
+        batch.changed(&rows, &1);
+        batch.changed(&traps, &Trap(1));
+    });
+    assert_eq!(*now(page.get(0)).unwrap(), 2);
+}
+
+#[test]
+fn nothing_is_kept_from_the_moment_at_which_a_suspension_marks() {
+    struct Asks(Memo<u64, u64>);
+    impl std::task::Wake for Asks {
+        fn wake(self: Arc<Self>) {
+            now(self.0.get(1)).unwrap();
+        }
+    }
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        rows.read(&key);
+        key
+    });
+    now(memo.get(1)).unwrap();
+    let mut notify = memo.notify(1);
+    let mut next = Box::pin(notify.next());
+    let waker = std::task::Waker::from(Arc::new(Asks(memo)));
+    assert!(next.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+    let _suspension = rows.suspend();
+    assert!(memo.cached(&1).is_none(), "whoever was told by the mark asked while nothing is told");
+}

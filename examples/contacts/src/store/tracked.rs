@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tidewire::memo::{Graph, batch};
+use tidewire::memo::{Graph, WriteGuard};
 use tidewire::{CommandKey, Error, Outcome, Result, Stream};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -185,50 +185,26 @@ impl<S: Store> Store for Tracked<S> {
     }
 }
 
-/// Announces a contact whose id is known only once it is there.
+/// Announces a contact whose id is known only once it is there; meanwhile the write may be of any.
 struct Creation {
     sources: Sources,
-    made: Made,
-}
-
-/// What came of a create.
-enum Made {
-    /// Whether there is a contact, and which, is not known: so all may be another.
-    Unknown,
-    Nothing,
-    Contact(i32),
+    write: WriteGuard,
 }
 
 impl Creation {
+    /// To be called before the insert: the database picks the number of the row.
     fn of(sources: Sources) -> Self {
-        Self { sources, made: Made::Unknown }
+        let write = sources.contacts.write_unknown().also(&sources.count, &());
+        Self { sources, write }
     }
 
-    fn is(mut self, created: Result<Contact>) -> Result<Contact> {
-        self.made = match &created {
-            Ok(contact) => Made::Contact(contact.id),
-            Err(error) if error.outcome() == Outcome::NotRun => Made::Nothing,
-            Err(_) => Made::Unknown,
-        };
-        created
-    }
-}
-
-impl Drop for Creation {
-    fn drop(&mut self) {
-        let Sources { contacts, count, .. } = self.sources;
-        match self.made {
-            Made::Nothing => {}
-            Made::Contact(id) => {
-                batch(|changes| {
-                    changes.changed(&contacts, &id);
-                    changes.changed(&count, &());
-                });
-            }
-            Made::Unknown => {
-                contacts.changed_all();
-                count.changed_all();
-            }
+    fn is(self, created: Result<Contact>) -> Result<Contact> {
+        match &created {
+            Ok(contact) => self.write.also(&self.sources.contacts, &contact.id).finish(),
+            Err(error) if error.outcome() == Outcome::NotRun => self.write.unchanged(),
+            // Whether there is a contact, and which, is not known: so all may be another.
+            Err(_) => self.write.finish(),
         }
+        created
     }
 }

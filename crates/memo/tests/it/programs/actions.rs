@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use tidewire_memo::{Cached, Error, batch};
+use tidewire_memo::{Ambient, Cached, Error, batch};
 
 use super::checks::{self, Start};
 use super::eyes;
@@ -269,16 +269,47 @@ async fn change(world: &Arc<World>, op: &Op) {
     }
 }
 
+/// The task that holds a guard.
+struct Writer {
+    world: Arc<World>,
+    task: u64,
+}
+
+impl Writer {
+    fn new(announcing: &Announcing) -> Self {
+        let (world, task) = (announcing.world.clone(), Ambient::current().tag());
+        let mut state = world.state();
+        state.writers.push(task);
+        for (&cell, &count) in announcing.cells.iter().zip(&announcing.counts) {
+            state.guarded[cell].insert(count);
+        }
+        drop(state);
+        Self { world, task }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let mut state = self.world.state();
+        let at = state.writers.iter().position(|&task| task == self.task);
+        at.into_iter().for_each(|at| _ = state.writers.swap_remove(at));
+    }
+}
+
 async fn write(world: &Arc<World>, cells: &[usize], turns: usize, end: WriteEnd) {
+    let keys: Vec<Key> = cells.iter().map(|&cell| cell_key(cell)).collect();
     let guard = guarded(world, "write", || {
-        let first = world.row(cells[0]).write(&cell_key(cells[0]));
-        cells[1..].iter().fold(first, |guard, &cell| guard.also(&world.row(cell), &cell_key(cell)))
+        let first = world.row(cells[0]).write(&keys[0]);
+        let rest = cells.iter().zip(&keys).skip(1);
+        rest.fold(first, |guard, (&cell, key)| guard.also(&world.row(cell), key))
     });
+    guarded(world, "a key's drop", || drop(keys));
     let Some(guard) = guard else {
         return Announcing::write(world, cells).by(|| hooks::panic_as_planned(world));
     };
     debug_assert!(cells.iter().all(|&cell| Program::graph_of(cell) == Program::graph_of(cells[0])));
     let announcing = Announcing::write(world, cells);
+    let _writer = Writer::new(&announcing);
     let mut ending =
         Ending { announcing: Some(announcing), future: None, guard: Some(guard), was_polled: true };
     for _ in 0..turns {

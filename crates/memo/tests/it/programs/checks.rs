@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_memo::{Cached, Error, ErrorKind};
+use tidewire_memo::{Ambient, Cached, Error, ErrorKind};
 
 use super::actions::ask;
 use super::hooks::planned_step;
@@ -25,7 +25,9 @@ impl Start {
     pub(super) fn now(world: &World, node: Node) -> Self {
         let state = world.state();
         let newest = state.newest.get(&node).copied().unwrap_or(0);
-        Self { floors: state.floors.clone(), step: state.step, newest }
+        let shown = state.floors.iter().zip(&state.given);
+        let floors = shown.map(|(floor, given)| *floor.max(given)).collect();
+        Self { floors, step: state.step, newest }
     }
 
     /// For what may have been read before something that was read since.
@@ -74,6 +76,10 @@ pub(super) fn handle(world: &World, value: &Value) {
 
 fn window(world: &World, node: Node, start: &Start, sights: &[Sight]) {
     let counts = world.state().counts.clone();
+    give(world, node, sights);
+    if loads_late(&world.program) {
+        return;
+    }
     for sight in sights.iter().filter(|sight| sight.view != View::Failed) {
         let (floor, now) = (start.floors[sight.cell], counts[sight.cell]);
         if !(floor..=now).any(|count| sight.view.of(count) == sight.shown) {
@@ -81,6 +87,28 @@ fn window(world: &World, node: Node, start: &Start, sights: &[Sight]) {
             world.fail("stale read", text);
         }
     }
+}
+
+/// Whoever asks from now on is shown no less of what guards announce; but for what a writer reads himself.
+fn give(world: &World, node: Node, sights: &[Sight]) {
+    let mut state = world.state();
+    if state.writers.contains(&Ambient::current().tag()) {
+        return;
+    }
+    // What a function reads of another graph is not known there.
+    let graph = world.program.memos[node.memo].graph;
+    let is_known =
+        |sight: &&Sight| sight.view == View::Whole && Program::graph_of(sight.cell) == graph;
+    for sight in sights.iter().filter(is_known) {
+        let seen = state.guarded[sight.cell].range(..=sight.shown).next_back().copied();
+        let given = &mut state.given[sight.cell];
+        *given = seen.unwrap_or(0).max(*given);
+    }
+}
+
+/// Whether functions answer before they say what they read: then a value is right when that is over.
+pub(super) fn loads_late(program: &Program) -> bool {
+    program.any_stmt(&|stmt| matches!(stmt, Stmt::ReadLate { .. }))
 }
 
 fn version(world: &World, node: Node, start: &Start, value: &Cached<Value>) {
@@ -222,7 +250,10 @@ fn get(world: &Arc<World>, phase: usize, node: Node, runs_max: u64) {
     let touches = program.any_stmt(&|stmt| matches!(stmt, Stmt::Touch { .. }));
     let allowed = if kept { runs_max } else { 1 };
     // What a task reads after its answer may cost one more run.
-    let is_late = |stmt: &Stmt| matches!(stmt, Stmt::Scope { after, .. } if !after.is_empty());
+    let is_late = |stmt: &Stmt| match stmt {
+        Stmt::Scope { after, .. } => !after.is_empty(),
+        stmt => matches!(stmt, Stmt::ReadLate { .. }),
+    };
     if made > allowed
         && !program.any_stmt(&is_late)
         && !touches
@@ -238,8 +269,10 @@ fn get(world: &Arc<World>, phase: usize, node: Node, runs_max: u64) {
 /// reads. Such watches ask again and again.
 pub(super) fn rings_others(program: &Program) -> bool {
     let touching = program.rules_with(&|stmt| matches!(stmt, Stmt::Touch { .. }));
-    let late =
-        program.rules_with(&|stmt| matches!(stmt, Stmt::Scope { after, .. } if !after.is_empty()));
+    let late = program.rules_with(&|stmt| match stmt {
+        Stmt::Scope { after, .. } => !after.is_empty(),
+        stmt => matches!(stmt, Stmt::ReadLate { .. }),
+    });
     touching > 1 || touching + late > 0 && (program.is_tight() || weighs_much(program))
 }
 

@@ -10,7 +10,7 @@ use tidewire_memo::{Error, ErrorKind, Memo, scope};
 
 use super::checks::{self, Start};
 use super::hooks::{hit, panic_as_planned, planned, planned_step};
-use super::program::{Ask, CELLS, Node, Place, Stmt, View};
+use super::program::{Ask, CELLS, Node, Parting, Place, Stmt, View};
 use super::reference::sorted;
 use super::schedule::{self, channel};
 use super::user::{Fault, Key, RunGuard, Sight, Value};
@@ -95,7 +95,7 @@ fn run(world: Option<Arc<World>>, node: Node) -> Run {
         *state.runs.entry(node).or_default() += 1;
         let running = state.running.entry(node).or_default();
         *running += 1;
-        let twice = *running > 1 && world.program.hooks.is_empty();
+        let twice = *running > 1 && world.program.hooks.is_empty() && state.writers.is_empty();
         drop(state);
         if twice {
             world.fail("two runs at once", format!("{node:?}"));
@@ -135,18 +135,8 @@ async fn one(world: &Arc<World>, node: Node, stmt: &Stmt, sights: Seen<'_>) -> R
             sights.push(Sight { cell: *cell, view: *view, shown });
         }
         Stmt::Range { graph, low, high, view, declare_late } => {
-            let declare = || world.rows[*graph].range(Key::new(*low)..Key::new(*high));
-            if !declare_late {
-                declare();
-            }
-            yield_once().await;
-            for cell in graph * CELLS + low..graph * CELLS + high {
-                sights.push(Sight { cell, view: *view, shown: view.of(world.count(cell)) });
-            }
-            if *declare_late {
-                yield_once().await;
-                declare();
-            }
+            let cells = graph * CELLS + low..graph * CELLS + high;
+            range(world, *graph, cells, *view, *declare_late, sights).await;
         }
         Stmt::FailIf { cell, view, shown } => {
             if see(world, *cell, *view, sights) == *shown {
@@ -172,7 +162,13 @@ async fn one(world: &Arc<World>, node: Node, stmt: &Stmt, sights: Seen<'_>) -> R
                 merge(world, *below, answer, (false, false), sights)?;
             }
         }
-        Stmt::Glance { node: below, polls } => glance(world, *below, *polls).await,
+        Stmt::ReadLate { cell, view } => {
+            let shown = view.of(read_late(world, node, *cell).await);
+            sights.push(Sight { cell: *cell, view: *view, shown });
+        }
+        Stmt::Glance { node: below, polls, parting } => {
+            glance(world, *below, *polls, *parting).await;
+        }
         Stmt::Scope { body, channel, after, abort } => {
             let shape = Scope { body, channel: *channel, after, abort: *abort };
             return scoped(world, node, shape, sights).await;
@@ -248,13 +244,64 @@ fn merge(
     Ok(())
 }
 
-async fn glance(world: &Arc<World>, node: Node, polls: usize) {
-    let mut get = world.memo(node).get(Key::new(node.key));
+async fn range(
+    world: &Arc<World>,
+    graph: usize,
+    cells: std::ops::Range<usize>,
+    view: View,
+    declare_late: bool,
+    sights: Seen<'_>,
+) {
+    let (low, high) = (cells.start - graph * CELLS, cells.end - graph * CELLS);
+    let declare = || world.rows[graph].range(Key::new(low)..Key::new(high));
+    if !declare_late {
+        declare();
+    }
+    yield_once().await;
+    for cell in cells {
+        sights.push(Sight { cell, view, shown: view.of(world.count(cell)) });
+    }
+    if declare_late {
+        yield_once().await;
+        declare();
+    }
+}
+
+/// A task gives the count and says afterwards that it read it.
+async fn read_late(world: &Arc<World>, node: Node, cell: usize) -> u32 {
+    let (sender, receiver) = channel();
+    let mine = world.clone();
+    let task = scope(async move {
+        sender.send(mine.count(cell));
+        yield_once().await;
+        mine.row(cell).read(&cell_key(cell));
+    });
+    schedule::spawn(world, format!("a late read of {node:?}"), false, Box::pin(task));
+    receiver.receive().await.unwrap_or_else(|| panic_as_planned(world))
+}
+
+async fn glance(world: &Arc<World>, node: Node, polls: usize, parting: Parting) {
+    let mut get: schedule::Running = {
+        let get = world.memo(node).get(Key::new(node.key));
+        let ask = async move { _ = get.await };
+        if parting == Parting::InTask { Box::pin(scope(ask)) } else { Box::pin(ask) }
+    };
     for _ in 0..polls {
         if futures::poll!(&mut get).is_ready() {
             return;
         }
         yield_once().await;
+    }
+    match parting {
+        Parting::Dropped => drop(get),
+        // Another task has it from now on, and goes on or drops it at its first turn.
+        Parting::Elsewhere | Parting::InTask => {
+            _ = schedule::spawn(world, format!("left by a glance at {node:?}"), false, get);
+        }
+        Parting::DroppedElsewhere => {
+            let task = Box::pin(async move { drop(get) });
+            _ = schedule::spawn(world, format!("dropped for a glance at {node:?}"), false, task);
+        }
     }
 }
 

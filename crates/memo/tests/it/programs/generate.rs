@@ -4,7 +4,8 @@
 //! `MEMO_WITHOUT=Strict,Close` takes features away from all of them.
 
 use super::program::{
-    Action, Ask, CELLS, Ending, Hook, MemoSpec, Node, Op, Place, Program, Stmt, View, WriteEnd,
+    Action, Ask, CELLS, Ending, Hook, MemoSpec, Node, Op, Parting, Place, Program, Stmt, View,
+    WriteEnd,
 };
 use super::random::Random;
 
@@ -18,6 +19,7 @@ pub(super) enum Feature {
     Channels,
     NestedScopes,
     Spawns,
+    LateReads,
     Ranges,
     Errors,
     KeptErrors,
@@ -65,6 +67,7 @@ const ALL: &[Feature] = &[
     F::Channels,
     F::NestedScopes,
     F::Spawns,
+    F::LateReads,
     F::Ranges,
     F::Errors,
     F::KeptErrors,
@@ -251,6 +254,10 @@ impl Generator {
             10 if depth > 0 && self.has(F::Spawns) && !self.has(F::Cyclic) => {
                 Stmt::Spawn { body: self.stmts(node, 2, 0) }
             }
+            // A task that panics before it says what it read never says it.
+            10 if self.has(F::LateReads) && !self.has(F::WakePanics) && !self.has(F::KeyPanics) => {
+                Stmt::ReadLate { cell, view }
+            }
             11 if self.has(F::Touches) => Stmt::Touch { cell },
             12..17 => self.call(node).unwrap_or(Stmt::Yield),
             _ => Stmt::Read {
@@ -269,7 +276,14 @@ impl Generator {
                 Stmt::Both((0..2 + self.random.below(2)).filter_map(|_| self.below(node)).collect())
             }
             1 if self.has(F::Leaves) => {
-                Stmt::Glance { node: below, polls: 1 + self.random.below(3) }
+                let partings = [
+                    Parting::Dropped,
+                    Parting::Elsewhere,
+                    Parting::DroppedElsewhere,
+                    Parting::InTask,
+                ];
+                let parting = self.random.pick(&partings);
+                Stmt::Glance { node: below, polls: 1 + self.random.below(3), parting }
             }
             _ => Stmt::Call {
                 node: below,

@@ -97,10 +97,16 @@ pub(super) enum Stmt {
         forget: bool,
     },
     Both(Vec<Node>),
+    /// A task gives a cell's count and says afterwards that it read it.
+    ReadLate {
+        cell: usize,
+        view: View,
+    },
     /// Asks, polls so many times, and goes away.
     Glance {
         node: Node,
         polls: usize,
+        parting: Parting,
     },
     FailIf {
         cell: usize,
@@ -132,6 +138,17 @@ pub(super) enum Stmt {
     Touch {
         cell: usize,
     },
+}
+
+/// What becomes of a question that a function does not wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parting {
+    Dropped,
+    /// Another task goes on with it.
+    Elsewhere,
+    DroppedElsewhere,
+    /// It was asked by a scoped task, which goes on.
+    InTask,
 }
 
 /// How a value is asked for.

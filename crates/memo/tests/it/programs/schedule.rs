@@ -9,6 +9,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
+use tidewire_memo::Ambient;
+
 use super::hooks;
 use super::program::Place;
 use super::random::Random;
@@ -68,6 +70,8 @@ impl Tasks {
 /// Starts a task.
 pub(super) fn spawn(world: &World, name: String, lasting: bool, future: Running) -> usize {
     let mut tasks = world.tasks.lock().expect("never poisoned");
+    // Who writes is told apart from who reads by the number of its task.
+    let future = Box::pin(Ambient::new(tasks.slots.len() as u64 + 1).scope(future));
     tasks.slots.push(Slot {
         name,
         future: Some(future),

@@ -35,6 +35,11 @@ pub(super) struct State {
     pub(super) counts: Vec<u32>,
     /// The writes of each cell whose announcement has returned.
     pub(super) floors: Vec<u32>,
+    /// The writes of each cell by guards, and the latest of them that any caller was shown.
+    pub(super) guarded: Vec<BTreeSet<u32>>,
+    pub(super) given: Vec<u32>,
+    /// The numbers of the tasks that hold guards, as often as they do.
+    pub(super) writers: Vec<u64>,
     /// Milliseconds that each graph was told.
     pub(super) millis: Vec<u64>,
     /// Polls so far.
@@ -85,6 +90,8 @@ impl World {
         let state = State {
             counts: vec![0; cells],
             floors: vec![0; cells],
+            guarded: vec![BTreeSet::new(); cells],
+            given: vec![0; cells],
             millis: vec![0; program.graphs],
             closed: vec![false; program.graphs],
             ..State::default()

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use crate::graph::core::Core;
 use crate::graph::owner::Owner;
 use crate::graph::{Graph, Shared};
+use crate::memory::line::pin;
 use crate::store::node::{DIRTY, EMPTY, FADED, FRESH, GHOST, Header};
 use crate::store::slots::Id;
-use tidewire_memo_memory::line::pin;
 
 /// A memo or a source, as the graph sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,12 +15,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::graph::core::Core;
+use crate::graph::core::{Core, Lookout};
 use crate::graph::owner::Owner;
 use crate::graph::{Graph, Shared};
+use crate::memory::line::pin;
 use crate::store::node::Header;
 use crate::store::slots::Id;
-use tidewire_memo_memory::line::pin;
 
 /// A computation that has been running for long and waits for no other one that the graph knows of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,12 +52,6 @@ impl fmt::Display for Stuck {
     }
 }
 
-/// Who is told, and from when on.
-pub(crate) struct Patience {
-    after: Duration,
-    report: Arc<dyn Fn(&Stuck) + Send + Sync>,
-}
-
 impl Graph {
     /// Lets `report` be told of every computation that has been running for `after` or longer while it
     /// waits for no other computation: a slow function, or one that waits for itself through a task
@@ -66,20 +60,24 @@ impl Graph {
     /// For debugging. Time is what [`Graph::advance`] is told, which then asks to be called again within
     /// `after`; so a computation is reported once, by an age of at most twice that.
     pub fn on_stuck(&self, after: Duration, report: impl Fn(&Stuck) + Send + Sync + 'static) {
-        let mut core = self.shared.core.lock();
-        let old = core.patience.replace(Patience { after, report: Arc::new(report) });
-        drop(core);
+        let lookout: Lookout =
+            Arc::new(move |shared, now| shared.look_for_stuck(now, after, &report));
+        let old = self.shared.core.lock().lookout.replace(lookout);
         drop(old);
     }
 }
 
 impl Shared {
     /// Reports what is stuck at `now`. Returns when to look again.
-    pub(crate) fn look_for_stuck(&self, now: Instant) -> Option<Instant> {
+    fn look_for_stuck(
+        &self,
+        now: Instant,
+        after: Duration,
+        report: &dyn Fn(&Stuck),
+    ) -> Option<Instant> {
         // The pin keeps nodes alive until they are named, outside the lock: names come from user code.
         let _pin = pin();
         let mut core = self.core.lock();
-        let (after, report) = core.patience.as_ref().map(|it| (it.after, it.report.clone()))?;
         let found = core.stuck(now, after);
         drop(core);
         for found in found {

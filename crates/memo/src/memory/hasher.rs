@@ -15,7 +15,7 @@ use foldhash::fast::RandomState as Random;
 
 /// The hash function of one table. Its seeds lie in it, so that a hit need not ask where they are.
 #[derive(Debug)]
-pub struct KeyHasher {
+pub(crate) struct KeyHasher {
     seed: u64,
     shared: SharedSeed,
     /// Odd.
@@ -33,7 +33,7 @@ impl Default for KeyHasher {
 impl KeyHasher {
     /// The hash of a key.
     #[inline(always)]
-    pub fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+    pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
         let mut hasher = FoldHasher::with_seed(self.seed, &self.shared);
         key.hash(&mut hasher);
         hasher.finish().wrapping_mul(self.factor)

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 /// Moves `value` to the heap.
 #[inline]
-pub fn put<T>(value: T) -> NonNull<T> {
+pub(crate) fn put<T>(value: T) -> NonNull<T> {
     let place = place::<T>();
     // SAFETY: a new place.
     unsafe { place.write(value) };
@@ -27,7 +27,7 @@ pub fn put<T>(value: T) -> NonNull<T> {
 
 /// A place for a `T`, which is not there yet: for what is too large to be made elsewhere and moved.
 #[inline(always)]
-pub fn place<T>() -> NonNull<T> {
+pub(crate) fn place<T>() -> NonNull<T> {
     let Some(class) = (const { class_of(Layout::new::<T>()) }) else {
         return NonNull::from(Box::leak(Box::<T>::new_uninit())).cast();
     };
@@ -41,7 +41,7 @@ pub fn place<T>() -> NonNull<T> {
 /// `place` came from [`put`] or [`place`] of the same type, or of one that it was made `dyn` from, and
 /// there is a value; it is not used again and nobody else can reach it.
 #[inline(always)]
-pub unsafe fn destroy<T: ?Sized>(place: NonNull<T>) {
+pub(crate) unsafe fn destroy<T: ?Sized>(place: NonNull<T>) {
     // SAFETY: the caller says so.
     let layout = Layout::for_value(unsafe { place.as_ref() });
     let freed = Freed { place: place.as_ptr().cast(), layout };

@@ -8,17 +8,17 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use crate::sync;
+use crate::memory::sync;
 
 /// A computation that can be polled from the queue.
-pub trait Deferred {
+pub(crate) trait Deferred {
     /// Polls it, once.
     fn drive(self: Box<Self>);
 }
 
 /// One level of polling; levels nest.
 #[derive(Debug)]
-pub struct Level {
+pub(crate) struct Level {
     outermost: bool,
 }
 
@@ -26,7 +26,7 @@ impl Level {
     /// `None` when the stack is deep enough: defer instead.
     #[inline]
     #[must_use]
-    pub fn enter() -> Option<Self> {
+    pub(crate) fn enter() -> Option<Self> {
         let depth = DEPTH.with(Cell::get);
         if depth >= LIMIT && QUEUE.try_with(|_| ()).is_ok() {
             return None;
@@ -37,7 +37,7 @@ impl Level {
 
     /// Polls what was queued below, if this is the outermost level.
     #[inline]
-    pub fn drain(&self) {
+    pub(crate) fn drain(&self) {
         if self.outermost {
             drain();
         }
@@ -60,26 +60,26 @@ impl Drop for Level {
 }
 
 /// Queues a computation for the outermost level, which is on this stack.
-pub fn defer(work: Box<dyn Deferred>) {
+pub(crate) fn defer(work: Box<dyn Deferred>) {
     QUEUE.with(|queue| queue.borrow_mut().push_back(work));
 }
 
 /// Whether nothing is being computed on this thread.
 #[inline]
 #[must_use]
-pub fn is_outside() -> bool {
+pub(crate) fn is_outside() -> bool {
     DEPTH.with(Cell::get) == 0
 }
 
 /// Whether a computation that is woken now may be queued: somebody will drain the queue.
 #[must_use]
-pub fn will_drain() -> bool {
+pub(crate) fn will_drain() -> bool {
     !is_outside() && QUEUE.try_with(|_| ()).is_ok() && !YIELDING.with(Cell::get)
 }
 
 /// Runs `wake` so that it reaches the executor: a computation that yields must not be polled again
 /// before other tasks were.
-pub fn yielding(wake: impl FnOnce()) {
+pub(crate) fn yielding(wake: impl FnOnce()) {
     let before = YIELDING.with(|yielding| yielding.replace(true));
     wake();
     YIELDING.with(|yielding| yielding.set(before));

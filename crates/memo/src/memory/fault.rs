@@ -38,11 +38,13 @@ pub enum Fault {
     InsertUnnoticed = 13,
     /// A change beside a key without a node leaves no mark.
     AbsentNotRaised = 14,
+    /// A value that shows what a write has changed is given out before that is announced.
+    NotHeld = 15,
 }
 
 /// Whether a test switched this fault on.
 #[inline(always)]
-pub fn injected(fault: Fault) -> bool {
+pub(crate) fn injected(fault: Fault) -> bool {
     #[cfg(shuttle)]
     return INJECTED.load(std::sync::atomic::Ordering::Relaxed) == fault as u32;
     #[cfg(not(shuttle))]

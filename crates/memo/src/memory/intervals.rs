@@ -9,14 +9,14 @@ use std::ops::{Bound, RangeBounds};
 
 /// The bounds of a read.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Interval<K> {
+pub(crate) struct Interval<K> {
     low: Bound<K>,
     high: Bound<K>,
 }
 
 impl<K: Clone> Interval<K> {
     /// The interval of a range.
-    pub fn new(bounds: &impl RangeBounds<K>) -> Self {
+    pub(crate) fn new(bounds: &impl RangeBounds<K>) -> Self {
         Self { low: bounds.start_bound().cloned(), high: bounds.end_bound().cloned() }
     }
 }
@@ -39,7 +39,7 @@ impl<K: fmt::Debug> fmt::Debug for Interval<K> {
 
 /// A treap of intervals, each with a value.
 #[derive(Debug)]
-pub struct Tree<K, V> {
+pub(crate) struct Tree<K, V> {
     entries: Vec<Entry<K, V>>,
     root: Option<usize>,
     seed: u64,
@@ -66,34 +66,29 @@ impl<K, V> Default for Tree<K, V> {
 
 impl<K, V> Tree<K, V> {
     /// How many intervals there are, each at a place below this.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is no interval.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
     /// A comparison panicked while the tree was rearranged, so that [`stab`](Self::stab) may miss intervals.
-    pub fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         self.broken
     }
 
     /// The value at a place.
-    pub fn value(&self, place: usize) -> &V {
+    pub(crate) fn value(&self, place: usize) -> &V {
         &self.entries[place].value
     }
 
     /// The value at a place.
-    pub fn value_mut(&mut self, place: usize) -> &mut V {
+    pub(crate) fn value_mut(&mut self, place: usize) -> &mut V {
         &mut self.entries[place].value
     }
 }
 
 impl<K: Ord, V: Copy> Tree<K, V> {
     /// The place of an interval.
-    pub fn find(&self, interval: &Interval<K>) -> Option<usize> {
+    pub(crate) fn find(&self, interval: &Interval<K>) -> Option<usize> {
         let mut at = self.root;
         while let Some(here) = at {
             let entry = &self.entries[here];
@@ -107,7 +102,7 @@ impl<K: Ord, V: Copy> Tree<K, V> {
     }
 
     /// Adds an interval and returns its place.
-    pub fn insert(&mut self, interval: Interval<K>, value: V) -> usize {
+    pub(crate) fn insert(&mut self, interval: Interval<K>, value: V) -> usize {
         let was_broken = std::mem::replace(&mut self.broken, true);
         self.seed ^= self.seed << 13;
         self.seed ^= self.seed >> 7;
@@ -122,7 +117,7 @@ impl<K: Ord, V: Copy> Tree<K, V> {
     }
 
     /// Drops the intervals whose places are not wanted; the others get new places.
-    pub fn retain(&mut self, wanted: impl Fn(usize) -> bool) {
+    pub(crate) fn retain(&mut self, wanted: impl Fn(usize) -> bool) {
         let old = std::mem::take(self);
         self.broken = old.broken;
         let wanted = old.entries.into_iter().enumerate().filter(|(at, _)| wanted(*at));
@@ -173,7 +168,7 @@ impl<K: Ord, V: Copy> Tree<K, V> {
     }
 
     /// The values of the intervals that contain `key`.
-    pub fn stab(&self, key: &K) -> Vec<V> {
+    pub(crate) fn stab(&self, key: &K) -> Vec<V> {
         let mut found = Vec::new();
         self.stab_below(self.root, key, &mut found);
         found

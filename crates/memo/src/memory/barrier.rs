@@ -14,13 +14,13 @@ mod real {
     const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
     /// Whether the kernel took the registration; decided once for the process.
-    pub fn is_asymmetric() -> bool {
+    pub(crate) fn is_asymmetric() -> bool {
         static AVAILABLE: OnceLock<bool> = OnceLock::new();
         *AVAILABLE.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED))
     }
 
     /// Makes every thread of the process pass a full barrier before this returns.
-    pub fn everywhere() {
+    pub(crate) fn everywhere() {
         fence(SeqCst);
         if is_asymmetric() {
             let passed = membarrier(PRIVATE_EXPEDITED);
@@ -39,13 +39,13 @@ mod real {
     use std::sync::atomic::{Ordering::SeqCst, fence};
 
     /// Pinning fences instead.
-    pub fn is_asymmetric() -> bool {
+    pub(crate) fn is_asymmetric() -> bool {
         false
     }
 
-    pub fn everywhere() {
+    pub(crate) fn everywhere() {
         fence(SeqCst);
     }
 }
 
-pub use real::*;
+pub(crate) use real::*;

@@ -6,9 +6,9 @@
 use crate::compute::capture::Frame;
 use crate::graph::Graph;
 use crate::graph::trash::Trash;
+use crate::memory::epoch;
+use crate::memory::line::pin;
 use crate::store::slots::Id;
-use tidewire_memo_memory::epoch;
-use tidewire_memo_memory::line::pin;
 
 impl Graph {
     /// Makes an entry stale, whatever its dependencies say, and everything that depends on it. Returns how

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// See the module documentation.
 #[derive(Debug)]
-pub struct ByCaller<T> {
+pub(crate) struct ByCaller<T> {
     one: Option<(u32, T)>,
     more: Option<BTreeMap<u32, T>>,
 }
@@ -21,12 +21,12 @@ impl<T> Default for ByCaller<T> {
 impl<T> ByCaller<T> {
     /// Whether it has nothing that has a destructor.
     #[inline]
-    pub fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         self.more.is_none() && (self.one.is_none() || !std::mem::needs_drop::<T>())
     }
 
     /// Returns what was kept for the caller before.
-    pub fn insert(&mut self, caller: u32, kept: T) -> Option<T> {
+    pub(crate) fn insert(&mut self, caller: u32, kept: T) -> Option<T> {
         match (&mut self.one, &mut self.more) {
             (Some((one, before)), _) if *one == caller => Some(std::mem::replace(before, kept)),
             (None, None) => {
@@ -39,7 +39,7 @@ impl<T> ByCaller<T> {
 
     /// What was kept for the caller, who goes.
     #[inline]
-    pub fn remove(&mut self, caller: u32) -> Option<T> {
+    pub(crate) fn remove(&mut self, caller: u32) -> Option<T> {
         match self.one.take_if(|(one, _)| *one == caller) {
             Some((_, kept)) => Some(kept),
             None => self.more.as_mut()?.remove(&caller),
@@ -47,13 +47,13 @@ impl<T> ByCaller<T> {
     }
 
     /// The first caller after this one, or else the first of all.
-    pub fn after(&self, caller: Option<u32>) -> Option<(u32, &T)> {
+    pub(crate) fn after(&self, caller: Option<u32>) -> Option<(u32, &T)> {
         let next = caller.and_then(|caller| self.iter_from(caller.wrapping_add(1)).next());
         next.or_else(|| self.iter_from(0).next())
     }
 
     /// In the order of their numbers, from this one on.
-    pub fn iter_from(&self, caller: u32) -> impl Iterator<Item = (u32, &T)> {
+    pub(crate) fn iter_from(&self, caller: u32) -> impl Iterator<Item = (u32, &T)> {
         let one =
             self.one.iter().map(|(one, kept)| (*one, kept)).filter(move |(one, _)| *one >= caller);
         let more = self.more.iter().flat_map(move |more| more.range(caller..));
@@ -67,7 +67,7 @@ impl<T> ByCaller<T> {
     }
 
     /// All of it.
-    pub fn into_values(self) -> impl Iterator<Item = T> {
+    pub(crate) fn into_values(self) -> impl Iterator<Item = T> {
         let more = self.more.unwrap_or_default();
         self.one.into_iter().map(|(_, kept)| kept).chain(more.into_values())
     }

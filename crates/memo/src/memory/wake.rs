@@ -10,10 +10,10 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Waker;
 
-use crate::sync;
+use crate::memory::sync;
 
 /// Wakes, or queues when this thread is inside of a wake. Call it with no lock held.
-pub fn wake(waker: Waker) {
+pub(crate) fn wake(waker: Waker) {
     let nested = WAKING.with(|waking| waking.replace(true));
     let mut next = Some(waker);
     if nested {
@@ -31,7 +31,7 @@ pub fn wake(waker: Waker) {
 }
 
 /// Runs user code whose panic is nobody's to handle; counts and swallows it.
-pub fn quietly(run: impl FnOnce()) {
+pub(crate) fn quietly(run: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
         PANICKED.fetch_add(1, Relaxed);
         // What a panic carries may itself panic when it is dropped.
@@ -42,7 +42,7 @@ pub fn quietly(run: impl FnOnce()) {
 }
 
 /// How many destructors and wakers panicked where nobody could handle it.
-pub fn swallowed_panics() -> u64 {
+pub(crate) fn swallowed_panics() -> u64 {
     PANICKED.load(Relaxed)
 }
 

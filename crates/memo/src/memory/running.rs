@@ -7,10 +7,10 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
-use crate::pool;
+use crate::memory::pool;
 
 /// A running computation.
-pub struct Running<T>(NonNull<dyn Future<Output = T> + Send>);
+pub(crate) struct Running<T>(NonNull<dyn Future<Output = T> + Send>);
 
 // SAFETY: owns a future that is `Send`.
 unsafe impl<T> Send for Running<T> {}
@@ -18,13 +18,13 @@ unsafe impl<T> Send for Running<T> {}
 impl<T> Running<T> {
     /// Moves a future to its place.
     #[inline]
-    pub fn new(future: impl Future<Output = T> + Send + 'static) -> Self {
+    pub(crate) fn new(future: impl Future<Output = T> + Send + 'static) -> Self {
         Self(pool::put(future))
     }
 
     /// Polls it where it is.
     #[inline]
-    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<T> {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<T> {
         // SAFETY: nobody else has the future, and it stays in its place until it is dropped there.
         unsafe { Pin::new_unchecked(self.0.as_mut()) }.poll(context)
     }

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::sync;
+use crate::memory::sync;
 
 /// See the module documentation.
 ///
@@ -77,18 +77,18 @@ impl Ambient {
     }
 
     /// Makes this the current context until the guard is dropped.
-    pub fn enter(self) -> Entered {
+    pub(crate) fn enter(self) -> Entered {
         let before = CURRENT.try_with(|current| current.replace(self));
         Entered { before: before.ok() }
     }
 
     /// Whether there is no context.
-    pub fn is_none(&self) -> bool {
+    pub(crate) fn is_none(&self) -> bool {
         self.0.is_none()
     }
 
     /// The same, unless it is the current context already.
-    pub fn enter_from_elsewhere(&self) -> Option<Entered> {
+    pub(crate) fn enter_from_elsewhere(&self) -> Option<Entered> {
         let own = self.0.as_ref().map(Arc::as_ptr);
         let is_current =
             |current: &RefCell<Self>| current.borrow().0.as_ref().map(Arc::as_ptr) == own;
@@ -98,13 +98,13 @@ impl Ambient {
 }
 
 /// The number of the current context, for events.
-pub fn tag() -> u64 {
+pub(crate) fn tag() -> u64 {
     CURRENT.try_with(|current| current.borrow().tag()).unwrap_or(0)
 }
 
 /// Puts the outer context back.
 #[derive(Debug)]
-pub struct Entered {
+pub(crate) struct Entered {
     /// `None` in a thread that is ending, which has no context any more.
     before: Option<Ambient>,
 }

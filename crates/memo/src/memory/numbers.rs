@@ -5,7 +5,7 @@
 
 /// See the module documentation.
 #[derive(Debug, Default)]
-pub struct Numbers {
+pub(crate) struct Numbers {
     words: Vec<u64>,
     /// All words before this one are 0.
     from: usize,
@@ -14,7 +14,7 @@ pub struct Numbers {
 
 impl Numbers {
     /// Numbers up to this one need no memory from now on.
-    pub fn make_room(&mut self, number: u32) {
+    pub(crate) fn make_room(&mut self, number: u32) {
         let words = number as usize / WORD + 1;
         if self.words.len() < words {
             self.words.resize(words, 0);
@@ -22,7 +22,7 @@ impl Numbers {
     }
 
     /// Adds a number that there is room for.
-    pub fn insert(&mut self, number: u32) {
+    pub(crate) fn insert(&mut self, number: u32) {
         let (at, bit) = place(number);
         let word = &mut self.words[at];
         self.count += usize::from(*word & bit == 0);
@@ -31,7 +31,7 @@ impl Numbers {
     }
 
     /// Takes all out, in ascending order.
-    pub fn take(&mut self, numbers: &mut Vec<u32>) {
+    pub(crate) fn take(&mut self, numbers: &mut Vec<u32>) {
         numbers.reserve(self.count);
         while self.count > 0 {
             let mut word = std::mem::take(&mut self.words[self.from]);
@@ -46,7 +46,7 @@ impl Numbers {
     }
 
     /// Takes all out; whether there was any.
-    pub fn clear(&mut self) -> bool {
+    pub(crate) fn clear(&mut self) -> bool {
         if self.count == 0 {
             return false;
         }

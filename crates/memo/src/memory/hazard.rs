@@ -15,21 +15,21 @@ use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
 use parking_lot::Mutex;
 
-use crate::line::Line;
+use crate::memory::line::Line;
 
 /// Where one handle says which address it uses; null when free.
-pub type Slot = AtomicPtr<()>;
+pub(crate) type Slot = AtomicPtr<()>;
 
 /// The slots of one thread.
 #[derive(Debug)]
 #[repr(align(128))]
-pub struct Block {
+pub(crate) struct Block {
     slots: [Slot; SLOTS],
 }
 
 /// Names `address` in a slot of this thread. Call it pinned, with an address read while pinned.
 #[inline(always)]
-pub fn name(line: &Line, address: *mut ()) -> Option<&'static Slot> {
+pub(crate) fn name(line: &Line, address: *mut ()) -> Option<&'static Slot> {
     let block = line.block.get();
     if cfg!(shuttle) || block.is_null() {
         return None;
@@ -61,12 +61,12 @@ fn name_further(line: &Line, block: &'static Block, address: *mut ()) -> Option<
 
 /// Gives a slot back.
 #[inline(always)]
-pub fn clear(slot: &'static Slot) {
+pub(crate) fn clear(slot: &'static Slot) {
     slot.store(ptr::null_mut(), Release);
 }
 
 /// Every address that is in use, sorted. Only the collector asks, after its barrier.
-pub fn named() -> Vec<usize> {
+pub(crate) fn named() -> Vec<usize> {
     let blocks = BLOCKS.lock();
     let slots = blocks.all.iter().flat_map(|block| &block.slots);
     let mut named: Vec<usize> = slots.map(|slot| slot.load(SeqCst).addr()).collect();
@@ -76,7 +76,7 @@ pub fn named() -> Vec<usize> {
 }
 
 /// A block for a thread that begins.
-pub fn claim() -> &'static Block {
+pub(crate) fn claim() -> &'static Block {
     let mut blocks = BLOCKS.lock();
     blocks.free.pop().unwrap_or_else(|| {
         let slots = [const { Slot::new(ptr::null_mut()) }; SLOTS];
@@ -87,7 +87,7 @@ pub fn claim() -> &'static Block {
 }
 
 /// The block of a thread that ends; handles that it made may still be named there.
-pub fn give_back(block: &'static Block) {
+pub(crate) fn give_back(block: &'static Block) {
     BLOCKS.lock().free.push(block);
 }
 
@@ -104,7 +104,7 @@ static BLOCKS: Mutex<Blocks> = Mutex::new(Blocks { all: Vec::new(), free: Vec::n
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
-    use crate::line;
+    use crate::memory::line;
 
     #[test]
     fn a_named_address_is_seen_until_it_is_cleared() {

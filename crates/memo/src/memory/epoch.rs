@@ -1,9 +1,9 @@
 //! When memory that a lock-free reader may still see can be freed.
 //!
-//! Readers pin: two plain stores to a line of their own thread (see [`crate::line`]), no fence.
+//! Readers pin: two plain stores to a line of their own thread (see [`crate::memory::line`]), no fence.
 //! The collector pays instead: it raises the epoch, runs `membarrier(2)` (a full barrier on every thread
 //! of the process) and then reads the lines. An item is freed when every pinned thread pinned at least
-//! two epochs after the item was retired, and no hazard slot (see [`crate::hazard`]) names it.
+//! two epochs after the item was retired, and no hazard slot (see [`crate::memory::hazard`]) names it.
 //! Under shuttle nothing is freed at all: the models are about the graph, not about memory.
 //!
 //! Nothing here runs a destructor under a lock, and a destructor that panics is counted and swallowed:
@@ -15,8 +15,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::Mutex;
 
-use crate::wake::quietly;
-use crate::{barrier, hazard, line};
+use crate::memory::wake::quietly;
+use crate::memory::{barrier, hazard, line};
 
 /// Queues `address` to be released by `release` when no reader can see it any more.
 ///
@@ -25,7 +25,7 @@ use crate::{barrier, hazard, line};
 /// # Safety
 /// `address` must be unreachable for readers that pin from now on, `release(address)` must be sound
 /// once, on any thread, and must not be called by anyone else.
-pub unsafe fn retire(address: *mut (), release: unsafe fn(*mut ())) {
+pub(crate) unsafe fn retire(address: *mut (), release: unsafe fn(*mut ())) {
     if cfg!(shuttle) {
         return;
     }
@@ -34,20 +34,20 @@ pub unsafe fn retire(address: *mut (), release: unsafe fn(*mut ())) {
 }
 
 /// Says that what was just retired is this large: large things are collected sooner.
-pub fn note_bytes(bytes: usize) {
+pub(crate) fn note_bytes(bytes: usize) {
     WAITING.fetch_add(bytes / BYTES_PER_ITEM, Relaxed);
 }
 
 /// Collects when enough garbage waits. Call it with no lock held.
 #[inline]
-pub fn collect_if_due() {
+pub(crate) fn collect_if_due() {
     if WAITING.load(Relaxed) >= COLLECT_EVERY {
         collect();
     }
 }
 
 /// Frees everything that no reader can see any more. Call it with no lock held.
-pub fn collect() {
+pub(crate) fn collect() {
     if cfg!(shuttle) {
         return;
     }
@@ -99,7 +99,7 @@ mod tests {
     use std::sync::atomic::Ordering::SeqCst;
 
     use super::*;
-    use crate::line::pin;
+    use crate::memory::line::pin;
 
     static FREED: AtomicUsize = AtomicUsize::new(0);
 
@@ -130,10 +130,10 @@ mod tests {
 
     #[test]
     fn a_destructor_that_panics_is_counted_and_not_passed_on() {
-        let before = crate::wake::swallowed_panics();
+        let before = crate::memory::wake::swallowed_panics();
         // SAFETY: the address is never dereferenced.
         unsafe { retire(ptr::without_provenance_mut(0x20), panics) };
-        while crate::wake::swallowed_panics() == before {
+        while crate::memory::wake::swallowed_panics() == before {
             collect();
         }
     }

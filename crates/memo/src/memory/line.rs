@@ -20,22 +20,22 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, compiler_fence, fence};
 
 use parking_lot::Mutex;
 
-use crate::hazard::{self, Block};
-use crate::{barrier, sync};
+use crate::memory::hazard::{self, Block};
+use crate::memory::{barrier, sync};
 
 /// See the module documentation.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Line {
+pub(crate) struct Line {
     word: AtomicU64,
     /// What the word is while nothing is computed and no pin is held.
     idle: Cell<u64>,
     /// The frame of the computation that is being polled; null outside. See `capture`.
     frame: Cell<*const ()>,
     /// Where handles are named; null before the first pin and after the last.
-    pub block: Cell<*const Block>,
+    pub(crate) block: Cell<*const Block>,
     /// The slot that was tried last.
-    pub next: Cell<usize>,
+    pub(crate) next: Cell<usize>,
 }
 
 /// Proof that this thread is pinned: pointers loaded while it lives stay valid while it lives.
@@ -43,7 +43,7 @@ pub struct Line {
 /// Pins of one thread end in the reverse order of their beginning; a frame may come or go meanwhile.
 #[must_use = "it ends when it is dropped"]
 #[derive(Debug)]
-pub struct Pin {
+pub(crate) struct Pin {
     line: *const Line,
     before: u64,
 }
@@ -51,13 +51,13 @@ pub struct Pin {
 /// A pin of the short way, which ends while no frame is current, as it began.
 #[must_use = "it ends when it is dropped"]
 #[derive(Debug)]
-pub struct ShortPin {
+pub(crate) struct ShortPin {
     line: *const Line,
 }
 
 /// The line of this thread. It lives as long as the thread, through the destructors of thread-locals.
 #[inline(always)]
-pub fn mine() -> *const Line {
+pub(crate) fn mine() -> *const Line {
     let line = LINE.with(ptr::from_ref);
     // Without this the address is worked out anew for each use: three instructions of a hit.
     #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
@@ -76,7 +76,7 @@ pub fn mine() -> *const Line {
 
 /// Pins the thread; nests.
 #[inline(always)]
-pub fn pin() -> Pin {
+pub(crate) fn pin() -> Pin {
     if cfg!(shuttle) {
         return Pin { line: ptr::null(), before: IDLE };
     }
@@ -94,7 +94,7 @@ pub fn pin() -> Pin {
 impl Line {
     /// Pins when the short way is open.
     #[inline(always)]
-    pub fn try_pin(&self) -> Option<ShortPin> {
+    pub(crate) fn try_pin(&self) -> Option<ShortPin> {
         if self.word.load(Relaxed) != IDLE {
             return None;
         }
@@ -160,13 +160,13 @@ impl Line {
 
     /// The frame that is current; null outside of computations.
     #[inline(always)]
-    pub fn frame(&self) -> *const () {
+    pub(crate) fn frame(&self) -> *const () {
         self.frame.get()
     }
 
     /// Makes a frame current, or none, and returns the one that was.
     #[inline]
-    pub fn replace_frame(&self, frame: *const ()) -> *const () {
+    pub(crate) fn replace_frame(&self, frame: *const ()) -> *const () {
         let before = self.frame.replace(frame);
         if !ptr::eq(before, frame) {
             self.settle();
@@ -206,17 +206,17 @@ impl Drop for ShortPin {
 }
 
 /// The epoch at which things are retired now.
-pub fn epoch() -> u64 {
+pub(crate) fn epoch() -> u64 {
     EPOCH.load(SeqCst)
 }
 
 /// Begins the next epoch. Only the collector does.
-pub fn next_epoch() {
+pub(crate) fn next_epoch() {
     EPOCH.fetch_add(1, SeqCst);
 }
 
 /// The epoch of the reader that was pinned first; 0 while nothing can be told.
-pub fn oldest_pinned() -> u64 {
+pub(crate) fn oldest_pinned() -> u64 {
     let lines = LINES.lock();
     if LATE_PINS.load(SeqCst) > 0 {
         return 0;
@@ -227,7 +227,7 @@ pub fn oldest_pinned() -> u64 {
 }
 
 /// Threads that are known to the collector.
-pub fn threads() -> usize {
+pub(crate) fn threads() -> usize {
     LINES.lock().len()
 }
 

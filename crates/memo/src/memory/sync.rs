@@ -7,9 +7,9 @@
 
 #[cfg(not(shuttle))]
 mod real {
-    pub use parking_lot::{Mutex, MutexGuard};
-    pub use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64};
-    pub use std::thread_local;
+    pub(crate) use parking_lot::{Mutex, MutexGuard};
+    pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64};
+    pub(crate) use std::thread_local;
 
     /// A mutex that is held for some 50 ns at a time, and often.
     ///
@@ -17,17 +17,17 @@ mod real {
     /// taken stays away for some microseconds, awake, in which whoever has it goes through many holds;
     /// only after several looks does it give its processor away.
     #[derive(Debug, Default)]
-    pub struct HotMutex<T>(Mutex<T>);
+    pub(crate) struct HotMutex<T>(Mutex<T>);
 
     impl<T> HotMutex<T> {
         /// Makes one that nobody holds.
-        pub const fn new(value: T) -> Self {
+        pub(crate) const fn new(value: T) -> Self {
             Self(Mutex::new(value))
         }
 
         /// Waits for the lock.
         #[inline(always)]
-        pub fn lock(&self) -> MutexGuard<'_, T> {
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             self.0.try_lock().unwrap_or_else(|| self.wait())
         }
 
@@ -50,49 +50,55 @@ mod real {
     const PAUSES: u32 = 256;
 
     /// Lets another thread run; a hook of the stress program.
-    pub fn yield_thread() {
+    pub(crate) fn yield_thread() {
         std::thread::yield_now();
     }
 }
 
 #[cfg(shuttle)]
 mod real {
-    pub use shuttle::sync::MutexGuard;
-    pub use shuttle::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64};
-    pub use shuttle::thread_local;
+    pub(crate) use shuttle::sync::MutexGuard;
+    pub(crate) use shuttle::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64};
+    pub(crate) use shuttle::thread_local;
 
     /// A shuttle mutex with the interface of `parking_lot`: no poisoning.
     #[derive(Debug, Default)]
-    pub struct Mutex<T>(shuttle::sync::Mutex<T>);
+    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
-        pub fn new(value: T) -> Self {
+        pub(crate) fn new(value: T) -> Self {
             Self(shuttle::sync::Mutex::new(value))
         }
 
-        pub fn lock(&self) -> MutexGuard<'_, T> {
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
         }
 
-        pub fn get_mut(&mut self) -> &mut T {
+        pub(crate) fn get_mut(&mut self) -> &mut T {
             self.0.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner())
         }
 
-        pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
             self.0.try_lock().ok()
         }
     }
 
     /// Waiting awake is nothing that a model knows.
-    pub type HotMutex<T> = Mutex<T>;
+    pub(crate) type HotMutex<T> = Mutex<T>;
+
+    /// The number of the modelled thread.
+    pub(crate) fn thread_number() -> u32 {
+        let number: usize = shuttle::current::me().into();
+        number as u32
+    }
 
     /// Lets another modelled thread run.
-    pub fn yield_thread() {
+    pub(crate) fn yield_thread() {
         shuttle::thread::yield_now();
     }
 }
 
-pub use real::*;
+pub(crate) use real::*;
 
 #[cfg(all(test, not(shuttle)))]
 mod tests {

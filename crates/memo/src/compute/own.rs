@@ -1,0 +1,102 @@
+//! What somebody asks who holds a write guard.
+//!
+//! He must not wait for his own write, and what he reads before it is announced is nobody else's. So what is
+//! not in memory is computed for him alone, beside the graph, and never kept.
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Poll};
+
+use crate::compute::capture::{self, Entered, Frame};
+use crate::compute::inner::{Inner, Running};
+use crate::graph::validate::Taint;
+use crate::memory::sync;
+use crate::memory::wake::quietly;
+use crate::store::error::Error;
+use crate::store::key::Key;
+use crate::store::value::Outcome;
+
+/// A run for one caller.
+pub(crate) struct Own<V> {
+    running: Option<Running<V>>,
+    frame: Box<Frame>,
+    label: Label,
+}
+
+/// Memo and key of a run, to find one that asks for itself.
+#[derive(Clone, PartialEq)]
+struct Label(String);
+
+/// Begins a run, unless it would ask for itself or runs nest too deeply.
+pub(crate) fn begin<K: Key, V: Send + Sync + 'static>(
+    memo: &'static Inner<K, V>,
+    key: &K,
+) -> Result<Option<Own<V>>, Error> {
+    let label = Label(format!("{}({key:?})", memo.name()));
+    let outer = RUNNING.with(|running| running.borrow().clone());
+    if let Some(at) = outer.iter().position(|other| *other == label) {
+        let mut names: Vec<_> = outer[at..].iter().map(|label| label.0.clone()).collect();
+        names.push(label.0);
+        return Err(Error::cycle(&names));
+    }
+    if outer.len() >= DEPTH {
+        return Ok(None);
+    }
+    let frame = Box::new(Frame::alone(memo.shared(), capture::asker()));
+    let mut own = Own { running: None, frame, label };
+    let called = own.inside(|| memo.call(key.clone()));
+    own.running = match called {
+        Ok(Some(running)) => Some(running),
+        Ok(None) => return Err(Error::closed(memo.name())),
+        Err(panic) => return Err(panicked(memo, panic)),
+    };
+    Ok(Some(own))
+}
+
+impl<V: Send + Sync + 'static> Own<V> {
+    pub(crate) fn poll<K: Key>(
+        &mut self,
+        memo: &'static Inner<K, V>,
+        context: &mut Context<'_>,
+    ) -> Poll<Outcome<V>> {
+        let mut running = self.running.take().expect("polled until it has ended");
+        let result = match self.inside(|| running.poll(context)) {
+            Ok(Poll::Pending) => {
+                self.running = Some(running);
+                return Poll::Pending;
+            }
+            Ok(Poll::Ready(result)) => result,
+            Err(panic) => Err(panicked(memo, panic)),
+        };
+        quietly(|| drop(running));
+        capture::current().inspect(|frame| frame.add_taint(Taint::UNTRACKED));
+        Poll::Ready(Outcome::new(result))
+    }
+
+    /// Runs user code of this run.
+    fn inside<T>(&self, run: impl FnOnce() -> T) -> std::thread::Result<T> {
+        let _entered = Entered::new(Some(&self.frame));
+        RUNNING.with(|running| running.borrow_mut().push(self.label.clone()));
+        let result = catch_unwind(AssertUnwindSafe(run));
+        RUNNING.with(|running| running.borrow_mut().pop());
+        result
+    }
+}
+
+fn panicked<K: Key, V: Send + Sync + 'static>(
+    memo: &'static Inner<K, V>,
+    payload: Box<dyn std::any::Any + Send>,
+) -> Error {
+    memo.shared().core.lock().stats.panicked += 1;
+    let error = Error::panicked(memo.name(), &*payload);
+    quietly(|| drop(payload));
+    error
+}
+
+sync::thread_local! {
+    /// The runs that are being polled on this thread, the outermost first.
+    static RUNNING: RefCell<Vec<Label>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs within runs; what is deeper is computed as for anybody.
+const DEPTH: usize = 64;

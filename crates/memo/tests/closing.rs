@@ -1,0 +1,98 @@
+//! What a closed memo, source or graph gives back. A binary of its own: its allocator counts.
+#![cfg(not(any(shuttle, miri)))]
+#![allow(unsafe_code, clippy::unwrap_used, clippy::print_stdout)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+
+use tidewire_memo::{Graph, Memo, Source};
+
+struct Counting;
+
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: the system's allocator, and a counter.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        IN_USE.fetch_add(layout.size(), SeqCst);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        IN_USE.fetch_sub(layout.size(), SeqCst);
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// One test counts at a time.
+static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+/// A memo and a source with this many keys, and as many intervals up to 50.
+fn fill(graph: &Graph, keys: u64) -> Memo<u64, u64> {
+    let rows = Source::<u64>::new_in(graph, "rows");
+    let memo = Memo::infallible_in(graph, "memo", move |key: u64| async move {
+        rows.read(&key);
+        if key < 50 {
+            rows.range(key..key + 10);
+        }
+        key
+    });
+    (0..keys).for_each(|key| _ = futures::executor::block_on(memo.get(key)).unwrap());
+    memo
+}
+
+/// Bytes that one round leaves behind, when pools and garbage have settled.
+fn left(rounds: usize, round: impl Fn()) -> usize {
+    (0..rounds).for_each(|_| round());
+    let before = IN_USE.load(SeqCst);
+    (0..rounds).for_each(|_| round());
+    IN_USE.load(SeqCst).saturating_sub(before) / rounds
+}
+
+#[test]
+fn what_is_closed_keeps_nothing_for_each_key_that_it_had() {
+    let _alone = ALONE.lock().unwrap();
+    let graph = |keys| left(100, move || drop((fill(&Graph::new(), keys), Graph::new())));
+    let (empty, full) = (graph(0), graph(500));
+    if std::env::var_os("MEMO_LOUD").is_some() {
+        println!("a closed graph with a memo and a source leaves {empty} bytes");
+    }
+    assert!(full <= empty + 1024, "a graph of 500 keys leaves {full} bytes, of none {empty}");
+    let graph = Graph::new();
+    let memo = |rounds, keys| {
+        let graph = graph.clone();
+        left(rounds, move || {
+            let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key });
+            (0..keys).for_each(|key| _ = futures::executor::block_on(memo.get(key)).unwrap());
+            memo.close();
+        })
+    };
+    let (empty, full) = (memo(5_000, 0), memo(5_000, 50));
+    assert!(full <= empty + 64, "a memo of 50 keys leaves {full} bytes, of none {empty}");
+    if std::env::var_os("MEMO_LOUD").is_some() {
+        println!("a closed memo leaves {empty} bytes");
+    }
+    assert!(empty <= 4096, "{empty} bytes");
+}
+
+#[test]
+fn a_source_that_is_read_after_its_graph_was_closed_keeps_nothing() {
+    let _alone = ALONE.lock().unwrap();
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    drop(graph);
+    let other = Graph::new();
+    let memo = Memo::infallible_in(&other, "memo", move |key: u64| async move {
+        rows.read(&key);
+        rows.range(key..);
+        key
+    });
+    assert_eq!(*futures::executor::block_on(memo.get(1)).unwrap(), 1);
+    assert!(memo.cached(&1).is_none(), "nobody can tell of its changes");
+}

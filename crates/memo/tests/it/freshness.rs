@@ -1,0 +1,196 @@
+//! What is stale is found out, however late the computation says what it read.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use tidewire_memo::{Graph, Memo, Source, scope};
+
+use crate::support::{Gate, now, poll};
+
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A leaf whose tasks declare what they read when they are let go, and a memo made of it.
+struct World {
+    graph: Graph,
+    rows: Source<u64>,
+    data: Arc<AtomicU64>,
+    tasks: Arc<Mutex<Vec<Task>>>,
+    leaf: Memo<u64, u64>,
+    above: Memo<u64, u64>,
+}
+
+impl World {
+    fn new(remembers: bool) -> Self {
+        let graph = Graph::new();
+        let rows = Source::<u64>::new_in(&graph, "rows");
+        let (data, tasks) = (Arc::new(AtomicU64::new(1)), Arc::<Mutex<Vec<Task>>>::default());
+        let (load, spawned) = (data.clone(), tasks.clone());
+        let mut leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
+            let (value, spawned) = (load.load(SeqCst), spawned.clone());
+            async move {
+                spawned.lock().unwrap().push(Box::pin(scope(async move { rows.read(&key) })));
+                value
+            }
+        });
+        if remembers {
+            leaf = leaf.fingerprint(|value| *value);
+        }
+        let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+            *leaf.get(key).await.unwrap()
+        });
+        Self { graph, rows, data, tasks, leaf, above }
+    }
+
+    /// The leaf is evicted, its row changes, it is computed anew, and the first tasks declare what they read.
+    fn remake(&self) {
+        assert_eq!(*now(self.above.get(1)).unwrap(), 1);
+        assert!(self.leaf.evict(&1));
+        self.data.store(2, SeqCst);
+        self.rows.changed(&1);
+        assert_eq!(*now(self.leaf.get(1)).unwrap(), 2);
+        self.declare();
+    }
+
+    fn declare(&self) {
+        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap());
+        tasks.into_iter().for_each(|mut task| assert!(poll(&mut task).is_ready()));
+    }
+}
+
+#[test]
+fn a_late_read_of_a_value_that_was_evicted_and_computed_anew_makes_stale_what_was_made_of_it() {
+    for remembers in [false, true] {
+        let world = World::new(remembers);
+        world.remake();
+        assert_eq!(*now(world.above.get(1)).unwrap(), 2, "remembers: {remembers}");
+    }
+}
+
+#[test]
+fn a_watch_hears_of_a_late_read_of_a_value_that_was_computed_anew() {
+    let world = World::new(false);
+    let mut watch = world.above.watch(1);
+    assert_eq!(*now(watch.next()).unwrap().unwrap(), 1);
+    world.remake();
+    assert_eq!(*now(watch.next()).unwrap().unwrap(), 2);
+}
+
+#[test]
+fn a_late_read_of_a_value_that_is_another_by_now_leaves_that_a_hit() {
+    let world = World::new(false);
+    assert_eq!(*now(world.above.get(1)).unwrap(), 1);
+    let first = std::mem::take(&mut *world.tasks.lock().unwrap());
+    assert!(world.leaf.evict(&1));
+    assert_eq!(*now(world.leaf.get(1)).unwrap(), 1);
+    world.declare();
+    assert_eq!(*now(world.above.get(1)).unwrap(), 1);
+    let computed = world.graph.stats().started;
+    first.into_iter().for_each(|mut task| assert!(poll(&mut task).is_ready()));
+    assert!(world.leaf.cached(&1).is_some(), "the read was of the value before");
+    now(world.above.get(1)).unwrap();
+    assert!(world.graph.stats().started <= computed + 1, "only what was made of that one");
+}
+
+#[test]
+fn a_late_read_of_an_external_source_gives_the_value_a_life() {
+    for own in [None, Some(2), Some(60)] {
+        let graph = Graph::new();
+        let rows = Source::<u64>::new_in(&graph, "rows").external();
+        let tasks = Arc::<Mutex<Vec<Task>>>::default();
+        let spawned = tasks.clone();
+        let mut leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
+            spawned.lock().unwrap().push(Box::pin(scope(async move { rows.read(&key) })));
+            async move { key }
+        });
+        if let Some(own) = own {
+            leaf = leaf.ttl(Duration::from_secs(own));
+        }
+        let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+            *leaf.get(key).await.unwrap()
+        });
+        let start = Instant::now();
+        graph.advance(start);
+        now(above.get(1)).unwrap();
+        let mut task = tasks.lock().unwrap().pop().unwrap();
+        assert!(poll(&mut task).is_ready());
+        let life = own.map_or(5, |own| own.min(5));
+        graph.advance(start + Duration::from_millis(life * 1000 - 1));
+        assert!(above.cached(&1).is_some(), "own life: {own:?}");
+        graph.advance(start + Duration::from_secs(life));
+        assert!(leaf.cached(&1).is_none() && above.cached(&1).is_none(), "own life: {own:?}");
+    }
+}
+
+#[test]
+fn a_value_lives_no_longer_than_its_own_life_and_that_of_what_it_was_made_of() {
+    for (own, lives) in [(1, 1), (60, 5)] {
+        let graph = Graph::new();
+        let rows = Source::<u64>::new_in(&graph, "rows").external();
+        let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+            rows.read(&key);
+            key
+        })
+        .ttl(Duration::from_secs(own));
+        let start = Instant::now();
+        graph.advance(start);
+        now(memo.get(1)).unwrap();
+        graph.advance(start + Duration::from_millis(lives * 1000 - 1));
+        assert!(memo.cached(&1).is_some());
+        graph.advance(start + Duration::from_secs(lives));
+        assert!(memo.cached(&1).is_none());
+    }
+}
+
+#[test]
+fn time_does_not_go_back() {
+    let graph = Graph::new();
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key })
+        .ttl(Duration::from_secs(10));
+    let start = Instant::now();
+    graph.advance(start + Duration::from_secs(100));
+    graph.advance(start);
+    now(memo.get(1)).unwrap();
+    graph.advance(start + Duration::from_secs(109));
+    assert!(memo.cached(&1).is_some(), "it counts from the latest time that was told");
+    graph.advance(start + Duration::from_secs(110));
+    assert!(memo.cached(&1).is_none());
+}
+
+#[test]
+fn what_begins_before_a_suspension_ends_is_not_kept() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let (data, gate) = (Arc::new(AtomicU64::new(1)), Gate::default());
+    let (load, wait) = (data.clone(), gate.clone());
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let (value, wait) = (load.load(SeqCst), wait.clone());
+        async move {
+            wait.pass().await;
+            rows.read(&key);
+            value
+        }
+    });
+    let suspension = rows.suspend();
+    let mut get = memo.get(1);
+    assert!(poll(&mut get).is_pending());
+    data.store(2, SeqCst);
+    drop(suspension);
+    gate.open();
+    assert!(matches!(poll(&mut get), Poll::Ready(Ok(_))));
+    assert_eq!(*now(memo.get(1)).unwrap(), 2, "nobody could tell of the change while it loaded");
+}
+
+#[test]
+fn an_error_that_is_kept_is_current_for_nobody_who_asks_for_its_version() {
+    let graph = Graph::new();
+    let memo = Memo::<u64, u64>::new_in(&graph, "memo", |_| async move { Err::<u64, _>("no") })
+        .error_ttl(Duration::from_secs(1));
+    let error = now(memo.get(1)).unwrap_err();
+    assert_ne!(error.version(), 0, "it is kept");
+    assert!(!memo.validate(&1, error.version()), "there is no value to go on with");
+}

@@ -1,0 +1,213 @@
+//! The order of reads while somebody writes: nobody is given the older state after the newer one was given out.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use tidewire_memo::{Graph, Memo, Source, WriteGuard};
+
+use crate::support::{Wakes, now, poll, poll_with};
+
+/// A table, a memo of it that is in memory, and one that is not.
+struct World {
+    graph: Graph,
+    rows: Source<u64>,
+    data: Arc<AtomicU64>,
+    /// In memory, of the state 1.
+    held: Memo<u64, u64>,
+    other: Memo<u64, u64>,
+    /// What reads an interval.
+    page: Memo<(u64, u64), u64>,
+}
+
+impl World {
+    fn new() -> Self {
+        let graph = Graph::new();
+        let rows = Source::<u64>::new_in(&graph, "rows");
+        let data = Arc::new(AtomicU64::new(1));
+        let table = |name: &str| {
+            let load = data.clone();
+            Memo::infallible_in(&graph, name, move |key: u64| {
+                let load = load.clone();
+                async move {
+                    rows.read(&key);
+                    load.load(SeqCst)
+                }
+            })
+        };
+        let load = data.clone();
+        let page = Memo::infallible_in(&graph, "page", move |(from, to): (u64, u64)| {
+            let load = load.clone();
+            async move {
+                rows.range(from..to);
+                load.load(SeqCst)
+            }
+        });
+        let (held, other) = (table("held"), table("other"));
+        now(held.get(1)).unwrap();
+        Self { graph, rows, data, held, other, page }
+    }
+
+    /// Somebody else, whose transaction has committed and is not announced yet.
+    fn write(&self) -> WriteGuard {
+        let rows = self.rows;
+        let guard = std::thread::spawn(move || rows.write(&1)).join().unwrap();
+        self.data.store(2, SeqCst);
+        guard
+    }
+}
+
+#[test]
+fn what_is_computed_while_somebody_writes_is_given_to_nobody_before_that_is_announced() {
+    let world = World::new();
+    let guard = world.write();
+    let wakes = Wakes::new();
+    let mut get = world.other.get(1);
+    assert!(poll_with(&mut get, &wakes).is_pending(), "it shows the newer state");
+    assert!(poll(&mut world.other.get(1)).is_pending(), "to whoever joins, too");
+    assert_eq!(*now(world.held.get(1)).unwrap(), 1, "hits go on");
+    assert!(poll(&mut get).is_pending());
+    guard.finish();
+    assert!(wakes.count() > 0);
+    assert_eq!(*now(get).unwrap(), 2);
+    assert_eq!(*now(world.held.get(1)).unwrap(), 2);
+}
+
+#[test]
+fn what_reads_other_keys_does_not_wait() {
+    let world = World::new();
+    now(world.page.get((0, 10))).unwrap();
+    now(world.page.get((20, 30))).unwrap();
+    world.held.invalidate(&1);
+    world.page.invalidate(&(0, 10));
+    world.page.invalidate(&(20, 30));
+    let _guard = world.write();
+    assert!(poll(&mut world.other.get(2)).is_ready());
+    assert!(poll(&mut world.page.get((20, 30))).is_ready(), "the key lies outside");
+    assert!(poll(&mut world.held.get(1)).is_pending());
+    assert!(poll(&mut world.page.get((0, 10))).is_pending());
+}
+
+#[test]
+fn a_watch_yields_nothing_before_it_is_announced() {
+    let world = World::new();
+    let guard = world.write();
+    let mut watch = world.other.watch(1);
+    let mut next = Box::pin(watch.next());
+    assert!(poll(&mut next).is_pending());
+    drop(guard);
+    assert_eq!(*now(next).unwrap().unwrap(), 2);
+}
+
+#[test]
+fn who_writes_does_not_wait_for_himself_and_what_he_reads_is_not_kept() {
+    let world = World::new();
+    let over = world.other;
+    let above = Memo::infallible_in(&world.graph, "above", move |key: u64| async move {
+        *over.get(key).await.unwrap()
+    });
+    let guard = world.rows.write(&1);
+    world.data.store(2, SeqCst);
+    assert_eq!(*now(above.get(1)).unwrap(), 2);
+    assert!(above.cached(&1).is_none() && world.other.cached(&1).is_none());
+    let other = world.other;
+    let elsewhere = std::thread::spawn(move || poll(&mut other.get(1)).is_pending());
+    assert!(elsewhere.join().unwrap(), "others wait");
+    guard.finish();
+    now(above.get(1)).unwrap();
+    assert!(above.cached(&1).is_some());
+}
+
+#[test]
+fn who_writes_and_asks_for_what_asks_for_itself_is_told_of_the_cycle() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let cell: Arc<OnceLock<Memo<u64, u64>>> = Arc::default();
+    let asked = cell.clone();
+    let memo = Memo::new_in(&graph, "memo", move |key: u64| {
+        let asked = asked.clone();
+        async move { asked.get().unwrap().get(key).await.map(|value| *value) }
+    });
+    cell.set(memo).unwrap();
+    let _guard = rows.write(&1);
+    let error = now(memo.get(1)).unwrap_err();
+    assert!(error.to_string().contains("memo(1) -> memo(1)"), "{error}");
+}
+
+#[test]
+fn two_who_write_and_read_what_the_other_writes_do_not_wait_for_each_other() {
+    let world = World::new();
+    let (rows, other) = (world.rows, world.other);
+    let both = Arc::new(std::sync::Barrier::new(2));
+    let threads: Vec<_> = [1, 2]
+        .map(|key| {
+            let both = both.clone();
+            std::thread::spawn(move || {
+                let guard = rows.write(&key);
+                both.wait();
+                let value = now(other.get(3 - key)).unwrap();
+                both.wait();
+                guard.finish();
+                *value
+            })
+        })
+        .into();
+    for thread in threads {
+        assert_eq!(thread.join().unwrap(), 1);
+    }
+}
+
+#[test]
+fn a_write_whose_key_is_not_known_yet_holds_every_key_and_announces_the_one_it_was() {
+    let world = World::new();
+    now(world.held.get(2)).unwrap();
+    let (rows, held) = (world.rows, world.held);
+    let guard = std::thread::spawn(move || rows.write_unknown()).join().unwrap();
+    assert!(poll(&mut world.other.get(2)).is_pending());
+    guard.also(&world.rows, &1).finish();
+    assert!(held.cached(&1).is_none() && held.cached(&2).is_some(), "the one that it was");
+    now(held.get(1)).unwrap();
+    world.rows.write_unknown().unchanged();
+    assert!(held.cached(&1).is_some() && held.cached(&2).is_some(), "it was rolled back");
+    drop(world.rows.write_unknown());
+    assert!(held.cached(&1).is_none() && held.cached(&2).is_none(), "it may have been any");
+}
+
+#[test]
+fn a_write_that_nobody_ends_holds_others_up_for_a_limited_time() {
+    let world = World::new();
+    let start = Instant::now();
+    world.graph.set_write_limit(Duration::from_secs(10));
+    std::mem::forget(world.write());
+    let mut get = world.other.get(1);
+    assert!(poll(&mut get).is_pending());
+    assert_eq!(world.graph.advance(start), Some(start + Duration::from_secs(10)));
+    assert!(poll(&mut get).is_pending());
+    assert_eq!(world.graph.advance(start + Duration::from_secs(10)), None);
+    assert!(matches!(poll(&mut get), Poll::Ready(Ok(_))));
+}
+
+#[test]
+fn a_write_that_is_announced_a_chunk_a_poll_holds_until_the_last() {
+    let world = World::new();
+    world.graph.set_walk_chunk(1, false);
+    for key in 10..20 {
+        let held = world.held;
+        let above = Memo::infallible_in(&world.graph, "above", move |_: u64| async move {
+            *held.get(1).await.unwrap()
+        });
+        now(above.get(key)).unwrap();
+    }
+    let mut finish = Box::pin(world.write().finish_async());
+    let mut get = world.other.get(1);
+    let mut polls = 0;
+    while poll(&mut finish).is_pending() {
+        polls += 1;
+        assert!(poll(&mut get).is_pending(), "not everything is marked");
+    }
+    assert!(polls > 3);
+    assert_eq!(*now(get).unwrap(), 2);
+}

@@ -1,0 +1,80 @@
+//! `verify` runs beside hits, which know nothing of it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Instant;
+
+use tidewire_memo::{Graph, Memo, Source};
+
+use crate::support::{Gate, now};
+
+#[test]
+fn a_function_that_panics_when_it_is_verified_is_a_mismatch_and_no_panic_of_the_hit() {
+    let graph = Graph::new();
+    let runs = Arc::new(AtomicU64::new(0));
+    let count = runs.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        assert_eq!(count.fetch_add(1, SeqCst), 0, "injected");
+        async move { key }
+    })
+    .verify(1.0);
+    graph.on_mismatch(|_| panic!("injected report"));
+    now(memo.get(1)).unwrap();
+    assert_eq!(*now(memo.get(1)).unwrap(), 1);
+    let stats = graph.stats();
+    assert_eq!((runs.load(SeqCst), stats.audited, stats.mismatched), (2, 1, 1));
+}
+
+#[test]
+fn a_verification_that_waits_holds_no_hit_up_and_goes_on_with_time() {
+    let graph = Graph::new();
+    let (gate, runs) = (Gate::default(), Arc::new(AtomicU64::new(0)));
+    let (wait, count) = (gate.clone(), runs.clone());
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let (wait, first) = (wait.clone(), count.fetch_add(1, SeqCst) == 0);
+        async move {
+            if !first {
+                wait.pass().await;
+            }
+            key
+        }
+    })
+    .verify(1.0);
+    now(memo.get(1)).unwrap();
+    for _ in 0..1000 {
+        assert_eq!(*now(memo.get(1)).unwrap(), 1);
+    }
+    assert!(runs.load(SeqCst) < 100, "those that wait are few");
+    assert_eq!(graph.stats().audited, 0);
+    gate.open();
+    graph.advance(Instant::now());
+    assert_eq!(graph.stats().audited, runs.load(SeqCst) - 1);
+}
+
+#[test]
+fn what_is_made_of_a_hit_that_is_verified_is_kept() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let gate = Gate::default();
+    let (wait, first) = (gate, Arc::new(AtomicU64::new(0)));
+    let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
+        let (wait, first) = (wait.clone(), first.fetch_add(1, SeqCst) == 0);
+        async move {
+            rows.read(&key);
+            if !first {
+                wait.pass().await;
+            }
+            key
+        }
+    })
+    .verify(1.0);
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        *leaf.get(key).await.unwrap()
+    });
+    now(leaf.get(1)).unwrap();
+    assert_eq!(*now(above.get(1)).unwrap(), 1);
+    assert!(above.cached(&1).is_some());
+    rows.changed(&1);
+    assert!(above.cached(&1).is_none());
+}
