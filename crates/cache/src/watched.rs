@@ -126,7 +126,7 @@ impl Drop for Run {
 impl Shared {
     /// Runs the service for one who watches, and says what the reply depends on.
     pub(crate) async fn watch(&self, place: &MethodMemo, key: Key, call: Call) -> Result<Reply> {
-        let asker = CallerView { is_conditional: false, ..Asker::of(&call.context) };
+        let asker = CallerView { is_conditional: false, ..CallerView::of(&call.context) };
         let watching = call.context.watching();
         let query = call.buffered().await?;
         let run = place.runs.join(&key);

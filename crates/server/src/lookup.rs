@@ -253,7 +253,7 @@ fn foreign<'a>(
     error: Error,
 ) -> RequestTarget<'a> {
     let (target, protocol) = (Target::Method(method.clone()), exchange.dialect().protocol());
-    let response = rpc::failed(exchange, error);
+    let response = rpc::error_response(exchange, error);
     RequestTarget::Answer(Box::new(EarlyResponse { target, protocol, response }))
 }
 

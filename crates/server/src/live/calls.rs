@@ -119,7 +119,7 @@ impl App {
                 };
                 call.target = Target::Http(target);
                 return Box::pin(
-                    run(&**service, call, None).outcome().map_err(RequestFailure::from),
+                    run(&**service, call, None).outcome().map_err(CallFailure::from),
                 );
             }
             _ => None,
