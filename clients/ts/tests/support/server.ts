@@ -31,6 +31,9 @@ export class RustServer {
       stdio: ["ignore", "pipe", process.env.SERVER_LOG ? "inherit" : "ignore"],
     });
     this.process = child;
+    // A test that fails leaves no server behind.
+    process.once("exit", () => child.kill("SIGKILL"));
+    child.unref();
     await new Promise<void>((resolve, reject) => {
       child.stdout!.on("data", (data) => `${data}`.includes("listening on") && resolve());
       child.on("exit", (code) => reject(new Error(`the server ended with ${code}`)));

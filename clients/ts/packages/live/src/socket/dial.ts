@@ -34,7 +34,8 @@ export function dial(url: string, openSocket: OpenSocket | undefined, events: So
     socket.onopen = () => isOver || events.open();
     socket.onmessage = ({ data }) => isOver || events.message(data);
     socket.onclose = ({ code, reason }) => over(code, reason);
-    socket.onerror = () => {}; // `close` follows.
+    // `close` follows in the same task; but not in Chromium where a policy forbids the socket.
+    socket.onerror = () => void setTimeout(() => over(1006, ""));
   } catch (error) {
     // No WebSocket here, or one that a policy forbids.
     queueMicrotask(() => over(1006, String(error)));
