@@ -256,11 +256,11 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         };
         let outcome = Outcome::new(result);
         drop(future);
-        match self.candidate(outcome, attempt.has_old) {
-            Some(candidate) if self.shared().has_writes() => self.offer_held(attempt, candidate),
-            Some(candidate) => self.offer(attempt, candidate),
-            None => self.over(),
+        let Some(candidate) = self.candidate(outcome, attempt.has_old) else { return self.over() };
+        if self.shared().has_writes() {
+            return self.offer_held(attempt, candidate);
         }
+        self.offer(attempt, candidate)
     }
 
     /// Publishes, as often as something comes between.

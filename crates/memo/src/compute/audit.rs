@@ -32,7 +32,7 @@ impl Graph {
     }
 }
 
-/// Begins to audit a hit when its turn has come.
+/// Has a hit audited when its turn has come; [`Audits::poll`](crate::graph::audits::Audits::poll) begins.
 pub(crate) fn sample<K: Key, V: Send + Sync + 'static>(
     memo: &'static Inner<K, V>,
     key: &K,
@@ -49,7 +49,6 @@ pub(crate) fn sample<K: Key, V: Send + Sync + 'static>(
         let audit = Ambient::current().scope(audit(memo, key.clone(), value.clone(), equal));
         memo.shared().audits.add(Box::pin(audit));
     });
-    memo.shared().audits.poll();
 }
 
 async fn audit<K: Key, V: Send + Sync + 'static>(

@@ -155,11 +155,6 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
     ) -> (Self, Answered<V>) {
         let frame = capture::current();
         let entry = enter(memo, &key, parent, frame, is_patient);
-        if let Entry::Hit(value) = &entry
-            && memo.owner.is_probed()
-        {
-            audit::sample(memo, &key, value);
-        }
         // Its destructor may panic, so not when there is something to return already.
         drop(key);
         let answer = match entry {
@@ -174,7 +169,12 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
             Entry::Own(own) => {
                 return Self::go_on_long(Box::new(Long::Own(own)), memo, context);
             }
-            Entry::Hit(value) => Ok(value),
+            Entry::Hit(value) => {
+                if memo.owner.is_probed() {
+                    memo.shared().audits.poll();
+                }
+                Ok(value)
+            }
             Entry::Current(value, id) => {
                 if let Some(frame) = frame {
                     frame.record(memo.shared(), id, value.version());
@@ -229,6 +229,9 @@ fn enter<K: Key, V: Send + Sync + 'static>(
     if parent.is_none()
         && let Some(value) = looked.node.ok().and_then(|node| memo.long_hit(node))
     {
+        if memo.owner.is_probed() {
+            audit::sample(memo, key, &value);
+        }
         return Entry::Hit(value);
     }
     let is_free = parent.is_none() && !is_patient;
