@@ -118,9 +118,7 @@ impl App {
                     Err(error) => return error_answer(error),
                 };
                 call.target = Target::Http(target);
-                return Box::pin(
-                    run(&**service, call, None).outcome().map_err(CallFailure::from),
-                );
+                return Box::pin(run(&**service, call, None).outcome().map_err(CallFailure::from));
             }
             _ => None,
         };
