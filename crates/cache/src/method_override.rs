@@ -132,7 +132,7 @@ impl OverrideError {
         name: &str,
         terms: &MethodOverride,
         settings: &Settings,
-        served: impl Iterator<Item = &'a Spec> + Clone,
+        mut served: impl Iterator<Item = &'a Spec> + Clone,
     ) -> Option<Self> {
         let error = |why: String| Some(Self { method: name.to_owned(), why });
         let service = name.split('/').next().unwrap_or_default();
@@ -146,7 +146,7 @@ impl OverrideError {
             );
         }
         if !is_service {
-            let Some(spec) = served.clone().find(|spec| method_name(spec) == name) else {
+            let Some(spec) = served.find(|spec| method_name(spec) == name) else {
                 let others: Vec<_> = queries.map(|spec| method_name(spec).to_owned()).collect();
                 return error(match &others[..] {
                     [] => "which is not served; write the full name of a query, such as \

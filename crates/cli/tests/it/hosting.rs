@@ -188,7 +188,7 @@ fn a_new_executable_the_configuration_and_a_hangup_replace_a_program_in_go_under
     let folder = folder(&[("tidewire.toml", &settings)]);
     let app = folder.path().join("app");
     // One of the tests of hosting, which answers with its process id.
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../process/tests/it/program.go");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../hosting/tests/it/program.go");
     let build = Command::new("go").args(["build", "-o"]).arg(&app).arg(source).status();
     assert!(build.unwrap().success());
     let served = Served::start(folder.path());

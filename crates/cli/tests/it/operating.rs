@@ -15,7 +15,7 @@ import "tidewire/v1/options.proto";
 service Items {
   rpc Get(Item) returns (Item) {
     option idempotency_level = NO_SIDE_EFFECTS;
-    option (tidewire.v1.method) = { ttl: { seconds: 600 } };
+    option (tidewire.v1.method) = { cache: CALLER ttl: { seconds: 600 } };
   }
 }
 message Item { string name = 1; }

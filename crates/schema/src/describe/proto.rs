@@ -248,7 +248,7 @@ fn binding(rule: &HttpRule) -> String {
         verb @ ("GET" | "PUT" | "POST" | "DELETE" | "PATCH") => {
             format!("{}: {path:?}", verb.to_lowercase())
         }
-        verb => format!("custom {{ kind: {:?} path: {path:?} }}", verb),
+        verb => format!("custom {{ kind: {verb:?} path: {path:?} }}"),
     };
     for (name, value) in [("body", &rule.body), ("response_body", &rule.response_body)] {
         if !value.is_empty() {

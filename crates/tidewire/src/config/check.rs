@@ -390,7 +390,7 @@ mod tests {
         );
         check(
             "[[service]]\nname = \"a\"\nroute = \"/*\"\nrun = [\"no-such-program\"]\n",
-            &["4:7: no-such-program is in no folder of PATH"],
+            &["4:7: no-such-program is not in any folder of PATH"],
         );
         // A source text, which is a file and no program.
         check(

@@ -32,12 +32,12 @@ async fn a_contact_is_created_found_and_deleted() {
 async fn the_location_has_the_name_that_the_client_used() {
     for app in App::each().await {
         let request = Request::post("/contacts")
-            .header("host", "contacts.example:8090")
+            .header("host", "contacts.localhost:8090")
             .header("content-type", "application/json")
             .body(Full::new(Bytes::from(r#"{"firstName":"x"}"#)))
             .unwrap();
         let created = exchange(&app.address(), request).await;
-        assert_eq!(created.header("location"), "http://contacts.example:8090/contacts/1");
+        assert_eq!(created.header("location"), "http://contacts.localhost:8090/contacts/1");
         app.stop().await;
     }
 }
