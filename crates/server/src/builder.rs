@@ -395,13 +395,8 @@ impl Builder {
             let methods = interfaces().flat_map(Interface::methods).map(|method| &**method);
             cache.check(methods).map_err(StartError::Terms)?;
         }
-        let (outer, inner) = (self.layers, self.inner_layers);
-        let around = |memo: Option<Arc<dyn Layer>>| -> Vec<Arc<dyn Layer>> {
-            outer.iter().chain(&memo).chain(&inner).cloned().collect()
-        };
-        let memo = self.memo;
-        let layers =
-            around(memo.as_ref().map(|memo| Arc::new(memo.layer(TokioClock)) as Arc<dyn Layer>));
+        let layering = Layering { outer: self.layers, cache: self.memo, inner: self.inner_layers };
+        let layers = layering.of_methods();
         let offer =
             self.offer.map(|offer| ReloadableServices::new(offer, layers.clone(), self.validation));
         let offer = offer.transpose()?.map(Arc::new);
@@ -410,20 +405,11 @@ impl Builder {
         let mut methods = Methods::new(offer.clone());
         add_health(&mut methods, &health);
         if with_reflection {
-            let reflection = Reflection::new(&own, offer.clone())
-                .map_err(|error| StartError::Descriptors(error.to_string()))?;
-            for (interface, service) in reflection.services() {
-                let _ = methods.add(&interface, &service);
-            }
+            add_reflection(&mut methods, &own, offer.as_ref())?;
         }
         let access = {
             let served = methods.each().chain(interfaces().flat_map(Interface::methods));
-            let served = served.map(|method| &**method);
-            let access = self.access.gate(served.clone()).map_err(StartError::Access)?;
-            if let (Some(memo), Some(gate)) = (&memo, &access) {
-                public_for_everybody(memo, gate, served)?;
-            }
-            access
+            access_gate(self.access, layering.cache.as_ref(), served.map(|method| &**method))?
         };
         let counters = Arc::new(Counters::default());
         let [mut gates, after] = gate::of_limits(&self.limits, &counters);
@@ -441,12 +427,7 @@ impl Builder {
         let mut options = self.rest;
         options.openapi.get_or_insert(with_reflection);
         let rest = Rest::new(&services, plain, options).map_err(StartError::Rest)?;
-        let routes = routes(self.routes, &layers, |scope| {
-            around(
-                memo.as_ref()
-                    .map(|memo| Arc::new(memo.page_layer(TokioClock, scope)) as Arc<dyn Layer>),
-            )
-        })?;
+        let routes = routes(self.routes, &layers, |scope| layering.of_page(scope))?;
         let cors = Policy::new(&self.cors).map_err(StartError::Cors)?.map(Arc::new);
         let tasks = TaskTracker::new();
         let app = Arc::new_cyclic(|app| App {
@@ -488,6 +469,59 @@ impl App {
             drains: Signal::new(),
         }
     }
+}
+
+/// What services and handlers are wrapped in, the outermost first.
+struct Layering {
+    outer: Vec<Arc<dyn Layer>>,
+    cache: Option<ReplyCache>,
+    inner: Vec<Arc<dyn Layer>>,
+}
+
+impl Layering {
+    /// The layers of methods, and of handlers whose replies are not cached.
+    fn of_methods(&self) -> Vec<Arc<dyn Layer>> {
+        let cache = self.cache.as_ref();
+        self.around(cache.map(|cache| Arc::new(cache.layer(TokioClock)) as Arc<dyn Layer>))
+    }
+
+    /// The layers of a plain HTTP handler whose replies are cached.
+    fn of_page(&self, scope: CacheScope) -> Vec<Arc<dyn Layer>> {
+        let layer = |cache: &ReplyCache| -> Arc<dyn Layer> {
+            Arc::new(cache.page_layer(TokioClock, scope.clone()))
+        };
+        self.around(self.cache.as_ref().map(layer))
+    }
+
+    fn around(&self, cache: Option<Arc<dyn Layer>>) -> Vec<Arc<dyn Layer>> {
+        self.outer.iter().chain(&cache).chain(&self.inner).cloned().collect()
+    }
+}
+
+/// The gate of who may call; `None` where everybody may call everything.
+fn access_gate<'a>(
+    rules: AccessRules,
+    cache: Option<&ReplyCache>,
+    served: impl Iterator<Item = &'a Spec> + Clone,
+) -> Result<Option<gate::access::AccessGate>, StartError> {
+    let access = rules.gate(served.clone()).map_err(StartError::Access)?;
+    if let (Some(cache), Some(gate)) = (cache, &access) {
+        public_for_everybody(cache, gate, served)?;
+    }
+    Ok(access)
+}
+
+fn add_reflection(
+    methods: &mut Methods,
+    own: &[Interface],
+    offer: Option<&Arc<ReloadableServices>>,
+) -> Result<(), StartError> {
+    let reflection = Reflection::new(own, offer.cloned())
+        .map_err(|error| StartError::Descriptors(error.to_string()))?;
+    for (interface, service) in reflection.services() {
+        let _ = methods.add(&interface, &service);
+    }
+    Ok(())
 }
 
 /// Refuses replies that are cached for everybody where not everybody may call: caches between would

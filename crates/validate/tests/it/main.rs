@@ -1,6 +1,7 @@
 //! Rules of a schema: where one that does not compile is, what is said of a request that breaks
 //! one, and what no request can do. Verdicts are compared with protovalidate-go by
 //! `examples/judge.rs`.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod layer;
 
