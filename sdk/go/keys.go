@@ -63,11 +63,11 @@ func partText(part any) string {
 	case value.Kind() == reflect.Float64:
 		return floatText(value.Float())
 	case value.Kind() == reflect.Float32:
-		panic("a float32 is not a part of a key, as its digits are others in JSON than in protobuf; convert it")
+		panic("a float32 is no part of a key, as its digits are others in JSON than in protobuf; convert it")
 	case isBytes(value):
 		return hex.EncodeToString(bytesOf(value))
 	}
-	panic(fmt.Sprintf("a %T is not a part of a key; text, numbers, bytes, a bool or nil are", part))
+	panic(fmt.Sprintf("a %T is no part of a key; text, numbers, bytes, a bool or nil are", part))
 }
 
 func isBytes(value reflect.Value) bool {
@@ -97,7 +97,7 @@ func numberText(number json.Number) string {
 	}
 	float, err := number.Float64()
 	if err != nil {
-		panic(fmt.Sprintf("%q is not a number and no part of a key", string(number)))
+		panic(fmt.Sprintf("%q is no number and no part of a key", string(number)))
 	}
 	return floatText(float)
 }
@@ -106,7 +106,7 @@ func numberText(number json.Number) string {
 func floatText(float float64) string {
 	switch {
 	case math.IsNaN(float) || math.IsInf(float, 0):
-		panic(fmt.Sprintf("%v is not a part of a key; text, numbers, bytes, a bool or nil are", float))
+		panic(fmt.Sprintf("%v is no part of a key; text, numbers, bytes, a bool or nil are", float))
 	case float == math.Trunc(float):
 		return strconv.FormatFloat(float+0, 'f', 0, 64) // Plus zero: -0 is 0.
 	}

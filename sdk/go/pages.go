@@ -42,7 +42,7 @@ func (w *writer) Header() http.Header { return w.header }
 
 func (w *writer) WriteHeader(status int) {
 	if status == http.StatusSwitchingProtocols {
-		panic("101 is not a status of an answer: nobody switches")
+		panic("101 is no status of an answer: nobody switches")
 	}
 	if w.c.said.status > 0 || status < 200 {
 		return

@@ -371,7 +371,7 @@ func (a *App) Log(level, text string, fields ...Header) {
 	})
 }
 
-// Busy says that work begins that is not a call: until the function that it returns is called the program is neither
+// Busy says that work begins that is no call: until the function that it returns is called the program is neither
 // frozen nor ended.
 func (a *App) Busy() (done func()) {
 	count := func(more uint64) {
@@ -570,7 +570,7 @@ var (
 	errGoexit = errors.New("it ended its goroutine by runtime.Goexit")
 )
 
-// isGivenUp says whether a handler failed since its caller is gone, which is not news.
+// isGivenUp says whether a handler failed since its caller is gone, which is no news.
 func (c *Context) isGivenUp(err error) bool {
 	return c.Err() != nil && errors.Is(err, context.Canceled)
 }

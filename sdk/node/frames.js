@@ -238,7 +238,7 @@ function keyText(parts) {
   return parts.map(partText).join("/");
 }
 
-/** Equal values have equal text, of whatever type; what is not a value of a key is a TypeError. */
+/** Equal values have equal text, of whatever type; what is no value of a key is a TypeError. */
 function partText(part) {
   if (part === null || part === undefined) return "%_";
   if (typeof part === "string") return part.replaceAll("%", "%25").replaceAll("/", "%2F");
@@ -247,7 +247,7 @@ function partText(part) {
   if (Number.isFinite(part)) return positional(part);
   if (ArrayBuffer.isView(part)) return Buffer.from(part.buffer, part.byteOffset, part.byteLength).toString("hex");
   const what = typeof part === "number" ? part : `${typeof part === "object" ? "an" : "a"} ${typeof part}`;
-  throw new TypeError(`${what} is not a part of a key; text, numbers, bytes, a boolean or null are`);
+  throw new TypeError(`${what} is no part of a key; text, numbers, bytes, a boolean or null are`);
 }
 
 /** The shortest digits that read back, without an exponent. */

@@ -68,5 +68,5 @@ export interface App {
 export function serve(handlers: Handlers): App;
 /** Marks a handler that is given an asynchronous iterator of requests. */
 export function streaming<H extends Handler>(handler: H): H;
-/** The key of a source as text. A TypeError for what is not a part of a key. */
+/** The key of a source as text. A TypeError for what is no part of a key. */
 export function keyText(parts: Part[]): string;

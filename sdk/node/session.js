@@ -506,7 +506,7 @@ class Session {
     try {
       metadata = this.metadata(errorFields(error), error.headers, depends);
     } catch (wrong) {
-      // What is not an error of ours is for the log alone; the other says that its headers are too long.
+      // What is no error of ours is for the log alone; the other says that its headers are too long.
       if (!(wrong instanceof TidewireError)) throw wrong;
       metadata = this.metadata(errorFields(wrong), [], depends);
     }

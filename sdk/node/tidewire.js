@@ -334,7 +334,7 @@ class App {
     this.flush();
   }
 
-  /** Work that is not a call: until the promise ends the program is neither frozen nor ended. */
+  /** Work that is no call: until the promise ends the program is neither frozen nor ended. */
   async busy(work) {
     const count = (more) => {
       this.#jobs += more;
@@ -351,7 +351,7 @@ class App {
   async #page(call, status, headers, body) {
     const hopByHop = ["connection", "keep-alive", "transfer-encoding"];
     // 1xx are said by the gateway or by nobody; 0 is that of Response.error().
-    if (status < 200) throw new RangeError(`${status} is not a status of an answer`);
+    if (status < 200) throw new RangeError(`${status} is no status of an answer`);
     this.#session.begin(call, {
       status,
       headers: headers

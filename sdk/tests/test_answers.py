@@ -197,7 +197,7 @@ CASES = {
     "an answer with a long trailer": an_answer_that_fails("long trailer"),
     "an error that cannot be shown": an_answer_that_fails("hook"),
     "a change of a key that is too long": any_key_changes("long changed", "reply"),
-    "a change of what is not a key": any_key_changes("no key", "internal"),
+    "a change of what is no key": any_key_changes("no key", "internal"),
 }
 for case in (
     *(an_error_made_of_more_than_fits, a_stream_whose_trailers_are_too_long),

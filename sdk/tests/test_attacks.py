@@ -76,7 +76,7 @@ SPAM = b'{"text":"' + b"x" * 16_000 + b'"}'
 
 # What comes in place of the gateway's hello, and the reasons of which one must be given.
 HELLOS = {
-    "HTTP": (b"HTTP/1.1 200 OK\r\n\r\nthis is not a frame" * 9, "magic too_large malformed"),
+    "HTTP": (b"HTTP/1.1 200 OK\r\n\r\nthis is no frame" * 9, "magic too_large malformed"),
     "nothing but zeros": (bytes(64), "magic malformed"),
     "no magic": (hello(magic=7), "magic"),
     "another version": (hello(versions=b"\2\0\3\0"), "version"),

@@ -582,7 +582,7 @@ class Session:
 
     def check_watched(self, call, watched, suspect, found):
         if watched and (call.kind not in FLAGS or call.is_stream()):
-            raise Violation("unexpected", "a watch that was not requested")
+            raise Violation("unexpected", "a watch that nobody asked for")
         if watched and call.kind == "notify" and call.state == "watching":
             raise Violation("unexpected", "a second value of a watch that is notified")
         if watched and call.kind == "notify" and suspect:

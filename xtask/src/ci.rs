@@ -245,7 +245,7 @@ fn sdk(root: &Path) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The models of memo. The checker's flag changes every crate, hence a target folder of its own.
+/// The models of memo. The checker's flag changes every crate, hence its own target folder.
 fn models(root: &Path) -> Result<Outcome> {
     let variables = [("RUSTFLAGS", "--cfg shuttle"), ("CARGO_TARGET_DIR", "target/shuttle")];
     cargo(root, "test --package tidewire-memo --release --test model", &variables)

@@ -156,7 +156,7 @@ fn without_passwords(text: &str) -> String {
     hidden.collect()
 }
 
-/// Whether something is a secret by its name; one that names a file or a header is none.
+/// Whether something is a secret by its name; one that names a file or a header is not.
 pub(crate) fn is_secret(name: &str) -> bool {
     let is_place = name.ends_with("_file") || name.ends_with("_header");
     !is_place && !FOLDERS.contains(&name) && is_called_secret(name)
@@ -264,7 +264,7 @@ fn is_scheme(word: &str) -> bool {
 const HIDDEN: &str = "***";
 /// What shells call the folder that they are in.
 const FOLDERS: [&str; 2] = ["PWD", "OLDPWD"];
-/// Names that are secrets, and parts of others that are none.
+/// Names that are secrets, and parts of other names that are not.
 const WHOLE_SECRETS: [&str; 5] = ["pin", "pass", "session", "sid", "bearer"];
 const SECRETS: [&str; 18] = [
     "_pass",

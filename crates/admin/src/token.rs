@@ -141,7 +141,7 @@ mod tests {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
         for text in ["", "short", &"\u{e4}".repeat(40)] {
             std::fs::write(&path, text).unwrap();
-            refused("holds no token");
+            refused("does not hold a token");
         }
         std::fs::remove_file(&path).unwrap();
         symlink("/etc/hostname", &path).unwrap();

@@ -107,7 +107,9 @@ impl TokenRefusal {
     /// What the caller is told.
     pub(crate) const fn text(self) -> &'static str {
         match self {
-            Self::Malformed => "not a signed JWT (expected three parts separated by dots)",
+            Self::Malformed => {
+                "not a valid signed JWT (expected three parts separated by dots, with claims of the right types)"
+            }
             Self::Algorithm => "it is signed in a way that is not allowed",
             Self::UnknownKey => "it is signed with a key that the issuer does not publish",
             Self::Signature => "its signature is wrong",

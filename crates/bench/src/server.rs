@@ -58,7 +58,7 @@ impl ServerProcess {
         }
     }
 
-    /// Starts `command` in a process group of its own, capped if asked and allowed.
+    /// Starts `command` in its own process group, capped if asked and allowed.
     pub(crate) fn spawn(command: &str, plan: &ServerPlan) -> Result<Self, Error> {
         let (cgroup, caps) = match cap(plan) {
             None => (None, None),

@@ -45,8 +45,8 @@ pub(crate) enum Outcome {
     Private,
 }
 
-/// What memo passes to everybody who waits for a computation without a value to store: memo stores what
-/// is `Ok`, so this is where an [`Outcome`] that is not cached becomes an error of memo's, and
+/// What memo passes to everybody who waits for a computation without a value to store: memo stores
+/// what is `Ok`, so this is where an [`Outcome`] that is not cached becomes an error of memo's, and
 /// [`caching_service`](crate::caching_service) reads it back. It never reaches a caller.
 #[derive(Debug)]
 pub(crate) enum NotCached {

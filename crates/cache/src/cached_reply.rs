@@ -293,7 +293,7 @@ impl CachedBody for Entry {
     }
 }
 
-/// Equal answers leave what was made of them valid.
+/// Equal replies leave their dependants valid.
 impl PartialEq for CachedReply {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0.answer, &other.0.answer) {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::key::Key;
 
-/// What is known of pages, by hashes of their keys; 0 is none.
+/// What is known of pages, by hashes of their keys; 0 means empty.
 pub(crate) struct Flights {
     hashes: RandomState,
     kept: Box<[AtomicU64]>,

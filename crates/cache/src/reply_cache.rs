@@ -118,7 +118,7 @@ impl ReplyCache {
     /// Whether all methods that terms are set for are queries among those that are served.
     ///
     /// # Errors
-    /// The first that is none.
+    /// The first that is not such a method.
     pub fn check<'a>(
         &self,
         served: impl Iterator<Item = &'a Spec> + Clone,

@@ -25,7 +25,7 @@ pub(crate) fn give_back_code() {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn give_back_code() {}
 
-/// The ranges that are mapped from files, cannot be written, and have no page of their own.
+/// The ranges that are mapped from files, cannot be written, and have no private page.
 #[cfg(target_os = "linux")]
 fn unwritten(maps: &str) -> Vec<(usize, usize)> {
     let (mut found, mut candidate) = (Vec::new(), None);

@@ -1,4 +1,4 @@
-//! Services without code of their own, put into a server: what `serve` starts and `check` tries;
+//! Services without code, put into a server: what `serve` starts and `check` tries;
 //! what a server runs on, and what is said once it listens.
 
 use std::io::Write as _;

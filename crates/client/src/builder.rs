@@ -182,7 +182,7 @@ impl Builder {
         self
     }
 
-    /// Watches every call that has no trace of its own.
+    /// Watches every call that has no other trace.
     pub fn trace(mut self, trace: Trace) -> Self {
         self.trace = Some(trace);
         self
@@ -198,7 +198,7 @@ impl Builder {
     /// The client. Nothing is connected yet.
     ///
     /// # Errors
-    /// A URL that is none; certificates that cannot be used; gRPC over HTTP/1.1; replicas over
+    /// An invalid URL; certificates that cannot be used; gRPC over HTTP/1.1; replicas over
     /// anything but live; a protocol whose bytes a client does not speak.
     pub fn build(self) -> Result<Client, BuildError> {
         if self.protocol == Protocol::Grpc && self.http == HttpVersion::Http1 {

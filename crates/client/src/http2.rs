@@ -156,7 +156,7 @@ impl State {
 }
 
 /// Starts HTTP/2 on a socket. `changed` is called when there is room for more calls, and when there
-/// is none any more for ever.
+/// is gone for good.
 pub(crate) async fn http2(
     socket: Socket,
     limits: &ClientLimits,

@@ -19,7 +19,7 @@
 //! |---|---|
 //! | is there | the replica |
 //! | is lost, [`WhenLost::Wait`] | waits until the replica is confirmed or asked for anew |
-//! | is lost, [`WhenLost::Serve`] | what is held, marked: `freshness.is_over()`. What is made of it is not kept |
+//! | is lost, [`WhenLost::Serve`] | what is held, marked: `freshness.is_over()`. What depends on it is not stored |
 //! | is back | all that did not change is confirmed by one exchange; the rest is asked for when it is read |
 //!
 //! What is known to be stale is never served. An answer that the server does not watch, and an
@@ -308,5 +308,5 @@ impl fmt::Debug for ReplicaSet {
     }
 }
 
-/// How long one run of a query may take, where the client has no timeout of its own.
+/// How long one run of a query may take, if the client has no timeout.
 const TIMEOUT: Duration = Duration::from_secs(30);

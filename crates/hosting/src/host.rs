@@ -47,11 +47,12 @@ pub struct Host {
 }
 
 impl Host {
-    /// Starts the supervisor, and ends what gateways of this user left that were killed together with
-    /// theirs. It needs a tokio runtime with I/O and time.
+    /// Starts the supervisor, and ends what gateways of this user left that were killed together
+    /// with theirs. It needs a tokio runtime with I/O and time.
     ///
     /// # Errors
-    /// `main` does not begin with [`supervisor()`](crate::supervisor()); the system has no more processes.
+    /// `main` does not begin with [`supervisor()`](crate::supervisor()); the system has no more
+    /// processes.
     pub fn start() -> Result<Self, HostError> {
         if !supervisor::was_called() {
             return Err(HostError(io::Error::other(
@@ -62,8 +63,9 @@ impl Host {
         Self::start_by("/proc/self/exe")
     }
 
-    /// Starts the supervisor by another program whose `main` begins with [`supervisor()`](crate::supervisor()),
-    /// where this one's cannot: a test, a library in a foreign program.
+    /// Starts the supervisor by another program whose `main` begins with
+    /// [`supervisor()`](crate::supervisor()), where this one's cannot: a test, a library in a
+    /// foreign program.
     ///
     /// # Errors
     /// When it cannot be started.

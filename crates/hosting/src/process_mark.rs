@@ -1,15 +1,16 @@
 //! Which supervisor and instance a process belongs to: a variable in its environment, which daemons
-//! keep through `fork`, `setsid` and `exec`. What emptied its environment is known to the supervisor
-//! above it by a limit that it inherited, on the time of a real-time process (`RLIMIT_RTTIME`): so
-//! high that it limits nothing.
+//! keep through `fork`, `setsid` and `exec`. What emptied its environment is known to the
+//! supervisor above it by a limit that it inherited, on the time of a real-time process
+//! (`RLIMIT_RTTIME`): so high that it limits nothing.
 //!
-//! A supervisor kills all that is below it, unless it is killed itself. What it then leaves is found by
-//! this mark: at once, where its gateway lives, and else when the next gateway of this user starts.
-//! A supervisor is known by its process id, the time of its start, and the namespace that the id is of:
-//! neither a number that was given again nor the supervisor of a container is taken for it.
+//! A supervisor kills all that is below it, unless it is killed itself. What it then leaves is
+//! found by this mark: at once, where its gateway lives, and else when the next gateway of this
+//! user starts. A supervisor is known by its process id, the time of its start, and the namespace
+//! that the id is of: neither a number that was given again nor the supervisor of a container is
+//! taken for it.
 //!
-//! What cannot be found so, once its supervisor is gone: a process that wrote over its environment, and
-//! one that was started without it.
+//! What cannot be found so, once its supervisor is gone: a process that wrote over its environment,
+//! and one that was started without it.
 
 use std::os::fd::OwnedFd;
 

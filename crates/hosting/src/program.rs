@@ -216,6 +216,6 @@ mod tests {
         assert!(user("nobody-of-this-name").is_err());
         let program = Program::new("a", ["a"]).folder("/no/such/folder");
         let error = program.order(1, &[]).unwrap_err().to_string();
-        assert_eq!(error, "its folder /no/such/folder is not there");
+        assert_eq!(error, "its folder /no/such/folder does not exist");
     }
 }

@@ -60,7 +60,7 @@ impl HostedRoute {
             && !has_dot_segments(prefix);
         if !is_path || !is_plain || (has_paths_below && prefix.ends_with('/')) {
             return Err(HostedRouteError(format!(
-                "invalid route {route:?}; write \"/shop/*\" for /shop and all below it, \"/shop\" \
+                "route {route:?} is invalid; write \"/shop/*\" for /shop and all below it, \"/shop\" \
                  for that path alone, or \"/*\" for everything, in ASCII and without %"
             )));
         }

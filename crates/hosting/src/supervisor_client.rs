@@ -1,4 +1,5 @@
-//! The gateway's side of the supervisor: one socket, on which all instances are started and signalled.
+//! The gateway's side of the supervisor: one socket, on which all instances are started and
+//! signalled.
 //!
 //! A supervisor that died is noticed by the end of its socket: every instance of it counts as ended
 //! (the kernel killed it with its parent), and the next start starts another supervisor.

@@ -1,5 +1,5 @@
-//! What gateway and supervisor say to each other: one JSON text a packet, with file descriptors beside
-//! it.
+//! What gateway and supervisor say to each other: one JSON text a packet, with file descriptors
+//! beside it.
 //!
 //! The socket is of type SEQPACKET, so packets keep their bounds and a packet of no bytes is the
 //! end. What does not fit into a packet (arguments and environment of 128 KiB) is refused by the

@@ -52,7 +52,7 @@ fn is_over_http2(call: &Call) -> bool {
 /// Passes such a request to the program at `address`.
 ///
 /// # Errors
-/// It cannot be reached, or its answer is none.
+/// It cannot be reached, or its answer is not HTTP.
 pub(crate) async fn pass(address: &Address, call: Call, wanted: HeaderValue) -> Result<Reply> {
     match address {
         Address::Unix(socket) => {

@@ -2,7 +2,7 @@
 //!
 //! An `Any` whose type the schema does not know is `{"@type": …, "value": base64}`, as in generated
 //! code; of one that it knows, the members of its JSON object are beside `@type`. A schema may hold
-//! a `google.protobuf` type of its own making: what does not have the kind that it should is
+//! a home-made `google.protobuf` type: what does not have the kind that it should is
 //! absent.
 
 use buffa::json_helpers::wkt;

@@ -111,7 +111,7 @@ impl<'p, 'b> Printer<'p, 'b, '_> {
         })
     }
 
-    /// The members of the JSON object of a message that has no form of its own.
+    /// The members of the JSON object of a message without a special form.
     pub(crate) fn members(&mut self, frame: &Frame<'p>) -> Result {
         let Shape { descriptor, .. } = frame.shape;
         let fields = descriptor.fields();

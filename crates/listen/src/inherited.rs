@@ -66,7 +66,7 @@ fn all(count: &str) -> Result<Sockets, String> {
 }
 
 /// The socket of a number that listens at an address; `None` of one that does so at none. A number
-/// that is no socket is left as it is: it may be a file of this program.
+/// that is not a socket is left as it is: it may be a file of this program.
 fn adopt(number: RawFd) -> io::Result<Option<(Address, InheritedSocket)>> {
     // SAFETY: it is borrowed for as long as it takes to ask for a second number of the same file,
     // which the system refuses where there is none; nothing in this process closes one meanwhile.

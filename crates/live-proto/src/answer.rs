@@ -240,7 +240,7 @@ fn next(
             Err(Violation::malformed("a large watched answer with a payload"))
         }
         Continuation::Watch if call.request.watch == Watch::No => {
-            unexpected("a watch that was not requested")
+            unexpected("a watch that nobody asked for")
         }
         Continuation::Watch if call.stream.is_some() => unexpected("a watch of a stream"),
         Continuation::Watch

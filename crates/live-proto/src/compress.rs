@@ -24,7 +24,7 @@ impl Compression {
         Self { compressor: None, decompressor: None, scratch: Vec::new() }
     }
 
-    /// The compressed payload; `None` when that is no gain.
+    /// The compressed payload; `None` when it would not be smaller.
     pub(crate) fn compress(&mut self, payload: &[u8]) -> Option<&[u8]> {
         if self.compressor.is_none() {
             self.compressor = zstd::bulk::Compressor::new(LEVEL).ok();

@@ -63,7 +63,7 @@ impl Default for Config {
             features: feature::USUAL,
             required: 0,
             boot: None,
-            agent: concat!("tidewire-live-proto/", env!("CARGO_PKG_VERSION")).to_owned(),
+            agent: concat!("tidewire-live/", env!("CARGO_PKG_VERSION")).to_owned(),
             metadata: Metadata::default(),
             keys_kept: Duration::from_secs(86_400),
             home: String::new(),

@@ -1,7 +1,7 @@
 //! Byte credit: how many item bytes may be on their way.
 //!
 //! The sender keeps what is outstanding and may send while that is below the window; one frame may
-//! go over, so that an item larger than the window needs no rule of its own (specification 4.2).
+//! go over, so that an item larger than the window needs no special rule (specification 4.2).
 //! The receiver returns credit in quarters of the window.
 
 use crate::reason::{Reason, Violation};

@@ -325,8 +325,8 @@ pub enum Depends<T> {
 pub struct MetadataBuilder(Vec<u8>);
 
 impl MetadataBuilder {
-    /// Adds a header, or a trailer after [`trailers`](Self::trailers). A name that is no lower-case
-    /// token, or a value with CR, LF or NUL, is left out: it could not be received.
+    /// Adds a header, or a trailer after [`trailers`](Self::trailers). A name that is not a
+    /// lower-case token, or a value with CR, LF or NUL, is left out: it could not be received.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         let value = value.as_ref();

@@ -1,8 +1,8 @@
 //! How long to wait before a lost connection is dialed again.
 //!
-//! The wait is a random part of a time that doubles from 0.5 s to 30 s, so that the clients of a server
-//! that comes back do not all arrive at the same moment. It begins anew with each session that was
-//! connected.
+//! The wait is a random part of a time that doubles from 0.5 s to 30 s, so that the clients of a
+//! server that comes back do not all arrive at the same moment. It begins anew with each session
+//! that was connected.
 
 use std::time::Duration;
 

@@ -137,7 +137,7 @@ impl Http1 {
         }
     }
 
-    /// The end of the input: completes an answer that has no length of its own.
+    /// The end of the input: completes an answer without a length.
     pub(crate) fn end_of_input(&mut self) -> Option<Answer> {
         self.closing = true;
         if matches!(self.state, State::UntilClosed) { self.complete() } else { None }

@@ -256,7 +256,7 @@ impl Coercion<'_, '_> {
                     };
                     let (seconds, nanos) = (part("seconds")?, part("nanos")?);
                     self.point(name, &seconds, &nanos).ok_or_else(|| {
-                        self.fault(node, format!("{seconds}s and {nanos}ns are no {name}"))
+                        self.fault(node, format!("{seconds}s and {nanos}ns are not a {name}"))
                     })?
                 }
                 Tree::Date(text) => timestamp_text(text).into(),

@@ -485,7 +485,7 @@ fn outside(source: &str) -> impl Iterator<Item = (usize, char)> {
     })
 }
 
-/// A call of a function; what is none gives its own source.
+/// A call of a function; anything else yields its own source.
 fn call(source: &str, depth: usize) -> Expression {
     let own = || Expression::Text(source.to_owned());
     let Some((name, rest)) = source.split_once('(') else { return own() };

@@ -70,7 +70,7 @@ impl Fault {
     }
 }
 
-/// Each binding of a service, with what was written, or why it is none.
+/// Each binding of a service, with what was written, or why it is invalid.
 pub(crate) fn try_bindings(
     schema: &Schema,
     (place, interface): (usize, &Interface),

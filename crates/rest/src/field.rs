@@ -34,7 +34,7 @@ pub(crate) enum Kind {
     FieldMask,
 }
 
-/// Messages that are text of their own in JSON.
+/// Messages that are special text in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Text {
     Timestamp,

@@ -198,7 +198,7 @@ const SEND_BUFFER_BYTES: usize = 128 << 10;
 pub(crate) struct Connection {
     pub(crate) app: Arc<App>,
     pub(crate) peer: Arc<Peer>,
-    /// Of its own, so that requests on different connections share no reference count.
+    /// A separate copy, so that requests on different connections share no reference count.
     pub(crate) stopping: Signal,
     /// Says that the connection is to go away, as a reply's script may want it.
     goes_away: Signal,

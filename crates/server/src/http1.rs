@@ -2,7 +2,7 @@
 //!
 //! | head | answer |
 //! |---|---|
-//! | no `Host`, two, or one that is none (RFC 9112, section 3.2); HTTP/1.0 needs none | 400 |
+//! | no `Host`, two, or an invalid one (RFC 9112, section 3.2); HTTP/1.0 needs none | 400 |
 //! | `chunked` twice, or not last (RFC 9112, section 6.1) | 400 |
 //! | another transfer coding than `chunked` (RFC 9112, section 6.1) | 501 |
 //!

@@ -66,7 +66,7 @@ impl Reflection {
     /// Reflection of a server with these services.
     ///
     /// # Errors
-    /// Descriptors that are none.
+    /// Invalid descriptors.
     pub(crate) fn new(
         own: &[Interface],
         offered: Option<Arc<ReloadableServices>>,

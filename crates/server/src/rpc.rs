@@ -11,7 +11,7 @@
 //! the request was read, since closing before that would break the client's sending.
 //!
 //! A call is one future, in one allocation, for the whole way; what few calls have to wait for
-//! (a rest of the request, a single reply that comes as a stream) is a boxed future of its own.
+//! (a rest of the request, a single reply that comes as a stream) is a separate boxed future.
 
 mod methods;
 mod request;

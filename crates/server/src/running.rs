@@ -335,7 +335,7 @@ pub enum StartError {
     Memo(io::Error),
     /// A rule of whoever may call is for nothing that is served.
     Access(crate::gate::access::AccessError),
-    /// Answers of a method is to be kept on their own terms, and it is none whose answers are kept.
+    /// Cache settings are given for a method that is never cached.
     Terms(tidewire_cache::OverrideError),
 }
 

@@ -1,7 +1,7 @@
 //! Other forms of a body that is kept: compressed, or in the format of another protocol.
 //!
 //! Whoever keeps an answer and gives it again keeps its forms too, each made once, at first demand,
-//! by who sends it. What they take is counted in a [`FormsBudget`], which bounds the forms of all
+//! by its sender. What they take is counted in a [`FormsBudget`], which bounds the forms of all
 //! answers together; what finds no room is made anew each time.
 
 use std::fmt;

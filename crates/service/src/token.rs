@@ -20,7 +20,7 @@ pub struct Token(Bytes);
 pub struct Tokens(Vec<Token>);
 
 impl Token {
-    /// A token of these bytes; `None` when they are none or more than 256.
+    /// A token of these bytes; `None` when they are empty or more than 256.
     pub fn new(bytes: impl Into<Bytes>) -> Option<Self> {
         let bytes = bytes.into();
         (1..=TOKEN_BYTES_MAX).contains(&bytes.len()).then_some(Self(bytes))

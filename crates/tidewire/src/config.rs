@@ -94,7 +94,7 @@ pub struct Config {
     /// What the admin listener tells of beside.
     #[serde(skip)]
     pub(crate) told: AdminTold,
-    /// `[[service]]`: services without code of their own, and programs in other languages.
+    /// `[[service]]`: services without code, and programs in other languages.
     #[serde(rename = "service")]
     pub services: Vec<ServiceEntry>,
 }
@@ -356,7 +356,7 @@ impl Config {
     /// A server with these settings, and no services yet. Answers are kept in [`Graph::global`].
     ///
     /// # Errors
-    /// TLS files that cannot be read or used; keys and hashes that are none; origins that cannot be
+    /// TLS files that cannot be read or used; invalid keys and hashes; origins that cannot be
     /// allowed; bounds that cannot work.
     pub fn server(&self) -> Result<Builder, ConfigError> {
         if let Some(fault) = self.limits().faults().first() {

@@ -102,7 +102,7 @@ impl<K: SourceKey> Source<K> {
 
     /// The answer that is computed is made of this, be it an error: it is kept until this changes.
     ///
-    /// It is for the task of the handler. In a task or thread of its own, the gateway keeps no
+    /// It is for the task of the handler. In another task or thread, the gateway keeps no
     /// answer that is made meanwhile. In a memoized function it keeps none from then on: those that
     /// have the function's value from memory would not be told to be made of this. The log says so.
     pub fn read(&self, key: &K) {

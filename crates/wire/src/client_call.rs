@@ -48,7 +48,7 @@ impl Caller {
     /// The request for a call of one message, or of a stream of them where `message` is `None`.
     ///
     /// # Errors
-    /// A path that is none; a message of over 4 GiB.
+    /// An invalid path; a message of over 4 GiB.
     pub fn request(
         &self,
         method: &Spec,

@@ -142,7 +142,7 @@ const URL_BYTES_MAX: usize = 8 << 10;
 /// too long.
 ///
 /// # Errors
-/// `invalid_argument` when the path is none.
+/// `invalid_argument` when the path is invalid.
 pub(crate) fn url(path: &str, codec: Codec, message: &[u8]) -> Result<Option<PathAndQuery>> {
     if message.len() > URL_BYTES_MAX {
         return Ok(None);

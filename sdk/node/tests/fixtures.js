@@ -41,7 +41,7 @@ for (const [part, text] of [[7, "7"], [undefined, "%_"], [view, "6162"], ["\ud80
   assert.equal(Buffer.from(keyText([part])).toString(), text);
 }
 for (const part of [{}, [], Symbol("a"), () => 1, new Date(), Object(1), new ArrayBuffer(1)]) {
-  assert.throws(() => keyText([part]), /is not a part of a key/);
+  assert.throws(() => keyText([part]), /is no part of a key/);
 }
 
 const none = () => {};

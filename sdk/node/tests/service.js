@@ -112,7 +112,7 @@ const methods = {
     switch (request.text) {
       case "pid": return { text: String(process.pid) };
       case "crash": return process.kill(process.pid, "SIGKILL");
-      case "garbage": return void fs.writeSync(3, "HTTP/1.1 200 OK\r\n\r\nthis is not a frame");
+      case "garbage": return void fs.writeSync(3, "HTTP/1.1 200 OK\r\n\r\nthis is no frame");
       case "noise":
         for (let line = 0; line < 20_000; line++) console.log("x".repeat(100));
         context.log("warn", "noise is over", { lines: 20_000 });

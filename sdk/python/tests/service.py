@@ -174,7 +174,7 @@ def do(request, context):
             return {"text": str(os.waitpid(child, 0)[1])}
         return {"text": "of the child"}
     if what == "garbage":
-        os.write(app.socket.fileno(), b"HTTP/1.1 200 OK\r\n\r\nthis is not a frame")
+        os.write(app.socket.fileno(), b"HTTP/1.1 200 OK\r\n\r\nthis is no frame")
     if what == "noise":
         for _ in range(20_000):
             print("x" * 100)

@@ -72,7 +72,7 @@ class Fixtures(unittest.TestCase):
             self.assertEqual(frames.key_text([part]), text)
         self.assertRaises(ValueError, frames.key_text, [10**5000])
         for part in ([], {}, object(), print, decimal.Decimal(3), 1j):
-            self.assertRaisesRegex(TypeError, "is not a part of a key", frames.key_text, [part])
+            self.assertRaisesRegex(TypeError, "is no part of a key", frames.key_text, [part])
 
     def test_every_frame_is_read_as_described_and_written_the_same(self):
         for fixture in load("frames.json"):

@@ -264,7 +264,7 @@ class App:
 
     @contextmanager
     def busy(self):
-        """`with app.busy():` around work that is not a call keeps the program from being frozen or ended."""
+        """`with app.busy():` around work that is no call keeps the program from being frozen or ended."""
         self._job(1)
         try:
             yield
@@ -426,7 +426,7 @@ class App:
             sys.exit(f"the application did not end well: {failure}")
 
     def _forked(self):
-        """What a function forks is not a part of the session: two would answer one call, and hide its end."""
+        """What a function forks is no part of the session: two would answer one call, and hide its end."""
         self.is_forked = True
         self.socket.close()
         self._lock()  # Another thread may have had it, which is not here.

@@ -196,7 +196,7 @@ def key_text(parts):
 
 
 def part_text(part):
-    """Equal values have equal text, of whatever type; what is not a value of a key is a TypeError."""
+    """Equal values have equal text, of whatever type; what is no value of a key is a TypeError."""
     if part is None or isinstance(part, bool):
         return {None: "%_", True: "true", False: "false"}[part]
     if isinstance(part, str):
@@ -208,7 +208,7 @@ def part_text(part):
     if hasattr(part, "__index__"):
         return int.__repr__(operator.index(part))
     what = repr(part) if isinstance(part, float) else f"a {type(part).__name__}"
-    raise TypeError(f"{what} is not a part of a key; text, numbers, bytes, a bool or None are")
+    raise TypeError(f"{what} is no part of a key; text, numbers, bytes, a bool or None are")
 
 
 def unicode(text):

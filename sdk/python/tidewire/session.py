@@ -365,7 +365,7 @@ class Session:
         """Sends the head of an answer whose items follow, or the whole answer."""
         if call.is_open and not call.has_head:
             if not 200 <= call.status <= 999:  # The gateway says 1xx itself, or nobody does.
-                raise ValueError(f"{call.status} is not a status of an answer")
+                raise ValueError(f"{call.status} is no status of an answer")
             fields = put_field(14, call.status) if call.status != 200 else b""
             trailers = () if whole is None else call.reply_trailers
             fields = self.metadata(fields, call.reply_headers, call.sources, trailers)

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | normal | the crates of its row |
 //! | build | the same, and `build` (any crate but `memo`): generated code is not an edge |
-//! | dev | the same, `build`, and any crate of its own level, whatever the letter, or below |
+//! | dev | the same, `build`, and any crate of the same level, whatever the letter, or below |
 //!
 //! A permission that no `Cargo.toml` uses is an error too, so that the table says what is.
 

@@ -1,5 +1,6 @@
 //! Plain English: phrases that a native reader stumbles over, and comments that are too wide.
 //!
+//! ```text
 //! | phrase | write |
 //! |---|---|
 //! | is none, are none | say what it is instead |
@@ -8,10 +9,11 @@
 //! | what is made of it | what depends on it |
 //! | a folder of its own | its own folder |
 //! | shall | must, is to |
+//! ```
 //!
 //! Looked at are the texts and the documentation of programs, outside of their tests, and every
-//! document. What was written before this rule is on the list in `english_old.txt`, by file or, with
-//! a `/` at the end, by folder. The list only shrinks: an entry without a finding is an error.
+//! document. What was written before this rule is on the list in `english_old.txt`, by file or,
+//! with a `/` at the end, by folder. The list only shrinks: an entry without a finding is an error.
 
 use crate::tree::{File, Finding, Tree};
 
@@ -113,7 +115,11 @@ fn phrase(text: &str) -> Option<String> {
         let after = words.get(at + 2).map(|word| bare(word)).unwrap_or_default();
         let is_verb = matches!(&*first, "is" | "are" | "was" | "were");
         let advice = match (&*first, &*second) {
-            (_, "none") if is_verb => "say what it is instead",
+            (_, "none")
+                if is_verb && before != "there" && after != "of" && !window[1].contains('`') =>
+            {
+                "say what it is instead"
+            }
             (_, "no") if is_verb && !matches!(&*before, "there" | "if") && is_predicate(&after) => {
                 "write `is not a …`"
             }
@@ -184,6 +190,7 @@ mod tests {
     fn what_is_english_is_no_finding() {
         for good in [
             "there is no such key",
+            "there is none",
             "it is no longer open",
             "tell the caller who wrote it",
             "is: none",

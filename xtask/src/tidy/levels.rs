@@ -13,10 +13,10 @@ const LEVELS: &[(&str, &[&str])] = &[
         &[
             "limits",
             "usage",
-            "vigil",
+            "activity",
             "detect",
             "gather",
-            "pace",
+            "body_rate",
             "head_timer",
             "stop",
             "life",

@@ -1,7 +1,7 @@
 //! Every path in the table *Where is…* of ARCHITECTURE.md exists.
 //!
-//! A cell lists paths from the root of the repository; one without a known first folder is relative to
-//! the folder of the last path from the root.
+//! A cell lists paths from the root of the repository; one without a known first folder is relative
+//! to the folder of the last path from the root.
 
 use super::architecture::{DOCUMENT, quoted};
 use crate::tree::{Finding, Tree};

@@ -45,7 +45,7 @@ pub(super) fn run(args: &IndexArgs, console: &mut Console<'_>) -> Result<Outcome
     Ok(Outcome::Done)
 }
 
-/// The results of suites one folder below `folder`, oldest first. Other files are none of ours.
+/// The results of suites one folder below `folder`, oldest first. Other files are not ours.
 fn read(folder: &Path) -> Result<Vec<IndexedRun>, Error> {
     let fault = |path: &Path, error: std::io::Error| {
         Error::usage(format!("{} cannot be read: {error}", path.display()))

@@ -17,7 +17,7 @@ struct PrintedCounts {
     /// With those of the warm-up, where there is one.
     made: Option<u64>,
     seconds: f64,
-    /// Of its own, for the calls that it made.
+    /// CPU time of the client, for the calls that it made.
     cpu_seconds: f64,
     /// Where each call is timed.
     latency: Option<Latency>,

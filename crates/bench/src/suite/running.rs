@@ -61,7 +61,7 @@ pub(crate) struct PeerProcess {
 }
 
 impl PeerProcess {
-    /// Starts it in a process group of its own.
+    /// Starts it in its own process group.
     pub(super) fn spawn(mut command: Command, scratch: Scratch) -> Result<Self, String> {
         let mut child = command
             .stdin(Stdio::null())

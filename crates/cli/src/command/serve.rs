@@ -1,4 +1,4 @@
-//! `tidewire serve`: services without code of their own, from `.proto` files, and programs.
+//! `tidewire serve`: services without code, from `.proto` files, and programs.
 
 use std::path::PathBuf;
 

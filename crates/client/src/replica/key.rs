@@ -2,7 +2,7 @@
 //!
 //! Headers belong to it, since the answer may depend on them (credentials above all); but for those
 //! of a trace, which differ with each call. A call is looked up by what it lends ([`BorrowedKey`]),
-//! at no cost; a key of its own is made where there is no replica yet.
+//! at no cost; an owned key is made where there is no replica yet.
 
 use std::borrow::Borrow;
 use std::fmt;

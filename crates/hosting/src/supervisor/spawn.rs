@@ -1,8 +1,8 @@
 //! From the supervisor to a program: what happens between clone and exec.
 //!
-//! The child shares the supervisor's memory until it execs, and the supervisor waits for that (as `vfork`
-//! has it): no page table is copied and no page after it. So all that needs memory is made before,
-//! and the child makes system calls alone; what goes wrong it leaves in [`Child::errno`].
+//! The child shares the supervisor's memory until it execs, and the supervisor waits for that (as
+//! `vfork` has it): no page table is copied and no page after it. So all that needs memory is made
+//! before, and the child makes system calls alone; what goes wrong it leaves in [`Child::errno`].
 //!
 //! The order is that of the traps it avoids. Signals are blocked until none has a handler, which
 //! would run on the supervisor's memory. The user changes before the death signal is armed, since a
@@ -42,8 +42,8 @@ const PATH: &str = "/bin:/usr/bin";
 /// touched takes no memory.
 const STACK_BYTES: usize = 1 << 20;
 
-/// Starts a process of the supervisor `itself`; `fds` are its standard output, its standard error and
-/// perhaps a socket.
+/// Starts a process of the supervisor `itself`; `fds` are its standard output, its standard error
+/// and perhaps a socket.
 ///
 /// # Errors
 /// That of the system, of whichever step.
@@ -74,8 +74,8 @@ pub(super) fn spawn(start: &Start, fds: &[OwnedFd], itself: Owner) -> io::Result
     }
 }
 
-/// Lets the supervisor be signalled when a child ends, and not when one is stopped or goes on, which it
-/// does itself: it would look through its children for nothing.
+/// Lets the supervisor be signalled when a child ends, and not when one is stopped or goes on,
+/// which it does itself: it would look through its children for nothing.
 ///
 /// # Errors
 /// That of the system.

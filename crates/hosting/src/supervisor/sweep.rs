@@ -1,7 +1,7 @@
 //! What is below the supervisor and belongs to nobody any more.
 //!
-//! Processes that lose their parent become children of the supervisor. Which instance one belonged to
-//! say its marks (`process_mark.rs`); what has none is let be until the gateway ends.
+//! Processes that lose their parent become children of the supervisor. Which instance one belonged
+//! to say its marks (`process_mark.rs`); what has none is let be until the gateway ends.
 
 use std::collections::HashMap;
 
@@ -40,8 +40,8 @@ fn is_of(pid: Pid, instances: &HashMap<Pid, u64>) -> bool {
 /// Signals an instance and all that it has started, in its group or not; returns how many these
 /// are.
 ///
-/// Other instances are children of the supervisor too: whose they are is known, and what they start is
-/// theirs.
+/// Other instances are children of the supervisor too: whose they are is known, and what they start
+/// is theirs.
 pub(super) fn signal_below(leader: Pid, instances: &HashMap<Pid, u64>, signal: Signal) -> usize {
     let instance = instances.get(&leader).copied();
     let of_it = |pid: &Pid| instance.is_some() && process_mark::instance_of(*pid) == instance;

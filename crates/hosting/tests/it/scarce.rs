@@ -201,8 +201,8 @@ async fn a_program_finds_its_socket_as_descriptor_3_whatever_its_gateway_has_the
     let elses = UnixListener::bind(&path).unwrap();
     for (listen, commands) in ways("inherited") {
         for command in commands {
-            // What a gateway is started with passes to its supervisor: nothing, a file, the socket of
-            // another.
+            // What a gateway is started with passes to its supervisor: nothing, a file, the socket
+            // of another.
             for third in ["3<&-", "3</dev/null", "3<&0"] {
                 let mut shell = Command::new("sh");
                 shell.arg("-c").arg(format!("exec \"$@\" {third}")).arg("sh").arg(gateway());

@@ -228,7 +228,8 @@ async fn a_program_of_another_user_has_its_own_socket_home_and_nothing_of_the_ga
             if is_root {
                 let told = get(&hosted, "/user").await.unwrap();
                 assert_eq!(told.split(' ').next(), Some("65534"), "nobody: {listen:?}");
-                // The signal by which it ends with its supervisor is there although its user changed.
+                // The signal by which it ends with its supervisor is there although its user
+                // changed.
                 assert!(told.ends_with(" 9"), "{told}");
             } else {
                 assert_unavailable(&get(&hosted, "/user").await.unwrap_err());

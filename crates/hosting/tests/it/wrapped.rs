@@ -1,4 +1,5 @@
-//! Programs behind a shell or npm, what they print at their end, and what the supervisor makes of them.
+//! Programs behind a shell or npm, what they print at their end, and what the supervisor makes of
+//! them.
 
 use std::error::Error as _;
 use std::time::Duration;

@@ -64,7 +64,7 @@ impl Template {
     /// ```
     ///
     /// # Errors
-    /// Where and why it is none.
+    /// Where and why it is invalid.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
         let mut parser = Parser { text, at: 0, segments: Vec::new(), variables: Vec::new() };
         if text.len() > TEMPLATE_BYTES_MAX {

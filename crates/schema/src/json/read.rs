@@ -165,7 +165,7 @@ impl<'de> DeserializeSeed<'de> for MessageSeed<'_> {
     }
 }
 
-/// The JSON object of a message that has no form of its own.
+/// The JSON object of a message without a special form.
 struct MessageVisitor<'p> {
     reader: Reader<'p>,
     index: MessageIndex,
@@ -301,7 +301,7 @@ struct ValueSeed<'p> {
 }
 
 impl ValueSeed<'_> {
-    /// An element of a list or a map: `null` is none, but for what has a `null` of its own.
+    /// An element of a list or a map: `null` is not allowed, except where the type has a `null`.
     fn null(self) -> Option<Raw> {
         match self.kind {
             SingularKind::Message(index) => {

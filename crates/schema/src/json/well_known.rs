@@ -1,4 +1,4 @@
-//! Reading the JSON forms of the types of `google.protobuf` that have one of their own; how they
+//! Reading the JSON forms of the types of `google.protobuf` that have a special one; how they
 //! are printed is of the crate `json`.
 
 use std::borrow::Cow;

@@ -259,7 +259,7 @@ mod tests {
             (
                 "[auth.jwt]\nissuer = \"a\"\naudience = \"b\"\nkeys = \"http://id.example/jwks\"\n"
                     .to_owned(),
-                "auth.jwt.keys = \"http://id.example/jwks\": keys that anybody on the way could change",
+                "auth.jwt.keys = \"http://id.example/jwks\": keys fetched over http://",
             ),
         ] {
             let error = auth(&text).unwrap_err();

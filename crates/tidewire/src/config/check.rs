@@ -386,7 +386,7 @@ mod tests {
         );
         check(
             "[[service]]\nname = \"a\"\nroute = \"a\"\nrun = [\"sh\"]\n",
-            &["3:9: route \"a\" is none"],
+            &["3:9: route \"a\" is invalid"],
         );
         check(
             "[[service]]\nname = \"a\"\nroute = \"/*\"\nrun = [\"no-such-program\"]\n",
@@ -419,7 +419,7 @@ mod tests {
         check(
             "[[service]]\nname = \"a\"\nroute = \"a\"\nrun = [\"sh\"]\nidle_freeze = \"never\"\n\
              queue_timeout = \"soon\"\n",
-            &["3:9: route \"a\" is none", "6:17: \"soon\" is not a duration"],
+            &["3:9: route \"a\" is invalid", "6:17: \"soon\" is not a duration"],
         );
     }
 

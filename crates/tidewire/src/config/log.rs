@@ -1,7 +1,7 @@
 //! Starting the log that `[log]` describes: lines on standard error, in colour on a terminal only.
 //!
 //! A program says `config.log.start()?` once, before it starts its server; one that has a
-//! subscriber of its own does not. Without the feature `log` neither this nor the library behind it
+//! other subscriber does not. Without the feature `log` neither this nor the library behind it
 //! is there.
 
 use std::io::IsTerminal as _;
@@ -46,7 +46,7 @@ impl LogConfig {
     /// Starts the log of this program; the admin listener can set its level.
     ///
     /// # Errors
-    /// A level that is none; a log that was started before.
+    /// An invalid level; a log that was started before.
     pub fn start(&self) -> Result<(), ConfigError> {
         let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let lines = tracing_subscriber::fmt::layer()

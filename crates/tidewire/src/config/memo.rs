@@ -268,7 +268,7 @@ mod tests {
         let single = MemoConfig { single_writer: Some(true), ..MemoConfig::default() };
         let off = MemoConfig { enabled: Some(false), ..MemoConfig::default() };
         for (config, answers, says) in [
-            (&on, Answers::Announced, "until what they depend on changes"),
+            (&on, Answers::Announced, "until their dependencies change"),
             (&on, Answers::External, "for 5 s at most"),
             (&single, Answers::External, "memo.single_writer = true)"),
             (&off, Answers::External, "not kept"),

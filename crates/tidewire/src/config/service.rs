@@ -1,4 +1,4 @@
-//! `[[service]]`: services without code of their own, from `.proto` files, and programs.
+//! `[[service]]`: services without code, from `.proto` files, and programs.
 //!
 //! A table has `proto`, `run`, or both for a program that serves methods, and keys that go with it;
 //! what does not go together is said when it is read, with its place. Programs are in `program.rs`.
@@ -98,7 +98,7 @@ impl ServiceConfig {
     /// The upstream that is configured, for the messages of `schema`.
     ///
     /// # Errors
-    /// No URL, or one that is none; a file of authorities that cannot be used.
+    /// No URL, or an invalid one; a file of authorities that cannot be used.
     pub fn upstream(&self, schema: &Schema) -> Result<Upstream, ConfigError> {
         let Some((first, others)) = self.url.split_first() else {
             return Err(ConfigError::new(

@@ -6,7 +6,7 @@ use super::eval::{Outcome, failure};
 use super::time;
 use super::value::Value;
 
-/// Conversions to simple types; `None` when this is none.
+/// Conversions to simple types; `None` for other names.
 pub(super) fn convert(name: &str, values: &[Value]) -> Option<Outcome> {
     let [value] = values else { return None };
     let bad = || failure(format!("{} has no {name}", text(value)));

@@ -214,8 +214,14 @@ async fn what_is_wrong_with_a_page_or_a_change_is_said_with_the_field() {
         let page = "/contacts:page?page_size=-1";
         check(Method::GET, page, "", 400, "field page_size is -1").await;
         check(Method::GET, "/contacts:page?page_size=x", "", 400, "GET /contacts:page").await;
-        check(Method::GET, "/contacts:page?page_token=1", "", 400, "field page_token is none")
-            .await;
+        check(
+            Method::GET,
+            "/contacts:page?page_token=1",
+            "",
+            400,
+            "field page_token was not issued",
+        )
+        .await;
         check(Method::GET, "/contacts:page?size=1", "", 400, "page_size").await;
         check(Method::PATCH, "/contacts/1", r#"{"surname":"x"}"#, 404, "no contact has id 1").await;
         check(Method::PATCH, "/contacts/1", "{}", 404, "no contact has id 1").await;

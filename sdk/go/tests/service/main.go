@@ -225,7 +225,7 @@ func do(app *tidewire.App, c *tidewire.Context, request text) (text, error) {
 		// The socket is whichever descriptor the runtime moved it to.
 		for fd := 3; fd < 32; fd++ {
 			if link, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); strings.HasPrefix(link, "socket:") {
-				os.NewFile(uintptr(fd), "socket").WriteString("HTTP/1.1 200 OK\r\n\r\nthis is not a frame")
+				os.NewFile(uintptr(fd), "socket").WriteString("HTTP/1.1 200 OK\r\n\r\nthis is no frame")
 			}
 		}
 		time.Sleep(time.Minute)
