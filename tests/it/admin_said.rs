@@ -147,7 +147,10 @@ async fn what_is_captured_is_bounded_and_told_by_rest_too() {
     let large = watched.rest("GET /v1/calls/2", "").await;
     assert!(large["request"][0].as_str().unwrap().starts_with("(not shown: 3000"), "{large}");
     let wrong = watched.rest("GET /v1/calls/3", "").await;
-    assert!(wrong["request"][0].as_str().unwrap().contains("that are no tidewire.test"), "{wrong}");
+    assert!(
+        wrong["request"][0].as_str().unwrap().contains("that do not decode as tidewire.test"),
+        "{wrong}"
+    );
     // A forgotten call is forgotten with what was said in it.
     let head = "POST /v1/calls:clear\ncontent-type: application/json";
     watched.rest(head, "{}").await;

@@ -229,7 +229,7 @@ mod tests {
         let mut routes = Routes::default();
         routes.add(Method::GET, "/a/{b}", service()).unwrap();
         let again = routes.add(Method::GET, "/a/{b}", service()).unwrap_err().to_string();
-        assert_eq!(again, "route /a/{b}: GET is there already");
+        assert_eq!(again, "route /a/{b}: GET is registered already");
         assert!(routes.add(Method::GET, "/a/{other}", service()).is_err());
         assert!(routes.add(Method::GET, "a", service()).is_err());
     }
