@@ -162,8 +162,8 @@ async fn one(world: &Arc<World>, node: Node, stmt: &Stmt, sights: Seen<'_>) -> R
                 merge(world, *below, answer, (false, false), sights)?;
             }
         }
-        Stmt::ReadLate { cell, view } => {
-            let shown = view.of(read_late(world, node, *cell).await);
+        Stmt::ReadLate { cell, view, turns } => {
+            let shown = view.of(read_late(world, node, *cell, *turns).await);
             sights.push(Sight { cell: *cell, view: *view, shown });
         }
         Stmt::Glance { node: below, polls, parting } => {
@@ -268,12 +268,14 @@ async fn range(
 }
 
 /// A task gives the count and says afterwards that it read it.
-async fn read_late(world: &Arc<World>, node: Node, cell: usize) -> u32 {
+async fn read_late(world: &Arc<World>, node: Node, cell: usize, turns: usize) -> u32 {
     let (sender, receiver) = channel();
     let mine = world.clone();
     let task = scope(async move {
         sender.send(mine.count(cell));
-        yield_once().await;
+        for _ in 0..turns {
+            yield_once().await;
+        }
         mine.row(cell).read(&cell_key(cell));
     });
     schedule::spawn(world, format!("a late read of {node:?}"), false, Box::pin(task));

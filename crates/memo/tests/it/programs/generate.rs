@@ -254,9 +254,8 @@ impl Generator {
             10 if depth > 0 && self.has(F::Spawns) && !self.has(F::Cyclic) => {
                 Stmt::Spawn { body: self.stmts(node, 2, 0) }
             }
-            // A task that panics before it says what it read never says it.
-            10 if self.has(F::LateReads) && !self.has(F::WakePanics) && !self.has(F::KeyPanics) => {
-                Stmt::ReadLate { cell, view }
+            10 | 19 if self.late_reads() => {
+                Stmt::ReadLate { cell, view, turns: 1 + self.random.below(30) }
             }
             11 if self.has(F::Touches) => Stmt::Touch { cell },
             12..17 => self.call(node).unwrap_or(Stmt::Yield),
@@ -267,6 +266,11 @@ impl Generator {
                 pause: self.random.one_in(2),
             },
         }
+    }
+
+    /// A task that panics before it says what it read never says it.
+    fn late_reads(&self) -> bool {
+        self.has(F::LateReads) && !self.has(F::WakePanics) && !self.has(F::KeyPanics)
     }
 
     fn call(&mut self, node: Node) -> Option<Stmt> {

@@ -101,6 +101,7 @@ pub(super) enum Stmt {
     ReadLate {
         cell: usize,
         view: View,
+        turns: usize,
     },
     /// Asks, polls so many times, and goes away.
     Glance {

@@ -91,7 +91,7 @@ impl Reference<'_> {
     fn stmt(&mut self, node: Node, stmt: &Stmt, run: &mut Run) -> Result<(), Stop> {
         match stmt {
             Stmt::Yield | Stmt::Wait => {}
-            Stmt::Read { cell, view, .. } | Stmt::ReadLate { cell, view } => {
+            Stmt::Read { cell, view, .. } | Stmt::ReadLate { cell, view, .. } => {
                 _ = self.see(node, *cell, *view, run)
             }
             Stmt::Range { graph, low, high, view, .. } => {
