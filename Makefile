@@ -32,7 +32,7 @@ grpcurl: ## Install grpcurl alone into ./.tools/bin (needs Go)
 	@bash scripts/setup.sh grpcurl
 
 .PHONY: tidy
-tidy: ## Check the house rules: edges between rooms, sizes, headers, names, tables
+tidy: ## Check the rules of CONTRIBUTING.md: edges between crates, sizes, headers, names, tables
 	$(CARGO) xtask tidy
 
 .PHONY: proof

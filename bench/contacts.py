@@ -114,7 +114,7 @@ def load(folder, url, *words):
     result = json.load(open(result))
     requests = result["requests"]
     if requests["failed"] or not requests["ok"]:
-        sys.exit(f"errors are no answers: {url}: {result['failures']}")
+        sys.exit(f"errors are not answers: {url}: {result['failures']}")
     return requests["ok"], result["throughput"]["ok_per_second"]
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a call of a frozen process takes: its time, and the processor time of the gateway and of its warden.
+"""What a call of a frozen process takes: its time, and the processor time of the gateway and of its supervisor.
 
 Each gateway that is named hosts the program of the tests over plain HTTP and freezes it as soon as it is idle. A
 call is made once it is stopped; processor time is of the freeze and the thaw. Gateways take turns. Beside them
@@ -11,7 +11,7 @@ Linux. Usage: bench/frozen.py GATEWAY...
 """
 import argparse, os, signal, socket, statistics, subprocess, sys, tempfile, time
 
-PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../crates/process/tests/it/program.py")
+PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../crates/hosting/tests/it/program.py")
 CALLS, PATIENCE = 40, 5
 ECHOES = {
     "Python": ["python3", "-c", "import socket\ns = socket.socket(fileno=0)\nwhile b := s.recv(9): s.send(b)"],
@@ -50,7 +50,7 @@ def call(connection):
 
 
 def of_gateway(gateway, folder):
-    """A round: p50 of the calls, processor time of the gateway and of its warden a call, in microseconds."""
+    """A round: p50 of the calls, processor time of the gateway and of its supervisor a call, in microseconds."""
     path, settings = os.path.join(folder, "socket"), os.path.join(folder, "tidewire.toml")
     with open(settings, "w") as file:
         file.write(f'[server]\nlisten = "unix:{path}"\n[[service]]\nname = "it"\nroute = "/*"\nidle_freeze = "1ms"\nlisten = "inherited"\n')
@@ -62,21 +62,21 @@ def of_gateway(gateway, folder):
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(path)
             call(connection)
-            [warden] = children(served.pid)
-            [worker] = children(warden)
+            [supervisor] = children(served.pid)
+            [worker] = children(supervisor)
 
             def is_stopped():
                 return open(f"/proc/{worker}/stat").read().rsplit(") ", 1)[1][0] == "T"
 
             until("a frozen process", is_stopped)
-            times, pids = [], (served.pid, warden)
+            times, pids = [], (served.pid, supervisor)
             before = [processor_time(pid) for pid in pids]
             for _ in range(CALLS):
                 begun = time.perf_counter()
                 call(connection)
                 times.append((time.perf_counter() - begun) * 1e6)
                 until("a frozen process", is_stopped)
-                time.sleep(0.004)  # The warden may still be looking for what left the group.
+                time.sleep(0.004)  # The supervisor may still be looking for what left the group.
             spent = [(processor_time(pid) - at) / CALLS for pid, at in zip(pids, before)]
     finally:
         served.terminate()
@@ -121,7 +121,7 @@ def main():
                 found.append(of_gateway(gateway, folder))
         for name, command in ECHOES.items():
             echoes[name].append(of_echo(command))
-    print("| µs | p50 | gateway | warden |\n|---|--:|--:|--:|")
+    print("| µs | p50 | gateway | supervisor |\n|---|--:|--:|--:|")
     for gateway, found in rounds.items():
         print(f"| {gateway} |", " | ".join(shown(values) for values in zip(*found)), "|")
     for name, found in echoes.items():

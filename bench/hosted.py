@@ -26,7 +26,7 @@ CALL = (b"POST /hosting.v1.Greeter/Greet HTTP/1.1\r\nhost: a.example\r\ncontent-
 REQUEST = b"GET /worker HTTP/1.1\r\nhost: a.example\r\n\r\n"
 
 
-# Under valgrind /proc/self/exe is valgrind's, which the gateway would start as its warden.
+# Under valgrind /proc/self/exe is valgrind's, which the gateway would start as its supervisor.
 ITSELF = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -80,7 +80,7 @@ def answer(connection):
             sys.exit("the connection ended")
         read += piece
     if not read.startswith(b"HTTP/1.1 200") or b"Hello, Ada" not in read:
-        sys.exit(f"errors are no answers: {read}")
+        sys.exit(f"errors are not answers: {read}")
 
 
 def connected(address, process):

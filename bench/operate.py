@@ -152,7 +152,7 @@ class Keeping:
             messages += kind == 0 and length > 5
             ends += kind == 1 and flags & 1
         if messages != wanted:
-            sys.exit(f"errors are no answers: {messages} messages of {wanted}")
+            sys.exit(f"errors are not answers: {messages} messages of {wanted}")
 
 
 def run(server, client, folder, requests):
@@ -181,7 +181,7 @@ def h2load(command, shown=None):
                                 capture_output=True, text=True).stdout
         good = re.search(r"status codes: (\d+) 2xx", output)
         if not good or int(good.group(1)) != requests or " 0 failed" not in output:
-            sys.exit(f"errors are no answers: {output}")
+            sys.exit(f"errors are not answers: {output}")
     return call
 
 

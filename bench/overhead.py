@@ -61,12 +61,12 @@ def load(command):
     output = subprocess.run(["taskset", "-c", "1"] + command, capture_output=True, text=True).stdout
     if command[0] == "wrk":
         if re.search(r"Non-2xx|Socket errors", output):
-            sys.exit(f"errors are no answers: {output}")
+            sys.exit(f"errors are not answers: {output}")
         return int(re.search(r"(\d+) requests in", output).group(1)), float(re.search(r"Requests/sec:\s+([\d.]+)", output).group(1))
     done, failed = re.search(r"(\d+) succeeded, (\d+) failed", output).groups()
     ok = re.search(r"status codes: (\d+) 2xx", output).group(1)
     if int(failed) or int(ok) < int(done):
-        sys.exit(f"errors are no answers: {output}")
+        sys.exit(f"errors are not answers: {output}")
     return int(done), float(re.search(r"finished in [^,]+, ([\d.]+) req/s", output).group(1))
 
 

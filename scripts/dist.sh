@@ -26,7 +26,7 @@ target() {
   case $1 in
     amd64) echo x86_64-unknown-linux-musl ;;
     arm64) echo aarch64-unknown-linux-musl ;;
-    *) fail "$1 is no architecture that is built here; amd64 and arm64 are" ;;
+    *) fail "$1 is not an architecture that is built here; amd64 and arm64 are" ;;
   esac
 }
 

@@ -120,7 +120,7 @@ part_dynamic() {
 
 # Two thousand schedules of the live protocol's virtual network; the seeds are printed.
 part_live() {
-  LIVE_ROUNDS=2000 cargo test --release --package tidewire-live --test it -- --nocapture all_properties_hold
+  LIVE_ROUNDS=2000 cargo test --release --package tidewire-live-proto --test it -- --nocapture all_properties_hold
 }
 
 # Ten minutes a fuzz target.

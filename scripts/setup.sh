@@ -269,6 +269,11 @@ else
   missing "python3 with venv: install it (Debian: apt-get install python3-venv); schemathesis needs it"
 fi
 
+# The first line of a commit is checked by scripts/hooks/commit-msg.
+if git rev-parse --git-dir >/dev/null 2>&1 && [[ -z ${CI:-} ]]; then
+  git config core.hooksPath scripts/hooks
+fi
+
 if ((missing)); then
   printf 'setup: incomplete; install what is named above and run `make setup` again\n' >&2
   exit 1

@@ -1,9 +1,9 @@
 //! The server that the Connect conformance suite tests: our generated service on our server.
 //!
 //! The suite starts it, writes a length-prefixed `ServerCompatRequest` to standard input, reads a
-//! `ServerCompatResponse` from standard output, makes its calls and ends it by a signal. With `--memo`
-//! answers of queries are kept, which nobody shall notice. With `--mock PROTOS RULES` a mock plays the
-//! service, by rules and nothing else.
+//! `ServerCompatResponse` from standard output, makes its calls and ends it by a signal. With
+//! `--memo` answers of queries are kept, which nobody is to notice. With `--mock PROTOS RULES` a
+//! mock plays the service, by rules and nothing else.
 
 mod headers;
 mod service;
@@ -19,7 +19,7 @@ use anyhow::Context;
 use buffa::Message;
 use tidewire::memo::Graph;
 use tidewire::mock::{MockFolders, serve};
-use tidewire::{Address, Builder, Edge, Limits, Server, Tls};
+use tidewire::{Address, Builder, Limits, ReplyCache, Server, Tls};
 
 use self::proto::connectrpc::conformance::v1::{
     ConformanceServiceServer, ServerCompatRequest, ServerCompatResponse,
@@ -40,7 +40,7 @@ async fn main() -> anyhow::Result<()> {
         _ => builder.service(ConformanceServiceServer::new(service::Conformance)),
     };
     if arguments.iter().any(|argument| argument == "--memo") {
-        builder = builder.memo(Edge::new(&Graph::global()));
+        builder = builder.memo(ReplyCache::new(&Graph::global()));
     }
     let mut pem_cert = Vec::new();
     if request.use_tls {

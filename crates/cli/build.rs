@@ -1,9 +1,9 @@
 //! What `tidewire --version` says: the commit, the target and the features of this build.
 //!
-//! Of an archive, or where there is no git, the commit is `unknown`; `+changes` follows it where the
-//! sources of the program are not those of the commit. A folder inside of somebody else's repository
-//! does not borrow its commit. The variables are not called `TIDEWIRE_…`: cargo hands them on to what it
-//! runs, and such a variable is a setting.
+//! Of an archive, or where there is no git, the commit is `unknown`; `+changes` follows it where
+//! the sources of the program are not those of the commit. A folder inside of somebody else's
+//! repository does not borrow its commit. The variables are not called `TIDEWIRE_…`: cargo hands
+//! them on to what it runs, and such a variable is a setting.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -47,9 +47,9 @@ fn watch(root: &Path) {
         }
     }
     println!("cargo::rerun-if-changed={}", root.join("Cargo.lock").display());
-    let rooms = root.join("crates").read_dir().into_iter().flatten().flatten();
-    for room in rooms {
-        println!("cargo::rerun-if-changed={}", room.path().join("src").display());
+    let crates = root.join("crates").read_dir().into_iter().flatten().flatten();
+    for folder in crates {
+        println!("cargo::rerun-if-changed={}", folder.path().join("src").display());
     }
 }
 

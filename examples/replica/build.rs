@@ -1,4 +1,4 @@
-//! Makes Rust of its own `.proto` and of that of the contacts, which it asks.
+//! Makes Rust of this example's `.proto` and of that of the contacts, which it asks.
 
 fn main() -> Result<(), tidewire_build::Error> {
     tidewire_build::Config::new()

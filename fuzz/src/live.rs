@@ -2,11 +2,11 @@
 //! stays within the limits, and a session that ended says so once.
 
 use bytes::Bytes;
-use tidewire_live::fields::Fields;
-use tidewire_live::metadata::{Metadata, entries};
-use tidewire_live::{
-    Acceptor, CallId, Change, Config, Event, Hello, Limits, OutgoingReply, Push, Refresh, Request,
-    Session, SessionId, Then, Watch, feature, frame, varint,
+use tidewire_live_proto::fields::Fields;
+use tidewire_live_proto::metadata::{Metadata, entries};
+use tidewire_live_proto::{
+    Acceptor, CallId, Change, Config, Continuation, Event, Hello, Limits, OutgoingReply, Push,
+    Refresh, Request, Session, SessionId, Watch, feature, frame, varint,
 };
 use tidewire_service::{Codec, Error, Outcome, Validator};
 
@@ -150,7 +150,7 @@ fn config() -> Config {
     }
 }
 
-/// A session after the handshake, with a few calls of its own open.
+/// A session after the handshake, with a few its own calls open.
 fn open(dials: bool) -> (Session, App) {
     let mut dialer = Session::dialer(config());
     dialer.connect(0);
@@ -228,7 +228,7 @@ impl App {
                 Event::Reply(answer) => {
                     assert_eq!(answer.share_payload(), answer.payload());
                     let _ = (answer.metadata().headers().count(), answer.is_unchanged());
-                    if answer.then() == Then::Watch && self.turn.is_multiple_of(5) {
+                    if answer.then() == Continuation::Watch && self.turn.is_multiple_of(5) {
                         let call = answer.call;
                         session.cancel(call);
                     }

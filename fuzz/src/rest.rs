@@ -1,13 +1,13 @@
-//! REST under arbitrary input, both ways: nothing panics, a request becomes a message of its type or is
-//! refused as the caller's fault, lines do not depend on how the bytes are cut, and whatever is printed
-//! is JSON that is read again as the same.
+//! REST under arbitrary input, both ways: nothing panics, a request becomes a message of its type
+//! or is refused as the caller's fault, lines do not depend on how the bytes are cut, and whatever
+//! is printed is JSON that is read again as the same.
 
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, Uri};
-use tidewire_rest::{Binding, Found, Lines, Request, Rest, RestOptions, UnknownNames};
+use tidewire_rest::{Binding, Lines, Request, Rest, RestMatch, RestOptions, UnknownNames};
 use tidewire_schema::{Schema, Sources};
 use tidewire_service::Codec;
 
@@ -60,7 +60,7 @@ pub fn request(data: &[u8]) {
     let verb = [Method::GET, Method::POST, Method::PUT, Method::PATCH]
         [usize::from(choice >> 1) % 4]
         .clone();
-    let Found::Binding(binding) = rest.find(&verb, uri.path()) else { return };
+    let RestMatch::Binding(binding) = rest.find(&verb, uri.path()) else { return };
     let request = match Request::new(binding, &uri, &headers(), !body.is_empty()) {
         Ok(request) => request,
         Err(error) => return assert!(error.http_status().is_client_error(), "{error}"),
@@ -86,7 +86,7 @@ pub fn reply(data: &[u8]) {
     let (verb, path) = [(Method::GET, "/e"), (Method::GET, "/r:list"), (Method::POST, "/raw/a")]
         [usize::from(choice) % 3]
         .clone();
-    let Found::Binding(binding) = rest.find(&verb, path) else { unreachable!("it is bound") };
+    let RestMatch::Binding(binding) = rest.find(&verb, path) else { unreachable!("it is bound") };
     check(schema, binding, Bytes::copy_from_slice(message));
 }
 

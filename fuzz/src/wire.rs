@@ -1,5 +1,5 @@
-//! Both sides of Connect, gRPC and gRPC-Web under arbitrary input: nothing panics, what is read does
-//! not depend on how the bytes are cut, and what one side writes the other reads.
+//! Both sides of Connect, gRPC and gRPC-Web under arbitrary input: nothing panics, what is read
+//! does not depend on how the bytes are cut, and what one side writes the other reads.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use tidewire_service::{Code, Codec, Idempotency, Spec, StreamKind};
 use tidewire_wire::{
-    Caller, Coders, Compression, Dialect, Encoding, Event, Exchange, Head, Next, Replies,
+    Caller, Coders, Compression, Dialect, Encoding, Event, Exchange, Head, ReadStep, Replies,
     negotiate, speaks,
 };
 
@@ -85,7 +85,7 @@ pub fn reply(data: &[u8]) {
         replies.finish();
         let trailers = drain(&mut replies, &mut messages)?;
         let trailers = trailers.expect("after the last byte there is an end");
-        assert!(!trailers.contains_key("grpc-status"), "a status is no trailer of a service");
+        assert!(!trailers.contains_key("grpc-status"), "a status is not a trailer of a service");
         Ok::<_, Code>((messages, trailers))
     };
     let whole = read(body.len().max(1));
@@ -162,16 +162,16 @@ fn read_request(exchange: &Exchange, body: &[u8], by: usize) -> Result<Vec<Bytes
     let mut messages = Vec::new();
     for piece in body.chunks(by) {
         requests.push(Bytes::copy_from_slice(piece));
-        while let Next::Message(message) = requests.read(&coders).map_err(|e| e.code())? {
+        while let ReadStep::Message(message) = requests.read(&coders).map_err(|e| e.code())? {
             messages.push(message);
         }
     }
     requests.finish();
     loop {
         match requests.read(&coders).map_err(|error| error.code())? {
-            Next::Message(message) => messages.push(message),
-            Next::End => return Ok(messages),
-            Next::More => panic!("after the last byte there is nothing to wait for"),
+            ReadStep::Message(message) => messages.push(message),
+            ReadStep::End => return Ok(messages),
+            ReadStep::More => panic!("after the last byte there is nothing to wait for"),
         }
     }
 }

@@ -17,7 +17,7 @@ namespace Tidewire
         public App App { get; }
 
         /// <summary>
-        /// The headers of the request. A query gets only those that its <c>sharing</c> lets its
+        /// The headers of the request. A cached query gets only those that its <c>cache</c> lets its
         /// reply depend on. The protocol has no field for the principal: a handler reads
         /// <c>authorization</c> or a cookie, which the gateway has checked where it is configured
         /// to.

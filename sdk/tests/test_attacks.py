@@ -452,7 +452,7 @@ def build(programs=PROGRAMS):
 
 
 def build_dotnet(project, into=DOTNET_OUT):
-    """Builds a program in C# in a folder that is no part of the sources; what is built there already is left alone."""
+    """Builds a program in C# in a folder that is not a part of the sources; what is built there already is left alone."""
     into.mkdir(parents=True, exist_ok=True)
     command = [DOTNET, "build", project, "-c", "Release", "-nologo", "-v", "quiet"]
     environment = {**os.environ, "TIDEWIRE_OUT": str(into)}

@@ -1,7 +1,7 @@
 //! HTTP/2: frames that cost their sender little and might cost the server much.
 //!
-//! A flood is over when the server closes the connection, or has taken all of it without harm; what it
-//! cost is in the row's memory, and that it is well afterwards is asked after every row.
+//! A flood is over when the server closes the connection, or has taken all of it without harm; what
+//! it cost is in the row's memory, and that it is well afterwards is asked after every row.
 
 use std::net::SocketAddr;
 

@@ -1,8 +1,9 @@
-//! Attacks on a server over sockets, with what they cost it: memory before, at its peak and 30 s after.
+//! Attacks on a server over sockets, with what they cost it: memory before, at its peak and 30 s
+//! after.
 //!
 //! `attack PROGRAM [ROW...]`: PROGRAM is the `tidewire` program, of which every row starts one for
-//! itself. The table goes to standard output. A row fails, and with it the run, when the server is no
-//! longer there, does not do what the row says, or takes more memory than the row allows.
+//! itself. The table goes to standard output. A row fails, and with it the run, when the server is
+//! no longer there, does not do what the row says, or takes more memory than the row allows.
 //!
 //! Peers stay within the limits of descriptors of this process: see `ulimit -n`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it prints a table")]
@@ -60,7 +61,7 @@ async fn main() -> ExitCode {
     ExitCode::from(u8::from(failed))
 }
 
-/// Runs one attack on a server of its own.
+/// Runs one attack on its own server.
 async fn attack(row: &'static Row, program: &std::path::Path) -> (Victim, Outcome) {
     let victim = Victim::start(program, row.settings).await;
     let before = victim.memory().now;

@@ -1,4 +1,4 @@
-//! The server under attack: a process of its own, so that its memory is its own.
+//! The server under attack: its own process, so that its memory is its own.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! `grpc.testing.TestService`, which gRPC's own interop clients are run against: `scripts/proof.sh interop`.
+//! `grpc.testing.TestService`, which gRPC's own interop clients are run against:
+//! `scripts/proof.sh interop`.
 //!
 //! It prints its address first, and serves until it is stopped.
 #![allow(clippy::print_stdout, reason = "its address goes to standard output")]

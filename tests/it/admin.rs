@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use tidewire::config::Config;
-use tidewire::{Address, Running};
+use tidewire::{Address, RunningServer};
 use tidewire_tests::behaviour::Behaviour;
 use tidewire_tests::proto::BehaviourServiceServer;
 
@@ -15,7 +15,7 @@ use crate::harness::{Response, post_json, send};
 
 /// A server with an admin listener, and where both are.
 struct Watched {
-    running: Running,
+    running: RunningServer,
     data: SocketAddr,
     admin: SocketAddr,
     token: String,
@@ -23,7 +23,7 @@ struct Watched {
     _folder: tempfile::TempDir,
 }
 
-fn tcp(running: &Running) -> SocketAddr {
+fn tcp(running: &RunningServer) -> SocketAddr {
     match running.addresses()[0] {
         Address::Tcp(address) => address,
         _ => panic!("no TCP address"),

@@ -1,4 +1,5 @@
-//! What the admin listener shows of what is said in calls, of what is served, and of hits, over Connect and REST.
+//! What the admin listener shows of what is said in calls, of what is served, and of hits, over
+//! Connect and REST.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,7 +12,7 @@ use tidewire::admin::proto::tidewire::admin::v1::{
 use tidewire::client::Protocol;
 use tidewire::config::Config;
 use tidewire::http::Method;
-use tidewire::{Address, Builder, Client, Code, Context, Running};
+use tidewire::{Address, Builder, Client, Code, Context, RunningServer};
 use tidewire_tests::behaviour::Behaviour;
 use tidewire_tests::proto::*;
 
@@ -19,7 +20,7 @@ use crate::harness::{post_json, send_to_host};
 
 /// A server with an admin listener at a Unix socket, and another of TCP for REST.
 struct Watched {
-    _running: Running,
+    _running: RunningServer,
     data: SocketAddr,
     admin: SocketAddr,
     token: String,
@@ -146,7 +147,10 @@ async fn what_is_captured_is_bounded_and_told_by_rest_too() {
     let large = watched.rest("GET /v1/calls/2", "").await;
     assert!(large["request"][0].as_str().unwrap().starts_with("(not shown: 3000"), "{large}");
     let wrong = watched.rest("GET /v1/calls/3", "").await;
-    assert!(wrong["request"][0].as_str().unwrap().contains("that are no tidewire.test"), "{wrong}");
+    assert!(
+        wrong["request"][0].as_str().unwrap().contains("that do not decode as tidewire.test"),
+        "{wrong}"
+    );
     // A forgotten call is forgotten with what was said in it.
     let head = "POST /v1/calls:clear\ncontent-type: application/json";
     watched.rest(head, "{}").await;

@@ -1,5 +1,5 @@
-//! The admin listener in trouble: who has no business there, who reads too slowly, what comes from another
-//! start of the program, and input that is made to hurt.
+//! The admin listener in trouble: who has no business there, who reads too slowly, what comes from
+//! another start of the program, and input that is made to hurt.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,14 +10,14 @@ use tidewire::admin::proto::tidewire::admin::v1::{
 };
 use tidewire::config::Config;
 use tidewire::http::{HeaderName, HeaderValue};
-use tidewire::{Address, Client, Code, Context, Running, Stream};
+use tidewire::{Address, Client, Code, Context, RunningServer, Stream};
 use tidewire_tests::behaviour::Behaviour;
 use tidewire_tests::proto::BehaviourServiceServer;
 
 use crate::harness::{post_json, send_to_host};
 
 /// A server with an admin listener at a Unix socket of this folder.
-async fn watched(folder: &Path) -> (Running, SocketAddr, Client) {
+async fn watched(folder: &Path) -> (RunningServer, SocketAddr, Client) {
     let socket = folder.join("admin.sock");
     let text = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"unix:{}\"\n",
@@ -160,7 +160,7 @@ async fn the_token_of_an_earlier_start_opens_nothing_once_its_file_is_another() 
         file.display()
     );
     let config = Config::parse(&text, "t.toml").unwrap();
-    let ask = async |running: &Running, token: &str| {
+    let ask = async |running: &RunningServer, token: &str| {
         let Address::Tcp(address) = running.beside().unwrap().addresses()[0] else { panic!("TCP") };
         let url = format!("http://{address}");
         let client = SystemClient::new(Client::builder(url).build().unwrap().channel());

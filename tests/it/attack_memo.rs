@@ -9,8 +9,8 @@ use tidewire::{Error, Head};
 use crate::harness::{Response, send, start};
 use crate::memoized::{built, header, served, without_memory};
 
-/// Requests that ask for the same thing in other words, for half of it, for none of it, or for what is not
-/// there; of each the first line and headers, and its body.
+/// Requests that ask for the same thing in other words, for half of it, for none of it, or for what
+/// is not there; of each the first line and headers, and its body.
 const ODD: [(&str, &str); 38] = [
     ("GET /rows/7", ""),
     ("GET /rows/%37", ""),

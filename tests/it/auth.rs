@@ -1,4 +1,5 @@
-//! Who calls and what they may, set by `tidewire.toml` and `.proto`, over every protocol and real sockets.
+//! Who calls and what they may, set by `tidewire.toml` and `.proto`, over every protocol and real
+//! sockets.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use tidewire::config::Config;
 use tidewire::http::{HeaderName, HeaderValue, Method};
 use tidewire::{
     Call, Client, Code, Codec, Context, Error, Implementation, Message, Method as RpcMethod, Reply,
-    Result, Running, Schema, Server, Service, Spec, StreamKind,
+    Result, RunningServer, Schema, Server, Service, Spec, StreamKind,
 };
 
 use crate::harness::{send, start};
@@ -33,7 +34,7 @@ service Shop {
   rpc Known(Ask) returns (Told) {
     option idempotency_level = NO_SIDE_EFFECTS;
     option (google.api.http) = { get: "/known" };
-    option (tidewire.v1.method) = { sharing: PUBLIC ttl: { seconds: 60 } };
+    option (tidewire.v1.method) = { cache: CALLER ttl: { seconds: 60 } };
   }
   rpc Write(Ask) returns (Told) { option (tidewire.v1.method) = { scopes: ["write"] }; }
   rpc Admin(Ask) returns (Told);
@@ -53,7 +54,7 @@ impl Implementation for Shop {
     ) -> Result<Reply<Message>> {
         self.1.fetch_add(1, Ordering::SeqCst);
         let mut told = self.0.message(&method.output).expect("a known message");
-        // What is kept for everybody may not depend on who calls.
+        // Known is the same for everybody who may call it.
         if method.method != "Known" {
             let who = context.principal().map_or("nobody", |principal| principal.subject());
             told.set("who", who).expect("a field");
@@ -105,7 +106,7 @@ impl Signer {
 const KEY: &str = "opensesame";
 
 /// A server whose keys of tokens are at `keys`, and how often its service ran.
-async fn shop(keys: &str) -> (Running, SocketAddr, Arc<AtomicUsize>) {
+async fn shop(keys: &str) -> (RunningServer, SocketAddr, Arc<AtomicUsize>) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("shop.proto"), PROTO).unwrap();
     let schema = Schema::from_folder(folder.path()).unwrap();

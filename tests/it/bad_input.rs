@@ -11,7 +11,7 @@ use tidewire::{
 
 use crate::harness::{Response, SERVICE, behaviour, post_json, send, start};
 
-async fn server() -> (tidewire::Running, SocketAddr) {
+async fn server() -> (tidewire::RunningServer, SocketAddr) {
     let (builder, _) = behaviour();
     start(builder).await
 }
@@ -188,7 +188,7 @@ async fn get_of_a_command_and_unknown_paths_are_refused() {
     send(address, "POST /nowhere", &[0; 100_000]).await.check(404, &["not_found"]);
 }
 
-/// A route and its protocol, on which the deadline is a header of its own.
+/// A route and its protocol, on which the deadline is its own header.
 fn ways() -> [(String, &'static str, &'static str); 4] {
     [
         (

@@ -107,8 +107,8 @@ async fn a_command_goes_on_when_its_caller_disconnects() {
     let caller = begin(address, "Echo").await;
     once(&gated.0.started).await;
     drop(caller);
-    // Whether or not the server has seen the disconnect by now, the command has to end. That it does
-    // when the caller is certainly gone is shown by the test with a deadline below.
+    // Whether or not the server has seen the disconnect by now, the command has to end. That it
+    // does when the caller is certainly gone is shown by the test with a deadline below.
     gated.0.gate.notify_one();
     once(&gated.0.done).await;
     assert_eq!(gated.0.dropped.available_permits(), 0);

@@ -1,4 +1,5 @@
-//! What the guide puts a server on a network with: its units pass systemd, its manifest fits Kubernetes.
+//! What the guide puts a server on a network with: its units pass systemd, its manifest fits
+//! Kubernetes.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tidewire::{Builder, Limits, Running, Tls};
+use tidewire::{Builder, Limits, RunningServer, Tls};
 use tidewire_tests::http2::{
     END_HEADERS, END_STREAM, HEADERS, frame, hello, post, read_frame, request,
 };
@@ -18,7 +18,7 @@ use crate::harness::{SERVICE, behaviour, start};
 async fn server(
     drain_timeout: Duration,
     more: impl Fn(Builder) -> Builder,
-) -> (Running, SocketAddr) {
+) -> (RunningServer, SocketAddr) {
     let mut limits = Limits::default();
     limits.drain_timeout = drain_timeout;
     start(more(behaviour().0.limits(limits))).await

@@ -1,4 +1,5 @@
-//! Certificates whose time is over, or has not come: whoever shows one is not believed, on either side.
+//! Certificates whose time is over, or has not come: whoever shows one is not believed, on either
+//! side.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use tidewire_tests::proto::BehaviourServiceClient;
 
 use crate::harness::{behaviour, start};
 
-/// An authority of its own, and what it signs.
+/// Its own authority, and what it signs.
 struct Authority {
     folder: TempDir,
     pem: Vec<u8>,
@@ -65,7 +66,7 @@ impl Authority {
     }
 }
 
-/// The begin of a request for a certificate with a key of its own.
+/// The begin of a request for a certificate with its own key.
 fn request(folder: &Path, name: &str) -> Command {
     let mut openssl = Command::new("openssl");
     openssl.current_dir(folder).args(["req", "-newkey", "ec", "-pkeyopt"]);

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use tidewire::http::Method;
-use tidewire::{Call, Running, Server};
+use tidewire::{Call, RunningServer, Server};
 use tidewire_tests::behaviour::Behaviour;
 use tidewire_tests::proto::BehaviourServiceServer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use crate::harness::{SERVICE, start};
 
 /// RPC, REST and a plain route; the REST route is of a schema that is read at run time.
-async fn server() -> (Running, SocketAddr) {
+async fn server() -> (RunningServer, SocketAddr) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("things.proto"), PROTO).unwrap();
     let schema = tidewire::Schema::from_folder(folder.path()).unwrap();

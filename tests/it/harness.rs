@@ -2,14 +2,14 @@
 
 use std::net::SocketAddr;
 
-use tidewire::{Address, Builder, Running, Server};
+use tidewire::{Address, Builder, RunningServer, Server};
 use tidewire_tests::behaviour::Behaviour;
 use tidewire_tests::proto::BehaviourServiceServer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// Starts a server on a free port of the loopback interface.
-pub(crate) async fn start(builder: Builder) -> (Running, SocketAddr) {
+pub(crate) async fn start(builder: Builder) -> (RunningServer, SocketAddr) {
     let running = builder.listen(SocketAddr::from(([127, 0, 0, 1], 0))).start().await.unwrap();
     let tcp = running.addresses().iter().find_map(|address| match address {
         Address::Tcp(address) => Some(*address),
@@ -49,7 +49,7 @@ impl Response {
     }
 }
 
-/// Sends one request on a connection of its own and reads the answer to its end.
+/// Sends one request on its own connection and reads the answer to its end.
 pub(crate) async fn send(address: SocketAddr, head: &str, body: &[u8]) -> Response {
     send_to_host(address, "test", head, body).await
 }

@@ -1,7 +1,7 @@
 //! An HTTP/2 server that a test plays frame by frame, for gRPC calls of one connection at a time.
 //!
-//! It knows the few frames that it needs: what a request is called is not read, and what it answers are
-//! the heads of gRPC, written without compression.
+//! It knows the few frames that it needs: what a request is called is not read, and what it answers
+//! are the heads of gRPC, written without compression.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -83,7 +83,8 @@ pub(crate) enum Frame {
         data: usize,
     },
     Reset(u32),
-    /// The client has seen all that was sent before the settings or the PING that this acknowledges.
+    /// The client has seen all that was sent before the settings or the PING that this
+    /// acknowledges.
     Acknowledged,
     /// A PING of the client's, which is answered.
     Ping,

@@ -1,5 +1,5 @@
-//! Bounds on calls and connections, over every protocol: what is over one is refused in its name, and
-//! what is given back can be had again.
+//! Bounds on calls and connections, over every protocol: what is over one is refused in its name,
+//! and what is given back can be had again.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use tidewire::client::{HttpVersion, Protocol, Retry};
 use tidewire::http::Method;
 use tidewire::{
     Bound, Builder, Call, Client, Code, Context, End, Error, Head, Limits, Observation, Observer,
-    Phase, Principal, Running, Server, Signal,
+    Phase, Principal, RunningServer, Server, Signal,
 };
 use tidewire_tests::proto::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,7 +21,7 @@ use crate::harness::{behaviour, post_json, send, start};
 const PROTOCOLS: [Protocol; 4] =
     [Protocol::Connect, Protocol::Grpc, Protocol::GrpcWeb, Protocol::Live];
 
-fn reached(running: &Running, bound: Bound) -> u64 {
+fn reached(running: &RunningServer, bound: Bound) -> u64 {
     let usage = running.usage();
     usage.reached.iter().find(|(of, _)| *of == bound).map_or(0, |(_, count)| *count)
 }
@@ -34,14 +34,14 @@ async fn look(address: SocketAddr, protocol: Protocol, context: Context) -> Resu
 }
 
 /// A server whose `/wait` is answered when the signal fires, and how many wait there.
-async fn waiting(limits: Limits) -> (Running, SocketAddr, Signal, Arc<AtomicUsize>) {
+async fn waiting(limits: Limits) -> (RunningServer, SocketAddr, Signal, Arc<AtomicUsize>) {
     waiting_at(behaviour().0, limits).await
 }
 
 async fn waiting_at(
     builder: Builder,
     limits: Limits,
-) -> (Running, SocketAddr, Signal, Arc<AtomicUsize>) {
+) -> (RunningServer, SocketAddr, Signal, Arc<AtomicUsize>) {
     let (signal, inside) = (Signal::new(), Arc::new(AtomicUsize::new(0)));
     let (fires, counts) = (signal.clone(), Arc::clone(&inside));
     let builder = builder.limits(limits).route(Method::GET, "/wait", move |_: Call| {

@@ -1,5 +1,5 @@
-//! Answers from memory over every protocol: right after a write through any of them, and cheap for who
-//! holds what is still right.
+//! Answers from memory over every protocol: right after a write through any of them, and cheap for
+//! who holds what is still right.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -9,8 +9,8 @@ use tidewire::client::{Client, Upstream};
 use tidewire::http::{Method, header::HeaderValue};
 use tidewire::memo::{Graph, Source};
 use tidewire::{
-    Builder, Call, Codec, Context, Edge, Error, Implementation, Message, Method as RpcMethod,
-    Protocol, Reply, Result, Running, Schema, Server, Service, Value,
+    Builder, Call, Codec, Context, Error, Implementation, Message, Method as RpcMethod, Protocol,
+    Reply, ReplyCache, Result, RunningServer, Schema, Server, Service, Value,
 };
 
 use crate::harness::{Response, send, start};
@@ -25,7 +25,7 @@ service Rows {
   rpc Get(Id) returns (Row) {
     option idempotency_level = NO_SIDE_EFFECTS;
     option (google.api.http) = { get: "/rows/{id}" };
-    option (tidewire.v1.method) = { sharing: PUBLIC };
+    option (tidewire.v1.method) = { cache: PUBLIC };
   }
   rpc Mine(Id) returns (Row) {
     option idempotency_level = NO_SIDE_EFFECTS;
@@ -34,7 +34,7 @@ service Rows {
   rpc Long(Id) returns (Row) {
     option idempotency_level = NO_SIDE_EFFECTS;
     option (google.api.http) = { get: "/long/{id}" };
-    option (tidewire.v1.method) = { sharing: PUBLIC };
+    option (tidewire.v1.method) = { cache: PUBLIC };
   }
   rpc Set(Row) returns (Row) { option (google.api.http) = { post: "/rows" body: "*" }; }
 }
@@ -111,7 +111,7 @@ impl Implementation for Rows {
     }
 }
 
-pub(crate) async fn served() -> (Running, SocketAddr, Rows) {
+pub(crate) async fn served() -> (RunningServer, SocketAddr, Rows) {
     let (builder, rows) = built();
     let (running, address) = start(builder).await;
     (running, address, rows)
@@ -120,7 +120,7 @@ pub(crate) async fn served() -> (Running, SocketAddr, Rows) {
 /// The service, with a page beside it, and answers kept.
 pub(crate) fn built() -> (Builder, Rows) {
     let (builder, rows, graph) = without_memory();
-    (builder.memo(Edge::new(&graph)), rows)
+    (builder.memo(ReplyCache::new(&graph)), rows)
 }
 
 /// The same without keeping any answer; what it reads is in the graph.

@@ -1,5 +1,5 @@
-//! Changes of a mock over sockets: who watches an answer hears of them, and methods and services come
-//! and go.
+//! Changes of a mock over sockets: who watches an answer hears of them, and methods and services
+//! come and go.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use serde_json::{Value as Json, json};
 use tidewire::client::{HttpVersion, Protocol};
 use tidewire::mock::{Mock, MockFolders, Watch, serve};
 use tidewire::{
-    Call, Client, Code, Codec, Context, Error, Idempotency, Method, Running, Server, Service, Spec,
-    StreamKind,
+    Call, Client, Code, Codec, Context, Error, Idempotency, Method, RunningServer, Server, Service,
+    Spec, StreamKind,
 };
 use tidewire_tests::program::{succeed, tool};
 
@@ -32,7 +32,7 @@ struct Shop {
     watch: Watch,
     mock: Mock,
     address: SocketAddr,
-    _running: Running,
+    _running: RunningServer,
 }
 
 impl Shop {

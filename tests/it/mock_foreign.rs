@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 
 use tidewire::mock::{MockFolders, serve};
-use tidewire::{Running, Server};
+use tidewire::{RunningServer, Server};
 use tidewire_tests::program::{root, run, tool};
 
 use crate::foreign::check_cases;
 use crate::harness::start;
 
-async fn mocked() -> (Running, SocketAddr) {
+async fn mocked() -> (RunningServer, SocketAddr) {
     let rules = root().join("tests/fixtures/mock/behaviour");
     let folders = MockFolders::new(root().join("tests/proto")).rules(rules);
     let (mock, findings) = folders.mock(folders.load()).build();

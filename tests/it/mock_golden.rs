@@ -1,5 +1,5 @@
-//! A folder made for wishmock works unchanged: 930 calls over gRPC and Connect, with the answers that
-//! pass.
+//! A folder made for wishmock works unchanged: 930 calls over gRPC and Connect, with the answers
+//! that pass.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -141,7 +141,7 @@ impl Caller {
         got
     }
 
-    /// A message as canonical JSON; none where JSON is no message of the type.
+    /// A message as canonical JSON; none where JSON is not a message of the type.
     fn canonical(&self, output: &str, codec: Codec, bytes: &[u8]) -> Option<Json> {
         let message = match codec {
             Codec::Proto => self.schema.decode(output, codec, bytes),
@@ -293,7 +293,7 @@ async fn a_broken_file_in_a_wishmock_folder_is_named_and_the_others_are_served()
         reply.check(200, &["text"]);
         let is_fault =
             case["verdict"] == "defect" && case["expected"].to_string().contains("reports");
-        // A folder is no file, and a service without a package is served.
+        // A folder is not a file, and a service without a package is served.
         let is_served = ["boot.folder-named-yaml", "boot.service-without-package"].contains(&id);
         let name = file.rsplit('/').next().unwrap();
         assert!(!is_fault || is_served || found.contains(name), "{id}: {found}");

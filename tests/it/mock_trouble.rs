@@ -1,5 +1,5 @@
-//! What goes wrong around a mock: broken files, changes under load, callers that leave, rules without
-//! end.
+//! What goes wrong around a mock: broken files, changes under load, callers that leave, rules
+//! without end.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tidewire::client::{HttpVersion, Protocol};
 use tidewire::mock::{Change, Mock, MockFolders, Watch, serve};
 use tidewire::{
-    Body, Call, Client, Codec, Context, Limits, Method, Running, Server, Service, Spec, StreamKind,
+    Body, Call, Client, Codec, Context, Limits, Method, RunningServer, Server, Service, Spec,
+    StreamKind,
 };
 
 use crate::harness::{send, start};
@@ -28,7 +29,7 @@ struct Shop {
     folders: MockFolders,
     mock: Mock,
     address: SocketAddr,
-    _running: Running,
+    _running: RunningServer,
 }
 
 fn write(folder: &Path, name: &str, text: &str) {

@@ -114,7 +114,8 @@ async fn a_collector_that_is_not_there_or_says_nothing_holds_up_nobody() {
         }
         assert!(running.drain().await);
     }
-    for (endpoint, expected) in [("no address", "this is no address"), ("/v1/traces", "write http")]
+    for (endpoint, expected) in
+        [("no address", "this is not an address"), ("/v1/traces", "write http")]
     {
         let text = format!("[traces]\nendpoint = \"{endpoint}\"\n");
         let error = Config::parse(&text, "t.toml").unwrap().server().unwrap_err().to_string();

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire::http::Method;
-use tidewire::{Body, Call, End, Head, Limits, Observation, Observer, Reply, Running, Server};
+use tidewire::{
+    Body, Call, End, Head, Limits, Observation, Observer, Reply, RunningServer, Server,
+};
 use tidewire_tests::http2::{
     DATA, END_STREAM, GOAWAY, HEADERS, INITIAL_WINDOW_SIZE, PING, RST_STREAM, WINDOW_UPDATE,
     envelope, frame, hello, next, read_frame, request,
@@ -18,7 +20,7 @@ use crate::harness::{SERVICE, behaviour, send, start};
 
 const SHORT: Duration = Duration::from_millis(50);
 
-async fn server(limits: Limits) -> (Running, SocketAddr) {
+async fn server(limits: Limits) -> (RunningServer, SocketAddr) {
     start(behaviour().0.limits(limits)).await
 }
 

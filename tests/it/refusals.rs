@@ -1,4 +1,5 @@
-//! What a client makes of servers that refuse calls or say goodbye: what is served, what is sent again.
+//! What a client makes of servers that refuse calls or say goodbye: what is served, what is sent
+//! again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -153,7 +154,8 @@ async fn what_a_goodbye_covers_is_not_sent_again() {
     in_time(async { tokio::join!(server, call) }).await;
 }
 
-/// What becomes of a body that is passed on to an address that refuses it, then to one that does not.
+/// What becomes of a body that is passed on to an address that refuses it, then to one that does
+/// not.
 async fn passed_on(body: Body, expected: Option<usize>) {
     let (bad, bad_address) = Port::open().await;
     let (good, good_address) = Port::open().await;

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tidewire::client::{Replicas, WhenLost};
 use tidewire::memo::{Graph, Memo};
 use tidewire::{
-    Call, Client, Codec, Context, Edge, Error, Implementation, Layer, Message, Method, Reply,
-    Result, Running, Schema, Server, Service,
+    Call, Client, Codec, Context, Error, Implementation, Layer, Message, Method, Reply, ReplyCache,
+    Result, RunningServer, Schema, Server, Service,
 };
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -161,7 +161,7 @@ impl Implementation for Relay {
 
 /// A, B and C.
 struct Chain {
-    _servers: [Running; 2],
+    _servers: [RunningServer; 2],
     a: SocketAddr,
     rows: Rows,
     /// What came to A and B.
@@ -184,7 +184,7 @@ impl Chain {
         let graph_of_b = Graph::new();
         let relay = Relay(Remote::new(&to_a, &graph_of_b, when_lost, &rows.schema));
         let service = rows.schema.implement("test.v1.Rows", relay).unwrap();
-        let builder = Server::builder().service(service).memo(Edge::new(&graph_of_b));
+        let builder = Server::builder().service(service).memo(ReplyCache::new(&graph_of_b));
         let (running_b, b) = start(builder.layer(calls[1].clone())).await;
         let to_b = Wire::to(b).await;
         let graph = Graph::new();

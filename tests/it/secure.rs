@@ -218,7 +218,7 @@ async fn a_client_certificate_says_who_calls_and_may_be_left_out_where_it_is_opt
     }
 }
 
-/// A certificate of its own for these names, by openssl.
+/// Its own certificate for these names, by openssl.
 fn made(folder: &Path, name: &str, names: &str) -> (PathBuf, PathBuf) {
     let [certificate, key] = ["pem", "key"].map(|end| folder.join(format!("{name}.{end}")));
     let output = std::process::Command::new("openssl")

@@ -1,12 +1,14 @@
-//! Peers that say nothing, or too little, hold nothing for ever: each phase has a limit that is named.
+//! Peers that say nothing, or too little, hold nothing for ever: each phase has a limit that is
+//! named.
 //!
-//! One limit is short and all others are a day, so that the end that a test waits for is that limit's.
+//! One limit is short and all others are a day, so that the end that a test waits for is that
+//! limit's.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidewire::http::Method;
-use tidewire::{Call, Limits, Running, Tls};
+use tidewire::{Call, Limits, RunningServer, Tls};
 use tidewire_tests::http2::{
     END_HEADERS, END_STREAM, GOAWAY, HEADERS, RST_STREAM, envelope, frame, hello, next, post,
     read_frame,
@@ -38,7 +40,7 @@ fn patient(shorten: impl Fn(&mut Limits)) -> Limits {
     limits
 }
 
-async fn server(shorten: impl Fn(&mut Limits)) -> (Running, SocketAddr) {
+async fn server(shorten: impl Fn(&mut Limits)) -> (RunningServer, SocketAddr) {
     let (builder, _) = behaviour();
     let sink = async |call: Call| Ok(call.body.collect(usize::MAX).await?.len().to_string());
     start(builder.limits(patient(shorten)).route(Method::POST, "/sink", sink)).await

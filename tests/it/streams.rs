@@ -1,4 +1,5 @@
-//! Streams over every protocol: small items that go together, large ones, what ends them, and those who leave.
+//! Streams over every protocol: small items that go together, large ones, what ends them, and those
+//! who leave.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

@@ -1,4 +1,5 @@
-//! Attacks on subscriptions, over real sockets: what is told late, twice or to the wrong one, or not at all.
+//! Attacks on subscriptions, over real sockets: what is told late, twice or to the wrong one, or
+//! not at all.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -9,8 +10,8 @@ use futures_util::{StreamExt as _, stream};
 use tidewire::client::Replicas;
 use tidewire::memo::{Graph, Source};
 use tidewire::{
-    Call, Client, Code, Codec, Context, Edge, Error, Head, Implementation, Message, Method, Reply,
-    Result, Running, Schema, Server, Service, Staleness, Value,
+    Call, Client, Code, Codec, Context, Error, Head, Implementation, Message, Method, Reply,
+    ReplyCache, Result, RunningServer, Schema, Server, Service, Staleness, Value,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -19,7 +20,7 @@ use tokio::sync::watch;
 use crate::harness::start;
 use crate::memoized::without_memory;
 
-/// Cells of a server, each with a number of its own.
+/// Cells of a server, each with its own number.
 #[derive(Clone)]
 struct Cells {
     schema: Schema,
@@ -57,7 +58,7 @@ impl Implementation for Cells {
 }
 
 struct World {
-    _running: Running,
+    _running: RunningServer,
     address: SocketAddr,
     cells: Cells,
     graph: Graph,
@@ -81,7 +82,7 @@ async fn world() -> World {
         false => Ok(()),
     };
     let service = cells.schema.implement("test.v1.Rows", cells.clone()).unwrap();
-    let builder = Server::builder().service(service).memo(Edge::new(&graph)).gate(gate);
+    let builder = Server::builder().service(service).memo(ReplyCache::new(&graph)).gate(gate);
     let (_running, address) = start(builder).await;
     World { _running, address, cells, graph, is_locked }
 }
@@ -186,7 +187,8 @@ async fn carry(near: TcpStream, server: SocketAddr, known: watch::Receiver<Passe
         let mut bytes = vec![0; 1 << 16];
         while let Ok(count @ 1..) = far_says.read(&mut bytes).await {
             if *known.borrow() != Passes::All {
-                // What was said before it was known that nothing is heard is lost too: the stream is broken.
+                // What was said before it was known that nothing is heard is lost too: the stream
+                // is broken.
                 let _ = known.clone().wait_for(|now| *now == Passes::Nothing).await;
                 return;
             }

@@ -1,4 +1,5 @@
-//! A remote service behind our server: what its callers see is what it says, over any two protocols.
+//! A remote service behind our server: what its callers see is what it says, over any two
+//! protocols.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

@@ -67,7 +67,7 @@ service Things {
   rpc Get(GetRequest) returns (Thing) {
     option idempotency_level = NO_SIDE_EFFECTS;
     option (google.api.http) = { get: "/things/{name}" };
-    option (tidewire.v1.method) = { sharing: PUBLIC };
+    option (tidewire.v1.method) = { cache: PUBLIC };
   }
   rpc Put(Thing) returns (Thing) {
     option (google.api.http) = { post: "/things" body: "*" };

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use tidewire::client::{HttpVersion, Protocol, Retry};
 use tidewire::{
-    Body, Builder, Call, Client, Code, Context, End, Error, Fault, Head, How, Limits, Observation,
-    Observer, Reply, Result, Script, Service, Stream,
+    Body, Builder, Call, Client, Code, Context, End, EndReason, Error, Fault, Head, Limits,
+    Observation, Observer, Reply, Result, Script, Service, Stream,
 };
 use tidewire_tests::proto::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -222,33 +222,44 @@ async fn every_request_of_every_protocol_has_one_end() {
         let client = client(address, protocol);
         echoed(&client).await.unwrap();
         let end = told.recv().await.unwrap();
-        assert_eq!((end.how, end.code), (How::Answered, None), "{protocol:?}");
+        assert_eq!((end.how, end.code), (EndReason::Answered, None), "{protocol:?}");
         assert!(end.bytes_in > 0 && end.bytes_out > 0, "{protocol:?}: {end:?}");
 
         let typed = BehaviourServiceClient::new(client.channel());
         let fail = FailRequest { code: 5, ..Default::default() };
         BehaviourService::fail(&typed, Context::default(), fail).await.unwrap_err();
         let end = told.recv().await.unwrap();
-        assert_eq!((end.how, end.code), (How::Answered, Some(Code::NotFound)), "{protocol:?}");
+        assert_eq!(
+            (end.how, end.code),
+            (EndReason::Answered, Some(Code::NotFound)),
+            "{protocol:?}"
+        );
 
         counted(&client, Context::default(), 3).await.1.unwrap();
         let end = told.recv().await.unwrap();
-        assert_eq!((end.how, end.code), (How::Answered, None), "{protocol:?}");
+        assert_eq!((end.how, end.code), (EndReason::Answered, None), "{protocol:?}");
 
         chatted(&client).await.1.unwrap_err();
         let end = told.recv().await.unwrap();
-        assert_eq!((end.how, end.code), (How::Panicked, Some(Code::Internal)), "{protocol:?}");
+        assert_eq!(
+            (end.how, end.code),
+            (EndReason::Panicked, Some(Code::Internal)),
+            "{protocol:?}"
+        );
 
         let slow = SlowRequest { millis: 60_000, ..Default::default() };
         let context = Context::default().with_deadline(Instant::now() + Duration::from_millis(50));
         BehaviourService::slow(&typed, context, slow).await.unwrap_err();
         let end = told.recv().await.unwrap();
-        assert!(matches!(end.how, How::Deadline | How::Canceled), "{protocol:?}: {end:?}");
+        assert!(
+            matches!(end.how, EndReason::Deadline | EndReason::Canceled),
+            "{protocol:?}: {end:?}"
+        );
     }
     let unknown = "POST /no.Such/Method\ncontent-type: application/json";
     send(address, unknown, b"{}").await.check(404, &["unimplemented"]);
     let end = told.recv().await.unwrap();
-    assert_eq!((end.how, end.code), (How::Answered, Some(Code::Unimplemented)));
+    assert_eq!((end.how, end.code), (EndReason::Answered, Some(Code::Unimplemented)));
     let refused = format!("POST {SERVICE}/Echo\ncontent-type: text/xml");
     send(address, &refused, b"<a/>").await.check(415, &[]);
     assert_eq!(told.recv().await.unwrap().status.unwrap().as_u16(), 415);
@@ -322,7 +333,7 @@ async fn over_the_bound_of_commands_none_runs() {
     }
 }
 
-async fn scripted(fault: Fault, on: bool) -> (tidewire::Running, std::net::SocketAddr) {
+async fn scripted(fault: Fault, on: bool) -> (tidewire::RunningServer, std::net::SocketAddr) {
     let with = move |reply: Reply| reply.with_script(Script::new(fault.clone()));
     let (builder, _): (Builder, _) = behaviour();
     start(builder.faults(on).layer(changing("Echo", with.clone())).layer(changing("Count", with)))

@@ -1,7 +1,7 @@
 //! HTTP/2 by hand: frames as bytes, for peers that do what no library would.
 //!
-//! Headers are written as HPACK literals without compression (RFC 7541, section 6.2.2); those of the
-//! server are not read, only the frames that they come in.
+//! Headers are written as HPACK literals without compression (RFC 7541, section 6.2.2); those of
+//! the server are not read, only the frames that they come in.
 
 use std::io;
 

@@ -1,8 +1,8 @@
 //! `cargo xtask ci`: every step of continuous integration, in order, on any machine.
 //!
-//! Each step prints its name, its commands and the time it took. The first failure stops the run and
-//! names the command that repeats just that step. Cheap steps come first. What takes longer than it
-//! proves per run (Miri, fuzzing, ten minutes of stress, cargo-deny) is in `make proof`.
+//! Each step prints its name, its commands and the time it took. The first failure stops the run
+//! and names the command that repeats just that step. Cheap steps come first. What takes longer
+//! than it proves per run (Miri, fuzzing, ten minutes of stress, cargo-deny) is in `make proof`.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -28,7 +28,7 @@ enum Outcome {
 
 const STEPS: &[Step] = &[
     Step { name: "fmt", about: "the code is formatted", work: fmt },
-    Step { name: "tidy", about: "the house rules hold", work: tidy },
+    Step { name: "tidy", about: "the rules of CONTRIBUTING.md hold", work: tidy },
     Step { name: "clippy", about: "no warning in any target", work: clippy },
     Step { name: "test", about: "unit and integration tests", work: test },
     Step { name: "doctest", about: "examples in documentation", work: doctest },
@@ -81,11 +81,11 @@ pub(crate) fn list() -> ExitCode {
 /// Runs the named steps in the order of the list, or all of them.
 ///
 /// # Errors
-/// When a name is no step, or a command cannot be started.
+/// When a name is not a step, or a command cannot be started.
 pub(crate) fn run(root: &Path, names: &[&str]) -> Result<ExitCode> {
     for name in names {
         if !STEPS.iter().any(|step| step.name == *name) {
-            bail!("`{name}` is no step; `cargo xtask ci --list` names them");
+            bail!("`{name}` is not a step; `cargo xtask ci --list` names them");
         }
     }
     let mut times: Vec<(&str, Duration, &str)> = Vec::new();
@@ -138,7 +138,8 @@ fn clippy(root: &Path) -> Result<Outcome> {
 }
 
 fn test(root: &Path) -> Result<Outcome> {
-    // What the tests of `process` start as their warden; asked for with tests it would be one itself.
+    // What the tests of `process` start as their supervisor; asked for with tests it would be one
+    // itself.
     let gateway = cargo(root, "build --workspace --example gateway", &[])?;
     if matches!(gateway, Outcome::Failed) {
         return Ok(gateway);
@@ -154,7 +155,8 @@ fn docs(root: &Path) -> Result<Outcome> {
     cargo(root, "doc --workspace --no-deps", &[("RUSTDOCFLAGS", "-D warnings")])
 }
 
-/// The hook for commands quoted in documents: `docs/guide/run-snippets.sh` runs them and fails when one does.
+/// The hook for commands quoted in documents: `docs/guide/run-snippets.sh` runs them and fails when
+/// one does.
 fn snippets(root: &Path) -> Result<Outcome> {
     let script = "docs/guide/run-snippets.sh";
     if !root.join(script).exists() {
@@ -163,8 +165,8 @@ fn snippets(root: &Path) -> Result<Outcome> {
     execute(Command::new("bash").arg(script).current_dir(root))
 }
 
-/// Every case of the suite: our server with our generated service, with a mock that plays it by rules,
-/// then our client.
+/// Every case of the suite: our server with our generated service, with a mock that plays it by
+/// rules, then our client.
 fn conformance(root: &Path) -> Result<Outcome> {
     let built = cargo(root, "build --package tidewire-conformance", &[])?;
     if !matches!(built, Outcome::Passed) {
@@ -279,7 +281,7 @@ fn board(root: &Path) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The models of memo. The checker's flag changes every crate, hence a target folder of its own.
+/// The models of memo. The checker's flag changes every crate, hence its own target folder.
 fn models(root: &Path) -> Result<Outcome> {
     let variables = [("RUSTFLAGS", "--cfg shuttle"), ("CARGO_TARGET_DIR", "target/shuttle")];
     cargo(root, "test --package tidewire-memo --release --test model", &variables)
@@ -331,7 +333,7 @@ mod tests {
     #[test]
     fn a_step_that_does_not_exist_is_refused_with_the_way_to_list_them() {
         let error = run(Path::new("."), &["fmt", "lint"]).expect_err("there is no such step");
-        assert_eq!(error.to_string(), "`lint` is no step; `cargo xtask ci --list` names them");
+        assert_eq!(error.to_string(), "`lint` is not a step; `cargo xtask ci --list` names them");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Runs the foreign clients of `tests/foreign` against a server and counts their cases.
 //!
 //! Without an address there are two servers: the foreign one of `tests/foreign/go`, which shows the
-//! clients right, so that a case which fails against Tidewire is Tidewire's; and a mock that plays the
-//! service by rules. With an address it is any server of `tidewire.test.v1.BehaviourService`.
+//! clients right, so that a case which fails against Tidewire is Tidewire's; and a mock that plays
+//! the service by rules. With an address it is any server of `tidewire.test.v1.BehaviourService`.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Repository chores: `cargo xtask tidy`, `cargo xtask ci`, `cargo xtask tables`.
 //!
-//! `tidy` checks the rules of the house that neither the compiler nor clippy knows; `ci` is the whole
-//! sequence behind `make test`; `tables` fills the marked tables of the documents from the committed
+//! `tidy` checks the rules that neither the compiler nor clippy knows; `ci` is the whole sequence
+//! behind `make test`; `tables` fills the marked tables of the documents from the committed
 //! benchmark runs. Nothing here is part of what a user builds.
 
 #![allow(
@@ -27,7 +27,7 @@ use crate::tree::Tree;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  tidy               check the house rules
+  tidy               check the rules of CONTRIBUTING.md
   ci                 run every step of continuous integration
   ci STEP...         run only these steps
   ci --list          list the steps

@@ -6,8 +6,8 @@
 //! | licences, and who needs whom | `cargo metadata` |
 //! | checksums | `Cargo.lock` |
 //!
-//! What is compiled in is `required`; what ran when it was compiled, `excluded`. The same sources make
-//! the same text: there is no time and no random number in it.
+//! What is compiled in is `required`; what ran when it was compiled, `excluded`. The same sources
+//! make the same text: there is no time and no random number in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -171,7 +171,7 @@ mod tests {
             ("rustls", "required"),
             ("ring", "required"),
             ("tidewire-memo", "required"),
-            ("tidewire-otlp", "required"),
+            ("tidewire-telemetry", "required"),
             ("tikv-jemallocator", "required"),
             ("syn", "excluded"),
             ("clap_derive", "excluded"),

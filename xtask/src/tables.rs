@@ -1,6 +1,6 @@
 //! Tables in documents come from committed benchmark runs, never from a keyboard.
 //!
-//! In a document, a table stands between two lines of its own:
+//! In a document, a table stands between two its own lines:
 //!
 //! ```text
 //! <!-- bench:plaintext-ramp -->
@@ -8,8 +8,9 @@
 //! <!-- /bench:plaintext-ramp -->
 //! ```
 //!
-//! and equals the committed file `bench-runs/**/plaintext-ramp.md`, of several the latest: folders of runs
-//! begin with their date. `cargo xtask tidy` compares them, `cargo xtask tables` writes them. Lines within a fenced code block are not markers.
+//! and equals the committed file `bench-runs/**/plaintext-ramp.md`, of several the latest: folders
+//! of runs begin with their date. `cargo xtask tidy` compares them, `cargo xtask tables` writes
+//! them. Lines within a fenced code block are not markers.
 
 use std::path::Path;
 use std::process::ExitCode;

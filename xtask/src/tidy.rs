@@ -1,16 +1,20 @@
-//! `cargo xtask tidy`: the rules of the house that neither the compiler nor clippy knows.
+//! `cargo xtask tidy`: the rules that neither the compiler nor clippy knows.
 //!
-//! Each rule is a file of its own: a function from the tree to its findings, with a test that shows
+//! Each rule is its own file: a function from the tree to its findings, with a test that shows
 //! it failing. Rules read text and syntax only; nothing is compiled, so all of them take a second.
 
 mod absences;
+mod architecture;
 mod edges;
-mod floors;
+mod english;
 mod headers;
 mod large_files;
+mod levels;
 mod names;
 mod patience;
 mod sizes;
+mod unsafe_places;
+mod where_is;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,17 +27,21 @@ use crate::tree::{Finding, Tree};
 /// Prints every finding; fails if one of them is more than a warning.
 pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     let tree = Tree::read(root)?;
-    let mut findings = edges::check(&edges::packages(root, &tree)?);
+    let (table, mut findings) = architecture::Table::read(&tree);
+    findings.extend(edges::check(&table, &edges::packages(root, &tree)?));
     for rule in [
         unparsable,
         sizes::check,
-        floors::check,
+        levels::check,
         headers::check,
         names::check,
         tables::check,
         large_files::check,
         absences::check,
         patience::check,
+        unsafe_places::check,
+        english::check,
+        where_is::check,
     ] {
         findings.extend(rule(&tree));
     }

@@ -115,6 +115,11 @@ impl Tree {
         Self { files, test_modules }
     }
 
+    /// The text of a file.
+    pub(crate) fn text(&self, path: &str) -> Option<&str> {
+        self.files.iter().find(|file| file.path == path).map(|file| file.text.as_str())
+    }
+
     /// The Rust files that parse.
     pub(crate) fn rust(&self) -> impl Iterator<Item = (&File, &RustFile)> {
         self.files.iter().filter_map(|file| Some((file, file.rust.as_ref()?)))
@@ -150,10 +155,10 @@ impl File {
         Self { path: path.to_owned(), bytes, text, rust, parse_error }
     }
 
-    /// The room whose source this is: `memo` for `crates/memo/src/cell.rs`.
-    pub(crate) fn room(&self) -> Option<&str> {
-        let (room, rest) = self.path.strip_prefix("crates/")?.split_once('/')?;
-        rest.starts_with("src/").then_some(room)
+    /// The crate whose source this is: `memo` for `crates/memo/src/cell.rs`.
+    pub(crate) fn crate_name(&self) -> Option<&str> {
+        let (name, rest) = self.path.strip_prefix("crates/")?.split_once('/')?;
+        rest.starts_with("src/").then_some(name)
     }
 
     /// The file name without its folders.

@@ -188,7 +188,7 @@ describe("calls", () => {
     assert.equal((await Promise.all([world.client.look({ key: "a" }), world.settle()]))[0].value, "");
   });
 
-  test("an answer that is no such message is the call's error, and the connection goes on", async () => {
+  test("an answer that is not such a message is the call's error, and the connection goes on", async () => {
     const world = new World();
     const [reply] = (await asked(world, () => world.client.look({ key: "a" }))) as unknown as [Promise<unknown>];
     write(world, F.REPLY, 1, F.END, undefined, new Uint8Array([0xff, 0xff]));

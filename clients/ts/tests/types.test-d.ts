@@ -16,7 +16,7 @@ const reply: Promise<LookReply> = query.fetch();
 client.query(look, { key: 1 });
 // @ts-expect-error no such field
 client.query(look, { name: "a" });
-// @ts-expect-error a stream is no query
+// @ts-expect-error a stream is not a query
 client.query(count, { n: 1 });
 const length = client.computed((get) => get(query).value.length).getSnapshot().data;
 const width: number | undefined = length;

@@ -1,17 +1,18 @@
-//! Messages of calls as they are shown, while they are captured: JSON by their schema, without secrets.
+//! Messages of calls as they are shown, while they are captured: JSON by their schema, without
+//! secrets.
 //!
-//! A message is made into text as it goes by, and nothing but that text is kept: what a schema marks with
-//! `debug_redact`, and what is called a secret, is taken out before. What cannot be read by its schema is not
-//! shown, since nobody knows what is in it.
+//! A message is made into text as it goes by, and nothing but that text is kept: what a schema
+//! marks with `debug_redact`, and what is called a secret, is taken out before. What cannot be read
+//! by its schema is not shown, since nobody knows what is in it.
 
 use std::collections::HashMap;
 
 use bytes::Bytes;
 use serde_json::Value;
-use tidewire_observe::ShowMessage;
 use tidewire_schema::Schema;
 use tidewire_server::Handle;
 use tidewire_service::{Codec, Side};
+use tidewire_telemetry::ShowMessage;
 
 use crate::redact;
 
@@ -24,7 +25,7 @@ pub(crate) fn show(handle: &Handle) -> ShowMessage {
             Side::Reply => &method.output,
         };
         match schemas.get(&*method.service) {
-            Some(schema) => shown(schema, type_name, codec, message),
+            Some(schema) => render(schema, type_name, codec, message),
             None => "(not shown: its schema is not known)".to_owned(),
         }
     })
@@ -47,7 +48,7 @@ fn schemas(handle: &Handle) -> HashMap<String, Schema> {
     schemas
 }
 
-fn shown(schema: &Schema, type_name: &str, codec: Codec, message: &[u8]) -> String {
+fn render(schema: &Schema, type_name: &str, codec: Codec, message: &[u8]) -> String {
     let bytes = message.len();
     if bytes > MESSAGE_BYTES_MAX {
         return format!("(not shown: {bytes} bytes)");
@@ -58,7 +59,7 @@ fn shown(schema: &Schema, type_name: &str, codec: Codec, message: &[u8]) -> Stri
         Some(value)
     });
     value.map_or_else(
-        || format!("(not shown: {bytes} bytes that are no {type_name})"),
+        || format!("(not shown: {bytes} bytes that do not decode as {type_name})"),
         |value| value.to_string(),
     )
 }
@@ -113,7 +114,7 @@ mod tests {
         });
         let message = schema.from_json("shop.v1.Order", &order).unwrap();
         for codec in [Codec::Json, Codec::Proto] {
-            let text = shown(&schema, "shop.v1.Order", codec, &message.encode(codec).unwrap());
+            let text = render(&schema, "shop.v1.Order", codec, &message.encode(codec).unwrap());
             assert!(!text.contains("hunter2") && !text.contains("aHVudGVy"), "{text}");
             let value: Value = serde_json::from_str(&text).unwrap();
             assert_eq!(value["cards"][1]["name"], "Ada");
@@ -122,12 +123,12 @@ mod tests {
             assert_eq!(value["within"]["card"]["number"], "***");
         }
         for (bytes, codec) in [(&b"hunter2"[..], Codec::Proto), (b"{\"hunter2\":", Codec::Json)] {
-            let text = shown(&schema, "shop.v1.Order", codec, bytes);
+            let text = render(&schema, "shop.v1.Order", codec, bytes);
             assert!(text.starts_with("(not shown") && !text.contains("hunter2"), "{text}");
         }
         let large = vec![b' '; MESSAGE_BYTES_MAX + 1];
         assert_eq!(
-            shown(&schema, "shop.v1.Order", Codec::Json, &large),
+            render(&schema, "shop.v1.Order", Codec::Json, &large),
             "(not shown: 65537 bytes)"
         );
     }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tidewire_observe::{Metrics, RecordedCall};
 use tidewire_server::Handle;
 use tidewire_service::{Context, Error, Reply, Result};
+use tidewire_telemetry::{Metrics, RecordedCall};
 
 use crate::proto::tidewire::admin::v1::{
     Call, Calls, CaptureBodiesReply, CaptureBodiesRequest, ClearCallsReply, ClearCallsRequest,
@@ -14,12 +14,12 @@ use crate::proto::tidewire::admin::v1::{
 };
 use crate::{bodies, limit};
 
-pub(crate) struct OfCalls {
+pub(crate) struct CallsApi {
     pub(crate) metrics: Metrics,
     pub(crate) handle: Handle,
 }
 
-impl Calls for OfCalls {
+impl Calls for CallsApi {
     async fn methods(
         &self,
         _: Context,
@@ -46,7 +46,7 @@ impl Calls for OfCalls {
         let recorded =
             record.after(after, limit(request.limit), |call| is_wanted(call, &method, failed));
         let reply = ListCallsReply {
-            calls: recorded.calls.iter().map(|call| told(call)).collect(),
+            calls: recorded.calls.iter().map(|call| to_message(call)).collect(),
             dropped: recorded.dropped,
             next: recorded.next,
             recording: record.is_on(),
@@ -59,7 +59,7 @@ impl Calls for OfCalls {
     async fn get(&self, _: Context, request: GetCallRequest) -> Result<Reply<Call>> {
         let call = self.metrics.record().call(request.number);
         let gone = || Error::not_found(format!("call {} is not kept", request.number));
-        Ok(told(&*call.ok_or_else(gone)?).into())
+        Ok(to_message(&*call.ok_or_else(gone)?).into())
     }
 
     async fn record(
@@ -102,7 +102,7 @@ pub(crate) fn is_wanted(call: &RecordedCall, method: &str, failed: bool) -> bool
 }
 
 /// A call as it is told.
-pub(crate) fn told(call: &RecordedCall) -> Call {
+pub(crate) fn to_message(call: &RecordedCall) -> Call {
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let phases = call.phases.iter().map(|(phase, at)| PhaseReached {
         phase: (*phase).to_owned(),

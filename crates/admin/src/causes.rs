@@ -1,11 +1,12 @@
 //! What happened to what is kept, while somebody observes it: the reasons behind computing again.
 //!
-//! Nothing is noted unless it is asked for, for a stated time. Then a task takes the events of the graph
-//! once a second, all kinds but hits, which stay off every lock; the latest 65,536 stay. Of what one change
-//! marked the first is what changed: the graph marks it before what depends on it.
+//! Nothing is noted unless it is asked for, for a stated time. Then a task takes the events of the
+//! graph once a second, all kinds but hits, which stay off every lock; the latest 65,536 stay. Of
+//! what one change marked the first is what changed: the graph marks it before what depends on it.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tidewire_memo::{Cause, Event, EventKind, Graph, Recording};
@@ -15,11 +16,11 @@ use tokio::time::Instant;
 /// What happened in one graph.
 pub(crate) struct Causes {
     graph: Graph,
-    known: Mutex<Known>,
+    known: Mutex<KnownCauses>,
 }
 
 #[derive(Default)]
-struct Known {
+struct KnownCauses {
     events: VecDeque<(u64, Event)>,
     dropped: u64,
     /// How many the graph had dropped when this began.
@@ -33,7 +34,7 @@ struct Observer(AbortHandle);
 
 /// Something that happened to a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Noted {
+pub(crate) struct KeyEvent {
     /// In milliseconds since 1970, to a second.
     pub(crate) at_ms: u64,
     pub(crate) event: Event,
@@ -50,12 +51,12 @@ impl Causes {
     pub(crate) fn observe(self: Arc<Self>, time: Duration) {
         let mut known = self.known();
         if time.is_zero() {
-            *known = Known::default();
+            *known = KnownCauses::default();
             return self.graph.record_events(Recording::nothing());
         }
         if known.observer.is_none() {
             // What was noted before may have a gap behind it.
-            *known = Known::default();
+            *known = KnownCauses::default();
             let kinds = Recording::everything().without(EventKind::Hit);
             known.dropped_before = self.graph.stats().events_dropped;
             self.graph.record_events(kinds.keep(EVENTS_MAX));
@@ -90,7 +91,7 @@ impl Causes {
     }
 
     /// What happened to one key, the latest last.
-    pub(crate) fn of(&self, memo: &str, key: &str) -> Vec<Noted> {
+    pub(crate) fn of(&self, memo: &str, key: &str) -> Vec<KeyEvent> {
         let known = self.taken();
         let its = |event: &Event| *event.memo == *memo && event.key == key;
         let mut changes: HashMap<u64, Option<String>> = HashMap::new();
@@ -106,13 +107,13 @@ impl Causes {
         }
         let noted = known.events.iter().filter(|(_, event)| its(event)).map(|(at_ms, event)| {
             let changed = change(event).and_then(|tick| changes.get(&tick).cloned().flatten());
-            Noted { at_ms: *at_ms, event: event.clone(), changed }
+            KeyEvent { at_ms: *at_ms, event: event.clone(), changed }
         });
         noted.collect()
     }
 
-    /// How old the value of a key is, where its becoming was observed and it is still observed that there is
-    /// no other.
+    /// How old the value of a key is, where its becoming was observed and it is still observed that
+    /// there is no other.
     pub(crate) fn age_ms(&self, memo: &str, key: &str) -> Option<u64> {
         let known = self.taken();
         known.observer.as_ref()?;
@@ -148,7 +149,7 @@ impl Causes {
     }
 
     /// What is known, with what happened until now.
-    fn taken(&self) -> MutexGuard<'_, Known> {
+    fn taken(&self) -> MutexGuard<'_, KnownCauses> {
         let events = self.graph.take_events();
         let at_ms = now_ms();
         let mut known = self.known();
@@ -159,8 +160,8 @@ impl Causes {
         known
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, KnownCauses> {
+        self.known.lock()
     }
 }
 

@@ -1,5 +1,5 @@
-//! Requests in JSON name what there is: without a member that is misspelt more would be done than was asked for.
-//! REST refuses it by its options, Connect here.
+//! Requests in JSON name what there is: without a member that is misspelt more would be done than
+//! was asked for. REST refuses it by its options, Connect here.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,22 +9,22 @@ use tidewire_service::{Answer, Body, Call, Codec, Interface, Result, Service, Ta
 /// A service whose requests in JSON have known members only.
 struct Exact {
     inner: Arc<dyn Service>,
-    known: Arc<Known>,
+    known: Arc<RequestSchema>,
 }
 
 /// The schema of all requests, made for the first.
-struct Known {
+struct RequestSchema {
     interface: Interface,
     schema: OnceLock<Option<Schema>>,
 }
 
 /// Wraps services that have descriptors in common with `interface`.
 pub(crate) fn layer(interface: Interface) -> impl Fn(Arc<dyn Service>) -> Arc<dyn Service> {
-    let known = Arc::new(Known { interface, schema: OnceLock::new() });
+    let known = Arc::new(RequestSchema { interface, schema: OnceLock::new() });
     move |inner| Arc::new(Exact { inner, known: Arc::clone(&known) })
 }
 
-impl Known {
+impl RequestSchema {
     fn check(&self, call: &Call) -> Result<()> {
         let (Target::Method(method), Codec::Json, Body::Full(text)) =
             (&call.target, call.codec, &call.body)

@@ -4,19 +4,21 @@
 //! |---|---|
 //! | `Host` is this machine, by number or `localhost`, whatever the port | 421: a page whose name was bound to this machine |
 //! | `Origin`, where one is sent, is `Host` | 403: a page of another origin |
-//! | `Sec-Fetch-Site`, where it is sent, is `same-origin` or `none` | 403: the same |
+//! | `Sec-Fetch-HostedRoute`, where it is sent, is `same-origin` or `none` | 403: the same |
 //! | what is sent is JSON or protobuf | 415: what a form of any page may send |
 //! | a token, unless the request came by a Unix socket | 401 |
 //!
-//! Who shows the token that is for reading may read, and is refused with 403 whatever changes something. There are no cookies and no headers for other origins. Probes pass without a token.
+//! Who shows the token that is for reading may read, and is refused with 403 whatever changes
+//! something. There are no cookies and no headers for other origins. Probes pass without a token.
 
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
+use http::header::{CONTENT_TYPE, HOST, ORIGIN};
 use http::{HeaderMap, StatusCode, Uri};
-use tidewire_service::{Admission, Error, Gate, Head, Principal, Result, Target};
+use tidewire_service::{Admission, Authorization, Error, Gate, Head, Principal, Result, Target};
 
 use crate::{ACT, READ, Token};
 
-/// Who has which token: that of the operator, and that of whoever may only read, where there is one.
+/// Who has which token: that of the operator, and that of whoever may only read, where there is
+/// one.
 pub(crate) struct Guard {
     pub(crate) operator: Token,
     pub(crate) reader: Option<Token>,
@@ -32,21 +34,19 @@ impl Guard {
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             return Err(Error::invalid_argument(text).with_http_status(status));
         }
-        let principal = if by_socket { Some(operator()) } else { self.shown(headers)? };
+        let principal =
+            if by_socket { Some(operator()) } else { self.principal_of_token(headers)? };
         head.context.set_principal(principal);
         Ok(())
     }
 
     /// Whose token was shown, where one was.
-    fn shown(&self, headers: &HeaderMap) -> Result<Option<Principal>> {
-        let mut values = headers.get_all(AUTHORIZATION).iter();
-        let Some(value) = values.next() else { return Ok(None) };
-        if values.next().is_some() {
-            return Err(Error::unauthenticated("authorization is sent twice"));
-        }
-        let token = value.as_bytes().split_at_checked(b"Bearer ".len());
-        let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "));
-        let token = token.map_or(&b""[..], |(_, token)| token);
+    fn principal_of_token(&self, headers: &HeaderMap) -> Result<Option<Principal>> {
+        let token = match Authorization::of(headers)? {
+            Authorization::None => return Ok(None),
+            Authorization::Bearer(token) => token,
+            Authorization::Other => b"",
+        };
         // Both are looked at, whichever it is.
         let is_reader = self.reader.as_ref().is_some_and(|reader| reader.is(token));
         match (self.operator.is(token), is_reader) {
@@ -69,7 +69,7 @@ impl Gate for Guard {
     }
 }
 
-/// Whether a request is no page's but our own.
+/// Whether a request is not a page's but our own.
 fn is_ours(headers: &HeaderMap) -> Result<()> {
     // Of a request over HTTP/2 the server has made it of `:authority`.
     let host = headers.get(HOST).map(|host| host.to_str().unwrap_or_default());
@@ -115,6 +115,7 @@ fn is_data(headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::header::AUTHORIZATION;
     use http::{HeaderName, HeaderValue};
 
     fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -174,10 +175,10 @@ mod tests {
         let token = format!("Bearer {}", std::fs::read_to_string(&path).unwrap().trim());
         let mut headers = HeaderMap::new();
         headers.append(AUTHORIZATION, token.parse().unwrap());
-        assert!(guard.shown(&headers).unwrap().is_some());
+        assert!(guard.principal_of_token(&headers).unwrap().is_some());
         for other in ["Bearer x", &token] {
             headers.append(AUTHORIZATION, other.parse().unwrap());
-            let error = guard.shown(&headers).unwrap_err();
+            let error = guard.principal_of_token(&headers).unwrap_err();
             assert_eq!(error.message(), "authorization is sent twice");
         }
     }

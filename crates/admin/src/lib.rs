@@ -1,4 +1,5 @@
-//! What a running system says of itself and lets be done: `tidewire.admin.v1`, its guard, its metrics.
+//! What a running system says of itself and lets be done: `tidewire.admin.v1`, its guard, its
+//! metrics.
 //!
 //! | at | is | asks for |
 //! |---|---|---|
@@ -6,16 +7,20 @@
 //! | `/metrics` | all counts, for Prometheus | `admin.read` |
 //! | `tidewire.admin.v1` over Connect, gRPC and REST (`/v1/…`) | the rest | `admin.read`, `admin.act` |
 //!
-//! It is a server of its own beside the one that it tells of ([`Builder::beside`]), on an address of its own:
-//! loopback or a Unix socket. Whoever comes by TCP shows the token of a file that only its owner can read
-//! (`token.rs`), or that of another file which is good for `admin.read` alone; who comes by the socket owns it. Pages of browsers are kept out by what browsers say of
-//! themselves (`guard.rs`), and nothing here says a secret.
+//! It is its own server beside the one that it tells of ([`Builder::beside`]), on its own address:
+//! loopback or a Unix socket. Whoever comes by TCP shows the token of a file that only its owner
+//! can read (`token.rs`), or that of another file which is good for `admin.read` alone; who comes
+//! by the socket owns it. Pages of browsers are kept out by what browsers say of themselves
+//! (`guard.rs`), and nothing here says a secret.
+
+#![doc = include_str!("../README.md")]
 
 mod bodies;
 mod calls;
 mod causes;
 mod exact;
 mod guard;
+mod inventory;
 mod memo;
 mod metrics;
 #[cfg(feature = "mock")]
@@ -29,17 +34,16 @@ mod settings;
 mod system;
 mod tail;
 mod token;
-mod told;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use http::Method;
 use tidewire_memo::Graph;
-use tidewire_observe::Metrics;
 use tidewire_rest::{RestOptions, UnknownNames};
 use tidewire_server::{Address, Builder, Handle, Server};
 use tidewire_service::{Access, Call, RpcService};
+use tidewire_telemetry::Metrics;
 
 #[cfg(feature = "mock")]
 use crate::proto::tidewire::admin::v1::MocksServer;
@@ -47,43 +51,43 @@ use crate::proto::tidewire::admin::v1::{
     CallsServer, MemoServer, ProcessesServer, ServicesServer, SystemServer, TailServer,
 };
 
+pub use inventory::Inventory;
 pub use settings::Setting;
 pub use token::{Token, TokenError};
-pub use told::Told;
 
 /// Sets the level of the log; the text says what is wrong with one.
 pub type SetLogLevel = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
 /// What an admin listener tells of, beside the server itself.
 #[derive(Clone)]
-#[must_use = "nothing listens until a server is made of it"]
+#[must_use = "nothing listens until a server is built from it"]
 pub struct Admin {
     token: Token,
     read_token: Option<Token>,
     metrics: Metrics,
     graph: Graph,
-    told: Told,
+    told: Inventory,
     settings: Arc<[Setting]>,
     set_log_level: Option<SetLogLevel>,
     begun: Instant,
 }
 
 impl Admin {
-    /// Tells of `metrics` and `graph`, to who has the token.
+    /// Tells of `metrics` and `graph`, to whoever has the token.
     pub fn new(token: Token, metrics: Metrics, graph: Graph) -> Self {
         Self {
             token,
             read_token: None,
             metrics,
             graph,
-            told: Told::default(),
+            told: Inventory::default(),
             settings: Arc::default(),
             set_log_level: None,
             begun: Instant::now(),
         }
     }
 
-    /// Sets a token for who may read, and change nothing.
+    /// Sets a token for whoever may read, and change nothing.
     pub fn read_token(mut self, token: Option<Token>) -> Self {
         self.read_token = token;
         self
@@ -96,7 +100,7 @@ impl Admin {
     }
 
     /// Tells of programs and mocks too, which may be added later.
-    pub fn telling(mut self, told: Told) -> Self {
+    pub fn telling(mut self, told: Inventory) -> Self {
         self.told = told;
         self
     }
@@ -119,7 +123,7 @@ impl Admin {
             .otherwise(Access::scopes(&[READ]))
             .path("/livez", Access::Anonymous)
             .path("/readyz", Access::Anonymous);
-        let system = SystemServer::new(system::OfSystem::new(self.clone(), handle.clone()));
+        let system = SystemServer::new(system::SystemApi::new(self.clone(), handle.clone()));
         let mut rest = RestOptions::default();
         rest.unknown_members = UnknownNames::Refused;
         let builder = Server::builder()
@@ -136,16 +140,16 @@ impl Admin {
             })
             .route(Method::GET, "/metrics", metrics)
             .service(system)
-            .service(TailServer::new(tail::OfTail::new(self.clone(), handle.clone())))
-            .service(ServicesServer::new(services::OfServices(handle)))
-            .service(ProcessesServer::new(processes::OfProcesses(self.told.clone())))
-            .service(CallsServer::new(calls::OfCalls {
+            .service(TailServer::new(tail::TailApi::new(self.clone(), handle.clone())))
+            .service(ServicesServer::new(services::ServicesApi(handle)))
+            .service(ProcessesServer::new(processes::ProcessesApi(self.told.clone())))
+            .service(CallsServer::new(calls::CallsApi {
                 metrics: self.metrics.clone(),
                 handle: of_calls,
             }))
-            .service(MemoServer::new(memo::OfMemo::new(self.graph, self.metrics)));
+            .service(MemoServer::new(memo::MemoApi::new(self.graph, self.metrics)));
         #[cfg(feature = "mock")]
-        let builder = builder.service(MocksServer::new(mocks::OfMocks(self.told)));
+        let builder = builder.service(MocksServer::new(mocks::MocksApi(self.told)));
         builder
     }
 }

@@ -2,17 +2,18 @@
 //!
 //! What happened is known only from what was observed (`causes.rs`); nothing is guessed.
 
+use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire_memo::{Cause, Entry, EntryState, Graph};
-use tidewire_observe::Metrics;
 use tidewire_service::{Context, Error, Reply, Result};
+use tidewire_telemetry::Metrics;
 use tokio::task::AbortHandle;
 
 use crate::calls::SECONDS_MAX;
-use crate::causes::{Causes, Noted};
+use crate::causes::{Causes, KeyEvent};
 use crate::limit;
 use crate::proto::tidewire::admin::v1::{
     CountHitsReply, CountHitsRequest, ExplainReply, ExplainRequest, GetEntryReply, GetEntryRequest,
@@ -21,35 +22,35 @@ use crate::proto::tidewire::admin::v1::{
     MemoOverviewRequest, ObserveMemoReply, ObserveMemoRequest, SteerMemoReply, SteerMemoRequest,
 };
 
-pub(crate) struct OfMemo {
+pub(crate) struct MemoApi {
     graph: Graph,
     metrics: Metrics,
     causes: Arc<Causes>,
     /// Ends the count of hits at its time.
-    counts: Arc<Mutex<Option<Counting>>>,
+    counts: Arc<Mutex<Option<HitCount>>>,
 }
 
 /// The count of hits of a graph; it ends with this.
-struct Counting {
+struct HitCount {
     graph: Graph,
     timer: AbortHandle,
 }
 
-impl Drop for Counting {
+impl Drop for HitCount {
     fn drop(&mut self) {
         self.timer.abort();
         self.graph.count_hits(false);
     }
 }
 
-impl OfMemo {
+impl MemoApi {
     pub(crate) fn new(graph: Graph, metrics: Metrics) -> Self {
         let causes = Arc::new(Causes::new(graph.clone()));
         Self { graph, metrics, causes, counts: Arc::default() }
     }
 }
 
-impl Memo for OfMemo {
+impl Memo for MemoApi {
     async fn overview(
         &self,
         _: Context,
@@ -76,7 +77,7 @@ impl Memo for OfMemo {
                 ..Default::default()
             }
         });
-        let counting = lock(&self.counts).is_some();
+        let counting = self.counts.lock().is_some();
         Ok(ListMemosReply { memos: memos.collect(), counting, ..Default::default() }.into())
     }
 
@@ -86,10 +87,10 @@ impl Memo for OfMemo {
         request: ListEntriesRequest,
     ) -> Result<Reply<ListEntriesReply>> {
         let page =
-            shown(|| self.graph.entries(&request.memo, request.after, limit(request.limit)))?;
+            look_in(|| self.graph.entries(&request.memo, request.after, limit(request.limit)))?;
         let entries = page.entries.into_iter().filter(|entry| entry.key.contains(&request.key));
         let reply = ListEntriesReply {
-            entries: entries.map(told).collect(),
+            entries: entries.map(to_message).collect(),
             next: page.next.unwrap_or(0),
             ..Default::default()
         };
@@ -101,19 +102,19 @@ impl Memo for OfMemo {
         _: Context,
         request: GetEntryRequest,
     ) -> Result<Reply<GetEntryReply>> {
-        let around = shown(|| self.graph.entry(request.id))?.ok_or_else(gone)?;
+        let around = look_in(|| self.graph.entry(request.id))?.ok_or_else(no_such_entry)?;
         let reply = GetEntryReply {
             age_ms: self.causes.age_ms(&around.entry.memo, &around.entry.key),
-            entry: told(around.entry).into(),
-            dependencies: around.dependencies.into_iter().map(told).collect(),
-            dependants: around.dependants.into_iter().map(told).collect(),
+            entry: to_message(around.entry).into(),
+            dependencies: around.dependencies.into_iter().map(to_message).collect(),
+            dependants: around.dependants.into_iter().map(to_message).collect(),
             ..Default::default()
         };
         Ok(reply.into())
     }
 
     async fn explain(&self, _: Context, request: ExplainRequest) -> Result<Reply<ExplainReply>> {
-        let entry = shown(|| self.graph.entry(request.id))?.ok_or_else(gone)?.entry;
+        let entry = look_in(|| self.graph.entry(request.id))?.ok_or_else(no_such_entry)?.entry;
         let events = self.causes.of(&entry.memo, &entry.key);
         let reply = ExplainReply {
             observing: self.causes.is_on(),
@@ -152,7 +153,7 @@ impl Memo for OfMemo {
     ) -> Result<Reply<ObserveMemoReply>> {
         let seconds = request.seconds.min(SECONDS_MAX);
         Arc::clone(&self.causes).observe(Duration::from_secs(seconds.into()));
-        tracing::warn!(seconds, "what is kept is observed by the admin listener");
+        tracing::warn!(seconds, "the admin listener observes the cache");
         Ok(ObserveMemoReply::default().into())
     }
 
@@ -162,8 +163,8 @@ impl Memo for OfMemo {
         request: CountHitsRequest,
     ) -> Result<Reply<CountHitsReply>> {
         let seconds = request.seconds.min(COUNT_SECONDS_MAX);
-        tracing::warn!(seconds, "hits of what is kept are counted by the admin listener");
-        let mut counts = lock(&self.counts);
+        tracing::warn!(seconds, "the admin listener counts cache hits");
+        let mut counts = self.counts.lock();
         *counts = None;
         if seconds > 0 {
             self.graph.count_hits(true);
@@ -171,10 +172,10 @@ impl Memo for OfMemo {
             let timer = tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_secs(seconds.into())).await;
                 if let Some(counts) = ends.upgrade() {
-                    *lock(&counts) = None;
+                    *counts.lock() = None;
                 }
             });
-            *counts = Some(Counting { graph: self.graph.clone(), timer: timer.abort_handle() });
+            *counts = Some(HitCount { graph: self.graph.clone(), timer: timer.abort_handle() });
         }
         Ok(CountHitsReply { seconds, ..Default::default() }.into())
     }
@@ -192,8 +193,9 @@ impl Memo for OfMemo {
     }
 }
 
-impl OfMemo {
-    /// Does something to all entries that are asked for; `act` says how many values it made suspect.
+impl MemoApi {
+    /// Does something to all entries that are asked for; `act` says how many values it made
+    /// suspect.
     fn steer(
         &self,
         request: &SteerMemoRequest,
@@ -216,12 +218,12 @@ impl OfMemo {
         ids.iter().copied().for_each(&mut steer);
         let mut after = (!memo.is_empty()).then_some(0);
         while let Some(from) = after {
-            let page = shown(|| self.graph.entries(memo, from, PAGE))?;
+            let page = look_in(|| self.graph.entries(memo, from, PAGE))?;
             page.entries.iter().for_each(|entry| steer(entry.id));
             after = page.next;
         }
         let entries = reply.entries;
-        tracing::warn!(memo, entries, "entries of what is kept were {what} by the admin listener");
+        tracing::warn!(memo, entries, "cache entries were {what} by the admin listener");
         Ok(reply.into())
     }
 }
@@ -248,24 +250,20 @@ pub(crate) fn overview(graph: &Graph, metrics: &Metrics) -> MemoOverviewReply {
 /// A minute: hits are slow while they are counted.
 const COUNT_SECONDS_MAX: u32 = 60;
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Entries that are looked at before something is done to them.
 const PAGE: usize = 512;
 
 /// Looks at keys, whose `Debug` is somebody else's code.
-fn shown<T>(look: impl FnOnce() -> T) -> Result<T> {
+fn look_in<T>(look: impl FnOnce() -> T) -> Result<T> {
     let text = "a key that is among these cannot be shown, since its Debug panics";
     catch_unwind(AssertUnwindSafe(look)).map_err(|_| Error::internal(text))
 }
 
-fn gone() -> Error {
-    Error::not_found("there is no such entry any more; list the entries again")
+fn no_such_entry() -> Error {
+    Error::not_found("this entry does not exist any longer; list the entries again")
 }
 
-fn told(entry: Entry) -> MemoEntry {
+fn to_message(entry: Entry) -> MemoEntry {
     let state = match entry.state {
         EntryState::Empty => "empty",
         EntryState::Fresh => "fresh",
@@ -290,7 +288,7 @@ fn told(entry: Entry) -> MemoEntry {
     }
 }
 
-fn event(noted: Noted) -> MemoEvent {
+fn event(noted: KeyEvent) -> MemoEvent {
     let (dependency, dependencies) = match noted.event.cause {
         Some(Cause::Dependency { number, of }) => (number, of),
         _ => (0, 0),
@@ -315,19 +313,24 @@ mod tests {
     use tidewire_memo::{Memo as Memoized, Source};
     use tidewire_service::Code;
 
-    fn of(graph: &Graph) -> OfMemo {
-        OfMemo::new(graph.clone(), Metrics::new())
+    fn of(graph: &Graph) -> MemoApi {
+        MemoApi::new(graph.clone(), Metrics::new())
     }
 
-    async fn listed(memo: &OfMemo, name: &str, after: u32, limit: u32) -> Result<ListEntriesReply> {
+    async fn listed(
+        memo: &MemoApi,
+        name: &str,
+        after: u32,
+        limit: u32,
+    ) -> Result<ListEntriesReply> {
         let request = ListEntriesRequest { memo: name.into(), after, limit, ..Default::default() };
         memo.list_entries(Context::default(), request).await.map(|reply| reply.body)
     }
 
     #[derive(Clone, PartialEq, Eq, Hash)]
-    struct Unspeakable;
+    struct Unencodable;
 
-    impl fmt::Debug for Unspeakable {
+    impl fmt::Debug for Unencodable {
         fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
             panic!("no word of it")
         }
@@ -338,7 +341,7 @@ mod tests {
         let graph = Graph::new();
         let (bad, good) = (Source::new_in(&graph, "bad"), Source::new_in(&graph, "good"));
         let row = Memoized::infallible_in(&graph, "row", move |id: u32| async move {
-            bad.read(&Unspeakable);
+            bad.read(&Unencodable);
             good.read(&id);
         });
         row.get(1).await.unwrap();
@@ -348,7 +351,7 @@ mod tests {
         assert_eq!(listed(&memo, "good", 0, 0).await.unwrap().entries[0].key, "1");
         let observed = ObserveMemoRequest { seconds: 60, ..Default::default() };
         memo.observe(Context::default(), observed).await.unwrap();
-        bad.changed(&Unspeakable);
+        bad.changed(&Unencodable);
         let asked = InvalidatorsRequest::default();
         let top = memo.invalidators(Context::default(), asked).await.unwrap().body;
         assert_eq!(top.invalidators[0].changed, "bad(a key whose Debug panics)");

@@ -1,9 +1,9 @@
 //! `/metrics`: all counts, as Prometheus reads them, or as OpenMetrics where that is asked for.
 
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
-use tidewire_observe::{Exposition, Format};
 use tidewire_server::Handle;
 use tidewire_service::{Context, Reply};
+use tidewire_telemetry::{Exposition, Format};
 
 use crate::Admin;
 
@@ -45,7 +45,7 @@ pub(crate) fn text(admin: &Admin, handle: &Handle, context: &Context) -> Reply {
     );
     let stats = admin.graph.stats();
     one("tidewire_memo_bytes", "gauge", "What kept values take.", stats.bytes as u64);
-    one("tidewire_memo_nodes", "gauge", "Values, and what they are made of.", stats.nodes as u64);
+    one("tidewire_memo_nodes", "gauge", "Values, and their dependencies.", stats.nodes as u64);
     one("tidewire_memo_started_total", "counter", "Computations that began.", stats.started);
     one("tidewire_memo_joined_total", "counter", "Callers who joined one.", stats.joined);
     one("tidewire_memo_verified_total", "counter", "Values found unchanged.", stats.verified);

@@ -7,18 +7,18 @@ use crate::proto::tidewire::admin::v1::{
     ListMockedCallsReply, ListMockedCallsRequest, ListRulesReply, ListRulesRequest, MethodRules,
     MockedCall, Mocks, ResetMocksReply, ResetMocksRequest, RuleResponse,
 };
-use crate::{Told, limit};
+use crate::{Inventory, limit};
 
-pub(crate) struct OfMocks(pub(crate) Told);
+pub(crate) struct MocksApi(pub(crate) Inventory);
 
-impl OfMocks {
+impl MocksApi {
     fn mock(&self) -> Result<&Mock> {
         let none = || Error::not_found("this server mocks nothing; tidewire mock does");
         self.0.mock().ok_or_else(none)
     }
 }
 
-impl Mocks for OfMocks {
+impl Mocks for MocksApi {
     async fn list_rules(&self, _: Context, _: ListRulesRequest) -> Result<Reply<ListRulesReply>> {
         let rules = self.mock()?.rules().into_iter().map(|rules| MethodRules {
             method: rules.method,

@@ -1,18 +1,18 @@
 //! `Processes`: programs that are hosted, and what is done to them.
 
-use tidewire_process::{Hosted, Line, State};
+use tidewire_hosting::{HostedService, Line, State};
 use tidewire_service::{Context, Error, Reply, Result};
 
 use crate::proto::tidewire::admin::v1::{
     GetProcessRequest, ListProcessesReply, ListProcessesRequest, LogLine, Process,
     ProcessLogsReply, ProcessLogsRequest, Processes, SteerProcessRequest,
 };
-use crate::{Told, limit, redact};
+use crate::{Inventory, limit, redact};
 
-pub(crate) struct OfProcesses(pub(crate) Told);
+pub(crate) struct ProcessesApi(pub(crate) Inventory);
 
-impl OfProcesses {
-    fn find(&self, name: &str) -> Result<Hosted> {
+impl ProcessesApi {
+    fn find(&self, name: &str) -> Result<HostedService> {
         let all = self.0.programs();
         let names: Vec<_> = all.iter().map(|hosted| hosted.name().to_owned()).collect();
         all.into_iter().find(|hosted| hosted.name() == name).ok_or_else(|| {
@@ -25,22 +25,27 @@ impl OfProcesses {
     }
 
     /// Does something to a program, and tells how it is then.
-    fn steer(&self, what: &str, name: &str, act: impl FnOnce(&Hosted)) -> Result<Reply<Process>> {
+    fn steer(
+        &self,
+        what: &str,
+        name: &str,
+        act: impl FnOnce(&HostedService),
+    ) -> Result<Reply<Process>> {
         let hosted = self.find(name)?;
         tracing::warn!(program = name, "{what} was asked for by the admin listener");
         act(&hosted);
-        Ok(told(&hosted).into())
+        Ok(to_message(&hosted).into())
     }
 }
 
-impl Processes for OfProcesses {
+impl Processes for ProcessesApi {
     async fn list(&self, _: Context, _: ListProcessesRequest) -> Result<Reply<ListProcessesReply>> {
-        let processes = self.0.programs().iter().map(told).collect();
+        let processes = self.0.programs().iter().map(to_message).collect();
         Ok(ListProcessesReply { processes, ..Default::default() }.into())
     }
 
     async fn get(&self, _: Context, request: GetProcessRequest) -> Result<Reply<Process>> {
-        Ok(told(&self.find(&request.name)?).into())
+        Ok(to_message(&self.find(&request.name)?).into())
     }
 
     async fn logs(
@@ -65,7 +70,7 @@ impl Processes for OfProcesses {
     }
 
     async fn start(&self, _: Context, request: SteerProcessRequest) -> Result<Reply<Process>> {
-        self.steer("a start", &request.name, Hosted::start)
+        self.steer("a start", &request.name, HostedService::start)
     }
 
     async fn stop(&self, _: Context, request: SteerProcessRequest) -> Result<Reply<Process>> {
@@ -73,7 +78,7 @@ impl Processes for OfProcesses {
     }
 
     async fn restart(&self, _: Context, request: SteerProcessRequest) -> Result<Reply<Process>> {
-        self.steer("a restart", &request.name, Hosted::restart)
+        self.steer("a restart", &request.name, HostedService::restart)
     }
 
     async fn freeze(&self, _: Context, request: SteerProcessRequest) -> Result<Reply<Process>> {
@@ -89,7 +94,7 @@ impl Processes for OfProcesses {
     }
 
     async fn thaw(&self, _: Context, request: SteerProcessRequest) -> Result<Reply<Process>> {
-        self.steer("a thaw", &request.name, Hosted::thaw)
+        self.steer("a thaw", &request.name, HostedService::thaw)
     }
 
     async fn close_breaker(
@@ -97,12 +102,12 @@ impl Processes for OfProcesses {
         _: Context,
         request: SteerProcessRequest,
     ) -> Result<Reply<Process>> {
-        self.steer("closing its breaker", &request.name, Hosted::close_breaker)
+        self.steer("closing its breaker", &request.name, HostedService::close_breaker)
     }
 }
 
 /// A program as it is told.
-pub(crate) fn told(hosted: &Hosted) -> Process {
+pub(crate) fn to_message(hosted: &HostedService) -> Process {
     let status = hosted.status();
     let state = match status.state {
         State::Stopped => "stopped",
@@ -133,5 +138,6 @@ fn line(before: &[Line], line: &Line) -> LogLine {
     LogLine { pipe: line.pipe.to_string(), text, ..Default::default() }
 }
 
-/// How far one of a program's two pipes may be behind the other for its lines to be known as neighbours.
+/// How far one of a program's two pipes may be behind the other for its lines to be known as
+/// neighbours.
 const LINES_BEFORE: u64 = 16;

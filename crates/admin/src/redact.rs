@@ -1,16 +1,18 @@
-//! What is taken out of texts before they are shown: passwords in addresses, and what is called a secret.
+//! What is taken out of texts before they are shown: passwords in addresses, and what is called a
+//! secret.
 //!
-//! Texts come from programs that print what they like, and from errors. What is taken out cannot be asked
-//! for in another way. Headers of calls are not among them: their values are shown only where a list says so
-//! (`observe::Record`). Of messages it is what their schema marks with `debug_redact`, too.
+//! Texts come from programs that print what they like, and from errors. What is taken out cannot be
+//! asked for in another way. Headers of calls are not among them: their values are shown only where
+//! a list says so (`observe::Record`). Of messages it is what their schema marks with
+//! `debug_redact`, too.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 use tidewire_schema::{Kind, MessageType, Single};
 
-/// A text without the passwords of addresses, nor values of what is called a secret: `token=…`, `password: …`,
-/// `"apiKey":"…"`, `--secret …`, also within JSON and queries.
+/// A text without the passwords of addresses, nor values of what is called a secret: `token=…`,
+/// `password: …`, `"apiKey":"…"`, `--secret …`, also within JSON and queries.
 pub(crate) fn text(text: &str) -> String {
     let text = &*under_names(text);
     let mut shown = String::with_capacity(text.len());
@@ -54,8 +56,8 @@ fn under_names(text: &str) -> Cow<'_, str> {
     Cow::Owned(lines.collect())
 }
 
-/// The line without the secret that it is: a word by itself where the line before ends with the name of one,
-/// `password:`. More words are no value, nor is what has a name of its own.
+/// The line without the secret that it is: a word by itself where the line before ends with the
+/// name of one, `password:`. More words are not value, nor is what has its own name.
 fn under(before: &str, line: &str) -> Option<String> {
     let word = line.trim();
     let name = word.split([':', '=']).next().unwrap_or_default();
@@ -115,7 +117,8 @@ fn assigned(name: &str, after: &str) -> Option<(usize, usize)> {
 
 const ENDS: [char; 12] = [' ', '\t', '\n', '\r', ',', ';', '&', '"', '\'', '}', ']', ')'];
 
-/// How long a text is that ends with this quote; one that begins with a quote that is escaped ends with such a one.
+/// How long a text is that ends with this quote; one that begins with a quote that is escaped ends
+/// with such a one.
 fn until_quote(text: &str, quote: char, is_escaped: bool) -> usize {
     let mut follows_backslash = false;
     for (at, c) in text.char_indices() {
@@ -153,7 +156,7 @@ fn without_passwords(text: &str) -> String {
     hidden.collect()
 }
 
-/// Whether something is a secret by its name; one that names a file or a header is none.
+/// Whether something is a secret by its name; one that names a file or a header is not.
 pub(crate) fn is_secret(name: &str) -> bool {
     let is_place = name.ends_with("_file") || name.ends_with("_header");
     !is_place && !FOLDERS.contains(&name) && is_called_secret(name)
@@ -169,7 +172,8 @@ pub(crate) fn has_credential(text: &str) -> bool {
     password(text).is_some()
 }
 
-/// Takes out of the JSON of a message what its schema marks with `debug_redact`, and what is called a secret.
+/// Takes out of the JSON of a message what its schema marks with `debug_redact`, and what is called
+/// a secret.
 pub(crate) fn message(value: &mut Value, of: MessageType<'_>) {
     let Value::Object(fields) = value else { return free(value) };
     if of.full_name() == "google.protobuf.Any" {
@@ -222,8 +226,9 @@ fn hide(value: &mut Value) {
     *value = Value::String(HIDDEN.to_owned());
 }
 
-/// Where the credential of an address stands: between `://` and the last `@` before the path. A password that
-/// is not written as it should be may have a slash in it; what is behind a host and its port has none.
+/// Where the credential of an address stands: between `://` and the last `@` before the path. A
+/// password that is not written as it should be may have a slash in it; what is behind a host and
+/// its port has none.
 fn password(text: &str) -> Option<(usize, usize)> {
     let begin = text.find("://")? + 3;
     let authority = text[begin..].split(['/', '?', '#']).next().unwrap_or_default();
@@ -259,7 +264,7 @@ fn is_scheme(word: &str) -> bool {
 const HIDDEN: &str = "***";
 /// What shells call the folder that they are in.
 const FOLDERS: [&str; 2] = ["PWD", "OLDPWD"];
-/// Names that are secrets, and parts of others that are none.
+/// Names that are secrets, and parts of other names that are not.
 const WHOLE_SECRETS: [&str; 5] = ["pin", "pass", "session", "sid", "bearer"];
 const SECRETS: [&str; 18] = [
     "_pass",

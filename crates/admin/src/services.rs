@@ -1,7 +1,7 @@
 //! `Services`: what is served.
 
-use tidewire_rest::describe;
 use tidewire_schema::Schema;
+use tidewire_schema::describe;
 use tidewire_server::Handle;
 use tidewire_service::{Context, Error, Method, Reply, Result, StreamKind};
 
@@ -10,9 +10,9 @@ use crate::proto::tidewire::admin::v1::{
     SampleReply, SampleRequest, Services,
 };
 
-pub(crate) struct OfServices(pub(crate) Handle);
+pub(crate) struct ServicesApi(pub(crate) Handle);
 
-impl Services for OfServices {
+impl Services for ServicesApi {
     async fn list(&self, _: Context, _: ListServicesRequest) -> Result<Reply<ListServicesReply>> {
         let methods = self.0.methods();
         let methods = methods.iter().map(|method| MethodInfo {
@@ -57,8 +57,8 @@ fn is_called(method: &Method, name: &str) -> bool {
     method.path.strip_prefix('/') == Some(name)
 }
 
-/// The text of a service, a method with its messages, a message or an enum; of a schema that `has` the service or
-/// the method, or one whose types may be meant.
+/// The text of a service, a method with its messages, a message or an enum; of a schema that `has`
+/// the service or the method, or one whose types may be meant.
 fn described(schema: &Schema, name: &str, has: bool) -> Option<String> {
     let pool = schema.pool();
     if !has {

@@ -1,6 +1,6 @@
 //! `System`: the program as a whole.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 
 use tidewire_server::Handle;
 use tidewire_service::{Context, Error, Reply, Result};
@@ -11,24 +11,24 @@ use crate::proto::tidewire::admin::v1::{
     SetLogLevelRequest, Setting, SettingsReply, SettingsRequest, System,
 };
 
-pub(crate) struct OfSystem {
+pub(crate) struct SystemApi {
     admin: Admin,
     handle: Handle,
     /// The level of the log, where it was set here.
     level: Mutex<Option<String>>,
 }
 
-impl OfSystem {
+impl SystemApi {
     pub(crate) fn new(admin: Admin, handle: Handle) -> Self {
         Self { admin, handle, level: Mutex::default() }
     }
 
     fn level(&self) -> MutexGuard<'_, Option<String>> {
-        self.level.lock().unwrap_or_else(PoisonError::into_inner)
+        self.level.lock()
     }
 }
 
-impl System for OfSystem {
+impl System for SystemApi {
     async fn overview(&self, _: Context, _: OverviewRequest) -> Result<Reply<OverviewReply>> {
         Ok(overview(&self.admin, &self.handle).into())
     }

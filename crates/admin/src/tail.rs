@@ -1,15 +1,16 @@
 //! `Tail`: what happens, as it happens. The only stream of the admin listener.
 //!
-//! It looks ten times a second for what is new, and sends nothing where nothing is: what there is at first,
-//! then whole states, never differences. A watcher who reads too slowly holds nothing up: the calls that it
-//! misses give way in the ring, and it is told how many. While one watches calls, they are recorded.
+//! It looks ten times a second for what is new, and sends nothing where nothing is: what there is
+//! at first, then whole states, never differences. A watcher who reads too slowly holds nothing up:
+//! the calls that it misses give way in the ring, and it is told how many. While one watches calls,
+//! they are recorded.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_observe::Watching;
 use tidewire_server::Handle;
 use tidewire_service::{Context, Error, Reply, Result, Stream};
+use tidewire_telemetry::RecordingGuard;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Interval, MissedTickBehavior};
 
@@ -18,19 +19,19 @@ use crate::proto::tidewire::admin::v1::{
 };
 use crate::{Admin, calls, memo, processes, system};
 
-pub(crate) struct OfTail {
+pub(crate) struct TailApi {
     admin: Admin,
     handle: Handle,
     watchers: Arc<Semaphore>,
 }
 
-impl OfTail {
+impl TailApi {
     pub(crate) fn new(admin: Admin, handle: Handle) -> Self {
         Self { admin, handle, watchers: Arc::new(Semaphore::new(WATCHERS_MAX)) }
     }
 }
 
-impl Tail for OfTail {
+impl Tail for TailApi {
     async fn watch(
         &self,
         context: Context,
@@ -38,7 +39,7 @@ impl Tail for OfTail {
     ) -> Result<Reply<Stream<TailBatch>>> {
         let known = |topic: &String| TOPICS.contains(&topic.as_str());
         if let Some(topic) = request.topics.iter().find(|topic| !known(topic)) {
-            let text = format!("{topic:?} is no topic; there are {}", TOPICS.join(", "));
+            let text = format!("{topic:?} is not a topic; there are {}", TOPICS.join(", "));
             return Err(Error::invalid_argument(text));
         }
         let place = Arc::clone(&self.watchers).try_acquire_owned().map_err(|_| {
@@ -58,7 +59,7 @@ impl Tail for OfTail {
             after,
             seq: 0,
             ticks,
-            last: Seen::default(),
+            last: LastSent::default(),
             admin: self.admin.clone(),
             handle: self.handle.clone(),
             _place: place,
@@ -81,17 +82,17 @@ struct Watcher {
     request: WatchRequest,
     /// In the order of [`TOPICS`].
     wants: [bool; TOPICS.len()],
-    recording: Option<Watching>,
+    recording: Option<RecordingGuard>,
     after: u64,
     seq: u64,
     ticks: Interval,
-    last: Seen,
+    last: LastSent,
     _place: OwnedSemaphorePermit,
 }
 
 /// What was told last.
 #[derive(Default)]
-struct Seen {
+struct LastSent {
     system: Option<OverviewReply>,
     memo: Option<MemoOverviewReply>,
     processes: Vec<Process>,
@@ -127,7 +128,7 @@ impl Watcher {
             }
             if wants_processes {
                 let programs = self.admin.told.programs();
-                let now: Vec<_> = programs.iter().map(processes::told).collect();
+                let now: Vec<_> = programs.iter().map(processes::to_message).collect();
                 if self.last.processes != now {
                     self.last.processes.clone_from(&now);
                     batch.processes = now;
@@ -152,7 +153,7 @@ impl Watcher {
         let recorded = record.after(self.after, ROWS_MAX, wanted);
         self.after = recorded.next;
         TailBatch {
-            calls: recorded.calls.iter().map(|call| calls::told(call)).collect(),
+            calls: recorded.calls.iter().map(|call| calls::to_message(call)).collect(),
             dropped: recorded.dropped,
             ..Default::default()
         }

@@ -1,7 +1,7 @@
 //! The token of an admin listener: 256 random bits in a file that only its owner can read.
 //!
-//! A file that is not there is made; one that others can read, that is a link, or that holds less than 32
-//! characters is refused, since somebody else may know what is in it.
+//! A file that is not there is made; one that others can read, that is a link, or that holds less
+//! than 32 characters is refused, since somebody else may know what is in it.
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -65,7 +65,7 @@ fn read(path: &Path) -> Result<Token, String> {
     let io = |error: std::io::Error| error.to_string();
     let link = std::fs::symlink_metadata(path).map_err(io)?;
     if !link.is_file() {
-        return Err("it is no file; name one, or one that is not there".to_owned());
+        return Err("it is not a file; name a file, or a path that does not exist yet".to_owned());
     }
     let mut file = std::fs::File::open(path).map_err(io)?;
     let known = file.metadata().map_err(io)?;
@@ -78,7 +78,8 @@ fn read(path: &Path) -> Result<Token, String> {
     let token = text.trim();
     if token.len() < 32 || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(
-            "it holds no token of 32 characters or more; remove it for a new one".to_owned()
+            "it does not hold a token of 32 characters or more; remove the file to get a new one"
+                .to_owned(),
         );
     }
     Ok(Token(token.into()))
@@ -140,10 +141,10 @@ mod tests {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
         for text in ["", "short", &"\u{e4}".repeat(40)] {
             std::fs::write(&path, text).unwrap();
-            refused("holds no token");
+            refused("does not hold a token");
         }
         std::fs::remove_file(&path).unwrap();
         symlink("/etc/hostname", &path).unwrap();
-        refused("it is no file");
+        refused("it is not a file");
     }
 }

@@ -1,8 +1,8 @@
 //! API keys, of which only SHA-256 hashes are known.
 //!
-//! A key is a long random text, so that its hash needs no salt. The hash that a caller's key has is found
-//! by a hash of it with a key of this process, and compared in constant time: how long that takes says
-//! nothing of the hashes there are.
+//! A key is a long random text, so that its hash needs no salt. The hash that a caller's key has is
+//! found by a hash of it with a key of this process, and compared in constant time: how long that
+//! takes says nothing of the hashes there are.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,11 +18,11 @@ use tidewire_service::{Error, Principal, Result};
 pub struct ApiKeys {
     header: HeaderName,
     random: RandomState,
-    known: HashMap<u64, Vec<Known>>,
+    known: HashMap<u64, Vec<StoredKey>>,
 }
 
 #[derive(Clone)]
-struct Known {
+struct StoredKey {
     sha256: [u8; 32],
     principal: Principal,
 }
@@ -43,7 +43,7 @@ impl ApiKeys {
         if known.iter().any(|known| known.sha256 == sha256) {
             return Err(ApiKeyError::Twice);
         }
-        known.push(Known { sha256, principal });
+        known.push(StoredKey { sha256, principal });
         Ok(self)
     }
 
@@ -92,7 +92,7 @@ impl fmt::Debug for ApiKeys {
 /// A key that cannot be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApiKeyError {
-    /// It is no SHA-256 in hexadecimal digits.
+    /// It is not SHA-256 in hexadecimal digits.
     NotAHash,
     /// It is there already.
     Twice,
@@ -102,7 +102,7 @@ impl fmt::Display for ApiKeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotAHash => "write the SHA-256 of the key as 64 hexadecimal digits",
-            Self::Twice => "the same key is there twice",
+            Self::Twice => "the same key occurs twice",
         })
     }
 }

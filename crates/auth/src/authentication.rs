@@ -12,10 +12,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-#[cfg(feature = "jwt")]
-use http::header::AUTHORIZATION;
 use http::header::{HeaderValue, WWW_AUTHENTICATE};
-use tidewire_service::{Admission, Error, Gate, Head, Result, Waits};
+#[cfg(feature = "jwt")]
+use tidewire_service::Authorization;
+use tidewire_service::{Admission, Error, Gate, GateFuture, Head, Result};
 
 use crate::ApiKeys;
 
@@ -64,33 +64,33 @@ impl Authentication {
     }
 
     /// What is known at once.
-    fn quick(&self, head: &mut Head) -> Result<Quick> {
+    fn quick(&self, head: &mut Head) -> Result<QuickDecision> {
         let Head { context, .. } = head;
         if context.principal().is_some() {
-            return Ok(Quick::Known);
+            return Ok(QuickDecision::Known);
         }
         #[cfg(feature = "jwt")]
         if !self.issuers.is_empty()
-            && let Some(token) = bearer(context.headers())?
+            && let Authorization::Bearer(token) = Authorization::of(context.headers())?
         {
             let now = (self.now)();
             for issuer in &self.issuers {
                 let keys = issuer.keys.known();
                 if issuer.keys.is_due(now) {
-                    return Ok(Quick::Slow);
+                    return Ok(QuickDecision::Slow);
                 }
                 if let Some(principal) = issuer.verified.find(token, keys.generation, now) {
                     context.set_principal(principal);
-                    return Ok(Quick::Known);
+                    return Ok(QuickDecision::Known);
                 }
             }
-            return Ok(Quick::Slow);
+            return Ok(QuickDecision::Slow);
         }
         if let Some(keys) = &self.keys
             && let Some(principal) = keys.principal(context.headers())?
         {
             context.set_principal(principal);
-            return Ok(Quick::Known);
+            return Ok(QuickDecision::Known);
         }
         #[cfg(feature = "tls")]
         if self.certificates
@@ -99,18 +99,19 @@ impl Authentication {
         {
             context.set_principal(principal);
         }
-        Ok(Quick::Known)
+        Ok(QuickDecision::Known)
     }
 
     /// Verifies a token, and fetches keys where that needs them.
     #[cfg(feature = "jwt")]
     async fn slow(&self, head: &mut Head) -> Result<()> {
-        use crate::jwt::Refused;
-        let Some(token) = bearer(head.context.headers())?.map(<[u8]>::to_vec) else {
+        use crate::jwt::TokenRefusal;
+        let Authorization::Bearer(token) = Authorization::of(head.context.headers())? else {
             return Ok(());
         };
+        let token = token.to_vec();
         let now = (self.now)();
-        let (mut refused, mut unavailable) = (Refused::Malformed, None);
+        let (mut refused, mut unavailable) = (TokenRefusal::Malformed, None);
         for issuer in &self.issuers {
             match issuer.verify(&token, now).await {
                 Ok(Ok(principal)) => {
@@ -133,7 +134,7 @@ impl Authentication {
     }
 }
 
-enum Quick {
+enum QuickDecision {
     Known,
     #[cfg_attr(not(feature = "jwt"), expect(dead_code, reason = "only tokens have to wait"))]
     Slow,
@@ -142,13 +143,13 @@ enum Quick {
 impl Gate for Authentication {
     fn admit(&self, head: &mut Head) -> Admission {
         match self.quick(head) {
-            Ok(Quick::Known) => Admission::Ready(Ok(())),
-            Ok(Quick::Slow) => Admission::Waits,
+            Ok(QuickDecision::Known) => Admission::Ready(Ok(())),
+            Ok(QuickDecision::Slow) => Admission::Waits,
             Err(error) => Admission::Ready(Err(challenged(error))),
         }
     }
 
-    fn wait<'a>(&'a self, head: &'a mut Head) -> Waits<'a> {
+    fn wait<'a>(&'a self, head: &'a mut Head) -> GateFuture<'a> {
         Box::pin(async move { self.slow(head).await.map_err(challenged) })
     }
 }
@@ -160,21 +161,6 @@ fn challenged(mut error: Error) -> Error {
         error.headers_mut().insert(WWW_AUTHENTICATE, challenge);
     }
     error
-}
-
-/// The bearer token of a call; other schemes are somebody else's.
-#[cfg(feature = "jwt")]
-fn bearer(headers: &http::HeaderMap) -> Result<Option<&[u8]>> {
-    const SCHEME: &[u8] = b"bearer ";
-    let mut values = headers.get_all(AUTHORIZATION).iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    if values.next().is_some() {
-        return Err(Error::unauthenticated("authorization is sent twice"));
-    }
-    match value.as_bytes().split_at_checked(SCHEME.len()) {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case(SCHEME) => Ok(Some(token)),
-        _ => Ok(None),
-    }
 }
 
 impl fmt::Debug for Authentication {

@@ -1,7 +1,7 @@
 //! The identity of a client certificate: a name that it is valid for.
 //!
-//! The chain was verified in the handshake; here it is only read. A certificate for a URI (SPIFFE) is that
-//! URI's, one for DNS names its first name's, and any other is known by the SHA-256 of it.
+//! The chain was verified in the handshake; here it is only read. A certificate for a URI (SPIFFE)
+//! is that URI's, one for DNS names its first name's, and any other is known by the SHA-256 of it.
 
 use rustls_pki_types::CertificateDer;
 use sha2::{Digest, Sha256};

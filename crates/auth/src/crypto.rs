@@ -1,7 +1,8 @@
 //! What verifies signatures: `ring`, which TLS stands on already.
 //!
 //! The crate that reads tokens takes its cryptography from a provider of the process; ours knows
-//! signatures by public keys only. There is no HMAC, so a public key can never be taken for a secret.
+//! signatures by public keys only. There is no HMAC, so a public key can never be taken for a
+//! secret.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{ErrorKind, Result, new_error};
@@ -21,7 +22,7 @@ static PROVIDER: CryptoProvider = CryptoProvider {
         if key.family() != algorithm.family() {
             return Err(new_error(ErrorKind::InvalidKeyFormat));
         }
-        Ok(Box::new(ByRing { algorithm: *algorithm, scheme, key: key.clone() }))
+        Ok(Box::new(RingVerifier { algorithm: *algorithm, scheme, key: key.clone() }))
     },
     key_utils: KeyUtils::new_unimplemented(),
 };
@@ -46,13 +47,13 @@ fn scheme(algorithm: Algorithm) -> Result<Scheme> {
     })
 }
 
-struct ByRing {
+struct RingVerifier {
     algorithm: Algorithm,
     scheme: Scheme,
     key: DecodingKey,
 }
 
-impl Verifier<Vec<u8>> for ByRing {
+impl Verifier<Vec<u8>> for RingVerifier {
     fn verify(&self, message: &[u8], signature: &Vec<u8>) -> std::result::Result<(), Error> {
         let verified = match (&self.scheme, self.key.kind()) {
             (Scheme::Rsa(scheme), DecodingKeyKind::RsaModulusExponent { n, e }) => {
@@ -72,7 +73,7 @@ impl Verifier<Vec<u8>> for ByRing {
     }
 }
 
-impl JwtVerifier for ByRing {
+impl JwtVerifier for RingVerifier {
     fn algorithm(&self) -> Algorithm {
         self.algorithm
     }

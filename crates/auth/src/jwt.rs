@@ -6,8 +6,8 @@
 //! | an algorithm that its key is not for | a key says what it is for, a token does not |
 //! | `crit` in its head | nothing that it could name is understood here (RFC 7515, section 4.1.11) |
 //! | another issuer or audience, or none | it was made for somebody else |
-//! | `exp` in the past or missing, `nbf` in the future | by more than [`Expected::leeway`] |
-//! | no `sub` | it says nothing of who calls |
+//! | `exp` in the past or missing, `nbf` in the future | by more than [`TokenRequirements::leeway`] |
+//! | no `sub` | it says nothing of whoever calls |
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,13 +16,13 @@ use jsonwebtoken::{Validation, decode, decode_header};
 use serde_json::{Map, Value};
 use tidewire_service::{Error, Principal};
 
-use crate::keys::{Key, Keys, KnownKeys, Wanted};
-use crate::verified::Verified;
+use crate::keys::{FetchReason, Key, Keys, KnownKeys};
+use crate::verified_tokens::VerifiedTokens;
 
 /// What a token has to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Expected {
+pub struct TokenRequirements {
     /// Who made it: its `iss`.
     pub issuer: String,
     /// For whom: one of its `aud`.
@@ -31,7 +31,7 @@ pub struct Expected {
     pub leeway: Duration,
 }
 
-impl Expected {
+impl TokenRequirements {
     /// Tokens of `issuer` for `audience`.
     pub fn new(issuer: impl Into<String>, audience: impl Into<String>) -> Self {
         let (issuer, audience) = (issuer.into(), audience.into());
@@ -49,19 +49,20 @@ impl Expected {
 /// Verifies the tokens of an issuer.
 #[derive(Debug)]
 pub struct Issuer {
-    pub(crate) expected: Expected,
+    pub(crate) expected: TokenRequirements,
     pub(crate) keys: Keys,
-    pub(crate) verified: Verified,
+    pub(crate) verified: VerifiedTokens,
 }
 
 impl Issuer {
     /// An issuer whose tokens have to say this, and are signed by one of these keys.
-    pub fn new(expected: Expected, keys: Keys) -> Self {
+    pub fn new(expected: TokenRequirements, keys: Keys) -> Self {
         crate::crypto::install();
-        Self { expected, keys, verified: Verified::new() }
+        Self { expected, keys, verified: VerifiedTokens::new() }
     }
 
-    /// Whose a token is, by keys that are fetched where they are due; what is found out is remembered.
+    /// Whose a token is, by keys that are fetched where they are due; what is found out is
+    /// remembered.
     ///
     /// # Errors
     /// When there are no keys, and none can be had now.
@@ -69,15 +70,15 @@ impl Issuer {
         &self,
         token: &[u8],
         now: SystemTime,
-    ) -> Result<Result<Principal, Refused>, Error> {
+    ) -> Result<Result<Principal, TokenRefusal>, Error> {
         if self.keys.is_due(now) {
-            self.keys.fetch(Wanted::Any, now).await?;
+            self.keys.fetch(FetchReason::Any, now).await?;
         }
         let mut known = self.keys.known();
         let mut outcome = verify(token, &known, &self.expected, now);
         // Also where it may not be fetched: somebody may be at it.
-        if outcome == Err(Refused::UnknownKey) {
-            self.keys.fetch(Wanted::Another, now).await?;
+        if outcome == Err(TokenRefusal::UnknownKey) {
+            self.keys.fetch(FetchReason::Another, now).await?;
             known = self.keys.known();
             outcome = verify(token, &known, &self.expected, now);
         }
@@ -90,7 +91,7 @@ impl Issuer {
 
 /// Why a token is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum TokenRefusal {
     Malformed,
     Algorithm,
     UnknownKey,
@@ -102,13 +103,15 @@ pub(crate) enum Refused {
     NoSubject,
 }
 
-impl Refused {
+impl TokenRefusal {
     /// What the caller is told.
     pub(crate) const fn text(self) -> &'static str {
         match self {
-            Self::Malformed => "it is no signed token",
+            Self::Malformed => {
+                "not a valid signed JWT (expected three parts separated by dots, with claims of the right types)"
+            }
             Self::Algorithm => "it is signed in a way that is not allowed",
-            Self::UnknownKey => "its key is none of the issuer's",
+            Self::UnknownKey => "it is signed with a key that the issuer does not publish",
             Self::Signature => "its signature is wrong",
             Self::Issuer => "it is of another issuer",
             Self::Audience => "it is for another audience",
@@ -123,12 +126,12 @@ impl Refused {
 pub(crate) fn verify(
     token: &[u8],
     keys: &KnownKeys,
-    expected: &Expected,
+    expected: &TokenRequirements,
     now: SystemTime,
-) -> Result<(Principal, SystemTime), Refused> {
-    let head = decode_header(token).map_err(|error| refused(error.kind()))?;
+) -> Result<(Principal, SystemTime), TokenRefusal> {
+    let head = decode_header(token).map_err(|error| refusal(error.kind()))?;
     if head.crit.is_some() {
-        return Err(Refused::Malformed);
+        return Err(TokenRefusal::Malformed);
     }
     let mut validation = Validation::new(head.alg);
     validation.set_issuer(&[&expected.issuer]);
@@ -136,17 +139,17 @@ pub(crate) fn verify(
     // Those that are times are looked at below, against the time that is given.
     validation.set_required_spec_claims(&["iss", "aud"]);
     (validation.validate_exp, validation.validate_nbf) = (false, false);
-    let of_token: Vec<&Key> = keys.named(head.kid.as_deref()).collect();
+    let of_token: Vec<&Key> = keys.by_id(head.kid.as_deref()).collect();
     if of_token.is_empty() {
-        return Err(Refused::UnknownKey);
+        return Err(TokenRefusal::UnknownKey);
     }
-    let mut last = Refused::Algorithm;
+    let mut last = TokenRefusal::Algorithm;
     for key in of_token.iter().filter(|key| key.algorithms.contains(&head.alg)) {
         match decode::<Map<String, Value>>(token, &key.key, &validation) {
-            Ok(token) => return known(token.claims, expected, now),
-            Err(error) => last = refused(error.kind()),
+            Ok(token) => return find_key(token.claims, expected, now),
+            Err(error) => last = refusal(error.kind()),
         }
-        if last != Refused::Signature {
+        if last != TokenRefusal::Signature {
             break;
         }
     }
@@ -154,29 +157,29 @@ pub(crate) fn verify(
 }
 
 /// The principal of claims that are the issuer's.
-fn known(
+fn find_key(
     mut claims: Map<String, Value>,
-    expected: &Expected,
+    expected: &TokenRequirements,
     now: SystemTime,
-) -> Result<(Principal, SystemTime), Refused> {
+) -> Result<(Principal, SystemTime), TokenRefusal> {
     // A list with it in it is none (RFC 7519, section 4.1.1).
     if claims.get("iss").and_then(Value::as_str) != Some(&*expected.issuer) {
-        return Err(Refused::Issuer);
+        return Err(TokenRefusal::Issuer);
     }
-    let expires = time(&claims, "exp")?.ok_or(Refused::Expired)?;
+    let expires = time(&claims, "exp")?.ok_or(TokenRefusal::Expired)?;
     let expires = expires.checked_add(expected.leeway).unwrap_or(Duration::MAX);
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     if expires <= since {
-        return Err(Refused::Expired);
+        return Err(TokenRefusal::Expired);
     }
     if let Some(begins) = time(&claims, "nbf")?
         && begins > since.saturating_add(expected.leeway)
     {
-        return Err(Refused::TooEarly);
+        return Err(TokenRefusal::TooEarly);
     }
     let subject = match claims.remove("sub") {
         Some(Value::String(subject)) if !subject.is_empty() => subject,
-        _ => return Err(Refused::NoSubject),
+        _ => return Err(TokenRefusal::NoSubject),
     };
     let mut principal = Principal::new(expected.issuer.clone(), subject);
     for scope in scopes(&claims) {
@@ -193,12 +196,12 @@ fn known(
 const OF_THE_TOKEN: [&str; 7] = ["iss", "exp", "nbf", "iat", "jti", "scope", "scp"];
 
 /// A time of a claim, from 1970 on.
-fn time(claims: &Map<String, Value>, name: &str) -> Result<Option<Duration>, Refused> {
+fn time(claims: &Map<String, Value>, name: &str) -> Result<Option<Duration>, TokenRefusal> {
     match claims.get(name) {
         None => Ok(None),
         Some(value) => match value.as_f64().map(Duration::try_from_secs_f64) {
             Some(Ok(time)) => Ok(Some(time)),
-            _ => Err(Refused::Malformed),
+            _ => Err(TokenRefusal::Malformed),
         },
     }
 }
@@ -219,19 +222,19 @@ fn scopes(claims: &Map<String, Value>) -> Vec<String> {
     found
 }
 
-fn refused(kind: &ErrorKind) -> Refused {
+fn refusal(kind: &ErrorKind) -> TokenRefusal {
     match kind {
-        ErrorKind::InvalidSignature => Refused::Signature,
-        ErrorKind::InvalidIssuer => Refused::Issuer,
-        ErrorKind::InvalidAudience => Refused::Audience,
+        ErrorKind::InvalidSignature => TokenRefusal::Signature,
+        ErrorKind::InvalidIssuer => TokenRefusal::Issuer,
+        ErrorKind::InvalidAudience => TokenRefusal::Audience,
         ErrorKind::MissingRequiredClaim(name) => match &**name {
-            "iss" => Refused::Issuer,
-            _ => Refused::Audience,
+            "iss" => TokenRefusal::Issuer,
+            _ => TokenRefusal::Audience,
         },
         ErrorKind::InvalidAlgorithm
         | ErrorKind::UnsupportedAlgorithm
         | ErrorKind::InvalidAlgorithmName
-        | ErrorKind::InvalidKeyFormat => Refused::Algorithm,
-        _ => Refused::Malformed,
+        | ErrorKind::InvalidKeyFormat => TokenRefusal::Algorithm,
+        _ => TokenRefusal::Malformed,
     }
 }

@@ -2,19 +2,23 @@
 //!
 //! | when | the keys are fetched |
 //! |---|---|
-//! | none were yet | now, and the call waits |
-//! | they are older than `refresh` | now; this call waits, others go on with those there are |
-//! | a token names one that is not there | now, but for that no more often than once in `retry` |
-//! | fetching fails, or what comes is no set | those there are stay, up to ten times `refresh` and at least a minute; again after `retry`, or `refresh` where that is less |
+//! | none were yet, or they are lost | now, and calls wait for it |
+//! | they are older than `refresh` | now; calls go on with those there are |
+//! | a token names one that is not there | now, and its call waits; for that no more often than once in `retry` |
+//! | fetching fails, or what comes is not a set | those there are stay, up to ten times `refresh` and at least a minute; again after `retry`, or `refresh` where that is less |
 //!
-//! A set that can be read is the issuer's word: one without a key that can verify takes the others away.
+//! A set that can be read is the issuer's word: one without a key that can verify takes the others
+//! away.
 //!
-//! There is no task: the call that finds out fetches. Other keys than before are a new generation, and
-//! what was verified by an older one is verified again.
+//! One task fetches for all. It has the time that its source takes, and not that of a caller: a
+//! caller that gives up ends its own waiting, and a failure is remembered. Dropping the keys ends
+//! the task. Other keys than before are a new generation, and what was verified by an older one is
+//! verified again.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -22,6 +26,8 @@ use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde_json::Value;
 use tidewire_service::{Error, Result};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
 /// Where the keys of an issuer are.
 pub trait KeySource: Send + Sync + 'static {
@@ -34,12 +40,24 @@ pub trait KeySource: Send + Sync + 'static {
 
 /// The keys of an issuer.
 pub struct Keys {
-    source: Box<dyn KeySource>,
+    source: Arc<dyn KeySource>,
     refresh: Duration,
     retry: Duration,
-    state: Mutex<State>,
-    /// Held by the one call that fetches.
-    fetching: tokio::sync::Mutex<()>,
+    state: Arc<Mutex<State>>,
+    fetching: Mutex<Option<Fetching>>,
+}
+
+/// The task that fetches.
+struct Fetching {
+    task: AbortHandle,
+    /// Closed once it is over.
+    over: watch::Receiver<()>,
+}
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 struct State {
@@ -69,7 +87,7 @@ pub(crate) struct Key {
 
 /// Why keys are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum FetchReason {
     /// A token is to be verified.
     Any,
     /// A token names a key that is not there.
@@ -83,11 +101,11 @@ impl Keys {
         let (known, complaint) = (Arc::default(), None);
         let state = State { known, fetched: None, tried: None, missed: None, complaint };
         Self {
-            source: Box::new(source),
+            source: Arc::new(source),
             refresh,
             retry,
-            state: Mutex::new(state),
-            fetching: tokio::sync::Mutex::new(()),
+            state: Arc::new(Mutex::new(state)),
+            fetching: Mutex::new(None),
         }
     }
 
@@ -110,19 +128,25 @@ impl Keys {
         Arc::clone(&self.state().known)
     }
 
-    /// Whether a call has to ask for them: there are none, or they should be fetched now.
+    /// Whether a call has to wait for them: there are none. Those that are due are fetched
+    /// meanwhile.
     pub(crate) fn is_due(&self, now: SystemTime) -> bool {
-        self.are_lost(now) || self.may_be_fetched(Wanted::Any, now)
+        if self.are_lost(now) {
+            return true;
+        }
+        if self.may_be_fetched(FetchReason::Any, now) {
+            self.start(FetchReason::Any, now);
+        }
+        false
     }
 
-    /// Whether there are none: they never were fetched, or not for so long that nobody knows of them.
+    /// Whether there are none: they never were fetched, or not for so long that nobody knows of
+    /// them.
     fn are_lost(&self, now: SystemTime) -> bool {
-        let kept = self.refresh.saturating_mul(10).max(KEPT_MIN);
-        let is_over = |since| now.duration_since(since).is_ok_and(|passed| passed >= kept);
-        self.state().fetched.is_none_or(is_over)
+        self.state().are_lost(self.kept(), now)
     }
 
-    fn may_be_fetched(&self, wanted: Wanted, now: SystemTime) -> bool {
+    fn may_be_fetched(&self, wanted: FetchReason, now: SystemTime) -> bool {
         let state = self.state();
         let retry = self.retry.min(self.refresh);
         let is_over = |since: Option<SystemTime>, time| match since {
@@ -132,62 +156,53 @@ impl Keys {
         };
         let may = is_over(state.tried, retry) || state.tried == state.fetched;
         match wanted {
-            Wanted::Any => is_over(state.fetched, self.refresh) && may,
-            Wanted::Another => is_over(state.missed, retry) && may,
+            FetchReason::Any => is_over(state.fetched, self.refresh) && may,
+            FetchReason::Another => is_over(state.missed, retry) && may,
         }
     }
 
-    /// Fetches them, unless somebody else does: then those that are there are good enough.
+    /// Waits until they are fetched, where a call has to: there are none, or not the one that is
+    /// named.
     ///
     /// # Errors
-    /// When there are none yet, and they cannot be fetched.
+    /// When there are none, and they cannot be fetched.
     ///
     /// # Cancel safety
-    /// Who comes next fetches.
-    pub(crate) async fn fetch(&self, wanted: Wanted, now: SystemTime) -> Result<()> {
-        let before = self.known().generation;
-        let _guard = match self.fetching.try_lock() {
-            Ok(guard) => guard,
-            Err(_) if wanted == Wanted::Any && !self.are_lost(now) => return Ok(()),
-            Err(_) => self.fetching.lock().await,
-        };
-        if self.known().generation != before || !self.may_be_fetched(wanted, now) {
-            return self.usable(now);
-        }
-        let fetched = self.source.fetch().await.and_then(|text| self.parse(text));
-        let mut state = self.state();
-        state.tried = Some(now);
-        if wanted == Wanted::Another {
-            state.missed = Some(now);
-        }
-        match fetched {
-            Ok(known) => {
-                state.known = known;
-                state.fetched = Some(now);
-                state.complaint = None;
-                drop(state);
-            }
-            Err(error) => {
-                drop(state);
-                self.complain(&error, now);
-            }
+    /// The fetching goes on for those who come next.
+    pub(crate) async fn fetch(&self, wanted: FetchReason, now: SystemTime) -> Result<()> {
+        if let Some(mut over) = self.start(wanted, now) {
+            // Closed when it is over; nothing is ever sent.
+            let _ = over.changed().await;
         }
         self.usable(now)
     }
 
-    /// Says why they cannot be fetched, once.
-    fn complain(&self, error: &Error, now: SystemTime) {
-        let (source, are_lost) = (self.source.name(), self.are_lost(now));
-        let complaint = Some((error.to_string(), are_lost));
-        if std::mem::replace(&mut self.state().complaint, complaint.clone()) == complaint {
-            return;
+    /// The task that fetches them: the one there is, or a new one where they may be fetched now.
+    fn start(&self, wanted: FetchReason, now: SystemTime) -> Option<watch::Receiver<()>> {
+        let mut fetching = self.fetching.lock();
+        if let Some(running) = fetching.as_ref().filter(|it| it.over.has_changed().is_ok()) {
+            return Some(running.over.clone());
         }
-        match are_lost {
-            true => {
-                tracing::error!(source, %error, "keys of an issuer cannot be fetched: no token is verified");
-            }
-            false => tracing::warn!(source, %error, "keys of an issuer cannot be fetched"),
+        if !self.may_be_fetched(wanted, now) {
+            return None;
         }
+        let (running, over) = watch::channel(());
+        let (source, state) = (Arc::clone(&self.source), Arc::clone(&self.state));
+        let kept = self.kept();
+        let task = tokio::spawn(async move {
+            let fetched = source.fetch().await;
+            let before = Arc::clone(&lock(&state).known);
+            let fetched = fetched.and_then(|text| parse(text, &before, &*source));
+            note(&state, wanted, now, fetched, kept, &*source);
+            drop(running);
+        });
+        *fetching = Some(Fetching { task: task.abort_handle(), over: over.clone() });
+        Some(over)
+    }
+
+    /// How long keys are kept that cannot be fetched again.
+    fn kept(&self) -> Duration {
+        self.refresh.saturating_mul(10).max(KEPT_MIN)
     }
 
     fn usable(&self, now: SystemTime) -> Result<()> {
@@ -197,31 +212,77 @@ impl Keys {
         }
     }
 
-    /// The keys of a set; those there are where it is the same.
-    fn parse(&self, text: Bytes) -> Result<Arc<KnownKeys>> {
-        let before = self.known();
-        if before.generation > 0 && before.text == text {
-            return Ok(before);
-        }
-        let keys = keys(&text).ok_or_else(|| Error::unavailable("they are no set of keys"))?;
-        if keys.is_empty() {
-            let source = self.source.name();
-            tracing::warn!(
-                source,
-                "none of the keys of an issuer can verify a token: all are refused"
-            );
-        }
-        Ok(Arc::new(KnownKeys { generation: before.generation + 1, text, keys }))
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
     }
+}
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl State {
+    /// Whether there are no keys: never fetched, or not for so long that nobody knows of them.
+    fn are_lost(&self, kept: Duration, now: SystemTime) -> bool {
+        let is_over = |since| now.duration_since(since).is_ok_and(|passed| passed >= kept);
+        self.fetched.is_none_or(is_over)
     }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock()
+}
+
+/// Notes what fetching came to; a complaint is logged once.
+fn note(
+    state: &Mutex<State>,
+    wanted: FetchReason,
+    now: SystemTime,
+    fetched: Result<Arc<KnownKeys>>,
+    kept: Duration,
+    source: &dyn KeySource,
+) {
+    let mut state = lock(state);
+    state.tried = Some(now);
+    if wanted == FetchReason::Another {
+        state.missed = Some(now);
+    }
+    let error = match fetched {
+        Ok(known) => {
+            state.known = known;
+            state.fetched = Some(now);
+            state.complaint = None;
+            return;
+        }
+        Err(error) => error,
+    };
+    let are_lost = state.are_lost(kept, now);
+    let complaint = Some((error.to_string(), are_lost));
+    if std::mem::replace(&mut state.complaint, complaint.clone()) == complaint {
+        return;
+    }
+    drop(state);
+    let source = source.name();
+    match are_lost {
+        true => {
+            tracing::error!(source, %error, "keys of an issuer cannot be fetched: no token is verified");
+        }
+        false => tracing::warn!(source, %error, "keys of an issuer cannot be fetched"),
+    }
+}
+
+/// The keys of a set; those there are where it is the same.
+fn parse(text: Bytes, before: &Arc<KnownKeys>, source: &dyn KeySource) -> Result<Arc<KnownKeys>> {
+    if before.generation > 0 && before.text == text {
+        return Ok(Arc::clone(before));
+    }
+    let keys = keys(&text).ok_or_else(|| Error::unavailable("they are not a set of keys"))?;
+    if keys.is_empty() {
+        let source = source.name();
+        tracing::warn!(source, "none of the keys of an issuer can verify a token: all are refused");
+    }
+    Ok(Arc::new(KnownKeys { generation: before.generation + 1, text, keys }))
 }
 
 impl KnownKeys {
     /// The keys that a token may be signed by which names one, or none.
-    pub(crate) fn named(&self, id: Option<&str>) -> impl Iterator<Item = &Key> {
+    pub(crate) fn by_id(&self, id: Option<&str>) -> impl Iterator<Item = &Key> {
         self.keys.iter().filter(move |key| match (id, &key.id) {
             (Some(wanted), Some(id)) => wanted == id,
             // Without a name it may be any, as it has to be where the issuer has one only.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use tidewire_bench::command::{self, BenchArgs};
 use tidewire_bench::{Console, View};
-use tidewire_load::Stop;
+use tidewire_loadgen::Stop;
 
 #[derive(Parser)]
 struct Program {

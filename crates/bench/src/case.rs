@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidewire_load::Plan;
+use tidewire_loadgen::Plan;
 
 /// A load and the server that it is offered to.
 #[derive(Debug, Clone)]

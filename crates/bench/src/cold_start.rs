@@ -12,14 +12,14 @@ use crate::case::Case;
 use crate::console::Console;
 use crate::quantity::time;
 use crate::result::ColdStart;
-use crate::server::Running;
-use tidewire_load::{Clock, Error, Histogram, Model, Stop, nanos};
+use crate::server::ServerProcess;
+use tidewire_loadgen::{Error, Histogram, Model, RunClock, Stop, nanos};
 
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Waits for the first good answer; the time is from the spawn. Blocks.
 pub(crate) fn first_answer(
-    running: &mut Running,
+    running: &mut ServerProcess,
     case: &Case,
     stop: &Stop,
 ) -> Result<Duration, Error> {
@@ -34,8 +34,8 @@ pub(crate) fn first_answer(
     probe.duration = case.server.start_timeout;
     let (progress, _received) = unbounded_channel();
     loop {
-        let ran = tidewire_load::prepare(&probe)
-            .and_then(|()| tidewire_load::run(&probe, Clock::start(), stop, &progress));
+        let ran = tidewire_loadgen::prepare(&probe)
+            .and_then(|()| tidewire_loadgen::run(&probe, RunClock::start(), stop, &progress));
         let failure = match ran {
             Ok(run) if run.recorder.measured.ok > 0 => return Ok(running.spawned_at.elapsed()),
             Ok(run) => run.recorder.failures.keys().next().map(ToString::to_string),
@@ -76,7 +76,7 @@ pub(crate) async fn measure(
         let (case, stop, command) = (Arc::clone(case), stop.clone(), command.clone());
         let (finished, started) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
-            let took = Running::spawn(&command, &case.server)
+            let took = ServerProcess::spawn(&command, &case.server)
                 .and_then(|mut running| first_answer(&mut running, &case, &stop));
             let _ = finished.send(took);
         });

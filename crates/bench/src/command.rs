@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 
 use crate::console::Console;
-use tidewire_load::{Error, Stop};
+use tidewire_loadgen::{Error, Stop};
 use tidewire_schema::Schema;
 
 mod compare;
@@ -13,8 +13,8 @@ mod suite;
 
 pub use compare::CompareArgs;
 pub use index::IndexArgs;
-pub(crate) use index::Kept;
-pub use run::{Reflected, RunArgs};
+pub(crate) use index::IndexedRun;
+pub use run::{ReflectionTarget, RunArgs};
 pub use suite::SuiteArgs;
 
 /// The arguments of `tidewire bench`.
@@ -67,7 +67,7 @@ impl Outcome {
 impl BenchArgs {
     /// The server whose schema the command needs: [`run`] wants it then.
     #[must_use]
-    pub fn reflects(&self) -> Option<Reflected<'_>> {
+    pub fn reflects(&self) -> Option<ReflectionTarget<'_>> {
         match &self.verb {
             Verb::Run(args) => args.reflects(),
             Verb::Compare(_) | Verb::Suite(_) | Verb::Index(_) => None,
@@ -75,7 +75,8 @@ impl BenchArgs {
     }
 }
 
-/// Runs one command, with the schema of the server that [`BenchArgs::reflects`] names. Raising `stop` ends a run early with the figures so far.
+/// Runs one command, with the schema of the server that [`BenchArgs::reflects`] names. Raising
+/// `stop` ends a run early with the figures so far.
 ///
 /// # Errors
 ///

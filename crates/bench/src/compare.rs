@@ -9,7 +9,7 @@
 use crate::quantity::{digits, time};
 use crate::result::RunResult;
 use crate::suite::{self, SuiteResult};
-use tidewire_load::{Second, Sparse};
+use tidewire_loadgen::{Second, Sparse};
 
 /// Rounds on each side from which on whole runs are drawn.
 const ROUNDS: usize = 7;
@@ -21,7 +21,7 @@ const SECONDS_MIN: usize = 5;
 
 /// Which way a figure gets better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Better {
+pub(crate) enum Direction {
     Higher,
     Lower,
 }
@@ -30,7 +30,7 @@ pub(crate) enum Better {
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) name: String,
-    pub(crate) better: Better,
+    pub(crate) better: Direction,
     /// A value as people read it.
     pub(crate) show: fn(f64) -> String,
     pub(crate) base: f64,
@@ -56,8 +56,8 @@ impl Row {
     pub(crate) fn worse_by(&self) -> f64 {
         let Some((ratio, ..)) = self.ratio.filter(|_| self.differs()) else { return 0.0 };
         match self.better {
-            Better::Higher => 1.0 / ratio.max(1e-9) - 1.0,
-            Better::Lower => ratio - 1.0,
+            Direction::Higher => 1.0 / ratio.max(1e-9) - 1.0,
+            Direction::Lower => ratio - 1.0,
         }
         .max(0.0)
     }
@@ -67,7 +67,7 @@ impl Row {
             (None, _) => "too few samples",
             (_, false) => "no difference shown",
             (Some((ratio, ..)), true) => match (ratio > 1.0, self.better) {
-                (true, Better::Higher) | (false, Better::Lower) => "better",
+                (true, Direction::Higher) | (false, Direction::Lower) => "better",
                 _ => "worse",
             },
         }
@@ -77,7 +77,7 @@ impl Row {
 /// A figure of seconds, for the intervals, and of a whole run, as its summary shows it.
 struct Figure {
     name: &'static str,
-    better: Better,
+    better: Direction,
     show: fn(f64) -> String,
     of_seconds: fn(&[&Second]) -> f64,
     of_run: fn(&RunResult) -> f64,
@@ -86,35 +86,35 @@ struct Figure {
 const FIGURES: [Figure; 5] = [
     Figure {
         name: "answers per second",
-        better: Better::Higher,
+        better: Direction::Higher,
         show: digits,
         of_seconds: |rows| mean(rows, |row| row.ok as f64),
         of_run: |run| run.throughput.ok_per_second,
     },
     Figure {
         name: "p50",
-        better: Better::Lower,
+        better: Direction::Lower,
         show: time,
         of_seconds: |rows| quantile(rows, 0.50),
         of_run: |run| run.latency.corrected.p50,
     },
     Figure {
         name: "p90",
-        better: Better::Lower,
+        better: Direction::Lower,
         show: time,
         of_seconds: |rows| quantile(rows, 0.90),
         of_run: |run| run.latency.corrected.p90,
     },
     Figure {
         name: "p99",
-        better: Better::Lower,
+        better: Direction::Lower,
         show: time,
         of_seconds: |rows| quantile(rows, 0.99),
         of_run: |run| run.latency.corrected.p99,
     },
     Figure {
         name: "p99.9",
-        better: Better::Lower,
+        better: Direction::Lower,
         show: time,
         of_seconds: |rows| quantile(rows, 0.999),
         of_run: |run| run.latency.corrected.p99_9,
@@ -159,8 +159,9 @@ pub(crate) fn compare(base: &[RunResult], new: &[RunResult], seed: u64) -> (Meth
     (method, rows)
 }
 
-/// Compares two runs of one suite by what does not change with the machine's mood: in every case the cost
-/// of each peer over Tidewire's in the same round. A ratio that rises is Tidewire getting cheaper.
+/// Compares two runs of one suite by what does not change with the machine's mood: in every case
+/// the cost of each peer over Tidewire's in the same round. A ratio that rises is Tidewire getting
+/// cheaper.
 pub(crate) fn suites(base: &SuiteResult, new: &SuiteResult, seed: u64) -> (Method, Vec<Row>) {
     let mut random = fastrand::Rng::with_seed(seed);
     let method = Method::Rounds { base: base.rounds, new: new.rounds };
@@ -174,7 +175,7 @@ pub(crate) fn suites(base: &SuiteResult, new: &SuiteResult, seed: u64) -> (Metho
         let (base, new) = (median(&mut base), median(&mut new));
         let ratio = around(new / base, drawn);
         let show = |ratio| format!("{ratio:.2}");
-        rows.push(Row { name, better: Better::Higher, show, base, new, ratio });
+        rows.push(Row { name, better: Direction::Higher, show, base, new, ratio });
     }
     (method, rows)
 }
@@ -204,7 +205,7 @@ fn cpu_row(
     let (base, new) = (median(&mut base), median(&mut new));
     let ratio = around(new / base, drawn);
     let name = "server CPU per request".to_owned();
-    Some(Row { name, better: Better::Lower, show: time, base, new, ratio })
+    Some(Row { name, better: Direction::Lower, show: time, base, new, ratio })
 }
 
 /// One second of a run: the CPU seconds of the server and the requests it answered.

@@ -36,8 +36,8 @@ impl<'a> Console<'a> {
         self.view
     }
 
-    /// A console for a part of something larger, of which `whole` says how far that is. Where progress
-    /// would be lines of their own it says nothing.
+    /// A console for a part of something larger, of which `whole` says how far that is. Where
+    /// progress would be their own lines it says nothing.
     pub(crate) fn part(&mut self, whole: String) -> Console<'_> {
         self.unfinished = self.view == View::Terminal;
         Console { out: &mut *self.out, view: self.view, unfinished: false, whole: Some(whole) }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use crate::quantity::{digits, grouped, size, time};
 use crate::result::RunResult;
 use crate::threshold::Threshold;
-use tidewire_load::Stall;
+use tidewire_loadgen::Stall;
 
 mod comparison;
 mod index;

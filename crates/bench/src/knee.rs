@@ -1,7 +1,7 @@
 //! The search for the knee: the highest rate that keeps an objective.
 //!
 //! Exponential until a rate fails, then binary between the last that held and the first that did
-//! not, until they are within 5 %. Each rate is a run of its own in the open model, so a queue left
+//! not, until they are within 5 %. Each rate is its own run in the open model, so a queue left
 //! behind by one does not spoil the next. A rate counts as failed only when it failed twice: one
 //! hiccup of a shared machine must not halve the answer.
 
@@ -14,7 +14,7 @@ use crate::measure;
 use crate::quantity::{digits, time};
 use crate::result::{Knee, RunResult, Trial};
 use crate::threshold::Threshold;
-use tidewire_load::{Error, Model, Segment, Spacing, Stop};
+use tidewire_loadgen::{ArrivalSpacing, Error, Model, Segment, Stop};
 
 const CLOSE_ENOUGH: f64 = 1.05;
 const RATE_MAX: f64 = 4_000_000.0;
@@ -28,7 +28,7 @@ pub(crate) struct Search {
     pub(crate) from: f64,
     pub(crate) trial: Duration,
     pub(crate) in_flight_max: usize,
-    pub(crate) spacing: Spacing,
+    pub(crate) spacing: ArrivalSpacing,
 }
 
 /// The next rate to try given every trial so far; `None` when the knee is found.

@@ -1,13 +1,15 @@
 //! Honest measurement of servers.
 //!
-//! [`command`] is `tidewire bench` as a library: the `cli` room parses [`command::BenchArgs`] and
+//! [`command`] is `tidewire bench` as a library: the crate `cli` parses [`command::BenchArgs`] and
 //! calls [`command::run`]. Below it, from the outside in:
 //!
 //! - `measure` turns a plan into a [`result::RunResult`]; `summary`, `markdown` and `html` show it,
 //!   `compare` sets two of them side by side.
-//! - `server` starts and watches the server under test; the requests are the room `load`'s.
+//! - `server` starts and watches the server under test; the requests are the crate `loadgen`'s.
 //! - `suite` measures named sets of cases with peers in the same run.
 //! - `knee` searches for the highest rate that keeps an objective, a `threshold` or several.
+
+#![doc = include_str!("../README.md")]
 
 pub mod command;
 pub mod result;

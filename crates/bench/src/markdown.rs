@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::quantity::{digits, grouped, size, time};
 use crate::result::RunResult;
-use tidewire_load::Stall;
+use tidewire_loadgen::Stall;
 
 /// The whole document.
 pub(crate) fn text(result: &RunResult) -> String {

@@ -13,8 +13,10 @@ use crate::quantity::{digits, grouped, time};
 use crate::result::{
     Client, Latencies, LoadDescription, Phase, Requests, RunResult, StepResult, Throughput,
 };
-use crate::server::{self, Running, Watch};
-use tidewire_load::{Clock, Error, Model, Plan, Progress, Protocol, Run, Stop, Transport, seconds};
+use crate::server::{self, ServerProcess, Watch};
+use tidewire_loadgen::{
+    Error, Model, Plan, Progress, Protocol, Run, RunClock, Stop, Transport, seconds,
+};
 
 /// A thread busier than this spent the whole run working.
 const BUSY: f64 = 0.90;
@@ -28,7 +30,7 @@ pub(crate) async fn measure(
     stop: &Stop,
 ) -> Result<RunResult, Error> {
     let (running, start) = begin(case, stop).await?;
-    let clock = Clock::start();
+    let clock = RunClock::start();
     let watch = running.as_ref().map(|server| Watch::begin(server.pid, clock, case.load.origin()));
     let (progress, received) = unbounded_channel();
     let (finished, result) = oneshot::channel();
@@ -36,7 +38,7 @@ pub(crate) async fn measure(
     std::thread::Builder::new()
         .name("bench".to_owned())
         .spawn(move || {
-            let run = tidewire_load::run(&offered.load, clock, &engine_stop, &progress);
+            let run = tidewire_loadgen::run(&offered.load, clock, &engine_stop, &progress);
             drop(progress);
             let _ = finished.send(run);
         })
@@ -55,22 +57,25 @@ pub(crate) async fn measure(
 }
 
 /// Finds or starts the server under test, and waits for the first answer of a started one.
-async fn begin(case: &Arc<Case>, stop: &Stop) -> Result<(Option<Running>, Option<Phase>), Error> {
+async fn begin(
+    case: &Arc<Case>,
+    stop: &Stop,
+) -> Result<(Option<ServerProcess>, Option<Phase>), Error> {
     let (case, stop) = (Arc::clone(case), stop.clone());
     let (finished, begun) = oneshot::channel();
     std::thread::spawn(move || {
-        let started = Running::begin(&case.server).and_then(|mut running| {
+        let started = ServerProcess::begin(&case.server).and_then(|mut running| {
             let mut start = None;
             if let Some(server) = running.as_mut().filter(|_| case.server.command.is_some()) {
                 let took = cold_start::first_answer(server, &case, &stop)?;
                 start = Some(server::start_phase(server, took));
             }
-            if let Some(status) = running.as_mut().and_then(Running::has_ended) {
+            if let Some(status) = running.as_mut().and_then(ServerProcess::has_ended) {
                 return Err(Error::unreachable(format!(
                     "the server under test has ended ({status})"
                 )));
             }
-            tidewire_load::prepare(&case.load)?;
+            tidewire_loadgen::prepare(&case.load)?;
             Ok((running, start))
         });
         let _ = finished.send(started);
@@ -292,7 +297,7 @@ fn generator_note(result: &RunResult) -> Option<String> {
     (client.lateness.p99 > LATE).then(|| {
         format!(
             "the generator noticed due requests late (p99 {}); that is part of the corrected \
-             latency: give it a core of its own",
+             latency: give it its own core",
             time(client.lateness.p99)
         )
     })
@@ -365,8 +370,8 @@ fn shape(plan: &Plan) -> String {
                 })
                 .collect();
             let poisson = match spacing {
-                tidewire_load::Spacing::Uniform => "",
-                tidewire_load::Spacing::Poisson(_) => ", Poisson",
+                tidewire_loadgen::ArrivalSpacing::Uniform => "",
+                tidewire_loadgen::ArrivalSpacing::Poisson(_) => ", Poisson",
             };
             format!("{}{poisson}", parts.join(", "))
         }
@@ -385,10 +390,10 @@ mod tests {
         assert!(is_bottleneck(&closed, &result));
         let open = Model::Open {
             segments: Vec::new(),
-            spacing: tidewire_load::Spacing::Uniform,
+            spacing: tidewire_loadgen::ArrivalSpacing::Uniform,
             in_flight_max: 1,
         };
-        assert!(!is_bottleneck(&open, &result), "busy waiting for a due request is no work");
+        assert!(!is_bottleneck(&open, &result), "busy waiting for a due request is not work");
         result.client.lateness.p99 = 0.02;
         assert!(is_bottleneck(&open, &result));
         result.client.is_bottleneck = true;

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Parses `250us`, `1.5s`, `2m`, `1h`; a bare number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     tidewire_service::parse_duration(text).ok_or_else(|| {
-        format!("{text:?} is not a duration; write {}", tidewire_service::DURATION_FORMS)
+        format!("{text:?} is not a duration; write {}", tidewire_service::DURATION_FORMAT)
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use tidewire_load::{Second, Stall, Summary};
+use tidewire_loadgen::{Second, Stall, Summary};
 
 /// The value of [`RunResult::format`].
 pub(crate) const FORMAT: &str = "tidewire-bench/1";

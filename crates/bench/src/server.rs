@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::case::ServerPlan;
 use crate::proc::{self, Usage};
 use crate::result::{Phase, Server, ServerSample};
-use tidewire_load::{Clock, Error, Nanos, SECOND, seconds};
+use tidewire_loadgen::{Error, Nanos, RunClock, SECOND, seconds};
 
 const GRACE: Duration = Duration::from_secs(2);
 /// Threads are looked at this often, so that little is lost when one ends.
@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// A server that is running.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct ServerProcess {
     pub(crate) pid: u32,
     child: Option<Child>,
     cgroup: Option<PathBuf>,
@@ -29,7 +29,7 @@ pub(crate) struct Running {
     pub(crate) spawned_at: Instant,
 }
 
-impl Running {
+impl ServerProcess {
     /// Finds or starts the server a plan names; `None` if it names none.
     pub(crate) fn begin(plan: &ServerPlan) -> Result<Option<Self>, Error> {
         let found = |pid| Self {
@@ -58,7 +58,7 @@ impl Running {
         }
     }
 
-    /// Starts `command` in a process group of its own, capped if asked and allowed.
+    /// Starts `command` in its own process group, capped if asked and allowed.
     pub(crate) fn spawn(command: &str, plan: &ServerPlan) -> Result<Self, Error> {
         let (cgroup, caps) = match cap(plan) {
             None => (None, None),
@@ -88,7 +88,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for ServerProcess {
     /// Ends what was started here, politely first.
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
@@ -145,7 +145,7 @@ fn make_cgroup(root: &Path, path: &Path, plan: &ServerPlan) -> std::io::Result<S
     Ok(caps.join(", "))
 }
 
-/// Samples a server on a thread of its own.
+/// Samples a server on its own thread.
 #[derive(Debug)]
 pub(crate) struct Watch {
     stop: Sender<()>,
@@ -161,7 +161,7 @@ pub(crate) struct Record {
 
 impl Watch {
     /// Watches the tree of `pid`; the warm-up ends at `origin`.
-    pub(crate) fn begin(pid: u32, clock: Clock, origin: Nanos) -> Self {
+    pub(crate) fn begin(pid: u32, clock: RunClock, origin: Nanos) -> Self {
         let (stop, stopped) = channel();
         let thread = std::thread::spawn(move || {
             let mut watcher = Watcher::new(pid, clock, origin);
@@ -186,7 +186,7 @@ impl Watch {
 
 struct Watcher {
     pid: u32,
-    clock: Clock,
+    clock: RunClock,
     origin: Nanos,
     next_sample: Nanos,
     phase_began: (Nanos, Usage),
@@ -199,7 +199,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn new(pid: u32, clock: Clock, origin: Nanos) -> Self {
+    fn new(pid: u32, clock: RunClock, origin: Nanos) -> Self {
         let now = (clock.now(), proc::usage(&proc::tree(pid)).unwrap_or_default());
         let next_sample = if origin > 0 { origin } else { SECOND };
         let mut watcher = Self {
@@ -282,7 +282,7 @@ impl Watcher {
 
 /// Puts a record into figures; `requests` are those of the warm-up and of the measured part.
 pub(crate) fn describe(
-    running: &Running,
+    running: &ServerProcess,
     record: Record,
     start: Option<Phase>,
     requests: (u64, u64),
@@ -310,7 +310,7 @@ pub(crate) fn describe(
 }
 
 /// The phase from the spawn to the first answer.
-pub(crate) fn start_phase(running: &Running, took: Duration) -> Phase {
+pub(crate) fn start_phase(running: &ServerProcess, took: Duration) -> Phase {
     let pids = proc::tree(running.pid);
     let usage = proc::usage(&pids).unwrap_or_default();
     Phase {

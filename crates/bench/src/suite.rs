@@ -1,9 +1,9 @@
 //! Suites: named sets of cases, with the peers that a reader would pick instead in the same run.
 //!
-//! Every measurement is of one case and one peer, which is a process of its own, started for it and
+//! Every measurement is of one case and one peer, which is its own process, started for it and
 //! stopped after it. Rounds are interleaved (A B C, A B C), so that a slow minute of the machine is
-//! shared; where there are two cores, servers have one of them and the load has another. What could not
-//! be measured is a row that says why.
+//! shared; where there are two cores, servers have one of them and the load has another. What could
+//! not be measured is a row that says why.
 //!
 //! | suite | file |
 //! |---|---|
@@ -15,7 +15,9 @@
 //! | `hosting`: hosted processes, kept, warm, cold, frozen | `hosting.rs` |
 //! | `stacks`: one application as whole stacks have it, under a ramp of 300 clients | `stacks.rs` |
 //!
-//! Peers are in `bench/peers`, named by its `peers.toml`: `peer.rs`; one of them as a process: `running.rs`. Load: `load.rs`, and of peers that load themselves, or bring a client that does, `itself.rs`. Cores: `cores.rs`. Tables: `report.rs`; lines of charts: `series.rs`.
+//! Peers are in `bench/peers`, named by its `peers.toml`: `peer.rs`; one of them as a process:
+//! `running.rs`. Load: `load.rs`, and of peers that load themselves, or bring a client that does,
+//! `itself.rs`. Cores: `cores.rs`. Tables: `report.rs`; lines of charts: `series.rs`.
 
 mod cores;
 mod hosting;
@@ -36,7 +38,7 @@ mod web;
 
 use std::time::Duration;
 
-use tidewire_load::{MessageCodec, Protocol};
+use tidewire_loadgen::{MessageCodec, Protocol};
 
 pub(crate) use peer::Peers;
 pub(crate) use report::{Cell, Section, cpu, markdown, notes, origin, ratios, sections, summary};
@@ -82,8 +84,8 @@ pub(crate) enum Work {
     },
     /// The scenario of this file, in the folder of the peers: what `bench run --scenario` takes.
     Scenario(&'static str),
-    /// Nothing: the peer, or the client that it brings, is run with this word and a number of seconds, does what
-    /// the word says and prints what it counted.
+    /// Nothing: the peer, or the client that it brings, is run with this word and a number of
+    /// seconds, does what the word says and prints what it counted.
     Itself(&'static str),
 }
 
@@ -96,7 +98,8 @@ pub(crate) enum Load {
     Ramp { to: usize },
     /// As the peer does it, on all cores.
     Itself,
-    /// As the peer's client does it on the core of the load, with a server on the other unless it needs none.
+    /// As the peer's client does it on the core of the load, with a server on the other unless it
+    /// needs none.
     Apart,
 }
 
@@ -105,8 +108,8 @@ pub(crate) enum Load {
 pub(crate) enum Answer {
     /// To the letter.
     Is(&'static str),
-    /// Each of these somewhere in it: protocols put an envelope around a message, and JSON has spaces where
-    /// its printer likes them (Go's where it may surprise).
+    /// Each of these somewhere in it: protocols put an envelope around a message, and JSON has
+    /// spaces where its printer likes them (Go's where it may surprise).
     Has(&'static [&'static str]),
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::quantity::{digits, grouped, size, time};
 use crate::result::RunResult;
 use crate::threshold::Threshold;
-use tidewire_load::{Stall, Summary};
+use tidewire_loadgen::{Stall, Summary};
 
 /// The whole text.
 pub(crate) fn text(result: &RunResult) -> String {

@@ -140,7 +140,7 @@ fn share(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidewire_load::Sparse;
+    use tidewire_loadgen::Sparse;
 
     #[track_caller]
     fn check(threshold: &str, held: bool) {

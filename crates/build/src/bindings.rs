@@ -1,8 +1,8 @@
 //! Paths of `google.api.http` that name what the request does not have.
 //!
-//! A server refuses them when it starts; here they are faults of the build, at their line, in the same
-//! words. What depends on more than one service, such as two routes that match the same requests, is
-//! left to the start and to `tidewire check`.
+//! A server refuses them when it starts; here they are faults of the build, at their line, in the
+//! same words. What depends on more than one service, such as two routes that match the same
+//! requests, is left to the start and to `tidewire check`.
 
 use std::collections::BTreeMap;
 
@@ -140,7 +140,7 @@ impl<'a> Messages<'a> {
             }
         }
         let is_field = |message: &str, name: &str| {
-            self.0.get(message).is_none_or(|message| named(message, name).is_some())
+            self.0.get(message).is_none_or(|message| find_field(message, name).is_some())
         };
         let output = method.output_type.as_deref().unwrap_or_default();
         let of_request = ("body", input, &rule.body);
@@ -148,7 +148,7 @@ impl<'a> Messages<'a> {
         for (option, message, name) in [of_request, of_reply] {
             if !matches!(&**name, "" | "*") && !is_field(message, name) {
                 let why = format!(
-                    "`{option}: {name:?}` is no field of {}; it has {}",
+                    "`{option}: {name:?}` is not a field of {}; it has {}",
                     message.trim_start_matches('.'),
                     self.names(message)
                 );
@@ -165,7 +165,7 @@ impl<'a> Messages<'a> {
         while let Some(name) = names.next() {
             // A message of another compilation is not known here.
             let Some(descriptor) = self.0.get(message) else { return Ok(()) };
-            let Some(field) = named(descriptor, name) else {
+            let Some(field) = find_field(descriptor, name) else {
                 let shown = message.trim_start_matches('.');
                 return Err(format!("{shown} has no field {name}; it has {}", self.names(message)));
             };
@@ -204,7 +204,7 @@ impl<'a> Messages<'a> {
 }
 
 /// The field of an original name or of one in JSON.
-fn named<'a>(message: &'a DescriptorProto, name: &str) -> Option<&'a FieldDescriptorProto> {
+fn find_field<'a>(message: &'a DescriptorProto, name: &str) -> Option<&'a FieldDescriptorProto> {
     let is = |known: &Option<String>| known.as_deref() == Some(name);
     message.field.iter().find(|field| is(&field.name) || is(&field.json_name))
 }

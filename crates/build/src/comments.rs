@@ -1,8 +1,8 @@
 //! Comments of a `.proto` as doc comments that `rustdoc` shows as they were written.
 //!
 //! A proto comment is text, not Markdown for Rust: indented lines would become doctests, brackets
-//! links to Rust items that do not exist, angle brackets HTML. Code spans stay as they are; fenced and
-//! indented blocks become `text`.
+//! links to Rust items that do not exist, angle brackets HTML. Code spans stay as they are; fenced
+//! and indented blocks become `text`.
 
 use buffa_codegen::generated::descriptor::FileDescriptorProto;
 use proc_macro2::TokenStream;

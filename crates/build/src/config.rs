@@ -83,7 +83,7 @@ impl Config {
     }
 
     /// Sets the stem of what is written: `tidewire` gives `tidewire.rs`, `tidewire.binpb` and the
-    /// folder `tidewire`. A second compilation in one crate needs a name of its own.
+    /// folder `tidewire`. A second compilation in one crate needs its own name.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
@@ -128,7 +128,7 @@ impl Config {
     }
 
     /// All the code, without writing any.
-    fn generate(&self, descriptors: &Descriptors) -> Result<modules::Generated, Error> {
+    fn generate(&self, descriptors: &Descriptors) -> Result<modules::GeneratedFiles, Error> {
         let runtime = runtime::Runtime::parse(&self.runtime_path)?;
         let corpus = messages::Corpus::decode(descriptors)?;
         let wanted = select::files(descriptors, &corpus, &self.extern_paths);
@@ -140,7 +140,7 @@ impl Config {
         for package in &mut packages {
             package.code = runtime.put_into(&package.code, package.name.is_empty())?;
         }
-        Ok(modules::Generated {
+        Ok(modules::GeneratedFiles {
             packages,
             descriptor_set: descriptors.with_places_of_methods(),
             runtime_path: self.runtime_path.clone(),

@@ -16,11 +16,11 @@
 //! ```
 //!
 //! gives one module a package (`shop.v1` is `proto::shop::v1`) with the messages, which `buffa`'s
-//! generator makes, and for each service the trait to implement, a server over an implementation,
-//! a client over a channel, and a module of method specs, which are ours and made here. Beside the
+//! generator makes, and for each service the trait to implement, a server over an implementation, a
+//! client over a channel, and a module of method specs, which are ours and made here. Beside the
 //! packages are `DESCRIPTOR_SET`, the encoded descriptors of all of it, imports included, and
-//! `register_types`, which tells a registry of the messages that a `google.protobuf.Any` in JSON may
-//! hold.
+//! `register_types`, which tells a registry of the messages that a `google.protobuf.Any` in JSON
+//! may hold.
 //!
 //! | for `service Greeter` | is |
 //! |---|---|
@@ -46,6 +46,8 @@
 //! | `buffa_descriptor` | crate `buffa-descriptor` 0.9.2 with feature `json` | with fields of types from `descriptor.proto` |
 //! | `serde` | crate `serde` with feature `derive` | always |
 //! | `service` | crate `tidewire-service` | with services |
+
+#![doc = include_str!("../README.md")]
 
 mod bindings;
 mod comments;

@@ -39,7 +39,7 @@ pub(crate) const ALLOW: &[&str] = &[
 
 /// All that is written.
 #[derive(Debug)]
-pub(crate) struct Generated {
+pub(crate) struct GeneratedFiles {
     /// The code of each package.
     pub(crate) packages: Vec<Package>,
     /// The encoded descriptor set.
@@ -54,10 +54,11 @@ pub(crate) fn write(
     folder: &Path,
     name: &str,
     in_out_dir: bool,
-    generated: &Generated,
+    generated: &GeneratedFiles,
 ) -> Result<(), Error> {
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-        let message = format!("the name {name:?} is not made of letters, digits and `_`");
+        let message =
+            format!("the name {name:?} has characters other than letters, digits and `_`");
         return Err(Error::generate(message));
     }
     let include = |macro_name: &str, file: &str| match in_out_dir {
@@ -85,7 +86,7 @@ pub(crate) fn write(
 }
 
 /// The function that makes every message known to `google.protobuf.Any`.
-fn register_types(generated: &Generated) -> String {
+fn register_types(generated: &GeneratedFiles) -> String {
     let (runtime, allow) = (&generated.runtime_path, ALLOW.join(", "));
     let mut code = format!(
         "/// Tells `registry` of every message here and of the well-known types, so that a \

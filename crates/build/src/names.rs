@@ -12,9 +12,9 @@ use crate::messages::Corpus;
 
 /// Names that are taken in one scope.
 #[derive(Debug, Default)]
-pub(crate) struct Taken(BTreeSet<String>);
+pub(crate) struct NameScope(BTreeSet<String>);
 
-impl Taken {
+impl NameScope {
     /// What `package` has before any service: messages, enums, the modules of nested types, and
     /// packages below it. The names of the prelude that message code uses bare are taken too.
     pub(crate) fn in_package(package: &str, corpus: &Corpus, context: &CodeGenContext<'_>) -> Self {
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn names_are_cut_into_words_and_made_usable() {
         let check = |name: &str, expected: &str| {
-            assert_eq!(Taken::default().take(&snake(name)).to_string(), expected);
+            assert_eq!(NameScope::default().take(&snake(name)).to_string(), expected);
         };
         check("GetContact", "get_contact");
         check("getHTTPStatus", "get_http_status");
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_taken_name_gets_underscores() {
-        let mut taken = Taken::of(&["new", "type"]);
+        let mut taken = NameScope::of(&["new", "type"]);
         assert_eq!(taken.take("new").to_string(), "new_");
         assert_eq!(taken.take("new").to_string(), "new__");
         assert_eq!(taken.take("type").to_string(), "type_");

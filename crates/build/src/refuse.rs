@@ -65,7 +65,7 @@ fn in_message(
 fn keyword(name: Option<&str>, path: &[i32], refuse: &mut impl FnMut(&[i32], String, &str)) {
     if let Some(name) = name.filter(|name| is_rust_keyword(name)) {
         let message = format!("`{name}` cannot be the name of a Rust type");
-        refuse(path, message, "rename the message or enum; its name is no part of the encoding");
+        refuse(path, message, "rename the message or enum; its name is not a part of the encoding");
     }
 }
 

@@ -1,8 +1,8 @@
 //! Putting the runtime path into generated code.
 //!
-//! `buffa`'s generator writes `::buffa::…`, `::serde::…` and so on, ours [`SERVICE`]; a user's crate
-//! depends on none of them. Here each becomes a path below the runtime path, in code and in the
-//! strings of `#[serde(…)]`, and serde's derives are told where serde is.
+//! `buffa`'s generator writes `::buffa::…`, `::serde::…` and so on, ours [`SERVICE`]; a user's
+//! crate depends on none of them. Here each becomes a path below the runtime path, in code and in
+//! the strings of `#[serde(…)]`, and serde's derives are told where serde is.
 
 use proc_macro2::{Delimiter, Group, Literal, Spacing, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -46,7 +46,7 @@ impl Runtime {
             Error::generate(format!("the generated code is not Rust, which is a bug: {error}"))
         };
         let tokens = code.parse::<TokenStream>().map_err(|error| wrong(&error))?;
-        let tokens = self.rewrite(tokens, Place::Code);
+        let tokens = self.rewrite(tokens, TokenPosition::Code);
         let mut file = syn::parse2::<syn::File>(tokens).map_err(|error| wrong(&error))?;
         if at_root {
             file.items.retain(|item| !re_exports(item, "register_types"));
@@ -55,19 +55,21 @@ impl Runtime {
         Ok(prettyplease::unparse(&file))
     }
 
-    fn rewrite(&self, tokens: TokenStream, place: Place) -> TokenStream {
+    fn rewrite(&self, tokens: TokenStream, place: TokenPosition) -> TokenStream {
         let mut out: Vec<TokenTree> = Vec::new();
         for token in tokens {
             match token {
-                TokenTree::Ident(ident) if is_anchored(&out) => match known(&ident.to_string()) {
-                    Some(name) => {
-                        out.truncate(out.len() - 2);
-                        let name = quote::format_ident!("{name}");
-                        let path = &self.path;
-                        out.extend(quote!(#path::#name));
+                TokenTree::Ident(ident) if is_anchored(&out) => {
+                    match runtime_path(&ident.to_string()) {
+                        Some(name) => {
+                            out.truncate(out.len() - 2);
+                            let name = quote::format_ident!("{name}");
+                            let path = &self.path;
+                            out.extend(quote!(#path::#name));
+                        }
+                        None => out.push(TokenTree::Ident(ident)),
                     }
-                    None => out.push(TokenTree::Ident(ident)),
-                },
+                }
                 TokenTree::Group(group) => {
                     let inside = place.inside(&out);
                     let stream = self.rewrite(group.stream(), inside);
@@ -79,7 +81,7 @@ impl Runtime {
                         out.extend(quote!(#[serde(crate = #serde)]));
                     }
                 }
-                TokenTree::Literal(literal) if place == Place::Serde => {
+                TokenTree::Literal(literal) if place == TokenPosition::Serde => {
                     out.push(self.rewrite_string(literal).into());
                 }
                 other => out.push(other),
@@ -103,13 +105,13 @@ impl Runtime {
 
 /// Where tokens are.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum TokenPosition {
     Code,
     /// Inside `#[serde(…)]`, where strings are paths.
     Serde,
 }
 
-impl Place {
+impl TokenPosition {
     /// Where the tokens of a group are that comes after `before`.
     fn inside(self, before: &[TokenTree]) -> Self {
         match before.last() {
@@ -160,7 +162,7 @@ fn is_keyword(ident: &str) -> bool {
     )
 }
 
-fn known(name: &str) -> Option<&'static str> {
+fn runtime_path(name: &str) -> Option<&'static str> {
     CRATES.iter().find(|(written, _)| *written == name).map(|(_, known)| *known)
 }
 

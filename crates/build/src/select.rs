@@ -2,8 +2,8 @@
 //!
 //! Those that were asked for, and those that a field or a method of a selected file names a type
 //! of. A file imported only for its options (`google/api/annotations.proto`,
-//! `tidewire/v1/options.proto`) needs none; the well-known types are in `buffa-types`; packages with
-//! an extern path are in another crate.
+//! `tidewire/v1/options.proto`) needs none; the well-known types are in `buffa-types`; packages
+//! with an extern path are in another crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -16,7 +16,7 @@ use proc_macro2::{Ident, TokenStream};
 use tidewire_proto::MethodOptions;
 
 use crate::messages::{Corpus, Package};
-use crate::names::{self, Taken};
+use crate::names::{self, NameScope};
 use crate::{Error, comments};
 
 /// A service, with all the names its code uses.
@@ -86,7 +86,7 @@ pub(crate) fn append(
 ) -> Result<(), Error> {
     let context = CodeGenContext::for_generate(&corpus.files, wanted, config);
     for package in packages {
-        let mut taken = Taken::in_package(&package.name, corpus, &context);
+        let mut taken = NameScope::in_package(&package.name, corpus, &context);
         let files = wanted.iter().filter_map(|name| corpus.file(name));
         for file in files.filter(|file| package_of(file) == package.name) {
             for (index, service) in file.service.iter().enumerate() {
@@ -111,7 +111,7 @@ impl Gather<'_> {
         &self,
         index: usize,
         service: &ServiceDescriptorProto,
-        taken: &mut Taken,
+        taken: &mut NameScope,
     ) -> Result<Service, Error> {
         let simple = service.name.as_deref().unwrap_or_default();
         let name = match package_of(self.file) {
@@ -120,9 +120,9 @@ impl Gather<'_> {
         };
         let path = [FILE_SERVICE, number(index)];
         let comment = comments::at(self.file, &path);
-        let mut functions = Taken::default();
-        let mut client_functions = Taken::of(&["clone", "new"]);
-        let mut specs = Taken::of(&["METHODS"]);
+        let mut functions = NameScope::default();
+        let mut client_functions = NameScope::of(&["clone", "new"]);
+        let mut specs = NameScope::of(&["METHODS"]);
         let mut methods = Vec::with_capacity(service.method.len());
         for (index, method) in service.method.iter().enumerate() {
             let path = [&path[..], &[SERVICE_METHOD, number(index)]].concat();

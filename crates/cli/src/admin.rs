@@ -1,8 +1,9 @@
 //! Reaching the admin listener of a running program: where it is, and the token for it.
 //!
-//! Without `--admin` it is that of the settings, as the program in this folder has them (`tidewire.toml`,
-//! `TIDEWIRE_ADMIN_LISTEN`), with their token. An address that is named gets the token of `--token-file`, or that
-//! of the settings where its file is there and the address is of this machine: it is nobody's business elsewhere.
+//! Without `--admin` it is that of the settings, as the program in this folder has them
+//! (`tidewire.toml`, `TIDEWIRE_ADMIN_LISTEN`), with their token. An address that is named gets the
+//! token of `--token-file`, or that of the settings where its file is there and the address is of
+//! this machine: it is nobody's business elsewhere.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,8 @@ pub(crate) struct Admin {
     /// tidewire.toml]
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<String>,
-    /// File with the token [default: `admin.token_file` of tidewire.toml]; a Unix socket needs none.
+    /// File with the token [default: `admin.token_file` of tidewire.toml]; a Unix socket needs
+    /// none.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Configuration file of the program [default: tidewire.toml where there is one].
@@ -39,7 +41,7 @@ impl Admin {
         };
         let client = Client::builder(url).build().map_err(Failure::usage)?;
         let token = token_file.as_deref().map(token).transpose()?;
-        Ok(Channel::new(Asking { client, token }))
+        Ok(Channel::new(TokenChannel { client, token }))
     }
 
     fn place(&self) -> Result<(String, Option<PathBuf>), Failure> {
@@ -66,7 +68,9 @@ impl Admin {
 ///
 /// # Errors
 /// What it refuses, and that it is not there.
-pub(crate) fn answered<T>(reply: tidewire::Result<tidewire::Reply<T>>) -> Result<T, Failure> {
+pub(crate) fn body_or_failure<T>(
+    reply: tidewire::Result<tidewire::Reply<T>>,
+) -> Result<T, Failure> {
     let refused = |error: Error| {
         let told = match error.code() {
             Code::Unavailable => "the admin listener does not answer",
@@ -92,12 +96,12 @@ fn token(path: &Path) -> Result<HeaderValue, Failure> {
 }
 
 /// A client that shows the token.
-struct Asking {
+struct TokenChannel {
     client: Client,
     token: Option<HeaderValue>,
 }
 
-impl Service for Asking {
+impl Service for TokenChannel {
     fn call(&self, mut call: Call) -> Answer {
         if let Some(token) = &self.token {
             call.context.headers_mut().insert(AUTHORIZATION, token.clone());

@@ -8,12 +8,14 @@
 //! | 3, 4, 5, 65 to 80 | what a call came to; see `call/outcome.rs` |
 //! | 130 | a measurement was stopped by Ctrl-C; what was measured is printed |
 
+#![doc = include_str!("../README.md")]
+
 mod admin;
 mod call;
+mod catalog;
 mod command;
 mod habits;
 mod init;
-mod known;
 mod names;
 mod origin;
 mod resident;
@@ -25,7 +27,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::call::printable::printable_lines;
-use crate::command::processes::Act;
+use crate::command::processes::ProcessAction;
 
 /// Gives memory back after a peak, which the allocator of the system hardly does: see
 /// `bench-runs/attack.md`.
@@ -65,15 +67,16 @@ enum Command {
     Ps(command::processes::Ps),
     Logs(command::processes::Logs),
     /// Start a process of a hosted program, unless one runs.
-    Start(command::processes::One),
-    /// End the processes of a hosted program once their calls are over; its next call starts another.
-    Stop(command::processes::One),
+    Start(command::processes::ProcessArgs),
+    /// End the processes of a hosted program once their calls are over; its next call starts
+    /// another.
+    Stop(command::processes::ProcessArgs),
     /// Start a process of a hosted program in the place of those that run.
-    Restart(command::processes::One),
+    Restart(command::processes::ProcessArgs),
     /// Freeze the processes of a hosted program until its next call.
-    Freeze(command::processes::One),
+    Freeze(command::processes::ProcessArgs),
     /// Let frozen processes of a hosted program run again.
-    Thaw(command::processes::One),
+    Thaw(command::processes::ProcessArgs),
     Mocks(command::mocks::Mocks),
     List(command::list::List),
     Describe(command::describe::Describe),
@@ -86,7 +89,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    tidewire::warden();
+    tidewire::supervisor();
     let arguments = match Arguments::try_parse_from(habits::rewrite(std::env::args())) {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
@@ -101,11 +104,11 @@ fn main() -> ExitCode {
         Command::Inspect(inspect) => done(wait(inspect.run())),
         Command::Ps(ps) => done(wait(ps.run())),
         Command::Logs(logs) => done(wait(logs.run())),
-        Command::Start(one) => done(wait(one.run(Act::Start))),
-        Command::Stop(one) => done(wait(one.run(Act::Stop))),
-        Command::Restart(one) => done(wait(one.run(Act::Restart))),
-        Command::Freeze(one) => done(wait(one.run(Act::Freeze))),
-        Command::Thaw(one) => done(wait(one.run(Act::Thaw))),
+        Command::Start(one) => done(wait(one.run(ProcessAction::Start))),
+        Command::Stop(one) => done(wait(one.run(ProcessAction::Stop))),
+        Command::Restart(one) => done(wait(one.run(ProcessAction::Restart))),
+        Command::Freeze(one) => done(wait(one.run(ProcessAction::Freeze))),
+        Command::Thaw(one) => done(wait(one.run(ProcessAction::Thaw))),
         Command::Mocks(mocks) => done(wait(mocks.run())),
         Command::Check(check) => check.run(),
         Command::Completions(completions) => completions.run(),
@@ -150,8 +153,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// Says something on standard error, which nobody may be reading any more; it may have words of a file or
-/// of a server in it.
+/// Says something on standard error, which nobody may be reading any more; it may have words of a
+/// file or of a server in it.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "tidewire: {}", printable_lines(text));
 }

@@ -8,7 +8,7 @@ use crate::call::reach::Reach;
 use crate::call::reflection::reflect;
 use crate::call::target::Target;
 use crate::call::watch::Watch;
-use crate::known::Known;
+use crate::catalog::Catalog;
 
 /// Where services are described, and what of them is asked for.
 #[derive(Debug, Clone, clap::Args)]
@@ -29,7 +29,7 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// The origin itself, and the names behind it.
-    pub(crate) fn split(&self) -> Result<(Chosen<'_>, Vec<String>), Failure> {
+    pub(crate) fn split(&self) -> Result<(ResolvedOrigin<'_>, Vec<String>), Failure> {
         // A name may be written from the root on, as in `.proto` files: `.shop.v1.Item`.
         let name = |word: &String| match word.strip_prefix('.') {
             Some(name) if !Path::new(word).exists() => name.to_owned(),
@@ -37,7 +37,7 @@ impl Origin {
         };
         let paths = [&self.proto[..], &self.descriptor_set].concat();
         if !paths.is_empty() {
-            return Ok((Chosen::Files(paths), self.words.iter().map(name).collect()));
+            return Ok((ResolvedOrigin::Files(paths), self.words.iter().map(name).collect()));
         }
         let Some((first, names)) = self.words.split_first() else {
             return Err(Failure::usage(anyhow::anyhow!(
@@ -49,23 +49,26 @@ impl Origin {
             if self.reach.plaintext {
                 target.without_tls().map_err(Failure::usage)?;
             }
-            return Ok((Chosen::Server(target, &self.reach), names.iter().map(name).collect()));
+            return Ok((
+                ResolvedOrigin::Server(target, &self.reach),
+                names.iter().map(name).collect(),
+            ));
         }
-        Ok((Chosen::Files(vec![first.into()]), names.to_vec()))
+        Ok((ResolvedOrigin::Files(vec![first.into()]), names.to_vec()))
     }
 }
 
 /// An origin that was chosen.
-pub(crate) enum Chosen<'a> {
+pub(crate) enum ResolvedOrigin<'a> {
     Files(Vec<PathBuf>),
     Server(Target, &'a Reach),
 }
 
-impl Chosen<'_> {
+impl ResolvedOrigin<'_> {
     /// Its schema.
-    pub(crate) async fn known(&self) -> Result<Known, Failure> {
+    pub(crate) async fn load_catalog(&self) -> Result<Catalog, Failure> {
         match self {
-            Self::Files(paths) => Known::load(paths).map_err(Failure::usage),
+            Self::Files(paths) => Catalog::load(paths).map_err(Failure::usage),
             Self::Server(target, reach) => {
                 let server = detect(target, reach, &Watch::new(false)).await?;
                 reflect(&server, reach, None).await

@@ -1,21 +1,23 @@
-//! What only the start needed is no part of a running server.
+//! What only the start needed is not a part of a running server.
 //!
-//! Reading arguments, settings and `.proto` files runs some megabytes of code that a server never runs again, and
-//! the kernel maps sixteen pages for each one that is touched. All of it is clean and in the page cache, so that it
-//! can be given back at once, and what runs on is mapped again as it runs: by minor faults, some hundred of them.
+//! Reading arguments, settings and `.proto` files runs some megabytes of code that a server never
+//! runs again, and the kernel maps sixteen pages for each one that is touched. All of it is clean
+//! and in the page cache, so that it can be given back at once, and what runs on is mapped again as
+//! it runs: by minor faults, some hundred of them.
 
 #![expect(unsafe_code, reason = "memory is given back to the kernel")]
 
-/// Gives back what this process has mapped of files and nobody wrote to: its code and its constants, and those of
-/// libraries. Where that cannot be told, by a system without `/proc`, nothing happens.
+/// Gives back what this process has mapped of files and nobody wrote to: its code and its
+/// constants, and those of libraries. Where that cannot be told, by a system without `/proc`,
+/// nothing happens.
 #[cfg(target_os = "linux")]
 pub(crate) fn give_back_code() {
     use rustix::mm::{Advice, madvise};
 
     let Ok(maps) = std::fs::read_to_string("/proc/self/smaps") else { return };
     for (start, end) in unwritten(&maps) {
-        // SAFETY: the range is mapped from a file, is not writable, and no page of it is other than the file's
-        // (a debugger's breakpoint would make one): what is read next is what was there.
+        // SAFETY: the range is mapped from a file, is not writable, and no page of it is other than
+        // the file's (a debugger's breakpoint would make one): what is read next is what was there.
         let _ = unsafe { madvise(start as *mut _, end - start, Advice::LinuxDontNeed) };
     }
 }
@@ -23,7 +25,7 @@ pub(crate) fn give_back_code() {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn give_back_code() {}
 
-/// The ranges that are mapped from files, cannot be written, and have no page of their own.
+/// The ranges that are mapped from files, cannot be written, and have no private page.
 #[cfg(target_os = "linux")]
 fn unwritten(maps: &str) -> Vec<(usize, usize)> {
     let (mut found, mut candidate) = (Vec::new(), None);

@@ -1,12 +1,12 @@
-//! Services without code of their own, put into a server: what `serve` starts and `check` tries; what a
-//! server runs on, and what is said once it listens.
+//! Services without code, put into a server: what `serve` starts and `check` tries;
+//! what a server runs on, and what is said once it listens.
 
 use std::io::Write as _;
 use std::num::NonZero;
 
 use anyhow::bail;
 use tidewire::config::{Backend, Config, Flags, ServiceConfig};
-use tidewire::{Builder, Echo, Running, Schema};
+use tidewire::{Builder, Echo, RunningServer, Schema};
 use tokio::runtime::{self, Runtime};
 
 /// The services of `schema` that are asked for, added to `builder`; `names` gets their names.
@@ -44,8 +44,8 @@ pub(crate) fn add(
     Ok(builder)
 }
 
-/// What a server runs on: `server.threads` threads. Without that a thread a core, or half of it where programs
-/// are hosted, which want the other half.
+/// What a server runs on: `server.threads` threads. Without that a thread a core, or half of it
+/// where programs are hosted, which want the other half.
 ///
 /// # Errors
 /// The system gives no threads or no descriptors.
@@ -65,9 +65,9 @@ pub(crate) fn runtime(config: &Config) -> std::io::Result<Runtime> {
 }
 
 /// Where a server listens, what it does there, and where its settings come from.
-pub(crate) fn start(running: &Running, what: &str, flags: &Flags) -> String {
+pub(crate) fn start(running: &RunningServer, what: &str, flags: &Flags) -> String {
     let mut text = String::new();
-    let beside = running.beside().map_or(&[][..], Running::addresses);
+    let beside = running.beside().map_or(&[][..], RunningServer::addresses);
     for (name, addresses) in [("listening", running.addresses()), ("admin", beside)] {
         text.extend(addresses.iter().map(|address| format!("{name} on {address}\n")));
     }

@@ -11,19 +11,20 @@
 //! because of what happened before. Names are resolved again every `limits.resolve_interval`, and a
 //! second after an address failed; meanwhile calls go on with the addresses that are known.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tidewire_service::{Code, Error, Result};
 use tokio::task::JoinSet;
 
-use crate::deadline::{Deadline, Phase, passed};
+use crate::connections::{Pool, Target};
+use crate::deadline::{Deadline, Phase, deadline_error};
 use crate::dial::{Address, Dialer};
-use crate::endpoint::{Endpoint, Place};
+use crate::endpoint::{Endpoint, ServerPlace};
 use crate::limits::ClientLimits;
-use crate::pool::{Pool, Target};
 use crate::resolve::Resolver;
 use crate::trace::{Step, Trace, now, tell};
 
@@ -32,7 +33,7 @@ pub(crate) struct Balancer {
     sources: Vec<Source>,
     resolver: Resolver,
     limits: ClientLimits,
-    known: Mutex<Known>,
+    known: Mutex<AddressHealth>,
     next: AtomicUsize,
     /// The task that resolves again.
     tasks: Mutex<JoinSet<()>>,
@@ -40,7 +41,7 @@ pub(crate) struct Balancer {
 }
 
 #[derive(Default)]
-struct Known {
+struct AddressHealth {
     backends: Option<Arc<[Arc<Backend>]>>,
     resolved: Option<Instant>,
     is_resolving: bool,
@@ -120,7 +121,8 @@ impl Balancer {
         self.lock().backends.as_ref().map_or(1, |backends| backends.len())
     }
 
-    /// An address that is not among `tried` and not left out; rather of another family than the last.
+    /// An address that is not among `tried` and not left out; rather of another family than the
+    /// last.
     pub(crate) fn other_than(&self, tried: &[Arc<Backend>]) -> Option<Arc<Backend>> {
         let backends = self.lock().backends.clone()?;
         let present = now();
@@ -147,8 +149,8 @@ impl Balancer {
         self.lock().is_suspect = true;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, AddressHealth> {
+        self.known.lock()
     }
 
     async fn resolve_first(
@@ -160,7 +162,7 @@ impl Balancer {
             Ok(found) => found?,
             Err(_) => {
                 let host = self.sources.first().map_or("", |source| &*source.dialer.host);
-                return Err(passed(Phase::Resolve, host));
+                return Err(deadline_error(Phase::Resolve, host));
             }
         };
         let mut known = self.lock();
@@ -185,7 +187,7 @@ impl Balancer {
         known.is_resolving = true;
         drop(known);
         let me = self.me.clone();
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.tasks.lock();
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
             let Some(balancer) = me.upgrade() else { return };
@@ -264,7 +266,7 @@ impl Backend {
     }
 
     fn health(&self) -> MutexGuard<'_, Health> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+        self.health.lock()
     }
 
     /// A connection failed or broke.
@@ -273,7 +275,7 @@ impl Backend {
     }
 
     /// A call was answered.
-    pub(crate) fn answered(&self, error: Option<&Error>) {
+    pub(crate) fn record_outcome(&self, error: Option<&Error>) {
         let mut health = self.health();
         if error.is_none_or(|error| error.code() != Code::Unavailable) {
             if health.failures > 0 || health.ejections > 0 {
@@ -301,15 +303,15 @@ impl Source {
     /// Whether there is a name to resolve.
     fn is_named(&self) -> bool {
         match &self.endpoint.place {
-            Place::Unix(_) => false,
-            Place::Host { host, .. } => host.parse::<IpAddr>().is_err(),
+            ServerPlace::Unix(_) => false,
+            ServerPlace::Host { host, .. } => host.parse::<IpAddr>().is_err(),
         }
     }
 
     async fn addresses(&self, resolver: &Resolver, trace: Option<&Trace>) -> Result<Vec<Address>> {
         let (host, port) = match &self.endpoint.place {
-            Place::Unix(path) => return Ok(vec![Address::Unix(path.clone())]),
-            Place::Host { host, port } => (host, *port),
+            ServerPlace::Unix(path) => return Ok(vec![Address::Unix(path.clone())]),
+            ServerPlace::Host { host, port } => (host, *port),
         };
         if let Ok(ip) = host.parse::<IpAddr>() {
             return Ok(vec![Address::Tcp(SocketAddr::new(ip, port))]);

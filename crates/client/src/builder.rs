@@ -12,7 +12,7 @@ use crate::dial::Dialer;
 use crate::endpoint::{BuildError, Endpoint};
 use crate::limits::ClientLimits;
 use crate::live::{Live, Server};
-use crate::replica::{Replicas, Shelf};
+use crate::replica::{ReplicaSet, Replicas};
 use crate::resolve::Resolver;
 use crate::retry::{Retries, Retry};
 use crate::trace::Trace;
@@ -83,8 +83,8 @@ impl Builder {
     }
 
     /// Sets the RPC protocol: [`Protocol::Connect`] (the default), [`Protocol::Grpc`] (over HTTP/2
-    /// only), [`Protocol::GrpcWeb`] or [`Protocol::Live`], which `ws`, `wss` and `tcp` URLs are anyway;
-    /// [`build`](Self::build) refuses the others.
+    /// only), [`Protocol::GrpcWeb`] or [`Protocol::Live`], which `ws`, `wss` and `tcp` URLs are
+    /// anyway; [`build`](Self::build) refuses the others.
     pub fn protocol(mut self, protocol: Protocol) -> Self {
         self.protocol = protocol;
         self
@@ -102,8 +102,8 @@ impl Builder {
         self
     }
 
-    /// Sets what is compressed. Unless set, replies may be; but not those of servers on this machine, which
-    /// are sent in less time than they are compressed.
+    /// Sets what is compressed. Unless set, replies may be; but not those of servers on this
+    /// machine, which are sent in less time than they are compressed.
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = Some(compression);
         self
@@ -115,15 +115,16 @@ impl Builder {
         self
     }
 
-    /// Keeps the header `Host` of calls of plain HTTP over HTTP/1.1, as a server has it that passes them on;
-    /// without it, and where they have none, it is the server's own.
+    /// Keeps the header `Host` of calls of plain HTTP over HTTP/1.1, as a server has it that passes
+    /// them on; without it, and where they have none, it is the server's own.
     pub fn pass_host(mut self) -> Self {
         self.passes_host = true;
         self
     }
 
-    /// Uses no connection of HTTP/1.1 again on which a request with a body was sent: a server that answers
-    /// without reading it takes what is left for the next request, which may be another caller's.
+    /// Uses no connection of HTTP/1.1 again on which a request with a body was sent: a server that
+    /// answers without reading it takes what is left for the next request, which may be another
+    /// caller's.
     pub fn close_after_bodies(mut self) -> Self {
         self.closes_after_bodies = true;
         self
@@ -147,16 +148,17 @@ impl Builder {
         self
     }
 
-    /// Asks, over live, to be told when the answers to unary queries become stale: their freshness says
-    /// so for as long as they are held, and they can be followed. Each costs the server some memory
-    /// meanwhile.
+    /// Asks, over live, to be told when the answers to unary queries become stale: their freshness
+    /// says so for as long as they are held, and they can be followed. Each costs the server some
+    /// memory meanwhile.
     pub fn watch_queries(mut self) -> Self {
         self.watches = true;
         self
     }
 
-    /// Keeps answers to unary queries as replicas, over live: what was asked for once is answered here until
-    /// the server says that it changed, and memos that read it depend on it. With generated clients:
+    /// Keeps answers to unary queries as replicas, over live: what was asked for once is answered
+    /// here until the server says that it changed, and memos that read it depend on it. With
+    /// generated clients:
     ///
     /// ```no_run
     /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -180,7 +182,7 @@ impl Builder {
         self
     }
 
-    /// Watches every call that has no trace of its own.
+    /// Watches every call that has no other trace.
     pub fn trace(mut self, trace: Trace) -> Self {
         self.trace = Some(trace);
         self
@@ -196,8 +198,8 @@ impl Builder {
     /// The client. Nothing is connected yet.
     ///
     /// # Errors
-    /// A URL that is none; certificates that cannot be used; gRPC over HTTP/1.1; replicas over anything
-    /// but live; a protocol whose bytes a client does not speak.
+    /// An invalid URL; certificates that cannot be used; gRPC over HTTP/1.1; replicas over
+    /// anything but live; a protocol whose bytes a client does not speak.
     pub fn build(self) -> Result<Client, BuildError> {
         if self.protocol == Protocol::Grpc && self.http == HttpVersion::Http1 {
             return Err(BuildError::new(
@@ -266,7 +268,7 @@ impl Builder {
             codec: self.codec,
             timeout: self.timeout,
             watches: self.watches,
-            shelf: self.replicas.map(|replicas| Shelf::new(&replicas, &name, live.clone())),
+            shelf: self.replicas.map(|replicas| ReplicaSet::new(&replicas, &name, live.clone())),
         })))
     }
 
@@ -281,7 +283,7 @@ impl Builder {
             closes_after_bodies: self.closes_after_bodies,
             #[cfg(feature = "tls")]
             tls: match &endpoint.place {
-                crate::endpoint::Place::Host { host, .. } if endpoint.is_tls => {
+                crate::endpoint::ServerPlace::Host { host, .. } if endpoint.is_tls => {
                     let tls = self.tls.clone().unwrap_or_default();
                     Some(tls.connector(host, self.http, prefers_http2)?)
                 }

@@ -11,22 +11,23 @@ use tidewire_wire::Caller;
 
 use crate::balance::{Backend, Balancer};
 use crate::builder::Builder;
-use crate::connect::{Unconnected, connect};
-use crate::deadline::{Deadline, Phase, earlier, passed};
-use crate::exchange::{Failed, Received, exchange};
+use crate::connect::{ConnectFailure, connect};
+use crate::deadline::{Deadline, Phase, deadline_error, earlier};
+use crate::exchange::{RequestFailure, ResponseStart, exchange};
 use crate::live::Live;
-use crate::order::{Order, Read};
+use crate::order::{Order, ReadMode};
 use crate::plain;
-use crate::replica::Shelf;
+use crate::replica::ReplicaSet;
 use crate::retry::{Failures, Retries};
+use crate::rpc;
 use crate::trace::{Step, Trace, now, tell};
-use crate::wire;
 
 /// Calls servers over Connect, gRPC, gRPC-Web, live or plain HTTP; cheap to clone.
 ///
 /// It is a [`Service`], so it takes [`Call`]s of methods with raw bytes, protobuf or JSON, and of
-/// plain HTTP; and a [`Channel`], so generated clients take it. Connections are opened when they are
-/// needed and kept for further calls; they end with the last clone and the last reply being read.
+/// plain HTTP; and a [`Channel`], so generated clients take it. Connections are opened when they
+/// are needed and kept for further calls; they end with the last clone and the last reply being
+/// read.
 #[derive(Clone)]
 pub struct Client(Kind);
 
@@ -75,7 +76,7 @@ impl Client {
     pub fn replicas_held(&self) -> usize {
         match &self.0 {
             Kind::Http(_) => 0,
-            Kind::Live(live) => live.shelf().map_or(0, Shelf::len),
+            Kind::Live(live) => live.shelf().map_or(0, ReplicaSet::len),
         }
     }
 
@@ -159,10 +160,10 @@ impl Inner {
     ) -> Result<Reply> {
         let (received, backend) = self.send(order, at, trace).await?;
         let outcome = match order.read() {
-            Read::Plain => plain::reply(received).await,
-            Read::Method(expected) => wire::reply(&self.caller, &expected, received).await,
+            ReadMode::Plain => plain::reply(received).await,
+            ReadMode::Method(expected) => rpc::reply(&self.caller, &expected, received).await,
         };
-        backend.answered(outcome.as_ref().err());
+        backend.record_outcome(outcome.as_ref().err());
         outcome
     }
 
@@ -172,7 +173,7 @@ impl Inner {
         order: &mut Order,
         at: Option<Instant>,
         trace: Option<&Trace>,
-    ) -> Result<(Received, Arc<Backend>)> {
+    ) -> Result<(ResponseStart, Arc<Backend>)> {
         let mut tried: Vec<Arc<Backend>> = Vec::new();
         let mut closed = 0;
         loop {
@@ -182,7 +183,7 @@ impl Inner {
                 _ => self.balancer.pick(&mut deadline, trace).await?,
             };
             if deadline.is_over() {
-                let error = passed(Phase::Send, &backend.pool.target.host);
+                let error = deadline_error(Phase::Send, &backend.pool.target.host);
                 return Err(error.with_outcome(Outcome::NotRun));
             }
             let (backend, failed, may_go_on) =
@@ -194,14 +195,14 @@ impl Inner {
                             Err(failed) => (backend, failed, true),
                         }
                     }
-                    Err(Unconnected { error, backend, is_address_bad }) => {
+                    Err(ConnectFailure { error, backend, is_address_bad }) => {
                         let error = error.with_outcome(Outcome::NotRun);
                         let failed =
-                            Failed { error, body: None, is_address_bad, was_closed: false };
+                            RequestFailure { error, body: None, is_address_bad, was_closed: false };
                         (backend, failed, is_address_bad)
                     }
                 };
-            let Failed { error, body, is_address_bad, was_closed } = failed;
+            let RequestFailure { error, body, is_address_bad, was_closed } = failed;
             // A kept connection may be closed in the very moment of its next request.
             if was_closed && closed < CLOSED_MAX && order.is_safe_and_bare() {
                 closed += 1;
@@ -212,7 +213,7 @@ impl Inner {
                 backend.broke();
                 self.balancer.suspect();
             } else if error.code() == Code::Unavailable {
-                backend.answered(Some(&error));
+                backend.record_outcome(Some(&error));
             }
             if error.outcome() != Outcome::NotRun {
                 return Err(error);
@@ -230,8 +231,8 @@ impl Inner {
     }
 }
 
-/// How many kept connections are found closed by one call. The first is closed with all that wait; others were
-/// given back meanwhile.
+/// How many kept connections are found closed by one call. The first is closed with all that wait;
+/// others were given back meanwhile.
 const CLOSED_MAX: usize = 3;
 
 impl fmt::Debug for Client {

@@ -1,7 +1,7 @@
 //! A connection for one call: to the address whose turn it is, or to another that is faster.
 //!
-//! An address that swallows what is sent (IPv6 without a route, most often) would hold a call up until
-//! `limits.connect_timeout`. So another one is tried beside it (RFC 8305, "happy eyeballs"):
+//! An address that swallows what is sent (IPv6 without a route, most often) would hold a call up
+//! until `limits.connect_timeout`. So another one is tried beside it (RFC 8305, "happy eyeballs"):
 //!
 //! | what happens while connecting | consequence |
 //! |---|---|
@@ -14,7 +14,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 
 use tidewire_service::{Error, Result};
@@ -22,12 +22,12 @@ use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::RecvError;
 
 use crate::balance::{Backend, Balancer};
-use crate::deadline::{Deadline, Phase, passed};
-use crate::pool::{Checkout, Dialing, Lease};
+use crate::connections::{Checkout, Lease, PendingDial};
+use crate::deadline::{Deadline, Phase, deadline_error};
 use crate::trace::{Step, Trace, tell};
 
 /// Why there is no connection.
-pub(crate) struct Unconnected {
+pub(crate) struct ConnectFailure {
     pub(crate) error: Error,
     pub(crate) backend: Arc<Backend>,
     /// Whether the address is to blame.
@@ -40,9 +40,9 @@ pub(crate) async fn connect(
     first: Arc<Backend>,
     deadline: &mut Deadline,
     trace: Option<&Trace>,
-) -> Result<(Lease, Arc<Backend>), Unconnected> {
+) -> Result<(Lease, Arc<Backend>), ConnectFailure> {
     let (mut lease, backend) = match first.pool.checkout() {
-        Err(error) => return Err(Unconnected { error, backend: first, is_address_bad: false }),
+        Err(error) => return Err(ConnectFailure { error, backend: first, is_address_bad: false }),
         Ok(Checkout::Ready(lease)) => (lease, first),
         Ok(Checkout::Waiting(take, dialing)) => {
             // A pool with connections that are all in use is busy, not slow.
@@ -69,7 +69,7 @@ pub(crate) async fn connect(
 struct Attempt {
     backend: Arc<Backend>,
     take: Receiver<Result<Lease>>,
-    dialing: Option<Arc<Dialing>>,
+    dialing: Option<Arc<PendingDial>>,
 }
 
 /// Attempts at several addresses, the oldest first.
@@ -82,7 +82,7 @@ struct Race<'a> {
 }
 
 impl Race<'_> {
-    async fn run(&mut self) -> Result<(Lease, Arc<Backend>), Unconnected> {
+    async fn run(&mut self) -> Result<(Lease, Arc<Backend>), ConnectFailure> {
         loop {
             let (outcome, index) = tokio::select! {
                 biased;
@@ -104,7 +104,7 @@ impl Race<'_> {
                 Err(_) => (Error::unavailable("the client was closed"), false),
             };
             if self.attempts.is_empty() {
-                return Err(Unconnected { error, backend, is_address_bad });
+                return Err(ConnectFailure { error, backend, is_address_bad });
             }
             backend.broke();
             self.balancer.suspect();
@@ -136,16 +136,16 @@ impl Race<'_> {
     }
 
     /// The deadline passed; the oldest attempt says in which phase.
-    fn passed(mut self, trace: Option<&Trace>) -> Unconnected {
+    fn passed(mut self, trace: Option<&Trace>) -> ConnectFailure {
         let Attempt { backend, dialing, .. } = self.attempts.swap_remove(0);
         let target = &backend.pool.target;
         let phase = dialing.as_ref().map_or(Phase::Queue, |dialing| dialing.phase.phase());
         if let (Some(trace), Some(dialing)) = (trace, dialing) {
-            let log = dialing.log.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let log = dialing.log.lock().clone();
             log.tell(trace, &target.to);
         }
-        let error = passed(phase, &target.host);
-        Unconnected { error, is_address_bad: phase != Phase::Queue, backend }
+        let error = deadline_error(phase, &target.host);
+        ConnectFailure { error, is_address_bad: phase != Phase::Queue, backend }
     }
 }
 

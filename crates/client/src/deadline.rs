@@ -1,8 +1,8 @@
 //! The deadline of a call, kept in every phase of it.
 //!
 //! The server is told how long it has, but a server that is stuck, or a network that swallows what
-//! is sent, must not hold a caller up: the same deadline runs here, by tokio's clock. Its error names
-//! the phase that it passed in. A call without a deadline has no timer.
+//! is sent, must not hold a caller up: the same deadline runs here, by tokio's clock. Its error
+//! names the phase that it passed in. A call without a deadline has no timer.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -74,7 +74,7 @@ pub(crate) struct Deadline {
 
 /// The deadline passed.
 #[derive(Debug)]
-pub(crate) struct Passed;
+pub(crate) struct DeadlinePassed;
 
 impl Deadline {
     pub(crate) fn new(at: Option<Instant>) -> Self {
@@ -95,7 +95,7 @@ impl Deadline {
     /// all that it says is that the call was cancelled.
     pub(crate) fn explain(&self, error: Error, phase: Phase, host: &str) -> Error {
         let is_due = self.remaining().is_some_and(|left| left <= Duration::from_millis(10));
-        if is_due && error.code() == Code::Canceled { passed(phase, host) } else { error }
+        if is_due && error.code() == Code::Canceled { deadline_error(phase, host) } else { error }
     }
 
     /// Ready once it passed.
@@ -106,11 +106,14 @@ impl Deadline {
     }
 
     /// The outcome of `work`, unless the deadline passes first.
-    pub(crate) async fn race<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Passed> {
+    pub(crate) async fn race<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+    ) -> Result<T, DeadlinePassed> {
         let mut work = pin!(work);
         poll_fn(|cx| match work.as_mut().poll(cx) {
             Poll::Ready(outcome) => Poll::Ready(Ok(outcome)),
-            Poll::Pending => self.poll_passed(cx).map(|()| Err(Passed)),
+            Poll::Pending => self.poll_passed(cx).map(|()| Err(DeadlinePassed)),
         })
         .await
     }
@@ -123,7 +126,7 @@ pub(crate) fn earlier(deadline: Option<Instant>, timeout: Option<Duration>) -> O
 }
 
 /// The error of a call whose deadline passed.
-pub(crate) fn passed(phase: Phase, host: &str) -> Error {
+pub(crate) fn deadline_error(phase: Phase, host: &str) -> Error {
     let outcome = match phase {
         Phase::Queue | Phase::Resolve | Phase::Connect | Phase::Tls | Phase::Http2 => {
             Outcome::NotRun

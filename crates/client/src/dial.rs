@@ -17,7 +17,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::HttpVersion;
 use crate::deadline::{Phase, SharedPhase};
-use crate::trace::{Secured, Step, Trace, now};
+use crate::trace::{Step, TlsSession, Trace, now};
 
 /// An address that can be connected to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(crate) struct Dialer {
 }
 
 /// An open socket, and whether HTTP/2 is spoken on it.
-pub(crate) struct Dialed {
+pub(crate) struct OpenSocket {
     pub(crate) socket: Socket,
     pub(crate) is_http2: bool,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Dialed {
 pub(crate) struct Log {
     started: Option<Instant>,
     connected: Option<(Instant, Option<SocketAddr>)>,
-    secured: Option<(Instant, Secured)>,
+    secured: Option<(Instant, TlsSession)>,
 }
 
 impl Log {
@@ -78,24 +78,24 @@ impl Dialer {
         address: &Address,
         phase: &SharedPhase,
         log: &mut Log,
-    ) -> Result<Dialed, Error> {
+    ) -> Result<OpenSocket, Error> {
         phase.set(Phase::Connect);
         log.started = Some(now());
         let stream = match address {
             Address::Unix(path) => {
                 let stream = UnixStream::connect(path).await;
-                let stream = stream.map_err(|error| refused(&self.host, &error))?;
+                let stream = stream.map_err(|error| connect_error(&self.host, &error))?;
                 log.connected = Some((now(), None));
                 let is_http2 = self.is_http2_by_choice();
-                return Ok(Dialed { socket: Socket::Unix(stream), is_http2 });
+                return Ok(OpenSocket { socket: Socket::Unix(stream), is_http2 });
             }
             Address::Tcp(address) => TcpStream::connect(address).await,
         };
         let stream = stream.map_err(|error| {
             let place = address.to_string();
             match *place == *self.host {
-                true => refused(&self.host, &error),
-                false => refused(&format!("{} ({place})", self.host), &error),
+                true => connect_error(&self.host, &error),
+                false => connect_error(&format!("{} ({place})", self.host), &error),
             }
         })?;
         // Without it, small requests wait for acknowledgements; it works without too.
@@ -118,9 +118,12 @@ impl Dialer {
         stream: TcpStream,
         phase: &SharedPhase,
         log: &mut Log,
-    ) -> Result<Dialed, Error> {
+    ) -> Result<OpenSocket, Error> {
         let Some(tls) = &self.tls else {
-            return Ok(Dialed { socket: Socket::Tcp(stream), is_http2: self.is_http2_by_choice() });
+            return Ok(OpenSocket {
+                socket: Socket::Tcp(stream),
+                is_http2: self.is_http2_by_choice(),
+            });
         };
         phase.set(Phase::Tls);
         let (stream, secured) = tls.connect(stream, &self.host).await?;
@@ -135,7 +138,7 @@ impl Dialer {
             )));
         }
         log.secured = Some((now(), secured));
-        Ok(Dialed { socket: Socket::Tls(Box::new(stream)), is_http2 })
+        Ok(OpenSocket { socket: Socket::Tls(Box::new(stream)), is_http2 })
     }
 
     #[cfg(not(feature = "tls"))]
@@ -144,8 +147,8 @@ impl Dialer {
         stream: TcpStream,
         _: &SharedPhase,
         _: &mut Log,
-    ) -> Result<Dialed, Error> {
-        Ok(Dialed { socket: Socket::Tcp(stream), is_http2: self.is_http2_by_choice() })
+    ) -> Result<OpenSocket, Error> {
+        Ok(OpenSocket { socket: Socket::Tcp(stream), is_http2: self.is_http2_by_choice() })
     }
 }
 
@@ -158,7 +161,7 @@ impl std::fmt::Display for Address {
     }
 }
 
-fn refused(host: &str, error: &io::Error) -> Error {
+fn connect_error(host: &str, error: &io::Error) -> Error {
     let why = match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused; nothing listens there".to_owned(),
         io::ErrorKind::NotFound => "there is no such socket".to_owned(),

@@ -1,5 +1,5 @@
-//! The URL of a server, read once: `http://host:port`, `https://host`, `ws://host:port`, `wss://host`,
-//! `tcp://host:port`, `unix:/run/shop.sock`.
+//! The URL of a server, read once: `http://host:port`, `https://host`, `ws://host:port`,
+//! `wss://host`, `tcp://host:port`, `unix:/run/shop.sock`.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,11 +11,11 @@ use http::uri::{Authority, Scheme};
 /// A server as its URL names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Endpoint {
-    pub(crate) place: Place,
+    pub(crate) place: ServerPlace,
     pub(crate) is_tls: bool,
     /// What its scheme says of the protocol: `http` and `unix` leave it open.
     pub(crate) is_live: bool,
-    pub(crate) speaks: Speaks,
+    pub(crate) speaks: Opening,
     /// What requests name as their host.
     pub(crate) authority: Authority,
     /// The path before that of a method, without a slash at its end.
@@ -24,7 +24,7 @@ pub(crate) struct Endpoint {
 
 /// What a connection begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Speaks {
+pub(crate) enum Opening {
     /// HTTP, which live goes over as a WebSocket.
     Http,
     /// Frames of the live protocol, or HTTP on a Unix socket.
@@ -33,7 +33,7 @@ pub(crate) enum Speaks {
 
 /// Where a server is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ServerPlace {
     /// A name or an address, to be resolved.
     Host { host: String, port: u16 },
     /// A Unix socket.
@@ -66,10 +66,10 @@ impl Endpoint {
                 return Err(no_url(url));
             }
             return Ok(Self {
-                place: Place::Unix(path.into()),
+                place: ServerPlace::Unix(path.into()),
                 is_tls: false,
                 is_live: false,
-                speaks: Speaks::Frames,
+                speaks: Opening::Frames,
                 authority: Authority::from_static("localhost"),
                 prefix: String::new(),
             });
@@ -81,11 +81,11 @@ impl Endpoint {
         };
         let uri: Uri = with_scheme.parse().map_err(|_| no_url(url))?;
         let (is_live, is_tls, speaks) = match uri.scheme_str() {
-            Some("http") => (false, false, Speaks::Http),
-            Some("https") => (false, true, Speaks::Http),
-            Some("ws") => (true, false, Speaks::Http),
-            Some("wss") => (true, true, Speaks::Http),
-            Some("tcp") => (true, false, Speaks::Frames),
+            Some("http") => (false, false, Opening::Http),
+            Some("https") => (false, true, Opening::Http),
+            Some("ws") => (true, false, Opening::Http),
+            Some("wss") => (true, true, Opening::Http),
+            Some("tcp") => (true, false, Opening::Frames),
             _ => return Err(no_url(url)),
         };
         let authority = uri.authority().ok_or_else(|| no_url(url))?;
@@ -100,7 +100,7 @@ impl Endpoint {
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         let port = authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
         Ok(Self {
-            place: Place::Host { host, port },
+            place: ServerPlace::Host { host, port },
             is_tls,
             is_live,
             speaks,
@@ -112,17 +112,17 @@ impl Endpoint {
     /// How errors name it: `127.0.0.1:8080`, `unix:/run/shop.sock`.
     pub(crate) fn name(&self) -> String {
         match &self.place {
-            Place::Host { host, port } if host.contains(':') => format!("[{host}]:{port}"),
-            Place::Host { host, port } => format!("{host}:{port}"),
-            Place::Unix(path) => format!("unix:{}", path.display()),
+            ServerPlace::Host { host, port } if host.contains(':') => format!("[{host}]:{port}"),
+            ServerPlace::Host { host, port } => format!("{host}:{port}"),
+            ServerPlace::Unix(path) => format!("unix:{}", path.display()),
         }
     }
 
     /// Whether no network is on the way to it.
     pub(crate) fn is_on_this_machine(&self) -> bool {
         match &self.place {
-            Place::Unix(_) => true,
-            Place::Host { host, .. } => {
+            ServerPlace::Unix(_) => true,
+            ServerPlace::Host { host, .. } => {
                 let address = host.parse::<IpAddr>();
                 host == "localhost" || address.is_ok_and(|address| address.is_loopback())
             }

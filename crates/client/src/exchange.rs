@@ -9,45 +9,46 @@ use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, response};
 use http_body::Body as _;
 use tidewire_service::{Error, Frame};
 
-use crate::deadline::{Deadline, Phase, passed};
-use crate::failure::{Broken, broken, broken_body};
-use crate::http2::Refused;
-use crate::incoming::Incoming;
-use crate::outgoing::{Cancel, Outgoing};
-use crate::pool::{Kind, Lease};
+use crate::connections::{Kind, Lease};
+use crate::deadline::{Deadline, Phase, deadline_error};
+use crate::failure::{ConnectionFailure, broken, broken_body};
+use crate::http2::RequestRefusal;
+use crate::incoming::HttpBody;
+use crate::outgoing::{Cancel, RequestBody};
 use crate::trace::{Step, Trace, tell};
 
 /// A request that is not bound to a server yet.
-pub(crate) struct Outbound {
+pub(crate) struct UnboundRequest {
     pub(crate) method: Method,
     /// The path and query, without the prefix of the server.
     pub(crate) path: PathAndQuery,
     pub(crate) headers: HeaderMap,
-    pub(crate) body: Outgoing,
+    pub(crate) body: RequestBody,
     pub(crate) cancel: Option<Cancel>,
 }
 
 /// A request that failed, and what is known of it.
-pub(crate) struct Failed {
+pub(crate) struct RequestFailure {
     /// Its outcome says whether the server saw the request.
     pub(crate) error: Error,
     /// The body of the request, if nothing of it was read.
-    pub(crate) body: Option<(Outgoing, Option<Cancel>)>,
+    pub(crate) body: Option<(RequestBody, Option<Cancel>)>,
     /// The address could not be reached, or the connection broke.
     pub(crate) is_address_bad: bool,
-    /// The connection had been kept from an earlier call, and was closed before it answered this one.
+    /// The connection had been kept from an earlier call, and was closed before it answered this
+    /// one.
     pub(crate) was_closed: bool,
 }
 
 /// The head of a response, and its body as it comes.
-pub(crate) struct Received {
+pub(crate) struct ResponseStart {
     pub(crate) head: response::Parts,
-    pub(crate) body: Inbound,
+    pub(crate) body: ResponseBody,
 }
 
 /// The body of a response. Dropping it before its end cancels the call.
-pub(crate) struct Inbound {
-    incoming: Incoming,
+pub(crate) struct ResponseBody {
+    incoming: HttpBody,
     lease: Option<Lease>,
     /// Whether others may use the connection afterwards.
     is_reusable: bool,
@@ -57,7 +58,7 @@ pub(crate) struct Inbound {
     trace: Option<Trace>,
 }
 
-impl Failed {
+impl RequestFailure {
     fn sent(error: Error) -> Self {
         Self { error, body: None, is_address_bad: false, was_closed: false }
     }
@@ -66,17 +67,17 @@ impl Failed {
 /// Sends a request on a connection and waits for the head of the response.
 pub(crate) async fn exchange(
     mut lease: Lease,
-    outbound: Outbound,
+    outbound: UnboundRequest,
     mut deadline: Deadline,
     trace: Option<Trace>,
-) -> Result<Received, Failed> {
-    let Outbound { method, path, headers, body, cancel } = outbound;
+) -> Result<ResponseStart, RequestFailure> {
+    let UnboundRequest { method, path, headers, body, cancel } = outbound;
     let has_body = !body.is_end_stream();
     let is_http1 = matches!(lease.kind, Kind::Http1 { .. });
     let closes = is_http1 && has_body && lease.pool.target.dialer.closes_after_bodies;
     let request = match bind(&lease, method, path, headers, body) {
         Ok(request) => request,
-        Err(error) => return Err(Failed::sent(error)),
+        Err(error) => return Err(RequestFailure::sent(error)),
     };
     tell(trace.as_ref(), || Step::Request {
         method: request.method(),
@@ -87,11 +88,11 @@ pub(crate) async fn exchange(
     lease.begin();
     let host = Arc::clone(&lease.pool.target.host);
     let (head, incoming) = match deadline.race(send(&mut lease, request)).await {
-        Err(_) => return Err(Failed::sent(passed(Phase::Headers, &host))),
+        Err(_) => return Err(RequestFailure::sent(deadline_error(Phase::Headers, &host))),
         Ok(Ok(response)) => response,
         Ok(Err((error, body))) => {
             if let Some(own) = cancel.as_ref().and_then(Cancel::error) {
-                return Err(Failed::sent(own));
+                return Err(RequestFailure::sent(own));
             }
             let is_address_bad = !error.is_reset();
             let was_closed = lease.is_kept && error.is_closed();
@@ -100,12 +101,12 @@ pub(crate) async fn exchange(
                 lease.pool.close_idle();
             }
             let (body, is_unsent) = match body {
-                Unsent::Whole(body) => (Some((body, cancel)), true),
-                Unsent::Nothing => (None, false),
+                UnsentPart::Whole(body) => (Some((body, cancel)), true),
+                UnsentPart::Nothing => (None, false),
             };
             let error = broken(&host, error, is_unsent);
             let error = deadline.explain(error, Phase::Headers, &host);
-            return Err(Failed { error, body, is_address_bad, was_closed });
+            return Err(RequestFailure { error, body, is_address_bad, was_closed });
         }
     };
     tell(trace.as_ref(), || Step::Response {
@@ -113,7 +114,7 @@ pub(crate) async fn exchange(
         version: head.version,
         headers: &head.headers,
     });
-    let body = Inbound {
+    let body = ResponseBody {
         incoming,
         lease: Some(lease),
         is_reusable: !closes,
@@ -122,7 +123,7 @@ pub(crate) async fn exchange(
         host,
         trace,
     };
-    Ok(Received { head, body })
+    Ok(ResponseStart { head, body })
 }
 
 /// The request as the connection wants it: absolute for HTTP/2, with a host for HTTP/1.1.
@@ -131,14 +132,14 @@ fn bind(
     method: Method,
     path: PathAndQuery,
     mut headers: HeaderMap,
-    body: Outgoing,
-) -> Result<Request<Outgoing>, Error> {
+    body: RequestBody,
+) -> Result<Request<RequestBody>, Error> {
     let target = &lease.pool.target;
     let path = if target.prefix.is_empty() {
         path
     } else {
         PathAndQuery::try_from(format!("{}{path}", target.prefix))
-            .map_err(|error| Error::internal(format!("the path {path} is no path: {error}")))?
+            .map_err(|error| Error::internal(format!("the path {path} is not a path: {error}")))?
     };
     let mut parts = http::uri::Parts::default();
     parts.path_and_query = Some(path);
@@ -155,7 +156,8 @@ fn bind(
                 let host = HeaderValue::from_str(target.authority.as_str());
                 headers.insert(HOST, host.unwrap_or(HeaderValue::from_static("")));
             }
-            // Such requests seldom have a body, so that hyper sends none of unknown length unless it is said.
+            // Such requests seldom have a body, so that hyper sends none of unknown length unless
+            // it is said.
             let is_seldom = matches!(method, Method::GET | Method::HEAD);
             let is_long = body.size_hint().exact().is_none() && !body.is_end_stream();
             if is_seldom && is_long && !headers.contains_key(CONTENT_LENGTH) {
@@ -175,7 +177,7 @@ fn bind(
 }
 
 /// Tells the length of the body where it is known, unless there is none as one expects.
-fn set_length(headers: &mut HeaderMap, method: &Method, body: &Outgoing) {
+fn set_length(headers: &mut HeaderMap, method: &Method, body: &RequestBody) {
     let Some(length) = body.size_hint().exact() else { return };
     if length > 0 || matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
         headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into());
@@ -183,45 +185,51 @@ fn set_length(headers: &mut HeaderMap, method: &Method, body: &Outgoing) {
 }
 
 /// What of a request that failed did not leave.
-enum Unsent {
+enum UnsentPart {
     /// All of it.
-    Whole(Outgoing),
+    Whole(RequestBody),
     /// That is not known.
     Nothing,
 }
 
 async fn send(
     lease: &mut Lease,
-    request: Request<Outgoing>,
-) -> Result<(response::Parts, Incoming), (Broken, Unsent)> {
+    request: Request<RequestBody>,
+) -> Result<(response::Parts, HttpBody), (ConnectionFailure, UnsentPart)> {
     match &mut lease.kind {
         Kind::Http1 { sender: Some(sender), .. } => {
             if !sender.is_ready()
                 && let Err(error) = sender.ready().await
             {
-                return Err((Broken::Http1(error), Unsent::Whole(request.into_body())));
+                return Err((
+                    ConnectionFailure::Http1(error),
+                    UnsentPart::Whole(request.into_body()),
+                ));
             }
             let response = sender.try_send_request(request).await.map_err(|mut failed| {
                 let unsent = failed
                     .take_message()
-                    .map_or(Unsent::Nothing, |request| Unsent::Whole(request.into_body()));
-                (Broken::Http1(failed.into_error()), unsent)
+                    .map_or(UnsentPart::Nothing, |request| UnsentPart::Whole(request.into_body()));
+                (ConnectionFailure::Http1(failed.into_error()), unsent)
             });
-            response.map(Incoming::of_http1)
+            response.map(HttpBody::of_http1)
         }
         Kind::Http1 { sender: None, .. } => unreachable!("a lease holds its sender until dropped"),
         Kind::Http2 { connection, .. } => {
             let (head, body) = request.into_parts();
             let sent = connection.send(Request::from_parts(head, ()), body);
-            let response = sent
-                .map_err(|Refused { error, body }| (Broken::Http2(error), Unsent::Whole(*body)))?;
-            let response = response.await.map_err(|error| (Broken::Http2(error), Unsent::Nothing));
-            response.map(Incoming::of_http2)
+            let response = sent.map_err(|RequestRefusal { error, body }| {
+                (ConnectionFailure::Http2(error), UnsentPart::Whole(*body))
+            })?;
+            let response = response
+                .await
+                .map_err(|error| (ConnectionFailure::Http2(error), UnsentPart::Nothing));
+            response.map(HttpBody::of_http2)
         }
     }
 }
 
-impl Inbound {
+impl ResponseBody {
     /// The next frame, or the error that ends the call.
     pub(crate) fn poll_frame(
         &mut self,
@@ -259,7 +267,7 @@ impl Inbound {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(()) => {
                     self.lease = None;
-                    Poll::Ready(Some(Err(passed(Phase::Body, &self.host))))
+                    Poll::Ready(Some(Err(deadline_error(Phase::Body, &self.host))))
                 }
             },
         }
@@ -271,7 +279,7 @@ impl Inbound {
             return None;
         }
         self.lease = None;
-        Some(passed(Phase::Body, &self.host))
+        Some(deadline_error(Phase::Body, &self.host))
     }
 
     /// The length that the head declares, if it does.

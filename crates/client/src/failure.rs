@@ -15,13 +15,13 @@ use tidewire_service::{Code, Error, Outcome};
 
 /// What a connection failed with.
 #[derive(Debug)]
-pub(crate) enum Broken {
+pub(crate) enum ConnectionFailure {
     Http1(hyper::Error),
     Http2(h2::Error),
 }
 
 /// The error of a request whose connection failed before the response began.
-pub(crate) fn broken(host: &str, broken: Broken, is_unsent: bool) -> Error {
+pub(crate) fn broken(host: &str, broken: ConnectionFailure, is_unsent: bool) -> Error {
     let is_unsent = is_unsent || broken.is_refusal();
     let (code, text) = broken.explain(host, "before it answered");
     // A request that no server processed was not run; of any other nothing is known.
@@ -33,18 +33,18 @@ pub(crate) fn broken(host: &str, broken: Broken, is_unsent: bool) -> Error {
 }
 
 /// The error of a response that broke off.
-pub(crate) fn broken_body(host: &str, broken: Broken) -> Error {
+pub(crate) fn broken_body(host: &str, broken: ConnectionFailure) -> Error {
     let (code, text) = broken.explain(host, "in the middle of its response");
     Error::new(code, text).with_outcome(Outcome::Unknown).with_cause(broken)
 }
 
-impl Broken {
+impl ConnectionFailure {
     /// Whether it is about one call, and the connection goes on.
     pub(crate) fn is_reset(&self) -> bool {
         matches!(self, Self::Http2(error) if error.is_reset())
     }
 
-    /// Whether a connection of HTTP/1.1 was closed, with nothing said that is no HTTP.
+    /// Whether a connection of HTTP/1.1 was closed, with nothing said that is not HTTP.
     pub(crate) fn is_closed(&self) -> bool {
         let Self::Http1(error) = self else { return false };
         let is_of_socket = || error.source().is_some_and(|cause| cause.is::<std::io::Error>());
@@ -110,7 +110,7 @@ fn code_of(reason: Reason) -> Code {
     }
 }
 
-impl StdError for Broken {
+impl StdError for ConnectionFailure {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             Self::Http1(error) => error.source(),
@@ -119,7 +119,7 @@ impl StdError for Broken {
     }
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for ConnectionFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Http1(error) => error.fmt(f),

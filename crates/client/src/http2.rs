@@ -1,9 +1,9 @@
 //! An HTTP/2 connection: its task, and the handle that sends requests on it.
 //!
-//! The `h2` library is used as it is, without hyper's client above it: a request is in the connection's
-//! state when [`Http2::send`] returns, so that none is lost between a caller and a connection that
-//! ends; calls that a `GOAWAY` covers are served to their end; and what a server says about a call
-//! that it did not process is seen.
+//! The `h2` library is used as it is, without hyper's client above it: a request is in the
+//! connection's state when [`Http2::send`] returns, so that none is lost between a caller and a
+//! connection that ends; calls that a `GOAWAY` covers are served to their end; and what a server
+//! says about a call that it did not process is seen.
 //!
 //! | what happens | consequence |
 //! |---|---|
@@ -13,10 +13,11 @@
 //! | nothing was received for `keep_alive_interval` while calls run | a PING; without a sign of life the connection ends |
 //! | no calls for `idle_timeout` | the connection ends |
 
+use parking_lot::Mutex;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -27,19 +28,19 @@ use h2::client::{Connection, ResponseFuture, SendRequest};
 use http::Request;
 use tokio::time::Sleep;
 
-use crate::connection::{Driver, Heard};
 use crate::dial::Socket;
 use crate::keep_alive::KeepAlive;
 use crate::limits::ClientLimits;
-use crate::outgoing::{Outgoing, Piece};
+use crate::outgoing::{Piece, RequestBody};
 use crate::pump::{Pumps, pump};
+use crate::socket::{CountedSocket, Driver};
 use crate::trace::now;
 
 /// How many calls may be dropped on a connection before it takes no more.
 ///
-/// The library remembers each of them as long as the connection lives, some 500 bytes: frames for it may
-/// still be on their way, and for a stream that is forgotten they count as faults of the server, over a
-/// thousand of which end a connection with all calls on it.
+/// The library remembers each of them as long as the connection lives, some 500 bytes: frames for
+/// it may still be on their way, and for a stream that is forgotten they count as faults of the
+/// server, over a thousand of which end a connection with all calls on it.
 const CANCELED_MAX: usize = 4096;
 
 /// An HTTP/2 connection that many calls share.
@@ -50,10 +51,10 @@ pub(crate) struct Http2 {
 }
 
 /// A request that the connection does not take.
-pub(crate) struct Refused {
+pub(crate) struct RequestRefusal {
     pub(crate) error: h2::Error,
     /// Its body, of which nothing was read.
-    pub(crate) body: Box<Outgoing>,
+    pub(crate) body: Box<RequestBody>,
 }
 
 impl Http2 {
@@ -61,20 +62,20 @@ impl Http2 {
     pub(crate) fn send(
         &self,
         request: Request<()>,
-        mut body: Outgoing,
-    ) -> Result<ResponseFuture, Refused> {
+        mut body: RequestBody,
+    ) -> Result<ResponseFuture, RequestRefusal> {
         let is_end = http_body::Body::is_end_stream(&body);
         let mut sender = self.sender.clone();
         let (response, mut stream) = match sender.send_request(request, is_end) {
             Ok(sent) => sent,
-            Err(error) => return Err(Refused { error, body: Box::new(body) }),
+            Err(error) => return Err(RequestRefusal { error, body: Box::new(body) }),
         };
         if is_end {
             return Ok(response);
         }
         match body.take_whole() {
-            // The library keeps what the window does not take yet. A server may have answered the head
-            // already and taken no body; what became of the call is what the response says.
+            // The library keeps what the window does not take yet. A server may have answered the
+            // head already and taken no body; what became of the call is what the response says.
             Some(piece) => drop(stream.send_data(piece, true)),
             None => self.pumps.push(Box::pin(pump(stream, body))),
         }
@@ -124,7 +125,7 @@ impl State {
             self.close();
         }
         if self.calls.fetch_sub(1, Ordering::AcqRel) == 1 {
-            *self.idle_since.lock().unwrap_or_else(PoisonError::into_inner) = now();
+            *self.idle_since.lock() = now();
             if self.is_closed() {
                 self.driver.wake();
             }
@@ -149,20 +150,20 @@ impl State {
         if !self.is_unused() {
             return None;
         }
-        let since = *self.idle_since.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = *self.idle_since.lock();
         Some(now().saturating_duration_since(since))
     }
 }
 
 /// Starts HTTP/2 on a socket. `changed` is called when there is room for more calls, and when there
-/// is none any more for ever.
+/// is gone for good.
 pub(crate) async fn http2(
     socket: Socket,
     limits: &ClientLimits,
     changed: Arc<dyn Fn() + Send + Sync>,
 ) -> Result<(Arc<Http2>, Driver), h2::Error> {
     let window = |bytes: u32| bytes.min(i32::MAX.unsigned_abs());
-    let (socket, heard) = Heard::new(socket);
+    let (socket, heard) = CountedSocket::new(socket);
     let (sender, mut connection) = h2::client::Builder::new()
         .initial_window_size(window(limits.stream_window_bytes))
         .initial_connection_window_size(window(limits.connection_window_bytes))
@@ -197,10 +198,10 @@ pub(crate) async fn http2(
     Ok((Arc::new(Http2 { sender, pumps, state }), driver))
 }
 
-/// The task of a connection. It does everything on it, the sending of streamed requests too, so that
-/// ending this one task ends everything.
+/// The task of a connection. It does everything on it, the sending of streamed requests too, so
+/// that ending this one task ends everything.
 struct Drive {
-    connection: Connection<Heard, Piece>,
+    connection: Connection<CountedSocket, Piece>,
     /// Knows whether new calls are taken.
     sender: SendRequest<Piece>,
     pumps: Arc<Pumps>,
@@ -224,7 +225,7 @@ impl Drive {
             return Poll::Ready(());
         }
         if self.keep_alive.poll_lost(cx, self.state.is_unused()).is_ready() {
-            tracing::debug!("an HTTP/2 connection ended: the server gave no sign of life");
+            tracing::debug!("an HTTP/2 connection ended: the server did not answer a ping");
             return Poll::Ready(());
         }
         self.see_changes(cx);

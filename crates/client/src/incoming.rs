@@ -8,15 +8,15 @@ use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Response, response};
 use http_body::{Body as _, Frame};
 
-use crate::failure::Broken;
+use crate::failure::ConnectionFailure;
 
 /// The body of a response. Dropping it before its end cancels the call.
-pub(crate) enum Incoming {
+pub(crate) enum HttpBody {
     Http1(hyper::body::Incoming),
     Http2 { stream: h2::RecvStream, length: Option<u64> },
 }
 
-impl Incoming {
+impl HttpBody {
     pub(crate) fn of_http1(response: Response<hyper::body::Incoming>) -> (response::Parts, Self) {
         let (head, body) = response.into_parts();
         (head, Self::Http1(body))
@@ -34,11 +34,12 @@ impl Incoming {
     pub(crate) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, ConnectionFailure>>> {
         let stream = match self {
             Self::Http1(body) => {
                 let frame = Pin::new(body).poll_frame(cx);
-                return frame.map(|frame| frame.map(|frame| frame.map_err(Broken::Http1)));
+                return frame
+                    .map(|frame| frame.map(|frame| frame.map_err(ConnectionFailure::Http1)));
             }
             Self::Http2 { stream, .. } => stream,
         };
@@ -48,12 +49,12 @@ impl Incoming {
                 drop(stream.flow_control().release_capacity(data.len()));
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
-            Some(Err(error)) => return Poll::Ready(ended(error)),
+            Some(Err(error)) => return Poll::Ready(end_of_stream(error)),
             None => {}
         }
         Poll::Ready(match ready!(stream.poll_trailers(cx)) {
             Ok(trailers) => trailers.map(|trailers| Ok(Frame::trailers(trailers))),
-            Err(error) => ended(error),
+            Err(error) => end_of_stream(error),
         })
     }
 
@@ -73,10 +74,11 @@ impl Incoming {
     }
 }
 
-/// A server that wants no more of the request says so after its whole response (RFC 9113, section 8.1).
-fn ended(error: h2::Error) -> Option<Result<Frame<Bytes>, Broken>> {
+/// A server that wants no more of the request says so after its whole response (RFC 9113, section
+/// 8.1).
+fn end_of_stream(error: h2::Error) -> Option<Result<Frame<Bytes>, ConnectionFailure>> {
     let is_fine = error.is_reset() && error.reason() == Some(h2::Reason::NO_ERROR);
-    (!is_fine).then_some(Err(Broken::Http2(error)))
+    (!is_fine).then_some(Err(ConnectionFailure::Http2(error)))
 }
 
 fn declared_length(headers: &HeaderMap) -> Option<u64> {

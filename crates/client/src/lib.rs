@@ -40,11 +40,13 @@
 //! A deadline is told to the server and kept here too, in every phase; the error names the phase.
 //! Dropping the future of a call, or the stream of a reply, cancels the call.
 
+#![doc = include_str!("../README.md")]
+
 mod balance;
 mod builder;
 mod client;
 mod connect;
-mod connection;
+mod connections;
 mod deadline;
 mod dial;
 mod endpoint;
@@ -58,16 +60,16 @@ mod live;
 mod order;
 mod outgoing;
 mod plain;
-mod pool;
 mod pump;
 mod replica;
 mod resolve;
 mod retry;
+mod rpc;
+mod socket;
 #[cfg(feature = "tls")]
 mod tls;
 mod trace;
 mod upstream;
-mod wire;
 
 pub use builder::{Builder, HttpVersion};
 pub use client::Client;
@@ -80,5 +82,5 @@ pub use tidewire_service::Protocol;
 pub use tidewire_wire::{Compression, Encoding, binary, binary_value};
 #[cfg(feature = "tls")]
 pub use tls::Tls;
-pub use trace::{Event, Secured, Step, Trace};
+pub use trace::{Event, Step, TlsSession, Trace};
 pub use upstream::Upstream;

@@ -16,9 +16,9 @@
 //! | `stream_window_bytes` | 256 KiB | HTTP/2 senders wait |
 //! | `connection_window_bytes` | 25 MiB | a further connection is opened |
 //!
-//! Every call on an HTTP/2 connection has its share of what may be on its way unread: a connection takes
-//! no more calls than `connection_window_bytes` holds `stream_window_bytes`, so that replies that nobody
-//! reads never hold others up.
+//! Every call on an HTTP/2 connection has its share of what may be on its way unread: a connection
+//! takes no more calls than `connection_window_bytes` holds `stream_window_bytes`, so that replies
+//! that nobody reads never hold others up.
 
 use std::time::Duration;
 
@@ -44,14 +44,15 @@ pub struct ClientLimits {
     pub http2_streams_max: usize,
     /// How many calls wait at once for a connection to one address.
     pub waiting_max: usize,
-    /// How long an HTTP/2 connection with calls may be silent before it is asked for a sign of life.
+    /// How long an HTTP/2 connection with calls may be silent before it is asked for a sign of
+    /// life.
     pub keep_alive_interval: Duration,
     /// How long that sign of life may take.
     pub keep_alive_timeout: Duration,
     /// How many bytes of one HTTP/2 stream may be on their way without having been read.
     pub stream_window_bytes: u32,
-    /// How many bytes of one HTTP/2 connection may be on their way without having been read. It takes as
-    /// many calls at once as their windows have room in it.
+    /// How many bytes of one HTTP/2 connection may be on their way without having been read. It
+    /// takes as many calls at once as their windows have room in it.
     pub connection_window_bytes: u32,
 }
 

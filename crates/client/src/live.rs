@@ -5,26 +5,27 @@
 //! | `ws://`, `wss://`; `http://`, `https://` with `Protocol::Live` | a WebSocket |
 //! | `tcp://`; `unix:` with `Protocol::Live` | frames as they are |
 //!
-//! Large payloads are compressed on a WebSocket, which may lead anywhere, and not where frames go as they are.
+//! Large payloads are compressed on a WebSocket, which may lead anywhere, and not where frames go
+//! as they are.
 //!
-//! The session begins with the first call and ends, with word to the server, when the last clone of the
-//! client is dropped. What becomes of calls while there is no connection is in `tidewire_link::Remote`;
-//! a session that is over is followed by a new one with the next call.
+//! The session begins with the first call and ends, with word to the server, when the last clone of
+//! the client is dropped. What becomes of calls while there is no connection is in
+//! `tidewire_live::Remote`; a session that is over is followed by a new one with the next call.
 
 mod dial;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_link::{Calling, Config, Limits, Remote, feature, random_boot};
+use tidewire_live::{CallFuture, Config, Limits, Remote, feature, random_boot};
 use tidewire_service::{Answer, Call, Codec, Error, Outcome, Result};
 use tokio_util::task::TaskTracker;
 
 pub(crate) use self::dial::Server;
 use crate::deadline::earlier;
-use crate::endpoint::Speaks;
+use crate::endpoint::Opening;
 use crate::limits::ClientLimits;
-use crate::replica::{Asked, Shelf};
+use crate::replica::{BorrowedKey, ReplicaSet};
 use crate::trace::now;
 
 /// What all clones of a client share.
@@ -35,7 +36,7 @@ pub(crate) struct Live {
     /// Whether answers to queries are watched.
     pub(crate) watches: bool,
     /// Answers to queries that are kept here.
-    pub(crate) shelf: Option<Shelf>,
+    pub(crate) shelf: Option<ReplicaSet>,
 }
 
 impl Live {
@@ -43,8 +44,8 @@ impl Live {
     pub(crate) fn remote(server: Server, limits: &ClientLimits) -> Remote<Server> {
         let features = match server.speaks() {
             // Within one network, or one machine, compressing takes longer than sending.
-            Speaks::Frames => feature::USUAL & !feature::ZSTD,
-            Speaks::Http => feature::USUAL,
+            Opening::Frames => feature::USUAL & !feature::ZSTD,
+            Opening::Http => feature::USUAL,
         };
         let config = Config { features, ..config(limits) };
         Remote::new(server, config, None, TaskTracker::new())
@@ -53,7 +54,7 @@ impl Live {
     /// Answers a call, from what is kept here if it is.
     pub(crate) fn answer(self: Arc<Self>, call: Call) -> Answer {
         if let Some(shelf) = &self.shelf
-            && let Some(asked) = Asked::of(&call)
+            && let Some(asked) = BorrowedKey::of(&call)
         {
             if let Some(reply) = shelf.hit(&asked, &call) {
                 return Answer::ready(Ok(reply));
@@ -78,12 +79,12 @@ impl Live {
     }
 
     /// Where answers are kept.
-    pub(crate) fn shelf(&self) -> Option<&Shelf> {
+    pub(crate) fn shelf(&self) -> Option<&ReplicaSet> {
         self.shelf.as_ref()
     }
 
     /// Makes a call.
-    fn begin(&self, mut call: Call) -> Result<Calling> {
+    fn begin(&self, mut call: Call) -> Result<CallFuture> {
         if let Some(at) = earlier(call.context.deadline(), self.timeout) {
             if at <= now() {
                 let text = "the deadline passed before the call was sent";

@@ -7,11 +7,13 @@
 //! | plain HTTP, a body of up to 64 KiB of which all came by then | yes |
 //! | plain HTTP, a larger body, or one of which more is to come | never |
 //!
-//! Whether it is sent again is decided elsewhere ([`retry`](crate::retry), [`client`](crate::client)).
-//! What an attempt did not begin to send comes back and goes with the next one, whatever it is.
+//! Whether it is sent again is decided elsewhere ([`retry`](crate::retry),
+//! [`client`](crate::client)). What an attempt did not begin to send comes back and goes with the
+//! next one, whatever it is.
 
+use parking_lot::Mutex;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -24,25 +26,25 @@ use tidewire_service::{
 };
 use tidewire_wire::{Caller, Request};
 
-use crate::exchange::Outbound;
-use crate::outgoing::{Cancel, Outgoing};
+use crate::exchange::UnboundRequest;
+use crate::outgoing::{Cancel, RequestBody};
 use crate::retry::is_repeatable;
+use crate::rpc::{ReplyContext, sealed};
 use crate::trace::Trace;
-use crate::wire::{Expected, sealed};
 
 /// How many bytes of a body of plain HTTP are kept to be sent again.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// A call to be sent.
 pub(crate) struct Order {
-    what: What,
+    what: OrderTarget,
     headers: HeaderMap,
     body: Source,
     /// An attempt may have sent some of it.
     is_sent: bool,
 }
 
-enum What {
+enum OrderTarget {
     Method(Method, Codec),
     Http(Verb, PathAndQuery),
 }
@@ -54,16 +56,16 @@ enum Source {
     /// One message that comes, and is there before it is sent.
     Coming(Pin<Box<dyn Frames>>),
     /// It comes as it is sent, and may be kept meanwhile.
-    Stream(Body, Option<Arc<Mutex<Kept>>>),
+    Stream(Body, Option<Arc<Mutex<ReplayBuffer>>>),
     /// It was taken by an attempt, and may have been kept.
-    Sent(Option<Arc<Mutex<Kept>>>),
+    Sent(Option<Arc<Mutex<ReplayBuffer>>>),
     /// It was taken by an attempt that did not begin to send it.
-    Back(Outgoing, Option<Cancel>, Option<Arc<Mutex<Kept>>>),
+    Back(RequestBody, Option<Cancel>, Option<Arc<Mutex<ReplayBuffer>>>),
 }
 
 /// How a response is read.
-pub(crate) enum Read {
-    Method(Expected),
+pub(crate) enum ReadMode {
+    Method(ReplyContext),
     Plain,
 }
 
@@ -83,7 +85,7 @@ impl Order {
                     Body::Empty => Source::Whole(Bytes::new()),
                     Body::Stream(frames) => Source::Coming(frames),
                 };
-                Ok(Self { what: What::Method(method, codec), headers, body, is_sent: false })
+                Ok(Self { what: OrderTarget::Method(method, codec), headers, body, is_sent: false })
             }
             Target::Http(HttpTarget { method, uri, .. }) => {
                 // Of `Host` the connection says whether it is passed on.
@@ -97,11 +99,11 @@ impl Order {
                         Source::Whole(bytes)
                     }
                     stream => {
-                        let kept = Arc::new(Mutex::new(Kept::default()));
+                        let kept = Arc::new(Mutex::new(ReplayBuffer::default()));
                         Source::Stream(keeping(stream, Arc::clone(&kept)), Some(kept))
                     }
                 };
-                Ok(Self { what: What::Http(method, path), headers, body, is_sent: false })
+                Ok(Self { what: OrderTarget::Http(method, path), headers, body, is_sent: false })
             }
             other => {
                 let what = other.describe();
@@ -121,31 +123,32 @@ impl Order {
         Ok(())
     }
 
-    /// Whether a server that closed the connection may be sent it again at once: a safe request without a body.
+    /// Whether a server that closed the connection may be sent it again at once: a safe request
+    /// without a body.
     pub(crate) fn is_safe_and_bare(&self) -> bool {
-        let is_safe = matches!(&self.what, What::Http(verb, _) if verb.is_safe());
+        let is_safe = matches!(&self.what, OrderTarget::Http(verb, _) if verb.is_safe());
         is_safe && matches!(&self.body, Source::Whole(bytes) if bytes.is_empty())
     }
 
     /// Whether to make the call twice does no more than to make it once.
     pub(crate) fn is_repeatable(&self) -> bool {
         match &self.what {
-            What::Method(method, _) => is_repeatable(method),
-            What::Http(verb, _) => verb.is_safe(),
+            OrderTarget::Method(method, _) => is_repeatable(method),
+            OrderTarget::Http(verb, _) => verb.is_safe(),
         }
     }
 
-    pub(crate) fn read(&self) -> Read {
+    pub(crate) fn read(&self) -> ReadMode {
         match &self.what {
-            What::Method(method, codec) => {
-                Read::Method(Expected { kind: method.kind, codec: *codec })
+            OrderTarget::Method(method, codec) => {
+                ReadMode::Method(ReplyContext { kind: method.kind, codec: *codec })
             }
-            What::Http(..) => Read::Plain,
+            OrderTarget::Http(..) => ReadMode::Plain,
         }
     }
 
     /// Takes back what an attempt did not begin to send.
-    pub(crate) fn give_back(&mut self, (body, cancel): (Outgoing, Option<Cancel>)) {
+    pub(crate) fn give_back(&mut self, (body, cancel): (RequestBody, Option<Cancel>)) {
         self.is_sent = false;
         match std::mem::replace(&mut self.body, Source::Sent(None)) {
             Source::Sent(kept) => self.body = Source::Back(body, cancel, kept),
@@ -156,7 +159,7 @@ impl Order {
     /// Whether it can be sent (again).
     pub(crate) fn is_there(&mut self) -> bool {
         if let Source::Sent(kept) = &mut self.body
-            && let Some(bytes) = kept.take().and_then(|kept| lock(&kept).whole())
+            && let Some(bytes) = kept.take().and_then(|kept| kept.lock().whole())
         {
             self.headers.remove(CONTENT_LENGTH);
             self.body = Source::Whole(bytes);
@@ -164,7 +167,7 @@ impl Order {
         match &self.body {
             Source::Whole(bytes) => {
                 let is_small = bytes.len() <= KEPT_BYTES_MAX;
-                is_small || !self.is_sent || matches!(self.what, What::Method(..))
+                is_small || !self.is_sent || matches!(self.what, OrderTarget::Method(..))
             }
             Source::Sent(_) => false,
             Source::Coming(_) | Source::Stream(..) | Source::Back(..) => true,
@@ -180,11 +183,11 @@ impl Order {
         caller: &Caller,
         left: Option<Duration>,
         trace: Option<&Trace>,
-    ) -> Result<Outbound> {
+    ) -> Result<UnboundRequest> {
         self.is_sent = true;
         let headers = self.headers.clone();
         match &self.what {
-            What::Method(method, codec) => {
+            OrderTarget::Method(method, codec) => {
                 let one = match &self.body {
                     Source::Whole(message) => Some(message.clone()),
                     _ => None,
@@ -196,20 +199,20 @@ impl Order {
                     headers.insert(name, value);
                 }
                 let (body, cancel) = match self.body {
-                    Source::Whole(_) => (Outgoing::whole(head, message, trace.cloned()), None),
+                    Source::Whole(_) => (RequestBody::whole(head, message, trace.cloned()), None),
                     _ => self.take(|messages| sealed(caller, messages), trace)?,
                 };
-                Ok(Outbound { method: verb, path, headers, body, cancel })
+                Ok(UnboundRequest { method: verb, path, headers, body, cancel })
             }
-            What::Http(verb, path) => {
+            OrderTarget::Http(verb, path) => {
                 let (method, path) = (verb.clone(), path.clone());
                 let (body, cancel) = match &self.body {
                     Source::Whole(bytes) => {
-                        (Outgoing::whole(Bytes::new(), bytes.clone(), trace.cloned()), None)
+                        (RequestBody::whole(Bytes::new(), bytes.clone(), trace.cloned()), None)
                     }
                     _ => self.take(|body| body, trace)?,
                 };
-                Ok(Outbound { method, path, headers, body, cancel })
+                Ok(UnboundRequest { method, path, headers, body, cancel })
             }
         }
     }
@@ -219,11 +222,11 @@ impl Order {
         &mut self,
         change: impl FnOnce(Body) -> Body,
         trace: Option<&Trace>,
-    ) -> Result<(Outgoing, Option<Cancel>)> {
+    ) -> Result<(RequestBody, Option<Cancel>)> {
         match std::mem::replace(&mut self.body, Source::Sent(None)) {
             Source::Stream(body, kept) => {
                 self.body = Source::Sent(kept);
-                let (body, cancel) = Outgoing::stream(change(body), trace.cloned());
+                let (body, cancel) = RequestBody::stream(change(body), trace.cloned());
                 Ok((body, Some(cancel)))
             }
             Source::Back(body, cancel, kept) => {
@@ -231,7 +234,7 @@ impl Order {
                 Ok((body, cancel))
             }
             Source::Coming(_) | Source::Whole(_) | Source::Sent(_) => {
-                Err(Error::internal("a body is not there to be sent again"))
+                Err(Error::internal("the body was not retained, so it cannot be sent again"))
             }
         }
     }
@@ -239,7 +242,7 @@ impl Order {
 
 /// A body of plain HTTP, as far as it was sent.
 #[derive(Default)]
-struct Kept {
+struct ReplayBuffer {
     pieces: Vec<Bytes>,
     bytes: usize,
     is_complete: bool,
@@ -247,7 +250,7 @@ struct Kept {
     is_given_up: bool,
 }
 
-impl Kept {
+impl ReplayBuffer {
     fn see(&mut self, frame: Option<&Frame>) {
         match frame {
             Some(Frame::Data(data)) if self.bytes + data.len() <= KEPT_BYTES_MAX => {
@@ -272,21 +275,17 @@ impl Kept {
     }
 }
 
-fn lock(kept: &Mutex<Kept>) -> std::sync::MutexGuard<'_, Kept> {
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The same body; what passes is kept.
-fn keeping(body: Body, kept: Arc<Mutex<Kept>>) -> Body {
+fn keeping(body: Body, kept: Arc<Mutex<ReplayBuffer>>) -> Body {
     let Body::Stream(mut frames) = body else { return body };
     Body::frames(futures_util::stream::poll_fn(move |cx| {
         let frame = std::task::ready!(frames.poll_next_unpin(cx));
         if let Some(Ok(frame)) = &frame
-            && !lock(&kept).is_given_up
+            && !kept.lock().is_given_up
         {
-            lock(&kept).see(Some(frame));
+            kept.lock().see(Some(frame));
         } else if frame.is_none() {
-            lock(&kept).see(None);
+            kept.lock().see(None);
         }
         std::task::Poll::Ready(frame)
     }))

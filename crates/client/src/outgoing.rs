@@ -4,10 +4,11 @@
 //! the caller goes away while a stream is still being sent, [`Cancel`] stops it; when the caller's
 //! own stream fails, its error is kept in [`Shared`] and becomes the error of the call.
 
+use parking_lot::Mutex;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::buf::Chain;
@@ -19,7 +20,7 @@ use tidewire_service::{Body, Error};
 use crate::trace::{Step, Trace, tell};
 
 /// The body of a request.
-pub(crate) struct Outgoing {
+pub(crate) struct RequestBody {
     kind: Kind,
     trace: Option<Trace>,
     /// The envelope's first bytes were taken.
@@ -50,17 +51,17 @@ pub(crate) type Piece = Chain<Bytes, Bytes>;
 
 /// The caller is gone, or its own stream failed.
 #[derive(Debug)]
-pub(crate) struct Stopped;
+pub(crate) struct SendStopped;
 
-impl std::error::Error for Stopped {}
+impl std::error::Error for SendStopped {}
 
-impl fmt::Display for Stopped {
+impl fmt::Display for SendStopped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the request was given up")
     }
 }
 
-impl Outgoing {
+impl RequestBody {
     /// A body that is there: `head` goes first, and may be empty.
     pub(crate) fn whole(head: Bytes, bytes: Bytes, trace: Option<Trace>) -> Self {
         let kind = match (head.is_empty(), bytes.is_empty()) {
@@ -102,16 +103,16 @@ impl Outgoing {
         body: &mut Body,
         shared: &Shared,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Stopped>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, SendStopped>>> {
         if shared.is_canceled.load(Ordering::Acquire) {
-            return Poll::Ready(Some(Err(Stopped)));
+            return Poll::Ready(Some(Err(SendStopped)));
         }
         match Pin::new(body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(frame))),
             Poll::Ready(Some(Err(error))) => {
-                *shared.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                *shared.error.lock() = Some(error);
                 shared.is_done.store(true, Ordering::Release);
-                Poll::Ready(Some(Err(Stopped)))
+                Poll::Ready(Some(Err(SendStopped)))
             }
             Poll::Ready(None) => {
                 shared.is_done.store(true, Ordering::Release);
@@ -120,7 +121,7 @@ impl Outgoing {
             Poll::Pending => {
                 shared.waker.register(cx.waker());
                 if shared.is_canceled.load(Ordering::Acquire) {
-                    return Poll::Ready(Some(Err(Stopped)));
+                    return Poll::Ready(Some(Err(SendStopped)));
                 }
                 Poll::Pending
             }
@@ -128,14 +129,14 @@ impl Outgoing {
     }
 }
 
-impl http_body::Body for Outgoing {
+impl http_body::Body for RequestBody {
     type Data = Bytes;
-    type Error = Stopped;
+    type Error = SendStopped;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Stopped>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, SendStopped>>> {
         let this = &mut *self;
         let frame = match &mut this.kind {
             Kind::Empty => Poll::Ready(None),
@@ -191,7 +192,7 @@ impl http_body::Body for Outgoing {
 impl Cancel {
     /// The error that the caller's own stream ended with.
     pub(crate) fn error(&self) -> Option<Error> {
-        self.0.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.error.lock().clone()
     }
 
     /// Whether the whole request was sent.

@@ -1,9 +1,9 @@
 //! Plain HTTP: the response to a call of a path comes back as it is.
 //!
-//! Only the headers of a connection stay behind (RFC 9110, section 7.6.1), in both directions: those of
-//! requests in [`Order`](crate::order::Order). An answer that could not be passed on as what it is, is none:
-//! another transfer coding than `chunked`, whose bytes would be taken for the content, and 101 to somebody who
-//! asked for no other protocol.
+//! Only the headers of a connection stay behind (RFC 9110, section 7.6.1), in both directions:
+//! those of requests in [`Order`](crate::order::Order). A response that cannot be passed on as it
+//! is counts as a failure: a transfer coding other than `chunked`, whose bytes would be taken for
+//! the content, and 101 to a request for no other protocol.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -12,21 +12,22 @@ use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, StatusCode};
 use tidewire_service::{Body, Error, Frame, Reply, Result, end_to_end};
 
-use crate::exchange::Received;
+use crate::exchange::ResponseStart;
 use crate::trace::{Step, tell};
 
 /// The reply that came.
 ///
 /// # Errors
-/// It is none that could be passed on: `internal`, 502.
-pub(crate) async fn reply(received: Received) -> Result<Reply> {
-    let Received { head, mut body } = received;
+/// It cannot be passed on: `internal`, 502.
+pub(crate) async fn reply(received: ResponseStart) -> Result<Reply> {
+    let ResponseStart { head, mut body } = received;
     check(head.status, &head.headers)?;
     let mut reply = Reply::new(Body::Empty).with_status(head.status);
     let is_chunked = head.headers.contains_key(TRANSFER_ENCODING);
     let mut headers = end_to_end(head.headers);
     if is_chunked {
-        // RFC 9112, section 6.3: it counts in place of a length, which is taken out before others are told it.
+        // RFC 9112, section 6.3: it counts in place of a length, which is taken out before others
+        // are told it.
         headers.remove(CONTENT_LENGTH);
     }
     if head.status == StatusCode::NO_CONTENT {

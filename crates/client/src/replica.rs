@@ -10,36 +10,37 @@
 //!                       asked with the validator of what is held; the server tells of it from then on
 //! ```
 //!
-//! The server's word makes the memo stale, and with it all that the caller's own memos made of it; so
-//! dependencies chain across hosts, also through one that serves what it made of its replicas. The word
-//! comes before the reply to the command that caused it, so a writer never reads an older value than the
-//! one it wrote.
+//! The server's word makes the memo stale, and with it all that the caller's own memos made of it;
+//! so dependencies chain across hosts, also through one that serves what it made of its replicas.
+//! The word comes before the reply to the command that caused it, so a writer never reads an older
+//! value than the one it wrote.
 //!
 //! | the connection | what is read |
 //! |---|---|
 //! | is there | the replica |
 //! | is lost, [`WhenLost::Wait`] | waits until the replica is confirmed or asked for anew |
-//! | is lost, [`WhenLost::Serve`] | what is held, marked: `freshness.is_over()`. What is made of it is not kept |
+//! | is lost, [`WhenLost::Serve`] | what is held, marked: `freshness.is_over()`. What depends on it is not stored |
 //! | is back | all that did not change is confirmed by one exchange; the rest is asked for when it is read |
 //!
-//! What is known to be stale is never served. An answer that the server does not watch, and an error, is
-//! its reader's alone: neither is kept, nor what is made of it.
+//! What is known to be stale is never served. An answer that the server does not watch, and an
+//! error, is its reader's alone: neither is kept, nor what depends on it.
 
+mod entry;
 mod key;
-mod place;
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tidewire_memo::{Cached, Graph, Memo, Source, Suspension};
-use tidewire_service::{Answer, Call, Code, Error, Forms, Freshness, Reply, Result, Room};
+use tidewire_service::{Answer, Call, Code, Error, Forms, FormsBudget, Freshness, Reply, Result};
 use tokio::sync::Notify;
 
-pub(crate) use self::key::Asked;
-use self::key::{Key, Lends};
-use self::place::{Content, Place, Replica, Standing};
+use self::entry::{Content, Replica, ReplicaEntry, ReplicaStatus};
+pub(crate) use self::key::BorrowedKey;
+use self::key::{Key, KeyView};
 use crate::live::Live;
 
 /// How remote queries are replicated; see [`Builder::replicas`](crate::Builder::replicas).
@@ -75,8 +76,8 @@ impl Replicas {
 }
 
 /// The replicas of a client.
-pub(crate) struct Shelf {
-    memo: Memo<Key, Given>,
+pub(crate) struct ReplicaSet {
+    memo: Memo<Key, QueryOutcome>,
     shared: Arc<Shared>,
 }
 
@@ -89,24 +90,24 @@ pub(crate) struct Shared {
     /// Whoever reads this is not kept.
     passing: Source<()>,
     _never_kept: Suspension,
-    places: Mutex<HashMap<Key, Weak<Place>>>,
+    places: Mutex<HashMap<Key, Weak<ReplicaEntry>>>,
     /// None: whoever gives an answer on makes other forms of it, and may keep them.
-    room: Arc<Room>,
+    room: Arc<FormsBudget>,
     /// The standing of a replica changed.
     changed: Notify,
 }
 
 /// What a run of a query gave.
-enum Given {
+enum QueryOutcome {
     /// An answer that the server tells of.
     Held(Arc<Replica>),
     /// The same, while nobody knows whether it is right.
     Unconfirmed(Content),
-    /// An answer for who asked.
+    /// An answer for whoever asked.
     Passing(Content),
 }
 
-impl Shelf {
+impl ReplicaSet {
     pub(crate) fn new(settings: &Replicas, name: &str, live: Weak<Live>) -> Self {
         let Replicas { graph, when_lost } = settings;
         let passing = Source::new_in(graph, &format!("{name} (not kept)"));
@@ -117,7 +118,7 @@ impl Shelf {
             passing,
             _never_kept: passing.suspend(),
             places: Mutex::default(),
-            room: Arc::new(Room::new(0)),
+            room: Arc::new(FormsBudget::new(0)),
             changed: Notify::new(),
         });
         let weak = Arc::downgrade(&shared);
@@ -132,8 +133,8 @@ impl Shelf {
     }
 
     /// The replica that answers a query, if there is one.
-    pub(crate) fn hit(&self, asked: &Asked<'_>, call: &Call) -> Option<Reply> {
-        let cached = self.memo.cached::<dyn Lends + '_>(asked)?;
+    pub(crate) fn hit(&self, asked: &BorrowedKey<'_>, call: &Call) -> Option<Reply> {
+        let cached = self.memo.cached::<dyn KeyView + '_>(asked)?;
         Some(self.shared.give(&cached, call))
     }
 
@@ -162,21 +163,21 @@ impl Shelf {
         })
     }
 
-    /// A command of this client is over. What was asked for before may be older than what it did, and the
-    /// server tells only of answers that it watches. So this is a change: whoever asks from now on is not
-    /// given what an earlier run was answered of which nobody tells.
+    /// A command of this client is over. What was asked for before may be older than what it did,
+    /// and the server tells only of answers that it watches. So this is a change: whoever asks from
+    /// now on is not given what an earlier run was answered of which nobody tells.
     pub(crate) fn command_ended(&self) {
         self.shared.passing.changed(&());
     }
 
     /// How many answers the server tells of.
     pub(crate) fn len(&self) -> usize {
-        let places = lock(&self.shared.places);
+        let places = self.shared.places.lock();
         places.values().filter(|place| place.strong_count() > 0).count()
     }
 }
 
-impl Drop for Shelf {
+impl Drop for ReplicaSet {
     fn drop(&mut self) {
         self.memo.close();
     }
@@ -184,7 +185,7 @@ impl Drop for Shelf {
 
 impl Shared {
     /// One run of a query, for all who ask.
-    async fn run(self: Arc<Self>, key: Key) -> Result<Given> {
+    async fn run(self: Arc<Self>, key: Key) -> Result<QueryOutcome> {
         loop {
             self.told.read(&key);
             let place = self.place(&key);
@@ -193,8 +194,8 @@ impl Shared {
             // Before the look, so that no word after it is missed.
             changed.as_mut().enable();
             match place.held() {
-                Some((Standing::Right, content)) => return Ok(self.held(place, content)),
-                Some((Standing::Unconfirmed, content)) => match self.when_lost {
+                Some((ReplicaStatus::Right, content)) => return Ok(self.held(place, content)),
+                Some((ReplicaStatus::Unconfirmed, content)) => match self.when_lost {
                     WhenLost::Wait => changed.await,
                     WhenLost::Serve => return Ok(self.unconfirmed(content)),
                 },
@@ -207,9 +208,9 @@ impl Shared {
     async fn ask(
         &self,
         key: Key,
-        place: Arc<Place>,
-        held: Option<(Standing, Content)>,
-    ) -> Result<Given> {
+        place: Arc<ReplicaEntry>,
+        held: Option<(ReplicaStatus, Content)>,
+    ) -> Result<QueryOutcome> {
         let live = self.live.upgrade();
         let live = live.ok_or_else(|| Error::unavailable("the client was dropped"))?;
         let validator = held.as_ref().and_then(|(_, content)| content.validator);
@@ -221,7 +222,7 @@ impl Shared {
                 let is_away = error.code() == Code::Unavailable;
                 return match held {
                     // What is known to be stale is not served.
-                    Some((Standing::Suspect, content))
+                    Some((ReplicaStatus::Suspect, content))
                         if is_away && self.when_lost == WhenLost::Serve =>
                     {
                         Ok(self.unconfirmed(content))
@@ -240,30 +241,30 @@ impl Shared {
             return Ok(self.held(place, content));
         }
         self.passing.read(&());
-        Ok(Given::Passing(content))
+        Ok(QueryOutcome::Passing(content))
     }
 
-    fn held(&self, place: Arc<Place>, content: Content) -> Given {
-        Given::Held(Replica::new(place, content, Forms::new(Arc::clone(&self.room))))
+    fn held(&self, place: Arc<ReplicaEntry>, content: Content) -> QueryOutcome {
+        QueryOutcome::Held(Replica::new(place, content, Forms::new(Arc::clone(&self.room))))
     }
 
-    fn unconfirmed(&self, content: Content) -> Given {
+    fn unconfirmed(&self, content: Content) -> QueryOutcome {
         self.passing.read(&());
-        Given::Unconfirmed(content)
+        QueryOutcome::Unconfirmed(content)
     }
 
     /// What one caller is given.
-    fn give(&self, cached: &Cached<Given>, call: &Call) -> Reply {
+    fn give(&self, cached: &Cached<QueryOutcome>, call: &Call) -> Reply {
         let over = || Freshness::lasting(Duration::ZERO);
         let (content, freshness) = match &**cached {
-            // Outdated while it was made: right for who asked before the change.
-            Given::Held(replica) if cached.version() == 0 => (replica.content(), over()),
-            Given::Held(replica) => (replica.content(), replica.freshness()),
-            Given::Unconfirmed(content) => {
+            // Outdated while it was made: right for whoever asked before the change.
+            QueryOutcome::Held(replica) if cached.version() == 0 => (replica.content(), over()),
+            QueryOutcome::Held(replica) => (replica.content(), replica.freshness()),
+            QueryOutcome::Unconfirmed(content) => {
                 self.passing.read(&());
                 (content, over())
             }
-            Given::Passing(content) => {
+            QueryOutcome::Passing(content) => {
                 self.passing.read(&());
                 (content, content.freshness.clone())
             }
@@ -272,31 +273,27 @@ impl Shared {
     }
 
     /// The place of a replica, for as long as somebody has it.
-    fn place(self: &Arc<Self>, key: &Key) -> Arc<Place> {
-        let mut places = lock(&self.places);
+    fn place(self: &Arc<Self>, key: &Key) -> Arc<ReplicaEntry> {
+        let mut places = self.places.lock();
         if let Some(place) = places.get(key).and_then(Weak::upgrade) {
             return place;
         }
-        let place = Place::new(key.clone(), self.told, Arc::downgrade(self));
+        let place = ReplicaEntry::new(key.clone(), self.told, Arc::downgrade(self));
         places.insert(key.clone(), Arc::downgrade(&place));
         place
     }
 
     /// Nobody has the place any more.
     fn forget(&self, key: &Key) {
-        let mut places = lock(&self.places);
+        let mut places = self.places.lock();
         if places.get(key).is_some_and(|known| known.strong_count() == 0) {
             places.remove(key);
         }
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Equal content leaves what was made of it valid.
-impl PartialEq for Given {
+/// Equal content leaves what depended on it valid.
+impl PartialEq for QueryOutcome {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Held(one), Self::Held(two)) => one == two,
@@ -305,11 +302,11 @@ impl PartialEq for Given {
     }
 }
 
-impl fmt::Debug for Shelf {
+impl fmt::Debug for ReplicaSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shelf").field("held", &self.len()).finish_non_exhaustive()
     }
 }
 
-/// How long one run of a query may take, where the client has no timeout of its own.
+/// How long one run of a query may take, if the client has no timeout.
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -11,9 +11,9 @@ use std::sync::Arc;
 ///
 /// Unless a client is given one, it asks the system.
 #[derive(Clone)]
-pub struct Resolver(Arc<dyn Fn(String, u16) -> Resolving + Send + Sync>);
+pub struct Resolver(Arc<dyn Fn(String, u16) -> ResolveFuture + Send + Sync>);
 
-type Resolving = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+type ResolveFuture = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
 
 impl Resolver {
     /// A resolver that asks `resolve` for a host and a port.
@@ -32,7 +32,7 @@ impl Resolver {
         Self(Arc::new(move |host, port| Box::pin(resolve(host, port))))
     }
 
-    pub(crate) fn resolve(&self, host: &str, port: u16) -> Resolving {
+    pub(crate) fn resolve(&self, host: &str, port: u16) -> ResolveFuture {
         (self.0)(host.to_owned(), port)
     }
 }

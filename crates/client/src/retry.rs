@@ -7,16 +7,16 @@
 //! | `unavailable`, of a query or an `IDEMPOTENT` method, or a safe verb of plain HTTP | after a wait, within the budget |
 //! | anything else | never |
 //!
-//! A streamed request is never made again, nor a call whose reply has begun. The wait is drawn evenly
-//! from zero up to a bound that doubles ("full jitter"), so that the calls that failed together do
-//! not come back together. The budget is a bucket of tokens that all calls of a client share: a retry
-//! takes one, a success gives a tenth back. So a server that is down for good gets at most a tenth
-//! more calls, however many there are.
+//! A streamed request is never made again, nor a call whose reply has begun. The wait is drawn
+//! evenly from zero up to a bound that doubles ("full jitter"), so that the calls that failed
+//! together do not come back together. The budget is a bucket of tokens that all calls of a client
+//! share: a retry takes one, a success gives a tenth back. So a server that is down for good gets
+//! at most a tenth more calls, however many there are.
 //!
-//! A server may say how long to wait: then that long, whatever the bound, and further waits begin anew
-//! (`grpc-retry-pushback-ms`, gRPC proposal A6). What it says is negative or no number where the call is
-//! not to be made again; nor is it where the wait would be over `pushback_max`, since nobody can tell a
-//! call that waits from one that is lost.
+//! A server may say how long to wait: then that long, whatever the bound, and further waits begin
+//! anew (`grpc-retry-pushback-ms`, gRPC proposal A6). What it says is negative or no number where
+//! the call is not to be made again; nor is it where the wait would be over `pushback_max`, since
+//! nobody can tell a call that waits from one that is lost.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -54,7 +54,8 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// No call is made again, but those that no server has seen, and safe ones of plain HTTP whose kept connection was closed.
+    /// No call is made again, but those that no server has seen, and safe ones of plain HTTP whose
+    /// kept connection was closed.
     pub fn none() -> Self {
         Self { attempts_max: 1, ..Self::default() }
     }

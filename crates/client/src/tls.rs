@@ -17,7 +17,7 @@ use tidewire_service::Error;
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use crate::trace::Secured;
+use crate::trace::TlsSession;
 use crate::{BuildError, HttpVersion};
 
 /// Whom a client trusts, and the certificate that it shows.
@@ -117,7 +117,7 @@ impl Tls {
         let server_name = match name.parse::<IpAddr>() {
             Ok(address) => ServerName::from(address),
             Err(_) => ServerName::try_from(name.to_owned()).map_err(|_| {
-                BuildError::new(format!("\"{name}\" is no name that a certificate could be for"))
+                BuildError::new(format!("\"{name}\" is not a name that a certificate can have"))
             })?,
         };
         let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
@@ -181,7 +181,7 @@ impl Connector {
         &self,
         stream: TcpStream,
         host: &str,
-    ) -> Result<(TlsStream<TcpStream>, Secured), Error> {
+    ) -> Result<(TlsStream<TcpStream>, TlsSession), Error> {
         let stream = self
             .connector
             .connect(self.server_name.clone(), stream)
@@ -189,7 +189,7 @@ impl Connector {
             .map_err(|error| handshake_failed(host, &error))?;
         let (_, session) = stream.get_ref();
         let text = |value: &dyn fmt::Debug| format!("{value:?}");
-        let secured = Secured {
+        let secured = TlsSession {
             version: session.protocol_version().map(|v| text(&v)).unwrap_or_default(),
             cipher: session
                 .negotiated_cipher_suite()

@@ -1,8 +1,8 @@
 //! What happens on the wire during a call, step by step, for whoever wants to watch.
 //!
 //! A [`Trace`] is a callback. In the extensions of a call's `Context` it sees that call; given to
-//! [`Builder::trace`](crate::Builder::trace) it sees every call of a client. Without one a call pays
-//! one look into its extensions.
+//! [`Builder::trace`](crate::Builder::trace) it sees every call of a client. Without one a call
+//! pays one look into its extensions.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -63,7 +63,7 @@ pub enum Step<'a> {
         local: Option<SocketAddr>,
     },
     /// The TLS handshake is done.
-    Secured(&'a Secured),
+    Secured(&'a TlsSession),
     /// A connection was taken from the pool.
     Reused {
         /// Its address.
@@ -120,7 +120,7 @@ pub enum Step<'a> {
 /// What a TLS handshake agreed on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Secured {
+pub struct TlsSession {
     /// Such as `TLSv1_3`.
     pub version: String,
     /// Such as `TLS13_AES_256_GCM_SHA384`.

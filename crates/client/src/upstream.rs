@@ -11,12 +11,12 @@ use crate::trace::Trace;
 
 /// Passes calls on to a remote service.
 ///
-/// The caller's headers go along, credentials too, but for those of the connection and the protocol;
-/// the deadline goes along with what is left of it. A reply or an error comes back with its headers
-/// and trailers. Calls of plain HTTP pass through as well.
+/// The caller's headers go along, credentials too, but for those of the connection and the
+/// protocol; the deadline goes along with what is left of it. A reply or an error comes back with
+/// its headers and trailers. Calls of plain HTTP pass through as well.
 ///
-/// What another server has surely not seen is sent to the next: a unary message always, a body of plain
-/// HTTP if all of it came by then and it has up to 64 KiB, a stream of messages never.
+/// What another server has surely not seen is sent to the next: a unary message always, a body of
+/// plain HTTP if all of it came by then and it has up to 64 KiB, a stream of messages never.
 ///
 /// ```no_run
 /// # fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,12 +1,13 @@
-//! Whether JSON already is what [`print()`](crate::print()) would print, found in one walk that builds nothing.
+//! Whether JSON already is what [`print()`](crate::print()) would print, found in one walk that
+//! builds nothing.
 //!
-//! Canonical is: known members only, each once, by its JSON name; of a oneof one; no value that is its
-//! field's default without presence, no `null`, no empty list or map; numbers of 64 bits and bytes as
-//! text; every value as it is printed. Space and the order of members are free, and so is how a character
-//! of text is escaped: who reads the JSON sees the same.
+//! Canonical is: known members only, each once, by its JSON name; of a oneof one; no value that is
+//! its field's default without presence, no `null`, no empty list or map; numbers of 64 bits and
+//! bytes as text; every value as it is printed. Space and the order of members are free, and so is
+//! how a character of text is escaped: who reads the JSON sees the same.
 //!
-//! `false` means "not known to be", of what is canonical too: well-known types, extensions, maps of other
-//! keys than plain strings or of many, messages of very many fields.
+//! `false` means "not known to be", of what is canonical too: well-known types, extensions, maps of
+//! other keys than plain strings or of many, messages of very many fields.
 
 use buffa::json_helpers as scalar;
 use buffa_descriptor::{
@@ -153,7 +154,8 @@ impl<'t> Walk<'_, 't> {
                 (b'\\', [b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', rest @ ..]) => {
                     self.rest = rest;
                 }
-                // Control characters, which have no other form; half a surrogate is no character.
+                // Control characters, which have no other form; half a surrogate is not a
+                // character.
                 (b'\\', [b'u', b'0', b'0', b'0' | b'1', digit, rest @ ..])
                     if digit.is_ascii_hexdigit() =>
                 {
@@ -268,7 +270,7 @@ impl<'t> Walk<'_, 't> {
         Some(())
     }
 
-    /// The next byte that is no space.
+    /// The next byte that is not space.
     fn peek(&mut self) -> Option<u8> {
         while let [b' ' | b'\n' | b'\r' | b'\t', rest @ ..] = self.rest {
             self.rest = rest;

@@ -7,7 +7,7 @@ use buffa::DecodeError;
 /// Why a message is not printed.
 #[derive(Debug)]
 pub enum Fault {
-    /// It is no message of its type.
+    /// It is not a message of its type.
     Wire(DecodeError),
     /// It has no form of JSON.
     NoForm(String),

@@ -1,8 +1,9 @@
-//! The JSON of the types of `google.protobuf` that have a form of their own, out of their bytes.
+//! The JSON of the types of `google.protobuf` that have their own form, out of their bytes.
 //!
 //! An `Any` whose type the schema does not know is `{"@type": …, "value": base64}`, as in generated
-//! code; of one that it knows, the members of its JSON object are beside `@type`. A schema may hold a
-//! `google.protobuf` type of its own making: what does not have the kind that it should is absent.
+//! code; of one that it knows, the members of its JSON object are beside `@type`. A schema may hold
+//! a home-made `google.protobuf` type: what does not have the kind that it should is
+//! absent.
 
 use buffa::json_helpers::wkt;
 use buffa_descriptor::{FieldKind, ScalarType, SingularKind};

@@ -1,7 +1,7 @@
 //! Encoded protobuf messages to proto JSON, by their descriptors: from bytes straight to text.
 //!
-//! A reply that goes out as JSON is nobody's message: it comes from a service in protobuf and leaves
-//! printed. [`print()`] finds where its fields are (one pass a message) and prints them with
+//! A reply that goes out as JSON is nobody's message: it comes from a service in protobuf and
+//! leaves printed. [`print()`] finds where its fields are (one pass a message) and prints them with
 //! the text of generated code, without a message in between.
 //!
 //! | question | file |
@@ -11,6 +11,8 @@
 //! | how a value looks | `value.rs`, `list.rs`, `known.rs` |
 //! | what is not printed, since a later value took its place | `replaced.rs` |
 //! | whether JSON already is what would be printed | `canonical.rs` |
+
+#![doc = include_str!("../README.md")]
 
 mod canonical;
 mod fault;
@@ -25,7 +27,7 @@ pub mod well_known;
 
 pub use canonical::is_canonical;
 pub use fault::Fault;
-pub use print::{Asked, print};
+pub use print::{PrintScope, print};
 pub use style::JsonStyle;
 pub use well_known::WellKnown;
 

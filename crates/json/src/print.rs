@@ -1,7 +1,7 @@
 //! A message and its members: which are printed, in which order, under which names.
 //!
 //! Order: fields as declared, then the set member of each oneof, then extensions. How deep messages
-//! nest is bounded, through `Any` as well. What has no form of JSON, or is no protobuf, ends the
+//! nest is bounded, through `Any` as well. What has no form of JSON, or is not a protobuf, ends the
 //! printing; what was printed until then is taken back.
 
 use buffa::editions::FieldPresence;
@@ -16,23 +16,23 @@ use crate::{DEPTH_MAX, JsonStyle, WellKnown, known};
 
 /// What is printed of a message.
 #[derive(Debug, Clone, Copy)]
-pub enum Asked {
+pub enum PrintScope {
     /// All of it.
     Message,
-    /// One field by its number: its value, or else its default, which is `null` for messages and for
-    /// numbers that are no field.
+    /// One field by its number: its value, or else its default, which is `null` for messages and
+    /// for numbers that are not field.
     Field(u32),
 }
 
 /// Appends a message as JSON; what was appended before an error is taken back.
 ///
 /// # Errors
-/// When the bytes are no such message, or it has no form of JSON.
+/// When the bytes are not such message, or it has no form of JSON.
 pub fn print(
     pool: &DescriptorPool,
     index: MessageIndex,
     bytes: &[u8],
-    (asked, style): (Asked, JsonStyle),
+    (asked, style): (PrintScope, JsonStyle),
     out: &mut Vec<u8>,
 ) -> Result {
     let before = out.len();
@@ -40,8 +40,8 @@ pub fn print(
     let mut printer = Printer { pool, style, depth: DEPTH_MAX, stack, out };
     let whole = Parts::One(Payload::Bytes(bytes));
     let printed = match asked {
-        Asked::Message => printer.message(index, whole),
-        Asked::Field(number) => printer.field_alone(index, whole, number),
+        PrintScope::Message => printer.message(index, whole),
+        PrintScope::Field(number) => printer.field_alone(index, whole, number),
     };
     printed.inspect_err(|_| out.truncate(before))
 }
@@ -111,7 +111,7 @@ impl<'p, 'b> Printer<'p, 'b, '_> {
         })
     }
 
-    /// The members of the JSON object of a message that has no form of its own.
+    /// The members of the JSON object of a message without a special form.
     pub(crate) fn members(&mut self, frame: &Frame<'p>) -> Result {
         let Shape { descriptor, .. } = frame.shape;
         let fields = descriptor.fields();
@@ -189,7 +189,8 @@ impl<'p, 'b> Printer<'p, 'b, '_> {
         })
     }
 
-    /// The value of a field; whether there is one, since what a closed enum has no name for is none.
+    /// The value of a field; whether there is one, since what a closed enum has no name for is
+    /// none.
     fn value(
         &mut self,
         frame: &Frame<'p>,
@@ -237,8 +238,8 @@ impl<'p, 'b> Printer<'p, 'b, '_> {
         Ok(())
     }
 
-    /// Whether a field is there and yet as if it were absent: zero where there is no presence. Minus
-    /// zero is the same in JSON, though protobuf sends it.
+    /// Whether a field is there and yet as if it were absent: zero where there is no presence.
+    /// Minus zero is the same in JSON, though protobuf sends it.
     fn is_default(&self, field: &FieldDescriptor, chain: Chain) -> bool {
         use ScalarType as S;
         let FieldKind::Singular(kind) = field.kind() else { return false };

@@ -1,5 +1,5 @@
-//! Where the fields of an encoded message are, found before it is printed: protobuf sends them in any
-//! order, a single one more than once, and a message in parts that are merged.
+//! Where the fields of an encoded message are, found before it is printed: protobuf sends them in
+//! any order, a single one more than once, and a message in parts that are merged.
 //!
 //! | sent more than once | what is found |
 //! |---|---|
@@ -108,7 +108,7 @@ fn wire_type(kind: SingularKind) -> WireType {
     }
 }
 
-/// A message type: its fields, and after them its extensions, each with a place of its own.
+/// A message type: its fields, and after them its extensions, each with its own place.
 pub(crate) struct Shape<'a> {
     pub(crate) pool: &'a DescriptorPool,
     pub(crate) descriptor: &'a MessageDescriptor,
@@ -129,8 +129,8 @@ impl<'a> Shape<'a> {
         self.descriptor.fields().len() + self.extensions.len()
     }
 
-    /// The field of a number and its place; looked for first at `near` and behind it, where protobuf
-    /// has it mostly.
+    /// The field of a number and its place; looked for first at `near` and behind it, where
+    /// protobuf has it mostly.
     #[inline]
     fn find(&self, number: u32, near: usize) -> Option<(usize, &'a FieldDescriptor)> {
         let fields = self.descriptor.fields();

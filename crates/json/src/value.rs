@@ -115,8 +115,8 @@ impl<'b> Printer<'_, 'b, '_> {
     }
 }
 
-/// Whether any byte of a text is written otherwise in JSON: a control character, `"` or `\`. Eight bytes
-/// at a time; the last eight overlap those before.
+/// Whether any byte of a text is written otherwise in JSON: a control character, `"` or `\`. Eight
+/// bytes at a time; the last eight overlap those before.
 fn needs_escape(text: &[u8]) -> bool {
     let Some(last) = text.last_chunk::<8>() else {
         return text.iter().any(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\');
@@ -125,8 +125,8 @@ fn needs_escape(text: &[u8]) -> bool {
     words.iter().any(|word| word_needs_escape(*word)) || word_needs_escape(*last)
 }
 
-/// The high bit of a byte is set in `word - n` and not in `word` when the byte is below `n`, of the lowest
-/// such byte at least.
+/// The high bit of a byte is set in `word - n` and not in `word` when the byte is below `n`, of the
+/// lowest such byte at least.
 fn word_needs_escape(word: [u8; 8]) -> bool {
     const ONES: u64 = u64::MAX / 0xff;
     let word = u64::from_le_bytes(word);

@@ -1,8 +1,8 @@
-//! The types of `google.protobuf` with a JSON form of their own.
+//! The types of `google.protobuf` with a special JSON form.
 
 use buffa_descriptor::{DescriptorPool, MessageIndex, ScalarType};
 
-/// A type with a JSON form of its own.
+/// A type with a special JSON form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WellKnown {
     /// `google.protobuf.Timestamp`.

@@ -2,19 +2,18 @@
 //!
 //! ```text
 //! LISTEN_FDS ─▶ inherited ─┐
-//! address ────────────────▶ listener ─▶ Accepted ─▶ addresses: a place among those of its network?
+//! address ────────────────▶ listener ─▶ AcceptedSocket ─▶ addresses: a place among those of its network?
 //!                                          │
 //!                                          └─▶ tls: a certificate for the name that is asked for
 //! ```
 //!
-//! What is known of who calls is a table of its own ([`Callers`]).
-//!
-//! What is spoken on a connection, and how many there may be, is the room `server`. Whoever started the
-//! program is told how it goes by [`notify`].
+//! What is spoken on a connection, and how many there may be, is the crate `server`. Whoever
+//! started the program is told how it goes by [`notify`].
+
+#![doc = include_str!("../README.md")]
 
 mod address;
 mod addresses;
-mod callers;
 mod inherited;
 mod listener;
 pub mod notify;
@@ -22,8 +21,7 @@ pub mod notify;
 mod tls;
 
 pub use address::{Address, ParseAddressError};
-pub use addresses::{Addresses, Place, network};
-pub use callers::Callers;
-pub use listener::{Accepted, Listener};
+pub use addresses::{AddressPermit, Addresses, network};
+pub use listener::{AcceptedSocket, Listener};
 #[cfg(feature = "tls")]
 pub use tls::{Tls, TlsError, TlsFiles};

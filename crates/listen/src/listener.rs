@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use crate::address::Address;
-use crate::inherited::{self, Inherited};
+use crate::inherited::{self, InheritedSocket};
 
 /// A socket that accepts connections. A Unix socket's file goes with it.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub enum Listener {
 
 /// A connection that was accepted.
 #[derive(Debug)]
-pub enum Accepted {
+pub enum AcceptedSocket {
     /// And who connected.
     Tcp(TcpStream, SocketAddr),
     /// Somebody of this machine.
@@ -33,13 +33,13 @@ impl Listener {
     /// Opens the socket; a private one of a file is its owner's alone.
     ///
     /// # Errors
-    /// What the system says; a file in the way that is no socket.
+    /// What the system says; a file in the way that is not a socket.
     pub async fn bind(address: &Address, is_private: bool) -> io::Result<Self> {
         match inherited::take(address)? {
-            Some(Inherited::Tcp(listener)) => {
+            Some(InheritedSocket::Tcp(listener)) => {
                 return TcpListener::from_std(listener).map(Self::Tcp);
             }
-            Some(Inherited::Unix(listener)) => {
+            Some(InheritedSocket::Unix(listener)) => {
                 // Its file is whose who left it.
                 let path = PathBuf::from(
                     listener.local_addr()?.as_pathname().unwrap_or_else(|| Path::new("")),
@@ -81,14 +81,14 @@ impl Listener {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn accept(&self) -> io::Result<Accepted> {
+    pub async fn accept(&self) -> io::Result<AcceptedSocket> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 stream.set_nodelay(true)?;
-                Ok(Accepted::Tcp(stream, peer))
+                Ok(AcceptedSocket::Tcp(stream, peer))
             }
-            Self::Unix(listener, _) => Ok(Accepted::Unix(listener.accept().await?.0)),
+            Self::Unix(listener, _) => Ok(AcceptedSocket::Unix(listener.accept().await?.0)),
         }
     }
 }
@@ -114,11 +114,11 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((meta.dev(), meta.ino()))
 }
 
-/// Removes a socket file that nobody listens on; what is no socket is in the way.
+/// Removes a socket file that nobody listens on; what is not a socket is in the way.
 async fn remove_stale(path: &Path) -> io::Result<()> {
     let Ok(meta) = std::fs::symlink_metadata(path) else { return Ok(()) };
     if !meta.file_type().is_socket() {
-        let what = if meta.is_dir() { "a folder" } else { "a file that is no socket" };
+        let what = if meta.is_dir() { "a folder" } else { "a file that is not a socket" };
         let text = format!("{what} is in the way; remove it or listen elsewhere (server.listen)");
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
     }
@@ -148,7 +148,10 @@ mod tests {
 
         std::fs::write(&path, "not a socket").unwrap();
         let error = bind().await.err().unwrap();
-        assert!(error.to_string().starts_with("a file that is no socket is in the way"), "{error}");
+        assert!(
+            error.to_string().starts_with("a file that is not a socket is in the way"),
+            "{error}"
+        );
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "not a socket");
     }
 }

@@ -5,14 +5,16 @@
 //! | a name that a certificate is for, be it by a wildcard | the first such certificate |
 //! | another name, or none | the first certificate |
 //!
-//! What comes from files is read again when they change, at the next handshake that is a second or more
-//! after the last look: connections that are open go on, new ones get the new certificates. Files that do not
-//! fit together (a certificate is there, its key not yet) change nothing, and are said in the log.
+//! What comes from files is read again when they change, at the next handshake that is a second or
+//! more after the last look: connections that are open go on, new ones get the new certificates.
+//! Files that do not fit together (a certificate is there, its key not yet) change nothing, and are
+//! said in the log.
 
+use parking_lot::{Mutex, RwLock};
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustls::RootCertStore;
@@ -30,17 +32,17 @@ pub struct Tls(Arc<Identity>);
 
 struct Identity {
     acceptor: RwLock<TlsAcceptor>,
-    watched: Option<Watched>,
+    watched: Option<WatchedFiles>,
 }
 
 /// Files that an identity is read from.
-struct Watched {
+struct WatchedFiles {
     files: TlsFiles,
     look_interval: Duration,
-    seen: Mutex<Seen>,
+    seen: Mutex<FileStamps>,
 }
 
-struct Seen {
+struct FileStamps {
     looked: Instant,
     states: Vec<Option<State>>,
 }
@@ -60,8 +62,8 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// The private key.
     pub key: PathBuf,
-    /// Certificate chains and private keys for other names; clients that ask for none of them are shown
-    /// the first certificate.
+    /// Certificate chains and private keys for other names; clients that ask for none of them are
+    /// shown the first certificate.
     pub also: Vec<(PathBuf, PathBuf)>,
     /// The authorities of client certificates; without them no client is asked for one.
     pub client_authorities: Option<PathBuf>,
@@ -106,11 +108,11 @@ impl Tls {
     pub fn of_files_seen_every(look_interval: Duration, files: TlsFiles) -> Result<Self, TlsError> {
         let states = files.states();
         let acceptor = files.read()?;
-        let seen = Mutex::new(Seen { looked: Instant::now(), states });
-        Ok(Self::of(acceptor, Some(Watched { files, look_interval, seen })))
+        let seen = Mutex::new(FileStamps { looked: Instant::now(), states });
+        Ok(Self::of(acceptor, Some(WatchedFiles { files, look_interval, seen })))
     }
 
-    fn of(acceptor: TlsAcceptor, watched: Option<Watched>) -> Self {
+    fn of(acceptor: TlsAcceptor, watched: Option<WatchedFiles>) -> Self {
         Self(Arc::new(Identity { acceptor: RwLock::new(acceptor), watched }))
     }
 
@@ -141,7 +143,7 @@ impl Tls {
         };
         let keys: Result<Vec<_>, _> =
             pairs.iter().map(|(cert, key)| certified(cert, key, &provider)).collect();
-        let mut config = config.with_cert_resolver(Arc::new(ByName(keys?)));
+        let mut config = config.with_cert_resolver(Arc::new(CertificateResolver(keys?)));
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
@@ -151,16 +153,16 @@ impl Tls {
         if let Some(watched) = &self.0.watched
             && let Some(acceptor) = watched.news()
         {
-            *self.0.acceptor.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
+            *self.0.acceptor.write() = acceptor;
         }
-        self.0.acceptor.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.acceptor.read().clone()
     }
 }
 
-impl Watched {
+impl WatchedFiles {
     /// The identity that the files have now, where that is another.
     fn news(&self) -> Option<TlsAcceptor> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         if seen.looked.elapsed() < self.look_interval {
             return None;
         }
@@ -217,9 +219,9 @@ impl TlsFiles {
 
 /// Chooses the certificate by the name that is asked for.
 #[derive(Debug)]
-struct ByName(Vec<Arc<CertifiedKey>>);
+struct CertificateResolver(Vec<Arc<CertifiedKey>>);
 
-impl ResolvesServerCert for ByName {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
         let found = name.and_then(|name| self.0.iter().find(|key| is_for(key, &name)));

@@ -1,98 +1,53 @@
-//! The live protocol: frames and session state, without sockets, clocks or tasks.
+//! A live session run over a byte stream or a WebSocket.
 //!
-//! One connection carries calls in both directions, streams with byte credit, and notices that an
-//! answer became stale; a session outlives its connections. The protocol is specified in
-//! `docs/live-protocol.md`; its byte fixtures are in `tests/fixtures/live/`.
+//! The session itself (crate `live-proto`) has no socket, clock or task; here it gets them: bytes
+//! are read and written with a bound on what waits, time comes from tokio's clock, calls of the
+//! peer are polled in place and go on in tasks that their owner joins or aborts.
 //!
-//! A [`Session`] is one end. Its owner (a socket loop in `tidewire-server`, `tidewire-client`,
-//! `tidewire-process`) gives it bytes, time and the application's calls, and takes bytes, events and
-//! timeouts out; see [`session`](Session) for the contract.
-//!
-//! ```
-//! use tidewire_live::{Acceptor, Config, Event, OutgoingReply, Request, Session, SessionId};
-//! use tidewire_service::Codec;
-//!
-//! let mut client = Session::dialer(Config::default());
-//! let method = client.method("/hello.v1.Greeter/SayHello", Codec::Proto);
-//! client.connect(0);
-//! let call = client.call(Request::query(method, &b"Ada"[..]), 0).unwrap();
-//!
-//! let mut wire = Vec::new();
-//! client.poll_output(0, &mut wire);
-//! let mut acceptor = Acceptor::new(Config::default(), 0);
-//! acceptor.input().extend_from_slice(&wire);
-//! let hello = acceptor.poll(0).unwrap().expect("the hello is complete");
-//! let id = SessionId { id: [1; 16], secret: [2; 32] }; // random in earnest
-//! let mut server = acceptor.accept(hello, id, 0);
-//!
-//! for _ in 0..2 {
-//!     wire.clear();
-//!     server.poll_output(0, &mut wire);
-//!     client.input().extend_from_slice(&wire);
-//!     while let Some(event) = client.poll_event(0) {
-//!         if let Event::Reply(answer) = event {
-//!             assert_eq!((answer.call, answer.payload()), (call, &b"Hello, Ada"[..]));
-//!         }
-//!     }
-//!     wire.clear();
-//!     client.poll_output(0, &mut wire);
-//!     server.input().extend_from_slice(&wire);
-//!     while let Some(event) = server.poll_event(0) {
-//!         if let Event::Request(request) = event {
-//!             let (call, text) = (request.call, [b"Hello, ", request.payload()].concat());
-//!             server.reply(call, OutgoingReply::new(&text));
-//!         }
-//!     }
-//! }
-//! ```
+//! | who | has |
+//! |---|---|
+//! | an accepting side | [`Links`]: greets connections, resumes or takes over their sessions, keeps those without one |
+//! | a dialing side | [`Remote`]: a [`Link`] that is connected again and again |
+//! | who runs a connection | [`Connection`], over a [`Transport`]: [`ByteStream`], [`WebSocket`], [`Socket`] |
+//! | who calls | [`Link::call`]; who holds the answer, [`Link::call_held`] |
+//! | who answers | [`Host`]; watched answers by their `Freshness` |
+//! | a program that is hosted | [`Process`], [`depends`] |
 
-mod acceptor;
-mod admission;
-mod again;
-mod answer;
-mod callee;
-mod caller;
-mod command_ids;
-mod command_window;
-mod compress;
-mod config;
-mod credit;
-mod ending;
-mod event;
-pub mod fields;
-pub mod frame;
-mod handshake;
-pub mod hello;
-mod hosted;
-mod identity;
-mod items;
-mod message;
-pub mod metadata;
-mod methods;
-mod outcome;
-mod output;
-mod reader;
-mod reason;
-mod receive;
-mod resume;
-mod session;
-mod sessions;
-mod slots;
-mod stream;
-pub mod varint;
+#![doc = include_str!("../README.md")]
+
+mod accept;
+mod backoff;
+mod body;
+mod call;
+mod dependencies;
+mod dial;
+mod driver;
+mod exchange;
+mod link;
+mod process;
+mod serve;
+mod session_clock;
+mod shared_writer;
+mod socket;
+mod stream_out;
+mod submit;
+mod transport;
+mod turn;
 mod watch;
+mod watch_guard;
+mod websocket;
 
-pub use acceptor::Acceptor;
-pub use config::{Config, Micros, SessionId};
-pub use event::{Changed, Event, IncomingReply, IncomingRequest, Items, KeptItems, Piece, Then};
-pub use hello::{Hello, Limits, feature};
-pub use message::{
-    CallKind, CallRefused, Change, Destination, Extra, HttpRequest, MethodId, OutgoingReply, Push,
-    Refresh, Request, RequestBody, Watch,
-};
-pub use metadata::{CommandOrigin, Depends, Metadata, MetadataBuilder};
-pub use methods::PeerMethod;
-pub use reason::{Reason, Violation};
-pub use session::{Session, Usage};
-pub use sessions::{Sessions, Ticket};
-pub use slots::CallId;
+pub use accept::{Arrival, Links, random_boot};
+pub use call::{CallFuture, OpenCall};
+pub use dependencies::Depends;
+pub use dial::{Dial, Remote};
+pub use driver::{Connection, ConnectionEnd};
+pub use link::{CallMap, Link};
+pub use process::{Process, depends, depends_unheard};
+pub use serve::{AnswerFuture, CallFailure, CallTarget, Host, IncomingCall, ProcessMessage};
+pub use session_clock::SessionClock;
+pub use socket::Socket;
+pub use tidewire_live_proto::{CallId, ChangedSources, Config, Limits, Reason, Violation, feature};
+pub use transport::{ByteStream, DirectWriter, Transport, TransportEnd};
+pub use watch_guard::{AnswerState, WatchGuard, Watcher};
+pub use websocket::{PATH, SUBPROTOCOL, WebSocket, accept_key, random_key};

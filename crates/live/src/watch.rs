@@ -1,289 +1,248 @@
-//! Freshness: telling the peer that answers are stale, and hearing it (specification 5).
+//! Watched answers of this side: who is told that they are stale, and when.
 //!
-//! | mode | [`Session::stale`] | computed again |
-//! |---|---|---|
-//! | notify | named in the next `stale`, the watch is over | |
-//! | values | suspect: named with KEEP, unless the value is there first | [`Session::refresh`]: a value, or nothing |
+//! ```text
+//!  a change ─▶ stream number, in the set of the link ─▶ told with the next write of the session, before
+//!                                                        any later reply
+//! ```
 //!
-//! Staleness is gathered and written with the next output, and at the latest before the next reply to
-//! a command. Of each watch at most one value is on its way: the caller says when it has taken it
-//! (`seen`), and what changed meanwhile is computed then.
+//! All watches of a link are in one set, by the numbers of their streams, from whatever thread a
+//! change comes. Before the session is given any answer, what is in the set is told to it: a writer
+//! so hears of what its command made stale before it has the command's reply. Where the caller
+//! wants values, the call is made again as it came, through the gates.
 
-use tidewire_service::{Error, Outcome, Validator};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::task::Waker;
 
-use crate::callee::{Served, Serving, mark};
-use crate::caller::State;
-use crate::event::Event;
-use crate::frame::{self, Kind, flag};
-use crate::message::{Change, OutgoingReply, Refresh, Watch};
-use crate::metadata::{self, Metadata, tag};
-use crate::output::{Output, put_error, put_error_metadata};
-use crate::reason::Violation;
-use crate::receive::Received;
-use crate::session::Session;
-use crate::slots::{CallId, index};
-use crate::varint;
+use bytes::Bytes;
+use tidewire_live_proto::{CallId, Change, Micros, OutgoingReply, Refresh, Session, Watch};
+use tidewire_service::{
+    Body, Error, Freshness, Lifetime, Reply, StaleSet, StaleSetEntry, Watching,
+};
 
-/// The `validator` field with its head.
-const VALIDATOR_BYTES: u16 = 18;
+use crate::link::{CallMap, Link, State};
+use crate::serve::{CallFailure, CallTarget, IncomingCall, head_of};
+use crate::session_clock::SessionClock;
 
-impl Session {
-    /// A watched answer is stale, or one that is computed for a watch will be. Mode *notify*: the
-    /// caller hears it and the watch is over, or is not granted. Mode *values*: what is returned says
-    /// that the answer is to be computed again, from now on, and the outcome given to
-    /// [`refresh`](Self::refresh).
-    ///
-    /// To be called before the reply to the command that changed it, so that a writer never reads its
-    /// own older answer.
-    pub fn stale(&mut self, call: CallId) -> Option<Change> {
-        let live = self.incoming_live;
-        let served = self.incoming.of(call).filter(|served| served.watch != Watch::No)?;
-        if !served.state.is_watch() {
-            served.marks |= mark::OUTDATED;
-            return None;
-        }
-        if served.watch == Watch::Values {
-            served.count = served.count.wrapping_add(1);
-            if served.state == Serving::Fresh {
-                served.state = Serving::Suspect;
-                self.output.suspects.push(call.stream);
-            }
-            return Some(Change(served.count));
-        }
-        self.remove_served(call.index());
-        if live {
-            self.output.stale.push(call.stream);
-        }
-        None
+/// The watches of a link.
+#[derive(Default)]
+pub(crate) struct Watches {
+    granted: CallMap<WatchEntry>,
+    /// When answers end by time.
+    dues: BTreeSet<(Micros, CallId)>,
+    set: StaleSet,
+}
+
+/// One watched answer. There may be a hundred thousand: what few have is apart.
+struct WatchEntry {
+    joined: Option<Box<dyn StaleSetEntry>>,
+    more: Option<Box<WatchExtras>>,
+}
+
+struct WatchExtras {
+    due: Option<Micros>,
+    again: Option<Arc<RepeatableCall>>,
+}
+
+/// How the answer is made again: the call as it came.
+pub(crate) struct RepeatableCall {
+    target: CallTarget,
+    context: tidewire_service::Context,
+    message: Bytes,
+}
+
+impl RepeatableCall {
+    /// What is needed to make a call again, if it is watched for its values.
+    pub(crate) fn of(arrived: &IncomingCall, watch: Watch) -> Option<Arc<Self>> {
+        let Body::Full(message) = &arrived.body else { return None };
+        (watch == Watch::Values).then(|| {
+            Arc::new(Self {
+                target: arrived.target.clone(),
+                context: arrived.context.clone().with_deadline(None),
+                message: message.clone(),
+            })
+        })
     }
 
-    /// Whether a call of the peer is not over: it waits for its answer, or the answer goes on.
-    pub fn is_open(&self, call: CallId) -> bool {
-        let is_current = self.incoming.generation(call.index()) == call.generation;
-        let is_theirs = is_current && !self.is_ours(call.stream);
-        is_theirs && self.incoming.get(call.index()).is_some()
-    }
-
-    /// Whether a call of the peer is an answered watch.
-    pub fn is_watch(&self, call: CallId) -> bool {
-        let served =
-            (!self.is_ours(call.stream)).then(|| self.incoming.get(call.index())).flatten();
-        let is_current = self.incoming.generation(call.index()) == call.generation;
-        is_current && served.is_some_and(|served| served.state.is_watch())
-    }
-
-    /// The call of the peer that has this stream number now.
-    pub fn call_of_peer(&self, stream: u32) -> Option<CallId> {
-        let is_open = !self.is_ours(stream) && self.incoming.get(index(stream)).is_some();
-        is_open.then(|| CallId { stream, generation: self.incoming.generation(index(stream)) })
-    }
-
-    /// Names the answer of a watch of the peer that was sent last.
-    pub fn watched_validator(&self, call: CallId) -> Option<Validator> {
-        let served = self.is_watch(call).then(|| self.incoming.get(call.index())).flatten();
-        served.map(|served| Validator::new(served.validator))
-    }
-
-    /// What became of a stale watch of mode *values*. An outcome whose computation began before the
-    /// last change is dropped, since it may miss that one; one that comes before the caller has taken
-    /// the value before it is asked for again by [`Event::Recompute`].
-    pub fn refresh(&mut self, call: CallId, change: Change, outcome: Refresh<'_>) {
-        let live = self.incoming_live;
-        let current = |served: &&mut Served| served.state.is_watch() && served.count == change.0;
-        let Some(served) = self.incoming.of(call).filter(current) else { return };
-        let http = served.http();
-        let held = Validator::new(served.validator);
-        let new = match &outcome {
-            Refresh::Failed(error) => return self.fail_watch(call, error),
-            Refresh::Unchanged => held,
-            Refresh::Error(_, validator) => *validator,
-            Refresh::Value(reply) => match reply.validator {
-                Some(validator) if self.check_reply(reply).is_ok() => validator,
-                // Without a name for the content, or room for it, the watch ends here.
-                _ => return self.end_watch(call),
-            },
-        };
-        let Some(served) = self.incoming.of(call) else { return };
-        let told = served.state == Serving::Told;
-        if new == held && !(told && live) {
-            served.state = Serving::Fresh;
-            return;
-        }
-        if !live {
-            // The value is lost with the connection; resuming must not confirm the old one.
-            served.state = Serving::Suspect;
-            return;
-        }
-        if served.has(mark::UNSEEN) {
-            served.marks |= mark::BEHIND;
-            return;
-        }
-        served.state = Serving::Fresh;
-        served.marks |= mark::UNSEEN;
-        served.validator = new.bytes();
-        // What changed with it is suspect before the new value is there.
-        self.tell_writer();
-        let flags = http | flag::WATCHED;
-        match outcome {
-            Refresh::Value(reply) => self.write_reply(call.stream, flags, &reply, new == held),
-            Refresh::Error(error, _) => {
-                self.write_watched_error(call.stream, flags, &error, new, new == held);
-            }
-            _ => {
-                self.write_reply(call.stream, flags, &OutgoingReply::default().validator(new), true)
-            }
-        }
-    }
-
-    pub(crate) fn write_watched_error(
-        &mut self,
-        stream: u32,
-        flags: u8,
-        error: &Error,
-        validator: Validator,
-        current: bool,
-    ) {
-        if current {
-            return self.write_reply(
-                stream,
-                flags,
-                &OutgoingReply::default().validator(validator),
-                true,
-            );
-        }
-        let out = &mut self.output.main;
-        let frame = frame::open(out, Kind::Error, stream, flags & !flag::HTTP);
-        metadata::put_entry(out, tag::VALIDATOR, &validator.bytes());
-        let maps = Metadata::from_maps(error.headers(), error.trailers());
-        let max = self.peer.limits.metadata_max - VALIDATOR_BYTES;
-        put_error_metadata(out, error, Outcome::Answered, &maps, max);
-        let frame = frame.metadata_ends(out);
-        frame.finish(out);
-    }
-
-    fn fail_watch(&mut self, call: CallId, error: &Error) {
-        self.remove_served(call.index());
-        if self.incoming_live {
-            put_error(
-                &mut self.output.main,
-                call.stream,
-                error,
-                Outcome::Answered,
-                self.peer.limits.metadata_max,
-            );
-        }
-    }
-
-    fn end_watch(&mut self, call: CallId) {
-        self.remove_served(call.index());
-        if self.incoming_live {
-            self.output.stale.push(call.stream);
-        }
-    }
-
-    /// Writes all staleness that is not said yet: before a reply to a command, before a value that a
-    /// change made, and at the latest with the next output.
-    #[inline]
-    pub(crate) fn tell_writer(&mut self) {
-        if self.output.stale.is_empty() && self.output.suspects.is_empty() {
-            return;
-        }
-        let Output { main, stale, .. } = &mut self.output;
-        Output::put_list(main, Kind::Stale, 0, stale);
-        let mut suspects = std::mem::take(&mut self.output.suspects);
-        if self.incoming_live {
-            suspects.retain(|&stream| {
-                let served = self.incoming.get_mut(index(stream));
-                let suspect = served.filter(|served| served.state == Serving::Suspect);
-                suspect.map(|served| served.state = Serving::Told).is_some()
-            });
-            Output::put_list(&mut self.output.main, Kind::Stale, flag::KEEP, &mut suspects);
-        }
-        suspects.clear();
-        self.output.suspects = suspects;
-    }
-
-    /// The caller has taken the last values of these watches.
-    pub(crate) fn receive_seen(&mut self) -> Received {
-        for stream in varint::take_numbers(&self.reader.share_payload()) {
-            let stream = stream.filter(|&stream| !self.is_ours(stream));
-            let stream = stream.ok_or_else(|| bad_list("seen"))?;
-            let Some((generation, served)) = self.incoming.at(index(stream)) else { continue };
-            let behind = served.has(mark::BEHIND);
-            served.marks &= !(mark::UNSEEN | mark::BEHIND);
-            if behind && served.state.is_watch() {
-                let (call, change) = (CallId { stream, generation }, Change(served.count));
-                self.events.push_back(Event::Recompute { call, change });
-            }
-        }
-        Ok(None)
-    }
-
-    /// Answers that this side watches are stale.
-    pub(crate) fn receive_stale(&mut self) -> Received {
-        let keep = self.reader.head().has(flag::KEEP);
-        for stream in varint::take_numbers(&self.reader.share_payload()) {
-            let stream = stream.ok_or_else(|| bad_list("stale"))?;
-            if !self.is_ours(stream) {
-                return Err(bad_list("stale"));
-            }
-            self.one_stale(stream, keep)?;
-        }
-        Ok(None)
-    }
-
-    /// A watch of this side may be stale.
-    pub(crate) fn suspect(&mut self, index: u32) {
-        let call = self.own_call(index);
-        if let Some(outgoing) = self.outgoing.get_mut(index)
-            && !std::mem::replace(&mut outgoing.suspect, true)
-        {
-            self.events.push_back(Event::Suspect { call });
-        }
-    }
-
-    /// A watch of this side is fresh after all.
-    pub(crate) fn confirm(&mut self, index: u32) {
-        let call = self.own_call(index);
-        let Some(outgoing) = self.outgoing.get_mut(index) else { return };
-        if outgoing.state == State::Watching && std::mem::take(&mut outgoing.suspect) {
-            self.events.push_back(Event::Confirmed { call });
-        }
-    }
-
-    fn one_stale(&mut self, stream: u32, keep: bool) -> Result<(), Violation> {
-        let index = index(stream);
-        let call = self.own_call(index);
-        let watch = self.outgoing.get(index).map(|outgoing| outgoing.request.watch);
-        match self.outgoing.get(index).map(|outgoing| outgoing.state) {
-            Some(State::Watching) if keep && watch == Some(Watch::Notify) => {
-                return Err(Violation::new(
-                    crate::reason::Reason::Unexpected,
-                    format!("KEEP of stream {stream}, a watch that is notified"),
-                ));
-            }
-            Some(State::Watching) if keep => self.suspect(index),
-            Some(State::Watching) => {
-                self.events.push_back(Event::Stale { call });
-                self.free_outgoing(index);
-            }
-            Some(State::Cancelled) if keep => {}
-            Some(State::Cancelled) => self.free_outgoing(index),
-            _ => {
-                return Err(Violation::new(
-                    crate::reason::Reason::UnknownStream,
-                    format!("stale names stream {stream}, which is no watch"),
-                ));
-            }
-        }
-        Ok(())
+    fn arrived(&self, held: &Freshness) -> IncomingCall {
+        let mut context = self.context.clone();
+        context.set_held(held.validator().into_iter().collect());
+        context.set_watching(Watching::Continues);
+        let body = Body::Full(self.message.clone());
+        IncomingCall { target: self.target.clone(), context, body, is_command: false, parent: None }
     }
 }
 
-pub(crate) fn bad_list(what: &'static str) -> Violation {
-    Violation::malformed(match what {
-        "cancel" => "cancel is not an ascending list of its sender's streams",
-        "seen" => "seen is not an ascending list of its sender's streams",
-        _ => "stale is not an ascending list of its receiver's streams",
-    })
+impl Watches {
+    /// Whom a change wakes from now on.
+    pub(crate) fn wakes(&self, waker: &Waker) {
+        self.set.wakes(waker);
+    }
+
+    /// When an answer ends by time.
+    pub(crate) fn poll_timeout(&self) -> Option<Micros> {
+        self.dues.first().map(|(due, _)| *due)
+    }
+
+    /// The peer is told no more of an answer.
+    pub(crate) fn remove(&mut self, call: CallId) {
+        let more = self.granted.remove(&call).and_then(|watched| watched.more);
+        if let Some(due) = more.and_then(|more| more.due) {
+            self.dues.remove(&(due, call));
+        }
+    }
+
+    /// How an answer is made again, if it is watched for its values.
+    fn again(&self, call: CallId) -> Option<Arc<RepeatableCall>> {
+        self.granted.get(&call)?.more.as_ref()?.again.clone()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.granted.clear();
+        self.dues.clear();
+    }
+
+    /// Watches an answer; whether it is stale already.
+    fn watch(
+        &mut self,
+        call: CallId,
+        freshness: &Freshness,
+        clock: SessionClock,
+        again: Option<Arc<RepeatableCall>>,
+    ) -> bool {
+        self.remove(call);
+        let due = match freshness.lifetime() {
+            Lifetime::For(life) => {
+                let left = life.saturating_sub(freshness.age()).as_micros();
+                Some(clock.now().saturating_add(Micros::try_from(left).unwrap_or(Micros::MAX)))
+            }
+            _ => None,
+        };
+        let joined = freshness.staleness().map(|it| self.set.add(call.stream(), it));
+        let is_stale = joined.as_ref().is_some_and(|joined| joined.is_stale());
+        self.dues.extend(due.map(|due| (due, call)));
+        let has_more = due.is_some() || again.is_some();
+        let more = has_more.then(|| Box::new(WatchExtras { due, again }));
+        self.granted.insert(call, WatchEntry { joined, more });
+        is_stale
+    }
+
+    /// What became stale: those that rang and are, and those whose time is over.
+    fn take_stale(&mut self, session: &Session, clock: SessionClock) -> Vec<CallId> {
+        let mut stale = Vec::new();
+        // The time is not asked for where nothing ends by it: this is done for each answer.
+        while let Some(&(due, call)) = self.dues.first().filter(|(due, _)| *due <= clock.now()) {
+            self.dues.remove(&(due, call));
+            stale.push(call);
+        }
+        let mut rung = Vec::new();
+        self.set.take(&mut rung);
+        stale.extend(rung.into_iter().filter_map(|stream| session.call_of_peer(stream)).filter(
+            |call| {
+                let joined = self.granted.get(call).and_then(|watched| watched.joined.as_ref());
+                joined.is_some_and(|joined| joined.is_stale())
+            },
+        ));
+        stale
+    }
+}
+
+impl State {
+    /// Tells the session what became stale: before it is given an answer, and before it writes.
+    pub(crate) fn tell_stale(&mut self, link: &Link) {
+        for call in self.watches.take_stale(&self.session, link.0.clock) {
+            match self.session.stale(call) {
+                Some(change) => self.make_again(link, call, change),
+                None => self.watches.remove(call),
+            }
+        }
+    }
+
+    /// Answers with a reply that its caller may watch.
+    pub(crate) fn reply_watched(
+        &mut self,
+        link: &Link,
+        call: CallId,
+        mut reply: OutgoingReply<'_>,
+        freshness: &Freshness,
+        again: Option<Arc<RepeatableCall>>,
+    ) {
+        if freshness.validator().is_none() || !freshness.is_known() {
+            return self.session.reply(call, reply);
+        }
+        if self.watches.watch(call, freshness, link.0.clock, again) {
+            self.session.stale(call);
+            // It is not watched any more: who wants to go on asks again.
+            reply.max_age_ms = Some(0);
+        }
+        self.session.reply(call, reply.watched());
+        if !self.session.is_watch(call) {
+            self.watches.remove(call);
+        }
+    }
+
+    /// Makes the answer of a watch again, in a task that ends with the watch.
+    pub(crate) fn make_again(&mut self, link: &Link, call: CallId, change: Change) {
+        let again = self.watches.again(call);
+        let (Some(again), Some(host)) = (again, link.0.host.clone()) else {
+            let ended = Error::unavailable("the answer cannot be made again");
+            self.watches.remove(call);
+            return self.session.refresh(call, change, Refresh::Failed(ended));
+        };
+        let held = Freshness::default().with_validator(self.session.watched_validator(call));
+        let link_again = link.clone();
+        let made = async move {
+            let outcome = host.answer(again.arrived(&held)).await;
+            link_again.refresh(call, change, outcome, again).await;
+        };
+        let task = link.0.tasks.spawn(made).abort_handle();
+        let exchange = self.exchanges.entry(call).or_default();
+        // One that began before the last change gives no value.
+        exchange.task.replace(task).into_iter().for_each(|before| before.abort());
+    }
+}
+
+impl Link {
+    async fn refresh(
+        &self,
+        call: CallId,
+        change: Change,
+        outcome: Result<Reply, CallFailure>,
+        again: Arc<RepeatableCall>,
+    ) {
+        let outcome = match outcome {
+            Ok(Reply { body: Body::Stream(_), .. }) => {
+                Err(Error::internal("a watched answer became a stream"))
+            }
+            Ok(reply) => Ok(reply),
+            Err(failed) => Err(failed.error),
+        };
+        let mut state = self.lock();
+        match outcome {
+            Err(error) => {
+                state.watches.remove(call);
+                state.exchanges.remove(&call);
+                state.session.refresh(call, change, Refresh::Failed(error));
+            }
+            Ok(reply) => {
+                let stale = state.watches.watch(call, &reply.freshness, self.0.clock, Some(again));
+                let refresh = match (&reply.body, reply.is_unchanged()) {
+                    (_, true) => Refresh::Unchanged,
+                    (Body::Full(body), _) => {
+                        let head = head_of(&reply, body);
+                        Refresh::Value(head)
+                    }
+                    _ => Refresh::Value(head_of(&reply, &[])),
+                };
+                state.session.refresh(call, change, refresh);
+                state.exchanges.remove(&call);
+                if !state.session.is_watch(call) {
+                    state.watches.remove(call);
+                } else if stale && let Some(change) = state.session.stale(call) {
+                    state.make_again(self, call, change);
+                }
+            }
+        }
+        state.wake();
+    }
 }

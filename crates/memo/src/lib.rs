@@ -85,7 +85,7 @@ mod write;
 
 pub use batch::{Batch, batch};
 pub use compute::cached::Cached;
-pub use compute::capture::{has_read, has_read_untracked, read_untracked};
+pub use compute::capture::{has_read, has_read_untracked, is_computing, read_untracked};
 pub use compute::get::Get;
 pub use compute::scope::{Scoped, scope};
 #[cfg(feature = "driver")]

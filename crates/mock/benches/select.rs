@@ -5,9 +5,9 @@
 //! valgrind --tool=callgrind <bench> 'rules 100000' 20000          instructions: subtract a run of half
 //! ```
 //!
-//! `rules N` is a method with N rules that differ by a literal and one that is asked for in turn, in
-//! protobuf; `template` renders two expressions, `schema` makes an answer without a rule. The log is
-//! off in `rules`, and on in `logged`.
+//! `rules N` is a method with N rules that differ by a literal and one that is asked for in turn,
+//! in protobuf; `template` renders two expressions, `schema` makes an answer without a rule. The
+//! log is off in `rules`, and on in `logged`.
 
 #![allow(clippy::print_stdout, reason = "a bench reports on standard output")]
 
@@ -19,7 +19,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use tidewire_mock::{Mock, RuleFiles};
 use tidewire_schema::Schema;
-use tidewire_service::{Call, Codec, Context, Method, Service, Timer};
+use tidewire_service::{Call, Clock, Codec, Context, Method, Service};
 
 const PROTO: &str = r#"
 syntax = "proto3";
@@ -31,7 +31,7 @@ message Item { string name = 1; string note = 2; int64 count = 3; }
 /// No time passes.
 struct Still(Instant);
 
-impl Timer for Still {
+impl Clock for Still {
     fn now(&self) -> Instant {
         self.0
     }

@@ -4,21 +4,21 @@
 //! integer, `5` is text where text is wanted, `"false"` is false, a timestamp may be
 //! `{seconds: 3}`, a wrapper its value or `{value: x}`, bytes a list of numbers. Empty text is a
 //! number's default, and a fraction of an integer is cut off. What the schema does not know is left
-//! out (`check` tells it), and so is a name that an enum does not have. Anything else that cannot be
-//! what the schema wants is an error that names the field.
+//! out (`check` tells it), and so is a name that an enum does not have. Anything else that cannot
+//! be what the schema wants is an error that names the field.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value as Json};
 use tidewire_schema::{EnumType, Field, Kind, Message, MessageType, Scalar, Schema, Single};
 
-use crate::node::{Node, Number, Place, Tree};
+use crate::node::{Node, Number, Position, Tree};
 use crate::view::View;
 
-/// Why a body is no message, or what of it is left out.
+/// Why a body is not a message, or what of it is left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BodyFault {
-    pub(crate) place: Place,
+    pub(crate) place: Position,
     /// The field: `item.tags[1]`.
     pub(crate) path: String,
     pub(crate) message: String,
@@ -69,7 +69,7 @@ impl Coercion<'_, '_> {
             Tree::Number(_) | Tree::Bool(_) => View::Rule(node).text().into_owned(),
             _ => node.kind().to_owned(),
         };
-        Err(self.fault(node, format!("{shown} is no {wanted}")))
+        Err(self.fault(node, format!("{shown} is not a valid {wanted}")))
     }
 
     fn message(&mut self, owner: MessageType<'_>, node: &Node) -> Result<Json, BodyFault> {
@@ -239,7 +239,7 @@ impl Coercion<'_, '_> {
         })
     }
 
-    /// What JSON writes in a way of its own; `None` for any other type.
+    /// What JSON writes in its own way; `None` for any other type.
     fn well_known(
         &mut self,
         owner: MessageType<'_>,
@@ -256,7 +256,7 @@ impl Coercion<'_, '_> {
                     };
                     let (seconds, nanos) = (part("seconds")?, part("nanos")?);
                     self.point(name, &seconds, &nanos).ok_or_else(|| {
-                        self.fault(node, format!("{seconds}s and {nanos}ns are no {name}"))
+                        self.fault(node, format!("{seconds}s and {nanos}ns are not a {name}"))
                     })?
                 }
                 Tree::Date(text) => timestamp_text(text).into(),

@@ -1,12 +1,12 @@
 //! From what a rule file says to rules that can be applied.
 //!
-//! Reading is as kind as wishmock's: keys that nobody knows are passed over, a value of the wrong type
-//! is as JavaScript takes it. What is passed over is found all the same: each finding names its place,
-//! and what was probably meant. What the schema cannot hold stays in the rules as an error for those
-//! who call.
+//! Reading is as kind as wishmock's: keys that nobody knows are passed over, a value of the wrong
+//! type is as JavaScript takes it. What is passed over is found all the same: each finding names
+//! its place, and what was probably meant. What the schema cannot hold stays in the rules as an
+//! error for those who call.
 //!
-//! Conditions are compiled here, answers in `compile/answer.rs`, and what can never happen is looked
-//! for in [`reach`](crate::reach).
+//! Conditions are compiled here, answers in `compile/answer.rs`, and what can never happen is
+//! looked for in [`reach`](crate::reach).
 
 mod answer;
 mod late;
@@ -18,10 +18,10 @@ use tidewire_schema::{Diagnostic, Schema};
 use tidewire_service::Method;
 
 use crate::body::meant;
-use crate::condition::{Condition, MORE_OPERATORS, Making, OPERATORS};
+use crate::condition::{Condition, MORE_OPERATORS, OPERATORS, TestContext};
 use crate::finding::Finding;
 use crate::index::Ranking;
-use crate::node::{Node, Place, Tree};
+use crate::node::{Node, Position, Tree};
 use crate::path::{Path, Root};
 use crate::rule::{Answer, MethodRule, Response};
 use crate::view::View;
@@ -169,14 +169,15 @@ impl Compiler<'_> {
         &mut self,
         path: Path,
         key: &str,
-        place: Place,
+        place: Position,
         expected: &Node,
     ) -> Condition {
         self.check_path(&path, key, place);
         self.check_operators(expected);
         let mut notes = Vec::new();
         let mut note = |place, why| notes.push((place, why));
-        let mut making = Making { note: &mut note, schema: self.schema, this: self.this_at(&path) };
+        let mut making =
+            TestContext { note: &mut note, schema: self.schema, this: self.this_at(&path) };
         let condition = Condition::new(path, key, expected, &mut making);
         notes.into_iter().for_each(|(place, why)| self.warn(place, why));
         condition
@@ -280,23 +281,23 @@ impl Compiler<'_> {
         }
     }
 
-    pub(crate) fn error(&mut self, place: Place, why: impl Into<String>) {
+    pub(crate) fn error(&mut self, place: Position, why: impl Into<String>) {
         let diagnostic = self.diagnostic(place, why);
         self.findings.push(Finding::error(diagnostic));
     }
 
-    pub(crate) fn warn(&mut self, place: Place, why: impl Into<String>) {
+    pub(crate) fn warn(&mut self, place: Position, why: impl Into<String>) {
         let diagnostic = self.diagnostic(place, why);
         self.findings.push(Finding::warning(diagnostic));
     }
 
-    fn diagnostic(&self, place: Place, why: impl Into<String>) -> Diagnostic {
+    fn diagnostic(&self, place: Position, why: impl Into<String>) -> Diagnostic {
         diagnostic(&self.file, place, why)
     }
 }
 
 /// What is wrong at a place of a file; the whole file is meant where there is no line.
-pub(crate) fn diagnostic(file: &str, place: Place, why: impl Into<String>) -> Diagnostic {
+pub(crate) fn diagnostic(file: &str, place: Position, why: impl Into<String>) -> Diagnostic {
     // A message says first what is wrong, and after `; did you mean` what to do.
     let why = why.into();
     let (message, help) = match why.split_once("; did you mean ") {

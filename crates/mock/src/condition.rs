@@ -1,7 +1,7 @@
 //! When a rule applies: a path, and what has to be there.
 //!
-//! An object with operators is a test; anything else is compared as text. Operators of one object are
-//! looked at in this order, and all but the last two rows decide alone:
+//! An object with operators is a test; anything else is compared as text. Operators of one object
+//! are looked at in this order, and all but the last two rows decide alone:
 //!
 //! | operator | true when |
 //! |---|---|
@@ -21,11 +21,12 @@
 use std::cmp::Ordering;
 
 use serde_json::Value as Json;
-use tidewire_schema::{Expression, Known, Schema};
+use tidewire_schema::Schema;
+use tidewire_validate::{Expression, NameType};
 
 use crate::formula;
 use crate::javascript;
-use crate::node::{Node, Number, Place, Tree};
+use crate::node::{Node, Number, Position, Tree};
 use crate::path::Path;
 use crate::pattern::Pattern;
 use crate::scene::Scene;
@@ -97,15 +98,15 @@ pub(crate) const MORE_OPERATORS: [&str; 9] =
     ["startsWith", "endsWith", "glob", "any_of", "any", "all", "none", "len", "cel"];
 
 /// What a test is compiled with: who is told what is wrong, and what `this` is in an expression.
-pub(crate) struct Making<'m> {
-    pub(crate) note: &'m mut dyn FnMut(Place, String),
+pub(crate) struct TestContext<'m> {
+    pub(crate) note: &'m mut dyn FnMut(Position, String),
     pub(crate) schema: &'m Schema,
-    pub(crate) this: This,
+    pub(crate) this: PathTarget,
 }
 
 /// What is known of what a path leads to.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct This {
+pub(crate) struct PathTarget {
     /// The type of a message.
     pub(crate) message: Option<String>,
     /// What it is where nothing is there.
@@ -114,9 +115,9 @@ pub(crate) struct This {
     pub(crate) element: Option<Box<Self>>,
 }
 
-impl Making<'_> {
+impl TestContext<'_> {
     /// A test of something else than what the path leads to.
-    fn test_of(&mut self, this: This, expected: &Node) -> Box<Test> {
+    fn test_of(&mut self, this: PathTarget, expected: &Node) -> Box<Test> {
         let whole = std::mem::replace(&mut self.this, this);
         let test = Test::new(expected, self);
         self.this = whole;
@@ -132,7 +133,12 @@ impl Making<'_> {
 
 impl Condition {
     /// A condition; what is wrong with it is told to `making`, and it then never holds.
-    pub(crate) fn new(path: Path, key: &str, expected: &Node, making: &mut Making<'_>) -> Self {
+    pub(crate) fn new(
+        path: Path,
+        key: &str,
+        expected: &Node,
+        making: &mut TestContext<'_>,
+    ) -> Self {
         let test = Test::new(expected, making);
         Self { path, test, key: key.to_owned(), expected: expected.clone() }
     }
@@ -162,7 +168,7 @@ impl Condition {
 }
 
 impl Test {
-    pub(crate) fn new(expected: &Node, making: &mut Making<'_>) -> Self {
+    pub(crate) fn new(expected: &Node, making: &mut TestContext<'_>) -> Self {
         if !expected.is_object() {
             return match expected.value {
                 Tree::Date(_) => {
@@ -262,7 +268,7 @@ impl Comparison {
     }
 }
 
-type Make = fn(operand: &Node, whole: &Node, making: &mut Making<'_>) -> Test;
+type Make = fn(operand: &Node, whole: &Node, making: &mut TestContext<'_>) -> Test;
 
 /// The operators that decide alone, in the order in which they are looked for.
 const DECIDING: [(&str, Make); 14] = [
@@ -302,14 +308,14 @@ const DECIDING: [(&str, Make); 14] = [
     ("all", |operand, _, making| Test::Elements(Quantity::All, making.test_of_element(operand))),
     ("none", |operand, _, making| Test::Elements(Quantity::None, making.test_of_element(operand))),
     ("len", |operand, _, making| {
-        let this = This { absent: 0.into(), ..This::default() };
+        let this = PathTarget { absent: 0.into(), ..PathTarget::default() };
         Test::Length(making.test_of(this, operand))
     }),
     ("cel", cel),
 ];
 
 /// `*` is any text, `?` one character.
-fn glob(operand: &Node, making: &mut Making<'_>) -> Test {
+fn glob(operand: &Node, making: &mut TestContext<'_>) -> Test {
     let mut pattern = String::from("^");
     for c in View::Rule(operand).text().chars() {
         match c {
@@ -330,9 +336,9 @@ fn glob(operand: &Node, making: &mut Making<'_>) -> Test {
 }
 
 /// An expression over what the path leads to.
-fn cel(operand: &Node, _: &Node, making: &mut Making<'_>) -> Test {
+fn cel(operand: &Node, _: &Node, making: &mut TestContext<'_>) -> Test {
     let text = View::Rule(operand).text();
-    let this = making.this.message.as_deref().map_or(Known::Unknown, Known::Message);
+    let this = making.this.message.as_deref().map_or(NameType::Unknown, NameType::Message);
     match Expression::compile(making.schema, &[("this", this)], &text) {
         Ok(expression) if expression.is_truth() => {
             Test::Cel(Box::new(expression), making.this.absent.clone())

@@ -1,5 +1,5 @@
-//! The messages that errors carry by custom, `google.rpc.BadRequest` and others, for schemas that do
-//! not import them.
+//! The messages that errors carry by custom, `google.rpc.BadRequest` and others, for schemas that
+//! do not import them.
 
 use std::sync::OnceLock;
 

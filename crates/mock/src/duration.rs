@@ -6,7 +6,7 @@ use crate::node::{Node, Tree};
 use crate::rule::Delay;
 use crate::view::View;
 
-/// Milliseconds of wishmock's keys: a number or its text; less than nothing is none.
+/// Milliseconds of wishmock's keys: a number or its text; negative values are invalid.
 pub(crate) fn millis(node: &Node) -> Option<Duration> {
     let number = View::Rule(node).number()?.as_f64();
     let seconds = if number.is_nan() { return None } else { number.max(0.0) / 1000.0 };
@@ -42,8 +42,9 @@ pub(crate) fn delay(node: &Node) -> Result<Delay, String> {
 }
 
 fn duration(node: &Node) -> Result<Duration, String> {
-    let wrong =
-        || format!("{} is no duration; write 80ms, 1.5s or milliseconds", View::Rule(node).text());
+    let wrong = || {
+        format!("{} is not a duration; write 80ms, 1.5s or milliseconds", View::Rule(node).text())
+    };
     match &node.value {
         Tree::Number(_) => millis(node).ok_or_else(wrong),
         Tree::Text(text) => {

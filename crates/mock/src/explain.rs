@@ -20,13 +20,13 @@ pub struct Preview {
     /// What of `match` does not hold: `request.name is "Al", wanted "Bob"`.
     pub gate_misses: Vec<String>,
     /// Each response in the order of the file.
-    pub responses: Vec<Explained>,
+    pub responses: Vec<Explanation>,
 }
 
 /// How a response stands to a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Explained {
+pub struct Explanation {
     /// The line of the rule file.
     pub line: u32,
     /// What it is called.
@@ -41,8 +41,8 @@ impl Mock {
     /// What a call would get, without it being made: nothing is counted, remembered or logged.
     ///
     /// # Errors
-    /// When there is no such method, or a request is no message of its type; and what the call itself
-    /// would fail with before a rule is asked.
+    /// When there is no such method, or a request is not a message of its type; and what the call
+    /// itself would fail with before a rule is asked.
     pub fn preview(
         &self,
         method: &str,
@@ -100,7 +100,7 @@ fn explain(rule: &MethodRule, scene: &Scene<'_>, preview: &mut Preview) {
         let chosen = preview.plan.rule.as_ref();
         let is_chosen =
             chosen.is_some_and(|one| *one.file == *rule.file && one.line == response.place.line);
-        preview.responses.push(Explained {
+        preview.responses.push(Explanation {
             line: response.place.line,
             name: response.name.clone(),
             is_chosen,

@@ -11,11 +11,12 @@
 //! | `now` | the time of the call |
 //! | `this` | only in the operator `cel`: what is at the path |
 //!
-//! The language and its bounds are those of validation rules; this room evaluates nothing itself.
+//! The language and its bounds are those of validation rules; this crate evaluates nothing itself.
 
 use serde_json::Value as Json;
-use tidewire_schema::{Expression, Given, Known, Message, Schema, Value};
+use tidewire_schema::{Message, Schema, Value};
 use tidewire_service::Method;
+use tidewire_validate::{Expression, NameType, NameValue};
 
 use crate::body::plain_json;
 use crate::scene::{Request, Scene};
@@ -37,11 +38,11 @@ impl Formula {
     pub(crate) fn new(schema: &Schema, method: &Method, text: &str) -> Self {
         let streams = method.kind.client_streams();
         let known = |name| match name {
-            "request" if !streams => Known::Message(&method.input),
-            "message" if streams => Known::Message(&method.input),
-            "metadata" => Known::Texts,
-            "attempt" => Known::Integer,
-            _ => Known::Unknown,
+            "request" if !streams => NameType::Message(&method.input),
+            "message" if streams => NameType::Message(&method.input),
+            "metadata" => NameType::Texts,
+            "attempt" => NameType::Integer,
+            _ => NameType::Unknown,
         };
         match Expression::compile(schema, &NAMES.map(|name| (name, known(name))), text) {
             Ok(expression) => Self::Ready(expression),
@@ -72,26 +73,26 @@ impl Formula {
         match self {
             Self::Ready(expression) => {
                 let now = i128::from(now_millis) * 1_000_000;
-                expression.evaluate(&mut |name| given(name, scene), now, steps)
+                expression.evaluate(&mut |name| name_value(name, scene), now, steps)
             }
             Self::Broken(why) => Err(why.clone()),
         }
     }
 }
 
-fn given<'a>(name: &'static str, scene: &Scene<'a>) -> Option<Given<'a>> {
-    let message = |message: &'a Message| Given::Message(message.as_ref());
+fn name_value<'a>(name: &'static str, scene: &Scene<'a>) -> Option<NameValue<'a>> {
+    let message = |message: &'a Message| NameValue::Message(message.as_ref());
     Some(match name {
         "request" => match scene.request {
             Request::One(one) => message(one),
             Request::Many(all) => {
                 let mut members = vec![
-                    ("items", Given::List(all.iter().map(message).collect())),
-                    ("count", Given::Json(all.len().into())),
+                    ("items", NameValue::List(all.iter().map(message).collect())),
+                    ("count", NameValue::Json(all.len().into())),
                 ];
                 members.extend(all.first().map(|first| ("first", message(first))));
                 members.extend(all.last().map(|last| ("last", message(last))));
-                Given::Members(members)
+                NameValue::Members(members)
             }
         },
         "message" => message(scene.message?),
@@ -100,16 +101,16 @@ fn given<'a>(name: &'static str, scene: &Scene<'a>) -> Option<Given<'a>> {
                 let text = scene.header(name.as_str()).text().into_owned();
                 (name.as_str().to_owned(), Json::from(text))
             });
-            Given::Json(Json::Object(names.collect()))
+            NameValue::Json(Json::Object(names.collect()))
         }
         "state" => {
             let values = scene.state.iter().map(|(key, value)| (key.clone(), plain_json(value)));
-            Given::Json(Json::Object(values.collect()))
+            NameValue::Json(Json::Object(values.collect()))
         }
         "vars" => {
-            Given::Json(scene.vars.map_or_else(|| Json::Object(Default::default()), plain_json))
+            NameValue::Json(scene.vars.map_or_else(|| Json::Object(Default::default()), plain_json))
         }
-        "attempt" => Given::Json(scene.attempt.into()),
+        "attempt" => NameValue::Json(scene.attempt.into()),
         "stream" => {
             let (index, total) = scene.item?;
             let json = serde_json::json!({
@@ -118,24 +119,24 @@ fn given<'a>(name: &'static str, scene: &Scene<'a>) -> Option<Given<'a>> {
                 "isFirst": index == 0,
                 "isLast": index + 1 == total,
             });
-            Given::Json(json)
+            NameValue::Json(json)
         }
-        "timeout_ms" => Given::Json(scene.timeout_ms.into()),
+        "timeout_ms" => NameValue::Json(scene.timeout_ms.into()),
         _ => return None,
     })
 }
 
 /// What `this` is in the operator `cel`: of a value at a path.
-pub(crate) fn this<'a>(view: &View<'a>, absent: &Json) -> Given<'a> {
+pub(crate) fn this<'a>(view: &View<'a>, absent: &Json) -> NameValue<'a> {
     match view {
-        View::Field(Value::Message(message)) => Given::Message(*message),
+        View::Field(Value::Message(message)) => NameValue::Message(*message),
         View::Field(Value::List(list)) => {
-            Given::List(list.iter().map(|one| this(&View::Field(one), absent)).collect())
+            NameValue::List(list.iter().map(|one| this(&View::Field(one), absent)).collect())
         }
         View::Messages(messages) => {
-            Given::List(messages.iter().map(|one| Given::Message(one.as_ref())).collect())
+            NameValue::List(messages.iter().map(|one| NameValue::Message(one.as_ref())).collect())
         }
-        other => Given::Json(json_of(other, absent)),
+        other => NameValue::Json(json_of(other, absent)),
     }
 }
 

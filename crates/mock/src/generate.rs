@@ -1,9 +1,9 @@
 //! Answers that nobody wrote: a plausible message of a type, from the schema alone.
 //!
-//! The same seed, method and request give the same answer, on every machine and on every day. A field
-//! is what its name says (`email` is an e-mail, `next_page_token` is empty), within what its rules of
-//! validation ask for. The whole is checked against those rules; where a message breaks some, other
-//! chance is tried, and of those the one that breaks fewest is taken.
+//! The same seed, method and request give the same answer, on every machine and on every day. A
+//! field is what its name says (`email` is an e-mail, `next_page_token` is empty), within what its
+//! rules of validation ask for. The whole is checked against those rules; where a message breaks
+//! some, other chance is tried, and of those the one that breaks fewest is taken.
 //!
 //! | what | where |
 //! |---|---|
@@ -18,39 +18,41 @@ mod pattern;
 mod scalar;
 mod words;
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tidewire_schema::{
-    Field, Kind, Message, MessageType, Path as FieldPath, RuleSet, Scalar, Schema, Single,
+    Field, Kind, Message, MessageType, Path as FieldPath, Scalar, Schema, Single,
 };
 use tidewire_service::{Codec, Method, Result};
+use tidewire_validate::RuleSet;
 
 use self::limits::Limits;
 use crate::node::Node;
 use crate::random::Random;
 use crate::scene::{Request, Scene};
 
-/// What answers from the schema shall be like.
+/// What answers from the schema is to be like.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wishes {
+pub(crate) struct GenerateOptions {
     pub(crate) seed: u64,
     /// How probable it is that an answer breaks a rule of validation.
     pub(crate) violate: f64,
     /// The rules of the schema; without them nothing is checked.
     pub(crate) rules: Option<Arc<RuleSet>>,
     /// What rules ask of each field, as far as it was asked for: reading options is slow.
-    pub(crate) limits: Arc<Known>,
+    pub(crate) limits: Arc<FieldLimits>,
 }
 
 /// The limits of fields by the type and the number, kept.
 #[derive(Debug, Default)]
-pub(crate) struct Known(Mutex<HashMap<(String, u32), Arc<Limits>>>);
+pub(crate) struct FieldLimits(Mutex<HashMap<(String, u32), Arc<Limits>>>);
 
-impl Known {
+impl FieldLimits {
     fn of(&self, schema: &Schema, owner: MessageType<'_>, field: Field<'_>) -> Arc<Limits> {
         let key = (owner.full_name().to_owned(), field.number());
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         let limits = known.entry(key).or_insert_with(|| Arc::new(Limits::of(schema, owner, field)));
         Arc::clone(limits)
     }
@@ -61,7 +63,7 @@ const VALUES_MAX: usize = 2_000;
 const TRIES_MAX: usize = 16;
 
 /// The chance of an answer: it follows from the seed, the method and the request.
-pub(crate) fn random(wishes: &Wishes, method: &Method, scene: &Scene<'_>) -> Random {
+pub(crate) fn random(wishes: &GenerateOptions, method: &Method, scene: &Scene<'_>) -> Random {
     let bytes = |message: &Message| message.encode(Codec::Proto).unwrap_or_default();
     let requests: Vec<_> = match scene.request {
         Request::One(message) => vec![bytes(message)],
@@ -76,7 +78,7 @@ pub(crate) fn random(wishes: &Wishes, method: &Method, scene: &Scene<'_>) -> Ran
 pub(crate) fn message(
     schema: &Schema,
     type_name: &str,
-    wishes: &Wishes,
+    wishes: &GenerateOptions,
     now_millis: u64,
     random: &mut Random,
 ) -> Result<Message> {
@@ -110,7 +112,7 @@ pub(crate) fn message(
     }
 }
 
-fn violations(wishes: &Wishes, type_name: &str, message: &Message) -> usize {
+fn violations(wishes: &GenerateOptions, type_name: &str, message: &Message) -> usize {
     let Some(rules) = wishes.rules.as_ref().and_then(|rules| rules.rules(type_name)) else {
         return 0;
     };
@@ -121,8 +123,8 @@ fn violations(wishes: &Wishes, type_name: &str, message: &Message) -> usize {
     }
 }
 
-/// A message with what a rule says over it: a list or a map in place of the other, a message field by
-/// field.
+/// A message with what a rule says over it: a list or a map in place of the other, a message field
+/// by field.
 pub(crate) fn merged(mut below: Message, said: &Node, over: &Message) -> Result<Message> {
     let schema_type = below.message_type();
     let mut replaced = Vec::new();
@@ -154,13 +156,13 @@ fn replaced_paths(owner: MessageType<'_>, said: &Node, before: &str, replaced: &
 
 struct Maker<'m> {
     schema: &'m Schema,
-    known: &'m Known,
+    known: &'m FieldLimits,
     now_millis: u64,
     random: &'m mut Random,
     /// The types of the messages that this one is in.
     within: Vec<String>,
     values: usize,
-    /// Whether a rule shall be broken, and whether one is.
+    /// Whether a rule is to be broken, and whether one is.
     breaks: bool,
     broken: bool,
 }

@@ -1,8 +1,8 @@
 //! Which conditional responses a call may hit, found without looking at each.
 //!
 //! Responses are ranked: higher priority first, then as in the file; the first one that hits is the
-//! answer. Where many differ by a literal (`request.name: Bob`), the text at that path is looked up in
-//! a table, which leaves those that want this text and those without such a literal. A hundred
+//! answer. Where many differ by a literal (`request.name: Bob`), the text at that path is looked up
+//! in a table, which leaves those that want this text and those without such a literal. A hundred
 //! thousand rules that differ by a literal cost one look-up.
 
 use std::collections::HashMap;

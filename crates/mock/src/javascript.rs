@@ -1,7 +1,8 @@
 //! Numbers as JavaScript writes and reads them, since rules compare text.
 //!
-//! `1e21` is written `1e+21`, `0.1 + 0.2` is `0.30000000000000004`, blank text reads as 0 and `0x10`
-//! as 16. An integer that a `double` does not hold keeps its digits: two of them are compared exactly.
+//! `1e21` is written `1e+21`, `0.1 + 0.2` is `0.30000000000000004`, blank text reads as 0 and
+//! `0x10` as 16. An integer that a `double` does not hold keeps its digits: two of them are
+//! compared exactly.
 
 use std::cmp::Ordering;
 

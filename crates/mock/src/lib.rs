@@ -1,8 +1,8 @@
 //! Services of `.proto` files and rules, before they exist.
 //!
 //! A [`Mock`] answers every method of every service of a schema: by rules where there are some, and
-//! otherwise with a plausible message made from the schema. It is a set of services like any other: a
-//! server serves them over every protocol, a generated client speaks to them in-process.
+//! otherwise with a plausible message made from the schema. It is a set of services like any other:
+//! a server serves them over every protocol, a generated client speaks to them in-process.
 //!
 //! ```text
 //! rule files ─▶ yaml ─▶ compile ─▶ MethodRule ┐
@@ -19,8 +19,10 @@
 //! | what is found in rule files | `compile.rs`, `reach.rs` |
 //! | what a reload keeps | `mock/reload.rs` |
 //!
-//! This room opens no socket, reads no clock and no environment: time comes in by a
-//! [`Timer`](tidewire_service::Timer), files as text.
+//! This crate opens no socket, reads no clock and no environment: time comes in by a
+//! [`Clock`](tidewire_service::Clock), files as text.
+
+#![doc = include_str!("../README.md")]
 
 mod body;
 mod compile;
@@ -54,13 +56,14 @@ mod view;
 mod yaml;
 
 pub use details::error_details;
-pub use explain::{Explained, Preview};
+pub use explain::{Explanation, Preview};
 pub use finding::Finding;
 pub use log::{Calls, LoggedCall};
 pub use mock::{
-    MethodRules, Missing, Mock, MockBuilder, MockedService, Reloaded, Replying, Respond,
+    DefaultReply, MethodRules, Mock, MockBuilder, MockedService, ReloadReport, Respond,
+    ResponseBuilder,
 };
-pub use plan::{Chosen, Frames, Outcome, Plan};
+pub use plan::{Decision, Frames, Outcome, Plan};
 pub use rules::{RULE_FILE_BYTES_MAX, RULE_SCHEMA, RuleFiles};
 pub use sessions::SESSION_HEADER;
-pub use verify::{Times, Unverified};
+pub use verify::{Times, VerifyError};

@@ -1,7 +1,7 @@
 //! What was called: the last calls, each with its request and what answered it.
 //!
-//! The log is bounded: by default the last 1,000 calls, of each stream the first 100 requests, and 16
-//! MiB of messages and headers in all.
+//! The log is bounded: by default the last 1,000 calls, of each stream the first 100 requests, and
+//! 16 MiB of messages and headers in all.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use http::HeaderMap;
 use tidewire_schema::Message;
 use tidewire_service::{Code, Method};
 
-use crate::plan::Chosen;
+use crate::plan::Decision;
 
 /// How many requests of one stream are kept.
 pub(crate) const REQUESTS_MAX: usize = 100;
@@ -33,7 +33,7 @@ pub struct LoggedCall {
     /// What was asked; of a stream the first 100 messages.
     pub requests: Arc<[Message]>,
     /// The response of a rule that answered; `None` where the schema alone did.
-    pub rule: Option<Chosen>,
+    pub rule: Option<Decision>,
     /// The code of the error that was answered.
     pub error: Option<Code>,
 }
@@ -65,8 +65,8 @@ impl Calls {
         Self { method: Some(path), ..Self::default() }
     }
 
-    /// Of these, the calls with a value in their request: a literal or an operator of rules. Of a stream
-    /// of requests the path goes from `first`, `last`, `items` or `count`.
+    /// Of these, the calls with a value in their request: a literal or an operator of rules. Of a
+    /// stream of requests the path goes from `first`, `last`, `items` or `count`.
     #[must_use]
     pub fn with(mut self, path: impl Into<String>, value: impl Into<serde_json::Value>) -> Self {
         self.fields.push((path.into(), value.into()));

@@ -4,8 +4,8 @@
 //! call ─▶ decode ─▶ session ─▶ select ─▶ plan ─▶ log ─▶ play ─▶ reply
 //! ```
 //!
-//! What answers is one [`Set`]: the schema and its rules. A reload puts another in its place at once;
-//! calls that have begun end with the one that they began with.
+//! What answers is one [`Set`]: the schema and its rules. A reload puts another in its place at
+//! once; calls that have begun end with the one that they began with.
 
 mod answer;
 mod build;
@@ -13,29 +13,30 @@ mod listing;
 mod reload;
 mod seen;
 
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
 use tidewire_schema::Schema;
 use tidewire_service::{
-    Answer, Call, Error, Interface, Method, Offer, RpcService, Service, Signal, Timer,
+    Answer, Call, Clock, Error, Interface, Method, RpcService, Service, ServiceSource, Signal,
 };
 
-pub use self::build::{MockBuilder, Replying, Respond};
+pub use self::build::{MockBuilder, Respond, ResponseBuilder};
 pub use self::listing::MethodRules;
-pub use self::reload::Reloaded;
-use crate::generate::Wishes;
+pub use self::reload::ReloadReport;
+use crate::generate::GenerateOptions;
 use crate::log::Log;
-use crate::rules::Found;
+use crate::rules::MethodResponses;
 use crate::sessions::Sessions;
 
 /// Services that exist only as `.proto` files and rules.
 ///
-/// Clones share everything. [`services`](Self::services) is what a server serves; a generated client
-/// speaks to one of them in-process.
+/// Clones share everything. [`services`](Self::services) is what a server serves; a generated
+/// client speaks to one of them in-process.
 #[derive(Clone)]
 pub struct Mock(pub(crate) Arc<Shared>);
 
@@ -43,12 +44,12 @@ pub(crate) struct Shared {
     current: RwLock<Arc<Set>>,
     sessions: Mutex<Sessions>,
     log: Mutex<Log>,
-    timer: Arc<dyn Timer>,
+    timer: Arc<dyn Clock>,
     /// A moment by the timer, and in milliseconds since 1970.
     origin: (Instant, u64),
     seed: u64,
     violate: f64,
-    missing: Missing,
+    missing: DefaultReply,
     /// Another number each time that the services are others.
     edition: AtomicU64,
     /// How many calls there were: chance differs from call to call.
@@ -58,7 +59,7 @@ pub(crate) struct Shared {
 /// What a method without rules answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum Missing {
+pub enum DefaultReply {
     /// A message made from the schema.
     #[default]
     Generated,
@@ -71,15 +72,15 @@ pub enum Missing {
 pub(crate) struct Set {
     pub(crate) schema: Schema,
     /// By path.
-    pub(crate) methods: HashMap<String, Mocked>,
-    pub(crate) wishes: Wishes,
+    pub(crate) methods: HashMap<String, MockedMethod>,
+    pub(crate) wishes: GenerateOptions,
 }
 
 /// A method and what answers it.
 #[derive(Clone)]
-pub(crate) struct Mocked {
+pub(crate) struct MockedMethod {
     pub(crate) method: Method,
-    pub(crate) found: Option<Found>,
+    pub(crate) found: Option<MethodResponses>,
     /// Responses that a program said; they go before those of files.
     pub(crate) said: Vec<serde_json::Value>,
     pub(crate) added: Option<Arc<crate::rule::MethodRule>>,
@@ -95,7 +96,7 @@ pub struct MockedService {
 }
 
 impl Mock {
-    /// The services that there are now; a server is given the mock itself, as an [`Offer`].
+    /// The services that there are now; a server is given the mock itself, as an [`ServiceSource`].
     pub fn services(&self) -> Vec<MockedService> {
         let set = self.set();
         let interfaces =
@@ -116,15 +117,15 @@ impl Mock {
     }
 
     pub(crate) fn set(&self) -> Arc<Set> {
-        Arc::clone(&self.0.current.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.0.current.read())
     }
 
     pub(crate) fn sessions(&self) -> MutexGuard<'_, Sessions> {
-        self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.sessions.lock()
     }
 
     pub(crate) fn log(&self) -> MutexGuard<'_, Log> {
-        self.0.log.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.log.lock()
     }
 }
 
@@ -137,7 +138,7 @@ impl Service for Mock {
     }
 }
 
-impl Offer for Mock {
+impl ServiceSource for Mock {
     fn edition(&self) -> u64 {
         self.0.edition.load(Ordering::Acquire)
     }

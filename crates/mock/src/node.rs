@@ -8,7 +8,7 @@ use std::fmt;
 
 /// A place in a file: line and column from 1, the column in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     pub(crate) line: u32,
     pub(crate) column: u32,
 }
@@ -17,7 +17,7 @@ pub(crate) struct Place {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Node {
     pub(crate) value: Tree,
-    pub(crate) place: Place,
+    pub(crate) place: Position,
 }
 
 /// A value of a rule file.
@@ -32,14 +32,14 @@ pub(crate) enum Tree {
     /// What is tagged `!!binary`.
     Bytes(Vec<u8>),
     List(Vec<Node>),
-    Object(Vec<Member>),
+    Object(Vec<ObjectMember>),
 }
 
 /// A member of an object.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Member {
+pub(crate) struct ObjectMember {
     pub(crate) key: String,
-    pub(crate) place: Place,
+    pub(crate) place: Position,
     pub(crate) value: Node,
 }
 
@@ -66,11 +66,11 @@ impl Number {
 impl Node {
     /// A value that stands nowhere: made by a program.
     pub(crate) fn new(value: Tree) -> Self {
-        Self { value, place: Place::default() }
+        Self { value, place: Position::default() }
     }
 
     /// The members of an object; none of anything else.
-    pub(crate) fn members(&self) -> &[Member] {
+    pub(crate) fn members(&self) -> &[ObjectMember] {
         match &self.value {
             Tree::Object(members) => members,
             _ => &[],
@@ -144,9 +144,9 @@ impl From<&serde_json::Value> for Node {
             Json::Object(members) => Tree::Object(
                 members
                     .iter()
-                    .map(|(key, value)| Member {
+                    .map(|(key, value)| ObjectMember {
                         key: key.clone(),
-                        place: Place::default(),
+                        place: Position::default(),
                         value: Self::from(value),
                     })
                     .collect(),
@@ -155,7 +155,7 @@ impl From<&serde_json::Value> for Node {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
     }

@@ -10,8 +10,8 @@
 //! | `attempt` | how many calls of this method the session has made, this one included |
 //! | `vars` | the variables of the rule file |
 //!
-//! Fields have their name in the `.proto` or in JSON; a oneof's name is the name of its member that is
-//! set, `length` counts elements or characters.
+//! Fields have their name in the `.proto` or in JSON; a oneof's name is the name of its member that
+//! is set, `length` counts elements or characters.
 
 use tidewire_schema::{Message, MessageRef, Path as FieldPath, Value};
 

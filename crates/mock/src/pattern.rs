@@ -43,7 +43,7 @@ impl Pattern {
                 return Err(format!("there is no flag {flag}; flags are i, m, s, u, g, y"));
             }
             if flags[..index].contains(flag) {
-                return Err(format!("the flag {flag} is there twice"));
+                return Err(format!("the flag {flag} occurs twice"));
             }
         }
         let has = |flag: char| flags.contains(flag);
@@ -145,7 +145,7 @@ impl Translation<'_, '_> {
         let kinds = [":", "=", "!", "<=", "<!"];
         let is_name = rest.starts_with('<') && !rest.starts_with("<=") && !rest.starts_with("<!");
         if !is_name && !kinds.iter().any(|kind| rest.starts_with(kind)) {
-            return Err("what follows (? is no group of JavaScript".to_owned());
+            return Err("what follows (? is not a group of JavaScript".to_owned());
         }
         Ok(())
     }

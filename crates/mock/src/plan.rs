@@ -17,7 +17,7 @@ use crate::rule::{MethodRule, Response};
 #[non_exhaustive]
 pub struct Plan {
     /// What decided; `None` where the schema alone did.
-    pub rule: Option<Chosen>,
+    pub rule: Option<Decision>,
     /// Nothing happens for this long.
     pub delay: Duration,
     /// Headers of the reply, or of the error.
@@ -31,7 +31,7 @@ pub struct Plan {
 /// The response of a rule file that decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Chosen {
+pub struct Decision {
     /// The file.
     pub file: Arc<str>,
     /// The line of the response, from 1.
@@ -70,7 +70,7 @@ pub struct Frames {
     pub error_delay: Duration,
 }
 
-impl Chosen {
+impl Decision {
     /// A response of a rule.
     pub(crate) fn of(rule: &MethodRule, response: &Response) -> Self {
         let (line, name) = (response.place.line, response.name.clone());

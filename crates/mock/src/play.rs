@@ -1,6 +1,6 @@
 //! A plan in time: what is sent when.
 //!
-//! The time comes from a [`Timer`]; this room has no clock. A stream is made as it is read, so one
+//! The time comes from a [`Clock`]; this crate has no clock. A stream is made as it is read, so one
 //! without end costs nothing once its reader has left.
 
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use tidewire_service::{Body, Error, Frame, Headers, Reply, Result, Timer};
+use tidewire_service::{Body, Clock, Error, Frame, Headers, Reply, Result};
 
 use crate::plan::{Frames, Outcome, Plan};
 use crate::random::Random;
 
 /// Waits for a while; not at all where there is nothing to wait for.
-pub(crate) async fn wait(timer: &dyn Timer, delay: Duration) {
+pub(crate) async fn wait(timer: &dyn Clock, delay: Duration) {
     if !delay.is_zero() {
         timer.sleep_until(timer.now() + delay).await;
     }
 }
 
 /// The reply of a plan whose delay is over.
-pub(crate) fn reply(plan: Plan, timer: &Arc<dyn Timer>) -> Result<Reply> {
+pub(crate) fn reply(plan: Plan, timer: &Arc<dyn Clock>) -> Result<Reply> {
     let Plan { headers, trailers, outcome, .. } = plan;
     match outcome {
         Outcome::Message(bytes) => {
@@ -46,7 +46,7 @@ pub(crate) fn with_metadata(mut error: Error, headers: &HeaderMap, trailers: &He
     error
 }
 
-struct Playing {
+struct PlayedStream {
     list: Vec<(Duration, Result<Bytes>)>,
     order: Vec<usize>,
     /// The next message in this round.
@@ -57,14 +57,14 @@ struct Playing {
     first_delay: Duration,
     error_delay: Duration,
     trailers: HeaderMap,
-    timer: Arc<dyn Timer>,
+    timer: Arc<dyn Clock>,
     /// Whether anything was sent: the first message has no pause before it, unless it has its own.
     has_begun: bool,
 }
 
-fn stream(frames: Frames, timer: Arc<dyn Timer>, trailers: HeaderMap) -> Body {
+fn stream(frames: Frames, timer: Arc<dyn Clock>, trailers: HeaderMap) -> Body {
     let order = (0..frames.list.len()).collect();
-    let mut playing = Playing {
+    let mut playing = PlayedStream {
         list: frames.list,
         order,
         next: 0,
@@ -94,7 +94,7 @@ fn stream(frames: Frames, timer: Arc<dyn Timer>, trailers: HeaderMap) -> Body {
     }))
 }
 
-impl Playing {
+impl PlayedStream {
     fn begin_round(&mut self) {
         self.next = 0;
         if let Some(random) = &mut self.shuffle {

@@ -13,7 +13,7 @@ impl Random {
         Self(seed)
     }
 
-    /// The sequence of a seed and of what it shall depend on besides.
+    /// The sequence of a seed and of what it is to depend on besides.
     pub(crate) fn of(seed: u64, parts: &[&[u8]]) -> Self {
         // FNV-1a: the same on every machine and in every version.
         let mut hash = 0xcbf2_9ce4_8422_2325 ^ seed;

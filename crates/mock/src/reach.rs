@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use crate::node::Place;
+use crate::node::Position;
 use crate::rule::{MethodRule, Response};
 
 /// Where such responses stand, and what is in their way.
-pub(crate) fn unreachable(rule: &MethodRule) -> Vec<(Place, String)> {
+pub(crate) fn unreachable(rule: &MethodRule) -> Vec<(Position, String)> {
     let mut found = Vec::new();
     let always = conditional(rule, &mut found);
     if let Some(always) = always.filter(|_| rule.gate.is_empty()) {
@@ -34,9 +34,12 @@ pub(crate) fn unreachable(rule: &MethodRule) -> Vec<(Place, String)> {
 
 /// Conditional responses that come after one with the same conditions, or with none; the one with
 /// none.
-fn conditional<'r>(rule: &'r MethodRule, found: &mut Vec<(Place, String)>) -> Option<&'r Response> {
+fn conditional<'r>(
+    rule: &'r MethodRule,
+    found: &mut Vec<(Position, String)>,
+) -> Option<&'r Response> {
     let mut always: Option<&Response> = None;
-    let mut seen: HashMap<Vec<String>, Place> = HashMap::new();
+    let mut seen: HashMap<Vec<String>, Position> = HashMap::new();
     for index in rule.ranking.all() {
         let Some(response) = rule.responses.get(index) else { continue };
         if let Some(other) = always {

@@ -18,7 +18,7 @@ use tidewire_service::{Code, Codec, Detail, Result};
 use crate::body::BodyFault;
 use crate::condition::Condition;
 use crate::index::Ranking;
-use crate::node::{Node, Place};
+use crate::node::{Node, Position};
 use crate::random::Random;
 use crate::sketch::Sketch;
 use crate::template::Template;
@@ -46,7 +46,7 @@ pub(crate) struct MethodRule {
 #[derive(Debug)]
 pub(crate) struct Response {
     /// Where it stands.
-    pub(crate) place: Place,
+    pub(crate) place: Position,
     /// What it is called, for logs.
     pub(crate) name: Option<String>,
     /// What has to hold; `None` for a fallback.
@@ -84,7 +84,7 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 pub(crate) enum Content {
     /// The same for each call.
-    Fixed(Encoded),
+    Fixed(EncodedMessage),
     /// Made for each call.
     Made(Sketch),
     /// Made from the schema, with this over it.
@@ -95,7 +95,7 @@ pub(crate) enum Content {
 
 /// A message and its bytes in each codec.
 #[derive(Debug)]
-pub(crate) struct Encoded {
+pub(crate) struct EncodedMessage {
     message: Message,
     proto: OnceLock<Bytes>,
     json: OnceLock<Bytes>,
@@ -193,7 +193,7 @@ impl Delay {
     }
 }
 
-impl Encoded {
+impl EncodedMessage {
     pub(crate) fn new(message: Message) -> Self {
         Self { message, proto: OnceLock::new(), json: OnceLock::new() }
     }

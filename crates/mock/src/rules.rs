@@ -19,7 +19,7 @@ use tidewire_service::Method;
 use crate::body::meant;
 use crate::compile::{Compiler, diagnostic};
 use crate::finding::Finding;
-use crate::node::{Member, Node, Tree};
+use crate::node::{Node, ObjectMember, Tree};
 use crate::rule::MethodRule;
 use crate::yaml;
 
@@ -111,26 +111,26 @@ pub(crate) fn methods_of(schema: &Schema) -> Vec<Method> {
 
 /// Compiled rules.
 #[derive(Debug, Default)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledRules {
     /// By the path of the method.
-    pub(crate) rules: HashMap<String, Found>,
+    pub(crate) rules: HashMap<String, MethodResponses>,
     pub(crate) findings: Vec<Finding>,
 }
 
 /// What there is for a method.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub(crate) struct MethodResponses {
     pub(crate) rule: Result<Arc<MethodRule>, Diagnostic>,
     /// The texts that it was made of: equal texts make equal rules.
     pub(crate) sources: Vec<Arc<str>>,
 }
 
-pub(crate) fn compile(files: &RuleFiles, schema: &Schema, methods: &[Method]) -> Compiled {
+pub(crate) fn compile(files: &RuleFiles, schema: &Schema, methods: &[Method]) -> CompiledRules {
     let mut by_key = HashMap::new();
     for method in methods {
         by_key.insert(key_of(method), method);
     }
-    let mut compiled = Compiled::default();
+    let mut compiled = CompiledRules::default();
     for path in files.files.keys() {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if !name.starts_with('_') {
@@ -151,12 +151,12 @@ fn one(
     name: &str,
     schema: &Schema,
     by_key: &HashMap<String, &Method>,
-    compiled: &mut Compiled,
+    compiled: &mut CompiledRules,
 ) {
     let shown = path.display().to_string();
     let stem = Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let mut sources = Vec::new();
-    let read = Reading { files, sources: &mut sources }.root(path, 0);
+    let read = RuleReader { files, sources: &mut sources }.root(path, 0);
     let named = read
         .as_ref()
         .ok()
@@ -174,7 +174,7 @@ fn one(
         );
         compiled.findings.push(Finding::warning(diagnostic(
             &shown,
-            crate::node::Place::default(),
+            crate::node::Position::default(),
             why,
         )));
         if let Err(fault) = read {
@@ -183,7 +183,7 @@ fn one(
         return;
     };
     let rule = match read {
-        // A file without a document is no rule.
+        // A file without a document is not a rule.
         Ok(None) => return,
         Ok(Some(root)) => {
             let vars = root.get("vars").cloned();
@@ -205,23 +205,23 @@ fn one(
             Err(fault)
         }
     };
-    let found = Found { rule, sources };
+    let found = MethodResponses { rule, sources };
     if let Some(before) = compiled.rules.insert(method.path.to_string(), found)
         && let Ok(before) = before.rule
     {
         let why = format!("never read: {shown} is for the same method and comes later");
-        let place = crate::node::Place::default();
+        let place = crate::node::Position::default();
         compiled.findings.push(Finding::warning(diagnostic(&before.file, place, why)));
     }
 }
 
 /// Reads a file and those that it includes.
-struct Reading<'f> {
+struct RuleReader<'f> {
     files: &'f RuleFiles,
     sources: &'f mut Vec<Arc<str>>,
 }
 
-impl Reading<'_> {
+impl RuleReader<'_> {
     fn root(&mut self, path: &Path, depth: usize) -> Result<Option<Node>, Diagnostic> {
         let shown = path.display().to_string();
         let text = match self.files.files.get(path) {
@@ -288,7 +288,7 @@ fn include_into(root: &mut Node, other: Node) {
     let mut member = |key: &str, empty: Tree| -> usize {
         members.iter().position(|one| one.key == key).unwrap_or_else(|| {
             let value = Node { value: empty, place };
-            members.push(Member { key: key.to_owned(), place, value });
+            members.push(ObjectMember { key: key.to_owned(), place, value });
             members.len() - 1
         })
     };

@@ -14,21 +14,22 @@
 
 use std::time::Duration;
 
-use tidewire_schema::{Expression, Message, Schema};
+use tidewire_schema::{Message, Schema};
 use tidewire_service::{Codec, Error, Method};
+use tidewire_validate::Expression;
 
 use crate::body;
 use crate::compile::Compiler;
-use crate::generate::{self, Wishes};
-use crate::node::{Member, Node, Tree};
-use crate::plan::{Chosen, Frames, Outcome, Plan};
+use crate::generate::{self, GenerateOptions};
+use crate::node::{Node, ObjectMember, Tree};
+use crate::plan::{Decision, Frames, Outcome, Plan};
 use crate::random::Random;
 use crate::rule::{
     Answer, Content, Delay, Failure, Item, Items, Line, MethodRule, Reaction, Response, Text,
 };
 use crate::scene::Scene;
 use crate::sketch::Sketch;
-use crate::template::{RENDERED_BYTES_MAX, Rendering, Template, Unrendered};
+use crate::template::{RENDERED_BYTES_MAX, RenderError, RenderState, Template};
 
 /// What does not change while rules stay: the schema, the method, and how replies are encoded.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +38,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) method: &'a Method,
     pub(crate) codec: Codec,
     /// What answers from the schema follow from.
-    pub(crate) wishes: &'a Wishes,
+    pub(crate) wishes: &'a GenerateOptions,
     pub(crate) now_millis: u64,
 }
 
@@ -68,14 +69,14 @@ pub(crate) fn choose(
 pub(crate) struct Maker<'a, 'r> {
     pub(crate) stage: Stage<'a>,
     pub(crate) scene: Scene<'a>,
-    pub(crate) rendering: Rendering<'r>,
+    pub(crate) rendering: RenderState<'r>,
 }
 
 impl<'a, 'r> Maker<'a, 'r> {
     pub(crate) fn new(stage: Stage<'a>, scene: Scene<'a>, random: &'r mut Random) -> Self {
         let now_millis = stage.now_millis;
         let (bytes_left, steps_left) = (RENDERED_BYTES_MAX, Expression::STEPS);
-        let rendering = Rendering { random, now_millis, bytes_left, steps_left };
+        let rendering = RenderState { random, now_millis, bytes_left, steps_left };
         Self { stage, scene, rendering }
     }
 
@@ -84,7 +85,7 @@ impl<'a, 'r> Maker<'a, 'r> {
         let Some(answer) = response.answer(use_number) else { return self.empty() };
         let made = self.shape(rule, answer).and_then(|late| self.play(answer, late.as_ref()));
         let mut plan = made.unwrap_or_else(|error| Plan::of(Outcome::Error(error)));
-        plan.rule = Some(Chosen::of(rule, response));
+        plan.rule = Some(Decision::of(rule, response));
         plan
     }
 
@@ -124,7 +125,7 @@ impl<'a, 'r> Maker<'a, 'r> {
                 }
                 _ => self.said(part)?,
             };
-            members.push(Member { key: key.clone(), place: *at, value });
+            members.push(ObjectMember { key: key.clone(), place: *at, value });
         }
         let node = Node { value: Tree::Object(members), place: *place };
         self.compiled(rule, |compiler| compiler.answer(&node)).map(Some)
@@ -310,7 +311,7 @@ impl<'a, 'r> Maker<'a, 'r> {
                     Some(sketch) => Some(self.said(sketch)?),
                     None => None,
                 };
-                let wishes = Wishes {
+                let wishes = GenerateOptions {
                     violate: *violate,
                     seed: seed.unwrap_or(self.stage.wishes.seed),
                     ..self.stage.wishes.clone()
@@ -350,13 +351,13 @@ impl<'a, 'r> Maker<'a, 'r> {
     }
 }
 
-fn unrendered(why: Unrendered) -> Error {
+fn unrendered(why: RenderError) -> Error {
     match why {
-        Unrendered::TooLarge => {
+        RenderError::TooLarge => {
             let max = RENDERED_BYTES_MAX >> 20;
             Error::resource_exhausted(format!("the templates of this answer make over {max} MiB"))
         }
-        Unrendered::Formula(text, why) => {
+        RenderError::Formula(text, why) => {
             Error::internal(format!("the rule's answer: cel: {text}: {why}"))
         }
     }

@@ -1,8 +1,8 @@
 //! What calls leave behind: how often each response answered, and what rules set.
 //!
 //! A session is what the header `x-mock-session` names; calls without it share one. Parallel tests
-//! with a session each do not see one another. At most 10,000 sessions are kept: then the one that was
-//! used longest ago is forgotten.
+//! with a session each do not see one another. At most 10,000 sessions are kept: then the one that
+//! was used longest ago is forgotten.
 
 use std::collections::HashMap;
 

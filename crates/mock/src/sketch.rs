@@ -1,18 +1,18 @@
 //! A value of a rule with templates in it: parsed once, made into a value for each call.
 
 use crate::formula::Formula;
-use crate::node::{Member, Node, Place, Tree};
+use crate::node::{Node, ObjectMember, Position, Tree};
 use crate::scene::Scene;
-use crate::template::{Rendering, Template, Unrendered};
+use crate::template::{RenderError, RenderState, Template};
 
-/// A value with templates in its texts; the keys of objects are no templates.
+/// A value with templates in its texts; the keys of objects are not templates.
 #[derive(Debug, Clone)]
 pub(crate) enum Sketch {
     /// Without any.
     Plain(Node),
-    Text(Template, Place),
-    List(Vec<Self>, Place),
-    Object(Vec<(String, Place, Self)>, Place),
+    Text(Template, Position),
+    List(Vec<Self>, Position),
+    Object(Vec<(String, Position, Self)>, Position),
 }
 
 impl Sketch {
@@ -52,8 +52,8 @@ impl Sketch {
     pub(crate) fn render(
         &self,
         scene: &Scene<'_>,
-        rendering: &mut Rendering<'_>,
-    ) -> Result<Node, Unrendered> {
+        rendering: &mut RenderState<'_>,
+    ) -> Result<Node, RenderError> {
         Ok(match self {
             Self::Plain(node) => node.clone(),
             Self::Text(template, place) => {
@@ -68,7 +68,7 @@ impl Sketch {
                 let mut members = Vec::with_capacity(parts.len());
                 for (key, at, part) in parts {
                     let value = part.render(scene, rendering)?;
-                    members.push(Member { key: key.clone(), place: *at, value });
+                    members.push(ObjectMember { key: key.clone(), place: *at, value });
                 }
                 Node { value: Tree::Object(members), place: *place }
             }
@@ -76,7 +76,7 @@ impl Sketch {
     }
 
     /// Its templates, and where they stand.
-    pub(crate) fn templates<'s>(&'s self, each: &mut dyn FnMut(&'s Template, Place)) {
+    pub(crate) fn templates<'s>(&'s self, each: &mut dyn FnMut(&'s Template, Position)) {
         match self {
             Self::Plain(_) => {}
             Self::Text(template, place) => each(template, *place),
@@ -97,7 +97,7 @@ impl Sketch {
             Self::Object(parts, place) => {
                 let members = parts.iter().filter_map(|(key, place, part)| {
                     let (key, place, value) = (key.clone(), *place, part.plain_part()?);
-                    Some(Member { key, place, value })
+                    Some(ObjectMember { key, place, value })
                 });
                 Node { value: Tree::Object(members.collect()), place: *place }
             }

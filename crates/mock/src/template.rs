@@ -1,8 +1,8 @@
 //! Text with `{{ expressions }}` in it, parsed once and rendered for each call.
 //!
-//! An expression is a path ([`path`](crate::path)), a call of a function or arithmetic over them. It
-//! gives text; what is not there gives none. Nothing that was rendered is read as a template again,
-//! so a request cannot put expressions in.
+//! An expression is a path ([`path`](crate::path)), a call of a function or arithmetic over them.
+//! It gives text; what is not there gives none. Nothing that was rendered is read as a template
+//! again, so a request cannot put expressions in.
 //!
 //! | function | gives |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! | `utils.format("%s…", a, b)` | the text with each `%s` replaced |
 //! | `cel: EXPRESSION` | what an expression of CEL gives ([`formula`](crate::formula)); alone in a text it keeps its type |
 //!
-//! What wishmock does with what is none of these is kept: a call of a function that nobody knows gives
-//! its own source, one that fails leaves the braces as they are.
+//! What wishmock does with what is none of these is kept: a call of a function that nobody knows
+//! gives its own source, one that fails leaves the braces as they are.
 //!
 //! Bounded: an expression nests 16 deep, and all text of one answer together is 64 MiB at most.
 
@@ -67,7 +67,7 @@ enum Expression {
 
 /// What rendering needs beside the scene, and what it has used up.
 #[derive(Debug)]
-pub(crate) struct Rendering<'r> {
+pub(crate) struct RenderState<'r> {
     pub(crate) random: &'r mut Random,
     pub(crate) now_millis: u64,
     /// How much text may still be made.
@@ -78,7 +78,7 @@ pub(crate) struct Rendering<'r> {
 
 /// Why a template gives nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Unrendered {
+pub(crate) enum RenderError {
     /// The answer would have been larger than [`RENDERED_BYTES_MAX`].
     TooLarge,
     /// An expression of CEL has no value: its text, and why.
@@ -174,8 +174,8 @@ impl Template {
     pub(crate) fn value(
         &self,
         scene: &Scene<'_>,
-        rendering: &mut Rendering<'_>,
-    ) -> Result<Tree, Unrendered> {
+        rendering: &mut RenderState<'_>,
+    ) -> Result<Tree, RenderError> {
         match &self.parts[..] {
             [Part::Formula(formula, source)] => {
                 let json = rendering.formula(formula, source, scene)?;
@@ -189,8 +189,8 @@ impl Template {
     pub(crate) fn render(
         &self,
         scene: &Scene<'_>,
-        rendering: &mut Rendering<'_>,
-    ) -> Result<String, Unrendered> {
+        rendering: &mut RenderState<'_>,
+    ) -> Result<String, RenderError> {
         let mut out = String::new();
         for part in &self.parts {
             let text = match part {
@@ -214,9 +214,9 @@ impl Template {
     }
 }
 
-impl Rendering<'_> {
-    fn spend(&mut self, bytes: usize) -> Result<(), Unrendered> {
-        self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(Unrendered::TooLarge)?;
+impl RenderState<'_> {
+    fn spend(&mut self, bytes: usize) -> Result<(), RenderError> {
+        self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(RenderError::TooLarge)?;
         Ok(())
     }
 
@@ -225,10 +225,10 @@ impl Rendering<'_> {
         formula: &Formula,
         source: &str,
         scene: &Scene<'_>,
-    ) -> Result<serde_json::Value, Unrendered> {
+    ) -> Result<serde_json::Value, RenderError> {
         let json = formula
             .value(scene, self.now_millis, &mut self.steps_left)
-            .map_err(|why| Unrendered::Formula(source.to_owned(), why))?;
+            .map_err(|why| RenderError::Formula(source.to_owned(), why))?;
         self.spend(bytes_of(&json))?;
         Ok(json)
     }
@@ -249,7 +249,7 @@ fn bytes_of(json: &serde_json::Value) -> usize {
 /// How an expression of CEL begins.
 const CEL: &str = "{{cel:";
 
-/// Where `{{cel: …}}` ends: at the first `}}` that stands neither in quotes nor in braces of its own.
+/// Where `{{cel: …}}` ends: at the first `}}` that stands neither in quotes nor in its own braces.
 fn cel_end(text: &str) -> Option<usize> {
     let (mut quote, mut depth, mut escaped) = (None, 0_usize, false);
     let inside = text.get(CEL.len()..)?;
@@ -274,7 +274,7 @@ impl Expression {
     fn doubts(&self, source: &str, doubts: &mut Vec<String>) {
         match self {
             Self::Verbatim => doubts.push(format!(
-                "{source} stays as it is: it calls a function that nobody knows; {{{{cel: …}}}} has more"
+                "{source} stays as it is: it calls an unknown function; {{{{cel: …}}}} has more"
             )),
             Self::Text(own) if own.contains('(') => doubts.push(format!(
                 "there is no function {}, so {source} gives its own text{}",
@@ -320,7 +320,7 @@ impl Expression {
     }
 
     /// Its value; `None` where it fails.
-    fn value<'s>(&'s self, scene: &Scene<'s>, rendering: &mut Rendering<'_>) -> Option<View<'s>> {
+    fn value<'s>(&'s self, scene: &Scene<'s>, rendering: &mut RenderState<'_>) -> Option<View<'s>> {
         Some(match self {
             Self::Path(path) => path.look(scene),
             Self::Text(text) => View::Text(Cow::Borrowed(text)),
@@ -380,7 +380,7 @@ fn format(values: &[View<'_>], bytes_max: usize) -> Option<String> {
     Some(out)
 }
 
-/// Numbers are calculated with; `+` puts texts together. What is no number gives nothing.
+/// Numbers are calculated with; `+` puts texts together. What is not a number gives nothing.
 fn arithmetic<'a>(left: &View<'_>, operator: char, right: &View<'_>) -> View<'a> {
     let numbers = match (left, right) {
         (View::Missing, _) | (_, View::Missing) => None,
@@ -430,8 +430,8 @@ fn expression(source: &str, depth: usize) -> Expression {
     }
 }
 
-/// The last operator outside of quotes and parentheses that has a space on both sides, a sum before a
-/// product.
+/// The last operator outside of quotes and parentheses that has a space on both sides, a sum before
+/// a product.
 fn arithmetic_parts(source: &str) -> Option<(&str, char, &str)> {
     let (mut sum, mut product) = (None, None);
     for (index, c) in outside(source) {
@@ -485,7 +485,7 @@ fn outside(source: &str) -> impl Iterator<Item = (usize, char)> {
     })
 }
 
-/// A call of a function; what is none gives its own source.
+/// A call of a function; anything else yields its own source.
 fn call(source: &str, depth: usize) -> Expression {
     let own = || Expression::Text(source.to_owned());
     let Some((name, rest)) = source.split_once('(') else { return own() };
@@ -569,7 +569,7 @@ mod tests {
             vars: None,
         };
         let mut random = Random::new(1);
-        let mut rendering = Rendering {
+        let mut rendering = RenderState {
             random: &mut random,
             now_millis: 1_700_000_000_000,
             bytes_left: 10_000,

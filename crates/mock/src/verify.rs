@@ -1,17 +1,17 @@
 //! Whether what was to be called was called, and what came near where it was not.
 //!
-//! A call that was expected and did not come mostly came otherwise: the nearest ones are told field by
-//! field, what they had and what was wanted.
+//! A call that was expected and did not come mostly came otherwise: the nearest ones are told field
+//! by field, what they had and what was wanted.
 
 use std::fmt;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use crate::compile::Compiler;
-use crate::condition::{Condition, Making, This};
+use crate::condition::{Condition, PathTarget, TestContext};
 use crate::log::{Calls, LoggedCall};
 use crate::mock::Mock;
-use crate::node::{Node, Place};
+use crate::node::{Node, Position};
 use crate::path::Path;
 use crate::scene::{Request, Scene};
 
@@ -31,7 +31,7 @@ pub enum Times {
 
 /// What was not as it was to be; as text it names the calls that came near.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unverified(String);
+pub struct VerifyError(String);
 
 /// How many near calls are told.
 const NEAR_MAX: usize = 3;
@@ -48,9 +48,9 @@ impl Mock {
     /// Whether calls came as often as they were to.
     ///
     /// # Errors
-    /// [`Unverified`] says how often they came, and which others came near; or that it cannot be said,
-    /// because there is no such method or field, or the log has forgotten calls that count.
-    pub fn verify(&self, wanted: &Calls, times: Times) -> Result<(), Unverified> {
+    /// [`VerifyError`] says how often they came, and which others came near; or that it cannot be
+    /// said, because there is no such method or field, or the log has forgotten calls that count.
+    pub fn verify(&self, wanted: &Calls, times: Times) -> Result<(), VerifyError> {
         self.conditions(wanted)?;
         let count = self.calls(wanted).len() as u64;
         let is_right = match times {
@@ -75,14 +75,14 @@ impl Mock {
         if is_too_few {
             told.push_str(&self.near(wanted));
         }
-        Err(Unverified(told))
+        Err(VerifyError(told))
     }
 
     /// Whether calls came one after the other, whatever came between them.
     ///
     /// # Errors
-    /// [`Unverified`] names the first that did not come after those before it.
-    pub fn verify_order(&self, wanted: &[Calls]) -> Result<(), Unverified> {
+    /// [`VerifyError`] names the first that did not come after those before it.
+    pub fn verify_order(&self, wanted: &[Calls]) -> Result<(), VerifyError> {
         let calls = self.log().calls();
         let mut rest = calls.iter();
         let mut before: Option<(&Calls, u64)> = None;
@@ -101,7 +101,7 @@ impl Mock {
                 } else {
                     told.push_str(&self.near(one));
                 }
-                return Err(Unverified(told));
+                return Err(VerifyError(told));
             };
             before = Some((one, found.number));
         }
@@ -112,11 +112,11 @@ impl Mock {
     ///
     /// # Errors
     /// What of it makes no sense: then it would be true of no call, whatever came.
-    fn conditions(&self, wanted: &Calls) -> Result<Vec<Condition>, Unverified> {
+    fn conditions(&self, wanted: &Calls) -> Result<Vec<Condition>, VerifyError> {
         let set = self.set();
         let method = match &wanted.method {
             Some(path) => {
-                let unknown = || Unverified(format!("no method is called {path}"));
+                let unknown = || VerifyError(format!("no method is called {path}"));
                 Some(&set.methods.get(path).ok_or_else(unknown)?.method)
             }
             None => None,
@@ -130,8 +130,8 @@ impl Mock {
             let value = Node::from(value);
             let Some(method) = method else {
                 let mut note = |_, why| wrong.push(why);
-                let (schema, this) = (&set.schema, This::default());
-                let mut making = Making { note: &mut note, schema, this };
+                let (schema, this) = (&set.schema, PathTarget::default());
+                let mut making = TestContext { note: &mut note, schema, this };
                 conditions.push(Condition::new(path, key, &value, &mut making));
                 continue;
             };
@@ -143,11 +143,11 @@ impl Mock {
                 findings: &mut findings,
                 is_rendered: false,
             };
-            conditions.push(compiler.condition(path, key, Place::default(), &value));
+            conditions.push(compiler.condition(path, key, Position::default(), &value));
             wrong.extend(findings.into_iter().map(|finding| finding.diagnostic.to_string()));
         }
         match wrong.into_iter().next() {
-            Some(why) => Err(Unverified(format!("{}: {why}", describe(wanted)))),
+            Some(why) => Err(VerifyError(format!("{}: {why}", describe(wanted)))),
             None => Ok(conditions),
         }
     }
@@ -243,10 +243,10 @@ impl fmt::Display for Times {
     }
 }
 
-impl fmt::Display for Unverified {
+impl fmt::Display for VerifyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Unverified {}
+impl std::error::Error for VerifyError {}

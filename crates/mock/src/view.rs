@@ -4,7 +4,7 @@
 //!
 //! | value | text | as a number |
 //! |---|---|---|
-//! | absent, `null` | nothing | absent is none, `null` is 0 |
+//! | absent, `null` | nothing | absent means missing, `null` is 0 |
 //! | 64-bit integer, `double`, `float` | its shortest digits | itself, integers exactly |
 //! | enum | its name; equality takes the number too | none |
 //! | `bytes` | as UTF-8; equality takes base64 too | as of its text |

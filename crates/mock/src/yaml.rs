@@ -1,9 +1,9 @@
 //! Rule files as text to trees: YAML 1.2 with its core schema, dates and merge keys, and JSON.
 //!
 //! The library below gives events with places; what a plain scalar means is decided here, as the
-//! YAML library of JavaScript decides it: `007` is 7, `1_000`, `yes` and `off` are text, `0x1F` is 31,
-//! `2024-01-02` is a date. A key that is there twice, a second document and a tag that nobody knows
-//! are faults. JSON is checked as JSON and read as the YAML that it is.
+//! YAML library of JavaScript decides it: `007` is 7, `1_000`, `yes` and `off` are text, `0x1F` is
+//! 31, `2024-01-02` is a date. A key that occurs twice, a second document and a tag that nobody
+//! knows are faults. JSON is checked as JSON and read as the YAML that it is.
 //!
 //! Bounded: values nest 64 deep, and aliases may make a file ten times what was written at most
 //! (a million values are free), so that no file can take the memory of the machine.
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use base64::Engine;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Tag};
 
-use crate::node::{Member, Node, Number, Place, Tree};
+use crate::node::{Node, Number, ObjectMember, Position, Tree};
 
 /// How deep values of a rule file may nest.
 pub(crate) const DEPTH_MAX: usize = 64;
@@ -24,11 +24,11 @@ const ALIASED_MAX: usize = 1_000_000;
 /// What is wrong with the text of a file, and where.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fault {
-    pub(crate) place: Place,
+    pub(crate) place: Position,
     pub(crate) message: String,
 }
 
-fn fault<T>(place: Place, message: impl Into<String>) -> Result<T, Fault> {
+fn fault<T>(place: Position, message: impl Into<String>) -> Result<T, Fault> {
     Err(Fault { place, message: message.into() })
 }
 
@@ -43,13 +43,13 @@ pub(crate) fn parse(text: &str) -> Result<Option<Node>, Fault> {
 pub(crate) fn parse_json(text: &str) -> Result<Option<Node>, Fault> {
     let checked: serde_json::Value = serde_json::from_str(text).map_err(|error| {
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let place = Place { line: number(error.line()), column: number(error.column()) };
+        let place = Position { line: number(error.line()), column: number(error.column()) };
         let told = error.to_string();
         let message = told.rsplit_once(" at line ").map_or(&*told, |(message, _)| message);
         Fault { place, message: format!("not valid JSON: {message}") }
     })?;
-    // JSON writes what is beyond 16 bits as two halves, which YAML does not know; then nothing has a
-    // place.
+    // JSON writes what is beyond 16 bits as two halves, which YAML does not know; then nothing has
+    // a place.
     Ok(Some(parse(text).ok().flatten().unwrap_or_else(|| Node::from(&checked))))
 }
 
@@ -83,18 +83,23 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn next(&mut self) -> Result<(Event<'t>, Place), Fault> {
+    fn next(&mut self) -> Result<(Event<'t>, Position), Fault> {
         match self.parser.next_event() {
             Some(Ok((event, span))) => Ok((event, place(&span.start))),
             Some(Err(error)) => {
                 fault(place(error.marker()), format!("not valid YAML: {}", error.info()))
             }
-            None => Ok((Event::StreamEnd, Place::default())),
+            None => Ok((Event::StreamEnd, Position::default())),
         }
     }
 
     /// The value that begins with an event, and how many values it has.
-    fn value(&mut self, event: Event<'t>, at: Place, depth: usize) -> Result<(Node, usize), Fault> {
+    fn value(
+        &mut self,
+        event: Event<'t>,
+        at: Position,
+        depth: usize,
+    ) -> Result<(Node, usize), Fault> {
         if depth > DEPTH_MAX {
             return fault(at, format!("values nest more than {DEPTH_MAX} deep"));
         }
@@ -145,8 +150,8 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn members(&mut self, depth: usize) -> Result<(Vec<Member>, usize), Fault> {
-        let (mut members, mut merged, mut size) = (Vec::<Member>::new(), Vec::new(), 1);
+    fn members(&mut self, depth: usize) -> Result<(Vec<ObjectMember>, usize), Fault> {
+        let (mut members, mut merged, mut size) = (Vec::<ObjectMember>::new(), Vec::new(), 1);
         let mut seen = std::collections::HashSet::new();
         loop {
             let (event, at) = self.next()?;
@@ -165,9 +170,9 @@ impl<'t> Reader<'t> {
             }
             let key = key_text(&key)?;
             if !seen.insert(key.clone()) {
-                return fault(at, format!("the key {key} is there twice"));
+                return fault(at, format!("the key {key} occurs twice"));
             }
-            members.push(Member { key, place: at, value });
+            members.push(ObjectMember { key, place: at, value });
         }
         for member in merged {
             if seen.insert(member.key.clone()) {
@@ -178,13 +183,13 @@ impl<'t> Reader<'t> {
     }
 }
 
-fn place(marker: &Marker) -> Place {
+fn place(marker: &Marker) -> Position {
     let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    Place { line: number(marker.line()), column: number(marker.col() + 1) }
+    Position { line: number(marker.line()), column: number(marker.col() + 1) }
 }
 
 /// What `<<` brings: the members of an object, or of a list of them.
-fn merge(value: Node, merged: &mut Vec<Member>) -> Result<(), Fault> {
+fn merge(value: Node, merged: &mut Vec<ObjectMember>) -> Result<(), Fault> {
     match value.value {
         Tree::Object(members) => merged.extend(members),
         Tree::List(items) => {
@@ -207,7 +212,7 @@ fn key_text(key: &Node) -> Result<String, Fault> {
     }
 }
 
-fn known_tag(tag: Option<&Tag>, own: &str, at: Place) -> Result<(), Fault> {
+fn known_tag(tag: Option<&Tag>, own: &str, at: Position) -> Result<(), Fault> {
     match tag {
         None => Ok(()),
         Some(tag) if tag.is_yaml_core_schema() && tag.suffix == own => Ok(()),
@@ -215,7 +220,7 @@ fn known_tag(tag: Option<&Tag>, own: &str, at: Place) -> Result<(), Fault> {
     }
 }
 
-fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, at: Place) -> Result<Tree, Fault> {
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, at: Position) -> Result<Tree, Fault> {
     let Some(tag) = tag else {
         return Ok(match style {
             ScalarStyle::Plain => plain(text),
@@ -378,7 +383,7 @@ mod tests {
             "{}",
             told("responses: [\n")
         );
-        assert_eq!(told("a: 1\nb: 2\na: 3\n"), "3:1 the key a is there twice");
+        assert_eq!(told("a: 1\nb: 2\na: 3\n"), "3:1 the key a occurs twice");
         assert!(told("---\na: 1\n---\nb: 1\n").starts_with("3:1 a second document"));
         assert!(told("a: !mine []\n").contains("unknown tag !mine"));
         assert!(told("match:\n\trequest: {}\n").starts_with("2:"));

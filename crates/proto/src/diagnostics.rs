@@ -1,6 +1,6 @@
 //! What is wrong with the sources, where, and what to do about it.
 //!
-//! `protos/shop.proto:12:9: name 'Foo' is not defined`, then the next step on a line of its own.
+//! `protos/shop.proto:12:9: name 'Foo' is not defined`, then the next step on its own line.
 //! `Debug` prints the same text: a `build.rs` that returns the error from `main` shows it as is.
 
 use std::error::Error;

@@ -2,7 +2,7 @@
 //!
 //! | in the file | shown as | afterwards |
 //! |---|---|---|
-//! | fields whose JSON names meet | fields with JSON names of their own | the JSON names are put back |
+//! | fields whose JSON names meet | fields with JSON their own names | the JSON names are put back |
 //! | fields of proto3 that differ in case and `_` only | a file of proto2 | the syntax is put back |
 //! | an option that is `inf` or `nan` | one with that number as its value | |
 //!

@@ -7,14 +7,14 @@ use miette::Diagnostic as Report;
 use protox::prost_reflect::DescriptorError;
 
 use crate::diagnostics::Diagnostic;
-use crate::mend::Mended;
+use crate::mend::MendedText;
 
 /// What the parser found in `source`, which it read as `mended`.
 pub(crate) fn parse_error(
     error: &protox::Error,
     file: &str,
     source: &str,
-    mended: &Mended,
+    mended: &MendedText,
 ) -> Vec<Diagnostic> {
     reports(error, file, Some(source), &|offset| mended.offset(offset))
 }
@@ -64,7 +64,8 @@ fn report(
     }
     let next = next.unwrap_or_else(|| next_step(&message).to_owned());
     let diagnostic = Diagnostic::new(file, message).help(next);
-    // Where two places are named, the later one is the one at fault, unless one is a use of the other.
+    // Where two places are named, the later one is the one at fault, unless one is a use of the
+    // other.
     let labels = || error.labels().into_iter().flatten();
     let used = labels().find(|label| label.label() == Some("found here"));
     let offset = used.or_else(|| labels().max_by_key(|label| label.offset()));
@@ -88,7 +89,7 @@ fn next_step(message: &str) -> &'static str {
     } else if about("already defined") || about("defined twice") {
         "rename one of the two, or compile only one of the two files"
     } else if about("field number") || about("enum number") {
-        "give it a number of its own"
+        "give it another number"
     } else if about("reached end of file") {
         "a closing brace, quote or semicolon is missing at the end"
     } else if about("expected") {

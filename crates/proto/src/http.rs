@@ -6,7 +6,7 @@
 
 mod template;
 
-use crate::wire::{self, Field, Value};
+use crate::encoded::{self, Field, Value};
 
 pub use self::template::{SEGMENTS_MAX, Segment, Template, TemplateError, Variable, decode};
 
@@ -28,8 +28,8 @@ impl HttpRule {
     /// The number of the extension in `google.protobuf.MethodOptions`.
     pub const EXTENSION: u32 = 72_295_728;
 
-    /// Reads the bindings out of an encoded `google.protobuf.MethodOptions`: the rule itself first, then
-    /// its `additional_bindings`; none when there is no such option.
+    /// Reads the bindings out of an encoded `google.protobuf.MethodOptions`: the rule itself first,
+    /// then its `additional_bindings`; none when there is no such option.
     ///
     /// # Errors
     /// What is wrong with the option, lower case and without a full stop.
@@ -115,7 +115,7 @@ fn custom(encoded: &[u8]) -> Result<(String, String), String> {
 }
 
 fn fields(encoded: &[u8]) -> Result<Vec<Field<'_>>, String> {
-    wire::fields(encoded).ok_or_else(|| "the method's options do not decode".to_owned())
+    encoded::fields(encoded).ok_or_else(|| "the method's options do not decode".to_owned())
 }
 
 fn bytes<'a>(field: &Field<'a>) -> Result<&'a [u8], String> {
@@ -136,7 +136,7 @@ mod tests {
 
     fn field(number: u32, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        wire::push_bytes(&mut out, number, bytes);
+        encoded::push_bytes(&mut out, number, bytes);
         out
     }
 

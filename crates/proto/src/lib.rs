@@ -20,11 +20,14 @@
 //! # Ok::<(), tidewire_proto::Diagnostics>(())
 //! ```
 
+#![doc = include_str!("../README.md")]
+
 mod bounds;
 mod builtin;
 mod descriptors;
 mod diagnostics;
 mod disguise;
+mod encoded;
 mod explain;
 mod folder;
 pub mod http;
@@ -43,11 +46,10 @@ mod sources;
 mod suggest;
 mod syntax;
 mod synthetic;
-mod wire;
 
 pub use descriptors::{Descriptors, File};
 pub use diagnostics::{Diagnostic, Diagnostics};
-pub use options::{Access, MethodOptions, Sharing};
+pub use options::{Access, CacheScope, MethodOptions};
 pub use sources::{
     DESCRIPTOR_SET_BYTES_MAX, FILE_BYTES_MAX, FILES_MAX, FOLDER_DEPTH_MAX, IMPORT_DEPTH_MAX,
     Sources,

@@ -39,7 +39,7 @@ pub(crate) fn link(units: Vec<Unit>) -> Result<Descriptors, Diagnostics> {
                 let names = names.get_or_insert_with(|| Names::of(&units));
                 let found = explain::link_error(error, &unit.display, unit.text.as_deref());
                 let found = found.into_iter().map(|mut diagnostic| {
-                    diagnostic.message = numbers::named(&diagnostic.message, &unit.numbers);
+                    diagnostic.message = numbers::name_of(&diagnostic.message, &unit.numbers);
                     names.improve(diagnostic, unit)
                 });
                 diagnostics.extend(found);

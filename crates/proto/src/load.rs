@@ -13,10 +13,10 @@ use protox::prost::Message;
 use protox::prost_reflect::prost_types::FileDescriptorProto;
 
 use crate::diagnostics::{Diagnostic, Diagnostics};
-use crate::numbers::StandIns;
+use crate::encoded;
+use crate::numbers::RealNumbers;
 use crate::resolve::{self, Roots};
 use crate::sources::{DESCRIPTOR_SET_BYTES_MAX, FILE_BYTES_MAX, FILES_MAX, Sources};
-use crate::wire;
 use crate::{bounds, builtin, explain, folder, mend, order, set, suggest, syntax, synthetic};
 
 /// One file, read and parsed but not linked.
@@ -37,7 +37,7 @@ pub(crate) struct Unit {
     /// The descriptor as the set holds it, options of every kind included.
     pub(crate) encoded: Option<Vec<u8>>,
     /// Numbers of fields in the descriptor that stand for others.
-    pub(crate) numbers: StandIns,
+    pub(crate) numbers: RealNumbers,
 }
 
 /// Reads all of `sources` and what they import; imports come first.
@@ -139,7 +139,7 @@ impl Loader {
             let wanted = !file.service.is_empty() || !imported.contains(&name);
             if let Some((_, other)) = self.sets.get(&name).filter(|(other, _)| {
                 !builtin::is_published(&name)
-                    && wire::without(other, 9) != wire::without(encoded, 9)
+                    && encoded::without(other, 9) != encoded::without(encoded, 9)
             }) {
                 let message = format!("'{name}' differs from that in {}", resolve::display(other));
                 let diagnostic = Diagnostic::new(resolve::display(path), message);
@@ -224,7 +224,7 @@ impl Loader {
             text: None,
             descriptor: FileDescriptorProto::decode(encoded.as_slice()).ok()?,
             encoded: Some(encoded.clone()),
-            numbers: StandIns::new(),
+            numbers: RealNumbers::new(),
         })
     }
 
@@ -257,7 +257,7 @@ pub(crate) fn built_in(name: &str) -> Option<Unit> {
             text: None,
             descriptor: file.into(),
             encoded: None,
-            numbers: StandIns::new(),
+            numbers: RealNumbers::new(),
         }),
     }
 }
@@ -309,5 +309,5 @@ fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Diagnostic> {
     Ok(bytes)
 }
 
-/// What some editors put before UTF-8 text; it is no part of it.
+/// What some editors put before UTF-8 text; it is not a part of it.
 const BYTE_ORDER_MARK: char = '\u{feff}';

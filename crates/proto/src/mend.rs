@@ -14,22 +14,22 @@
 use protox::prost_reflect::prost_types::SourceCodeInfo;
 
 use crate::lexemes::{Kind, Lexeme, lexemes};
-use crate::numbers::{self, StandIns};
+use crate::numbers::{self, RealNumbers};
 
 /// A text for the parser, and where it differs from the one that was written.
 #[derive(Debug, Default)]
-pub(crate) struct Mended {
+pub(crate) struct MendedText {
     /// The text for the parser.
     pub(crate) text: String,
     /// Where something was put in, as a place of the new text, and how many bytes.
     added: Vec<(usize, usize)>,
     /// The numbers of fields that others stand for.
-    pub(crate) numbers: StandIns,
+    pub(crate) numbers: RealNumbers,
 }
 
 /// Writes `source` for the parser.
-pub(crate) fn mend(source: &str) -> Mended {
-    let mut mended = Mended::default();
+pub(crate) fn mend(source: &str) -> MendedText {
+    let mut mended = MendedText::default();
     let mut copied = 0;
     let mut before = [""; 3];
     for lexeme in lexemes(source) {
@@ -54,7 +54,7 @@ pub(crate) fn mend(source: &str) -> Mended {
     mended
 }
 
-impl Mended {
+impl MendedText {
     /// The byte of the source that the byte `offset` of the new text stands for.
     pub(crate) fn offset(&self, offset: usize) -> usize {
         let mut counted_out = 0;
@@ -143,9 +143,9 @@ fn is_above_u64(digits: &str) -> bool {
         && digits.parse::<u64>().is_err()
 }
 
-/// `text`, a string in its quotes, with each `\uD8xx\uDCxx` written as one `\U`, for which the string
-/// is closed and opened again behind it, which keeps its length. Half of such a pair is three bytes,
-/// which a field of bytes may have and a string not.
+/// `text`, a string in its quotes, with each `\uD8xx\uDCxx` written as one `\U`, for which the
+/// string is closed and opened again behind it, which keeps its length. Half of such a pair is
+/// three bytes, which a field of bytes may have and a string not.
 fn join_surrogates(text: &str) -> String {
     let quote = &text[..1];
     let mut joined = String::with_capacity(text.len());

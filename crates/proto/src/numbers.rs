@@ -1,9 +1,10 @@
 //! Numbers of extensions of message sets, which go further than any other number of a field.
 //!
 //! Parser and linker know numbers up to 536,870,911. An extension of a message with
-//! `message_set_wire_format` may have one up to 2,147,483,646: its number stands outside of a tag. Such a
-//! number is written as a smaller one for them, which is put back into what was linked; where the message
-//! is no message set, [`rules`](crate::rules) refuse it. Ranges of such numbers are written `to max`.
+//! `message_set_wire_format` may have one up to 2,147,483,646: its number stands outside of a tag.
+//! Such a number is written as a smaller one for them, which is put back into what was linked;
+//! where the message is not a message set, [`rules`](crate::rules) refuse it. Ranges of such
+//! numbers are written `to max`.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +14,11 @@ use protox::prost_reflect::{DynamicMessage, Value};
 use crate::disguise;
 
 /// The real number, by the one that stands for it.
-pub(crate) type StandIns = BTreeMap<u32, u32>;
+pub(crate) type RealNumbers = BTreeMap<u32, u32>;
 
-/// What stands for the number `text`, if it is only one of a message set. Where two numbers share what
-/// stands for them, the file is refused as if they were one; that takes two that differ by a multiple of
-/// 2²⁸.
+/// What stands for the number `text`, if it is only one of a message set. Where two numbers share
+/// what stands for them, the file is refused as if they were one; that takes two that differ by a
+/// multiple of 2²⁸.
 pub(crate) fn stand_in(text: &str) -> Option<(u32, u32)> {
     let number = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => u32::from_str_radix(digits, 16),
@@ -29,14 +30,14 @@ pub(crate) fn stand_in(text: &str) -> Option<(u32, u32)> {
 }
 
 /// What the linker says, with the real numbers.
-pub(crate) fn named(message: &str, numbers: &StandIns) -> String {
+pub(crate) fn name_of(message: &str, numbers: &RealNumbers) -> String {
     numbers.iter().fold(message.to_owned(), |message, (stand_in, number)| {
         message.replace(&stand_in.to_string(), &number.to_string())
     })
 }
 
 /// The linked file with the real numbers.
-pub(crate) fn restore(linked: Vec<u8>, numbers: &StandIns) -> Vec<u8> {
+pub(crate) fn restore(linked: Vec<u8>, numbers: &RealNumbers) -> Vec<u8> {
     if numbers.is_empty() {
         return linked;
     }
@@ -46,14 +47,14 @@ pub(crate) fn restore(linked: Vec<u8>, numbers: &StandIns) -> Vec<u8> {
     file.encode_to_vec()
 }
 
-fn messages(parent: &mut DynamicMessage, list: u32, numbers: &StandIns) {
+fn messages(parent: &mut DynamicMessage, list: u32, numbers: &RealNumbers) {
     each(parent, list, &mut |message| {
         extensions(message, MESSAGE_EXTENSION, numbers);
         messages(message, MESSAGE_NESTED, numbers);
     });
 }
 
-fn extensions(parent: &mut DynamicMessage, list: u32, numbers: &StandIns) {
+fn extensions(parent: &mut DynamicMessage, list: u32, numbers: &RealNumbers) {
     each(parent, list, &mut |field| {
         let number = field.get_field_by_number(FIELD_NUMBER).and_then(|number| number.as_i32());
         let number = number.and_then(|number| numbers.get(&number.cast_unsigned()));

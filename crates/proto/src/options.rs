@@ -10,14 +10,14 @@ use protox::prost_reflect::prost_types::FileDescriptorProto;
 
 use crate::Descriptors;
 use crate::diagnostics::{Diagnostic, Diagnostics};
-use crate::wire::{self, Value};
+use crate::encoded::{self, Value};
 
 /// What `(tidewire.v1.method)` says about one method.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct MethodOptions {
-    /// Who may share a memoized reply; `None` when it is not said.
-    pub sharing: Option<Sharing>,
+    /// Whether replies are cached, and who may share them; `None` when they are not cached.
+    pub cache: Option<CacheScope>,
     /// How long a reply may be kept although it recorded no dependency.
     pub ttl: Option<Duration>,
     /// Whether the reply to a request never changes.
@@ -47,9 +47,9 @@ pub enum Access {
     Scopes(Vec<String>),
 }
 
-/// Who may share a memoized reply.
+/// Who may share a cached reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sharing {
+pub enum CacheScope {
     /// Everyone.
     Public,
     /// One caller.
@@ -69,7 +69,7 @@ impl MethodOptions {
     ///
     /// What is wrong with the option, lower case and without a full stop.
     pub fn decode(method_options: &[u8]) -> Result<Self, String> {
-        let fields = wire::fields(method_options).ok_or("not an encoded message")?;
+        let fields = encoded::fields(method_options).ok_or("not an encoded message")?;
         let mut raw = Raw::default();
         let mut is_query = false;
         for field in fields {
@@ -80,8 +80,7 @@ impl MethodOptions {
             }
         }
         let options = raw.parse()?;
-        let about_replies = [
-            ("sharing", options.sharing.is_some()),
+        let refinements = [
             ("ttl", options.ttl.is_some()),
             ("immutable", options.immutable),
             ("coalesce", options.coalesce),
@@ -89,12 +88,17 @@ impl MethodOptions {
             ("stale_while_revalidate", options.stale_while_revalidate.is_some()),
             ("stale_if_error", options.stale_if_error.is_some()),
         ];
-        match about_replies.iter().find(|(_, said)| *said && !is_query) {
-            None => Ok(options),
-            Some((name, _)) => Err(format!(
-                "`{name}` is for queries, and this method is none: add \
-                 `option idempotency_level = NO_SIDE_EFFECTS` or remove `{name}`"
+        let refinement = refinements.iter().find(|(_, is_set)| *is_set).map(|(name, _)| *name);
+        match (options.cache.is_some(), refinement) {
+            (false, Some(name)) => Err(format!(
+                "`{name}` needs `cache`: replies of this method are not cached; add `cache: PUBLIC`, \
+                 `CALLER` or `VARY`, or remove `{name}`"
             )),
+            (true, _) if !is_query => Err("`cache` needs a query: add \
+                 `option idempotency_level = NO_SIDE_EFFECTS` if the method changes nothing, or \
+                 remove `cache`"
+                .to_owned()),
+            _ => Ok(options),
         }
     }
 }
@@ -102,7 +106,7 @@ impl MethodOptions {
 /// The fields as they are on the wire.
 #[derive(Debug, Default)]
 struct Raw {
-    sharing: u64,
+    cache: u64,
     vary: Vec<String>,
     ttl: Option<Parts>,
     immutable: bool,
@@ -120,9 +124,9 @@ type Parts = (i64, i64);
 
 impl Raw {
     fn merge(&mut self, message: &[u8]) -> Result<(), String> {
-        for field in wire::fields(message).ok_or("not an encoded message")? {
+        for field in encoded::fields(message).ok_or("not an encoded message")? {
             match (field.number, field.value) {
-                (1, Value::Varint(sharing)) => self.sharing = sharing,
+                (1, Value::Varint(cache)) => self.cache = cache,
                 (2, Value::Bytes(name)) => {
                     let name = str::from_utf8(name).map_err(|_| "`vary` is not UTF-8")?;
                     self.vary.push(name.to_owned());
@@ -153,18 +157,18 @@ impl Raw {
     }
 
     fn parse(self) -> Result<MethodOptions, String> {
-        let sharing = match self.sharing {
+        let cache = match self.cache {
             0 => None,
-            1 => Some(Sharing::Public),
-            2 => Some(Sharing::Caller),
+            1 => Some(CacheScope::Public),
+            2 => Some(CacheScope::Caller),
             3 if self.vary.is_empty() => {
-                return Err("`sharing: VARY` needs the headers it varies by in `vary`".to_owned());
+                return Err("`cache: VARY` needs the headers it varies by in `vary`".to_owned());
             }
-            3 => Some(Sharing::Vary(self.vary.clone())),
-            other => return Err(format!("`sharing` has no value {other}")),
+            3 => Some(CacheScope::Vary(self.vary.clone())),
+            other => return Err(format!("`cache` has no value {other}")),
         };
-        if !self.vary.is_empty() && self.sharing != 3 {
-            return Err("`vary` is read with `sharing: VARY` only".to_owned());
+        if !self.vary.is_empty() && self.cache != 3 {
+            return Err("`vary` is read with `cache: VARY` only".to_owned());
         }
         if let Some(name) = self.vary.iter().find(|name| !is_header_name(name)) {
             return Err(format!("`vary: \"{name}\"` is not a header name in lower case"));
@@ -189,7 +193,7 @@ impl Raw {
             status => return Err(format!("`http_status: {status}` is not in 200 to 299")),
         };
         Ok(MethodOptions {
-            sharing,
+            cache,
             ttl: ttl.flatten(),
             immutable: self.immutable,
             coalesce: self.coalesce,
@@ -254,7 +258,7 @@ fn method_options(file: &[u8]) -> Vec<((usize, usize), &[u8])> {
 }
 
 fn parts(message: &[u8], number: u32) -> Vec<&[u8]> {
-    let fields = wire::fields(message).unwrap_or_default().into_iter();
+    let fields = encoded::fields(message).unwrap_or_default().into_iter();
     fields
         .filter_map(|field| match field.value {
             Value::Bytes(bytes) if field.number == number => Some(bytes),
@@ -288,7 +292,7 @@ fn duration((seconds, nanos): Parts) -> Option<Duration> {
 
 fn duration_parts(name: &str, message: &[u8]) -> Result<Parts, String> {
     let (mut seconds, mut nanos) = (0, 0);
-    let fields = wire::fields(message).ok_or_else(|| format!("`{name}` is not a duration"))?;
+    let fields = encoded::fields(message).ok_or_else(|| format!("`{name}` is not a duration"))?;
     for field in fields {
         match (field.number, field.value) {
             (1, Value::Varint(value)) => seconds = value.cast_signed(),

@@ -42,7 +42,7 @@ fn circle(units: &BTreeMap<String, Unit>, way: &[(&str, usize)]) -> Diagnostic {
     let last = way.last().and_then(|(name, next)| Some((units.get(*name)?, next - 1)));
     names.extend(names.first().copied());
     let message = format!("imports run in a circle: {}", names.join(" -> "));
-    let help = "move what both need into a file of its own";
+    let help = "move what both need into a third file";
     match last {
         Some((unit, index)) => at_import(unit, index, message).help(help),
         None => Diagnostic::new(names.concat(), message).help(help),

@@ -20,7 +20,7 @@ impl Roots {
         Self(roots)
     }
 
-    /// Refuses roots that are no folders.
+    /// Refuses roots that are not folders.
     pub(crate) fn check(&self) -> Vec<Diagnostic> {
         let missing = self.0.iter().filter(|root| !or_here(root).is_dir());
         let message = "this include is not a folder";

@@ -4,12 +4,12 @@ use protox::prost::Message;
 use protox::prost_reflect::prost_types::FileDescriptorProto;
 
 use crate::descriptors::SET_FILE;
-use crate::wire::{self, Value};
+use crate::encoded::{self, Value};
 
 /// The files of an encoded descriptor set, decoded and as they are.
 pub(crate) fn split(set: &[u8]) -> Option<Vec<(FileDescriptorProto, Vec<u8>)>> {
     let mut files = Vec::new();
-    for field in wire::fields(set)? {
+    for field in encoded::fields(set)? {
         match field.value {
             Value::Bytes(bytes) if field.number == SET_FILE => {
                 let file = FileDescriptorProto::decode(bytes).ok()?;

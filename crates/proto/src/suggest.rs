@@ -46,11 +46,11 @@ pub(crate) fn import<'a>(
 
 /// Everything that a name in a source can mean.
 pub(crate) struct Names {
-    declared: Vec<Declared>,
+    declared: Vec<Declaration>,
     option_fields: Vec<(String, String)>,
 }
 
-struct Declared {
+struct Declaration {
     full_name: String,
     file: String,
 }
@@ -103,7 +103,7 @@ impl Names {
     }
 
     fn declare(&mut self, file: &str, full_name: &str) {
-        let declared = Declared { full_name: full_name.to_owned(), file: file.to_owned() };
+        let declared = Declaration { full_name: full_name.to_owned(), file: file.to_owned() };
         self.declared.push(declared);
     }
 
@@ -111,11 +111,11 @@ impl Names {
     pub(crate) fn improve(&self, diagnostic: Diagnostic, unit: &Unit) -> Diagnostic {
         let message = diagnostic.message.clone();
         if let Some(name) = quoted(&message, "option field '") {
-            return said(diagnostic, near(name, self.fields(None)));
+            return with_suggestion(diagnostic, near(name, self.fields(None)));
         }
         if let Some(name) = quoted(&message, "field '").filter(|_| message.contains("not found")) {
             let of = quoted(&message, "for message '");
-            return said(diagnostic, near(name, self.fields(of)));
+            return with_suggestion(diagnostic, near(name, self.fields(of)));
         }
         match quoted(&message, "name '") {
             Some(name) if message.ends_with("is not defined") => {
@@ -148,11 +148,11 @@ impl Names {
         let found = ends.filter(|(end, _)| *end == best).map(|(_, known)| known);
         // Of several, rather one that can be seen already.
         let Some(found) = found.min_by_key(|known| !imported(&known.file)) else {
-            return said(diagnostic, Some(best));
+            return with_suggestion(diagnostic, Some(best));
         };
         let in_package = format!("{}.", unit.descriptor.package());
         let shown = found.full_name.strip_prefix(&in_package).unwrap_or(&found.full_name);
-        let diagnostic = said(diagnostic, Some(shown));
+        let diagnostic = with_suggestion(diagnostic, Some(shown));
         if imported(&found.file) {
             return diagnostic;
         }
@@ -160,7 +160,7 @@ impl Names {
     }
 }
 
-fn said(mut diagnostic: Diagnostic, meant: Option<&str>) -> Diagnostic {
+fn with_suggestion(mut diagnostic: Diagnostic, meant: Option<&str>) -> Diagnostic {
     if let Some(meant) = meant {
         diagnostic.message = format!("{}; did you mean '{meant}'?", diagnostic.message);
     }

@@ -6,10 +6,10 @@
 //! cargo bench -p tidewire-rest --bench cost -- start     a large schema: ms until it serves
 //! ```
 //!
-//! `query` has a path part and two parameters, `body` is a contact of 154 bytes in JSON, `reply list` has a
-//! hundred of them; `raw` is a `google.api.HttpBody` of 12 bytes, `raw 64k` one of 65,536. Messages are
-//! as a service is given them and gives them. The large schema has 5,000 messages in one cycle and
-//! 2,000 methods.
+//! `query` has a path part and two parameters, `body` is a contact of 154 bytes in JSON,
+//! `reply list` has a hundred of them; `raw` is a `google.api.HttpBody` of 12 bytes, `raw 64k` one
+//! of 65,536. Messages are as a service is given them and gives them. The large schema has 5,000
+//! messages in one cycle and 2,000 methods.
 
 #![allow(unsafe_code, reason = "counting allocations needs a GlobalAlloc")]
 #![allow(clippy::print_stdout, reason = "a bench reports on standard output")]
@@ -24,7 +24,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, Uri};
-use tidewire_rest::{Binding, Found, Request, Rest, RestOptions};
+use tidewire_rest::{Binding, Request, Rest, RestMatch, RestOptions};
 use tidewire_schema::Schema;
 use tidewire_service::Codec;
 
@@ -121,7 +121,7 @@ fn table(schema: &Schema) -> Rest {
 
 fn found(rest: &Rest, verb: &Method, uri: &Uri) -> Arc<Binding> {
     match rest.find(verb, uri.path()) {
-        Found::Binding(binding) => Arc::clone(binding),
+        RestMatch::Binding(binding) => Arc::clone(binding),
         other => panic!("{verb} {uri} is {other:?}"),
     }
 }

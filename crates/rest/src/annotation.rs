@@ -28,8 +28,8 @@ pub fn rest_rules(method_options: &[u8]) -> Result<Vec<Rule>, RestError> {
     rules(method_options).map_err(RestError)
 }
 
-/// Reads the bindings out of an encoded `google.protobuf.MethodOptions`: the rule itself first, then
-/// its `additional_bindings`.
+/// Reads the bindings out of an encoded `google.protobuf.MethodOptions`: the rule itself first,
+/// then its `additional_bindings`.
 ///
 /// # Errors
 /// What is wrong with the option.
@@ -47,7 +47,7 @@ fn verb(name: &str) -> Result<Verb, String> {
         return Ok(None);
     }
     let verb = Method::from_bytes(name.as_bytes());
-    Ok(Some(verb.map_err(|_| format!("custom kind {name:?} of google.api.http is no verb"))?))
+    Ok(Some(verb.map_err(|_| format!("custom kind {name:?} of google.api.http is not a verb"))?))
 }
 
 #[cfg(test)]
@@ -58,6 +58,6 @@ mod tests {
     fn a_verb_is_any_one_or_none_at_all() {
         assert_eq!(verb("*"), Ok(None));
         assert_eq!(verb("PURGE"), Ok(Some(Method::from_bytes(b"PURGE").unwrap())));
-        assert!(verb("A B").unwrap_err().contains("is no verb"));
+        assert!(verb("A B").unwrap_err().contains("is not a verb"));
     }
 }

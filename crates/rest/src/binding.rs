@@ -12,7 +12,7 @@ use tidewire_schema::{Schema, SchemaError};
 use tidewire_service::{Format, Interface, Method};
 
 use crate::annotation::{Rule, rules};
-use crate::field::{Unresolved, list, resolve};
+use crate::field::{ResolveError, list, resolve};
 use crate::options::{JsonOptions, RestOptions};
 use crate::origin::Origin;
 use crate::plan::{BodyRule, PathField, RequestPlan};
@@ -32,7 +32,7 @@ pub struct Binding {
     pub(crate) reply: ReplyPlan,
     pub(crate) origin: Origin,
     pub(crate) json: JsonOptions,
-    /// What its bodies are, as no other binding's: for who keeps them.
+    /// What its bodies are, as no other binding's: for whoever keeps them.
     pub(crate) format: Format,
     /// See [`Binding::edition`].
     pub(crate) edition: String,
@@ -70,7 +70,7 @@ impl Fault {
     }
 }
 
-/// Each binding of a service, with what was written, or why it is none.
+/// Each binding of a service, with what was written, or why it is invalid.
 pub(crate) fn try_bindings(
     schema: &Schema,
     (place, interface): (usize, &Interface),
@@ -127,7 +127,7 @@ impl Maker<'_> {
         let mut path = Vec::new();
         for variable in &template.variables {
             let field = resolve(pool, self.of_method.input(), &variable.field);
-            let field = field.map_err(Unresolved::into_why)?;
+            let field = field.map_err(ResolveError::into_why)?;
             if field.repeated {
                 return Err(format!("{} is repeated, so no path can fill it", variable.field));
             }
@@ -207,7 +207,7 @@ fn field_of<'a>(
 ) -> Result<&'a FieldDescriptor, String> {
     message.field_by_name(name).ok_or_else(|| {
         format!(
-            "`{option}: {name:?}` is no field of {}; it has {}",
+            "`{option}: {name:?}` is not a field of {}; it has {}",
             message.full_name(),
             list(message.fields().iter().map(FieldDescriptor::name))
         )
@@ -230,19 +230,20 @@ impl Binding {
         &self.options
     }
 
-    /// What its bodies are, as no other binding's: for who keeps them.
+    /// What its bodies are, as no other binding's: for whoever keeps them.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// Names how replies are printed: with another schema, other settings or another version of this program
-    /// the same message may have other bytes, and so needs another tag. The same on every host.
+    /// Names how replies are printed: with another schema, other settings or another version of
+    /// this program the same message may have other bytes, and so needs another tag. The same on
+    /// every host.
     pub fn edition(&self) -> &str {
         &self.edition
     }
 
-    /// Whether the body of a request is the bytes of a `google.api.HttpBody`: each chunk of a request
-    /// stream is a message then, not each line.
+    /// Whether the body of a request is the bytes of a `google.api.HttpBody`: each chunk of a
+    /// request stream is a message then, not each line.
     pub fn takes_raw_bytes(&self) -> bool {
         self.request.raw
     }

@@ -1,13 +1,13 @@
 //! What is wrong or odd about REST bindings, all of it, for tools such as `tidewire check`.
 //!
-//! A server that starts says the first fault and stops; here each binding is made for itself, by the
-//! same code. Beside faults there are oddities, which a server serves all the same:
+//! A server that starts says the first fault and stops; here each binding is made for itself, by
+//! the same code. Beside faults there are oddities, which a server serves all the same:
 //!
 //! | written | why it is odd |
 //! |---|---|
 //! | `get` or `delete` with `body` | clients and proxies drop such a body |
 //! | a query under another verb than `get` | no cache and no retry knows that it changes nothing |
-//! | `get` for a method that is no query | whoever prefetches or retries runs the command |
+//! | `get` for a method that is not a query | whoever prefetches or retries runs the command |
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -80,13 +80,13 @@ pub fn check_rest(interfaces: &[Interface]) -> Result<Vec<RestFinding>, RestErro
         }
     }
     // A query that has a `get` may have other verbs beside it.
-    let kept = |odd: &Odd| odd.unless_got.as_ref().is_none_or(|path| !got.contains(path));
+    let kept = |odd: &OddBinding| odd.unless_got.as_ref().is_none_or(|path| !got.contains(path));
     findings.extend(odd.into_iter().filter(kept).map(|odd| odd.finding));
     Ok(findings)
 }
 
 /// What a server serves all the same.
-struct Odd {
+struct OddBinding {
     finding: RestFinding,
     /// The method whose `get` would make it right.
     unless_got: Option<Cow<'static, str>>,
@@ -120,10 +120,11 @@ fn of_fault(fault: Fault) -> RestFinding {
     }
 }
 
-fn oddity(binding: &Binding, rule: &Rule) -> Option<Odd> {
+fn oddity(binding: &Binding, rule: &Rule) -> Option<OddBinding> {
     let verb = binding.verb.as_ref()?;
     let (method, route) = (&binding.method, binding.route());
-    let odd = |message, help| Odd { finding: finding(binding, message, help), unless_got: None };
+    let odd =
+        |message, help| OddBinding { finding: finding(binding, message, help), unless_got: None };
     if matches!(*verb, Method::GET | Method::DELETE) && !rule.body.is_empty() {
         let message = format!("{route} has a `body`, which clients and proxies drop");
         let help = "remove `body`: fields that are not in the path come from the query";
@@ -139,7 +140,7 @@ fn oddity(binding: &Binding, rule: &Rule) -> Option<Odd> {
         let message = format!("{route} calls {}, which is a query", method.method);
         let help = "bind it to `get`, so that caches know that it changes nothing, or remove \
                     `idempotency_level` if it does";
-        return Some(Odd { unless_got: Some(method.path.clone()), ..odd(message, help) });
+        return Some(OddBinding { unless_got: Some(method.path.clone()), ..odd(message, help) });
     }
     None
 }

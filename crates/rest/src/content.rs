@@ -19,7 +19,16 @@ pub(crate) fn check(binding: &Binding, headers: &HeaderMap, has_body: bool) -> R
             "content encoding {encoding:?} is not read for REST; send the body as it is"
         )));
     }
-    let Some(content_type) = content_type(headers) else { return Ok(()) };
+    let Some(content_type) = content_type(headers) else {
+        // A page of any origin may send such a body without asking (Fetch, section 2.2.2).
+        return match binding.request.raw {
+            true => Ok(()),
+            false => Err(unsupported(format!(
+                "a body without a content type is not read here; send {}",
+                wanted(binding)
+            ))),
+        };
+    };
     let essence = content_type.to_str().unwrap_or_default();
     let essence = essence.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let json = || essence == "application/json" || essence.ends_with("+json");
@@ -31,11 +40,15 @@ pub(crate) fn check(binding: &Binding, headers: &HeaderMap, has_body: bool) -> R
     if binding.request.raw || known {
         return Ok(());
     }
-    let wanted = match binding.method.kind.client_streams() {
+    let wanted = wanted(binding);
+    Err(unsupported(format!("content type {essence:?} is not read here; send {wanted}")))
+}
+
+fn wanted(binding: &Binding) -> &'static str {
+    match binding.method.kind.client_streams() {
         true => "application/x-ndjson, one JSON message a line",
         false => "application/json",
-    };
-    Err(unsupported(format!("content type {essence:?} is not read here; send {wanted}")))
+    }
 }
 
 /// The content type of a request.
@@ -43,7 +56,7 @@ pub(crate) fn content_type(headers: &HeaderMap) -> Option<&HeaderValue> {
     headers.get(CONTENT_TYPE)
 }
 
-/// Whether a stream of replies shall come as lines.
+/// Whether a stream of replies is to come as lines.
 pub(crate) fn wants_lines(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.flat_map(|value| value.split(',')).any(|range| {

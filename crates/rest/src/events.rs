@@ -1,5 +1,5 @@
-//! Server-Sent Events as bytes (HTML Living Standard, section 9.2): an answer that is followed, event by
-//! event.
+//! Server-Sent Events as bytes (HTML Living Standard, section 9.2): an answer that is followed,
+//! event by event.
 //!
 //! | field | value |
 //! |---|---|

@@ -34,7 +34,7 @@ pub(crate) enum Kind {
     FieldMask,
 }
 
-/// Messages that are text of their own in JSON.
+/// Messages that are special text in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Text {
     Timestamp,
@@ -60,14 +60,14 @@ impl Text {
 
 /// Why a name leads to no such field; each says the name and what there is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Unresolved {
+pub(crate) enum ResolveError {
     /// No field of this name.
     Unknown(String),
     /// A field without a text form.
     Unfit(String),
 }
 
-impl Unresolved {
+impl ResolveError {
     pub(crate) fn into_why(self) -> String {
         match self {
             Self::Unknown(why) | Self::Unfit(why) => why,
@@ -90,26 +90,26 @@ impl Field {
 /// Finds a field by its dotted name.
 ///
 /// # Errors
-/// When a part is no field, or what it leads to has no text form.
+/// When a part is not a field, or what it leads to has no text form.
 pub(crate) fn resolve(
     pool: &DescriptorPool,
     message: MessageIndex,
     dotted: &str,
-) -> Result<Field, Unresolved> {
+) -> Result<Field, ResolveError> {
     let mut steps = Steps { numbers: [0; DEPTH_MAX], depth: 0 };
     let mut message = pool.message(message);
     let mut names = dotted.split('.').peekable();
     loop {
         let name = names.next().unwrap_or_default();
         let Some(field) = message.field_by_name(name) else {
-            return Err(Unresolved::Unknown(format!(
+            return Err(ResolveError::Unknown(format!(
                 "{} has no field {name}; it has {}",
                 message.full_name(),
                 list(message.fields().iter().map(FieldDescriptor::name))
             )));
         };
         if steps.depth == DEPTH_MAX {
-            return Err(Unresolved::Unfit(format!("more than {DEPTH_MAX} names deep")));
+            return Err(ResolveError::Unfit(format!("more than {DEPTH_MAX} names deep")));
         }
         steps.numbers[steps.depth] = field.number();
         steps.depth += 1;
@@ -125,8 +125,8 @@ pub(crate) fn resolve(
 fn inner<'a>(
     pool: &'a DescriptorPool,
     field: &FieldDescriptor,
-) -> Result<&'a MessageDescriptor, Unresolved> {
-    let unfit = |why: &str| Err(Unresolved::Unfit(format!("{} {why}", field.name())));
+) -> Result<&'a MessageDescriptor, ResolveError> {
+    let unfit = |why: &str| Err(ResolveError::Unfit(format!("{} {why}", field.name())));
     match field.kind() {
         FieldKind::Singular(SingularKind::Message(index)) => {
             let message = pool.message(index);
@@ -141,12 +141,15 @@ fn inner<'a>(
     }
 }
 
-fn kind(pool: &DescriptorPool, field: &FieldDescriptor) -> Result<(Kind, bool), Unresolved> {
+fn kind(pool: &DescriptorPool, field: &FieldDescriptor) -> Result<(Kind, bool), ResolveError> {
     let (kind, repeated) = match field.kind() {
         FieldKind::Singular(kind) => (kind, false),
         FieldKind::List(kind) => (kind, true),
         FieldKind::Map { .. } => {
-            return Err(Unresolved::Unfit(format!("{} is a map; send it in a body", field.name())));
+            return Err(ResolveError::Unfit(format!(
+                "{} is a map; send it in a body",
+                field.name()
+            )));
         }
     };
     let kind = match kind {
@@ -162,7 +165,7 @@ fn kind(pool: &DescriptorPool, field: &FieldDescriptor) -> Result<(Kind, bool), 
                 } else {
                     format!("name a field of it, such as {}.{first}", field.name())
                 };
-                Unresolved::Unfit(format!("{} is a {name}; {whole}", field.name()))
+                ResolveError::Unfit(format!("{} is a {name}; {whole}", field.name()))
             };
             well_known(name).flatten().ok_or_else(no_text)?
         }

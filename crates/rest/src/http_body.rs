@@ -1,8 +1,8 @@
 //! `google.api.HttpBody`: bodies that are bytes of any type rather than JSON.
 //!
-//! Such a message has its content type in field 1 and its bytes in field 2; over REST it is the bytes
-//! themselves and their `Content-Type`. Bytes are copied once on the way in and not at all on the way
-//! out.
+//! Such a message has its content type in field 1 and its bytes in field 2; over REST it is the
+//! bytes themselves and their `Content-Type`. Bytes are copied once on the way in and not at all on
+//! the way out.
 
 use std::ops::Range;
 
@@ -38,7 +38,7 @@ impl Parts {
     /// Finds them in a reply, or in the field of it that holds the message.
     ///
     /// # Errors
-    /// [`Code::Internal`](tidewire_service::Code::Internal) when it is no such message.
+    /// [`Code::Internal`](tidewire_service::Code::Internal) when it is not such a message.
     pub(crate) fn of(reply: &[u8], field: Option<u32>) -> Result<Self> {
         let mut parts = Self::default();
         let all = 0..reply.len();

@@ -1,31 +1,32 @@
-//! REST by `google.api.http`, as bytes: from the head and the body of an HTTP request to a method and
-//! its message, and from a reply to the body of a response.
+//! REST by `google.api.http`, as bytes: from the head and the body of an HTTP request to a method
+//! and its message, and from a reply to the body of a response.
 //!
 //! ```text
 //! verb, path ─▶ table ─▶ binding ─┐                                  ┌▶ reply, writer ─▶ body
 //! path, query, body ──────────────┴▶ request ─▶ message ─▶ (service) ┘
 //! ```
 //!
-//! Everything that follows from descriptors and options is worked out once, when a [`Rest`] is made:
-//! faults of annotations and routes that exclude each other are reported then. Nothing here opens a
-//! socket, reads a clock or starts a task; bytes may arrive in any pieces.
+//! Everything that follows from descriptors and options is worked out once, when a [`Rest`] is
+//! made: faults of annotations and routes that exclude each other are reported then. Nothing here
+//! opens a socket, reads a clock or starts a task; bytes may arrive in any pieces.
 //!
 //! | question | file |
 //! |---|---|
-//! | which route wins | `router.rs`, `template.rs` |
+//! | which route wins | `router.rs`, `template.rs` of `proto` |
 //! | what an annotation says, and whether it fits its method | `annotation.rs`, `binding.rs`, `check.rs` |
 //! | how path, query and body become a message | `request.rs`, `plan.rs`, `query.rs`, `value.rs` |
 //! | how a reply is printed | `reply.rs`, `writer.rs`, `events.rs` |
 //! | what errors look like | `problem.rs` |
-//! | what is told to others | `openapi.rs`, `describe.rs` |
+//! | what is told to others | `openapi.rs` |
 //!
 //! Rules: the comments of `google/api/http.proto`; JSON: the proto JSON mapping.
+
+#![doc = include_str!("../README.md")]
 
 mod annotation;
 mod binding;
 mod check;
 mod content;
-pub mod describe;
 mod events;
 mod field;
 mod http_body;
@@ -53,8 +54,8 @@ pub use options::{
     Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestOptions, UnknownNames,
 };
 pub use problem::error_json;
-pub use reply::Printed;
+pub use reply::PrintedReply;
 pub use request::Request;
 pub use schemas::Schemas;
-pub use table::{Found, Rest};
+pub use table::{Rest, RestMatch};
 pub use writer::{Style, Writer};

@@ -1,7 +1,7 @@
 //! A request stream over REST: one message a line (NDJSON).
 //!
-//! Lines are bounded while they arrive, with the white space around their message; the body as a whole is not bounded, since it is never held.
-//! Empty lines are skipped, `\r\n` ends a line too.
+//! Lines are bounded while they arrive, with the white space around their message; the body as a
+//! whole is not bounded, since it is never held. Empty lines are skipped, `\r\n` ends a line too.
 
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;

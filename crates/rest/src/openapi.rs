@@ -2,8 +2,9 @@
 //!
 //! A variable of several segments becomes one parameter for each of its wildcards, since a path
 //! parameter of OpenAPI is one segment: `{name=shelves/*}` is `shelves/{name}`. Bindings of verbs
-//! that OpenAPI does not know are left out. Without bindings there is no document. Its size is bounded
-//! by that of the schema: of nested messages, the first 256 query parameters of a method are listed.
+//! that OpenAPI does not know are left out. Without bindings there is no document. Its size is
+//! bounded by that of the schema: of nested messages, the first 256 query parameters of a method
+//! are listed.
 
 mod schema;
 

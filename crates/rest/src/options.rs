@@ -70,7 +70,7 @@ pub struct JsonOptions {
 }
 
 impl JsonOptions {
-    /// The same as the room of messages knows it.
+    /// The same as the crate `schema` knows it.
     pub(crate) fn style(self) -> JsonStyle {
         let mut style = JsonStyle::default();
         if self.defaults == Defaults::Printed {
@@ -126,7 +126,7 @@ pub enum ErrorFormat {
     Problem,
 }
 
-/// What happens with a name that is no field's.
+/// What happens with a name that is not a field's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnknownNames {
     /// 400 that names it, and of parameters also what there is.

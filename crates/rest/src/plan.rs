@@ -175,7 +175,7 @@ impl RequestPlan {
     /// The message of a JSON body and of what path and query say.
     ///
     /// # Errors
-    /// A body that is no JSON, or does not fit the message.
+    /// A body that is not JSON, or does not fit the message.
     pub(crate) fn message(&self, said: &[u8], body: &[u8], unknown: Unknown) -> Result<Bytes> {
         let mut message = match &self.body {
             BodyRule::None => return Ok(Bytes::copy_from_slice(said)),

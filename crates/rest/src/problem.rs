@@ -8,16 +8,17 @@ use serde_json::{Value, json};
 use tidewire_service::Error;
 
 use crate::options::ErrorFormat;
-use crate::reply::{JSON, Printed};
+use crate::reply::{JSON, PrintedReply};
 
 impl ErrorFormat {
     /// The body for an error.
-    pub fn print(self, error: &Error) -> Printed {
+    pub fn print(self, error: &Error) -> PrintedReply {
         match self {
-            Self::Connect => Printed { content_type: Some(JSON), body: error_json(error) },
-            Self::Problem => {
-                Printed { content_type: Some(PROBLEM), body: problem(error).to_string().into() }
-            }
+            Self::Connect => PrintedReply { content_type: Some(JSON), body: error_json(error) },
+            Self::Problem => PrintedReply {
+                content_type: Some(PROBLEM),
+                body: problem(error).to_string().into(),
+            },
         }
     }
 }

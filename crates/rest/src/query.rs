@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use tidewire_service::{Error, Result};
 
-use crate::field::{Unresolved, resolve};
+use crate::field::{ResolveError, resolve};
 use crate::options::UnknownNames;
 use crate::plan::{Assign, BodyRule, Origin, RequestPlan};
 
@@ -32,33 +32,36 @@ pub(crate) fn parse<'a>(
             )));
         }
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let name = decoded(name).map_err(|why| refused(name, why))?;
+        let name = decoded(name).map_err(|why| invalid_parameter(name, why))?;
         let field = match resolve(plan.schema.pool(), plan.index, &name) {
             Ok(_) if plan.body == BodyRule::Whole => {
-                return Err(refused(&name, "the body fills every field; put it there"));
+                return Err(invalid_parameter(&name, "the body fills every field; put it there"));
             }
             Ok(field) => field,
-            Err(Unresolved::Unknown(_)) if unknown == UnknownNames::Ignored => continue,
-            Err(Unresolved::Unknown(why) | Unresolved::Unfit(why)) => {
-                return Err(refused(&name, &why));
+            Err(ResolveError::Unknown(_)) if unknown == UnknownNames::Ignored => continue,
+            Err(ResolveError::Unknown(why) | ResolveError::Unfit(why)) => {
+                return Err(invalid_parameter(&name, &why));
             }
         };
         let of_path = &assigns[..bound_by_path];
         if of_path.iter().any(|assign| assign.field.steps() == field.steps()) {
-            return Err(refused(&name, "the path fills this field; remove the parameter"));
+            return Err(invalid_parameter(
+                &name,
+                "the path fills this field; remove the parameter",
+            ));
         }
         if let BodyRule::Field { number, .. } = &plan.body
             && field.steps()[0] == *number
         {
-            return Err(refused(&name, "the body fills this field; put it there"));
+            return Err(invalid_parameter(&name, "the body fills this field; put it there"));
         }
-        let value = decoded(value).map_err(|why| refused(&name, why))?;
+        let value = decoded(value).map_err(|why| invalid_parameter(&name, why))?;
         assigns.push(Assign { field, value, origin: Origin::Query, name });
     }
     Ok(())
 }
 
-fn refused(name: &str, why: &str) -> Error {
+fn invalid_parameter(name: &str, why: &str) -> Error {
     Error::invalid_argument(format!("query parameter {name}: {why}"))
 }
 

@@ -1,10 +1,10 @@
-//! From a reply to the body of a response: protobuf to JSON in the style that a server was told, or the
-//! bytes of a `google.api.HttpBody` as they are.
+//! From a reply to the body of a response: protobuf to JSON in the style that a server was told, or
+//! the bytes of a `google.api.HttpBody` as they are.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tidewire_schema::{JsonStyle, Schema};
-use tidewire_service::{Coding, Error, Form, Keeper, Result, StreamKind};
+use tidewire_service::{CachedBody, Coding, Error, Form, Result, StreamKind};
 
 use crate::binding::Binding;
 use crate::content;
@@ -26,7 +26,7 @@ pub(crate) struct ReplyPlan {
 
 /// A reply as it is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Printed {
+pub struct PrintedReply {
     /// What it is; `None` for raw bytes of no type.
     pub content_type: Option<HeaderValue>,
     /// The body.
@@ -37,34 +37,34 @@ impl Binding {
     /// The body for the message of a reply, which is in protobuf.
     ///
     /// # Errors
-    /// [`Code::Internal`](tidewire_service::Code::Internal) for a reply that is no message of its
-    /// type, or has no JSON form.
-    pub fn print(&self, message: Bytes) -> Result<Printed> {
+    /// [`Code::Internal`](tidewire_service::Code::Internal) for a reply that is not a message of
+    /// its type, or has no JSON form.
+    pub fn print(&self, message: Bytes) -> Result<PrintedReply> {
         if self.reply.raw {
             let parts = Parts::of(&message, self.reply.field)?;
             let content_type = parts.content_type(&message);
-            return Ok(Printed { content_type, body: message.slice(parts.data) });
+            return Ok(PrintedReply { content_type, body: message.slice(parts.data) });
         }
         let mut out = Vec::with_capacity(message.len() * 2 + NAMES_BYTES);
         self.reply.print_into(&message, &mut out)?;
-        Ok(Printed { content_type: Some(JSON), body: out.into() })
+        Ok(PrintedReply { content_type: Some(JSON), body: out.into() })
     }
 
     /// [`print`](Self::print) for a message that somebody keeps: its JSON is made once.
     ///
     /// # Errors
     /// As there.
-    pub fn print_kept(&self, message: Bytes, keeper: &dyn Keeper) -> Result<Printed> {
+    pub fn print_kept(&self, message: Bytes, keeper: &dyn CachedBody) -> Result<PrintedReply> {
         if self.reply.raw {
             return self.print(message);
         }
         let form = Form { format: self.format, coding: Coding::Identity };
         let print = || self.print(message).map(|printed| printed.body);
-        Ok(Printed { content_type: Some(JSON), body: keeper.forms().or_make(form, print)? })
+        Ok(PrintedReply { content_type: Some(JSON), body: keeper.forms().or_make(form, print)? })
     }
 
-    /// The status of a response to a reply that came with this one: the reply's own, or the method's,
-    /// or 200.
+    /// The status of a response to a reply that came with this one: the reply's own, or the
+    /// method's, or 200.
     pub fn status(&self, status: StatusCode) -> StatusCode {
         if status != StatusCode::OK {
             return status;
@@ -88,7 +88,7 @@ impl ReplyPlan {
     /// Appends a message as it is printed: all of it, or the field that `response_body` names.
     ///
     /// # Errors
-    /// When it is no message of its type, or has no JSON form.
+    /// When it is not a message of its type, or has no JSON form.
     pub(crate) fn print_into(&self, message: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let Some(message_type) = self.schema.message_type(&self.message) else {
             return Err(Error::internal(format!("the schema has no {}", self.message)));

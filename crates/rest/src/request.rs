@@ -36,7 +36,7 @@ impl Request {
         has_body: bool,
     ) -> Result<Self> {
         content::check(binding, headers, has_body)?;
-        let said = said(binding, uri).map_err(|error| located(binding, error))?;
+        let said = parse_request(binding, uri).map_err(|error| with_path(binding, error))?;
         let content_type = content::content_type(headers).cloned();
         Ok(Self { binding: Arc::clone(binding), said, content_type })
     }
@@ -52,7 +52,7 @@ impl Request {
     /// 400.
     pub fn takes_body(&self) -> Result<()> {
         match self.binding.request.body {
-            BodyRule::None => Err(located(&self.binding, content::no_body())),
+            BodyRule::None => Err(with_path(&self.binding, content::no_body())),
             BodyRule::Whole | BodyRule::Field { .. } => Ok(()),
         }
     }
@@ -61,9 +61,9 @@ impl Request {
     /// chunk.
     ///
     /// # Errors
-    /// A body that is no such message, with the route that the request met.
+    /// A body that is not such a message, with the route that the request met.
     pub fn message(&self, body: &[u8]) -> Result<Bytes> {
-        self.read(body).map_err(|error| located(&self.binding, error))
+        self.read(body).map_err(|error| with_path(&self.binding, error))
     }
 
     /// The message of a line of a request stream.
@@ -73,7 +73,7 @@ impl Request {
     pub fn line(&self, number: u64, line: &[u8]) -> Result<Bytes> {
         self.read(line).map_err(|error| {
             let message = format!("line {number}: {}", error.message());
-            located(&self.binding, replaced(error, message))
+            with_path(&self.binding, replaced(error, message))
         })
     }
 
@@ -106,7 +106,7 @@ impl Request {
 }
 
 /// What path and query say, as a message.
-fn said(binding: &Binding, uri: &Uri) -> Result<Vec<u8>> {
+fn parse_request(binding: &Binding, uri: &Uri) -> Result<Vec<u8>> {
     let Binding { request, template, options, .. } = binding;
     let mut values = request.path_values(template, uri.path())?;
     if let Some(query) = uri.query().filter(|query| !query.is_empty()) {
@@ -117,7 +117,7 @@ fn said(binding: &Binding, uri: &Uri) -> Result<Vec<u8>> {
 }
 
 /// An error of the request with the template that the request matched.
-fn located(binding: &Binding, error: Error) -> Error {
+fn with_path(binding: &Binding, error: Error) -> Error {
     let route = format!(" ({})", binding.route());
     if error.code() != Code::InvalidArgument || error.message().ends_with(&route) {
         return error;

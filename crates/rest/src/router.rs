@@ -54,7 +54,7 @@ struct Entry<T> {
 
 /// What [`Router::find`] came to.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found<'a, T> {
+pub(crate) enum RouteMatch<'a, T> {
     /// The target.
     Target(&'a T),
     /// The path is known, the verb is not; these are.
@@ -135,20 +135,20 @@ impl<T> Router<T> {
     }
 
     /// Finds the target of a request.
-    pub(crate) fn find(&self, verb: &Method, path: &str) -> Found<'_, T> {
+    pub(crate) fn find(&self, verb: &Method, path: &str) -> RouteMatch<'_, T> {
         let mut search = Search { nodes: &self.nodes, verb, custom: None, allowed: Vec::new() };
         let path = path.strip_prefix('/').unwrap_or(path);
         if let Some((before, custom)) = self.custom_verb(path) {
             search.custom = Some(custom);
             if let Some(target) = search.walk(0, non_empty(before)) {
-                return Found::Target(target);
+                return RouteMatch::Target(target);
             }
             search.custom = None;
         }
         match search.walk(0, non_empty(path)) {
-            Some(target) => Found::Target(target),
-            None if search.allowed.is_empty() => Found::Nothing,
-            None => Found::WrongVerb(in_order(search.allowed)),
+            Some(target) => RouteMatch::Target(target),
+            None if search.allowed.is_empty() => RouteMatch::Nothing,
+            None => RouteMatch::WrongVerb(in_order(search.allowed)),
         }
     }
 
@@ -161,7 +161,7 @@ impl<T> Router<T> {
     }
 }
 
-/// A path without segments is no segment at all, rather than an empty one.
+/// A path without segments is not a segment at all, rather than an empty one.
 fn non_empty(path: &str) -> Option<&str> {
     Some(path).filter(|path| !path.is_empty())
 }
@@ -255,9 +255,9 @@ mod tests {
 
     fn check(router: &Router<&'static str>, verb: &str, path: &str, expected: &str) {
         let found = match router.find(&verb.parse().unwrap(), path) {
-            Found::Target(template) => (*template).to_owned(),
-            Found::WrongVerb(verbs) => format!("wrong verb {verbs:?}"),
-            Found::Nothing => "nothing".to_owned(),
+            RouteMatch::Target(template) => (*template).to_owned(),
+            RouteMatch::WrongVerb(verbs) => format!("wrong verb {verbs:?}"),
+            RouteMatch::Nothing => "nothing".to_owned(),
         };
         assert_eq!(found, expected, "{verb} {path}");
     }
@@ -365,7 +365,7 @@ mod tests {
         assert!(templates.len() > 50, "{}", templates.len());
         for _ in 0..50_000 {
             let path = text();
-            if let Found::Target(index) = router.find(&Method::GET, &path) {
+            if let RouteMatch::Target(index) = router.find(&Method::GET, &path) {
                 for variable in &templates[*index].variables {
                     let _ = templates[*index].capture(variable, &path);
                 }

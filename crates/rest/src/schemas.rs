@@ -9,7 +9,8 @@ use tidewire_service::Interface;
 /// The schemas of interfaces that were asked for, to look further ones up in.
 #[derive(Debug, Default)]
 pub struct Schemas {
-    /// By where descriptors are in memory, which a schema keeps: the services of one schema share them.
+    /// By where descriptors are in memory, which a schema keeps: the services of one schema share
+    /// them.
     places: HashMap<(*const u8, usize), Schema>,
     contents: HashMap<Bytes, Schema>,
 }

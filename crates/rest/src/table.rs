@@ -36,7 +36,7 @@ enum Target {
 
 /// What [`Rest::find`] came to.
 #[derive(Debug)]
-pub enum Found<'a> {
+pub enum RestMatch<'a> {
     /// A method.
     Binding(&'a Arc<Binding>),
     /// The OpenAPI document; see [`Rest::document`].
@@ -48,8 +48,8 @@ pub enum Found<'a> {
 }
 
 impl Rest {
-    /// The bindings of all services, with plain routes (a verb, or none for a mount, and a template)
-    /// to tell which of two is more specific.
+    /// The bindings of all services, with plain routes (a verb, or none for a mount, and a
+    /// template) to tell which of two is more specific.
     ///
     /// # Errors
     /// Annotations that do not fit their methods, and routes that exclude each other.
@@ -157,15 +157,19 @@ impl Rest {
     }
 
     /// Finds what a request is for.
-    pub fn find(&self, verb: &Method, path: &str) -> Found<'_> {
+    pub fn find(&self, verb: &Method, path: &str) -> RestMatch<'_> {
         if self.bindings.is_empty() {
-            return Found::Elsewhere;
+            return RestMatch::Elsewhere;
         }
         match self.router.find(verb, path) {
-            router::Found::Target(Target::Binding(index)) => Found::Binding(&self.bindings[*index]),
-            router::Found::Target(Target::Document) => Found::Document,
-            router::Found::Target(Target::Plain(_)) | router::Found::Nothing => Found::Elsewhere,
-            router::Found::WrongVerb(verbs) => Found::WrongVerb(verbs),
+            router::RouteMatch::Target(Target::Binding(index)) => {
+                RestMatch::Binding(&self.bindings[*index])
+            }
+            router::RouteMatch::Target(Target::Document) => RestMatch::Document,
+            router::RouteMatch::Target(Target::Plain(_)) | router::RouteMatch::Nothing => {
+                RestMatch::Elsewhere
+            }
+            router::RouteMatch::WrongVerb(verbs) => RestMatch::WrongVerb(verbs),
         }
     }
 }

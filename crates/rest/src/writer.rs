@@ -2,8 +2,8 @@
 //!
 //! Messages that are ready together leave together, up to [`BATCH_BYTES`], so a long list costs
 //! neither a write a row nor memory for more than a batch. An error before the first batch left is
-//! an error response. After that an array ends without its bracket and the connection shows it; lines
-//! end with one that holds `{"error":…}`.
+//! an error response. After that an array ends without its bracket and the connection shows it;
+//! lines end with one that holds `{"error":…}`.
 
 use std::sync::Arc;
 
@@ -56,8 +56,8 @@ impl Writer {
     /// Adds a message.
     ///
     /// # Errors
-    /// [`Code::Internal`](tidewire_service::Code::Internal) for a reply that is no message of its
-    /// type.
+    /// [`Code::Internal`](tidewire_service::Code::Internal) for a reply that is not a message of
+    /// its type.
     pub fn add(&mut self, message: &[u8]) -> Result<()> {
         match self.style {
             Style::Array => {
@@ -84,8 +84,8 @@ impl Writer {
         }
     }
 
-    /// Ends with an error; whether it has a place among the bytes. If not, the connection has to show
-    /// it.
+    /// Ends with an error; whether it has a place among the bytes. If not, the connection has to
+    /// show it.
     pub fn fail(&mut self, error: &Error) -> bool {
         match self.style {
             Style::Lines => {

@@ -20,7 +20,7 @@ use tidewire_service::{
     StreamKind,
 };
 
-use crate::served::Served;
+use crate::served::SchemaService;
 use crate::{Message, Schema, SchemaError};
 
 /// An implementation of services that are known only at run time.
@@ -107,7 +107,7 @@ impl Schema {
         &self,
         service: &str,
         implementation: T,
-    ) -> Result<Served<Dispatch<T>>, SchemaError> {
+    ) -> Result<SchemaService<Dispatch<T>>, SchemaError> {
         let implementation = Arc::new(implementation);
         self.serve(service, Dispatch { schema: self.clone(), implementation })
     }

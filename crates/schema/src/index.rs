@@ -1,8 +1,8 @@
 //! Which file declares what, over the descriptors of all services of a server.
 //!
 //! A file is kept as the bytes in which it came, so that options that nobody here knows stay in it.
-//! Fields, oneofs and methods are not listed, being most of a schema: they are looked for in the file of
-//! what they are declared in, when asked for.
+//! Fields, oneofs and methods are not listed, being most of a schema: they are looked for in the
+//! file of what they are declared in, when asked for.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -35,7 +35,7 @@ impl FileIndex {
     /// Adds the files of a `FileDescriptorSet`; of two with one name the first counts.
     ///
     /// # Errors
-    /// Bytes that are no such set.
+    /// Bytes that are not such set.
     pub fn add(&mut self, mut set: &[u8]) -> Result<(), DecodeError> {
         if !self.seen.insert((set.as_ptr() as usize, set.len())) {
             return Ok(());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use buffa::Message as _;
 use buffa_descriptor::{DescriptorPool, MethodDescriptor};
 use tidewire_proto::MethodOptions;
-use tidewire_service::{Access, Caching, Idempotency, Method, Sharing, Spec, StreamKind};
+use tidewire_service::{Access, CacheScope, Caching, Idempotency, Method, Spec, StreamKind};
 
 use crate::SchemaError;
 
@@ -43,11 +43,11 @@ pub(crate) fn method(
         tidewire_proto::Access::Authenticated => Access::Authenticated,
         tidewire_proto::Access::Scopes(scopes) => Access::scopes_dynamic(scopes),
     });
-    spec.sharing = match known.sharing {
-        Some(tidewire_proto::Sharing::Public) => Sharing::Public,
-        Some(tidewire_proto::Sharing::Vary(names)) => Sharing::vary_dynamic(names),
-        Some(tidewire_proto::Sharing::Caller) | None => Sharing::Caller,
-    };
+    spec.cache = known.cache.map(|scope| match scope {
+        tidewire_proto::CacheScope::Public => CacheScope::Public,
+        tidewire_proto::CacheScope::Caller => CacheScope::Caller,
+        tidewire_proto::CacheScope::Vary(names) => CacheScope::vary_dynamic(names),
+    });
     Ok(Arc::new(spec).into())
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use buffa_descriptor::reflect::DynamicMessage;
 use buffa_descriptor::{DescriptorPool, FieldDescriptor, MessageIndex};
 use serde::de::DeserializeSeed;
-use tidewire_json::{Asked, Fault, JsonStyle, print};
+use tidewire_json::{Fault, JsonStyle, PrintScope, print};
 use tidewire_service::{Error, Result};
 
 use crate::types::MessageType;
@@ -34,14 +34,15 @@ impl MessageType<'_> {
     /// Appends the JSON of a reply of this type, straight from its bytes in protobuf.
     ///
     /// # Errors
-    /// [`Code::Internal`](tidewire_service::Code::Internal): the service answered with what is no such
-    /// message, or has no JSON form, such as a timestamp out of range. Then nothing is appended.
+    /// [`Code::Internal`](tidewire_service::Code::Internal): the service answered with what is no
+    /// such message, or has no JSON form, such as a timestamp out of range. Then nothing is
+    /// appended.
     pub fn print_reply(self, bytes: &[u8], style: JsonStyle, out: &mut Vec<u8>) -> Result<()> {
-        self.printed(bytes, (Asked::Message, style), out)
+        self.printed(bytes, (PrintScope::Message, style), out)
     }
 
-    /// [`print_reply`](Self::print_reply) of one field by its number: its value, or else its default,
-    /// which is `null` for messages and for numbers that are no field.
+    /// [`print_reply`](Self::print_reply) of one field by its number: its value, or else its
+    /// default, which is `null` for messages and for numbers that are not field.
     ///
     /// # Errors
     /// As [`print_reply`](Self::print_reply).
@@ -52,10 +53,15 @@ impl MessageType<'_> {
         style: JsonStyle,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        self.printed(bytes, (Asked::Field(number), style), out)
+        self.printed(bytes, (PrintScope::Field(number), style), out)
     }
 
-    fn printed(self, bytes: &[u8], asked: (Asked, JsonStyle), out: &mut Vec<u8>) -> Result<()> {
+    fn printed(
+        self,
+        bytes: &[u8],
+        asked: (PrintScope, JsonStyle),
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         print(self.pool, self.index, bytes, asked, out).map_err(|cause| {
             let what = match cause {
                 Fault::Wire(_) => format!("is not a valid {}", self.full_name()),
@@ -69,7 +75,7 @@ impl MessageType<'_> {
 /// Reads a message from JSON text.
 ///
 /// # Errors
-/// With the path of the field that does not fit, or where the text is no JSON.
+/// With the path of the field that does not fit, or where the text is not JSON.
 pub(crate) fn read(
     pool: &Arc<DescriptorPool>,
     index: MessageIndex,
@@ -156,7 +162,7 @@ pub(crate) fn read_tree(
         .map_err(|cause| invalid(&cause, Some(track.path().to_string())))
 }
 
-/// The error for JSON that does not fit: the field that does not, or the text that is no JSON.
+/// The error for JSON that does not fit: the field that does not, or the text that is not JSON.
 fn invalid(cause: &serde_json::Error, path: Option<String>) -> Error {
     if !cause.is_data() {
         return Error::invalid_argument(format!("request is not valid JSON: {cause}"));

@@ -10,11 +10,15 @@
 //! |---|---|
 //! | what is at a path | `path.rs`, `message.rs` |
 //! | what a field takes | `write.rs` |
-//! | what JSON says | `json.rs`, `json/`; printing is the room `json` |
+//! | what JSON says | `json.rs`, `json/`; printing is the crate `json` |
 //! | when two values are equal | `compare.rs` |
+//! | schemas as people read them | `describe.rs`, `describe/` |
+
+#![doc = include_str!("../README.md")]
 
 mod comment;
 mod compare;
+pub mod describe;
 mod dispatch;
 mod error;
 mod index;
@@ -26,7 +30,6 @@ mod schema;
 mod served;
 mod transcode;
 mod types;
-mod validate;
 mod value;
 mod write;
 
@@ -37,13 +40,9 @@ pub use json::Unknown;
 pub use message::{Message, MessageRef};
 pub use path::{AsPath, Path};
 pub use schema::Schema;
-pub use served::Served;
+pub use served::SchemaService;
 pub use tidewire_json::JsonStyle;
 pub use tidewire_proto::{Diagnostic, Diagnostics, Sources};
 pub use transcode::Back;
 pub use types::{EnumType, Field, Kind, MessageType, Oneof, Scalar, Single};
-pub use validate::{
-    Expression, Given, Known, RuleSet, Rules, VIOLATIONS_MAX, Validate, Violation, Violations,
-    required_without_presence,
-};
 pub use value::{EnumValue, List, Map, Value};

@@ -1,7 +1,7 @@
 //! A message whose type is known only at run time, and reading its fields.
 //!
 //! [`Message`] owns, [`MessageRef`] borrows; both read alike. Storage and the binary encoding are
-//! the message library's, JSON and comparison are this room's.
+//! the message library's, JSON and comparison are this crate's.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use buffa_descriptor::reflect::{DynamicMessage, ReflectMessage as _, Value as Raw};
 use buffa_descriptor::{DescriptorPool, FieldKind};
 use bytes::Bytes;
-use tidewire_json::{Asked, JsonStyle, WellKnown};
+use tidewire_json::{JsonStyle, PrintScope, WellKnown};
 use tidewire_service::{Codec, Error, Result};
 
 use crate::path::AsPath;
@@ -62,7 +62,7 @@ impl Message {
     /// What is at a path; see [`MessageRef::get`].
     ///
     /// # Errors
-    /// When the text is no path, or leads through something that the type does not have.
+    /// When the text is not a path, or leads through something that the type does not have.
     pub fn get(&self, path: impl AsPath) -> Result<Option<Value<'_>>, FieldError> {
         self.as_ref().get(path)
     }
@@ -87,8 +87,8 @@ impl Message {
     /// lists grow, messages are merged in turn.
     ///
     /// # Errors
-    /// [`Code::InvalidArgument`](tidewire_service::Code::InvalidArgument) for bytes that are no such
-    /// message; what it holds then is not defined.
+    /// [`Code::InvalidArgument`](tidewire_service::Code::InvalidArgument) for bytes that are no
+    /// such message; what it holds then is not defined.
     pub fn merge(&mut self, bytes: &[u8]) -> Result<()> {
         self.0
             .merge(bytes)
@@ -145,6 +145,12 @@ impl fmt::Debug for Message {
     }
 }
 
+impl<'a> From<&'a DynamicMessage> for MessageRef<'a> {
+    fn from(message: &'a DynamicMessage) -> Self {
+        Self(message)
+    }
+}
+
 impl From<MessageRef<'_>> for Message {
     fn from(message: MessageRef<'_>) -> Self {
         Self(message.0.clone())
@@ -160,6 +166,11 @@ impl<'a> MessageRef<'a> {
         self.0.pool()
     }
 
+    /// The message library's form of it.
+    pub fn as_dynamic(self) -> &'a DynamicMessage {
+        self.0
+    }
+
     /// Its type.
     pub fn message_type(self) -> MessageType<'a> {
         MessageType { pool: self.pool(), index: self.0.message_index() }
@@ -171,8 +182,8 @@ impl<'a> MessageRef<'a> {
     /// `google.protobuf.Struct`, `Value` or `ListValue` a path goes as in its JSON form.
     ///
     /// # Errors
-    /// When the text is no path, or leads through something that the type does not have. What lies
-    /// beyond an absent message is not looked at: [`MessageType::check`] does.
+    /// When the text is not a path, or leads through something that the type does not have. What
+    /// lies beyond an absent message is not looked at: [`MessageType::check`] does.
     pub fn get(self, path: impl AsPath) -> Result<Option<Value<'a>>, FieldError> {
         let path = path.as_path()?;
         let mut value = Value::Message(self);
@@ -261,7 +272,7 @@ impl<'a> MessageRef<'a> {
     /// As [`Message::encode`].
     pub fn print(self, style: JsonStyle) -> Result<Bytes> {
         let bytes = self.encode(Codec::Proto)?;
-        let (mut out, asked) = (Vec::with_capacity(bytes.len() * 2), (Asked::Message, style));
+        let (mut out, asked) = (Vec::with_capacity(bytes.len() * 2), (PrintScope::Message, style));
         let printed =
             tidewire_json::print(self.pool(), self.0.message_index(), &bytes, asked, &mut out);
         printed.map(|()| Bytes::from(out)).map_err(|why| {
@@ -327,7 +338,7 @@ impl<'a> MessageType<'a> {
     /// in the JSON of a `google.protobuf.Struct`.
     ///
     /// # Errors
-    /// When the text is no path, or leads through something that the type does not have.
+    /// When the text is not a path, or leads through something that the type does not have.
     pub fn check(self, path: impl AsPath) -> Result<Option<Kind<'a>>, FieldError> {
         let path = path.as_path()?;
         let mut kind = Kind::One(Single::Message(self));

@@ -142,7 +142,7 @@ pub trait AsPath: sealed::Sealed {
     /// The parsed path.
     ///
     /// # Errors
-    /// When the text is no path.
+    /// When the text is not a path.
     fn as_path(&self) -> Result<Cow<'_, Path>, FieldError>;
 }
 

@@ -73,14 +73,14 @@ impl Schema {
         Ok(Self { pool: Arc::new(pool), indices, descriptors, edition })
     }
 
-    /// The descriptors as the message library has them, for what is not shown here: options, places in
-    /// the source.
+    /// The descriptors as the message library has them, for what is not shown here: options, places
+    /// in the source.
     pub fn pool(&self) -> &Arc<DescriptorPool> {
         &self.pool
     }
 
-    /// A number of its descriptors and of `how` they are used: another for others, as a rule, and the same
-    /// on every host.
+    /// A number of its descriptors and of `how` they are used: another for others, as a rule, and
+    /// the same on every host.
     pub fn edition(&self, how: &[u8]) -> u64 {
         fnv_1a(self.edition, how)
     }
@@ -131,9 +131,9 @@ impl Schema {
     /// Both ways are bounded: messages nest 100 deep, and lists and maps may take 32 MiB in memory.
     ///
     /// # Errors
-    /// [`Code::InvalidArgument`](tidewire_service::Code::InvalidArgument), for JSON with the path of
-    /// the field; [`Code::Internal`](tidewire_service::Code::Internal) when the schema has no such
-    /// type.
+    /// [`Code::InvalidArgument`](tidewire_service::Code::InvalidArgument), for JSON with the path
+    /// of the field; [`Code::Internal`](tidewire_service::Code::Internal) when the schema has no
+    /// such type.
     pub fn decode(&self, type_name: &str, codec: Codec, bytes: &[u8]) -> Result<Message> {
         self.decode_at(self.index(type_name)?, codec, bytes)
     }
@@ -171,8 +171,8 @@ impl Schema {
         json::read(&self.pool, index, json, unknown).map(Message)
     }
 
-    /// A message of which one field is decoded from JSON: `[1, 2]` is the value of a list, `null` sets
-    /// nothing.
+    /// A message of which one field is decoded from JSON: `[1, 2]` is the value of a list, `null`
+    /// sets nothing.
     ///
     /// # Errors
     /// As [`decode`](Self::decode), with paths from the message; and

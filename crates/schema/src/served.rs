@@ -9,27 +9,31 @@ impl Schema {
     ///
     /// # Errors
     /// When the schema has no such service, or an option of a method makes no sense.
-    pub fn serve<S: Service>(&self, service: &str, backend: S) -> Result<Served<S>, SchemaError> {
+    pub fn serve<S: Service>(
+        &self,
+        service: &str,
+        backend: S,
+    ) -> Result<SchemaService<S>, SchemaError> {
         let interface = self.interface(service)?;
         let interface = interface.ok_or_else(|| SchemaError::NoService(service.to_owned()))?;
-        Ok(Served { interface, backend })
+        Ok(SchemaService { interface, backend })
     }
 }
 
 /// A backend with the interface of a service of a schema; see [`Schema::serve`].
 #[derive(Debug)]
-pub struct Served<S> {
+pub struct SchemaService<S> {
     interface: Interface,
     backend: S,
 }
 
-impl<S: Service> Service for Served<S> {
+impl<S: Service> Service for SchemaService<S> {
     fn call(&self, call: Call) -> Answer {
         self.backend.call(call)
     }
 }
 
-impl<S: Service> RpcService for Served<S> {
+impl<S: Service> RpcService for SchemaService<S> {
     fn interface(&self) -> Interface {
         self.interface.clone()
     }

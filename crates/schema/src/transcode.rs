@@ -1,8 +1,9 @@
 //! Calls in a codec that who answers does not speak: messages are translated on the way, both ways.
 //!
-//! Headers, errors and trailers pass as they are. Protobuf passes untouched where both sides speak it. JSON
-//! has many texts for one message: one that already is as it would be printed passes, and any other is
-//! read and printed, so that who answers sees one text of a value, and nobody what is not of the schema.
+//! Headers, errors and trailers pass as they are. Protobuf passes untouched where both sides speak
+//! it. JSON has many texts for one message: one that already is as it would be printed passes, and
+//! any other is read and printed, so that who answers sees one text of a value, and nobody what is
+//! not of the schema.
 
 use std::future::ready;
 
@@ -18,11 +19,11 @@ use crate::Schema;
 
 /// What is left to do of a call that was translated.
 #[derive(Debug)]
-pub struct Back(Way);
+pub struct Back(Direction);
 
 /// How the messages of a body are translated.
 #[derive(Debug)]
-struct Way {
+struct Direction {
     schema: Schema,
     index: MessageIndex,
     codecs: (Codec, Codec),
@@ -47,7 +48,8 @@ impl Schema {
         }
     }
 
-    /// Translates a call for who speaks `codec` only; what is returned translates the reply, if need be.
+    /// Translates a call for whoever speaks `codec` only; what is returned translates the reply, if
+    /// need be.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -55,7 +57,7 @@ impl Schema {
         let Target::Method(method) = &call.target else { return Ok(None) };
         let way = |name: &str, codecs, streams: bool, explain| {
             let index = self.index(name)?;
-            Ok(Way { schema: self.clone(), index, codecs, is_one: !streams, explain })
+            Ok(Direction { schema: self.clone(), index, codecs, is_one: !streams, explain })
         };
         let kind = method.kind;
         if (call.codec, codec) != UNTOUCHED {
@@ -71,7 +73,7 @@ impl Schema {
 }
 
 impl Back {
-    /// Translates the reply for who asked.
+    /// Translates the reply for whoever asked.
     ///
     /// # Errors
     /// [`Code::Internal`] when a message of it is none of its type.
@@ -81,7 +83,7 @@ impl Back {
     }
 }
 
-impl Way {
+impl Direction {
     fn body(self, body: Body) -> Result<Body> {
         Ok(match body {
             Body::Empty if self.is_one => Body::Full(self.message(Bytes::new())?),

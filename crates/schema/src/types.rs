@@ -79,8 +79,8 @@ impl<'a> MessageType<'a> {
             .map(move |descriptor| Oneof { message: self, descriptor })
     }
 
-    /// The comment before it, where the schema was loaded from sources or from descriptors that hold
-    /// comments.
+    /// The comment before it, where the schema was loaded from sources or from descriptors that
+    /// hold comments.
     pub fn comment(self) -> Option<&'a str> {
         comment::of(self.pool, self.full_name(), None)
     }
@@ -156,15 +156,16 @@ impl<'a> Field<'a> {
         (!descriptor.is_synthetic()).then_some(Oneof { message: self.message, descriptor })
     }
 
-    /// The default that the `.proto` declares (`[default = 7]`), as descriptors spell it: numbers and
-    /// `true` as they are, an enum by name, text as it is, bytes with C escapes. It is what an absent
-    /// field means; [`Message::get`](crate::Message::get) says that the field is absent. Not of extensions.
+    /// The default that the `.proto` declares (`[default = 7]`), as descriptors spell it: numbers
+    /// and `true` as they are, an enum by name, text as it is, bytes with C escapes. It is what an
+    /// absent field means; [`Message::get`](crate::Message::get) says that the field is absent. Not
+    /// of extensions.
     pub fn declared_default(self) -> Option<&'a str> {
         comment::default(self.message.pool, self.message.full_name(), self.number())
     }
 
-    /// The comment before it, where the schema was loaded from sources or from descriptors that hold
-    /// comments.
+    /// The comment before it, where the schema was loaded from sources or from descriptors that
+    /// hold comments.
     pub fn comment(self) -> Option<&'a str> {
         let message = self.message;
         comment::of(message.pool, message.full_name(), Some(self.number()))

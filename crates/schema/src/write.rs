@@ -270,7 +270,7 @@ fn fitted_field(
             let entries = map.iter().map(|(name, item)| {
                 let name = key_text(name);
                 let parsed =
-                    parse_key(key, &name).ok_or_else(|| format!("{name:?} is no key of it"))?;
+                    parse_key(key, &name).ok_or_else(|| format!("{name:?} is not a key of it"))?;
                 Ok((parsed, fitted(pool, kind, item)?))
             });
             let entries: Result<Vec<_>, String> = entries.collect();

@@ -4,16 +4,18 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use http::Method;
-use tidewire_edge::Edge;
+use tidewire_cache::ReplyCache;
 use tidewire_listen::{Address, Addresses, Listener};
 use tidewire_rest::RestOptions;
 use tidewire_service::{
-    Gate, Interface, Layer, Observer, Offer, RpcService, Service, Signal, stack,
+    Access, CacheScope, Gate, Interface, Layer, Observer, RpcService, Service, ServiceSource,
+    Signal, Spec, stack,
 };
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use crate::clock::Clock;
+use crate::activity::UnreadBytes;
+use crate::clock::TokioClock;
 use crate::command::Commands;
 use crate::connection::App;
 use crate::cors::{Cors, Policy};
@@ -21,17 +23,17 @@ use crate::freshness;
 use crate::gate::{self, access::AccessRules};
 use crate::handle::Handle;
 use crate::health::Health;
+use crate::hosts::Hosts;
 use crate::limits::Limits;
 use crate::live::Live;
-use crate::offered::{Offered, layered};
 use crate::reflection::Reflection;
+use crate::reloadable::{ReloadableServices, layered};
 use crate::rest::Rest;
 use crate::routes::{RouteError, Routes};
 use crate::rpc::Methods;
-use crate::running::{Acceptor, Running, StartError};
+use crate::running::{Acceptor, RunningServer, StartError};
 use crate::stop::Stop;
 use crate::usage::Counters;
-use crate::vigil::Waiting;
 
 /// One port, all protocols; see [`Server::builder`].
 #[derive(Debug)]
@@ -72,6 +74,7 @@ impl Server {
             rest: RestOptions::default(),
             faults: false,
             cors: Cors::default(),
+            hosts: Hosts::any(),
             validation: true,
             #[cfg(feature = "tls")]
             tls: None,
@@ -83,11 +86,11 @@ impl Server {
 #[must_use = "a server does nothing until it is started"]
 pub struct Builder {
     services: Vec<(Interface, Arc<dyn Service>)>,
-    offer: Option<Arc<dyn Offer>>,
+    offer: Option<Arc<dyn ServiceSource>>,
     routes: Vec<Route>,
     layers: Vec<Arc<dyn Layer>>,
     inner_layers: Vec<Arc<dyn Layer>>,
-    memo: Option<Edge>,
+    memo: Option<ReplyCache>,
     gates: Vec<Arc<dyn Gate>>,
     access: AccessRules,
     traces: Option<f64>,
@@ -100,6 +103,7 @@ pub struct Builder {
     rest: RestOptions,
     faults: bool,
     cors: Cors,
+    hosts: Hosts,
     validation: bool,
     #[cfg(feature = "tls")]
     tls: Option<tidewire_listen::Tls>,
@@ -120,9 +124,9 @@ impl Builder {
     }
 
     /// Serves services that may be others while the server runs: their methods, what reflection and
-    /// health say of them and their rules of validation follow at once. REST bindings, `/openapi.json`
-    /// and rules of access are those of the start.
-    pub fn offer(mut self, offer: impl Offer) -> Self {
+    /// health say of them and their rules of validation follow at once. REST bindings,
+    /// `/openapi.json` and rules of access are those of the start.
+    pub fn offer(mut self, offer: impl ServiceSource) -> Self {
         self.offer = Some(Arc::new(offer));
         self
     }
@@ -156,60 +160,61 @@ impl Builder {
         self
     }
 
-    /// Wraps every service and handler inside of what keeps answers: such a layer sees the calls that
-    /// are computed, not those that are answered from memory.
+    /// Wraps every service and handler inside of what keeps answers: such a layer sees the calls
+    /// that are computed, not those that are answered from memory.
     pub fn inner_layer(mut self, layer: impl Layer) -> Self {
         self.inner_layers.push(Arc::new(layer));
         self
     }
 
-    /// Answers queries from memory until what their answers were made of changes: inside of all layers
-    /// but the inner ones. Handlers declare what they read by sources and memos of the graph of `edge`,
-    /// whose time the server tells while it runs.
-    pub fn memo(mut self, edge: Edge) -> Self {
-        self.memo = Some(edge);
+    /// Answers queries from memory until what their answers were made of changes: inside of all
+    /// layers but the inner ones. Handlers declare what they read by sources and memos of the graph
+    /// of `cache`, whose time the server tells while it runs.
+    pub fn memo(mut self, cache: ReplyCache) -> Self {
+        self.memo = Some(cache);
         self
     }
 
-    /// Lets requests pass by their heads, before a body is read; the first gate added is asked first.
+    /// Lets requests pass by their heads, before a body is read; the first gate added is asked
+    /// first.
     ///
-    /// Gates see every request of every protocol, also for what does not exist, but not the question
-    /// of a browser for other origins.
+    /// Gates see every request of every protocol, also for what does not exist, but not the
+    /// question of a browser for other origins.
     pub fn gate(mut self, gate: impl Gate) -> Self {
         self.gates.push(Arc::new(gate));
         self
     }
 
-    /// Sets who may call what, in place of what `.proto` files say. It is asked after all gates: those say
-    /// who calls ([`Context::set_principal`](tidewire_service::Context::set_principal)).
+    /// Sets who may call what, in place of what `.proto` files say. It is asked after all gates:
+    /// those say who calls ([`Context::set_principal`](tidewire_service::Context::set_principal)).
     pub fn access(mut self, rules: AccessRules) -> Self {
         self.access = rules;
         self
     }
 
-    /// Tells of every request of every protocol, and of its one end; not of the question of a browser for
-    /// other origins, which is answered before anything else.
+    /// Tells of every request of every protocol, and of its one end; not of the question of a
+    /// browser for other origins, which is answered before anything else.
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observers.push(Arc::new(observer));
         self
     }
 
-    /// Gives each request a place in a trace (W3C Trace Context) and an id (`x-request-id`), which observers
-    /// and handlers find among its headers, and the caller among those of the reply. Of the traces that
-    /// begin here this share is sampled, from 0 to 1. Off unless set.
+    /// Gives each request a place in a trace (W3C Trace Context) and an id (`x-request-id`), which
+    /// observers and handlers find among its headers, and the caller among those of the reply. Of
+    /// the traces that begin here this share is sampled, from 0 to 1. Off unless set.
     pub fn traces(mut self, sampled: f64) -> Self {
         self.traces = Some(sampled);
         self
     }
 
-    /// Lets only the owner of the program connect to its Unix sockets (mode 0600); otherwise the umask says
-    /// who may.
+    /// Lets only the owner of the program connect to its Unix sockets (mode 0600); otherwise the
+    /// umask says who may.
     pub fn private_sockets(mut self, on: bool) -> Self {
         self.private_sockets = on;
         self
     }
 
-    /// Starts another server with this one, on addresses of its own: what watches over it. It goes on
+    /// Starts another server with this one, on its own addresses: what watches over it. It goes on
     /// while this one drains, and ends with it.
     pub fn beside(mut self, make: impl FnOnce(Handle) -> Self + Send + 'static) -> Self {
         self.beside = Some(Box::new(make));
@@ -240,10 +245,16 @@ impl Builder {
         self
     }
 
-    /// Lets replies misbehave as their [`Script`](tidewire_service::Script) says: for mocks and tests of
-    /// clients. By default scripts are ignored.
+    /// Lets replies misbehave as their [`Script`](tidewire_service::Script) says: for mocks and
+    /// tests of clients. By default scripts are ignored.
     pub fn faults(mut self, on: bool) -> Self {
         self.faults = on;
+        self
+    }
+
+    /// Sets the hosts that the server answers for; any by default. See [`Hosts`].
+    pub fn hosts(mut self, hosts: Hosts) -> Self {
+        self.hosts = hosts;
         self
     }
 
@@ -253,9 +264,9 @@ impl Builder {
         self
     }
 
-    /// Switches off, or on again, that requests are checked against the rules that their schema
-    /// has for them (protovalidate, protoc-gen-validate, `REQUIRED`): after all layers of the server, just
-    /// before the service and the layers that it has of its own; see `Validate` of the schema.
+    /// Switches off, or on again, that requests are checked against the rules that their schema has
+    /// for them (protovalidate, protoc-gen-validate, `REQUIRED`): after all layers of the server,
+    /// just before the service and the layers that it its own has; see `Validate` of the schema.
     pub fn validation(mut self, on: bool) -> Self {
         self.validation = on;
         self
@@ -272,7 +283,7 @@ impl Builder {
     ///
     /// # Errors
     /// [`StartError`]: an address in use, routes, methods or settings that exclude each other.
-    pub async fn start(mut self) -> Result<Running, StartError> {
+    pub async fn start(mut self) -> Result<RunningServer, StartError> {
         self.check_limits()?;
         let addresses = if self.listen.is_empty() {
             vec![Address::Tcp(([127, 0, 0, 1], 8080).into())]
@@ -286,7 +297,7 @@ impl Builder {
         let addresses_open = Addresses::new(self.limits.address_connections_max);
         let drain_timeout = self.limits.drain_timeout;
         let driver = match &self.memo {
-            Some(edge) => Some(edge.graph().drive().map_err(StartError::Memo)?),
+            Some(cache) => Some(cache.graph().drive().map_err(StartError::Memo)?),
             None => None,
         };
         // What is wrong with the settings is said first, whoever has the port.
@@ -297,7 +308,7 @@ impl Builder {
             let listener = Listener::bind(&address, private_sockets).await;
             listeners.push(listener.map_err(|cause| StartError::Listen { address, cause })?);
         }
-        let mut running = Running {
+        let mut running = RunningServer {
             addresses: listeners.iter().filter_map(|listener| listener.address().ok()).collect(),
             tasks: app.tasks.clone(),
             stop: app.stop.clone(),
@@ -380,29 +391,26 @@ impl Builder {
         let offered = self.offer.iter().flat_map(|offer| offer.services());
         let offered: Vec<_> = offered.map(|(interface, _)| interface).collect();
         let interfaces = || own.iter().chain(&offered);
-        if let Some(edge) = &self.memo {
+        if let Some(cache) = &self.memo {
             let methods = interfaces().flat_map(Interface::methods).map(|method| &**method);
-            edge.check(methods).map_err(StartError::Terms)?;
+            cache.check(methods).map_err(StartError::Terms)?;
         }
-        let memo = self.memo.map(|edge| Arc::new(edge.layer(Clock)) as Arc<dyn Layer>);
-        let layers: Vec<_> =
-            self.layers.iter().chain(&memo).chain(&self.inner_layers).cloned().collect();
-        let offer = self.offer.map(|offer| Offered::new(offer, layers.clone(), self.validation));
+        let layering = Layering { outer: self.layers, cache: self.memo, inner: self.inner_layers };
+        let layers = layering.of_methods();
+        let offer =
+            self.offer.map(|offer| ReloadableServices::new(offer, layers.clone(), self.validation));
         let offer = offer.transpose()?.map(Arc::new);
         let names = self.services.iter().map(|(interface, _)| interface.name().to_owned());
         let health = Health::new(names, offer.clone());
         let mut methods = Methods::new(offer.clone());
         add_health(&mut methods, &health);
         if with_reflection {
-            let reflection = Reflection::new(&own, offer.clone())
-                .map_err(|error| StartError::Descriptors(error.to_string()))?;
-            for (interface, service) in reflection.services() {
-                let _ = methods.add(&interface, &service);
-            }
+            add_reflection(&mut methods, &own, offer.as_ref())?;
         }
-        let served = methods.each().chain(interfaces().flat_map(Interface::methods));
-        let access =
-            self.access.gate(served.map(|method| &**method)).map_err(StartError::Access)?;
+        let access = {
+            let served = methods.each().chain(interfaces().flat_map(Interface::methods));
+            access_gate(self.access, layering.cache.as_ref(), served.map(|method| &**method))?
+        };
         let counters = Arc::new(Counters::default());
         let [mut gates, after] = gate::of_limits(&self.limits, &counters);
         let shows_host = !self.gates.is_empty();
@@ -419,7 +427,7 @@ impl Builder {
         let mut options = self.rest;
         options.openapi.get_or_insert(with_reflection);
         let rest = Rest::new(&services, plain, options).map_err(StartError::Rest)?;
-        let routes = routes(self.routes, &layers)?;
+        let routes = routes(self.routes, &layers, |scope| layering.of_page(scope))?;
         let cors = Policy::new(&self.cors).map_err(StartError::Cors)?.map(Arc::new);
         let tasks = TaskTracker::new();
         let app = Arc::new_cyclic(|app| App {
@@ -431,6 +439,7 @@ impl Builder {
             routes,
             rest,
             cors,
+            hosts: self.hosts,
             commands: Commands::new(self.limits.commands_max),
             gates,
             shows_host,
@@ -440,7 +449,7 @@ impl Builder {
             tasks,
             stop: Stop::new(),
             faults: self.faults,
-            waiting: Arc::new(Waiting::new(&self.limits)),
+            waiting: Arc::new(UnreadBytes::new(&self.limits)),
             limits: self.limits,
         });
         Ok((app, health))
@@ -462,6 +471,74 @@ impl App {
     }
 }
 
+/// What services and handlers are wrapped in, the outermost first.
+struct Layering {
+    outer: Vec<Arc<dyn Layer>>,
+    cache: Option<ReplyCache>,
+    inner: Vec<Arc<dyn Layer>>,
+}
+
+impl Layering {
+    /// The layers of methods, and of handlers whose replies are not cached.
+    fn of_methods(&self) -> Vec<Arc<dyn Layer>> {
+        let cache = self.cache.as_ref();
+        self.around(cache.map(|cache| Arc::new(cache.layer(TokioClock)) as Arc<dyn Layer>))
+    }
+
+    /// The layers of a plain HTTP handler whose replies are cached.
+    fn of_page(&self, scope: CacheScope) -> Vec<Arc<dyn Layer>> {
+        let layer = |cache: &ReplyCache| -> Arc<dyn Layer> {
+            Arc::new(cache.page_layer(TokioClock, scope.clone()))
+        };
+        self.around(self.cache.as_ref().map(layer))
+    }
+
+    fn around(&self, cache: Option<Arc<dyn Layer>>) -> Vec<Arc<dyn Layer>> {
+        self.outer.iter().chain(&cache).chain(&self.inner).cloned().collect()
+    }
+}
+
+/// The gate of who may call; `None` where everybody may call everything.
+fn access_gate<'a>(
+    rules: AccessRules,
+    cache: Option<&ReplyCache>,
+    served: impl Iterator<Item = &'a Spec> + Clone,
+) -> Result<Option<gate::access::AccessGate>, StartError> {
+    let access = rules.gate(served.clone()).map_err(StartError::Access)?;
+    if let (Some(cache), Some(gate)) = (cache, &access) {
+        public_for_everybody(cache, gate, served)?;
+    }
+    Ok(access)
+}
+
+fn add_reflection(
+    methods: &mut Methods,
+    own: &[Interface],
+    offer: Option<&Arc<ReloadableServices>>,
+) -> Result<(), StartError> {
+    let reflection = Reflection::new(own, offer.cloned())
+        .map_err(|error| StartError::Descriptors(error.to_string()))?;
+    for (interface, service) in reflection.services() {
+        let _ = methods.add(&interface, &service);
+    }
+    Ok(())
+}
+
+/// Refuses replies that are cached for everybody where not everybody may call: caches between would
+/// give them out.
+fn public_for_everybody<'a>(
+    cache: &ReplyCache,
+    gate: &gate::access::AccessGate,
+    mut served: impl Iterator<Item = &'a Spec>,
+) -> Result<(), StartError> {
+    let is_open = |spec: &Spec| *gate.of_method(spec) == Access::Anonymous;
+    let found = served.find(|spec| cache.is_public(spec) && !is_open(spec));
+    found.map_or(Ok(()), |spec| {
+        let method = spec.path.trim_start_matches('/').to_owned();
+        Err(StartError::PublicCache { method, access: gate.of_method(spec).clone() })
+    })
+}
+
 /// Serves health without layers: whoever probes has no credentials.
 fn add_health(methods: &mut Methods, health: &Health) {
     let service = health.service();
@@ -470,10 +547,19 @@ fn add_health(methods: &mut Methods, health: &Health) {
     let _ = methods.add(&interface, &service);
 }
 
-fn routes(routes: Vec<Route>, layers: &[Arc<dyn Layer>]) -> Result<Routes, RouteError> {
+/// The table of plain HTTP handlers, each within `layers`, or within `cached` where its replies are
+/// cached.
+fn routes(
+    routes: Vec<Route>,
+    layers: &[Arc<dyn Layer>],
+    cached: impl Fn(CacheScope) -> Vec<Arc<dyn Layer>>,
+) -> Result<Routes, RouteError> {
     let mut table = Routes::default();
     for Route { verb, template, service } in routes {
-        let service = stack(layers, service);
+        let service = match service.cache() {
+            Some(scope) => stack(&cached(scope), service),
+            None => stack(layers, service),
+        };
         match verb {
             Some(verb) => table.add(verb, &template, service)?,
             None => table.mount(&template, service)?,

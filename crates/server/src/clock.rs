@@ -1,15 +1,15 @@
-//! The clock of the runtime, for rooms that are given the time.
+//! The clock of the runtime, for crates that are given the time.
 
 use std::pin::Pin;
 use std::time::Instant;
 
-use tidewire_service::Timer;
+use tidewire_service::Clock;
 
 /// Tells the time of tokio, which tests can pause.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Clock;
+pub struct TokioClock;
 
-impl Timer for Clock {
+impl Clock for TokioClock {
     fn now(&self) -> Instant {
         tokio::time::Instant::now().into_std()
     }

@@ -1,10 +1,10 @@
 //! Commands run to completion.
 //!
 //! A call of a unary method that is not a query runs from the moment at which its message is
-//! complete: until then its caller may take it back. It is polled in place, since most commands of a
-//! fast service are done by then; if it has to wait it moves into a task of the server. From there on
-//! a disconnect or a deadline ends the caller's waiting, not the work. A drain joins these tasks and
-//! cuts off what is left when its time is over.
+//! complete: until then its caller may take it back. It is polled in place, since most commands of
+//! a fast service are done by then; if it has to wait it moves into a task of the server. From
+//! there on a disconnect or a deadline ends the caller's waiting, not the work. A drain joins these
+//! tasks and cuts off what is left when its time is over.
 //!
 //! | a command | counts in `limits.commands_max` | ends with its caller |
 //! |---|---|---|
@@ -40,13 +40,13 @@ pub(crate) enum Command {
     /// Whose message is complete; it begins when it is run.
     Whole(Commands),
     /// Whose message is on its way; it begins with that, and clones share whether it did.
-    Awaited(Commands, Arc<OnceLock<Place>>),
+    Awaited(Commands, Arc<OnceLock<CommandPermit>>),
     /// Which has begun.
-    Begun(Place),
+    Begun(CommandPermit),
 }
 
 /// One of `limits.commands_max`.
-pub(crate) struct Place(Commands);
+pub(crate) struct CommandPermit(Commands);
 
 impl Commands {
     /// At most so many commands at once.
@@ -81,8 +81,8 @@ impl Commands {
         self.0.cut_off.cancel();
     }
 
-    fn place(&self) -> Result<Place> {
-        let place = Place(self.clone());
+    fn place(&self) -> Result<CommandPermit> {
+        let place = CommandPermit(self.clone());
         // The place is given back when it is dropped here.
         if self.0.running.fetch_add(1, Ordering::AcqRel) >= self.0.commands_max {
             let max = self.0.commands_max;
@@ -103,7 +103,7 @@ impl Command {
         }
         let (commands, place) = match self {
             Self::Awaited(commands, place) => (commands.clone(), Arc::clone(place)),
-            Self::Whole(commands) | Self::Begun(Place(commands)) => {
+            Self::Whole(commands) | Self::Begun(CommandPermit(commands)) => {
                 (commands.clone(), Arc::default())
             }
         };
@@ -144,8 +144,9 @@ impl Command {
         if let Some(outcome) = in_place.await {
             return outcome;
         }
-        let (Self::Whole(commands) | Self::Awaited(commands, _) | Self::Begun(Place(commands))) =
-            &self;
+        let (Self::Whole(commands)
+        | Self::Awaited(commands, _)
+        | Self::Begun(CommandPermit(commands))) = &self;
         let Shared { tasks, cut_off, .. } = &*commands.0;
         let cut_off = cut_off.clone();
         let task = tasks.clone().spawn(async move {
@@ -160,7 +161,7 @@ impl Command {
     }
 }
 
-impl Drop for Place {
+impl Drop for CommandPermit {
     fn drop(&mut self) {
         self.0.0.running.fetch_sub(1, Ordering::AcqRel);
     }

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! bytes ─▶ detect ─┬─▶ HTTP/1.1 (http1.rs) ─┬─▶ Connection::answer: a browser's question for other
-//!                  └─▶ HTTP/2   (http2.rs) ─┘   origins is answered here, all else goes its way (way.rs)
+//!                  └─▶ HTTP/2   (http2.rs) ─┘   origins is answered here, all else goes its way (pipeline.rs)
 //! ```
 //!
-//! When it ends is in `life.rs`, what its peer owes it in `vigil.rs`.
+//! When it ends is in `life.rs`, what its peer owes it in `activity.rs`.
 
+use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Request;
@@ -24,36 +25,39 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep};
 use tokio_util::task::TaskTracker;
 
+use crate::activity::{Activity, UnreadBytes};
 use crate::command::Commands;
-use crate::cors::{Marked, Policy};
-use crate::detect::{Speaks, detect};
-use crate::gather::{Gather, Gathering};
+use crate::cors::{CorsFuture, Policy};
+use crate::detect::{DetectedProtocol, detect};
+use crate::gather::{Gather, GatherHandle};
 use crate::head_timer::HeadTimer;
-use crate::life::{Life, Tick};
+use crate::hosts::Hosts;
+use crate::life::{ConnectionLife, Tick};
 use crate::limits::Limits;
-use crate::live::{Live, Taken};
-use crate::response::{Later, Responding, ResponseBody};
+use crate::live::{Live, Takeover};
+use crate::response::{BoxedResponse, ResponseBody, ResponseFuture};
 use crate::rest::Rest;
 use crate::routes::Routes;
 use crate::rpc::Methods;
 use crate::run::Run;
 use crate::stop::{Stage, Stop};
 use crate::usage::Counters;
-use crate::vigil::{Vigil, Waiting};
 use crate::{fault, http1 as calls1, http2 as calls2, plain};
 
 /// What all connections of a server share.
 pub(crate) struct App {
     pub(crate) methods: Methods,
-    /// The services of its own, with their schemas.
+    /// The its own services, with their schemas.
     pub(crate) interfaces: Arc<[Interface]>,
     pub(crate) coders: Arc<Coders>,
     pub(crate) routes: Routes,
     pub(crate) rest: Rest,
     pub(crate) cors: Option<Arc<Policy>>,
+    pub(crate) hosts: Hosts,
     pub(crate) commands: Commands,
     pub(crate) gates: Vec<Arc<dyn Gate>>,
-    /// Whether gates see the host as a header although it came otherwise: those of the program may look at it.
+    /// Whether gates see the host as a header although it came otherwise: those of the program may
+    /// look at it.
     pub(crate) shows_host: bool,
     pub(crate) observers: Vec<Arc<dyn Observer>>,
     pub(crate) tasks: TaskTracker,
@@ -62,7 +66,7 @@ pub(crate) struct App {
     /// Whether replies may misbehave on purpose.
     pub(crate) faults: bool,
     /// The bytes of replies that nobody reads yet.
-    pub(crate) waiting: Arc<Waiting>,
+    pub(crate) waiting: Arc<UnreadBytes>,
     pub(crate) live: Live,
     /// Places for queries that are followed.
     pub(crate) followers: Arc<Semaphore>,
@@ -85,11 +89,11 @@ impl App {
         };
         let Some(first) = first else { return };
         let speaks = first.0;
-        if speaks == Speaks::Live {
+        if speaks == DetectedProtocol::Live {
             // Boxed, like all of live here, so that connections of HTTP are not the larger for it.
             return Box::pin(self.live_stream(io, first.1, peer, stop)).await;
         }
-        let vigil = Vigil::new(Arc::clone(&self.waiting), &self.limits);
+        let vigil = Activity::new(Arc::clone(&self.waiting), &self.limits);
         let patience = self.limits.reply_progress_timeout;
         let (io, gathering) = Gather::new(io, first, Arc::clone(&vigil), patience);
         let connection = Connection::new(Arc::clone(&self), peer, gathering.clone());
@@ -98,15 +102,16 @@ impl App {
         let (stopping, goes_away) = (connection.stopping.clone(), connection.goes_away.clone());
         let goes_away = self.faults.then_some(goes_away);
         let age = self.age();
-        let life = Life { vigil: Arc::clone(&vigil), gathering, stop, stopping, goes_away, age };
+        let life =
+            ConnectionLife { vigil: Arc::clone(&vigil), gathering, stop, stopping, goes_away, age };
         let ended = match speaks {
-            Speaks::Http1 => {
+            DetectedProtocol::Http1 => {
                 let builder = http1_builder(HeadTimer::new(Arc::clone(&vigil), &self.limits));
                 let calls = calls1::Calls { connection, vigil };
                 let http = builder.serve_connection(TokioIo::new(io), calls).with_upgrades();
                 life.live(pin!(http), None).await
             }
-            Speaks::Http2 | Speaks::Live => {
+            DetectedProtocol::Http2 | DetectedProtocol::Live => {
                 let (calls, streams) = calls2::calls(connection, vigil);
                 let builder = http2_builder(streams, &self.limits);
                 let http = builder.serve_connection(TokioIo::new(io), calls);
@@ -114,7 +119,7 @@ impl App {
             }
         };
         match ended {
-            Err(error) if error.is_timeout() && speaks == Speaks::Http2 => {
+            Err(error) if error.is_timeout() && speaks == DetectedProtocol::Http2 => {
                 let timeout = self.limits.keep_alive_timeout;
                 tracing::debug!(
                     "a connection is closed after limits.keep_alive_timeout = {timeout:?}"
@@ -122,7 +127,7 @@ impl App {
             }
             Err(error) => tracing::debug!(error = ?error, "a connection ended with an error"),
             Ok(()) => {
-                let taken = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let taken = taken.lock().take();
                 if let Some(taken) = taken {
                     Box::pin(self.live_websocket(taken, peer, stop_live)).await;
                 }
@@ -138,8 +143,8 @@ impl App {
         !self.gates.is_empty() || !self.observers.is_empty() || self.traces.is_some()
     }
 
-    /// When a connection that begins now is too old. Connections that began together, after a restart, do
-    /// not end together.
+    /// When a connection that begins now is too old. Connections that began together, after a
+    /// restart, do not end together.
     fn age(&self) -> Option<Pin<Box<Sleep>>> {
         let most = self.limits.connection_age_max?;
         let less = most / 10 * (RandomState::new().hash_one(0) % 100) as u32 / 100;
@@ -147,8 +152,8 @@ impl App {
     }
 }
 
-/// Waits until nothing more is expected of a connection that has sent nothing: a drain began, and it had
-/// time to send what was on its way when it was accepted.
+/// Waits until nothing more is expected of a connection that has sent nothing: a drain began, and
+/// it had time to send what was on its way when it was accepted.
 async fn given_up(stop: &Stop) {
     let accepted = Instant::now();
     stop.reached(Stage::Draining).await;
@@ -164,7 +169,8 @@ const ON_ITS_WAY: Duration = Duration::from_secs(1);
 /// The settings of HTTP/1.1.
 ///
 /// Not `pipeline_flush`: with it hyper 1.12 gathers frames of a response for as long as they are
-/// ready, without a bound and whether or not the client reads, so that a long list fills the memory.
+/// ready, without a bound and whether or not the client reads, so that a long list fills the
+/// memory.
 fn http1_builder(timer: HeadTimer) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder.timer(timer).header_read_timeout(HeadTimer::TOLD);
@@ -194,17 +200,17 @@ const SEND_BUFFER_BYTES: usize = 128 << 10;
 pub(crate) struct Connection {
     pub(crate) app: Arc<App>,
     pub(crate) peer: Arc<Peer>,
-    /// Of its own, so that requests on different connections share no reference count.
+    /// A separate copy, so that requests on different connections share no reference count.
     pub(crate) stopping: Signal,
-    /// Says that the connection shall go away, as a reply's script may want it.
+    /// Says that the connection is to go away, as a reply's script may want it.
     goes_away: Signal,
-    pub(crate) gathering: Gathering,
-    /// Set when the connection, or a stream of it, shall go on as a live one.
-    taken: Arc<Mutex<Option<Taken>>>,
+    pub(crate) gathering: GatherHandle,
+    /// Set when the connection, or a stream of it, is to go on as a live one.
+    taken: Arc<Mutex<Option<Takeover>>>,
 }
 
 impl Connection {
-    fn new(app: Arc<App>, peer: Arc<Peer>, gathering: Gathering) -> Self {
+    fn new(app: Arc<App>, peer: Arc<Peer>, gathering: GatherHandle) -> Self {
         Self {
             app,
             peer,
@@ -216,7 +222,11 @@ impl Connection {
     }
 
     /// The answer to a request that may take its connection over.
-    pub(crate) fn upgradable(&self, answer: Run, upgrade: OnUpgrade) -> Later<ResponseBody> {
+    pub(crate) fn upgradable(
+        &self,
+        answer: Run,
+        upgrade: OnUpgrade,
+    ) -> BoxedResponse<ResponseBody> {
         let app = Arc::clone(&self.app);
         Box::pin(async move {
             let outcome = answer.outcome().await.map(|mut reply| {
@@ -240,38 +250,42 @@ impl Connection {
 }
 
 impl Connection {
-    /// What shall go on as a live connection: all of it, or of HTTP/2 the stream that was answered last.
-    pub(crate) fn taken(&self) -> Option<Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// What is to go on as a live connection: all of it, or of HTTP/2 the stream that was answered
+    /// last.
+    pub(crate) fn taken(&self) -> Option<Takeover> {
+        self.taken.lock().take()
     }
 
     /// Answers a request.
-    pub(crate) fn answer(&self, mut request: Request<Incoming>) -> Responding {
+    pub(crate) fn answer(&self, mut request: Request<Incoming>) -> ResponseFuture {
+        if let Err(error) = self.app.hosts.check(request.headers(), request.uri()) {
+            return ResponseFuture::ready(plain::error_response(&error));
+        }
         if request.extensions().get::<OnUpgrade>().is_some() {
             // Whoever takes the connection over may wait for the client, and it for the answer.
             self.gathering.end();
             if let Some((response, taken)) = self.app.live_upgrade(&mut request) {
-                *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = taken;
-                return Responding::ready(response);
+                *self.taken.lock() = taken;
+                return ResponseFuture::ready(response);
             }
         }
         let granted = match &self.app.cors {
             None => None,
             Some(policy) => match policy.preflight(&request) {
-                Some(response) => return Responding::ready(response),
+                Some(response) => return ResponseFuture::ready(response),
                 None => Some((policy, policy.granted(request.headers()))),
             },
         };
         let mut response =
             if !self.app.watches() { self.pass(request) } else { self.watched(request) };
         if self.app.faults {
-            response = Responding::Late(fault::play(response, self.goes_away.clone()));
+            response = ResponseFuture::Late(fault::play(response, self.goes_away.clone()));
         }
         match granted {
             None => response,
             Some((policy, granted)) => {
                 let policy = Arc::clone(policy);
-                Responding::Marked(Box::new(Marked { response, policy, granted }))
+                ResponseFuture::Marked(Box::new(CorsFuture { response, policy, granted }))
             }
         }
     }

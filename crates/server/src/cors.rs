@@ -43,8 +43,8 @@ pub struct Cors {
     /// Request headers of the application's own; those of the protocols and `authorization` are
     /// always allowed.
     pub headers: Vec<String>,
-    /// Reply headers of the application's own that pages may read; those of the protocols always are.
-    /// A trailer of a unary Connect reply is `trailer-NAME`.
+    /// Reply headers of the application's own that pages may read; those of the protocols always
+    /// are. A trailer of a unary Connect reply is `trailer-NAME`.
     pub exposed_headers: Vec<String>,
 }
 
@@ -184,13 +184,13 @@ impl Policy {
 }
 
 /// The future of a response that says who may read it.
-pub(crate) struct Marked<F> {
+pub(crate) struct CorsFuture<F> {
     pub(crate) response: F,
     pub(crate) policy: Arc<Policy>,
     pub(crate) granted: Option<HeaderValue>,
 }
 
-impl<F, B> Future for Marked<F>
+impl<F, B> Future for CorsFuture<F>
 where
     F: Future<Output = Result<Response<B>, Infallible>> + Unpin,
 {
@@ -208,7 +208,8 @@ where
     }
 }
 
-/// An origin as browsers send it: lower case, without a path and without the port that it has anyway.
+/// An origin as browsers send it: lower case, without a path and without the port that it has
+/// anyway.
 fn origin(text: &str) -> Result<HeaderValue, CorsError> {
     let uri = text.parse::<Uri>().ok();
     let sent = uri.as_ref().and_then(|uri| {

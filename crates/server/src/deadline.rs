@@ -1,22 +1,22 @@
 //! How long a caller waits, outside of the RPC protocols, and what it is told afterwards.
 //!
-//! The RPC protocols have headers of their own, which the room `wire` reads. REST and plain HTTP have
+//! The RPC protocols have their own headers, which the crate `wire` reads. REST and plain HTTP have
 //! none: there it is `Connect-Timeout-Ms`, as the same server reads it of the same client over
 //! Connect. Whatever the protocol, the point in time is in the context of the call and is kept in
-//! `run.rs`: when it passes the answer is `DEADLINE_EXCEEDED`, a query is dropped, a command runs on,
-//! and a stream of replies ends there.
+//! `run.rs`: when it passes the answer is `DEADLINE_EXCEEDED`, a query is dropped, a command runs
+//! on, and a stream of replies ends there.
 
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
 use tidewire_service::{Error, Result};
 
-use crate::observe::Ended;
+use crate::observe::EndCause;
 
 /// How long the client waits from now on.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` for a header that is no number of milliseconds, or is there twice.
+/// `INVALID_ARGUMENT` for a header that is not a number of milliseconds, or occurs twice.
 #[inline]
 pub(crate) fn of(headers: &HeaderMap) -> Result<Option<Duration>> {
     // Few names are compared sooner than this one is hashed.
@@ -39,9 +39,9 @@ fn parse(headers: &HeaderMap) -> Result<Option<Duration>> {
 }
 
 /// The error for a client that waited long enough.
-pub(crate) fn passed() -> Error {
+pub(crate) fn deadline_error() -> Error {
     Error::deadline_exceeded("the deadline that the caller set has passed")
-        .with_cause(Ended::Deadline)
+        .with_cause(EndCause::Deadline)
 }
 
 const HEADER: HeaderName = HeaderName::from_static("connect-timeout-ms");

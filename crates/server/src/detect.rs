@@ -1,8 +1,9 @@
 //! What a connection speaks, by its first bytes, in bounded time.
 //!
-//! HTTP/2 begins with a preface of 24 bytes, over TLS too; the live protocol with a frame whose head names
-//! it by its last four bytes of sixteen. What begins like neither is HTTP/1.1, which says more of what is
-//! wrong with it. Nothing is kept for a connection until its first byte is there.
+//! HTTP/2 begins with a preface of 24 bytes, over TLS too; the live protocol with a frame whose
+//! head names it by its last four bytes of sixteen. What begins like neither is HTTP/1.1, which
+//! says more of what is wrong with it. Nothing is kept for a connection until its first byte is
+//! there.
 //!
 //! | what came | how long the rest may take |
 //! |---|---|
@@ -22,7 +23,7 @@ use crate::limits::Limits;
 
 /// What a connection speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Speaks {
+pub(crate) enum DetectedProtocol {
     Http1,
     Http2,
     Live,
@@ -32,15 +33,15 @@ pub(crate) enum Speaks {
 pub(crate) async fn detect(
     io: &mut (impl AsyncRead + Unpin),
     limits: &Limits,
-) -> Option<(Speaks, Bytes)> {
+) -> Option<(DetectedProtocol, Bytes)> {
     let mut first = BytesMut::new();
     within(limits.first_byte_timeout, "limits.first_byte_timeout", read(io, &mut first)).await?;
-    let mut speaks = spoken(&first);
+    let mut speaks = by_first_bytes(&first);
     if speaks.is_none() {
         let rest = async {
             while speaks.is_none() {
                 read(io, &mut first).await?;
-                speaks = spoken(&first);
+                speaks = by_first_bytes(&first);
             }
             Some(())
         };
@@ -50,19 +51,19 @@ pub(crate) async fn detect(
 }
 
 /// What begins so; `None` while it may be several.
-fn spoken(first: &[u8]) -> Option<Speaks> {
+fn by_first_bytes(first: &[u8]) -> Option<DetectedProtocol> {
     if first.starts_with(PREFACE) {
-        return Some(Speaks::Http2);
+        return Some(DetectedProtocol::Http2);
     }
     match is_live(first) {
-        Some(true) => Some(Speaks::Live),
-        Some(false) => (!PREFACE.starts_with(first)).then_some(Speaks::Http1),
+        Some(true) => Some(DetectedProtocol::Live),
+        Some(false) => (!PREFACE.starts_with(first)).then_some(DetectedProtocol::Http1),
         None => None,
     }
 }
 
-/// Whether it is the hello of the live protocol; `None` while it may be. Its length, little-endian in four
-/// bytes, is at most 65,536, which neither what HTTP begins with nor a record of TLS is.
+/// Whether it is the hello of the live protocol; `None` while it may be. Its length, little-endian
+/// in four bytes, is at most 65,536, which neither what HTTP begins with nor a record of TLS is.
 fn is_live(first: &[u8]) -> Option<bool> {
     match first {
         [] | [_] | [_, _] | [_, _, 0] | [0, 0, 1] => None,
@@ -110,15 +111,15 @@ mod tests {
     #[tokio::test]
     async fn prefaces_are_known_however_they_are_cut_and_all_else_is_http1() {
         for (sent, expected) in [
-            (PREFACE, Speaks::Http2),
-            (b"PRI * HTTP/2.0\r\n\r\nXY\r\n\r\n", Speaks::Http1),
-            (b"P /", Speaks::Http1),
-            (b"PR\0\0\0\0\0\0\x01\0\0\0TWLV", Speaks::Live),
-            (b"PR\0\0\0\0\0\0\x01\0\0\0LIVE", Speaks::Http1),
-            (b"\0\0\x01\0\0\0\0\0\x01\0\0\0TWLV", Speaks::Live),
-            (b"\x16\x03\x01", Speaks::Http1),
-            (b"\x16\x03\0\x02", Speaks::Http1),
-            (b"GET / HTTP/1.1\r\n", Speaks::Http1),
+            (PREFACE, DetectedProtocol::Http2),
+            (b"PRI * HTTP/2.0\r\n\r\nXY\r\n\r\n", DetectedProtocol::Http1),
+            (b"P /", DetectedProtocol::Http1),
+            (b"PR\0\0\0\0\0\0\x01\0\0\0TWLV", DetectedProtocol::Live),
+            (b"PR\0\0\0\0\0\0\x01\0\0\0LIVE", DetectedProtocol::Http1),
+            (b"\0\0\x01\0\0\0\0\0\x01\0\0\0TWLV", DetectedProtocol::Live),
+            (b"\x16\x03\x01", DetectedProtocol::Http1),
+            (b"\x16\x03\0\x02", DetectedProtocol::Http1),
+            (b"GET / HTTP/1.1\r\n", DetectedProtocol::Http1),
         ] {
             for cut in 1..=sent.len() {
                 let (mut client, mut server) = tokio::io::duplex(cut);

@@ -21,7 +21,7 @@ use http_body::{Body, Frame, SizeHint};
 use tidewire_service::{Error, Fault, Script, Signal};
 use tokio::time::Sleep;
 
-use crate::response::{Kind, Later, Responding, ResponseBody};
+use crate::response::{BoxedResponse, Kind, ResponseBody, ResponseFuture};
 
 /// Whether the end of a response is left out.
 pub(crate) fn loses_trailers(script: Option<&Script>) -> bool {
@@ -29,7 +29,7 @@ pub(crate) fn loses_trailers(script: Option<&Script>) -> bool {
 }
 
 /// The response as its script wants it.
-pub(crate) fn play(response: Responding, goes_away: Signal) -> Later<ResponseBody> {
+pub(crate) fn play(response: ResponseFuture, goes_away: Signal) -> BoxedResponse<ResponseBody> {
     Box::pin(async move {
         let mut response = response.await.unwrap_or_else(|never| match never {});
         let Some(script) = response.extensions_mut().remove::<Script>() else { return response };

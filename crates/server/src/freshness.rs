@@ -1,20 +1,21 @@
 //! `tidewire.live.v1.Freshness`: each new answer of a query, for clients that do not speak the live
 //! protocol.
 //!
-//! Whoever may call a query may watch it: each answer passes the gates and layers of the query's own
-//! method, with the headers of the watching call (`following.rs`). What it costs where nobody watches: a
-//! method in the table.
+//! Whoever may call a query may watch it: each answer passes the gates and layers of the query's
+//! own method, with the headers of the watching call (`follow.rs`). What it costs where nobody
+//! watches: a method in the table.
 
 use std::sync::Weak;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tidewire_service::{
-    Call, Codec, Context, Error, Pace, Reply, Result, RpcService, Stream, StreamKind, Validator,
+    Call, Codec, Context, Error, FollowOptions, Reply, Result, RpcService, Stream, StreamKind,
+    Validator,
 };
 
 use crate::connection::App;
-use crate::following::{Following, Next};
+use crate::follow::{FollowStep, FollowedQuery};
 use crate::proto::tidewire::live::v1::watch_reply::Answer;
 use crate::proto::tidewire::live::v1::watch_request::Request;
 use crate::proto::tidewire::live::v1::{
@@ -40,7 +41,7 @@ impl Freshness for Watcher {
         let entry = app.methods.find(&path).ok_or_else(|| app.methods.unknown(&path))?;
         let method = entry.method.clone();
         if !method.is_query() || method.kind != StreamKind::Unary {
-            let text = format!("{path} is no query with one answer, so it cannot be watched");
+            let text = format!("{path} is not a query with one answer, so it cannot be watched");
             return Err(Error::failed_precondition(text));
         }
         let (codec, message) = match request.request {
@@ -49,10 +50,12 @@ impl Freshness for Watcher {
             None => (Codec::Proto, Bytes::new()),
         };
         let mut query = Call::method(method, context, codec, message).buffered().await?;
-        query.context_mut().set_held(held(&request.validator)?.into_iter().collect());
+        query.context_mut().set_held(parse_validator(&request.validator)?.into_iter().collect());
         let pace = match request.min_interval_ms {
-            0 => Pace::default(),
-            least => Pace::default().with_min_interval(Duration::from_millis(least.into())),
+            0 => FollowOptions::default(),
+            least => {
+                FollowOptions::default().with_min_interval(Duration::from_millis(least.into()))
+            }
         };
         let following = app.follow(query, pace, None)?;
         let answers = Stream::new(futures_util::stream::unfold(
@@ -65,24 +68,24 @@ impl Freshness for Watcher {
 
 /// The next message of a stream, and what goes on after it.
 async fn next(
-    mut following: Following,
+    mut following: FollowedQuery,
     codec: Codec,
-) -> Option<(Result<WatchReply>, Option<Following>)> {
+) -> Option<(Result<WatchReply>, Option<FollowedQuery>)> {
     match following.next().await {
-        Next::Over => None,
-        Next::Stopping => Some((Err(stopped()), None)),
-        Next::Answer(Ok(reply)) => match told(reply, codec) {
+        FollowStep::Over => None,
+        FollowStep::Stopping => Some((Err(stopped()), None)),
+        FollowStep::Answer(Ok(reply)) => match watch_reply(reply, codec) {
             Ok(told) => Some((Ok(told), Some(following))),
             Err(error) => Some((Err(error), None)),
         },
-        Next::Answer(Err(error)) if error.freshness().is_known() => {
+        FollowStep::Answer(Err(error)) if error.freshness().is_known() => {
             Some((Ok(failure(error)), Some(following)))
         }
-        Next::Answer(Err(error)) => Some((Err(error), None)),
+        FollowStep::Answer(Err(error)) => Some((Err(error), None)),
     }
 }
 
-fn told(reply: Reply, codec: Codec) -> Result<WatchReply> {
+fn watch_reply(reply: Reply, codec: Codec) -> Result<WatchReply> {
     let validator = reply.freshness.validator();
     let validator = validator.map(|it| it.bytes().to_vec()).unwrap_or_default();
     let message = match reply.body {
@@ -92,7 +95,7 @@ fn told(reply: Reply, codec: Codec) -> Result<WatchReply> {
     let answer = match codec {
         Codec::Json => Answer::Json(
             String::from_utf8(message.into())
-                .map_err(|cause| Error::internal("the answer is no JSON").with_cause(cause))?,
+                .map_err(|cause| Error::internal("the answer is not JSON").with_cause(cause))?,
         ),
         _ => Answer::Message(message.into()),
     };
@@ -114,7 +117,7 @@ fn failure(error: Error) -> WatchReply {
     WatchReply { answer: Some(failure.into()), ..Default::default() }
 }
 
-fn held(bytes: &[u8]) -> Result<Option<Validator>> {
+fn parse_validator(bytes: &[u8]) -> Result<Option<Validator>> {
     match bytes {
         [] => Ok(None),
         bytes => match <[u8; 16]>::try_from(bytes) {

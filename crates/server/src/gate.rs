@@ -1,14 +1,15 @@
-//! The gates that a server has of its own: why a request is refused before its body is read.
+//! The gates that a server its own has: why a request is refused before its body is read.
 //!
 //! ```text
-//! head ─▶ caller.rs: too often from there? ─▶ deadline.rs ─▶ calls.rs: a place? ─▶ gates of the program (who calls) ─▶ access.rs: may they?
-//!      ─▶ caller.rs: too many, too often? ─▶ layers
+//! head ─▶ caller_limits.rs: too often from there? ─▶ deadline.rs ─▶ calls.rs: a place? ─▶ gates of the program (who calls) ─▶ access.rs: may they?
+//!      ─▶ caller_limits.rs: too many, too often? ─▶ layers
 //! ```
 //!
 //! Each is there only where a setting asks for it, and each refusal names the setting.
 
 pub(crate) mod access;
-mod caller;
+mod caller_limits;
+mod caller_table;
 mod calls;
 mod deadline;
 
@@ -27,8 +28,8 @@ type Gates = Vec<Arc<dyn Gate>>;
 /// The gates that bounds ask for: those before the gates of the program, and those after them.
 pub(crate) fn of_limits(limits: &Limits, counters: &Arc<Counters>) -> [Gates; 2] {
     let [mut before, mut after]: [Gates; 2] = Default::default();
-    let callers = caller::Callers::new(counters);
-    if let Some(gate) = caller::Rate::of_address(limits, &callers) {
+    let callers = caller_limits::Callers::new(counters);
+    if let Some(gate) = caller_limits::Rate::of_address(limits, &callers) {
         before.push(Arc::new(gate));
     }
     if let Some(gate) = deadline::Deadlines::new(limits, counters) {
@@ -37,10 +38,10 @@ pub(crate) fn of_limits(limits: &Limits, counters: &Arc<Counters>) -> [Gates; 2]
     if let Some(gate) = calls::Calls::new(limits, counters) {
         before.push(Arc::new(gate));
     }
-    if let Some(gate) = caller::CallerCalls::new(limits, &callers) {
+    if let Some(gate) = caller_limits::CallerCalls::new(limits, &callers) {
         after.push(Arc::new(gate));
     }
-    if let Some(gate) = caller::Rate::of_caller(limits, &callers) {
+    if let Some(gate) = caller_limits::Rate::of_caller(limits, &callers) {
         after.push(Arc::new(gate));
     }
     [before, after]

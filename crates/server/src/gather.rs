@@ -10,12 +10,12 @@
 //! | writes | is held, up to [`HELD_MAX`]; past it everything is written first |
 //! | flushes | is remembered |
 //! | reads, and owes no answer | what is held is written first: all requests that came are answered |
-//! | waits | [`Gathering::has_held`]: the connection is polled once more, and what is held is written |
+//! | waits | [`GatherHandle::has_held`]: the connection is polled once more, and what is held is written |
 //!
 //! Before its last answer the library looks whether there are more requests, which writes nothing.
 //!
-//! It says that it cannot write several slices at once, so that the library makes one of a head and a
-//! small body, which it then copies once more; that costs less than keeping account of slices.
+//! It says that it cannot write several slices at once, so that the library makes one of a head and
+//! a small body, which it then copies once more; that costs less than keeping account of slices.
 //!
 //! HTTP/2, which gathers by itself, and connections that are to be upgraded pass through.
 //!
@@ -32,8 +32,8 @@ use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-use crate::detect::Speaks;
-use crate::vigil::Vigil;
+use crate::activity::Activity;
+use crate::detect::DetectedProtocol;
 
 /// A connection whose small writes are held back.
 pub(crate) struct Gather<IO> {
@@ -42,20 +42,20 @@ pub(crate) struct Gather<IO> {
     first: Bytes,
     held: Vec<u8>,
     written: usize,
-    vigil: Arc<Vigil>,
-    patience: Patience,
-    state: Gathering,
+    vigil: Arc<Activity>,
+    patience: StallLimit,
+    state: GatherHandle,
 }
 
 /// How long the client may take nothing of what is written to it.
-struct Patience {
+struct StallLimit {
     timeout: Duration,
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
 /// What the owner of a connection knows of and says to its [`Gather`]; clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct Gathering(Arc<Flags>);
+pub(crate) struct GatherHandle(Arc<Flags>);
 
 #[derive(Default)]
 struct Flags {
@@ -69,7 +69,7 @@ struct Flags {
     owes: AtomicBool,
 }
 
-impl Gathering {
+impl GatherHandle {
     /// Whether a flush is still to be done, now that the connection waits. It will be done in the
     /// next poll of the connection, which the caller makes at once.
     pub(crate) fn has_held(&self) -> bool {
@@ -100,15 +100,15 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Gather<IO> {
     /// Holds back small writes to `io`, of which `first` was read.
     pub(crate) fn new(
         io: IO,
-        (speaks, first): (Speaks, Bytes),
-        vigil: Arc<Vigil>,
+        (speaks, first): (DetectedProtocol, Bytes),
+        vigil: Arc<Activity>,
         reply_progress_timeout: Duration,
-    ) -> (Self, Gathering) {
-        let state = Gathering::default();
-        if speaks == Speaks::Http2 {
+    ) -> (Self, GatherHandle) {
+        let state = GatherHandle::default();
+        if speaks == DetectedProtocol::Http2 {
             state.end();
         }
-        let patience = Patience { timeout: reply_progress_timeout, sleep: None };
+        let patience = StallLimit { timeout: reply_progress_timeout, sleep: None };
         let (held, state_too) = (Vec::new(), state.clone());
         (Self { io, first, held, written: 0, vigil, patience, state }, state_too)
     }
@@ -207,7 +207,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gather<IO> {
     }
 }
 
-impl Patience {
+impl StallLimit {
     /// What was written, or that nothing was for too long.
     fn poll(
         &mut self,

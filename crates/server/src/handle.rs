@@ -6,7 +6,7 @@ use tidewire_service::{Interface, Method, Signal};
 
 use crate::command::Commands;
 use crate::health::Health;
-use crate::offered::Offered;
+use crate::reloadable::ReloadableServices;
 use crate::usage::{Counters, Usage};
 
 /// A running server, seen from beside; cheap to clone. It does not keep the server alive.
@@ -17,7 +17,7 @@ pub struct Handle {
     pub(crate) commands: Commands,
     pub(crate) methods: Arc<[Method]>,
     pub(crate) interfaces: Arc<[Interface]>,
-    pub(crate) offered: Option<Arc<Offered>>,
+    pub(crate) offered: Option<Arc<ReloadableServices>>,
     pub(crate) drains: Signal,
 }
 
@@ -42,7 +42,8 @@ impl Handle {
         methods
     }
 
-    /// The services that it serves, with their schemas; those of the server itself are not among them.
+    /// The services that it serves, with their schemas; those of the server itself are not among
+    /// them.
     pub fn interfaces(&self) -> Vec<Interface> {
         let mut interfaces = self.interfaces.to_vec();
         if let Some(offered) = &self.offered {
@@ -53,7 +54,7 @@ impl Handle {
     }
 
     /// Lets it drain as a signal would, where it waits for signals
-    /// ([`Running::until_stopped`](crate::Running::until_stopped)).
+    /// ([`RunningServer::until_stopped`](crate::RunningServer::until_stopped)).
     pub fn drain(&self) {
         self.drains.fire();
     }

@@ -1,10 +1,10 @@
-//! The time that an HTTP/1.1 client has for the head of a request, and between two requests, counted
-//! only where the server waits for it.
+//! The time that an HTTP/1.1 client has for the head of a request, and between two requests,
+//! counted only where the server waits for it.
 //!
-//! The HTTP library asks for the time and makes a timer before it reads a head, also when the head is
-//! there already, as under load and behind pipelining it is. So the clock that it sees here stands
-//! still, and the timer, which it looks at only when the head is not there yet, starts then. What it
-//! waits for is told by whether anything was read since:
+//! The HTTP library asks for the time and makes a timer before it reads a head, also when the head
+//! is there already, as under load and behind pipelining it is. So the clock that it sees here
+//! stands still, and the timer, which it looks at only when the head is not there yet, starts then.
+//! What it waits for is told by whether anything was read since:
 //!
 //! | of the head | time |
 //! |---|---|
@@ -13,19 +13,20 @@
 //!
 //! A part that came together with the request before it counts as nothing until more comes.
 //!
-//! A connection has one [`Alarm`] for all of its heads. One that is set already, and not too late, is
-//! left as it is, and set anew only when it rings too early; so most heads set none.
+//! A connection has one [`Alarm`] for all of its heads. One that is set already, and not too late,
+//! is left as it is, and set anew only when it rings too early; so most heads set none.
 
+use parking_lot::Mutex;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use hyper::rt::{Sleep, Timer};
 
+use crate::activity::Activity;
 use crate::limits::Limits;
-use crate::vigil::Vigil;
 
 /// Makes timers that start when they are first looked at.
 #[derive(Debug, Clone)]
@@ -33,7 +34,7 @@ pub(crate) struct HeadTimer(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    vigil: Arc<Vigil>,
+    vigil: Arc<Activity>,
     head: Duration,
     idle: Duration,
     now: Instant,
@@ -49,7 +50,7 @@ impl HeadTimer {
     pub(crate) const TOLD: Duration = Duration::from_secs(1);
 
     /// The timer of one connection.
-    pub(crate) fn new(vigil: Arc<Vigil>, limits: &Limits) -> Self {
+    pub(crate) fn new(vigil: Arc<Activity>, limits: &Limits) -> Self {
         let (head, idle) = (limits.header_read_timeout, limits.idle_timeout);
         Self(Arc::new(Shared { vigil, head, idle, now: Instant::now(), alarm: Mutex::default() }))
     }
@@ -57,7 +58,7 @@ impl HeadTimer {
 
 impl Timer for HeadTimer {
     fn sleep(&self, _: Duration) -> Pin<Box<dyn Sleep>> {
-        Box::pin(Waiting {
+        Box::pin(HeadTimeout {
             timer: Arc::clone(&self.0),
             reads: self.0.vigil.reads(),
             // What told that this is HTTP/1.1 is part of its first head.
@@ -77,7 +78,7 @@ impl Timer for HeadTimer {
 }
 
 /// Ready when a head took too long.
-struct Waiting {
+struct HeadTimeout {
     timer: Arc<Shared>,
     /// How often something was read when the wait began.
     reads: usize,
@@ -86,9 +87,9 @@ struct Waiting {
     until: Option<tokio::time::Instant>,
 }
 
-impl Sleep for Waiting {}
+impl Sleep for HeadTimeout {}
 
-impl Future for Waiting {
+impl Future for HeadTimeout {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -106,13 +107,13 @@ impl Future for Waiting {
             let now = tokio::time::Instant::now();
             now.checked_add(timeout).unwrap_or(now + FAR)
         });
-        ready!(this.timer.alarm.lock().unwrap_or_else(PoisonError::into_inner).poll(until, cx));
+        ready!(this.timer.alarm.lock().poll(until, cx));
         tracing::debug!("a connection is closed after {name} = {timeout:?}");
         Poll::Ready(())
     }
 }
 
-impl Drop for Waiting {
+impl Drop for HeadTimeout {
     fn drop(&mut self) {
         if self.until.is_some() {
             self.timer.vigil.set_waits_for_head(false);

@@ -1,8 +1,8 @@
 //! `grpc.health.v1`: whether the server takes calls.
 //!
 //! Every service is SERVING from the start and NOT_SERVING once a drain began, so that load
-//! balancers turn away before connections close. That is the last thing a watcher hears: a drain does
-//! not wait for those who watch.
+//! balancers turn away before connections close. That is the last thing a watcher hears: a drain
+//! does not wait for those who watch.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use futures_util::stream::unfold;
 use tidewire_service::{Context, Error, Reply, RpcService, Stream};
 use tokio::sync::watch;
 
-use crate::offered::Offered;
 use crate::proto::grpc::health::v1::health_check_response::ServingStatus;
 use crate::proto::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse, HealthServer};
+use crate::reloadable::ReloadableServices;
 
 /// The health of a server and of its services; clones share it.
 #[derive(Clone)]
 pub(crate) struct Health {
     services: Arc<HashSet<String>>,
-    offered: Option<Arc<Offered>>,
+    offered: Option<Arc<ReloadableServices>>,
     serving: Arc<watch::Sender<bool>>,
 }
 
@@ -27,7 +27,7 @@ impl Health {
     /// The health of a server with these services.
     pub(crate) fn new(
         services: impl IntoIterator<Item = String>,
-        offered: Option<Arc<Offered>>,
+        offered: Option<Arc<ReloadableServices>>,
     ) -> Self {
         Self {
             offered,
@@ -52,7 +52,7 @@ impl Health {
     }
 
     fn knows(&self, service: &str) -> bool {
-        let offers = |offered: &Arc<Offered>| {
+        let offers = |offered: &Arc<ReloadableServices>| {
             offered.now().services.iter().any(|(interface, _)| interface.name() == service)
         };
         service.is_empty()

@@ -2,7 +2,7 @@
 //!
 //! | head | answer |
 //! |---|---|
-//! | no `Host`, two, or one that is none (RFC 9112, section 3.2); HTTP/1.0 needs none | 400 |
+//! | no `Host`, two, or an invalid one (RFC 9112, section 3.2); HTTP/1.0 needs none | 400 |
 //! | `chunked` twice, or not last (RFC 9112, section 6.1) | 400 |
 //! | another transfer coding than `chunked` (RFC 9112, section 6.1) | 501 |
 //!
@@ -19,45 +19,45 @@ use hyper::body::{Body, Incoming};
 use tidewire_service::{Error, Result};
 use tidewire_wire::is_host;
 
+use crate::activity::Activity;
 use crate::connection::Connection;
-use crate::outgoing::Outgoing;
 use crate::plain;
-use crate::response::{Responding, ResponseBody};
-use crate::vigil::Vigil;
+use crate::reply_body::ReplyBody;
+use crate::response::{ResponseBody, ResponseFuture};
 
 /// The hyper service of one HTTP/1.1 connection.
 pub(crate) struct Calls {
     pub(crate) connection: Connection,
-    pub(crate) vigil: Arc<Vigil>,
+    pub(crate) vigil: Arc<Activity>,
 }
 
 impl hyper::service::Service<Request<Incoming>> for Calls {
     type Response = Response<ResponseBody>;
     type Error = Infallible;
-    type Future = Answering;
+    type Future = CountedResponse;
 
-    fn call(&self, request: Request<Incoming>) -> Answering {
+    fn call(&self, request: Request<Incoming>) -> CountedResponse {
         self.connection.gathering.owes();
         let response = match check(&request) {
             Ok(()) => self.connection.answer(request),
-            Err(error) => Responding::ready(refusal(&error)),
+            Err(error) => ResponseFuture::ready(refusal(&error)),
         };
-        Answering { response, vigil: Arc::clone(&self.vigil) }
+        CountedResponse { response, vigil: Arc::clone(&self.vigil) }
     }
 }
 
 /// A response that is counted if it is large.
-pub(crate) struct Answering {
-    response: Responding,
-    vigil: Arc<Vigil>,
+pub(crate) struct CountedResponse {
+    response: ResponseFuture,
+    vigil: Arc<Activity>,
 }
 
-impl Future for Answering {
+impl Future for CountedResponse {
     type Output = Result<Response<ResponseBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let response = ready!(Pin::new(&mut self.response).poll(cx));
-        Poll::Ready(response.map(|response| Outgoing::counted_if_large(response, &self.vigil)))
+        Poll::Ready(response.map(|response| ReplyBody::counted_if_large(response, &self.vigil)))
     }
 }
 
@@ -81,7 +81,7 @@ fn check_host(version: Version, headers: &HeaderMap) -> Result<()> {
     match headers.get(HOST) {
         None if version < Version::HTTP_11 => Ok(()),
         None => wrong("is missing"),
-        Some(_) if is_twice() => wrong("is there twice"),
+        Some(_) if is_twice() => wrong("occurs twice"),
         Some(host) if is_host(host.as_bytes()) => Ok(()),
         Some(host) => wrong(&format!("is {host:?}")),
     }

@@ -1,16 +1,17 @@
 //! HTTP/2: one slot a call, and an end for streams that their client does not read.
 //!
-//! The HTTP library runs the reply of every stream as a future of its own, which it gives to an
-//! executor. That one looks whose turn it is: when the client took none of the pieces of a reply for
-//! `limits.reply_progress_timeout`, the future is dropped, and the stream is reset. Its neighbours on
-//! the connection go on.
+//! The HTTP library runs the reply of every stream as its own future, which it gives to an
+//! executor. That one looks whose turn it is: when the client took none of the pieces of a reply
+//! for `limits.reply_progress_timeout`, the future is dropped, and the stream is reset. Its
+//! neighbours on the connection go on.
 //!
-//! Browsers send each cookie as a field of its own, which are one before anybody else sees them (RFC 9113,
-//! section 8.2.3): who reads HTTP/1.1's `Cookie` knows of one line only.
+//! Browsers send each cookie as its own field, which are one before anybody else sees them (RFC
+//! 9113, section 8.2.3): who reads HTTP/1.1's `Cookie` knows of one line only.
 
+use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -19,58 +20,58 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
+use crate::activity::{Activity, Slot};
 use crate::connection::Connection;
-use crate::live::Taken;
-use crate::outgoing::Outgoing;
-use crate::response::Responding;
-use crate::vigil::{Slot, Vigil};
+use crate::live::Takeover;
+use crate::reply_body::ReplyBody;
+use crate::response::ResponseFuture;
 
 /// The hyper service of one HTTP/2 connection.
 pub(crate) struct Calls {
     connection: Connection,
-    vigil: Arc<Vigil>,
-    begun: Begun,
+    vigil: Arc<Activity>,
+    begun: LastCall,
 }
 
 /// Runs the streams of one connection.
 #[derive(Clone)]
 pub(crate) struct Streams {
-    begun: Begun,
+    begun: LastCall,
     reply_progress_timeout: Duration,
 }
 
 /// The slot of the call that began last, until its stream is run: the library does both in a row.
-type Begun = Arc<Mutex<Option<Arc<Slot>>>>;
+type LastCall = Arc<Mutex<Option<Arc<Slot>>>>;
 
 /// The service and the executor of one connection.
-pub(crate) fn calls(connection: Connection, vigil: Arc<Vigil>) -> (Calls, Streams) {
-    let begun = Begun::default();
+pub(crate) fn calls(connection: Connection, vigil: Arc<Activity>) -> (Calls, Streams) {
+    let begun = LastCall::default();
     let reply_progress_timeout = connection.app.limits.reply_progress_timeout;
     let streams = Streams { begun: Arc::clone(&begun), reply_progress_timeout };
     (Calls { connection, vigil, begun }, streams)
 }
 
 impl hyper::service::Service<Request<Incoming>> for Calls {
-    type Response = Response<Outgoing>;
+    type Response = Response<ReplyBody>;
     type Error = Infallible;
-    type Future = Answering;
+    type Future = CountedResponse;
 
-    fn call(&self, mut request: Request<Incoming>) -> Answering {
+    fn call(&self, mut request: Request<Incoming>) -> CountedResponse {
         join_cookies(request.headers_mut());
         let slot = Slot::begin(&self.vigil);
-        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&slot));
+        *self.begun.lock() = Some(Arc::clone(&slot));
         let may_be_taken = request.method() == Method::CONNECT;
         let response = self.connection.answer(request);
         if may_be_taken && let Some(taken) = self.connection.taken() {
             self.go_on(taken);
         }
-        Answering { response, slot: Some(slot) }
+        CountedResponse { response, slot: Some(slot) }
     }
 }
 
 impl Calls {
     /// Goes on with a stream as a live connection, which for its neighbours is a call that runs.
-    fn go_on(&self, taken: Taken) {
+    fn go_on(&self, taken: Takeover) {
         let (app, peer) = (Arc::clone(&self.connection.app), Arc::clone(&self.connection.peer));
         let (stop, slot) = (app.stop.clone(), Slot::begin(&self.vigil));
         self.connection.app.tasks.spawn(async move {
@@ -93,19 +94,19 @@ fn join_cookies(headers: &mut HeaderMap) {
 }
 
 /// A response that is counted once it is there.
-pub(crate) struct Answering {
-    response: Responding,
+pub(crate) struct CountedResponse {
+    response: ResponseFuture,
     /// Until the response is there.
     slot: Option<Arc<Slot>>,
 }
 
-impl Future for Answering {
-    type Output = Result<Response<Outgoing>, Infallible>;
+impl Future for CountedResponse {
+    type Output = Result<Response<ReplyBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let response = ready!(Pin::new(&mut self.response).poll(cx));
         let slot = self.slot.take().expect("a response is polled until it is ready, once");
-        Poll::Ready(response.map(|response| Outgoing::counted(response, slot)))
+        Poll::Ready(response.map(|response| ReplyBody::counted(response, slot)))
     }
 }
 
@@ -114,25 +115,25 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, stream: F) {
-        let slot = self.begun.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let slot = self.begun.lock().take();
         let timeout = self.reply_progress_timeout;
-        tokio::spawn(Watched { stream, slot, timeout, patience: Patience::default() });
+        tokio::spawn(WatchedStream { stream, slot, timeout, patience: StallLimit::default() });
     }
 }
 
 pin_project_lite::pin_project! {
-    /// A stream, until it is over or its client takes nothing of it. Not an async block, which would
-    /// hold the stream twice.
-    struct Watched<F> {
+    /// A stream, until it is over or its client takes nothing of it. Not an async block, which
+    /// would hold the stream twice.
+    struct WatchedStream<F> {
         #[pin]
         stream: F,
         slot: Option<Arc<Slot>>,
         timeout: Duration,
-        patience: Patience,
+        patience: StallLimit,
     }
 }
 
-impl<F: Future<Output = ()>> Future for Watched<F> {
+impl<F: Future<Output = ()>> Future for WatchedStream<F> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -150,12 +151,12 @@ impl<F: Future<Output = ()>> Future for Watched<F> {
 
 /// How long a client may take no piece of a reply.
 #[derive(Default)]
-struct Patience {
+struct StallLimit {
     taken: usize,
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patience {
+impl StallLimit {
     fn poll_over(&mut self, taken: usize, timeout: Duration, cx: &mut Context<'_>) -> Poll<()> {
         if self.taken != taken {
             self.taken = taken;

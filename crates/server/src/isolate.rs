@@ -1,25 +1,25 @@
 //! A panic in a handler is one failed call.
 //!
-//! The handler's future is polled inside `catch_unwind`; its panic becomes an `internal` error whose
-//! message says nothing of the cause, which is logged. What a handler keeps is dropped like that too, when
-//! its caller goes away or its time is over. A program built with `panic = "abort"` has no
-//! such isolation.
+//! The handler's future is polled inside `catch_unwind`; its panic becomes an `internal` error
+//! whose message says nothing of the cause, which is logged. What a handler keeps is dropped like
+//! that too, when its caller goes away or its time is over. A program built with `panic = "abort"`
+//! has no such isolation.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::observe::Ended;
-use crate::seldom::Seldom;
+use crate::log_limit::LogLimit;
+use crate::observe::EndCause;
 use tidewire_service::{
     Answer, Call, Error, Frame, Frames, Messages, PendingAnswer, Progress, Reply, Result, Service,
 };
 
 /// The answer of a service, with panics turned into errors.
-pub(crate) struct Isolated(Answer);
+pub(crate) struct IsolatedAnswer(Answer);
 
-impl Isolated {
+impl IsolatedAnswer {
     /// Calls the service.
     #[inline]
     pub(crate) fn call(service: &dyn Service, call: Call) -> Self {
@@ -137,11 +137,11 @@ pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
         tracing::error!(panic = message, left_out, "{text}");
     }
     Error::internal("the handler panicked; the server's log has the cause")
-        .with_cause(Ended::Panicked)
+        .with_cause(EndCause::Panicked)
 }
 
 /// Handlers that panicked.
-static PANICKED: Seldom = Seldom::new();
+static PANICKED: LogLimit = LogLimit::new();
 
 #[cfg(test)]
 mod tests {

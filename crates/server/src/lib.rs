@@ -6,15 +6,19 @@
 //!          unix        HTTP/2       gates           └─▶ http: plain handlers, mounts ─┘
 //! ```
 //!
-//! Every service, whatever it is written in, is reached as a [`Service`](tidewire_service::Service);
-//! protocols differ only in how they make a `Call` of bytes and bytes of a `Reply`. What the RPC
-//! protocols are as bytes is the room `wire`, what REST is as bytes is `rest`.
+//! Every service, whatever it is written in, is reached as a
+//! [`Service`](tidewire_service::Service); protocols differ only in how they make a `Call` of bytes
+//! and bytes of a `Reply`. What the RPC protocols are as bytes is the crate `wire`, what REST is as
+//! bytes is `rest`.
 //!
 //! A command (a method that is not a query) runs to completion in a task that the server owns, even
 //! when its caller goes away; a panic in a handler is one failed call; a drain lets running calls
 //! end.
 
-mod arriving;
+#![doc = include_str!("../README.md")]
+
+mod activity;
+mod body_rate;
 mod builder;
 mod clock;
 mod command;
@@ -23,52 +27,54 @@ mod cors;
 mod deadline;
 mod detect;
 mod fault;
-mod following;
+mod follow;
 mod freshness;
 mod gate;
 mod gather;
 mod handle;
 mod head_timer;
 mod health;
-mod heard;
+mod hosts;
 mod http1;
 mod http2;
 mod isolate;
 mod life;
 mod limits;
 mod live;
+mod log_limit;
 mod lookup;
+mod message_listeners;
 mod mount;
 mod observe;
-mod offered;
-mod outgoing;
-mod pace;
+mod origin;
+mod pipeline;
 mod plain;
 mod proto;
 mod reflection;
+mod reloadable;
+mod reply_body;
+mod request_body;
 mod response;
 mod rest;
 mod routes;
 mod rpc;
 mod run;
 mod running;
-mod seldom;
 mod stop;
 mod trace;
 mod usage;
-mod vigil;
-mod way;
 
 pub use builder::{Builder, Server};
-pub use clock::Clock;
+pub use clock::TokioClock;
 pub use cors::{Cors, CorsError};
 pub use gate::access::{AccessError, AccessRules};
 pub use handle::Handle;
+pub use hosts::Hosts;
 pub use limits::{Limits, LimitsError};
 pub use live::Callee;
 pub use mount::tower;
 pub use routes::RouteError;
-pub use running::{Running, StartError};
+pub use running::{RunningServer, StartError};
 pub use tidewire_listen::{Address, ParseAddressError};
 #[cfg(feature = "tls")]
 pub use tidewire_listen::{Tls, TlsError, TlsFiles};

@@ -7,9 +7,9 @@
 //! | HTTP/2, and what is left of a reply is not taken (`limits.reply_progress_timeout`) | is closed |
 //! | a drain, a reply's script, `limits.connection_age_max` | says that it goes away |
 //!
-//! A connection that goes away ends with its last call. Not every peer lets it: one may have sent half
-//! a head, or not acknowledge what HTTP/2 asks it first. So without calls it is closed, at once over
-//! HTTP/1.1, and after [`GOODBYE`] over HTTP/2.
+//! A connection that goes away ends with its last call. Not every peer lets it: one may have sent
+//! half a head, or not acknowledge what HTTP/2 asks it first. So without calls it is closed, at
+//! once over HTTP/1.1, and after [`GOODBYE`] over HTTP/2.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -21,15 +21,15 @@ use hyper::server::conn::{http1, http2};
 use tidewire_service::Signal;
 use tokio::time::{Instant, Sleep};
 
-use crate::gather::Gathering;
+use crate::activity::Activity;
+use crate::gather::GatherHandle;
 use crate::limits::Limits;
 use crate::stop::{Stage, Stop};
-use crate::vigil::Vigil;
 
 /// What tells a connection to end.
-pub(crate) struct Life {
-    pub(crate) vigil: Arc<Vigil>,
-    pub(crate) gathering: Gathering,
+pub(crate) struct ConnectionLife {
+    pub(crate) vigil: Arc<Activity>,
+    pub(crate) gathering: GatherHandle,
     pub(crate) stop: Stop,
     /// Tells handlers of a drain.
     pub(crate) stopping: Signal,
@@ -73,13 +73,13 @@ where
 }
 
 /// Why the first part of a connection's life is over.
-enum Over {
+enum PhaseEnd {
     Ended(hyper::Result<()>),
     GoesAway,
     Stuck,
 }
 
-impl Life {
+impl ConnectionLife {
     /// Polls a connection until it is over; HTTP/2 has a tick.
     pub(crate) async fn live(
         mut self,
@@ -93,9 +93,9 @@ impl Life {
             self.stopping.fire();
         }
         match over {
-            Over::Ended(ended) => return ended,
-            Over::Stuck => return Ok(()),
-            Over::GoesAway => http.as_mut().go_away(),
+            PhaseEnd::Ended(ended) => return ended,
+            PhaseEnd::Stuck => return Ok(()),
+            PhaseEnd::GoesAway => http.as_mut().go_away(),
         }
         let is_http1 = tick.is_none();
         tokio::select! {
@@ -116,12 +116,12 @@ impl Life {
         mut http: Pin<&mut impl Http>,
         mut tick: Option<&mut Tick>,
         mut age: Option<Pin<Box<Sleep>>>,
-    ) -> Over {
+    ) -> PhaseEnd {
         let mut listener = self.stop.listener();
         poll_fn(|cx| {
             loop {
                 if let Poll::Ready(ended) = http.as_mut().poll(cx) {
-                    return Poll::Ready(Over::Ended(ended));
+                    return Poll::Ready(PhaseEnd::Ended(ended));
                 }
                 if self.gathering.has_held() {
                     continue;
@@ -129,20 +129,20 @@ impl Life {
                 if let Some(goes_away) = &self.goes_away
                     && goes_away.poll_fired(cx).is_ready()
                 {
-                    return Poll::Ready(Over::GoesAway);
+                    return Poll::Ready(PhaseEnd::GoesAway);
                 }
                 if let Some(age) = &mut age
                     && age.as_mut().poll(cx).is_ready()
                 {
                     tracing::debug!("a connection goes away after limits.connection_age_max");
-                    return Poll::Ready(Over::GoesAway);
+                    return Poll::Ready(PhaseEnd::GoesAway);
                 }
                 if let Some(tick) = &mut tick
                     && let Poll::Ready(over) = tick.poll_over(&self.vigil, cx)
                 {
                     return Poll::Ready(over);
                 }
-                return listener.poll_stage(cx).map(|_| Over::GoesAway);
+                return listener.poll_stage(cx).map(|_| PhaseEnd::GoesAway);
             }
         })
         .await
@@ -166,7 +166,7 @@ impl Life {
                     Poll::Pending
                 };
             };
-            if let Poll::Ready(Over::Stuck) = tick.poll_over(&self.vigil, cx) {
+            if let Poll::Ready(PhaseEnd::Stuck) = tick.poll_over(&self.vigil, cx) {
                 return Poll::Ready(Ok(()));
             }
             while goodbye.as_mut().poll(cx).is_ready() {
@@ -183,13 +183,13 @@ impl Life {
 
 /// Looks after an HTTP/2 connection from time to time.
 pub(crate) struct Tick {
-    idle: Every,
-    reply: Every,
-    /// What [`Vigil::changes`] was.
+    idle: Interval,
+    reply: Interval,
+    /// What [`Activity::changes`] was.
     changes: usize,
 }
 
-struct Every {
+struct Interval {
     period: Duration,
     sleep: Pin<Box<Sleep>>,
     /// It will wake the connection, which is one task.
@@ -199,20 +199,20 @@ struct Every {
 impl Tick {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
-            idle: Every::new(limits.idle_timeout),
-            reply: Every::new(limits.reply_progress_timeout),
+            idle: Interval::new(limits.idle_timeout),
+            reply: Interval::new(limits.reply_progress_timeout),
             changes: 0,
         }
     }
 
-    fn poll_over(&mut self, vigil: &Vigil, cx: &mut Context<'_>) -> Poll<Over> {
+    fn poll_over(&mut self, vigil: &Activity, cx: &mut Context<'_>) -> Poll<PhaseEnd> {
         while self.reply.poll(cx).is_ready() {
             if vigil.turn_over() {
                 let timeout = self.reply.period;
                 tracing::debug!(
                     "a connection is closed after limits.reply_progress_timeout = {timeout:?}"
                 );
-                return Poll::Ready(Over::Stuck);
+                return Poll::Ready(PhaseEnd::Stuck);
             }
         }
         loop {
@@ -221,13 +221,13 @@ impl Tick {
             if vigil.calls() == 0 && changes == self.changes {
                 let timeout = self.idle.period;
                 tracing::debug!("a connection goes away after limits.idle_timeout = {timeout:?}");
-                return Poll::Ready(Over::GoesAway);
+                return Poll::Ready(PhaseEnd::GoesAway);
             }
         }
     }
 }
 
-impl Every {
+impl Interval {
     fn new(period: Duration) -> Self {
         let period = period.max(Duration::from_millis(1));
         Self { period, sleep: Box::pin(tokio::time::sleep(period)), is_set: false }

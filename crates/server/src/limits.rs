@@ -36,9 +36,9 @@
 //! | `address_connections_max` | none | a connection beyond it is closed |
 //! | `connection_age_max` | none | a connection that is older says that it goes away |
 //!
-//! A bound on what waits lets one reply pass whatever its size, so it refuses only what comes on top of
-//! others. Between the messages of a stream over HTTP/2 a peer may be silent for as long as it likes:
-//! `keep_alive_interval` finds out whether it is there.
+//! A bound on what waits lets one reply pass whatever its size, so it refuses only what comes on
+//! top of others. Between the messages of a stream over HTTP/2 a peer may be silent for as long as
+//! it likes: `keep_alive_interval` finds out whether it is there.
 //!
 //! The windows are fixed, not adaptive: the HTTP/2 library closes a connection whose unread small
 //! data frames cost more than half the connection window, so that window has to be large enough for
@@ -71,8 +71,8 @@ pub struct Limits {
     pub keep_alive_interval: Duration,
     /// How long it may take to answer that.
     pub keep_alive_timeout: Duration,
-    /// In which time [`body_progress_bytes_min`](Self::body_progress_bytes_min) of a request's body, or
-    /// its end, have to come while the server waits for them.
+    /// In which time [`body_progress_bytes_min`](Self::body_progress_bytes_min) of a request's
+    /// body, or its end, have to come while the server waits for them.
     pub body_progress_timeout: Duration,
     /// What has to come of a request's body in that time.
     pub body_progress_bytes_min: usize,
@@ -100,19 +100,20 @@ pub struct Limits {
     pub connection_window_bytes: u32,
     /// How long a drain waits for running calls.
     pub drain_timeout: Duration,
-    /// How long a drain goes on accepting connections once health says that the server is not ready:
-    /// load balancers look from time to time only.
+    /// How long a drain goes on accepting connections once health says that the server is not
+    /// ready: load balancers look from time to time only.
     pub drain_grace: Duration,
     /// How many calls run at once, over all connections and protocols.
     pub calls_max: Option<usize>,
     /// How long a call waits for a place among these.
     pub queue_timeout: Duration,
-    /// How many calls of one caller run at once: of a principal, or of an address where nobody is known.
+    /// How many calls of one caller run at once: of a principal, or of an address where nobody is
+    /// known.
     pub caller_calls_max: Option<usize>,
     /// How many calls of one caller begin in a second; as many may come at once.
     pub caller_rate: Option<u32>,
-    /// How many requests of one address begin in a second, whoever calls; as many may come at once. It is
-    /// counted before anybody asks who calls, so that guessing a credential is bounded.
+    /// How many requests of one address begin in a second, whoever calls; as many may come at once.
+    /// It is counted before anybody asks who calls, so that guessing a credential is bounded.
     pub address_rate: Option<u32>,
     /// The least that a call with a deadline must have left.
     pub deadline_min: Duration,

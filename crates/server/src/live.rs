@@ -5,9 +5,9 @@
 //! | TCP, TLS, a Unix socket | its first 16 bytes (`detect.rs`) | here |
 //! | a WebSocket | its upgrade (`live/upgrade.rs`) | here, once it is handed over |
 //!
-//! What sessions are is the room `link`; whose a connection is, the gates say by the headers of its
-//! upgrade and its hello: a credential that they refuse refuses the connection, and a session is resumed
-//! only by its own principal. Every call passes the gates again (`live/calls.rs`).
+//! What sessions are is the crate `live`; whose a connection is, the gates say by the headers of
+//! its upgrade and its hello: a credential that they refuse refuses the connection, and a session
+//! is resumed only by its own principal. Every call passes the gates again (`live/calls.rs`).
 
 mod calls;
 mod upgrade;
@@ -19,28 +19,28 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, Method, Uri};
-use tidewire_link::{
-    Answering, Arrival, Arrived, ByteStream, Config, Ended, Host, Links, PATH, Reason, Transport,
-    Violation, WebSocket, random_boot,
+use tidewire_live::{
+    AnswerFuture, Arrival, ByteStream, Config, ConnectionEnd, Host, IncomingCall, Links, PATH,
+    Reason, Transport, Violation, WebSocket, random_boot,
 };
 use tidewire_service::{Code, Context, Head, HttpTarget, Peer, Protocol, Signal, Target};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::task::TaskTracker;
 
 use self::calls::Calls;
-pub(crate) use self::upgrade::Taken;
+pub(crate) use self::upgrade::Takeover;
 use crate::connection::App;
 use crate::limits::Limits;
+use crate::pipeline::admitted;
 use crate::stop::{Stage, Stop};
-use crate::way::admitted;
 
-/// Answers calls as if they had come over the live protocol: those of processes that a server hosts, by
-/// the gates and layers of every call.
+/// Answers calls as if they had come over the live protocol: those of processes that a server
+/// hosts, by the gates and layers of every call.
 #[derive(Clone)]
 pub struct Callee(Arc<Calls>);
 
 impl Host for Callee {
-    fn answer(&self, call: Arrived) -> Answering {
+    fn answer(&self, call: IncomingCall) -> AnswerFuture {
         self.0.answer(call)
     }
 }
@@ -98,7 +98,7 @@ impl App {
     }
 
     /// Serves a WebSocket once it is handed over.
-    pub(crate) async fn live_websocket(&self, taken: Taken, peer: Arc<Peer>, stop: Stop) {
+    pub(crate) async fn live_websocket(&self, taken: Takeover, peer: Arc<Peer>, stop: Stop) {
         let handed_over = tokio::time::timeout(self.limits.handshake_timeout, taken.connection);
         let Ok(Ok(connection)) = handed_over.await else { return };
         let arrival = Arrival { upgrade: taken.headers, peer: Some(peer), ..Arrival::default() };
@@ -124,7 +124,7 @@ impl App {
                     () = stop.reached(Stage::CutOff) => {
                         stop.cut_off(link.usage().calls_in as usize);
                         link.end(Reason::Bye, "the server stopped");
-                        Ended::Lost
+                        ConnectionEnd::Lost
                     }
                 }
             }
@@ -168,7 +168,7 @@ impl App {
 fn config(limits: &Limits) -> Config {
     let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     Config {
-        limits: tidewire_link::Limits {
+        limits: tidewire_live::Limits {
             body_max: number(limits.message_bytes_max).max(BODY_MAX_FLOOR),
             calls_max: limits.streams_max,
             watches_max: limits.watches_max,

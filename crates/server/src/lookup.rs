@@ -3,6 +3,7 @@
 //! | request | found |
 //! |---|---|
 //! | path of a method | that method, with what its head agrees to; or why that is refused |
+//! | the same for a command, by a page of another origin | 403, in its protocol (`origin.rs`) |
 //! | verb and path of a `google.api.http` binding | that binding |
 //! | `/openapi.json`, where that is on | the document of these bindings |
 //! | path of a route or below a mount | that plain HTTP service |
@@ -23,27 +24,27 @@ use tidewire_service::{Body, Error, HttpTarget, PathParams, Protocol, Service, T
 use tidewire_wire::{Exchange, Head, Refusal, negotiate, speaks};
 
 use crate::connection::App;
-use crate::observe::Failed;
+use crate::observe::RequestFailure;
 use crate::response::ResponseBody;
 use crate::rpc::{self, Entry};
-use crate::{deadline, plain, rest, routes};
+use crate::{deadline, origin, plain, rest, routes};
 
 /// What a request is for.
-pub(crate) enum Found<'a> {
+pub(crate) enum RequestTarget<'a> {
     /// A method, in an RPC protocol.
     Method(Cow<'a, Arc<Entry>>, Exchange),
     /// A method, by REST.
     Binding(Cow<'a, Arc<Binding>>, Cow<'a, Arc<dyn Service>>, Option<Duration>),
     /// The OpenAPI document of the REST bindings.
     Document,
-    /// A plain HTTP service, and the URI that it shall see when that differs.
+    /// A plain HTTP service, and the URI that it is to see when that differs.
     Plain(Cow<'a, Arc<dyn Service>>, PathParams, Option<Uri>, Option<Duration>),
     /// Nothing that is called: what is answered instead.
-    Answer(Box<Answered>),
+    Answer(Box<EarlyResponse>),
 }
 
 /// A request that is answered without a call.
-pub(crate) struct Answered {
+pub(crate) struct EarlyResponse {
     target: Target,
     protocol: Protocol,
     pub(crate) response: Response<ResponseBody>,
@@ -52,54 +53,84 @@ pub(crate) struct Answered {
 impl App {
     /// Finds what a request is for.
     #[inline]
-    pub(crate) fn find(&self, parts: &Parts) -> Found<'_> {
+    pub(crate) fn find(&self, parts: &Parts) -> RequestTarget<'_> {
         let path = parts.uri.path();
         if let Some(entry) = self.methods.find(path) {
             return match negotiate(&head(parts), Some(&entry.method)) {
-                Ok(exchange) => Found::Method(entry, exchange),
+                Ok(exchange) => match self.own_page(&entry.method, parts) {
+                    Ok(()) => RequestTarget::Method(entry, exchange),
+                    Err(error) => foreign(&entry.method, &exchange, error),
+                },
                 Err(refusal) => {
                     let target = Target::Method(entry.method.clone());
-                    refused(target, protocol_of(parts), refusal)
+                    refusal_response(target, protocol_of(parts), refusal)
                 }
             };
         }
         match self.rest.find(&parts.method, path) {
-            rest::Found::Elsewhere => self.find_plain(parts),
-            rest::Found::Document => Found::Document,
-            rest::Found::Response(response) => answered(http(parts), Protocol::Rest, response),
-            rest::Found::Binding(binding, service) => match deadline::of(&parts.headers) {
+            rest::RestTarget::Elsewhere => self.find_plain(parts),
+            rest::RestTarget::Document => RequestTarget::Document,
+            rest::RestTarget::Response(response) => {
+                early_response(http(parts), Protocol::Rest, response)
+            }
+            rest::RestTarget::Binding(binding, service) => match self
+                .own_page(binding.method(), parts)
+                .and_then(|()| deadline::of(&parts.headers))
+            {
                 Ok(timeout) => {
-                    Found::Binding(Cow::Borrowed(binding), Cow::Borrowed(service), timeout)
+                    RequestTarget::Binding(Cow::Borrowed(binding), Cow::Borrowed(service), timeout)
                 }
                 Err(error) => {
                     let target = Target::Method(binding.method().clone());
-                    answered(target, Protocol::Rest, self.rest.refusal(&error))
+                    early_response(target, Protocol::Rest, self.rest.refusal(&error))
                 }
             },
         }
     }
 
     #[inline]
-    fn find_plain(&self, parts: &Parts) -> Found<'_> {
+    fn find_plain(&self, parts: &Parts) -> RequestTarget<'_> {
         let failed = |error: &Error| plain_answer(parts, plain::error_response(error));
         match self.routes.find(&parts.method, &parts.uri) {
-            Ok(routes::Found::Service(service, params, uri)) => {
-                match deadline::of(&parts.headers) {
-                    Ok(timeout) => Found::Plain(Cow::Borrowed(service), params, uri, timeout),
+            Ok(routes::RouteMatch::Service(service, params)) => {
+                let is_safe = origin::is_safe(&parts.method);
+                let own = if is_safe { Ok(()) } else { origin::check(parts, self.cors.as_deref()) };
+                match own.and_then(|()| deadline::of(&parts.headers)) {
+                    Ok(timeout) => {
+                        RequestTarget::Plain(Cow::Borrowed(service), params, None, timeout)
+                    }
                     Err(error) => failed(&error),
                 }
             }
-            Ok(routes::Found::WrongVerb(allowed)) => {
+            Ok(routes::RouteMatch::Mounted(service, uri)) => match deadline::of(&parts.headers) {
+                Ok(timeout) => RequestTarget::Plain(
+                    Cow::Borrowed(service),
+                    PathParams::default(),
+                    uri,
+                    timeout,
+                ),
+                Err(error) => failed(&error),
+            },
+            Ok(routes::RouteMatch::WrongVerb(allowed)) => {
                 plain_answer(parts, plain::wrong_verb(&allowed))
             }
-            Ok(routes::Found::Nothing) => self.nothing(parts),
+            Ok(routes::RouteMatch::Nothing) => self.nothing(parts),
             Err(error) => failed(&error),
         }
     }
 
+    /// Whether a request may run a method, by the page that it comes from.
+    #[inline]
+    fn own_page(&self, method: &tidewire_service::Method, parts: &Parts) -> Result<(), Error> {
+        if method.is_query() {
+            return Ok(());
+        }
+        origin::check(parts, self.cors.as_deref())
+    }
+
     /// Nothing is at the path; who speaks an RPC protocol is told so in it.
     #[cold]
-    fn nothing(&self, parts: &Parts) -> Found<'_> {
+    fn nothing(&self, parts: &Parts) -> RequestTarget<'_> {
         let path = parts.uri.path();
         let head = head(parts);
         if speaks(&head).is_none() && !is_method_in_json(parts) {
@@ -108,33 +139,33 @@ impl App {
         }
         let target = Target::Unknown(path.into());
         match negotiate(&head, None) {
-            Err(refusal) => refused(target, protocol_of(parts), refusal),
+            Err(refusal) => refusal_response(target, protocol_of(parts), refusal),
             Ok(exchange) => {
                 let protocol = exchange.dialect().protocol();
-                let response = rpc::failed(&exchange, self.methods.unknown(path));
-                Found::Answer(Box::new(Answered { target, protocol, response }))
+                let response = rpc::error_response(&exchange, self.methods.unknown(path));
+                RequestTarget::Answer(Box::new(EarlyResponse { target, protocol, response }))
             }
         }
     }
 }
 
-impl Found<'_> {
+impl RequestTarget<'_> {
     /// The same for a request that has to wait.
-    pub(crate) fn into_owned(self) -> Found<'static> {
+    pub(crate) fn into_owned(self) -> RequestTarget<'static> {
         match self {
             Self::Method(entry, exchange) => {
-                Found::Method(Cow::Owned(entry.into_owned()), exchange)
+                RequestTarget::Method(Cow::Owned(entry.into_owned()), exchange)
             }
-            Self::Binding(binding, service, timeout) => Found::Binding(
+            Self::Binding(binding, service, timeout) => RequestTarget::Binding(
                 Cow::Owned(binding.into_owned()),
                 Cow::Owned(service.into_owned()),
                 timeout,
             ),
-            Self::Document => Found::Document,
+            Self::Document => RequestTarget::Document,
             Self::Plain(service, params, uri, timeout) => {
-                Found::Plain(Cow::Owned(service.into_owned()), params, uri, timeout)
+                RequestTarget::Plain(Cow::Owned(service.into_owned()), params, uri, timeout)
             }
-            Self::Answer(answered) => Found::Answer(answered),
+            Self::Answer(answered) => RequestTarget::Answer(answered),
         }
     }
 
@@ -177,10 +208,10 @@ impl Found<'_> {
     pub(crate) fn refusal(&self, app: &App, parts: &Parts, error: Error) -> Response<ResponseBody> {
         plain::log(&error, "gate");
         match self {
-            Self::Method(_, exchange) => rpc::failed(exchange, error),
+            Self::Method(_, exchange) => rpc::error_response(exchange, error),
             Self::Answer(answered) if is_rpc(answered.protocol) => {
                 match negotiate(&head(parts), None) {
-                    Ok(exchange) => rpc::failed(&exchange, error),
+                    Ok(exchange) => rpc::error_response(&exchange, error),
                     Err(_) => plain::error_response(&error).map(ResponseBody::plain),
                 }
             }
@@ -205,20 +236,36 @@ fn http(parts: &Parts) -> Target {
     Target::Http(HttpTarget::new(parts.method.clone(), parts.uri.clone()))
 }
 
-fn answered<'a>(target: Target, protocol: Protocol, response: Response<Body>) -> Found<'a> {
+fn early_response<'a>(
+    target: Target,
+    protocol: Protocol,
+    response: Response<Body>,
+) -> RequestTarget<'a> {
     let response = response.map(ResponseBody::plain);
-    Found::Answer(Box::new(Answered { target, protocol, response }))
+    RequestTarget::Answer(Box::new(EarlyResponse { target, protocol, response }))
 }
 
-fn plain_answer<'a>(parts: &Parts, response: Response<Body>) -> Found<'a> {
-    answered(http(parts), Protocol::Http, response)
+/// Refuses a command of a page of another origin, in the protocol that it is in.
+#[cold]
+fn foreign<'a>(
+    method: &tidewire_service::Method,
+    exchange: &Exchange,
+    error: Error,
+) -> RequestTarget<'a> {
+    let (target, protocol) = (Target::Method(method.clone()), exchange.dialect().protocol());
+    let response = rpc::error_response(exchange, error);
+    RequestTarget::Answer(Box::new(EarlyResponse { target, protocol, response }))
 }
 
-fn refused<'a>(target: Target, protocol: Protocol, refusal: Refusal) -> Found<'a> {
-    let failed = Failed::new(refusal.error());
+fn plain_answer<'a>(parts: &Parts, response: Response<Body>) -> RequestTarget<'a> {
+    early_response(http(parts), Protocol::Http, response)
+}
+
+fn refusal_response<'a>(target: Target, protocol: Protocol, refusal: Refusal) -> RequestTarget<'a> {
+    let failed = RequestFailure::new(refusal.error());
     let mut response = rpc::whole(refusal.into_response());
     response.extensions_mut().insert(failed);
-    Found::Answer(Box::new(Answered { target, protocol, response }))
+    RequestTarget::Answer(Box::new(EarlyResponse { target, protocol, response }))
 }
 
 /// The RPC protocol of a request that was not agreed to; Connect unless it says another.
@@ -230,7 +277,8 @@ const fn is_rpc(protocol: Protocol) -> bool {
     matches!(protocol, Protocol::Connect | Protocol::Grpc | Protocol::GrpcWeb)
 }
 
-/// Whether somebody who sends plain JSON, as with curl, means a method: it could be one by its path.
+/// Whether somebody who sends plain JSON, as with curl, means a method: it could be one by its
+/// path.
 fn is_method_in_json(parts: &Parts) -> bool {
     const JSON: &[u8] = b"application/json";
     let content_type = parts.headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());

@@ -56,7 +56,7 @@ where
         let mut service = self.0.clone();
         Answer::pending(async move {
             let failed = |e: S::Error| {
-                Error::internal("the mounted service failed").with_cause(Failed(e.to_string()))
+                Error::internal("the mounted service failed").with_cause(TowerError(e.to_string()))
             };
             std::future::poll_fn(|cx| service.poll_ready(cx)).await.map_err(failed)?;
             let (parts, body) = service.call(request).await.map_err(failed)?.into_parts();
@@ -75,12 +75,12 @@ impl<S> fmt::Debug for Tower<S> {
 
 /// The text of a tower service's error, which need not be an `Error` itself.
 #[derive(Debug)]
-struct Failed(String);
+struct TowerError(String);
 
-impl fmt::Display for Failed {
+impl fmt::Display for TowerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Failed {}
+impl std::error::Error for TowerError {}

@@ -1,15 +1,16 @@
 //! What becomes of one request, told to whoever observes, once.
 //!
-//! A request that is observed, or that gates looked at, has one [`Watch`], in one allocation: held by its
-//! future and then by its body, it ends when the last of them is gone. So the end is told exactly once, however
-//! the request ends, and guards are dropped after it. An observer that panics is told no more of that
-//! moment; the request goes on, and other observers are told.
+//! A request that is observed, or that gates looked at, has one [`Watch`], in one allocation: held
+//! by its future and then by its body, it ends when the last of them is gone. So the end is told
+//! exactly once, however the request ends, and guards are dropped after it. An observer that panics
+//! is told no more of that moment; the request goes on, and other observers are told.
 
+use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Instant;
 
@@ -17,19 +18,19 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use tidewire_service::{
-    Code, Codec, End, Error, Guards, Head, How, Observation, Observer, Phase, Phases, Side,
+    Code, Codec, End, EndReason, Error, Head, Observation, Observer, Permits, Phase, Phases, Side,
 };
 
-use crate::response::{Responding, ResponseBody};
+use crate::response::{ResponseBody, ResponseFuture};
 use crate::stop::{Stage, Stop};
 use crate::trace::REQUEST_ID;
 
 /// One request that is watched; the end is told when the last of its clones is gone.
-pub(crate) struct Watch(Arc<Seen>);
+pub(crate) struct Watch(Arc<RequestRecord>);
 
-/// What is known of a request. Whatever holds its context can tell a phase, and a command counts bytes that it
-/// reads: both may outlive the request, and do not keep it from its end.
-struct Seen {
+/// What is known of a request. Whatever holds its context can tell a phase, and a command counts
+/// bytes that it reads: both may outlive the request, and do not keep it from its end.
+struct RequestRecord {
     /// Who observes, in their order; most servers have one.
     first: Option<Arc<dyn Observation>>,
     more: Box<[Arc<dyn Observation>]>,
@@ -39,7 +40,7 @@ struct Seen {
     /// The phases that it reached, and the end.
     reached: AtomicU8,
     watches: AtomicUsize,
-    guards: Mutex<Guards>,
+    guards: Mutex<Permits>,
     stop: Stop,
     begun: Instant,
     /// What its answer says again.
@@ -51,7 +52,7 @@ struct Seen {
 }
 
 /// Counts the bytes of a request's body.
-pub(crate) struct Counter(Arc<Seen>);
+pub(crate) struct Counter(Arc<RequestRecord>);
 
 impl Counter {
     pub(crate) fn add(&self, bytes: usize) {
@@ -65,7 +66,8 @@ impl Watch {
         Self::of_request(observers, stop, head, (None, false))
     }
 
-    /// The same of a request of HTTP: its id, and whether its answer has no body whatever that says.
+    /// The same of a request of HTTP: its id, and whether its answer has no body whatever that
+    /// says.
     pub(crate) fn of_request(
         observers: &[Arc<dyn Observer>],
         stop: &Stop,
@@ -86,7 +88,7 @@ impl Watch {
             }
         }
         let is_observed = first.is_some();
-        let seen = Arc::new(Seen {
+        let seen = Arc::new(RequestRecord {
             first,
             more: more.into(),
             wanted,
@@ -110,9 +112,9 @@ impl Watch {
 
     /// Keeps what gates left until the end.
     #[inline]
-    pub(crate) fn keep(self, guards: Guards) -> Self {
+    pub(crate) fn keep(self, guards: Permits) -> Self {
         if !guards.is_empty() {
-            *self.0.guards.lock().unwrap_or_else(PoisonError::into_inner) = guards;
+            *self.0.guards.lock() = guards;
         }
         self
     }
@@ -124,7 +126,7 @@ impl Watch {
 
     /// Takes note of an error that comes after the response's head.
     pub(crate) fn failed(&self, error: &Error) {
-        self.0.outcome.add(Some(Failed::new(error)));
+        self.0.outcome.add(Some(RequestFailure::new(error)));
     }
 
     /// Takes note of the response's head, and follows its body.
@@ -132,7 +134,7 @@ impl Watch {
         if let Some(id) = &self.0.id {
             response.headers_mut().entry(REQUEST_ID).or_insert_with(|| id.clone());
         }
-        let failed = response.extensions().get::<Failed>().copied();
+        let failed = response.extensions().get::<RequestFailure>().copied();
         self.0.outcome.set(response.status(), failed);
         self.phase(Phase::FirstByte);
         // A body that is empty, or is left out, is never asked for a frame.
@@ -187,11 +189,16 @@ impl Drop for Watch {
     }
 }
 
-impl Seen {
+impl RequestRecord {
     fn ended(&self) {
         let (how, code, status) = self.outcome.get();
-        let gone =
-            || if self.stop.has_reached(Stage::CutOff) { How::Drained } else { How::Canceled };
+        let gone = || {
+            if self.stop.has_reached(Stage::CutOff) {
+                EndReason::Drained
+            } else {
+                EndReason::Canceled
+            }
+        };
         let mut end = End::new(how.unwrap_or_else(gone));
         (end.code, end.status) = (code, status);
         end.bytes_in = self.bytes_in.load(Ordering::Relaxed);
@@ -203,7 +210,7 @@ impl Seen {
         }
         self.end(&end);
         // After the end was told.
-        let mut guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guards = self.guards.lock();
         if !guards.is_empty() {
             let left = std::mem::take(&mut *guards);
             drop(guards);
@@ -227,7 +234,7 @@ impl Seen {
 const ENDED: u8 = 1 << 7;
 
 /// Each phase is told once and in their order, and none after the end.
-impl Observation for Seen {
+impl Observation for RequestRecord {
     fn phase(&self, phase: Phase) {
         let reached = 1 << phase as u8;
         // One that is further has a higher bit.
@@ -254,7 +261,8 @@ impl Observation for Seen {
     }
 }
 
-/// What is known of a request's end so far, in one number: status, code and how, from below; 0 is not known.
+/// What is known of a request's end so far, in one number: status, code and how, from below; 0 is
+/// not known.
 #[derive(Default)]
 struct Outcome(AtomicU32);
 
@@ -263,17 +271,17 @@ impl Outcome {
     const HOW: u32 = 24;
 
     /// What the response's head says.
-    fn set(&self, status: StatusCode, failed: Option<Failed>) {
-        let of = |failed: Failed| Self::code(failed.code) | Self::how(failed.how);
+    fn set(&self, status: StatusCode, failed: Option<RequestFailure>) {
+        let of = |failed: RequestFailure| Self::code(failed.code) | Self::how(failed.how);
         let known = u32::from(status.as_u16()) | failed.map_or(0, of);
         self.0.store(known, Ordering::Relaxed);
     }
 
     /// What comes after it: a failure, or that all was answered. What was known before stays.
-    fn add(&self, failed: Option<Failed>) {
+    fn add(&self, failed: Option<RequestFailure>) {
         let (code, how) = match failed {
             Some(failed) => (Self::code(failed.code), Self::how(failed.how)),
-            None => (0, Self::how(How::Answered)),
+            None => (0, Self::how(EndReason::Answered)),
         };
         let added = |known: u32| {
             let code = if known & Self::code_mask() == 0 { code } else { 0 };
@@ -283,7 +291,7 @@ impl Outcome {
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, added);
     }
 
-    fn get(&self) -> (Option<How>, Option<Code>, Option<StatusCode>) {
+    fn get(&self) -> (Option<EndReason>, Option<Code>, Option<StatusCode>) {
         let known = self.0.load(Ordering::Relaxed);
         let how = (known >> Self::HOW).checked_sub(1).map(|number| HOWS[number as usize]);
         let code = Code::from_number(((known & Self::code_mask()) >> Self::CODE) as _);
@@ -298,28 +306,34 @@ impl Outcome {
         (code.number() as u32) << Self::CODE
     }
 
-    fn how(how: How) -> u32 {
+    fn how(how: EndReason) -> u32 {
         let number = HOWS.iter().position(|known| *known == how).unwrap_or_default();
         (number as u32 + 1) << Self::HOW
     }
 }
 
-const HOWS: [How; 5] = [How::Answered, How::Canceled, How::Deadline, How::Panicked, How::Drained];
+const HOWS: [EndReason; 5] = [
+    EndReason::Answered,
+    EndReason::Canceled,
+    EndReason::Deadline,
+    EndReason::Panicked,
+    EndReason::Drained,
+];
 
 /// How a request failed, on its response.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Failed {
+pub(crate) struct RequestFailure {
     code: Code,
-    how: How,
+    how: EndReason,
 }
 
-impl Failed {
+impl RequestFailure {
     pub(crate) fn new(error: &Error) -> Self {
         let cause = std::error::Error::source(error);
         let how = match cause.and_then(|cause| cause.downcast_ref()) {
-            Some(Ended::Panicked) => How::Panicked,
-            Some(Ended::Deadline) => How::Deadline,
-            None => How::Answered,
+            Some(EndCause::Panicked) => EndReason::Panicked,
+            Some(EndCause::Deadline) => EndReason::Deadline,
+            None => EndReason::Answered,
         };
         Self { code: error.code(), how }
     }
@@ -327,12 +341,12 @@ impl Failed {
 
 /// Why the server itself ended a call: the cause of the error that it then has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum EndCause {
     Panicked,
     Deadline,
 }
 
-impl std::fmt::Display for Ended {
+impl std::fmt::Display for EndCause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Panicked => "the handler panicked",
@@ -341,21 +355,21 @@ impl std::fmt::Display for Ended {
     }
 }
 
-impl std::error::Error for Ended {}
+impl std::error::Error for EndCause {}
 
 /// Whether an error says that the caller's deadline passed here.
 pub(crate) fn is_late(error: &Error) -> bool {
     let cause = std::error::Error::source(error);
-    cause.and_then(|cause| cause.downcast_ref()) == Some(&Ended::Deadline)
+    cause.and_then(|cause| cause.downcast_ref()) == Some(&EndCause::Deadline)
 }
 
 /// A response that comes later, and is watched.
-pub(crate) struct Watching {
-    pub(crate) response: Responding,
+pub(crate) struct WatchedResponse {
+    pub(crate) response: ResponseFuture,
     pub(crate) watch: Option<Watch>,
 }
 
-impl Future for Watching {
+impl Future for WatchedResponse {
     type Output = Result<Response<ResponseBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {

@@ -3,11 +3,11 @@
 use bytes::{BufMut, BytesMut};
 use http::header::{ALLOW, CONTENT_TYPE, ETAG, HeaderValue, TRAILER};
 use http::{HeaderMap, Response, StatusCode};
-use tidewire_rest::{ErrorFormat, Printed};
+use tidewire_rest::{ErrorFormat, PrintedReply};
 use tidewire_service::{Body, Error, Frame, Headers, HeldTags, Reply, Validator};
 
-use crate::observe::{Ended, Failed};
-use crate::seldom::Seldom;
+use crate::log_limit::LogLimit;
+use crate::observe::{EndCause, RequestFailure};
 
 /// The response for a reply, around what `wrap` makes of its body.
 #[inline]
@@ -27,9 +27,9 @@ pub(crate) fn response<B>(mut reply: Reply, wrap: impl FnOnce(Body) -> B) -> Res
 
 /// Names the content of a reply for whoever asks again (`If-None-Match`): RFC 9110, section 8.8.3.
 ///
-/// The validator names the bytes as the service gave them, so it stands for that one representation;
-/// what is printed from it gets its `edition` behind it, and what is compressed on the way its coding. Each is
-/// *unchanged* by the tag that it came with.
+/// The validator names the bytes as the service gave them, so it stands for that one
+/// representation; what is printed from it gets its `edition` behind it, and what is compressed on
+/// the way its coding. Each is *unchanged* by the tag that it came with.
 pub(crate) fn tag(reply: &mut Reply, held: &HeldTags, edition: &str) {
     if reply.is_unchanged()
         && let Some(tag) =
@@ -69,7 +69,8 @@ fn strong_tag(content: Validator, edition: &str) -> Option<HeaderValue> {
     HeaderValue::from_maybe_shared(tag.freeze()).ok()
 }
 
-/// Names the trailers that will follow the body: over HTTP/1.1 no others are sent (RFC 9110, section 6.6.2).
+/// Names the trailers that will follow the body: over HTTP/1.1 no others are sent (RFC 9110,
+/// section 6.6.2).
 fn announce<T>(reply: &mut Reply<T>) {
     for name in reply.trailers.keys() {
         reply.headers.append(TRAILER, HeaderValue::from(name.clone()));
@@ -81,9 +82,9 @@ fn own_content(tag: &HeaderValue) -> Option<Validator> {
     tag.to_str().ok()?.strip_prefix('"')?.strip_suffix('"')?.parse().ok()
 }
 
-/// Lets a tag name the bytes that are sent, which were compressed on the way (RFC 9110, section 8.8.3): one
-/// that was made here gets the coding behind it, which [`Context::held`] knows; of another we do not know
-/// who reads it, so it becomes a weak one.
+/// Lets a tag name the bytes that are sent, which were compressed on the way (RFC 9110, section
+/// 8.8.3): one that was made here gets the coding behind it, which [`Context::held`] knows; of
+/// another we do not know who reads it, so it becomes a weak one.
 ///
 /// [`Context::held`]: tidewire_service::Context::held
 pub(crate) fn tag_compressed(headers: &mut HeaderMap, coding: &str) {
@@ -124,14 +125,14 @@ pub(crate) fn error_response(error: &Error) -> Response<Body> {
 /// The same in the format that REST was told to have.
 pub(crate) fn error_response_in(format: ErrorFormat, error: &Error) -> Response<Body> {
     log(error, "http");
-    let Printed { content_type, body } = format.print(error);
+    let PrintedReply { content_type, body } = format.print(error);
     let mut response = Response::new(Body::Full(body));
     *response.status_mut() = error.http_status();
     *response.headers_mut() = error.headers().clone().into_map();
     if let Some(content_type) = content_type {
         response.headers_mut().insert(CONTENT_TYPE, content_type);
     }
-    response.extensions_mut().insert(Failed::new(error));
+    response.extensions_mut().insert(RequestFailure::new(error));
     response
 }
 
@@ -151,7 +152,7 @@ pub(crate) fn log(error: &Error, target: &str) {
     use tidewire_service::Code;
     let cause = std::error::Error::source(error);
     // A panic was logged where it happened, and a deadline is the caller's own.
-    if error.code() == Code::Canceled || cause.is_some_and(|cause| cause.is::<Ended>()) {
+    if error.code() == Code::Canceled || cause.is_some_and(|cause| cause.is::<EndCause>()) {
         return;
     }
     if (matches!(error.code(), Code::Internal | Code::Unknown | Code::DataLoss) || cause.is_some())
@@ -163,4 +164,4 @@ pub(crate) fn log(error: &Error, target: &str) {
 }
 
 /// Calls that failed.
-static FAILED: Seldom = Seldom::new();
+static FAILED: LogLimit = LogLimit::new();

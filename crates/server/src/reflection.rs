@@ -5,13 +5,13 @@
 //! implementation answers both. What is asked for and is not there is answered within the stream; a
 //! request without a question ends it.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use parking_lot::RwLock;
+use std::sync::Arc;
 
 use tidewire_service::{
     Answer, Call, Code, Context, Error, Interface, Reply, Result, RpcService, Service, Stream,
 };
 
-use crate::offered::{Edition, Offered};
 use crate::proto::DESCRIPTOR_SET;
 use crate::proto::grpc::reflection::v1::server_reflection_request::MessageRequest;
 use crate::proto::grpc::reflection::v1::server_reflection_response::MessageResponse;
@@ -21,6 +21,7 @@ use crate::proto::grpc::reflection::v1::{
     ServiceResponse,
 };
 use crate::proto::grpc::reflection::v1alpha;
+use crate::reloadable::{Edition, ReloadableServices};
 use tidewire_schema::FileIndex;
 
 /// Answers questions about the schema of a server.
@@ -28,7 +29,7 @@ use tidewire_schema::FileIndex;
 pub(crate) struct Reflection {
     /// The services that stay, and those that are others from time to time.
     own: Arc<[Interface]>,
-    offered: Option<Arc<Offered>>,
+    offered: Option<Arc<ReloadableServices>>,
     shown: Arc<RwLock<Arc<Shown>>>,
 }
 
@@ -65,18 +66,18 @@ impl Reflection {
     /// Reflection of a server with these services.
     ///
     /// # Errors
-    /// Descriptors that are none.
+    /// Invalid descriptors.
     pub(crate) fn new(
         own: &[Interface],
-        offered: Option<Arc<Offered>>,
+        offered: Option<Arc<ReloadableServices>>,
     ) -> Result<Self, buffa::DecodeError> {
         let shown = Shown::new(own, offered.as_ref().map(|offered| offered.now()))?;
         Ok(Self { own: own.into(), offered, shown: Arc::new(RwLock::new(Arc::new(shown))) })
     }
 
     /// The schema of now; where it cannot be shown, that of before.
-    fn shown(&self) -> Arc<Shown> {
-        let shown = Arc::clone(&self.shown.read().unwrap_or_else(PoisonError::into_inner));
+    fn current(&self) -> Arc<Shown> {
+        let shown = Arc::clone(&self.shown.read());
         let (Some(offered), Some(before)) = (&self.offered, &shown.offered) else { return shown };
         let now = offered.now();
         if Arc::ptr_eq(&now, before) {
@@ -85,7 +86,7 @@ impl Reflection {
         match Shown::new(&self.own, Some(now)) {
             Ok(new) => {
                 let new = Arc::new(new);
-                *self.shown.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
+                *self.shown.write() = Arc::clone(&new);
                 new
             }
             Err(_) => shown,
@@ -100,7 +101,7 @@ impl Reflection {
     }
 
     fn answer(&self, question: &MessageRequest) -> MessageResponse {
-        let shown = self.shown();
+        let shown = self.current();
         let files = |files: Option<Vec<Vec<u8>>>, what: String| match files {
             Some(file_descriptor_proto) => {
                 let files = FileDescriptorResponse { file_descriptor_proto, ..Default::default() };

@@ -1,5 +1,5 @@
-//! Responses as the HTTP library takes them: a future that is small, since the library moves it about,
-//! and one body for all protocols.
+//! Responses as the HTTP library takes them: a future that is small, since the library moves it
+//! about, and one body for all protocols.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -10,52 +10,52 @@ use http::Response;
 use http_body::{Frame, SizeHint};
 use tidewire_service::{Body, Error, Reply};
 
-use crate::cors::Marked;
+use crate::cors::CorsFuture;
 use crate::fault::Faulty;
-use crate::observe::{Watch, Watching};
-use crate::outgoing::Outgoing;
+use crate::observe::{Watch, WatchedResponse};
 use crate::plain;
-use crate::rpc::{Replies, RpcCall, Whole};
-use crate::run::Waiting;
+use crate::reply_body::ReplyBody;
+use crate::rpc::{FullBody, Replies, RpcCall};
+use crate::run::PendingCall;
 
 /// The future of a response.
-pub(crate) enum Responding {
+pub(crate) enum ResponseFuture {
     /// It is there.
     Ready(Option<Box<Response<ResponseBody>>>),
     /// The reply of a plain HTTP service is there.
     Answered(Option<Box<Reply>>),
     /// A plain HTTP service runs.
-    Plain(Waiting),
+    Plain(PendingCall),
     /// REST.
-    Rest(Later<Body>),
+    Rest(BoxedResponse<Body>),
     /// An RPC protocol.
     Rpc(Box<RpcCall>),
     /// Everything else.
-    Late(Later<ResponseBody>),
-    /// Told to who observes.
-    Watched(Box<Watching>),
+    Late(BoxedResponse<ResponseBody>),
+    /// Told to whoever observes.
+    Watched(Box<WatchedResponse>),
     /// Says who may read it.
-    Marked(Box<Marked<Self>>),
+    Marked(Box<CorsFuture<Self>>),
 }
 
 /// A boxed future of a response.
-pub(crate) type Later<B> = Pin<Box<dyn Future<Output = Response<B>> + Send>>;
+pub(crate) type BoxedResponse<B> = Pin<Box<dyn Future<Output = Response<B>> + Send>>;
 
-impl Responding {
+impl ResponseFuture {
     /// A response that is there.
     pub(crate) fn ready(response: Response<Body>) -> Self {
         Self::Ready(Some(Box::new(response.map(ResponseBody::plain))))
     }
 
-    /// The same response, told to who observes.
+    /// The same response, told to whoever observes.
     pub(crate) fn watched(self, watch: Option<Watch>) -> Self {
-        Self::Watched(Box::new(Watching { response: self, watch }))
+        Self::Watched(Box::new(WatchedResponse { response: self, watch }))
     }
 }
 
 const TAKEN: &str = "a response is polled until it is ready, once";
 
-impl Future for Responding {
+impl Future for ResponseFuture {
     type Output = Result<Response<ResponseBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -93,13 +93,13 @@ pub(crate) enum Kind {
     /// Of plain HTTP, REST, or one piece.
     Plain(Body),
     /// Of an RPC protocol, in pieces that are there.
-    Whole(Box<Whole>),
+    Whole(Box<FullBody>),
     /// Of an RPC protocol, messages as they come.
     Replies(Box<Replies>),
     /// Wrong on purpose.
     Faulty(Box<Faulty<ResponseBody>>),
     /// Large, and counted until it has left.
-    Counted(Box<Outgoing>),
+    Counted(Box<ReplyBody>),
 }
 
 impl ResponseBody {

@@ -1,5 +1,5 @@
-//! REST as it is played here: what the room `rest` makes of a head, a body and a reply, on the one way
-//! of a request.
+//! REST as it is played here: what the crate `rest` makes of a head, a body and a reply, on the one
+//! way of a request.
 //!
 //! A service sees a call like any other: its method, a codec, the request message. What a server
 //! without annotated methods pays is one look at an empty router. A client gets gzip where it takes
@@ -20,15 +20,15 @@ use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
 use http::{Method, Response, StatusCode, Uri};
 use tidewire_rest::{Binding, Request, RestError, RestOptions};
 use tidewire_service::{
-    Body, Call, Codec, Context, Error, Frame, Interface, Keeper, Result, Service, StreamKind,
+    Body, CachedBody, Call, Codec, Context, Error, Frame, Interface, Result, Service, StreamKind,
 };
 
-use crate::arriving::{Arriving, check_length, discard};
 use crate::command::Command;
 use crate::connection::App;
+use crate::pipeline::InboundRequest;
 use crate::plain;
+use crate::request_body::{RequestBody, check_length, discard};
 use crate::run::run;
-use crate::way::Inbound;
 
 /// The REST bindings of a server and the services behind them.
 pub(crate) struct Rest {
@@ -37,7 +37,7 @@ pub(crate) struct Rest {
 }
 
 /// What [`Rest::find`] came to.
-pub(crate) enum Found<'a> {
+pub(crate) enum RestTarget<'a> {
     /// A method and the service that has it.
     Binding(&'a Arc<Binding>, &'a Arc<dyn Service>),
     /// The OpenAPI document.
@@ -69,19 +69,21 @@ impl Rest {
     }
 
     /// Finds what a request is for.
-    pub(crate) fn find(&self, verb: &Method, path: &str) -> Found<'_> {
+    pub(crate) fn find(&self, verb: &Method, path: &str) -> RestTarget<'_> {
         match self.table.find(verb, path) {
-            tidewire_rest::Found::Binding(binding) => {
-                Found::Binding(binding, &self.services[binding.interface()])
+            tidewire_rest::RestMatch::Binding(binding) => {
+                RestTarget::Binding(binding, &self.services[binding.interface()])
             }
-            tidewire_rest::Found::Document => Found::Document,
-            tidewire_rest::Found::WrongVerb(verbs) => Found::Response(self.wrong_verb(&verbs)),
-            tidewire_rest::Found::Elsewhere => Found::Elsewhere,
+            tidewire_rest::RestMatch::Document => RestTarget::Document,
+            tidewire_rest::RestMatch::WrongVerb(verbs) => {
+                RestTarget::Response(self.wrong_verb(&verbs))
+            }
+            tidewire_rest::RestMatch::Elsewhere => RestTarget::Elsewhere,
         }
     }
 
-    /// The OpenAPI document. It is made off the threads that serve: a large schema keeps them for as
-    /// long as thousands of calls would.
+    /// The OpenAPI document. It is made off the threads that serve: a large schema keeps them for
+    /// as long as thousands of calls would.
     pub(crate) async fn document(app: Arc<App>) -> Response<Body> {
         let made = match app.rest.table.has_document() {
             true => Ok(app.rest.table.document()),
@@ -118,7 +120,7 @@ pub(crate) struct Transcoder {
 
 impl Transcoder {
     /// Answers the request.
-    pub(crate) async fn run(self, request: Inbound) -> Response<Body> {
+    pub(crate) async fn run(self, request: InboundRequest) -> Response<Body> {
         let options = self.binding.options();
         let head = request.verb == Method::HEAD;
         let gzip = options.compression && compress::accepted(request.context.headers());
@@ -136,8 +138,11 @@ impl Transcoder {
     }
 
     /// The answer, and who keeps it.
-    async fn answer(&self, inbound: Inbound) -> Result<(Response<Body>, Option<Arc<dyn Keeper>>)> {
-        let Inbound { verb, uri, version, mut context, body, watch, .. } = inbound;
+    async fn answer(
+        &self,
+        inbound: InboundRequest,
+    ) -> Result<(Response<Body>, Option<Arc<dyn CachedBody>>)> {
+        let InboundRequest { verb, uri, version, mut context, body, watch, .. } = inbound;
         let limits = &self.app.limits;
         let method = self.binding.method();
         // A stream of messages is bounded message by message.
@@ -157,11 +162,11 @@ impl Transcoder {
         let style = self.binding.style(context.headers());
         let mut command = self.app.commands.command(method);
         let mut arriving =
-            Arriving::new(body, watch.map(|watch| watch.counter())).limit(body_bytes_max);
+            RequestBody::new(body, watch.map(|watch| watch.counter())).limit(body_bytes_max);
         let leftover = arriving.leftover(version);
         let body = match at_once(&mut arriving, method.kind).await? {
-            AtOnce::Whole(bytes) => Body::Full(request.message(&bytes)?),
-            AtOnce::Part(first) => {
+            WithHead::Whole(bytes) => Body::Full(request.message(&bytes)?),
+            WithHead::Part(first) => {
                 let first = futures_util::stream::iter(first.map(|data| Ok(Frame::Data(data))));
                 let body = Body::frames(first.chain(arriving));
                 if streams {
@@ -206,7 +211,7 @@ impl Transcoder {
 }
 
 /// What came of a body with its head.
-enum AtOnce {
+enum WithHead {
     /// All of it.
     Whole(Bytes),
     /// Its beginning, if anything.
@@ -217,20 +222,20 @@ enum AtOnce {
 ///
 /// # Errors
 /// Those of the body.
-async fn at_once(body: &mut Arriving, kind: StreamKind) -> Result<AtOnce> {
+async fn at_once(body: &mut RequestBody, kind: StreamKind) -> Result<WithHead> {
     if kind.client_streams() {
-        return Ok(AtOnce::Part(None));
+        return Ok(WithHead::Part(None));
     }
     if body.is_over() {
-        return Ok(AtOnce::Whole(Bytes::new()));
+        return Ok(WithHead::Whole(Bytes::new()));
     }
     Ok(match poll_fn(|cx| Poll::Ready(body.poll_piece(cx))).await {
-        Poll::Pending => AtOnce::Part(None),
-        Poll::Ready(None) => AtOnce::Whole(Bytes::new()),
+        Poll::Pending => WithHead::Part(None),
+        Poll::Ready(None) => WithHead::Whole(Bytes::new()),
         Poll::Ready(Some(piece)) => match piece? {
-            Frame::Data(data) if body.is_over() => AtOnce::Whole(data),
-            Frame::Data(data) => AtOnce::Part(Some(data)),
-            Frame::Trailers(_) => AtOnce::Whole(Bytes::new()),
+            Frame::Data(data) if body.is_over() => WithHead::Whole(data),
+            Frame::Data(data) => WithHead::Part(Some(data)),
+            Frame::Trailers(_) => WithHead::Whole(Bytes::new()),
         },
     })
 }
@@ -260,8 +265,8 @@ fn refusal(options: &RestOptions, error: &Error) -> Response<Body> {
     plain::error_response_in(options.errors, error)
 }
 
-/// HTTP/2 has the host in its target; who makes a URL, or looks who is asked for, reads the header. Where
-/// both are there the target counts (RFC 9113, section 8.3.1; RFC 9112, section 3.2.2).
+/// HTTP/2 has the host in its target; who makes a URL, or looks who is asked for, reads the header.
+/// Where both are there the target counts (RFC 9113, section 8.3.1; RFC 9112, section 3.2.2).
 pub(crate) fn add_host(context: &mut Context, uri: &Uri) {
     if let Some(authority) = uri.authority()
         && context.headers().get(HOST).is_none_or(|host| host != authority.as_str())

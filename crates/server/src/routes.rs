@@ -1,8 +1,8 @@
 //! Which plain HTTP service a request is for.
 //!
-//! Templates are `/echo/{text}` (one segment) and `/files/{*path}` (the rest); a literal segment wins
-//! over a named one. What a name matched is percent-decoded; a part that is not UTF-8 then is the
-//! caller's error. Two templates that match the same paths are refused at start.
+//! Templates are `/echo/{text}` (one segment) and `/files/{*path}` (the rest); a literal segment
+//! wins over a named one. What a name matched is percent-decoded; a part that is not UTF-8 then is
+//! the caller's error. Two templates that match the same paths are refused at start.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -32,9 +32,11 @@ enum RouteTarget {
 }
 
 /// What [`Routes::find`] came to.
-pub(crate) enum Found<'a> {
-    /// The service, the named parts of the path, and the URI it shall see when that differs.
-    Service(&'a Arc<dyn Service>, PathParams, Option<Uri>),
+pub(crate) enum RouteMatch<'a> {
+    /// The service of a verb, and the named parts of the path.
+    Service(&'a Arc<dyn Service>, PathParams),
+    /// What is mounted there, and the URI that it sees if that differs.
+    Mounted(&'a Arc<dyn Service>, Option<Uri>),
     /// The path is known, the verb is not; these are.
     WrongVerb(String),
     /// No template matches.
@@ -56,7 +58,7 @@ impl Routes {
             })
         {
             if verbs.iter().any(|(known, _)| *known == verb) {
-                return Err(RouteError::new(template, &format!("{verb} is there already")));
+                return Err(RouteError::new(template, &format!("{verb} is registered already")));
             }
             verbs.push((verb, service));
             return Ok(());
@@ -94,29 +96,27 @@ impl Routes {
     ///
     /// # Errors
     /// When a named part of the path is not UTF-8 after percent-decoding.
-    pub(crate) fn find(&self, verb: &Method, uri: &Uri) -> Result<Found<'_>, Error> {
+    pub(crate) fn find(&self, verb: &Method, uri: &Uri) -> Result<RouteMatch<'_>, Error> {
         let Ok(matched) = self.routes.at(uri.path()) else {
             return Ok(match &self.fallback {
-                Some(service) => Found::Service(service, PathParams::default(), None),
-                None => Found::Nothing,
+                Some(service) => RouteMatch::Mounted(service, None),
+                None => RouteMatch::Nothing,
             });
         };
         let route = matched.value;
         match &route.target {
-            RouteTarget::Mount(service, prefix) => Ok(Found::Service(
-                service,
-                PathParams::default(),
-                Some(without_prefix(uri, *prefix)),
-            )),
+            RouteTarget::Mount(service, prefix) => {
+                Ok(RouteMatch::Mounted(service, Some(without_prefix(uri, *prefix))))
+            }
             RouteTarget::Verbs(verbs) => {
                 let Some(service) = service_for(verbs, verb) else {
-                    return Ok(Found::WrongVerb(allowed(verbs)));
+                    return Ok(RouteMatch::WrongVerb(allowed(verbs)));
                 };
                 let mut params = PathParams::default();
                 for (name, (_, raw)) in route.names.iter().zip(matched.params.iter()) {
                     params.push(Arc::clone(name), decoded(name, raw)?.into_owned());
                 }
-                Ok(Found::Service(service, params, None))
+                Ok(RouteMatch::Service(service, params))
             }
         }
     }
@@ -186,16 +186,15 @@ mod tests {
     fn check(routes: &Routes, verb: Method, path: &str, expected: &str) {
         let uri: Uri = path.parse().unwrap();
         let found = match routes.find(&verb, &uri) {
-            Ok(Found::Service(_, params, uri)) => {
+            Ok(RouteMatch::Service(_, params)) => {
                 let params: Vec<_> = params.iter().map(|(k, v)| format!("{k}={v}")).collect();
-                format!(
-                    "found {} {}",
-                    params.join(","),
-                    uri.map_or_else(String::new, |u| u.to_string())
-                )
+                format!("found {}", params.join(","))
             }
-            Ok(Found::WrongVerb(allow)) => format!("wrong verb, {allow}"),
-            Ok(Found::Nothing) => "nothing".to_owned(),
+            Ok(RouteMatch::Mounted(_, uri)) => {
+                format!("found  {}", uri.map_or_else(String::new, |uri| uri.to_string()))
+            }
+            Ok(RouteMatch::WrongVerb(allow)) => format!("wrong verb, {allow}"),
+            Ok(RouteMatch::Nothing) => "nothing".to_owned(),
             Err(error) => error.to_string(),
         };
         assert_eq!(found.trim(), expected, "{verb} {path}");
@@ -230,7 +229,7 @@ mod tests {
         let mut routes = Routes::default();
         routes.add(Method::GET, "/a/{b}", service()).unwrap();
         let again = routes.add(Method::GET, "/a/{b}", service()).unwrap_err().to_string();
-        assert_eq!(again, "route /a/{b}: GET is there already");
+        assert_eq!(again, "route /a/{b}: GET is registered already");
         assert!(routes.add(Method::GET, "/a/{other}", service()).is_err());
         assert!(routes.add(Method::GET, "a", service()).is_err());
     }

@@ -1,17 +1,17 @@
 //! Connect, gRPC and gRPC-Web: from an agreed head to a response.
 //!
-//! What the protocols are as bytes is the room `wire`; here its state machines meet the HTTP library:
-//! messages are read when the service asks for them, and replies written as they come.
+//! What the protocols are as bytes is the crate `wire`; here its state machines meet the HTTP
+//! library: messages are read when the service asks for them, and replies written as they come.
 //!
 //! ```text
 //! body ─▶ Messages (request.rs) ─▶ Call ─▶ run.rs ─▶ Reply ─▶ one or many (response.rs)
 //! ```
 //!
-//! A message that came with its head is in the call at once. Over HTTP/1.1 an answer waits until the
-//! request was read, since closing before that would break the client's sending.
+//! A message that came with its head is in the call at once. Over HTTP/1.1 an answer waits until
+//! the request was read, since closing before that would break the client's sending.
 //!
 //! A call is one future, in one allocation, for the whole way; what few calls have to wait for
-//! (a rest of the request, a single reply that comes as a stream) is a boxed future of its own.
+//! (a rest of the request, a single reply that comes as a stream) is a separate boxed future.
 
 mod methods;
 mod request;
@@ -29,17 +29,17 @@ use tidewire_wire::Exchange;
 
 pub(crate) use self::methods::{Entry, Methods};
 use self::request::Messages;
-pub(crate) use self::response::{Replies, Whole, failed, gathered, whole};
+pub(crate) use self::response::{FullBody, Replies, error_response, gathered, whole};
 use self::response::{many, one};
-use crate::arriving::{Arriving, Leftover, check_length};
 use crate::command::Command;
 use crate::connection::App;
 use crate::fault;
 use crate::observe::Watch;
+use crate::pipeline::InboundRequest;
 use crate::plain::{self, log};
-use crate::response::{Later, ResponseBody};
-use crate::run::{Run, Waiting, run};
-use crate::way::Inbound;
+use crate::request_body::{RequestBody, UnreadBody, check_length};
+use crate::response::{BoxedResponse, ResponseBody};
+use crate::run::{PendingCall, Run, run};
 
 /// One call of a method on its way.
 pub(crate) struct RpcCall {
@@ -51,7 +51,7 @@ pub(crate) struct RpcCall {
     /// What the caller of a GET holds.
     held: HeldTags,
     /// What nobody read of the request.
-    leftover: Option<Leftover>,
+    leftover: Option<UnreadBody>,
     stage: Stage,
 }
 
@@ -62,13 +62,13 @@ pub(crate) struct RpcCall {
 )]
 enum Stage {
     /// Its head was let pass.
-    Begun(Option<Inbound>),
+    Begun(Option<InboundRequest>),
     /// Its message is not there yet; over HTTP/1.1 the library reads it only once it was asked for.
     Asked(Option<Box<(Context, Messages)>>),
     /// The service runs.
-    Running(Waiting),
+    Running(PendingCall),
     /// Something has to be waited for before it is answered.
-    Late(Later<ResponseBody>),
+    Late(BoxedResponse<ResponseBody>),
 }
 
 /// What comes after a stage.
@@ -76,7 +76,7 @@ enum Stage {
     clippy::large_enum_variant,
     reason = "a stage that comes next is a small one, and is written in place"
 )]
-enum Next {
+enum StageResult {
     Stage(Stage),
     Answer(Response<ResponseBody>),
 }
@@ -89,7 +89,7 @@ impl RpcCall {
         app: Arc<App>,
         entry: Arc<Entry>,
         exchange: Exchange,
-        mut request: Inbound,
+        mut request: InboundRequest,
     ) -> Self {
         let (version, watch) = (request.version, request.watch.take());
         let held = match exchange.is_get() {
@@ -102,8 +102,8 @@ impl RpcCall {
 
     /// The message, or what it will come by.
     #[inline]
-    fn begin(&mut self, request: Inbound, cx: &mut Waker<'_>) -> Next {
-        let Inbound { uri, context, body, .. } = request;
+    fn begin(&mut self, request: InboundRequest, cx: &mut Waker<'_>) -> StageResult {
+        let InboundRequest { uri, context, body, .. } = request;
         let bytes_max = self.app.limits.message_bytes_max;
         if self.exchange.is_get() {
             let message = self.exchange.message_of_get(uri.query(), &self.app.coders, bytes_max);
@@ -118,14 +118,14 @@ impl RpcCall {
                 let limits = &self.app.limits;
                 let readable = check_length(context.headers(), limits.body_bytes_max).is_ok();
                 if self.version < Version::HTTP_2 && readable {
-                    self.leftover = Some(Leftover::of(body));
+                    self.leftover = Some(UnreadBody::of(body));
                 }
                 return self.ended(Err(error));
             }
         };
         let streams = self.exchange.kind().client_streams();
         let pauses = body.pace.pauses && streams;
-        let body = Arriving::new(body, self.watch.as_ref().map(|watch| watch.counter()));
+        let body = RequestBody::new(body, self.watch.as_ref().map(|watch| watch.counter()));
         let coders = Arc::clone(&self.app.coders);
         let (command, looks, is_fed) = (None, !streams, false);
         let mut messages = Messages { body, requests, coders, command, pauses, looks, is_fed };
@@ -136,19 +136,19 @@ impl RpcCall {
             Poll::Pending if self.version < Version::HTTP_2 => {
                 // What came with the head is there when the library was at work once more.
                 cx.waker().wake_by_ref();
-                Next::Stage(Stage::Asked(Some(Box::new((context, messages)))))
+                StageResult::Stage(Stage::Asked(Some(Box::new((context, messages)))))
             }
-            looked => self.looked(looked, context, messages),
+            looked => self.after_lookup(looked, context, messages),
         }
     }
 
     /// It was looked whether the message is there.
-    fn looked(
+    fn after_lookup(
         &mut self,
         looked: Poll<Option<Result<Bytes>>>,
         context: Context,
         mut messages: Messages,
-    ) -> Next {
+    ) -> StageResult {
         messages.looks = false;
         match looked {
             Poll::Ready(Some(Ok(message))) => {
@@ -165,7 +165,7 @@ impl RpcCall {
     }
 
     /// Calls the service with messages as they come.
-    fn call_with(&mut self, context: Context, mut messages: Messages) -> Next {
+    fn call_with(&mut self, context: Context, mut messages: Messages) -> StageResult {
         let mut command = self.app.commands.command(&self.entry.method);
         messages.command = command.as_mut().map(Command::awaited);
         self.leftover = messages.body.leftover(self.version);
@@ -173,19 +173,19 @@ impl RpcCall {
     }
 
     #[inline]
-    fn call(&mut self, context: Context, body: Body, command: Option<Command>) -> Next {
+    fn call(&mut self, context: Context, body: Body, command: Option<Command>) -> StageResult {
         let method = &self.entry.method;
         let command = command.or_else(|| self.app.commands.command(method));
         let call = Call::method(method.clone(), context, self.exchange.codec(), body);
         match run(&*self.entry.service, call, command) {
             Run::Ready(outcome) => self.ended(outcome.map(|reply| *reply)),
-            Run::Pending(waiting) => Next::Stage(Stage::Running(waiting)),
+            Run::Pending(waiting) => StageResult::Stage(Stage::Running(waiting)),
         }
     }
 
     /// The call is over; what nobody read of the request is read now.
-    fn ended(&mut self, outcome: Result<Reply>) -> Next {
-        let Some(leftover) = self.leftover.take().filter(Leftover::is_some) else {
+    fn ended(&mut self, outcome: Result<Reply>) -> StageResult {
+        let Some(leftover) = self.leftover.take().filter(UnreadBody::is_some) else {
             return self.answer(outcome);
         };
         let app = Arc::clone(&self.app);
@@ -196,20 +196,23 @@ impl RpcCall {
     }
 
     /// Answers once a reply is there that can be sent as it is.
-    fn later(&mut self, outcome: impl Future<Output = Result<Reply>> + Send + 'static) -> Next {
+    fn later(
+        &mut self,
+        outcome: impl Future<Output = Result<Reply>> + Send + 'static,
+    ) -> StageResult {
         let Self { app, entry, exchange, version, watch, held, .. } = self;
         // Whoever answers tells of it.
         let (app, entry, watch) = (Arc::clone(app), Arc::clone(entry), watch.take());
         let held = held.clone();
         let (exchange, version) = (*exchange, *version);
-        Next::Stage(Stage::Late(Box::pin(async move {
+        StageResult::Stage(Stage::Late(Box::pin(async move {
             let outcome = outcome.await;
             let stage = Stage::Begun(None);
             let mut call =
                 Self { app, entry, exchange, version, watch, held, leftover: None, stage };
             match call.answer(outcome) {
-                Next::Answer(response) => call.told(response),
-                Next::Stage(stage) => {
+                StageResult::Answer(response) => call.report(response),
+                StageResult::Stage(stage) => {
                     call.stage = stage;
                     call.await
                 }
@@ -217,9 +220,9 @@ impl RpcCall {
         })))
     }
 
-    /// The response, told to who observes.
+    /// The response, told to whoever observes.
     #[inline]
-    fn told(&mut self, response: Response<ResponseBody>) -> Response<ResponseBody> {
+    fn report(&mut self, response: Response<ResponseBody>) -> Response<ResponseBody> {
         match self.watch.take() {
             Some(watch) => watch.response(response),
             None => response,
@@ -228,12 +231,12 @@ impl RpcCall {
 
     /// The response for an outcome.
     #[inline]
-    fn answer(&mut self, outcome: Result<Reply>) -> Next {
+    fn answer(&mut self, outcome: Result<Reply>) -> StageResult {
         let reply = match outcome {
             Ok(reply) => reply,
             Err(error) => {
                 log(&error, &self.entry.method.path);
-                return Next::Answer(failed(&self.exchange, error));
+                return StageResult::Answer(error_response(&self.exchange, error));
             }
         };
         if self.exchange.is_single_reply() && matches!(reply.body, Body::Stream(_)) {
@@ -241,12 +244,12 @@ impl RpcCall {
         }
         let response = self.finish(reply).unwrap_or_else(|error| {
             log(&error, &self.entry.method.path);
-            failed(&self.exchange, error)
+            error_response(&self.exchange, error)
         });
-        Next::Answer(response)
+        StageResult::Answer(response)
     }
 
-    /// The response for a reply that is no stream where it has to be one message.
+    /// The response for a reply that is not a stream where it has to be one message.
     ///
     /// # Errors
     /// Of a message that cannot be sent.
@@ -299,7 +302,7 @@ impl Future for RpcCall {
                 Stage::Begun(request) => {
                     let request = request.take().expect(TAKEN);
                     let next = this.begin(request, cx);
-                    if let Next::Stage(stage @ Stage::Asked(_)) = next {
+                    if let StageResult::Stage(stage @ Stage::Asked(_)) = next {
                         this.stage = stage;
                         return Poll::Pending;
                     }
@@ -308,17 +311,17 @@ impl Future for RpcCall {
                 Stage::Asked(asked) => {
                     let (context, mut messages) = *asked.take().expect(TAKEN);
                     let looked = messages.poll_message(cx);
-                    this.looked(looked, context, messages)
+                    this.after_lookup(looked, context, messages)
                 }
                 Stage::Running(waiting) => {
                     let outcome = ready!(Pin::new(waiting).poll(cx));
                     this.ended(outcome)
                 }
-                Stage::Late(late) => Next::Answer(ready!(late.as_mut().poll(cx))),
+                Stage::Late(late) => StageResult::Answer(ready!(late.as_mut().poll(cx))),
             };
             match next {
-                Next::Stage(stage) => this.stage = stage,
-                Next::Answer(response) => return Poll::Ready(this.told(response)),
+                StageResult::Stage(stage) => this.stage = stage,
+                StageResult::Answer(response) => return Poll::Ready(this.report(response)),
             }
         }
     }

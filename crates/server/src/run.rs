@@ -1,4 +1,5 @@
-//! How a call runs, whatever its protocol: the one place for deadline, run-to-completion and isolation.
+//! How a call runs, whatever its protocol: the one place for deadline, run-to-completion and
+//! isolation.
 //!
 //! ```text
 //! call ─▶ deadline over? ─▶ command: has a place? ─▶ service, isolated ─▶ in a task if it waits ─▶ reply
@@ -6,9 +7,10 @@
 //!                              body of the reply: isolated and within the deadline, frame by frame ◀┘
 //! ```
 //!
-//! A call that is answered when it is first asked costs what its service costs; only one that has to
-//! wait, and has a deadline or is a command, gets a future around that of its service. The body of a call may still be on its way; then it is read within the
-//! same deadline, since the service asks for it.
+//! A call that is answered when it is first asked costs what its service costs; only one that has
+//! to wait, and has a deadline or is a command, gets a future around that of its service. The body
+//! of a call may still be on its way; then it is read within the same deadline, since the service
+//! asks for it.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -20,19 +22,19 @@ use tokio::time::{Instant, Sleep};
 
 use crate::command::Command;
 use crate::deadline;
-use crate::heard::Heard;
-use crate::isolate::{Isolated, IsolatedPending, IsolatedProgress, IsolatedStream};
+use crate::isolate::{IsolatedAnswer, IsolatedPending, IsolatedProgress, IsolatedStream};
+use crate::message_listeners::MessageListeners;
 
 /// A call that runs.
 pub(crate) enum Run {
     /// Its outcome is there.
     Ready(Result<Box<Reply>>),
     /// It has to be awaited.
-    Pending(Waiting),
+    Pending(PendingCall),
 }
 
 /// A call that has to be awaited, polled in place until it has to wait.
-pub(crate) struct Waiting {
+pub(crate) struct PendingCall {
     state: State,
     /// A command, which goes on without its caller.
     command: Option<Command>,
@@ -40,7 +42,7 @@ pub(crate) struct Waiting {
     /// What the caller holds: nothing, mostly.
     held: Box<[Validator]>,
     /// Who is told its messages: nobody, mostly.
-    heard: Option<Box<Heard>>,
+    heard: Option<Box<MessageListeners>>,
 }
 
 enum State {
@@ -58,7 +60,7 @@ pub(crate) fn run(service: &dyn Service, mut call: Call, mut command: Option<Com
     if let Some(at) = deadline
         && at <= Instant::now()
     {
-        return Run::Ready(Err(deadline::passed()));
+        return Run::Ready(Err(deadline::deadline_error()));
     }
     if let Some(command) = &mut command
         && !matches!(call.body, Body::Stream(_))
@@ -66,23 +68,29 @@ pub(crate) fn run(service: &dyn Service, mut call: Call, mut command: Option<Com
     {
         return Run::Ready(Err(error));
     }
-    let heard = Heard::of(&call);
+    let heard = MessageListeners::of(&call);
     if let Some(heard) = &heard {
         call.body = heard.follow(Side::Request, std::mem::take(&mut call.body));
     }
-    match Isolated::call(service, call).into_progress() {
-        IsolatedProgress::Ready(outcome) => Run::Ready(
-            outcome.and_then(|reply| guarded(told(reply, heard.as_deref()), deadline, &held)),
-        ),
-        IsolatedProgress::Pending(pending) => {
-            Run::Pending(Waiting { state: State::InPlace(pending), command, deadline, held, heard })
+    match IsolatedAnswer::call(service, call).into_progress() {
+        IsolatedProgress::Ready(outcome) => {
+            Run::Ready(outcome.and_then(|reply| {
+                guarded(with_listeners(reply, heard.as_deref()), deadline, &held)
+            }))
         }
+        IsolatedProgress::Pending(pending) => Run::Pending(PendingCall {
+            state: State::InPlace(pending),
+            command,
+            deadline,
+            held,
+            heard,
+        }),
     }
 }
 
 /// The reply, whose messages are told.
 #[inline]
-fn told(mut reply: Box<Reply>, heard: Option<&Heard>) -> Box<Reply> {
+fn with_listeners(mut reply: Box<Reply>, heard: Option<&MessageListeners>) -> Box<Reply> {
     if let Some(heard) = heard {
         reply.body = heard.follow(Side::Reply, std::mem::take(&mut reply.body));
     }
@@ -103,9 +111,9 @@ async fn bounded(
     };
     match deadline {
         None => outcome.await,
-        Some(at) => {
-            tokio::time::timeout_at(at, outcome).await.unwrap_or_else(|_| Err(deadline::passed()))
-        }
+        Some(at) => tokio::time::timeout_at(at, outcome)
+            .await
+            .unwrap_or_else(|_| Err(deadline::deadline_error())),
     }
 }
 
@@ -138,7 +146,7 @@ fn guard(body: &mut Body, deadline: Option<Instant>) {
     *body = match std::mem::take(body) {
         Body::Stream(frames) => {
             let deadline = deadline.map(|at| Box::pin(tokio::time::sleep_until(at)));
-            Body::batches(Guarded { frames: IsolatedStream(Some(frames)), deadline })
+            Body::batches(GuardedFrames { frames: IsolatedStream(Some(frames)), deadline })
         }
         whole => whole,
     };
@@ -154,7 +162,7 @@ impl Run {
     }
 }
 
-impl Future for Waiting {
+impl Future for PendingCall {
     type Output = Result<Reply>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -188,12 +196,12 @@ impl Future for Waiting {
 }
 
 /// The frames of a reply: a panic and the deadline end them with an error.
-struct Guarded {
+struct GuardedFrames {
     frames: IsolatedStream<Pin<Box<dyn Frames>>>,
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl Guarded {
+impl GuardedFrames {
     /// Whether the deadline passed; then nothing more comes.
     fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
         let is_late = self.frames.0.is_some()
@@ -205,25 +213,25 @@ impl Guarded {
     }
 }
 
-impl futures_core::Stream for Guarded {
+impl futures_core::Stream for GuardedFrames {
     type Item = Result<Frame>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if self.is_late(cx) {
-            return Poll::Ready(Some(Err(deadline::passed())));
+            return Poll::Ready(Some(Err(deadline::deadline_error())));
         }
         Pin::new(&mut self.frames).poll_next(cx)
     }
 }
 
-impl Frames for Guarded {
+impl Frames for GuardedFrames {
     fn poll_messages(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         messages: &mut Messages,
     ) -> Poll<Option<Result<Frame>>> {
         if self.is_late(cx) {
-            return Poll::Ready(Some(Err(deadline::passed())));
+            return Poll::Ready(Some(Err(deadline::deadline_error())));
         }
         Pin::new(&mut self.frames).poll_messages(cx, messages)
     }

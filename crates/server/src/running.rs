@@ -1,9 +1,10 @@
 //! A running server: its addresses, and how it ends.
 //!
-//! A drain takes five steps: health says NOT_SERVING, `limits.drain_grace` passes, listeners close, connections finish the calls
-//! they have and close, running commands are joined. What is left after `limits.drain_timeout` is
-//! cut off. A connection without a call, be it in a TLS handshake or half a head, is not waited for, but for
-//! a second after it was accepted: its first request may be on its way.
+//! A drain takes five steps: health says NOT_SERVING, `limits.drain_grace` passes, listeners close,
+//! connections finish the calls they have and close, running commands are joined. What is left
+//! after `limits.drain_timeout` is cut off. A connection without a call, be it in a TLS handshake
+//! or half a head, is not waited for, but for a second after it was accepted: its first request may
+//! be on its way.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -11,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_listen::{Accepted, Address, Addresses, Listener, notify};
+use tidewire_listen::{AcceptedSocket, Address, Addresses, Listener, notify};
 use tidewire_memo::Driver;
 use tidewire_service::Peer;
 use tokio::signal::unix::{self, SignalKind};
@@ -21,14 +22,14 @@ use tokio_util::task::TaskTracker;
 use crate::connection::App;
 use crate::handle::Handle;
 use crate::live::Callee;
+use crate::log_limit::LogLimit;
 use crate::routes::RouteError;
-use crate::seldom::Seldom;
 use crate::stop::{Stage, Stop};
 use crate::usage::{Bound, Usage};
 
 /// A running server. Dropping it cuts everything off; [`drain`](Self::drain) ends it gently.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningServer {
     pub(crate) addresses: Vec<Address>,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: Stop,
@@ -44,7 +45,7 @@ pub struct Running {
     pub(crate) callee: Callee,
 }
 
-impl Running {
+impl RunningServer {
     /// Where it listens, in the order of the configuration, with the ports that the system chose.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
@@ -134,8 +135,8 @@ impl Running {
     /// Waits for Ctrl-C or SIGTERM, then drains; a second signal cuts off at once. SIGHUP is logged
     /// and changes no setting of the server: they are read at start.
     ///
-    /// Signals are heard from the call on, before the future is awaited: a program that says that it
-    /// listens in between is stopped gently by whoever reads that.
+    /// Signals are heard from the call on, before the future is awaited: a program that says that
+    /// it listens in between is stopped gently by whoever reads that.
     ///
     /// # Errors
     /// When the signals cannot be listened to; `Interrupted` after a second one.
@@ -165,14 +166,15 @@ impl Running {
 
 const TWICE: &str = "a second signal came before the drain was over; what still ran was cut off";
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         self.stop.advance(Stage::CutOff);
         self.commands.cut_off();
     }
 }
 
-/// The signals that end a program, listened to from one to the next, so that none is missed between.
+/// The signals that end a program, listened to from one to the next, so that none is missed
+/// between.
 struct Signals {
     terminate: unix::Signal,
     interrupt: unix::Signal,
@@ -244,14 +246,14 @@ impl Acceptor {
                 let _counted = counters.connection();
                 match accepted {
                     #[cfg(feature = "tls")]
-                    Accepted::Tcp(stream, peer) if tls.is_some() => {
+                    AcceptedSocket::Tcp(stream, peer) if tls.is_some() => {
                         let tls = tls.expect("checked in the guard");
                         serve_tls(app, tls, stream, peer, stop).await;
                     }
-                    Accepted::Tcp(stream, peer) => {
+                    AcceptedSocket::Tcp(stream, peer) => {
                         app.serve(stream, Arc::new(Peer::new(peer)), stop).await;
                     }
-                    Accepted::Unix(stream) => {
+                    AcceptedSocket::Unix(stream) => {
                         app.serve(stream, Arc::new(Peer::new(None)), stop).await;
                     }
                 }
@@ -260,7 +262,7 @@ impl Acceptor {
         }
     }
 
-    async fn accept(&self) -> io::Result<(Accepted, tokio::sync::OwnedSemaphorePermit)> {
+    async fn accept(&self) -> io::Result<(AcceptedSocket, tokio::sync::OwnedSemaphorePermit)> {
         let permit = Arc::clone(&self.connections).acquire_owned().await;
         let permit = permit.map_err(io::Error::other)?;
         Ok((self.listener.accept().await?, permit))
@@ -268,7 +270,7 @@ impl Acceptor {
 }
 
 /// Connections that could not be accepted.
-static REFUSED: Seldom = Seldom::new();
+static REFUSED: LogLimit = LogLimit::new();
 
 #[cfg(feature = "tls")]
 async fn serve_tls(
@@ -331,10 +333,17 @@ pub enum StartError {
     },
     /// The thread that tells the memo graph the time cannot be started.
     Memo(io::Error),
-    /// A rule of who may call is for nothing that is served.
+    /// A rule of whoever may call is for nothing that is served.
     Access(crate::gate::access::AccessError),
-    /// Answers of a method shall be kept on terms of their own, and it is none whose answers are kept.
-    Terms(tidewire_edge::TermsError),
+    /// A method's replies are cached for everybody, and not everybody may call it.
+    PublicCache {
+        /// The method, `shop.v1.Items/Get`.
+        method: String,
+        /// Who may call it.
+        access: tidewire_service::Access,
+    },
+    /// Cache settings are for what is not a served query, or refine what is not cached.
+    Terms(tidewire_cache::OverrideError),
 }
 
 impl fmt::Display for StartError {
@@ -358,7 +367,21 @@ impl fmt::Display for StartError {
             Self::Memo(_) => f.write_str("the clock of the memo graph cannot be started"),
             Self::Terms(error) => error.fmt(f),
             Self::Access(error) => error.fmt(f),
+            Self::PublicCache { method, access } => write!(
+                f,
+                "{method} has cache: PUBLIC, but only {} may call it, and HTTP caches would give its \
+                 replies to everybody; set cache: CALLER in its .proto or memo.methods, or let everybody \
+                 call it",
+                describe(access)
+            ),
         }
+    }
+}
+
+fn describe(access: &tidewire_service::Access) -> &'static str {
+    match access {
+        tidewire_service::Access::Authenticated => "authenticated callers",
+        _ => "callers with certain scopes",
     }
 }
 
@@ -375,6 +398,7 @@ impl std::error::Error for StartError {
             | Self::DuplicateMethod(_)
             | Self::Terms(_)
             | Self::Access(_)
+            | Self::PublicCache { .. }
             | Self::Descriptors(_)
             | Self::Rules { .. } => None,
         }

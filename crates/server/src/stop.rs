@@ -97,7 +97,8 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Whether a stage was reached, before this listener was made or since; otherwise the task is woken then.
+    /// Whether a stage was reached, before this listener was made or since; otherwise the task is
+    /// woken then.
     pub(crate) fn poll_stage(&mut self, cx: &mut Context<'_>) -> Poll<Stage> {
         if !self.asked {
             self.asked = true;

@@ -1,15 +1,17 @@
 //! The place of a request in a trace, and its id: W3C Trace Context and `x-request-id`.
 //!
-//! A request keeps the trace that it comes with, or begins one; within it is a new span, so that calls made
-//! on its behalf ([`Context::outgoing`]) are below it. What comes and cannot be is as if it had not come.
-//! The id is the caller's, where that is fit for a log, or that of the trace; the reply says it again.
+//! A request keeps the trace that it comes with, or begins one; within it is a new span, so that
+//! calls made on its behalf ([`Context::outgoing`]) are below it. What comes and cannot be is as if
+//! it had not come. The id is the caller's, where that is fit for a log, or that of the trace; the
+//! reply says it again.
 //!
 //! ```text
 //! traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
 //!              └ version └ trace                   └ span           └ sampled
 //! ```
 //!
-//! It is off unless [`Builder::traces`](crate::Builder::traces) says otherwise, and costs nothing then.
+//! It is off unless [`Builder::traces`](crate::Builder::traces) says otherwise, and costs nothing
+//! then.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidewire_service::{Context, ParentSpan};

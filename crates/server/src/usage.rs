@@ -1,7 +1,7 @@
 //! What a server is doing, and how often each bound was reached: numbers for metrics.
 //!
-//! They are counted with one relaxed addition each and read as they are; two of them may be of slightly
-//! different moments.
+//! They are counted with one relaxed addition each and read as they are; two of them may be of
+//! slightly different moments.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -60,7 +60,7 @@ pub(crate) struct Counters {
     reached: [AtomicU64; Bound::ALL.len()],
 }
 
-/// What a server is doing; see [`Running::usage`](crate::Running::usage).
+/// What a server is doing; see [`RunningServer::usage`](crate::RunningServer::usage).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
@@ -82,14 +82,14 @@ impl Counters {
     }
 
     /// Counts a connection until the result is dropped.
-    pub(crate) fn connection(&self) -> Counted<'_> {
+    pub(crate) fn connection(&self) -> ConnectionCount<'_> {
         self.accepted.fetch_add(1, Ordering::Relaxed);
-        Counted::new(&self.open)
+        ConnectionCount::new(&self.open)
     }
 
     /// Counts a call that waits until the result is dropped.
-    pub(crate) fn waiting(&self) -> Counted<'_> {
-        Counted::new(&self.calls_waiting)
+    pub(crate) fn waiting(&self) -> ConnectionCount<'_> {
+        ConnectionCount::new(&self.calls_waiting)
     }
 
     pub(crate) fn usage(&self, commands_running: usize) -> Usage {
@@ -105,16 +105,16 @@ impl Counters {
 }
 
 /// One that is there.
-pub(crate) struct Counted<'a>(&'a AtomicUsize);
+pub(crate) struct ConnectionCount<'a>(&'a AtomicUsize);
 
-impl<'a> Counted<'a> {
+impl<'a> ConnectionCount<'a> {
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(count)
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for ConnectionCount<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

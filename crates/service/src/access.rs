@@ -1,7 +1,7 @@
 //! Who may call a method: what its `.proto` says, or an operator in its place.
 //!
-//! Whether a call is let pass is decided by a [`Gate`](crate::Gate) that authenticates; here is only what
-//! is asked of a caller.
+//! Whether a call is let pass is decided by a [`Gate`](crate::Gate) that authenticates; here is
+//! only what is asked of a caller.
 
 use crate::{Names, Principal};
 

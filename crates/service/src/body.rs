@@ -99,7 +99,7 @@ impl Body {
         if body.is_end_stream() {
             return Self::Empty;
         }
-        Self::frames(Wrapped { body: Box::pin(body), on_error })
+        Self::frames(HttpBodyFrames { body: Box::pin(body), on_error })
     }
 
     /// The same body, ending in an error once more than `bytes_max` bytes came.
@@ -256,12 +256,12 @@ impl http_body::Body for Body {
 }
 
 /// An [`http_body::Body`] read as frames.
-struct Wrapped<B, F> {
+struct HttpBodyFrames<B, F> {
     body: Pin<Box<B>>,
     on_error: F,
 }
 
-impl<B, F> futures_core::Stream for Wrapped<B, F>
+impl<B, F> futures_core::Stream for HttpBodyFrames<B, F>
 where
     B: http_body::Body<Data = Bytes>,
     F: Fn(B::Error) -> Error + Unpin,

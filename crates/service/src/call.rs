@@ -1,8 +1,8 @@
 //! A call: what is called, in which context, with which bytes.
 //!
 //! The body of a call may still be on its way. Whoever needs the message asks for it
-//! ([`Call::message`]), at no cost when it came with the head; what a handler of plain HTTP wants of a
-//! request (`param`, `query`, `json`) is in `request.rs`.
+//! ([`Call::message`]), at no cost when it came with the head; what a handler of plain HTTP wants
+//! of a request (`param`, `query`, `json`) is in `request.rs`.
 
 use std::sync::Arc;
 
@@ -10,11 +10,12 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use http::Uri;
 
-use crate::{Body, Codec, Context, Error, Frame, Guards, Head, Method, Result};
+use crate::{Body, Codec, Context, Error, Frame, Head, Method, Permits, Result};
 
 /// A request on its way to a [`Service`](crate::Service).
 ///
-/// It is not `Clone`, since its body may be a stream: [`Call::buffered`] gives a [`Query`], which is.
+/// It is not `Clone`, since its body may be a stream: [`Call::buffered`] gives a [`Query`], which
+/// is.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Call {
@@ -38,8 +39,8 @@ pub enum Target {
     Method(Method),
     /// A plain HTTP request.
     Http(HttpTarget),
-    /// A method that an RPC protocol asks for and no service has, by its path. Gates and observers see
-    /// such requests; services do not.
+    /// A method that an RPC protocol asks for and no service has, by its path. Gates and observers
+    /// see such requests; services do not.
     Unknown(Box<str>),
 }
 
@@ -114,8 +115,8 @@ impl Target {
 }
 
 impl Call {
-    /// A call of a method with an encoded request message, or a stream of them; the reply is wanted in
-    /// the same codec.
+    /// A call of a method with an encoded request message, or a stream of them; the reply is wanted
+    /// in the same codec.
     pub fn method(
         method: impl Into<Method>,
         context: Context,
@@ -140,7 +141,7 @@ impl Call {
 
     /// The call of a head that was let pass, and what the gates left. Messages are protobuf unless
     /// said otherwise.
-    pub fn from_head(head: Head, body: impl Into<Body>) -> (Self, Guards) {
+    pub fn from_head(head: Head, body: impl Into<Body>) -> (Self, Permits) {
         let (target, context, guards) = head.into_parts();
         (Self::of_target(target, context, body), guards)
     }
@@ -174,13 +175,13 @@ impl Call {
         self.target.describe()
     }
 
-    /// The request's one message, or the whole body of plain HTTP. It stays in the call, so it may be
-    /// asked for again, and passed on.
+    /// The request's one message, or the whole body of plain HTTP. It stays in the call, so it may
+    /// be asked for again, and passed on.
     ///
     /// # Errors
     /// [`Code::Unimplemented`](crate::Code::Unimplemented) for a method when there is no message or
-    /// more than one; any error of the body, which every later question gets too. Bounds are those of
-    /// whoever received the call.
+    /// more than one; any error of the body, which every later question gets too. Bounds are those
+    /// of whoever received the call.
     ///
     /// # Cancel safety
     /// Not cancel safe: what was read is lost with the future, and later questions say so.

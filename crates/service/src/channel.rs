@@ -1,7 +1,7 @@
 //! A service seen from the calling side: what generated clients speak to.
 //!
-//! Any [`Service`] is a channel: one in this process, a remote one over Connect, gRPC or live (rooms
-//! `client` and `live`), a mock. So a remote dependency and a local one look the same.
+//! Any [`Service`] is a channel: one in this process, a remote one over Connect, gRPC or live
+//! (crates `client` and `live`), a mock. So a remote dependency and a local one look the same.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! How a message becomes bytes: protobuf binary or proto JSON.
 //!
-//! Decoding says whose fault it is: a request that does not decode is the caller's, a reply that does
-//! not decode is a fault of whoever sent it. JSON that does not fit a message is refused with the path
-//! of the offending field: the fast decoder runs first, and only a failure pays for the one that knows
-//! paths.
+//! Decoding says whose fault it is: a request that does not decode is the caller's, a reply that
+//! does not decode is a fault of whoever sent it. JSON that does not fit a message is refused with
+//! the path of the offending field: the fast decoder runs first, and only a failure pays for the
+//! one that knows paths.
 
 use buffa::{Message, MessageName, SizeCache};
 use bytes::Bytes;
@@ -67,7 +67,8 @@ impl Codec {
     /// Decodes a request, on the side that serves.
     ///
     /// # Errors
-    /// [`Code::InvalidArgument`](crate::Code::InvalidArgument), for JSON with the path of the field.
+    /// [`Code::InvalidArgument`](crate::Code::InvalidArgument), for JSON with the path of the
+    /// field.
     #[inline]
     pub fn decode_request<M>(self, bytes: &[u8]) -> Result<M>
     where
@@ -79,7 +80,8 @@ impl Codec {
     /// Decodes a reply, on the side that calls.
     ///
     /// # Errors
-    /// [`Code::Internal`](crate::Code::Internal): the service answered with what is no such message.
+    /// [`Code::Internal`](crate::Code::Internal): the service answered with what is not such a
+    /// message.
     pub fn decode_reply<M>(self, bytes: &[u8]) -> Result<M>
     where
         M: Message + MessageName + DeserializeOwned,
@@ -88,34 +90,34 @@ impl Codec {
     }
 
     #[inline]
-    fn decode<M>(self, bytes: &[u8]) -> Result<M, Malformed>
+    fn decode<M>(self, bytes: &[u8]) -> Result<M, DecodeFault>
     where
         M: Message + MessageName + DeserializeOwned,
     {
         match self {
             Self::Proto => {
-                M::decode_from_slice(bytes).map_err(|e| Malformed::Message(e.to_string()))
+                M::decode_from_slice(bytes).map_err(|e| DecodeFault::Message(e.to_string()))
             }
-            Self::Json if bytes.is_empty() => Err(Malformed::Empty),
+            Self::Json if bytes.is_empty() => Err(DecodeFault::Empty),
             Self::Json if is_array(bytes) && !ARRAYS.contains(&M::FULL_NAME) => {
-                Err(Malformed::Array)
+                Err(DecodeFault::Array)
             }
             Self::Json => {
-                serde_json::from_slice(bytes).or_else(|_| located(bytes)).map_err(Malformed::Json)
+                serde_json::from_slice(bytes).or_else(|_| located(bytes)).map_err(DecodeFault::Json)
             }
         }
     }
 }
 
-/// Why bytes are no message.
-enum Malformed {
+/// Why bytes are not message.
+enum DecodeFault {
     Message(String),
     Empty,
     Array,
-    Json(Misfit),
+    Json(JsonMismatch),
 }
 
-impl Malformed {
+impl DecodeFault {
     fn of(self, what: &str) -> String {
         match self {
             Self::Message(why) => format!("{what} is not a valid message: {why}"),
@@ -123,8 +125,10 @@ impl Malformed {
                 "{what} body is empty; send a JSON object, {{}} for a message without fields"
             ),
             Self::Array => format!("{what} is a JSON array; send a JSON object"),
-            Self::Json(Misfit { path: Some(path), why }) => format!("field {path}: {why}"),
-            Self::Json(Misfit { path: None, why }) => format!("{what} is not valid JSON: {why}"),
+            Self::Json(JsonMismatch { path: Some(path), why }) => format!("field {path}: {why}"),
+            Self::Json(JsonMismatch { path: None, why }) => {
+                format!("{what} is not valid JSON: {why}")
+            }
         }
     }
 }
@@ -138,13 +142,13 @@ fn is_array(json: &[u8]) -> bool {
 }
 
 /// What of JSON does not fit a type, and where.
-pub(crate) struct Misfit {
-    /// The field; `None` when the text is no JSON at all.
+pub(crate) struct JsonMismatch {
+    /// The field; `None` when the text is not JSON at all.
     path: Option<String>,
     why: String,
 }
 
-impl std::fmt::Display for Misfit {
+impl std::fmt::Display for JsonMismatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.path {
             Some(path) => write!(f, "field {path}: {}", self.why),
@@ -154,13 +158,13 @@ impl std::fmt::Display for Misfit {
 }
 
 /// Decodes JSON with a decoder that knows where it is.
-pub(crate) fn located<T: DeserializeOwned>(json: &[u8]) -> Result<T, Misfit> {
+pub(crate) fn located<T: DeserializeOwned>(json: &[u8]) -> Result<T, JsonMismatch> {
     let mut track = serde_path_to_error::Track::new();
     let mut decoder = serde_json::Deserializer::from_slice(json);
     let decoded = T::deserialize(serde_path_to_error::Deserializer::new(&mut decoder, &mut track));
     decoded.and_then(|value| decoder.end().map(|()| value)).map_err(|cause| {
         let path = cause.is_data().then(|| track.path().to_string());
         let path = path.filter(|path| path != "." && !path.contains('?'));
-        Misfit { path, why: cause.to_string() }
+        JsonMismatch { path, why: cause.to_string() }
     })
 }

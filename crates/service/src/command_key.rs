@@ -1,8 +1,8 @@
 //! What makes a repeated command harmless: a key that is the same when a caller sends it again.
 //!
-//! The key holds the principal (if there is one), the client and the id, each with its length before it, so
-//! that no choice of one makes it look like another. Over HTTP the id is the header `Idempotency-Key`
-//! (draft-ietf-httpapi-idempotency-key-header), quoted or not.
+//! The key holds the principal (if there is one), the client and the id, each with its length
+//! before it, so that no choice of one makes it look like another. Over HTTP the id is the header
+//! `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header), quoted or not.
 
 use std::fmt;
 
@@ -45,7 +45,7 @@ pub(crate) fn of_headers(headers: &HeaderMap) -> Result<Option<&str>> {
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
         return Err(Error::invalid_argument(
-            "header Idempotency-Key is there more than once; send one",
+            "header Idempotency-Key occurs more than once; send one",
         ));
     }
     let text = value.to_str().ok().map(unquoted);

@@ -1,13 +1,13 @@
 //! What surrounds a call: headers, deadline, who calls, and whatever gates and layers attached.
 //!
 //! A context is data. The deadline is a point in time set by whoever received the call; asking how
-//! much is left takes the present as an argument, since this room reads no clock. Generated clients
-//! take a context too, so a handler passes on what it was given:
+//! much is left takes the present as an argument, since this crate reads no clock. Generated
+//! clients take a context too, so a handler passes on what it was given:
 //! `client.get(context.outgoing(), request)`.
 //!
-//! What few calls have (a principal, validators, a command key) is kept aside, so that the others are
-//! moved about at no cost. A layer that shares answers [`watch`](Context::watch)es what is read here,
-//! since an answer that depends on more than its key is nobody else's.
+//! What few calls have (a principal, validators, a command key) is kept aside, so that the others
+//! are moved about at no cost. A layer that shares answers [`watch`](Context::watch)es what is read
+//! here, since an answer that depends on more than its key is nobody else's.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 
 use crate::command_key::{self, CommandKey};
-use crate::held::{self, HeldTags};
-use crate::{Enclosing, Observation, Peer, Phase, Principal, Result, Signal, Tokens, Validator};
+use crate::if_none_match::{self, HeldTags};
+use crate::{Observation, ParentCalls, Peer, Phase, Principal, Result, Signal, Tokens, Validator};
 
 /// What surrounds a call.
 #[derive(Clone, Default)]
@@ -28,21 +28,22 @@ pub struct Context {
     protocol: Option<Protocol>,
     /// Whether `If-None-Match` speaks of the answer to this call.
     is_conditional: bool,
+    watching: Watching,
     stopping: Option<Signal>,
     observation: Option<Arc<dyn Observation>>,
     extensions: Extensions,
-    rare: Option<Box<Rare>>,
+    rare: Option<Box<RareParts>>,
 }
 
 /// What few calls have.
 #[derive(Clone, Default)]
-struct Rare {
+struct RareParts {
     principal: Option<Principal>,
     held: Option<Vec<Validator>>,
     command: Option<Command>,
     tokens: Tokens,
     watch: Option<Arc<dyn ContextWatch>>,
-    enclosing: Option<Enclosing>,
+    enclosing: Option<ParentCalls>,
 }
 
 /// The client and the id that a protocol gave a command.
@@ -82,6 +83,19 @@ impl Protocol {
             Self::Live => "live",
         }
     }
+}
+
+/// Whether a caller wants to know when the reply becomes stale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Watching {
+    /// No.
+    #[default]
+    No,
+    /// It begins to watch the query with this call.
+    Begins,
+    /// It watches the query, and its last reply has become stale: watchers of one key may share a
+    /// run.
+    Continues,
 }
 
 /// A part of a context that may differ between calls with the same message.
@@ -182,8 +196,8 @@ impl Context {
         }
     }
 
-    /// Sets the validators of what the caller holds already, in place of what its headers say; without
-    /// any it takes a full answer.
+    /// Sets the validators of what the caller holds already, in place of what its headers say;
+    /// without any it takes a full answer.
     pub fn set_held(&mut self, held: Vec<Validator>) {
         if !held.is_empty() || self.is_conditional {
             self.rare().held = Some(held);
@@ -198,19 +212,31 @@ impl Context {
     }
 
     /// Sets the calls that wait for this one.
-    pub fn set_enclosing(&mut self, enclosing: Enclosing) {
+    pub fn set_enclosing(&mut self, enclosing: ParentCalls) {
         self.rare().enclosing = Some(enclosing);
     }
 
     /// The calls that wait for this one; `None` for a call from outside.
-    pub fn enclosing(&self) -> Option<&Enclosing> {
+    pub fn enclosing(&self) -> Option<&ParentCalls> {
         self.rare.as_ref()?.enclosing.as_ref()
     }
 
-    /// Whether the call arrived by a request of HTTP whose answer may be kept on the way by HTTP's rules
-    /// and asked for again by `If-None-Match`.
+    /// Whether the call arrived by a request of HTTP whose answer may be kept on the way by HTTP's
+    /// rules and asked for again by `If-None-Match`.
     pub fn is_conditional(&self) -> bool {
         self.is_conditional
+    }
+
+    /// Says whether the caller wants to know when the reply becomes stale.
+    ///
+    /// The cache then notes what the reply depends on, also where it does not keep the reply.
+    pub fn set_watching(&mut self, watching: Watching) {
+        self.watching = watching;
+    }
+
+    /// Whether the caller wants to know when the reply becomes stale.
+    pub fn watching(&self) -> Watching {
+        self.watching
     }
 
     /// Adds tokens of consistency that the caller has seen.
@@ -238,8 +264,8 @@ impl Context {
         self.observation.as_ref().filter(|observation| observation.wants_messages())
     }
 
-    /// Tells whoever observes the request that it reached this phase; nothing when it is not further than
-    /// before, or over.
+    /// Tells whoever observes the request that it reached this phase; nothing when it is not
+    /// further than before, or over.
     #[inline]
     pub fn phase(&self, phase: Phase) {
         if let Some(observation) = &self.observation {
@@ -312,32 +338,39 @@ impl Context {
         self.rare.as_ref()?.principal.as_ref()
     }
 
-    /// The validators of what the caller holds already (`If-None-Match`, a live request, a replica).
+    /// The validators of what the caller holds already (`If-None-Match`, a live request, a
+    /// replica).
     ///
     /// An answer with one of them may be [`Reply::unchanged`](crate::Reply::unchanged).
     pub fn held(&self) -> Vec<Validator> {
         let known = self.rare.as_ref().and_then(|rare| rare.held.as_ref());
         match known {
             Some(held) => held.clone(),
-            None if self.is_conditional => held::of_headers(&self.headers),
+            None if self.is_conditional => if_none_match::of_headers(&self.headers),
             None => Vec::new(),
         }
     }
 
-    /// The tags by which a caller of HTTP says what it holds (`If-None-Match`), to be asked after the
-    /// call is on its way.
+    /// Whether the caller holds some reply, whichever it is: `If-None-Match: *` (RFC 9110, section
+    /// 13.1.2).
+    pub fn holds_any(&self) -> bool {
+        self.is_conditional && if_none_match::is_any(&self.headers)
+    }
+
+    /// The tags by which a caller of HTTP says what it holds (`If-None-Match`), to be asked after
+    /// the call is on its way.
     pub fn held_tags(&self) -> HeldTags {
         if self.is_conditional { HeldTags::of(&self.headers) } else { HeldTags::default() }
     }
 
-    /// What makes a repeated command harmless: a service stores it in the transaction of the command,
-    /// and answers the next one with the same key from what it stored.
+    /// What makes a repeated command harmless: a service stores it in the transaction of the
+    /// command, and answers the next one with the same key from what it stored.
     ///
-    /// It comes from the live protocol or from the header `Idempotency-Key`, and holds the principal,
-    /// so that no caller can meet the key of another.
+    /// It comes from the live protocol or from the header `Idempotency-Key`, and holds the
+    /// principal, so that no caller can meet the key of another.
     ///
     /// # Errors
-    /// [`Code::InvalidArgument`](crate::Code::InvalidArgument) when the header is there twice, is
+    /// [`Code::InvalidArgument`](crate::Code::InvalidArgument) when the header occurs twice, is
     /// empty, over 255 bytes or not visible ASCII: a caller that relies on it has to know.
     pub fn command_key(&self) -> Result<Option<CommandKey>> {
         self.read(ContextPart::Header(command_key::HEADER));
@@ -360,7 +393,7 @@ impl Context {
         self.rare.as_ref().map_or(&NONE, |rare| &rare.tokens)
     }
 
-    /// Ready once the server drains: a stream without an end of its own ends by it. Never ready for a
+    /// Ready once the server drains: a stream without its own end ends by it. Never ready for a
     /// call within the process that is on behalf of no request.
     ///
     /// # Cancel safety
@@ -400,7 +433,8 @@ impl Context {
     }
 
     /// A context for a call made on behalf of this one: the same deadline, the same trace
-    /// (`traceparent` and `tracestate`), the tokens that were seen, word of a drain, and nothing else.
+    /// (`traceparent` and `tracestate`), the tokens that were seen, word of a drain, and nothing
+    /// else.
     ///
     /// Other headers are not passed on by themselves, since they may hold the caller's credentials.
     #[must_use]
@@ -414,14 +448,15 @@ impl Context {
         outgoing
     }
 
-    /// The headers that say which trace it is part of: `traceparent` and `tracestate` (W3C Trace Context).
+    /// The headers that say which trace it is part of: `traceparent` and `tracestate` (W3C Trace
+    /// Context).
     pub fn trace(&self) -> impl Iterator<Item = (HeaderName, &HeaderValue)> {
         let is_of_trace = |name: &HeaderName| matches!(name.as_str(), "traceparent" | "tracestate");
         let of_trace = self.headers.iter().filter(move |(name, _)| is_of_trace(name));
         of_trace.map(|(name, value)| (name.clone(), value))
     }
 
-    fn rare(&mut self) -> &mut Rare {
+    fn rare(&mut self) -> &mut RareParts {
         self.rare.get_or_insert_default()
     }
 
@@ -445,6 +480,14 @@ const FEW_HEADERS: usize = 8;
 impl fmt::Debug for Context {
     /// Names headers without their values, which may be credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What is printed may end up in a reply.
+        let shown = [
+            ContextPart::Headers,
+            ContextPart::Peer,
+            ContextPart::Protocol,
+            ContextPart::Principal,
+        ];
+        shown.iter().for_each(|part| self.read(*part));
         f.debug_struct("Context")
             .field("headers", &self.headers.keys().collect::<Vec<_>>())
             .field("deadline", &self.deadline)
@@ -463,7 +506,7 @@ impl fmt::Display for Protocol {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     use super::*;
     use crate::{Code, Token};
@@ -533,7 +576,7 @@ mod tests {
 
     impl ContextWatch for Log {
         fn read(&self, part: ContextPart<'_>) {
-            self.0.lock().expect("not poisoned").push(format!("{part:?}"));
+            self.0.lock().push(format!("{part:?}"));
         }
     }
 
@@ -546,7 +589,7 @@ mod tests {
         let _ = (context.principal(), context.extensions(), context.headers());
         let _ = (context.deadline(), context.held(), context.tokens(), context.outgoing());
         let _ = context.command_key();
-        let seen = log.0.lock().expect("not poisoned").clone();
+        let seen = log.0.lock().clone();
         let expected = [
             "Header(\"accept-language\")",
             "Peer",

@@ -1,8 +1,9 @@
 //! From bytes to a typed handler and back: what generated servers call.
 //!
-//! One function a stream kind. Each decodes the request, runs the handler and encodes the reply, all
-//! with the codec of the call; a request that does not decode never reaches the handler. What follows a
-//! handler is a `map` of its future and not an async block, which would hold that future twice.
+//! One function a stream kind. Each decodes the request, runs the handler and encodes the reply,
+//! all with the codec of the call; a request that does not decode never reaches the handler. What
+//! follows a handler is a `map` of its future and not an async block, which would hold that future
+//! twice.
 
 use std::future::Future;
 use std::sync::Arc;

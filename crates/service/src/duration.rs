@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// What to write, for errors.
-pub const DURATION_FORMS: &str = "500ms, 10s or 1m 30s";
+pub const DURATION_FORMAT: &str = "500ms, 10s or 1m 30s";
 
 /// A duration: `500ms`, `1.5s`, `1m 30s`, `2h`; a bare number is seconds.
 ///

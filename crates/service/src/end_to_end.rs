@@ -1,7 +1,7 @@
 //! Which headers belong to one connection, and stay behind where a message is passed on.
 //!
-//! Those that RFC 9110 (section 7.6.1) says, those that `Connection` names, and those for a proxy (section
-//! 11.7), which this one is asked by. `Host` is the message's own.
+//! Those that RFC 9110 (section 7.6.1) says, those that `Connection` names, and those for a proxy
+//! (section 11.7), which this one is asked by. `Host` is the message's own.
 
 use http::{HeaderMap, header};
 

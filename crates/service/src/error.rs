@@ -74,7 +74,8 @@ pub enum Outcome {
 /// A protobuf message attached to an error, as `google.protobuf.Any` carries it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Detail {
-    /// The full name of the message, such as `google.rpc.RetryInfo`, without `type.googleapis.com/`.
+    /// The full name of the message, such as `google.rpc.RetryInfo`, without
+    /// `type.googleapis.com/`.
     pub type_name: String,
     /// The encoded message.
     pub value: Bytes,
@@ -111,7 +112,7 @@ constructors! {
     failed_precondition FailedPrecondition "the system is not in the needed state";
     aborted Aborted "a conflict, try again from a higher level";
     out_of_range OutOfRange "past the valid range";
-    unimplemented Unimplemented "the method is not there";
+    unimplemented Unimplemented "the method does not exist";
     internal Internal "a bug";
     unavailable Unavailable "temporarily not there";
     data_loss DataLoss "data is lost for good";
@@ -227,15 +228,15 @@ impl Error {
         self
     }
 
-    /// Whether it came from an upstream and nobody decided that the caller shall have it as it is.
+    /// Whether it came from an upstream and nobody decided that the caller is to have it as it is.
     pub fn is_upstream(&self) -> bool {
         self.0.is_upstream
     }
 
-    /// Decides that the caller shall have an upstream's error as it is: what a proxy does.
+    /// Decides that the caller is to have an upstream's error as it is: what a proxy does.
     ///
-    /// Otherwise a handler that ends with an upstream's error by `?` fails with `internal` where the
-    /// upstream's code would blame the caller for a request that the caller did not write.
+    /// Otherwise a handler that ends with an upstream's error by `?` fails with `internal` where
+    /// the upstream's code would blame the caller for a request that the caller did not write.
     #[must_use]
     pub fn passed_on(mut self) -> Self {
         self.0.is_upstream = false;
@@ -245,9 +246,9 @@ impl Error {
     /// What a caller is told when a handler ends with this error.
     ///
     /// An upstream that says `invalid_argument`, `failed_precondition`, `out_of_range`,
-    /// `unauthenticated`, `permission_denied` or `unimplemented` speaks of the handler's own request,
-    /// so to the handler's caller that is `internal`, with the upstream's error as its cause. Other
-    /// codes (`not_found`, `unavailable`, …) mean the same to both.
+    /// `unauthenticated`, `permission_denied` or `unimplemented` speaks of the handler's own
+    /// request, so to the handler's caller that is `internal`, with the upstream's error as its
+    /// cause. Other codes (`not_found`, `unavailable`, …) mean the same to both.
     #[must_use]
     pub fn seen_by_caller(self) -> Self {
         let blames_its_caller = matches!(

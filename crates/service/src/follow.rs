@@ -1,9 +1,9 @@
 //! Following a query: its answer now, and again whenever it has become stale.
 //!
-//! The call is made again as it was first made, through all gates and layers, with a fresh deadline and
-//! with the validator of the answer that the follower has; so an answer that became stale and did not
-//! change costs no body and is not told. What the query holds at first is such an answer: who comes back
-//! is told what changed since. This room has no clock: a [`Timer`] comes in.
+//! The call is made again as it was first made, through all gates and layers, with a fresh deadline
+//! and with the validator of the answer that the follower has; so an answer that became stale and
+//! did not change costs no body and is not told. What the query holds at first is such an answer:
+//! who comes back is told what changed since. This crate has no clock: a [`Clock`] comes in.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{Either, select};
 
-use crate::{Error, Freshness, Lifetime, Query, Reply, Result, Service, Stream};
+use crate::{Error, Freshness, Lifetime, Query, Reply, Result, Service, Stream, Watching};
 
 /// Tells the time and waits for it.
-pub trait Timer: Send + Sync + 'static {
+pub trait Clock: Send + Sync + 'static {
     /// The present.
     fn now(&self) -> Instant;
 
@@ -26,20 +26,20 @@ pub trait Timer: Send + Sync + 'static {
 /// How a query is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Pace {
+pub struct FollowOptions {
     /// The least time between two calls; 100 ms unless said otherwise.
     pub min_interval: Duration,
     /// How long each call may take; 30 s unless said otherwise.
     pub timeout: Duration,
 }
 
-impl Default for Pace {
+impl Default for FollowOptions {
     fn default() -> Self {
         Self { min_interval: Duration::from_millis(100), timeout: Duration::from_secs(30) }
     }
 }
 
-impl Pace {
+impl FollowOptions {
     /// Sets the least time between two calls.
     #[must_use]
     pub fn with_min_interval(mut self, min_interval: Duration) -> Self {
@@ -55,26 +55,29 @@ impl Pace {
     }
 }
 
-/// The answers to `query`: the present one, then each that differs from the one before, as its validator
-/// says; one without a validator is told each time.
+/// The answers to `query`: the present one, then each that differs from the one before, as its
+/// validator says; one without a validator is told each time.
 ///
 /// The stream waits until an answer becomes stale or its lifetime is over, and at least
-/// [`Pace::min_interval`] since the call before. It ends after an answer of which nothing says when it
-/// ends, and after one that never changes. An error is an answer too, and ends it unless it carries its own
-/// freshness (`not_found` until there is something to find). The stream itself never fails.
+/// [`FollowOptions::min_interval`] since the call before. It ends after an answer of which nothing
+/// says when it ends, and after one that never changes. An error is an answer too, and ends it
+/// unless it carries its own freshness (`not_found` until there is something to find). The stream
+/// itself never fails.
 ///
 /// # Cancel safety
 /// Dropping the stream cancels the call that is under way.
 pub fn follow(
     service: Arc<dyn Service>,
     query: Query,
-    pace: Pace,
-    timer: impl Timer,
+    pace: FollowOptions,
+    timer: impl Clock,
 ) -> Stream<Result<Reply>> {
-    Follower { service, query, pace, timer, next: Some(None) }.answers()
+    let watching = Watching::Begins;
+    Follower { service, query, pace, timer, watching, next: Some(None) }.answers()
 }
 
-/// [`follow`] from an answer on that the follower was given already: what is told first is the next one.
+/// [`follow`] from an answer on that the follower was given already: what is told first is the next
+/// one.
 ///
 /// # Cancel safety
 /// As there.
@@ -82,24 +85,27 @@ pub fn follow_from(
     given: Freshness,
     service: Arc<dyn Service>,
     mut query: Query,
-    pace: Pace,
-    timer: impl Timer,
+    pace: FollowOptions,
+    timer: impl Clock,
 ) -> Stream<Result<Reply>> {
     query.context_mut().set_held(given.validator().into_iter().collect());
     let now = timer.now();
     let next = ends(&given).then_some(Some((given, now)));
-    Follower { service, query, pace, timer, next }.answers()
+    let watching = Watching::Continues;
+    Follower { service, query, pace, timer, watching, next }.answers()
 }
 struct Follower<T> {
     service: Arc<dyn Service>,
     query: Query,
-    pace: Pace,
+    pace: FollowOptions,
     timer: T,
+    /// Whether the next call is the first.
+    watching: Watching,
     /// What has to end before the next call, and when the last one was made; `None` at the end.
     next: Option<Option<(Freshness, Instant)>>,
 }
 
-impl<T: Timer> Follower<T> {
+impl<T: Clock> Follower<T> {
     fn answers(self) -> Stream<Result<Reply>> {
         Stream::new(futures_util::stream::unfold(self, |mut follower| async move {
             let outcome = follower.next().await?;
@@ -138,6 +144,8 @@ impl<T: Timer> Follower<T> {
         let deadline = now.checked_add(self.pace.timeout);
         let mut call = self.query.clone().into_call();
         call.context = call.context.with_deadline(deadline);
+        call.context.set_watching(self.watching);
+        self.watching = Watching::Continues;
         match select(self.service.call(call), pin!(self.sleep_until(deadline))).await {
             Either::Left((outcome, _)) => outcome,
             Either::Right(((), _)) => {
@@ -186,8 +194,8 @@ fn ends(freshness: &Freshness) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
     use std::collections::VecDeque;
-    use std::sync::Mutex;
     use std::task::{Context as TaskContext, Poll, Waker};
 
     use http::{Method, Uri};
@@ -197,20 +205,20 @@ mod tests {
 
     /// Time that goes on when it is told to.
     #[derive(Clone, Default)]
-    struct Clock(Arc<Mutex<(Option<Instant>, Vec<Waker>)>>);
+    struct ManualClock(Arc<Mutex<(Option<Instant>, Vec<Waker>)>>);
 
-    impl Clock {
+    impl ManualClock {
         fn advance(&self, by: Duration) {
             let now = self.now() + by;
-            let mut state = self.0.lock().expect("not poisoned");
+            let mut state = self.0.lock();
             state.0 = Some(now);
             state.1.drain(..).for_each(Waker::wake);
         }
     }
 
-    impl Timer for Clock {
+    impl Clock for ManualClock {
         fn now(&self) -> Instant {
-            *self.0.lock().expect("not poisoned").0.get_or_insert_with(Instant::now)
+            *self.0.lock().0.get_or_insert_with(Instant::now)
         }
 
         fn sleep_until(&self, at: Instant) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -219,7 +227,7 @@ mod tests {
                 if clock.now() >= at {
                     return Poll::Ready(());
                 }
-                clock.0.lock().expect("not poisoned").1.push(cx.waker().clone());
+                clock.0.lock().1.push(cx.waker().clone());
                 Poll::Pending
             }))
         }
@@ -235,8 +243,8 @@ mod tests {
     impl Service for Script {
         fn call(&self, call: Call) -> Answer {
             assert!(call.context.deadline().is_some(), "each call has a deadline");
-            self.held.lock().expect("not poisoned").push(call.context.held());
-            match self.answers.lock().expect("not poisoned").pop_front() {
+            self.held.lock().push(call.context.held());
+            match self.answers.lock().pop_front() {
                 Some(answer) => Answer::ready(answer),
                 None => Answer::pending(std::future::pending()),
             }
@@ -249,13 +257,13 @@ mod tests {
         Reply::text(text).with_freshness(freshness.with_validator(validator))
     }
 
-    fn following(answers: Vec<Result<Reply>>) -> (Stream<Result<Reply>>, Clock, Arc<Script>) {
+    fn following(answers: Vec<Result<Reply>>) -> (Stream<Result<Reply>>, ManualClock, Arc<Script>) {
         let script = Arc::new(Script { answers: Mutex::new(answers.into()), ..Script::default() });
         let call = Call::http(Method::GET, Uri::from_static("/"), Context::default(), Body::Empty);
         let query = now(call.buffered()).expect("at once").expect("an empty body");
-        let clock = Clock::default();
+        let clock = ManualClock::default();
         let service: Arc<dyn Service> = Arc::clone(&script) as Arc<dyn Service>;
-        (follow(service, query, Pace::default(), clock.clone()), clock, script)
+        (follow(service, query, FollowOptions::default(), clock.clone()), clock, script)
     }
 
     fn now<T>(future: impl Future<Output = T>) -> Option<T> {
@@ -292,7 +300,7 @@ mod tests {
         signals[1].fire();
         clock.advance(Duration::from_millis(100));
         assert!(text(now(stream.next())).contains("changed"));
-        let held = script.held.lock().expect("not poisoned").clone();
+        let held = script.held.lock().clone();
         let three = vec![Validator::new([3; 16])];
         assert_eq!(held, [vec![], three.clone(), three]);
     }

@@ -1,8 +1,8 @@
 //! Other forms of a body that is kept: compressed, or in the format of another protocol.
 //!
-//! Whoever keeps an answer and gives it again keeps its forms too, each made once, at first demand, by
-//! who sends it. What they take is counted in a [`Room`], which bounds the forms of all answers together;
-//! what finds no room is made anew each time.
+//! Whoever keeps an answer and gives it again keeps its forms too, each made once, at first demand,
+//! by its sender. What they take is counted in a [`FormsBudget`], which bounds the forms of all
+//! answers together; what finds no room is made anew each time.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use bytes::Bytes;
 use crate::{Staleness, Validator};
 
 /// Keeps an answer: tells what names it and when it ends, and holds its forms.
-pub trait Keeper: Send + Sync + 'static {
+pub trait CachedBody: Send + Sync + 'static {
     /// What names the content.
     fn validator(&self) -> Option<Validator>;
 
@@ -33,13 +33,13 @@ pub trait Keeper: Send + Sync + 'static {
 /// The forms of one body.
 pub struct Forms {
     first: Link,
-    room: Arc<Room>,
+    room: Arc<FormsBudget>,
 }
 
-type Link = OnceLock<Box<Made>>;
+type Link = OnceLock<Box<StoredForm>>;
 
 /// A form that was made, and the one that was made after it.
-struct Made {
+struct StoredForm {
     form: Form,
     bytes: Bytes,
     next: Link,
@@ -71,7 +71,7 @@ pub enum Coding {
 
 /// What forms may take, all together.
 #[derive(Debug)]
-pub struct Room {
+pub struct FormsBudget {
     bytes: AtomicUsize,
     bytes_max: usize,
 }
@@ -89,7 +89,7 @@ impl Format {
 
 impl Forms {
     /// No forms yet; what will be made is counted in `room`.
-    pub fn new(room: Arc<Room>) -> Self {
+    pub fn new(room: Arc<FormsBudget>) -> Self {
         Self { first: Link::new(), room }
     }
 
@@ -108,7 +108,7 @@ impl Forms {
         }
     }
 
-    fn made(&self) -> impl Iterator<Item = &Made> {
+    fn made(&self) -> impl Iterator<Item = &StoredForm> {
         std::iter::successors(self.first.get(), |made| made.next.get()).map(|made| &**made)
     }
 
@@ -118,7 +118,7 @@ impl Forms {
         }
         // The bytes may be a view into a larger buffer, which would be kept with them.
         let bytes = Bytes::copy_from_slice(&bytes);
-        let mut new = Box::new(Made { form, bytes: bytes.clone(), next: Link::new() });
+        let mut new = Box::new(StoredForm { form, bytes: bytes.clone(), next: Link::new() });
         let mut link = &self.first;
         while let Err(back) = link.set(new) {
             // Somebody else was faster, with this form or another.
@@ -140,10 +140,10 @@ impl Drop for Forms {
 
 /// What a form takes with all that holds it, about.
 fn weight(bytes: &Bytes) -> usize {
-    bytes.len() + size_of::<Made>() + HOLDING_BYTES
+    bytes.len() + size_of::<StoredForm>() + HOLDING_BYTES
 }
 
-impl Room {
+impl FormsBudget {
     /// Room for so many bytes.
     pub fn new(bytes_max: usize) -> Self {
         Self { bytes: AtomicUsize::new(0), bytes_max }
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_form_is_made_once_and_counted_while_it_is_kept() {
-        let room = Arc::new(Room::new(1000));
+        let room = Arc::new(FormsBudget::new(1000));
         let forms = Forms::new(Arc::clone(&room));
         assert_eq!(made(&forms, GZIP, b"first"), "first");
         assert_eq!(made(&forms, GZIP, b"second"), "first");
@@ -209,12 +209,12 @@ mod tests {
     #[test]
     fn what_finds_no_room_or_no_place_is_made_each_time() {
         let beside = weight(&Bytes::new());
-        let room = Arc::new(Room::new(5 + beside));
+        let room = Arc::new(FormsBudget::new(5 + beside));
         let forms = Forms::new(Arc::clone(&room));
         assert_eq!(made(&forms, GZIP, b"too long"), "too long");
         assert_eq!(made(&forms, GZIP, b"short"), "short");
         assert_eq!((made(&forms, GZIP, b"other"), room.bytes()), ("short".into(), 5 + beside));
-        let forms = Forms::new(Arc::new(Room::new(1000)));
+        let forms = Forms::new(Arc::new(FormsBudget::new(1000)));
         let form = || Form { format: Format::unique(), coding: Coding::Identity };
         for _ in 0..FORMS_MAX {
             made(&forms, form(), b"a");

@@ -15,37 +15,37 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::{Joined, Keeper, StaleSet, Tokens};
+use crate::{CachedBody, StaleSet, StaleSetEntry, Tokens};
 
 /// How long an answer stays true. The default says that nothing is known, and takes no room.
 #[derive(Clone, Default)]
-pub struct Freshness(What);
+pub struct Freshness(FreshnessKind);
 
 #[derive(Clone, Default)]
-enum What {
+enum FreshnessKind {
     #[default]
     Nothing,
     /// What who keeps the answer knows, and nothing beside it.
-    Kept(Kept),
-    Known(Box<Known>),
+    Kept(CachedVersion),
+    Known(Box<Details>),
 }
 
 /// A version of an answer that is kept; what tells of its end is made when somebody asks.
 #[derive(Clone)]
-struct Kept {
-    keeper: Arc<dyn Keeper>,
+struct CachedVersion {
+    keeper: Arc<dyn CachedBody>,
     version: u64,
     staleness: OnceLock<Arc<dyn Staleness>>,
 }
 
 #[derive(Clone, Default)]
-struct Known {
+struct Details {
     validator: Option<Validator>,
     lifetime: Lifetime,
     age: Duration,
     staleness: Option<Arc<dyn Staleness>>,
     tokens: Tokens,
-    kept: Option<Kept>,
+    kept: Option<CachedVersion>,
 }
 
 /// Names the content of a reply: a 128-bit hash of its bytes in its codec.
@@ -78,9 +78,10 @@ pub trait Staleness: Send + Sync + 'static {
     /// Several tasks may wait at once.
     fn poll_stale(&self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Joins the answers of one owner, who waits for all of them at once: see [`StaleSet::add`], which is what
-    /// the owner calls. None where it can be waited for by [`poll_stale`](Self::poll_stale) only.
-    fn join(&self, set: &mut StaleSet, number: u32) -> Option<Box<dyn Joined>> {
+    /// Joins the answers of one owner, who waits for all of them at once: see [`StaleSet::add`],
+    /// which is what the owner calls. None where it can be waited for by
+    /// [`poll_stale`](Self::poll_stale) only.
+    fn join(&self, set: &mut StaleSet, number: u32) -> Option<Box<dyn StaleSetEntry>> {
         let _ = (set, number);
         None
     }
@@ -93,8 +94,8 @@ impl Freshness {
     }
 
     /// A version of an answer that somebody keeps.
-    pub fn kept(keeper: Arc<dyn Keeper>, version: u64) -> Self {
-        Self(What::Kept(Kept { keeper, version, staleness: OnceLock::new() }))
+    pub fn kept(keeper: Arc<dyn CachedBody>, version: u64) -> Self {
+        Self(FreshnessKind::Kept(CachedVersion { keeper, version, staleness: OnceLock::new() }))
     }
 
     /// An answer that may be kept for this long from when it was computed.
@@ -112,7 +113,7 @@ impl Freshness {
     pub fn with_validator(mut self, validator: impl Into<Option<Validator>>) -> Self {
         let validator = validator.into();
         if validator != self.validator() {
-            self.known().validator = validator;
+            self.details_mut().validator = validator;
         }
         self
     }
@@ -120,21 +121,21 @@ impl Freshness {
     /// Sets the bound by time.
     #[must_use]
     pub fn with_lifetime(mut self, lifetime: Lifetime) -> Self {
-        self.known().lifetime = lifetime;
+        self.details_mut().lifetime = lifetime;
         self
     }
 
     /// Sets how long ago the answer was computed.
     #[must_use]
     pub fn with_age(mut self, age: Duration) -> Self {
-        self.known().age = age;
+        self.details_mut().age = age;
         self
     }
 
     /// Sets what tells of an early end.
     #[must_use]
     pub fn with_staleness(mut self, staleness: Arc<dyn Staleness>) -> Self {
-        self.known().staleness = Some(staleness);
+        self.details_mut().staleness = Some(staleness);
         self
     }
 
@@ -142,7 +143,7 @@ impl Freshness {
     #[must_use]
     pub fn with_tokens(mut self, tokens: &Tokens) -> Self {
         if !tokens.is_empty() {
-            self.known().tokens.merge(tokens);
+            self.details_mut().tokens.merge(tokens);
         }
         self
     }
@@ -150,9 +151,9 @@ impl Freshness {
     /// What names the content.
     pub fn validator(&self) -> Option<Validator> {
         match &self.0 {
-            What::Nothing => None,
-            What::Kept(kept) => kept.keeper.validator(),
-            What::Known(known) => known.validator,
+            FreshnessKind::Nothing => None,
+            FreshnessKind::Kept(kept) => kept.keeper.validator(),
+            FreshnessKind::Known(known) => known.validator,
         }
     }
 
@@ -169,7 +170,7 @@ impl Freshness {
     /// What tells of an early end.
     pub fn staleness(&self) -> Option<&Arc<dyn Staleness>> {
         match (self.as_kept(), self.as_known()) {
-            (_, Some(Known { staleness: Some(staleness), .. })) => Some(staleness),
+            (_, Some(Details { staleness: Some(staleness), .. })) => Some(staleness),
             (Some(kept), _) => {
                 Some(kept.staleness.get_or_init(|| kept.keeper.staleness(kept.version)))
             }
@@ -184,7 +185,7 @@ impl Freshness {
     }
 
     /// Who keeps the answer, if `body` is the one that is kept: for other forms of it.
-    pub fn keeper(&self, body: &Bytes) -> Option<&Arc<dyn Keeper>> {
+    pub fn keeper(&self, body: &Bytes) -> Option<&Arc<dyn CachedBody>> {
         let keeper = &self.as_kept()?.keeper;
         let kept = keeper.body();
         (std::ptr::eq(kept.as_ptr(), body.as_ptr()) && kept.len() == body.len()).then_some(keeper)
@@ -199,7 +200,7 @@ impl Freshness {
     /// Whether the answer is known to be stale by now. Time is not looked at.
     pub fn is_stale(&self) -> bool {
         match &self.0 {
-            What::Kept(kept) => kept.keeper.is_stale(kept.version),
+            FreshnessKind::Kept(kept) => kept.keeper.is_stale(kept.version),
             _ => self.staleness().is_some_and(|staleness| staleness.is_stale()),
         }
     }
@@ -210,17 +211,19 @@ impl Freshness {
     }
 
     /// The freshness of an answer that is built from two: the earlier end of both, the staleness of
-    /// either, the tokens of both, and no validator. If nothing is known of one, nothing is known of
-    /// the whole but its tokens.
+    /// either, the tokens of both, and no validator. If nothing is known of one, nothing is known
+    /// of the whole but its tokens.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let tokens = self.tokens().clone().and(other.tokens());
         let whole = if self.is_known() && other.is_known() {
             let lifetime = earlier(&self, &other);
             let mut whole = Self::default().with_lifetime(lifetime);
-            whole.known().staleness = match (self.staleness(), other.staleness()) {
+            whole.details_mut().staleness = match (self.staleness(), other.staleness()) {
                 (Some(one), Some(two)) if Arc::ptr_eq(one, two) => Some(Arc::clone(one)),
-                (Some(one), Some(two)) => Some(Arc::new(Either(Arc::clone(one), Arc::clone(two)))),
+                (Some(one), Some(two)) => {
+                    Some(Arc::new(FirstStale(Arc::clone(one), Arc::clone(two))))
+                }
                 (one, two) => one.or(two).cloned(),
             };
             whole
@@ -230,34 +233,34 @@ impl Freshness {
         whole.with_tokens(&tokens)
     }
 
-    fn as_known(&self) -> Option<&Known> {
+    fn as_known(&self) -> Option<&Details> {
         match &self.0 {
-            What::Known(known) => Some(known),
+            FreshnessKind::Known(known) => Some(known),
             _ => None,
         }
     }
 
-    fn as_kept(&self) -> Option<&Kept> {
+    fn as_kept(&self) -> Option<&CachedVersion> {
         match &self.0 {
-            What::Nothing => None,
-            What::Kept(kept) => Some(kept),
-            What::Known(known) => known.kept.as_ref(),
+            FreshnessKind::Nothing => None,
+            FreshnessKind::Kept(kept) => Some(kept),
+            FreshnessKind::Known(known) => known.kept.as_ref(),
         }
     }
 
-    fn known(&mut self) -> &mut Known {
+    fn details_mut(&mut self) -> &mut Details {
         let known = match std::mem::take(&mut self.0) {
-            What::Nothing => Box::default(),
-            What::Kept(kept) => Box::new(Known {
+            FreshnessKind::Nothing => Box::default(),
+            FreshnessKind::Kept(kept) => Box::new(Details {
                 validator: kept.keeper.validator(),
                 kept: Some(kept),
-                ..Known::default()
+                ..Details::default()
             }),
-            What::Known(known) => known,
+            FreshnessKind::Known(known) => known,
         };
-        self.0 = What::Known(known);
+        self.0 = FreshnessKind::Known(known);
         match &mut self.0 {
-            What::Known(known) => known,
+            FreshnessKind::Known(known) => known,
             _ => unreachable!("it was just set"),
         }
     }
@@ -279,9 +282,9 @@ fn earlier(one: &Freshness, two: &Freshness) -> Lifetime {
 }
 
 /// Stale once one of two is.
-struct Either(Arc<dyn Staleness>, Arc<dyn Staleness>);
+struct FirstStale(Arc<dyn Staleness>, Arc<dyn Staleness>);
 
-impl Staleness for Either {
+impl Staleness for FirstStale {
     fn is_stale(&self) -> bool {
         self.0.is_stale() || self.1.is_stale()
     }
@@ -293,13 +296,13 @@ impl Staleness for Either {
         }
     }
 
-    fn join(&self, set: &mut StaleSet, number: u32) -> Option<Box<dyn Joined>> {
+    fn join(&self, set: &mut StaleSet, number: u32) -> Option<Box<dyn StaleSetEntry>> {
         Some(Box::new([&self.0, &self.1].map(|part| set.add(number, part))))
     }
 }
 
 /// Stale once either is.
-impl Joined for [Box<dyn Joined>; 2] {
+impl StaleSetEntry for [Box<dyn StaleSetEntry>; 2] {
     fn is_stale(&self) -> bool {
         self.iter().any(|part| part.is_stale())
     }
@@ -334,7 +337,7 @@ impl fmt::Display for Validator {
     }
 }
 
-/// The text is no validator: it is not 32 lower-case hexadecimal digits.
+/// The text is not a validator: it is not 32 lower-case hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotAValidator;
 

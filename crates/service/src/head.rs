@@ -6,9 +6,9 @@
 //!           └▶ refused: the body is never read
 //! ```
 //!
-//! A gate sees every request, also one whose target does not exist, and every protocol alike. What it
-//! finds out (who calls) goes into the context; what has to be given back when the request is over (a
-//! permit) it leaves as a guard, or owes it to whoever lent it.
+//! A gate sees every request, also one whose target does not exist, and every protocol alike. What
+//! it finds out (who calls) goes into the context; what has to be given back when the request is
+//! over (a permit) it leaves as a guard, or owes it to whoever lent it.
 
 use std::any::Any;
 use std::fmt;
@@ -31,26 +31,26 @@ pub struct Head {
     /// What surrounds the call.
     pub context: Context,
     arrived: Option<Instant>,
-    guards: Guards,
+    guards: Permits,
 }
 
-/// What gates left to be dropped when a request is over, in the order in which it was left; one that
-/// panics then takes nothing else down.
+/// What gates left to be dropped when a request is over, in the order in which it was left; one
+/// that panics then takes nothing else down.
 #[must_use = "dropping them says that the request is over"]
 #[derive(Default)]
-pub struct Guards {
+pub struct Permits {
     /// By themselves, since most requests have no more of them.
-    few: ManuallyDrop<[Option<Guard>; 2]>,
-    more: ManuallyDrop<Vec<Guard>>,
+    few: ManuallyDrop<[Option<Permit>; 2]>,
+    more: ManuallyDrop<Vec<Permit>>,
 }
 
-enum Guard {
+enum Permit {
     Left(Box<dyn Any + Send>),
-    Owed(Arc<dyn Lender>),
+    Owed(Arc<dyn PermitSource>),
 }
 
 /// Who lends requests something of which there is a number, such as places.
-pub trait Lender: Send + Sync + 'static {
+pub trait PermitSource: Send + Sync + 'static {
     /// One that was lent is back.
     fn take_back(&self);
 }
@@ -59,7 +59,7 @@ impl Head {
     /// The head of a request.
     #[inline]
     pub fn new(target: Target, context: Context) -> Self {
-        Self { target, context, arrived: None, guards: Guards::default() }
+        Self { target, context, arrived: None, guards: Permits::default() }
     }
 
     /// Says when it arrived.
@@ -68,7 +68,8 @@ impl Head {
         self.arrived = Some(now);
     }
 
-    /// When it arrived, so that not everybody who looks at it looks at the clock; `None` inside a process.
+    /// When it arrived, so that not everybody who looks at it looks at the clock; `None` inside a
+    /// process.
     pub const fn arrived(&self) -> Option<Instant> {
         self.arrived
     }
@@ -76,19 +77,19 @@ impl Head {
     /// Leaves something to be dropped when the request is over: after its last byte was written and
     /// its observation ended.
     pub fn leave(&mut self, guard: impl Any + Send) {
-        self.guards.add(Guard::Left(Box::new(guard)));
+        self.guards.add(Permit::Left(Box::new(guard)));
     }
 
     /// Takes note of something that was lent, to be given back when the request is over, as what is
     /// [left](Self::leave) is dropped: without an allocation, for gates that every request passes.
     #[inline]
-    pub fn owe(&mut self, lender: Arc<dyn Lender>) {
-        self.guards.add(Guard::Owed(lender));
+    pub fn owe(&mut self, lender: Arc<dyn PermitSource>) {
+        self.guards.add(Permit::Owed(lender));
     }
 
     /// The target, the context, and what gates left.
     #[inline]
-    pub fn into_parts(self) -> (Target, Context, Guards) {
+    pub fn into_parts(self) -> (Target, Context, Permits) {
         (self.target, self.context, self.guards)
     }
 }
@@ -103,7 +104,7 @@ impl fmt::Debug for Head {
     }
 }
 
-impl Guards {
+impl Permits {
     /// Whether nothing was left.
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -111,7 +112,7 @@ impl Guards {
     }
 
     #[inline]
-    fn add(&mut self, guard: Guard) {
+    fn add(&mut self, guard: Permit) {
         match self.few.iter_mut().find(|place| place.is_none()) {
             Some(place) => *place = Some(guard),
             None => self.more.push(guard),
@@ -120,14 +121,14 @@ impl Guards {
 
     /// Leaves nothing behind that would have to be dropped.
     fn give_back(&mut self) {
-        self.few.iter_mut().filter_map(Option::take).for_each(Guard::give_back);
+        self.few.iter_mut().filter_map(Option::take).for_each(Permit::give_back);
         if !self.more.is_empty() {
-            std::mem::take(&mut *self.more).into_iter().for_each(Guard::give_back);
+            std::mem::take(&mut *self.more).into_iter().for_each(Permit::give_back);
         }
     }
 }
 
-impl Guard {
+impl Permit {
     #[inline]
     fn give_back(self) {
         let _ = catch_unwind(AssertUnwindSafe(|| match self {
@@ -137,7 +138,7 @@ impl Guard {
     }
 }
 
-impl Drop for Guards {
+impl Drop for Permits {
     #[inline]
     fn drop(&mut self) {
         if !self.is_empty() {
@@ -146,7 +147,7 @@ impl Drop for Guards {
     }
 }
 
-impl fmt::Debug for Guards {
+impl fmt::Debug for Permits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Guards({})", self.few.iter().flatten().count() + self.more.len())
     }
@@ -176,19 +177,19 @@ pub trait Gate: Send + Sync + 'static {
     /// Through the admission: why the request is refused; it is answered in the caller's protocol.
     fn admit(&self, head: &mut Head) -> Admission;
 
-    /// Decides on a request of which [`admit`](Self::admit) just said that it has to wait: for a token
-    /// service, for a place. The deadline goes on meanwhile.
+    /// Decides on a request of which [`admit`](Self::admit) just said that it has to wait: for a
+    /// token service, for a place. The deadline goes on meanwhile.
     ///
     /// # Errors
     /// As those of an admission.
-    fn wait<'a>(&'a self, head: &'a mut Head) -> Waits<'a> {
+    fn wait<'a>(&'a self, head: &'a mut Head) -> GateFuture<'a> {
         let _ = head;
         Box::pin(ready(Err(Error::internal("a gate waits, and does not say for what"))))
     }
 }
 
 /// A gate that waits before it decides.
-pub type Waits<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
+pub type GateFuture<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
 
 impl<F> Gate for F
 where
@@ -241,18 +242,18 @@ pub async fn admit(mut gates: &[Arc<dyn Gate>], head: &mut Head, waiting: bool) 
     }
 }
 
-/// Puts `gates` before `service`, for calls that do not come in through a server: a followed query, a
-/// test. Guards are dropped when the reply's head is there.
+/// Puts `gates` before `service`, for calls that do not come in through a server: a followed query,
+/// a test. Guards are dropped when the reply's head is there.
 pub fn gated(gates: Vec<Arc<dyn Gate>>, service: Arc<dyn Service>) -> impl Service {
-    Gated { gates: gates.into(), service }
+    GatedService { gates: gates.into(), service }
 }
 
-struct Gated {
+struct GatedService {
     gates: Arc<[Arc<dyn Gate>]>,
     service: Arc<dyn Service>,
 }
 
-impl Service for Gated {
+impl Service for GatedService {
     fn call(&self, call: Call) -> Answer {
         let (gates, service) = (Arc::clone(&self.gates), Arc::clone(&self.service));
         Answer::pending(async move {
@@ -284,7 +285,7 @@ mod tests {
             Admission::Ready(self.note(head))
         }
 
-        fn wait<'a>(&'a self, head: &'a mut Head) -> Waits<'a> {
+        fn wait<'a>(&'a self, head: &'a mut Head) -> GateFuture<'a> {
             Box::pin(ready(self.note(head)))
         }
     }
@@ -330,16 +331,16 @@ mod tests {
     }
 
     /// Says its number when it is given back, or dropped; some panic then.
-    struct Lent(u32, Arc<std::sync::Mutex<Vec<u32>>>);
+    struct Lent(u32, Arc<parking_lot::Mutex<Vec<u32>>>);
 
     impl Lent {
         fn is_back(&self) {
-            self.1.lock().unwrap().push(self.0);
+            self.1.lock().push(self.0);
             assert_ne!(self.0, 2, "a lender");
         }
     }
 
-    impl Lender for Lent {
+    impl PermitSource for Lent {
         fn take_back(&self) {
             self.is_back();
         }
@@ -356,7 +357,7 @@ mod tests {
     #[test]
     fn what_is_owed_is_given_back_with_what_is_left_in_their_order_and_once() {
         for several in 0..6 {
-            let back = Arc::new(std::sync::Mutex::new(Vec::new()));
+            let back = Arc::new(parking_lot::Mutex::new(Vec::new()));
             let mut head = head();
             for number in 1..=several {
                 let lent = Lent(number, Arc::clone(&back));
@@ -369,7 +370,7 @@ mod tests {
             assert_eq!(guards.is_empty(), several == 0);
             assert_eq!(format!("{guards:?}"), format!("Guards({several})"));
             drop(guards);
-            assert_eq!(*back.lock().unwrap(), (1..=several).collect::<Vec<_>>());
+            assert_eq!(*back.lock(), (1..=several).collect::<Vec<_>>());
         }
     }
 

@@ -1,8 +1,8 @@
 //! Headers and trailers of answers: a map that takes no room while it is empty.
 //!
-//! Replies, errors and streams are moved many times on their way out, and most have no headers and no
-//! trailers of their own; so what they seldom hold is kept aside. Requests nearly always have headers,
-//! which a [`Context`](crate::Context) holds as the [`HeaderMap`] that came.
+//! Replies, errors and streams are moved many times on their way out, and most have no headers and
+//! no their own trailers; so what they seldom hold is kept aside. Requests nearly always have
+//! headers, which a [`Context`](crate::Context) holds as the [`HeaderMap`] that came.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::LazyLock;

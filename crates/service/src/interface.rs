@@ -1,7 +1,7 @@
 //! What a service offers: its methods and their descriptors.
 //!
-//! The server asks once, at start: for routing, reflection, REST transcoding and documentation; of an
-//! [`Offer`](crate::Offer) whenever it changes.
+//! The server asks once, at start: for routing, reflection, REST transcoding and documentation; of
+//! an [`ServiceSource`](crate::ServiceSource) whenever it changes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,35 +24,36 @@ pub trait RpcService: Service {
     /// What it offers.
     fn interface(&self) -> Interface;
 
-    /// The same service within a layer that others do not have: `GreeterServer::new(x).layer(auth)`.
-    fn layer(self, layer: impl Layer) -> Layered
+    /// The same service within a layer that others do not have:
+    /// `GreeterServer::new(x).layer(auth)`.
+    fn layer(self, layer: impl Layer) -> LayeredService
     where
         Self: Sized,
     {
-        Layered { interface: self.interface(), service: layer.layer(Arc::new(self)) }
+        LayeredService { interface: self.interface(), service: layer.layer(Arc::new(self)) }
     }
 }
 
-/// A service of methods within layers of its own; see [`RpcService::layer`].
+/// A service of methods within its own layers; see [`RpcService::layer`].
 #[derive(Clone)]
-pub struct Layered {
+pub struct LayeredService {
     interface: Interface,
     service: Arc<dyn Service>,
 }
 
-impl Service for Layered {
+impl Service for LayeredService {
     fn call(&self, call: Call) -> Answer {
         self.service.call(call)
     }
 }
 
-impl RpcService for Layered {
+impl RpcService for LayeredService {
     fn interface(&self) -> Interface {
         self.interface.clone()
     }
 }
 
-impl fmt::Debug for Layered {
+impl fmt::Debug for LayeredService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Layered").field("interface", &self.interface.name()).finish_non_exhaustive()
     }

@@ -2,15 +2,18 @@
 //!
 //! Everything that answers is a [`Service`]: a Rust implementation, a plain HTTP handler, a remote
 //! upstream, a mock, a hosted process. It takes a [`Call`] (a target, a [`Context`] and a [`Body`])
-//! and gives a [`Reply`] or an [`Error`]; a reply may carry its [`Freshness`]. A [`Layer`] wraps one
-//! service into another. A [`Channel`] is a service seen from the calling side: generated clients
-//! speak to any.
+//! and gives a [`Reply`] or an [`Error`]; a reply may carry its [`Freshness`]. A [`Layer`] wraps
+//! one service into another. A [`Channel`] is a service seen from the calling side: generated
+//! clients speak to any.
 //!
-//! This room opens no socket, reads no clock and no environment: time comes in as an argument.
-//! Protocols as bytes are in `tidewire-wire` and `tidewire-live`, the server's connections in
+//! This crate opens no socket, reads no clock and no environment: time comes in as an argument.
+//! Protocols as bytes are in `tidewire-wire` and `tidewire-live-proto`, the server's connections in
 //! `tidewire-server`, outgoing ones in `tidewire-client`.
 
+#![doc = include_str!("../README.md")]
+
 mod access;
+mod authorization;
 mod body;
 mod call;
 mod channel;
@@ -20,7 +23,6 @@ mod command_key;
 mod context;
 pub mod dispatch;
 mod duration;
-mod enclosing;
 mod end_to_end;
 mod error;
 mod follow;
@@ -28,11 +30,11 @@ mod forms;
 mod freshness;
 mod head;
 mod headers;
-mod held;
+mod if_none_match;
 mod interface;
 mod messages;
 mod observer;
-mod offer;
+mod parent_calls;
 mod parent_span;
 mod peer;
 mod principal;
@@ -40,6 +42,7 @@ mod reply;
 mod request;
 mod script;
 mod service;
+mod service_source;
 mod signal;
 mod spec;
 mod stale_set;
@@ -51,36 +54,37 @@ mod upgrade;
 mod wakers;
 
 pub use access::Access;
+pub use authorization::Authorization;
 pub use body::{Body, Frame};
 pub use call::{Call, HttpTarget, PathParams, Query, Target};
 pub use channel::Channel;
 pub use code::Code;
 pub use codec::Codec;
 pub use command_key::CommandKey;
-pub use context::{Context, ContextPart, ContextWatch, Protocol};
-pub use duration::{DURATION_FORMS, parse_duration};
-pub use enclosing::Enclosing;
+pub use context::{Context, ContextPart, ContextWatch, Protocol, Watching};
+pub use duration::{DURATION_FORMAT, parse_duration};
 pub use end_to_end::{end_to_end, headers_without, is_of_connection};
 pub use error::{Detail, Error, ErrorParts, Outcome};
-pub use follow::{Pace, Timer, follow, follow_from};
-pub use forms::{Coding, Form, Format, Forms, Keeper, Room};
+pub use follow::{Clock, FollowOptions, follow, follow_from};
+pub use forms::{CachedBody, Coding, Form, Format, Forms, FormsBudget};
 pub use freshness::{Freshness, Lifetime, NotAValidator, Staleness, Validator};
-pub use head::{Admission, Gate, Guards, Head, Lender, Waits, admit, ask, gated};
+pub use head::{Admission, Gate, GateFuture, Head, PermitSource, Permits, admit, ask, gated};
 pub use headers::Headers;
-pub use held::HeldTags;
-pub use interface::{Interface, Layered, RpcService};
+pub use if_none_match::HeldTags;
+pub use interface::{Interface, LayeredService, RpcService};
 pub use messages::{Frames, Messages};
-pub use observer::{End, How, Observation, Observer, Phase, Phases, Side};
-pub use offer::Offer;
+pub use observer::{End, EndReason, Observation, Observer, Phase, Phases, Side};
+pub use parent_calls::ParentCalls;
 pub use parent_span::ParentSpan;
 pub use peer::Peer;
 pub use principal::Principal;
 pub use reply::Reply;
 pub use script::{Fault, Script};
-pub use service::{Answer, Layer, PendingAnswer, Progress, Service, stack};
+pub use service::{Answer, Cached, Layer, PendingAnswer, Progress, Service, stack};
+pub use service_source::ServiceSource;
 pub use signal::Signal;
-pub use spec::{Caching, Idempotency, Method, Names, Sharing, Spec, StreamKind};
-pub use stale_set::{Joined, Notices, StaleSet};
+pub use spec::{CacheScope, Caching, Idempotency, Method, Names, Spec, StreamKind};
+pub use stale_set::{StaleNumbers, StaleSet, StaleSetEntry};
 pub use stream::{Sender, Stream};
 pub use token::{Token, Tokens};
 pub use types::{RegisterTypes, register_types};

@@ -1,7 +1,8 @@
-//! Several small messages of a stream in one piece, from who makes them to who takes them.
+//! Several small messages of a stream in one piece, from whoever makes them to whoever takes them.
 //!
-//! A stream of millions of messages spends most of its time on what is done for each of them: an allocation, a
-//! call of each of the streams that it is wrapped in. Who can do better with many at a time is a [`Frames`].
+//! A stream of millions of messages spends most of its time on what is done for each of them: an
+//! allocation, a call of each of the streams that it is wrapped in. Who can do better with many at
+//! a time is a [`Frames`].
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,8 +11,8 @@ use futures_core::Stream;
 
 use crate::{Error, Frame};
 
-/// Small messages, each behind its length, a LEB128 number of one or two bytes: what a frame of the live protocol
-/// has in it.
+/// Small messages, each behind its length, a LEB128 number of one or two bytes: what a frame of the
+/// live protocol has in it.
 #[derive(Debug, Default)]
 pub struct Messages {
     bytes: Vec<u8>,
@@ -57,7 +58,7 @@ impl Messages {
     /// Adds a message of `size` bytes that [is taken](Self::takes), which `write` appends.
     #[inline]
     pub(crate) fn add_with(&mut self, size: usize, write: impl FnOnce(&mut Vec<u8>)) {
-        let unwritten = Unwritten { before: self.bytes.len(), bytes: &mut self.bytes };
+        let unwritten = PartialWrite { before: self.bytes.len(), bytes: &mut self.bytes };
         let bytes = &mut *unwritten.bytes;
         if size < 0x80 {
             bytes.push(size as u8);
@@ -117,12 +118,12 @@ impl Messages {
 }
 
 /// Half a message, if whoever writes it panics.
-struct Unwritten<'a> {
+struct PartialWrite<'a> {
     before: usize,
     bytes: &'a mut Vec<u8>,
 }
 
-impl Drop for Unwritten<'_> {
+impl Drop for PartialWrite<'_> {
     fn drop(&mut self) {
         self.bytes.truncate(self.before);
     }

@@ -1,11 +1,12 @@
 //! One outcome a request, for logs, metrics and traces.
 //!
 //! An [`Observer`] sees the beginning of every request, also of those that no service sees: unknown
-//! methods, refused heads, broken envelopes. What it returns is told the phases and then exactly one
-//! end. Nobody observes: nothing is allocated and nothing is called.
+//! methods, refused heads, broken envelopes. What it returns is told the phases and then exactly
+//! one end. Nobody observes: nothing is allocated and nothing is called.
 //!
-//! One that panics is told no more of that moment, and takes neither the request nor other observers with
-//! it. This room reads no clock: whoever tells an end has looked at one, once for all who observe.
+//! One that panics is told no more of that moment, and takes neither the request nor other
+//! observers with it. This crate reads no clock: whoever tells an end has looked at one, once for
+//! all who observe.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,8 @@ pub trait Observation: Send + Sync + 'static {
         Phases::ALL
     }
 
-    /// The request reached a phase. Each is told at most once, in this order, and some are left out.
+    /// The request reached a phase. Each is told at most once, in this order, and some are left
+    /// out.
     fn phase(&self, phase: Phase) {
         let _ = phase;
     }
@@ -40,7 +42,8 @@ pub trait Observation: Send + Sync + 'static {
         false
     }
 
-    /// A message of a call of a method went by: its bytes in this codec, without envelope and compression.
+    /// A message of a call of a method went by: its bytes in this codec, without envelope and
+    /// compression.
     fn message(&self, side: Side, codec: Codec, message: &Bytes) {
         let _ = (side, codec, message);
     }
@@ -124,7 +127,7 @@ impl Phases {
 #[non_exhaustive]
 pub struct End {
     /// What ended it.
-    pub how: How,
+    pub how: EndReason,
     /// The outcome of a call of a method: `None` is success. For plain HTTP that of a refusal.
     pub code: Option<Code>,
     /// The HTTP status that was sent, where one was.
@@ -142,7 +145,7 @@ pub struct End {
 /// What ended a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum How {
+pub enum EndReason {
     /// It was answered, well or with an error.
     Answered,
     /// The caller went away, or reset the stream.
@@ -157,7 +160,7 @@ pub enum How {
 
 impl End {
     /// An end of this kind, without code, status and bytes.
-    pub const fn new(how: How) -> Self {
+    pub const fn new(how: EndReason) -> Self {
         let (took, phases) = (Duration::ZERO, Phases::NONE);
         Self { how, code: None, status: None, took, bytes_in: 0, bytes_out: 0, phases }
     }

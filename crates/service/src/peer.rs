@@ -15,12 +15,12 @@ pub struct Peer {
     pub certificates: Vec<Vec<u8>>,
     /// Whether the connection is encrypted by TLS.
     pub is_secure: bool,
-    kept: Kept,
+    kept: AttachedState,
 }
 
 /// What somebody keeps of the connection; nothing by which two peers would differ.
 #[derive(Default)]
-struct Kept(OnceLock<Box<dyn Any + Send + Sync>>);
+struct AttachedState(OnceLock<Box<dyn Any + Send + Sync>>);
 
 impl Peer {
     /// A peer with an address and no certificates.
@@ -43,29 +43,30 @@ impl Peer {
         self
     }
 
-    /// What a gate keeps of the connection, so that it is not found again for each of its requests; made for
-    /// the first. There is one place: `None` for whoever comes second with something of another kind.
+    /// What a gate keeps of the connection, so that it is not found again for each of its requests;
+    /// made for the first. There is one place: `None` for whoever comes second with something of
+    /// another kind.
     #[inline]
     pub fn keep<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {
         self.kept.0.get_or_init(|| Box::new(make())).downcast_ref()
     }
 }
 
-impl Clone for Kept {
+impl Clone for AttachedState {
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
-impl PartialEq for Kept {
+impl PartialEq for AttachedState {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for Kept {}
+impl Eq for AttachedState {}
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for AttachedState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Kept")
     }

@@ -14,10 +14,10 @@ use serde_json::Value;
 /// assert!(ada.has_scope("contacts.write"));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Principal(Arc<Known>);
+pub struct Principal(Arc<Claims>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Known {
+struct Claims {
     issuer: String,
     subject: String,
     scopes: Vec<String>,
@@ -27,7 +27,7 @@ struct Known {
 impl Principal {
     /// The caller whom `issuer` knows as `subject`.
     pub fn new(issuer: impl Into<String>, subject: impl Into<String>) -> Self {
-        Self(Arc::new(Known {
+        Self(Arc::new(Claims {
             issuer: issuer.into(),
             subject: subject.into(),
             scopes: Vec::new(),
@@ -49,8 +49,8 @@ impl Principal {
         self
     }
 
-    /// Whether both are clones of one, which is a quick look: of two that were made apart it says no, although they
-    /// may be equal.
+    /// Whether both are clones of one, which is a quick look: of two that were made apart it says
+    /// no, although they may be equal.
     #[inline]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

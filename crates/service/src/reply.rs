@@ -26,8 +26,8 @@ pub struct Reply<T = Body> {
     pub headers: Headers,
     /// What was asked for.
     pub body: T,
-    /// Sent after the body where the protocol can; REST sends none, and plain HTTP/1.1 to those only who
-    /// send `TE: trailers`. A body that is a stream may instead end with
+    /// Sent after the body where the protocol can; REST sends none, and plain HTTP/1.1 to those
+    /// only who send `TE: trailers`. A body that is a stream may instead end with
     /// [`Frame::Trailers`](crate::Frame::Trailers).
     pub trailers: Headers,
     /// How long it stays true.
@@ -94,8 +94,8 @@ impl<T> Reply<T> {
         self
     }
 
-    /// Sets how long the answer stays true. What is [unchanged](Reply::unchanged) keeps its validator
-    /// unless there is another in `freshness`.
+    /// Sets how long the answer stays true. What is [unchanged](Reply::unchanged) keeps its
+    /// validator unless there is another in `freshness`.
     #[must_use]
     pub fn with_freshness(mut self, freshness: Freshness) -> Self {
         let before = std::mem::replace(&mut self.freshness, freshness);
@@ -150,7 +150,7 @@ impl<T> Reply<T> {
         self.kind.is_none()
     }
 
-    /// Takes out what shall run on the connection.
+    /// Takes out what is to run on the connection.
     pub fn take_upgrade(&mut self) -> Option<Upgrade> {
         self.kind.as_mut()?.upgrade.take()
     }
@@ -166,8 +166,8 @@ impl Reply {
     /// An answer of plain HTTP with a value as JSON.
     ///
     /// # Errors
-    /// [`Code::Internal`](crate::Code::Internal) when the value has no JSON form, such as a map with
-    /// keys that are no text.
+    /// [`Code::Internal`](crate::Code::Internal) when the value has no JSON form, such as a map
+    /// with keys that are not text.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self> {
         match serde_json::to_vec(value) {
             Ok(json) => Ok(Self::content("application/json", Bytes::from(json))),
@@ -190,8 +190,8 @@ impl Reply {
     /// What the caller holds is still right: the content with this validator, which has to be among
     /// [`Context::held`](crate::Context::held).
     ///
-    /// 304 over HTTP. Protocols that have no such answer never say that they hold anything. To a caller
-    /// who does not hold it this is an error of the service.
+    /// 304 over HTTP. Protocols that have no such answer never say that they hold anything. To a
+    /// caller who does not hold it this is an error of the service.
     pub fn unchanged(validator: Validator) -> Self {
         let mut reply = Self::empty(StatusCode::NOT_MODIFIED)
             .with_freshness(Freshness::default().with_validator(validator));

@@ -1,6 +1,7 @@
 //! What a handler of plain HTTP wants of a request: parts of the path, the query string, JSON.
 //!
-//! Each says what is wrong with the request in the caller's words: the part, the parameter or the field.
+//! Each says what is wrong with the request in the caller's words: the part, the parameter or the
+//! field.
 
 use std::any::type_name;
 use std::str::FromStr;
@@ -28,7 +29,8 @@ impl Call {
         })
     }
 
-    /// The query string as a value: `?page=2&tag=a&tag=b` for a struct with `page` and a list `tag`.
+    /// The query string as a value: `?page=2&tag=a&tag=b` for a struct with `page` and a list
+    /// `tag`.
     ///
     /// # Errors
     /// [`Code::InvalidArgument`](crate::Code::InvalidArgument) that says what does not fit.
@@ -52,14 +54,15 @@ impl Call {
     /// The body as a value in JSON.
     ///
     /// # Errors
-    /// 415 when the content type is not JSON; [`Code::InvalidArgument`](crate::Code::InvalidArgument)
-    /// with the path of the field that does not fit; any error of the body, such as one over a limit.
+    /// 415 when the content type is not JSON;
+    /// [`Code::InvalidArgument`](crate::Code::InvalidArgument) with the path of the field that does
+    /// not fit; any error of the body, such as one over a limit.
     ///
     /// # Cancel safety
     /// Not cancel safe: what was read is lost with the future.
     pub async fn json<T: DeserializeOwned>(&mut self) -> Result<T> {
         if !self.is_json() {
-            let wanted = "the body is no JSON; send content-type: application/json";
+            let wanted = "the body is not JSON; send content-type: application/json";
             return Err(Error::invalid_argument(wanted)
                 .with_http_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
         }

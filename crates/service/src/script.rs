@@ -1,6 +1,6 @@
 //! Replies that misbehave on purpose, for those who want to know what their client does then.
 //!
-//! A mock says what shall go wrong and when; the server that sends the reply does it, where it was
+//! A mock says what is to go wrong and when; the server that sends the reply does it, where it was
 //! built to allow faults, and otherwise sends the reply as if there were no script.
 
 use std::time::Duration;

@@ -4,8 +4,8 @@
 //! call ─▶ layer ─▶ layer ─▶ backend: Rust │ process │ upstream │ mock │ plain HTTP handler
 //! ```
 //!
-//! [`Answer`] is the future of a reply, a few pointers wide: the reply that is there at once (a memo
-//! hit, a constant) is boxed, and any other is a boxed future.
+//! [`Answer`] is the future of a reply, a few pointers wide: the reply that is there at once (a
+//! memo hit, a constant) is boxed, and any other is a boxed future.
 
 use std::fmt;
 use std::future::Future;
@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
 
-use crate::{Call, Error, Reply, Result};
+use crate::{CacheScope, Call, Error, Reply, Result};
 
 /// Answers calls.
 ///
@@ -34,11 +34,49 @@ pub trait Service: Send + Sync + 'static {
     /// Dropping the answer cancels it. Work that must go on (a command) is moved into a task by
     /// whoever owns the tasks, the server; a service need not care.
     fn call(&self, call: Call) -> Answer;
+
+    /// Whether a server may cache the replies of this plain HTTP handler to `GET`, and for whom;
+    /// not unless [`cached`](Self::cached) says so. Methods of a `.proto` say it there.
+    fn cache(&self) -> Option<CacheScope> {
+        None
+    }
+
+    /// This plain HTTP handler, whose replies to `GET` a server may cache until what they depend on
+    /// changes.
+    ///
+    /// Everything that the handler reads and that may change has to be a source or a memo.
+    fn cached(self, scope: CacheScope) -> Cached<Self>
+    where
+        Self: Sized,
+    {
+        Cached { service: self, scope }
+    }
+}
+
+/// A plain HTTP handler whose replies may be cached; see [`Service::cached`].
+#[derive(Debug, Clone)]
+pub struct Cached<S> {
+    service: S,
+    scope: CacheScope,
+}
+
+impl<S: Service> Service for Cached<S> {
+    fn call(&self, call: Call) -> Answer {
+        self.service.call(call)
+    }
+
+    fn cache(&self) -> Option<CacheScope> {
+        Some(self.scope.clone())
+    }
 }
 
 impl<S: Service + ?Sized> Service for Arc<S> {
     fn call(&self, call: Call) -> Answer {
         (**self).call(call)
+    }
+
+    fn cache(&self) -> Option<CacheScope> {
+        (**self).cache()
     }
 }
 

@@ -3,9 +3,10 @@
 //! Any number of tasks may wait for it, on any runtime. Waiting costs one lock; asking whether it
 //! happened costs one load.
 
+use parking_lot::Mutex;
 use std::future::{Future, poll_fn};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use crate::{Staleness, Wakers};
@@ -71,8 +72,8 @@ impl Signal {
         poll_fn(move |cx| signal.poll_fired(cx))
     }
 
-    fn waiting(&self) -> std::sync::MutexGuard<'_, Wakers> {
-        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn waiting(&self) -> parking_lot::MutexGuard<'_, Wakers> {
+        self.0.waiting.lock()
     }
 }
 

@@ -8,7 +8,8 @@
 //! |---|---|---|
 //! | `idempotency_level = NO_SIDE_EFFECTS` | [`Spec::is_query`] | may be memoized, watched, sent by GET |
 //! | `idempotency_level = IDEMPOTENT` | [`Idempotency::Idempotent`] | may be retried |
-//! | `(tidewire.v1.method).ttl`, `.immutable`, `.sharing`, `.coalesce` | same names | how long and for whom an answer is kept |
+//! | `(tidewire.v1.method).cache` | [`CacheScope`] | replies are cached, and who shares them |
+//! | `.ttl`, `.immutable`, `.coalesce` | same names | for how long a cached reply is right; who waits for one run |
 //! | `(tidewire.v1.method).access`, `.scopes` | [`Access`] | who may call |
 //! | `(tidewire.v1.method).max_age`, `.stale_while_revalidate`, `.stale_if_error` | [`Caching`] | what caches of HTTP are told |
 
@@ -38,8 +39,8 @@ pub struct Spec {
     pub input: Cow<'static, str>,
     /// The reply's full message name.
     pub output: Cow<'static, str>,
-    /// Who may share a memoized answer.
-    pub sharing: Sharing,
+    /// Whether replies are cached, and who may share them; `None` where each call runs the method.
+    pub cache: Option<CacheScope>,
     /// How long an answer stays good without a recorded dependency, in milliseconds.
     pub ttl_ms: Option<u64>,
     /// Whether the answer for a request never changes.
@@ -54,8 +55,8 @@ pub struct Spec {
     pub access: Option<Access>,
 }
 
-/// For how long caches of HTTP may answer, although nobody tells them of changes; in seconds, as they
-/// count. What is not said is `None`.
+/// For how long caches of HTTP may answer, although nobody tells them of changes; in seconds, as
+/// they count. What is not said is `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Caching {
     /// Without asking (`max-age`, RFC 9111, section 5.2.2.1).
@@ -106,10 +107,10 @@ pub enum Idempotency {
     Idempotent,
 }
 
-/// Who may share a memoized answer.
+/// Who may share a cached reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Sharing {
+pub enum CacheScope {
     /// Everyone.
     Public,
     /// The same caller only (principal, client certificate, `authorization`, `cookie`).
@@ -118,17 +119,18 @@ pub enum Sharing {
     Vary(Names),
 }
 
-/// Names of headers, in lower case, or of scopes: fixed ones of generated code, or those of a schema.
+/// Names of headers, in lower case, or of scopes: fixed ones of generated code, or those of a
+/// schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Names(Listed);
+pub struct Names(NameList);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Listed {
+enum NameList {
     Fixed(&'static [&'static str]),
     Shared(Arc<[String]>),
 }
 
-impl Sharing {
+impl CacheScope {
     /// Callers who sent the same values of these headers; names are lower case.
     pub const fn vary(names: &'static [&'static str]) -> Self {
         Self::Vary(Names::fixed(names))
@@ -142,18 +144,18 @@ impl Sharing {
 
 impl Names {
     pub(crate) const fn fixed(names: &'static [&'static str]) -> Self {
-        Self(Listed::Fixed(names))
+        Self(NameList::Fixed(names))
     }
 
     pub(crate) fn shared(names: Vec<String>) -> Self {
-        Self(Listed::Shared(names.into()))
+        Self(NameList::Shared(names.into()))
     }
 
     /// Each name.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         let (fixed, shared): (&[&str], &[String]) = match &self.0 {
-            Listed::Fixed(names) => (names, &[]),
-            Listed::Shared(names) => (&[], names),
+            NameList::Fixed(names) => (names, &[]),
+            NameList::Shared(names) => (&[], names),
         };
         fixed.iter().copied().chain(shared.iter().map(String::as_str))
     }
@@ -191,7 +193,7 @@ impl Spec {
             idempotency: Idempotency::Unknown,
             input: Cow::Borrowed(messages[0]),
             output: Cow::Borrowed(messages[1]),
-            sharing: Sharing::Caller,
+            cache: None,
             ttl_ms: None,
             immutable: false,
             coalesce: false,
@@ -220,10 +222,10 @@ impl Spec {
         self
     }
 
-    /// Sets who may share an answer.
+    /// Caches the replies of this query, and sets who may share them.
     #[must_use]
-    pub const fn sharing(mut self, sharing: Sharing) -> Self {
-        std::mem::forget(std::mem::replace(&mut self.sharing, sharing));
+    pub const fn cache(mut self, scope: CacheScope) -> Self {
+        std::mem::forget(self.cache.replace(scope));
         self
     }
 
@@ -241,7 +243,8 @@ impl Spec {
         self
     }
 
-    /// Declares that calls with the same request may be answered by one run although nothing is kept.
+    /// Declares that calls with the same request may be answered by one run although nothing is
+    /// kept.
     #[must_use]
     pub const fn coalesce(mut self) -> Self {
         self.coalesce = true;

@@ -1,17 +1,20 @@
-//! Answers that are waited for together: what a connection keeps that has given a hundred thousand of them.
+//! Answers that are waited for together: what a connection keeps that has given a hundred thousand
+//! of them.
 //!
 //! ```text
 //!  a change ─▶ number of the answer ─▶ notices, one of each kind for all answers ─▶ one task, woken once
 //! ```
 //!
-//! Each answer has a number, which its owner picks. Whoever knows when answers end brings notices of its own
-//! kind, which note the numbers of its answers ([`StaleSet::of`]); the others are told by a waker each. What is
-//! told is a hint to look, and whoever looks asks the answer's [`Joined`].
+//! Each answer has a number, which its owner picks. Whoever knows when answers end brings its own
+//! notices kind, which note the numbers of its answers ([`StaleSet::of`]); the others are told by a
+//! waker each. What is told is a hint to look, and whoever looks asks the answer's
+//! [`StaleSetEntry`].
 
+use parking_lot::{Mutex, MutexGuard};
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Wake, Waker};
 
 use crate::Staleness;
@@ -32,39 +35,39 @@ use crate::Staleness;
 /// ```
 #[derive(Default)]
 pub struct StaleSet {
-    kinds: Vec<Arc<dyn Notices>>,
+    kinds: Vec<Arc<dyn StaleNumbers>>,
 }
 
 /// Where those who know when answers end note the numbers of answers.
-pub trait Notices: Any + Send + Sync {
+pub trait StaleNumbers: Any + Send + Sync {
     /// The next number that is noted wakes this task, and only it.
     fn wakes(&self, waker: &Waker);
 
-    /// Takes the numbers that were noted. A number that is taken twice, or is not in the set any more, does no
-    /// harm.
+    /// Takes the numbers that were noted. A number that is taken twice, or is not in the set any
+    /// more, does no harm.
     fn take(&self, numbers: &mut Vec<u32>);
 }
 
 /// An answer in a [`StaleSet`]; dropping it takes it out.
-pub trait Joined: Send + Sync {
+pub trait StaleSetEntry: Send + Sync {
     /// Whether the answer is stale by now; if it is not, its number is noted when it becomes so.
     fn is_stale(&self) -> bool;
 }
 
 impl StaleSet {
-    /// Adds an answer. Its number is that of one answer at a time, and small: a set may have a bit for each
-    /// number up to the largest. Whether the answer is stale already is to be asked then.
-    pub fn add(&mut self, number: u32, staleness: &Arc<dyn Staleness>) -> Box<dyn Joined> {
+    /// Adds an answer. Its number is that of one answer at a time, and small: a set may have a bit
+    /// for each number up to the largest. Whether the answer is stale already is to be asked then.
+    pub fn add(&mut self, number: u32, staleness: &Arc<dyn Staleness>) -> Box<dyn StaleSetEntry> {
         if let Some(joined) = staleness.join(self, number) {
             return joined;
         }
-        let ring = Ring { number, has_rung: AtomicBool::new(true), rings: self.of::<Rings>() };
-        Box::new(Waiting { staleness: Arc::clone(staleness), ring: Arc::new(ring) })
+        let ring = Wakeup { number, has_rung: AtomicBool::new(true), rings: self.of::<Wakeups>() };
+        Box::new(WakingEntry { staleness: Arc::clone(staleness), ring: Arc::new(ring) })
     }
 
     /// The notices of one kind.
-    pub fn of<T: Notices + Default>(&mut self) -> Arc<T> {
-        let is_it = |kind: &&Arc<dyn Notices>| (&***kind as &dyn Any).is::<T>();
+    pub fn of<T: StaleNumbers + Default>(&mut self) -> Arc<T> {
+        let is_it = |kind: &&Arc<dyn StaleNumbers>| (&***kind as &dyn Any).is::<T>();
         if let Some(known) = self.kinds.iter().find(is_it)
             && let Ok(known) = Arc::downcast(Arc::clone(known) as Arc<dyn Any + Send + Sync>)
         {
@@ -89,34 +92,34 @@ impl StaleSet {
 
 /// The notices of what tells by a waker.
 #[derive(Default)]
-struct Rings(Mutex<Noted>);
+struct Wakeups(Mutex<StaleQueue>);
 
 #[derive(Default)]
-struct Noted {
+struct StaleQueue {
     numbers: Vec<u32>,
     waker: Option<Waker>,
 }
 
 /// An answer that tells by a waker.
-struct Waiting {
+struct WakingEntry {
     staleness: Arc<dyn Staleness>,
-    ring: Arc<Ring>,
+    ring: Arc<Wakeup>,
 }
 
-struct Ring {
+struct Wakeup {
     number: u32,
     /// Its number is noted, or of no interest.
     has_rung: AtomicBool,
-    rings: Arc<Rings>,
+    rings: Arc<Wakeups>,
 }
 
-impl Rings {
-    fn lock(&self) -> MutexGuard<'_, Noted> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl Wakeups {
+    fn lock(&self) -> MutexGuard<'_, StaleQueue> {
+        self.0.lock()
     }
 }
 
-impl Notices for Rings {
+impl StaleNumbers for Wakeups {
     fn wakes(&self, waker: &Waker) {
         let mut noted = self.lock();
         if !noted.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
@@ -129,7 +132,7 @@ impl Notices for Rings {
     }
 }
 
-impl Wake for Ring {
+impl Wake for Wakeup {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -147,7 +150,7 @@ impl Wake for Ring {
     }
 }
 
-impl Joined for Waiting {
+impl StaleSetEntry for WakingEntry {
     fn is_stale(&self) -> bool {
         // Before the look: a ring that comes after it is noted.
         self.ring.has_rung.store(false, Ordering::Release);
@@ -156,7 +159,7 @@ impl Joined for Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WakingEntry {
     fn drop(&mut self) {
         // Its waker may be kept for as long as the answer is.
         self.ring.has_rung.store(true, Ordering::Release);
@@ -185,7 +188,7 @@ mod tests {
 
     impl Wake for Woken {
         fn wake(self: Arc<Self>) {
-            *self.0.lock().unwrap() += 1;
+            *self.0.lock() += 1;
         }
     }
 
@@ -202,7 +205,7 @@ mod tests {
         set.wakes(&Waker::from(Arc::clone(&woken)));
         ends[3].fire();
         ends[1].fire();
-        assert_eq!(*woken.0.lock().unwrap(), 1);
+        assert_eq!(*woken.0.lock(), 1);
         assert_eq!(rung(&set), [3, 1]);
         assert!(rung(&set).is_empty());
         let stale: Vec<_> = joined.iter().map(|joined| joined.is_stale()).collect();

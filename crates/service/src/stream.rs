@@ -1,7 +1,7 @@
 //! A stream of messages, as handlers and clients see it.
 //!
-//! What a stream is made of is not asked again once it ended or failed, so that nothing follows an error
-//! within a process either, and asking once more at the end is no mistake.
+//! What a stream is made of is not asked again once it ended or failed, so that nothing follows an
+//! error within a process either, and asking once more at the end is not a mistake.
 
 mod sender;
 
@@ -128,7 +128,7 @@ impl<T: 'static> Stream<T> {
 
     /// The same stream, with trailers that are asked for once the last message was taken: a count,
     /// a checksum. They take the place of those that it had, and are not sent after an error, which
-    /// has trailers of its own.
+    /// has its own trailers.
     ///
     /// Trailers that are known before belong to [`Reply::trailers`](crate::Reply::trailers).
     #[must_use]

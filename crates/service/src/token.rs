@@ -1,8 +1,8 @@
 //! Tokens of consistency: which changes an answer includes, and which a caller has seen.
 //!
-//! A token is opaque here. Whoever answers a command may put one into the reply; whoever calls sends
-//! along what it got, so that it never sees less than it has seen. An answer that is built from others
-//! includes the tokens of all of them.
+//! A token is opaque here. Whoever answers a command may put one into the reply; whoever calls
+//! sends along what it got, so that it never sees less than it has seen. An answer that is built
+//! from others includes the tokens of all of them.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub struct Token(Bytes);
 pub struct Tokens(Vec<Token>);
 
 impl Token {
-    /// A token of these bytes; `None` when they are none or more than 256.
+    /// A token of these bytes; `None` when they are empty or more than 256.
     pub fn new(bytes: impl Into<Bytes>) -> Option<Self> {
         let bytes = bytes.into();
         (1..=TOKEN_BYTES_MAX).contains(&bytes.len()).then_some(Self(bytes))

@@ -1,5 +1,5 @@
-//! Streams of messages as the bodies that carry them, and back: several at a time where the other side of the
-//! body takes them so.
+//! Streams of messages as the bodies that carry them, and back: several at a time where the other
+//! side of the body takes them so.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -22,7 +22,7 @@ pub(crate) fn decode_all<M: Wire>(
         }
         Body::Stream(frames) => {
             let decode = move |bytes: &[u8]| decode(bytes).map(Part::Message);
-            Stream::from_parts(Decoded {
+            Stream::from_parts(MessageDecoder {
                 frames,
                 messages: Messages::default(),
                 then: None,
@@ -34,7 +34,7 @@ pub(crate) fn decode_all<M: Wire>(
 }
 
 /// The messages of a body.
-struct Decoded<D, E> {
+struct MessageDecoder<D, E> {
     frames: Pin<Box<dyn Frames>>,
     messages: Messages,
     /// What comes behind `messages`, if that is known.
@@ -43,7 +43,7 @@ struct Decoded<D, E> {
     seen: E,
 }
 
-impl<M, D, E> futures_core::Stream for Decoded<D, E>
+impl<M, D, E> futures_core::Stream for MessageDecoder<D, E>
 where
     D: Fn(&[u8]) -> Result<Part<M>> + Unpin,
     E: Fn(Error) -> Error + Unpin,
@@ -78,17 +78,17 @@ where
 
 /// Encodes each message as it comes; an error is what the caller sees of it.
 pub(crate) fn encode_all<M: Wire>(codec: Codec, items: Stream<M>, errors: Errors) -> Body {
-    Body::batches(Encoded { parts: items.into_parts(), codec, errors })
+    Body::batches(MessageEncoder { parts: items.into_parts(), codec, errors })
 }
 
 /// The frames of a stream of messages.
-struct Encoded<P> {
+struct MessageEncoder<P> {
     parts: P,
     codec: Codec,
     errors: Errors,
 }
 
-impl<M, P> futures_core::Stream for Encoded<P>
+impl<M, P> futures_core::Stream for MessageEncoder<P>
 where
     M: Wire,
     P: futures_core::Stream<Item = Result<Part<M>>> + Unpin,
@@ -101,7 +101,7 @@ where
     }
 }
 
-impl<M, P> Frames for Encoded<P>
+impl<M, P> Frames for MessageEncoder<P>
 where
     M: Wire,
     P: futures_core::Stream<Item = Result<Part<M>>> + Send + Unpin,
@@ -120,7 +120,7 @@ where
     }
 }
 
-impl<P> Encoded<P> {
+impl<P> MessageEncoder<P> {
     fn frame<M: Wire>(&self, part: Result<Part<M>>) -> Result<Frame> {
         match part.map_err(|error| self.errors.seen(error))? {
             Part::Message(message) => self.codec.encode(&message).map(Frame::Data),
@@ -212,7 +212,8 @@ mod tests {
         let broken = [&b"\x0a\x01x"[..], b"", b"\x0a\x05x", b"\x0a\x01x"].map(Bytes::from_static);
         let mut frames = Messages::default();
         broken.iter().for_each(|bytes| assert!(frames.add(bytes)));
-        let mut decoded = decode_all(Body::batches(Given(frames)), decode, Error::from_upstream);
+        let mut decoded =
+            decode_all(Body::batches(FixedMessages(frames)), decode, Error::from_upstream);
         let mut next = || decoded.next().now_or_never().unwrap();
         assert_eq!(next().unwrap().map(|text| text.value).as_deref(), Some("x"));
         assert_eq!(next().unwrap().map(|text| text.value).as_deref(), Some(""));
@@ -230,9 +231,9 @@ mod tests {
     ];
 
     /// Gives these messages at once, and ends.
-    struct Given(Messages);
+    struct FixedMessages(Messages);
 
-    impl futures_core::Stream for Given {
+    impl futures_core::Stream for FixedMessages {
         type Item = Result<Frame>;
 
         fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -240,7 +241,7 @@ mod tests {
         }
     }
 
-    impl Frames for Given {
+    impl Frames for FixedMessages {
         fn poll_messages(
             mut self: Pin<&mut Self>,
             _: &mut Context<'_>,

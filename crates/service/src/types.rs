@@ -4,7 +4,7 @@
 //! the message. The messages library keeps one table for the process; generated servers and clients
 //! add theirs when they are made, so a program has nothing to do.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use buffa::type_registry::{TypeRegistry, set_type_registry};
 
@@ -17,7 +17,7 @@ static REGISTERED: Mutex<Vec<RegisterTypes>> = Mutex::new(Vec::new());
 ///
 /// A second call with the same function does nothing.
 pub fn register_types(register: RegisterTypes) {
-    let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut registered = REGISTERED.lock();
     if registered.iter().any(|known| std::ptr::fn_addr_eq(*known, register)) {
         return;
     }

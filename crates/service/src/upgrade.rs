@@ -1,7 +1,7 @@
 //! A reply of plain HTTP that takes the connection over: WebSocket, `CONNECT`.
 //!
-//! The server sends the head of the reply (101, or 200 for `CONNECT`), then hands the connection to the
-//! function and runs it in a task of its own, which a drain waits for and cuts off.
+//! The server sends the head of the reply (101, or 200 for `CONNECT`), then hands the connection to
+//! the function and runs it in its own task, which a drain waits for and cuts off.
 
 use std::fmt;
 use std::future::Future;

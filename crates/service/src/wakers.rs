@@ -2,10 +2,10 @@
 
 use std::task::Waker;
 
-/// The wakers of who waits. One that is added again and again is kept a few times at most.
+/// The wakers of whoever waits. One that is added again and again is kept a few times at most.
 ///
-/// Adding costs the same whether one task waits or a hundred thousand do: the newest are looked at, and all of
-/// them only when they have doubled.
+/// Adding costs the same whether one task waits or a hundred thousand do: the newest are looked at,
+/// and all of them only when they have doubled.
 ///
 /// ```
 /// # use std::task::Waker;

@@ -1,8 +1,9 @@
 //! Changes of files, noticed by looking.
 //!
-//! That works on every file system, those of containers and networks among them, and when a folder goes
-//! away and comes back. A change counts once two looks in a row see the same, so that a file which is
-//! still being written is left alone. At most a twentieth of a processor is spent on looking.
+//! That works on every file system, those of containers and networks among them, and when a folder
+//! goes away and comes back. A change counts once two looks in a row see the same, so that a file
+//! which is still being written is left alone. At most a twentieth of a processor is spent on
+//! looking.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -11,8 +12,8 @@ use std::time::{Duration, Instant, SystemTime};
 /// A look may take a twentieth of the time.
 const SHARE: u32 = 20;
 
-/// A file as it is, as far as looking at it tells; of another file at its place, or one written anew, it
-/// is another.
+/// A file as it is, as far as looking at it tells; of another file at its place, or one written
+/// anew, it is another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     bytes: u64,

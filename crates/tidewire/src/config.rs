@@ -41,7 +41,7 @@ use std::path::{Path, PathBuf};
 use self::origin::Origins;
 use serde::Deserialize;
 use tidewire_memo::Graph;
-use tidewire_server::{Address, Builder, Limits, Server};
+use tidewire_server::{Address, Builder, Hosts, Limits, Server};
 use toml::{Table, Value};
 
 pub use self::admin::{AdminConfig, AdminTold, LogControl};
@@ -94,7 +94,7 @@ pub struct Config {
     /// What the admin listener tells of beside.
     #[serde(skip)]
     pub(crate) told: AdminTold,
-    /// `[[service]]`: services without code of their own, and programs in other languages.
+    /// `[[service]]`: services without code, and programs in other languages.
     #[serde(rename = "service")]
     pub services: Vec<ServiceEntry>,
 }
@@ -107,10 +107,14 @@ pub struct ServerConfig {
     /// Addresses to listen on.
     #[serde(deserialize_with = "value::addresses")]
     pub listen: Vec<Address>,
+    /// Hosts that the server answers for, beside those of this machine; any where it listens
+    /// elsewhere than on loopback and none is set.
+    #[serde(deserialize_with = "value::list")]
+    pub hosts: Vec<String>,
     /// Server reflection; by default on where every address is local.
     pub reflection: Option<bool>,
-    /// Threads of `tidewire serve` and `tidewire mock`. A program that loads its configuration has made its own
-    /// runtime before; this says nothing to it.
+    /// Threads of `tidewire serve` and `tidewire mock`. A program that loads its configuration has
+    /// made its own runtime before; this says nothing to it.
     #[serde(deserialize_with = "value::threads")]
     pub threads: Option<NonZero<u16>>,
     /// `[server.tls]`: TLS on every TCP address.
@@ -278,7 +282,7 @@ pub enum AccessLogSetting {
 impl Default for ServerConfig {
     fn default() -> Self {
         let listen = vec![Address::Tcp(([127, 0, 0, 1], 8080).into())];
-        Self { listen, reflection: None, threads: None, tls: None }
+        Self { listen, hosts: Vec::new(), reflection: None, threads: None, tls: None }
     }
 }
 
@@ -305,9 +309,9 @@ impl Config {
 
     /// Combines a file, environment variables and flags; later wins.
     ///
-    /// `file` is read if it is given, and then has to exist. `env` are all variables of the process:
-    /// those that start with `TIDEWIRE_` are looked at. `flags` are pairs of key and value as in the
-    /// file (`server.listen`, `127.0.0.1:0`).
+    /// `file` is read if it is given, and then has to exist. `env` are all variables of the
+    /// process: those that start with `TIDEWIRE_` are looked at. `flags` are pairs of key and value
+    /// as in the file (`server.listen`, `127.0.0.1:0`).
     ///
     /// # Errors
     /// A file that cannot be read; an unknown key, variable or flag, with the nearest known one; a
@@ -356,8 +360,8 @@ impl Config {
     /// A server with these settings, and no services yet. Answers are kept in [`Graph::global`].
     ///
     /// # Errors
-    /// TLS files that cannot be read or used; keys and hashes that are none; origins that cannot be allowed; bounds that cannot
-    /// work.
+    /// TLS files that cannot be read or used; invalid keys and hashes; origins that cannot be
+    /// allowed; bounds that cannot work.
     pub fn server(&self) -> Result<Builder, ConfigError> {
         if let Some(fault) = self.limits().faults().first() {
             return Err(ConfigError::new(fault.to_string()));
@@ -368,24 +372,28 @@ impl Config {
             .limits(self.limits())
             .rest(self.rest.options())
             .cors(cors)
+            .hosts(self.hosts())
             .validation(self.validation.enabled)
             .reflection(self.server.reflection);
-        if let Some(edge) = self.memo.edge(&Graph::global()) {
-            builder = builder.memo(edge);
+        if let Some(mut cache) = self.memo.reply_cache(&Graph::global()) {
+            if let Some(header) = self.auth.key_header()? {
+                cache = cache.credential_header(header);
+            }
+            builder = builder.memo(cache);
         }
         for address in &self.server.listen {
             builder = builder.listen(address.clone());
         }
         builder = self.auth.apply(builder)?;
-        builder = self.watched(builder)?;
+        builder = self.observe(builder)?;
         match &self.server.tls {
             None => Ok(builder),
             Some(tls) => tls.apply(builder),
         }
     }
 
-    /// Lets the level of a log of the program's own be set while it runs, by the admin listener; that of
-    /// [`LogConfig::start`] can be set without it.
+    /// Lets the level of a log of the program's own be set while it runs, by the admin listener;
+    /// that of [`LogConfig::start`] can be set without it.
     pub fn on_log_level(
         &mut self,
         set: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static,
@@ -397,6 +405,20 @@ impl Config {
     #[cfg(feature = "mock")]
     pub fn tell_of_mock(&self, mock: tidewire_mock::Mock) {
         self.told.0.set_mock(mock);
+    }
+
+    /// The hosts that the server answers for: names of this machine and those that are set, also
+    /// for the sites of programs; any where it listens elsewhere than on loopback and none is set.
+    fn hosts(&self) -> Hosts {
+        let set = self.server.hosts.iter().map(String::as_str);
+        if self.server.hosts.is_empty() && !self.server.listen.iter().all(Address::is_local) {
+            return Hosts::any();
+        }
+        let sites = self.services.iter().filter_map(|entry| match entry {
+            ServiceEntry::Program(program) => program.site.as_ref()?.required_host(),
+            ServiceEntry::Schema(_) => None,
+        });
+        set.chain(sites).fold(Hosts::local(), Hosts::and)
     }
 
     /// The bounds: defaults where nothing is set.

@@ -7,10 +7,10 @@
 //! }
 //! ```
 //!
-//! The services are those that [`Server`](crate::Server) serves by itself. What their answers are made of
-//! is said by a [`Source`], here as there: read where an answer is computed, changed by whoever writes.
-//! In a hosted program both go to the gateway too, which keeps the answers; so what such a program keeps in
-//! memos of its own is for its own use, and a source is read outside of them.
+//! The services are those that [`Server`](crate::Server) serves by itself. What their answers are
+//! made of is said by a [`Source`], here as there: read where an answer is computed, changed by
+//! whoever writes. In a hosted program both go to the gateway too, which keeps the answers; so what
+//! such a program keeps in its own memos is for its own use, and a source is read outside of them.
 
 mod isolated;
 
@@ -23,8 +23,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once, OnceLock};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tidewire_link::{
-    Answering, Arrived, Asked, Config, Failed, Host, Limits, Process, Reason, Socket, feature,
+use tidewire_live::{
+    AnswerFuture, CallFailure, CallTarget, Config, Host, IncomingCall, Limits, Process, Reason,
+    Socket, feature,
 };
 use tidewire_memo::{SourceKey, has_read, read_untracked};
 use tidewire_service::{
@@ -72,7 +73,7 @@ impl Program {
     pub async fn run(self) -> Result<()> {
         let socket = inherited().ok_or_else(|| Error::failed_precondition(NOT_HOSTED))?;
         let socket = Socket::new(socket).map_err(|error| Error::unavailable(error.to_string()))?;
-        let process = Process::new(config(), Arc::new(Served(self)));
+        let process = Process::new(config(), Arc::new(HostedServer(self)));
         assert!(PROCESS.set(process.clone()).is_ok(), "one program is run");
         match process.run(socket).await {
             Some(why) if !matches!(why.reason, Reason::Bye | Reason::Drain) => {
@@ -88,8 +89,8 @@ pub fn is_hosted() -> bool {
     std::env::var_os(VARIABLE).is_some()
 }
 
-/// What can change, under a name that the gateway and other programs know it by. Where the program is not
-/// hosted, a plain [`memo::Source`](tidewire_memo::Source).
+/// What can change, under a name that the gateway and other programs know it by. Where the program
+/// is not hosted, a plain [`memo::Source`](tidewire_memo::Source).
 #[derive(Debug)]
 pub struct Source<K: SourceKey>(tidewire_memo::Source<K>);
 
@@ -101,15 +102,16 @@ impl<K: SourceKey> Source<K> {
 
     /// The answer that is computed is made of this, be it an error: it is kept until this changes.
     ///
-    /// It is for the task of the handler. In a task or thread of its own, the gateway keeps no answer that is made
-    /// meanwhile. In a memoized function it keeps none from then on: those that have the function's value from
-    /// memory would not be told to be made of this. The log says so.
+    /// It is for the task of the handler. In another task or thread, the gateway keeps no
+    /// answer that is made meanwhile. In a memoized function it keeps none from then on: those that
+    /// have the function's value from memory would not be told to be made of this. The log says so.
     pub fn read(&self, key: &K) {
         self.0.read(key);
         self.tell(&key.to_text());
     }
 
-    /// The answer that is computed is made of every key there is: it is kept until any of them changes.
+    /// The answer that is computed is made of every key there is: it is kept until any of them
+    /// changes.
     pub fn read_all(&self)
     where
         K: Ord,
@@ -126,10 +128,10 @@ impl<K: SourceKey> Source<K> {
         let name = self.0.name();
         // It was read just now, which only a memoized function remembers.
         if has_read() {
-            if tidewire_link::depends_unheard() {
+            if tidewire_live::depends_unheard() {
                 log(Level::Warn, IN_A_MEMO, &[("source", &name)]);
             }
-        } else if !tidewire_link::depends(name, key) {
+        } else if !tidewire_live::depends(name, key) {
             static IS_SAID: Once = Once::new();
             IS_SAID.call_once(|| log(Level::Warn, ELSEWHERE, &[("source", &name)]));
         }
@@ -167,13 +169,13 @@ pub enum Level {
     Error = 5,
 }
 
-/// Writes a line with fields to the gateway's log, nowhere where there is none. What a program prints is
-/// there too, without level and fields.
+/// Writes a line with fields to the gateway's log, nowhere where there is none. What a program
+/// prints is there too, without level and fields.
 pub fn log(level: Level, text: &str, fields: &[(&'static str, &dyn Display)]) {
     let Some(process) = PROCESS.get() else { return };
     let mut said = HeaderMap::new();
     for (name, value) in fields {
-        // What is no header is left out, as it is by every program that is hosted.
+        // What is not a header is left out, as it is by every program that is hosted.
         if let (Ok(name), Ok(value)) =
             (HeaderName::try_from(*name), HeaderValue::try_from(value.to_string()))
         {
@@ -183,7 +185,8 @@ pub fn log(level: Level, text: &str, fields: &[(&'static str, &dyn Display)]) {
     process.log(level as u8, text, &said);
 }
 
-/// Work that is no call: until this is dropped the program is neither frozen nor ended for being idle.
+/// Work that is not a call: until this is dropped the program is neither frozen nor ended for being
+/// idle.
 #[derive(Debug)]
 pub struct Busy(());
 
@@ -207,8 +210,9 @@ fn say_busy(jobs: u64) {
     }
 }
 
-/// The gateway, for generated clients (`ShopClient::new(Channel::new(Gateway))`): what a handler calls through it is part of the call that it answers.
-/// A memoized function that calls it is answered and not kept.
+/// The gateway, for generated clients (`ShopClient::new(Channel::new(Gateway))`): what a handler
+/// calls through it is part of the call that it answers. A memoized function that calls it is
+/// answered and not kept.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Gateway;
 
@@ -226,35 +230,35 @@ impl Service for Gateway {
 }
 
 /// The other side of the gateway's calls.
-struct Served(Program);
+struct HostedServer(Program);
 
-impl Host for Served {
-    fn runs_on(&self, arrived: &Arrived) -> bool {
-        let Asked::Method(asked) = &arrived.target else { return false };
+impl Host for HostedServer {
+    fn runs_on(&self, arrived: &IncomingCall) -> bool {
+        let CallTarget::Method(asked) = &arrived.target else { return false };
         let method = self.0.methods.get(&*asked.path);
         arrived.is_command && method.is_some_and(|(method, _)| method.kind == StreamKind::Unary)
     }
 
-    fn answer(&self, arrived: Arrived) -> Answering {
-        let Arrived { target, context, body, .. } = arrived;
+    fn answer(&self, arrived: IncomingCall) -> AnswerFuture {
+        let IncomingCall { target, context, body, .. } = arrived;
         let found = match target {
-            Asked::Method(asked) => match self.0.methods.get(&*asked.path) {
+            CallTarget::Method(asked) => match self.0.methods.get(&*asked.path) {
                 Some((method, service)) => {
                     let call = Call::method(method.clone(), context, asked.codec, body);
                     Ok((Arc::clone(service), call))
                 }
                 None => Err(format!("this program does not serve {}", asked.path)),
             },
-            Asked::Http(verb, uri) => match &self.0.pages {
+            CallTarget::Http(verb, uri) => match &self.0.pages {
                 Some(pages) => Ok((Arc::clone(pages), Call::http(verb, uri, context, body))),
                 None => Err("this program serves no pages".to_owned()),
             },
-            Asked::Nothing(what) => Err(format!("it asks {what}")),
+            CallTarget::Nothing(what) => Err(format!("it asks {what}")),
         };
         Box::pin(async move {
             let (service, call) =
-                found.map_err(|text| Failed::not_run(Error::unimplemented(text)))?;
-            isolated::answer(service, call).await.map_err(Failed::from)
+                found.map_err(|text| CallFailure::not_run(Error::unimplemented(text)))?;
+            isolated::answer(service, call).await.map_err(CallFailure::from)
         })
     }
 }
@@ -268,13 +272,13 @@ impl fmt::Debug for Program {
 /// The socket that the gateway left open for this program.
 fn inherited() -> Option<UnixStream> {
     let number: i32 = std::env::var(VARIABLE).ok()?.parse().ok()?;
-    // What a wrapper has closed is no socket of ours.
+    // What a wrapper has closed is not a socket of ours.
     let is_open = Path::new("/proc/self/fd").join(number.to_string()).exists();
     if PROCESS.get().is_some() || number < 3 || !is_open && Path::new("/proc/self/fd").exists() {
         return None;
     }
-    // SAFETY: whoever sets the variable leaves this descriptor to the program, and it is taken once, since
-    // a program that runs has a `PROCESS`.
+    // SAFETY: whoever sets the variable leaves this descriptor to the program, and it is taken
+    // once, since a program that runs has a `PROCESS`.
     #[expect(unsafe_code, reason = "an inherited descriptor is a number")]
     let socket = unsafe { OwnedFd::from_raw_fd(number) };
     Some(UnixStream::from(socket))
@@ -300,10 +304,10 @@ static JOBS: AtomicU64 = AtomicU64::new(0);
 const ALL_KEYS: &str = "";
 const VARIABLE: &str = "TIDEWIRE_FD";
 const BODY_BYTES_MAX: u32 = 64 << 20;
-const IN_A_MEMO: &str = "a memoized function has read a source: the gateway keeps no answers of this process any \
-                         more; read it in the handler";
-const ELSEWHERE: &str = "a source was read beside the handlers, in a task or thread of its own: the gateway keeps no \
-                         answer that is made meanwhile; read it in the handler";
+const IN_A_MEMO: &str = "a memoized function has read a source: the gateway stops caching replies of \
+     this process; read it in the handler";
+const ELSEWHERE: &str = "a source was read outside of a handler, in a task or thread: the gateway does not cache \
+     replies that are computed meanwhile; read it in the handler";
 const NOT_HOSTED: &str = "this program is started by Tidewire: write a [[service]] with run = [...] into \
                           tidewire.toml, and call it through `tidewire serve`; one that a wrapper starts, such as npm, \
                           needs its descriptor 3";

@@ -1,6 +1,7 @@
 //! Where the keys of an issuer of tokens are: a file, or an address.
 //!
-//! Keys that anybody on the way could change are no keys, so an address is of `https`, or of this machine.
+//! Keys that anybody on the way could change are not keys, so an address is of `https`, or of this
+//! machine.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -14,7 +15,7 @@ use tidewire_service::{Call, Context, Error, Result, Service};
 
 use crate::config::{ConfigError, JwtConfig};
 
-type Fetched<'a> = Pin<Box<dyn Future<Output = Result<Bytes>> + Send + 'a>>;
+type FetchFuture<'a> = Pin<Box<dyn Future<Output = Result<Bytes>> + Send + 'a>>;
 
 /// Keys in a file, which is read each time.
 pub(crate) struct File(PathBuf);
@@ -26,7 +27,7 @@ impl File {
 }
 
 impl KeySource for File {
-    fn fetch(&self) -> Fetched<'_> {
+    fn fetch(&self) -> FetchFuture<'_> {
         let path = self.0.clone();
         Box::pin(async move {
             let read = tokio::task::spawn_blocking(|| std::fs::read(path)).await;
@@ -49,7 +50,7 @@ struct Remote {
 }
 
 impl KeySource for Remote {
-    fn fetch(&self) -> Fetched<'_> {
+    fn fetch(&self) -> FetchFuture<'_> {
         let call = Call::http(Method::GET, self.uri.clone(), Context::default(), "");
         let answer = self.client.call(call);
         Box::pin(async move {
@@ -79,11 +80,11 @@ pub(crate) fn of_address(jwt: &JwtConfig) -> Result<Option<impl KeySource + use<
             None => Ok(None),
         };
     }
-    let uri: Uri = name.parse().map_err(|_| fault("this is no address".to_owned()))?;
+    let uri: Uri = name.parse().map_err(|_| fault("this is not an address".to_owned()))?;
     let host = uri.host().unwrap_or_default();
     let is_here = matches!(host, "127.0.0.1" | "localhost" | "[::1]");
     if uri.scheme_str() != Some("https") && !is_here {
-        let text = "keys that anybody on the way could change are no keys; write https://";
+        let text = "keys fetched over http:// can be replaced on the way; write https://";
         return Err(fault(text.to_owned()));
     }
     let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
@@ -92,7 +93,7 @@ pub(crate) fn of_address(jwt: &JwtConfig) -> Result<Option<impl KeySource + use<
     let builder = trusting(builder, jwt)?;
     let client = builder.build().map_err(|error| fault(error.to_string()))?;
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    let uri = path.parse().map_err(|_| fault("this is no address".to_owned()))?;
+    let uri = path.parse().map_err(|_| fault("this is not an address".to_owned()))?;
     Ok(Some(Remote { client, uri, name }))
 }
 

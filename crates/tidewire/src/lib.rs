@@ -27,6 +27,8 @@
 //! A service that is known only at run time comes from a [`Schema`]; settings come from
 //! [`config::Config`].
 
+#![doc = include_str!("../README.md")]
+
 mod changes;
 pub mod config;
 mod echo;
@@ -43,39 +45,42 @@ pub use exit::{Exit, Failure};
 pub use http;
 pub use tidewire_admin as admin;
 pub use tidewire_auth as auth;
+pub use tidewire_cache::{MethodOverride, OverrideError, ReplyCache};
 pub use tidewire_client as client;
 pub use tidewire_client::Client;
-pub use tidewire_edge::{Edge, MethodTerms, TermsError};
+pub use tidewire_hosting as hosting;
+pub use tidewire_hosting::supervisor;
 pub use tidewire_memo as memo;
 #[cfg(feature = "mock")]
 pub use tidewire_mock::Mock;
-pub use tidewire_observe as observe;
-pub use tidewire_process as process;
-pub use tidewire_process::warden;
 pub use tidewire_rest::{
     Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestError, RestFinding, RestOptions,
-    RestRule, UnknownNames, check_rest, describe, rest_rules,
+    RestRule, UnknownNames, check_rest, rest_rules,
 };
 pub use tidewire_schema as schema;
 pub use tidewire_schema::{
-    Diagnostic, Diagnostics, FieldError, Implementation, Message, RuleSet, Schema, SchemaError,
-    Served, Sources, Validate, Value, Violation, Violations, required_without_presence,
+    Diagnostic, Diagnostics, FieldError, Implementation, Message, Schema, SchemaError,
+    SchemaService, Sources, Value, describe,
 };
 pub use tidewire_server::{
-    AccessError, AccessRules, Address, Bound, Builder, Clock, Cors, CorsError, Limits, LimitsError,
-    Running, Server, StartError, Usage, tower,
+    AccessError, AccessRules, Address, Bound, Builder, Cors, CorsError, Limits, LimitsError,
+    RunningServer, Server, StartError, TokioClock, Usage, tower,
 };
 #[cfg(feature = "tls")]
 pub use tidewire_server::{Tls, TlsError, TlsFiles};
 pub use tidewire_service::{
-    Access, Admission, Answer, Body, Caching, Call, Channel, Code, Codec, CommandKey, Context,
-    ContextPart, ContextWatch, DURATION_FORMS, Detail, Duplex, End, Error, ErrorParts, Fault,
-    Frame, Freshness, Gate, Guards, Head, Headers, How, HttpTarget, Idempotency, Interface, Layer,
-    Layered, Lender, Lifetime, Method, Observation, Observer, Offer, Outcome, Pace, PathParams,
-    Peer, Phase, Phases, Principal, Protocol, Query, Reply, Result, RpcService, Script, Sender,
-    Service, Sharing, Side, Signal, Spec, Staleness, Stream, StreamKind, Target, Timer, Token,
-    Tokens, Upgrade, Validator, Waits, follow, gated, parse_duration,
+    Access, Admission, Answer, Body, CacheScope, Caching, Call, Channel, Clock, Code, Codec,
+    CommandKey, Context, ContextPart, ContextWatch, DURATION_FORMAT, Detail, Duplex, End,
+    EndReason, Error, ErrorParts, Fault, FollowOptions, Frame, Freshness, Gate, GateFuture, Head,
+    Headers, HttpTarget, Idempotency, Interface, Layer, LayeredService, Lifetime, Method,
+    Observation, Observer, Outcome, PathParams, Peer, PermitSource, Permits, Phase, Phases,
+    Principal, Protocol, Query, Reply, Result, RpcService, Script, Sender, Service, ServiceSource,
+    Side, Signal, Spec, Staleness, Stream, StreamKind, Target, Token, Tokens, Upgrade, Validator,
+    follow, gated, parse_duration,
 };
+pub use tidewire_telemetry as telemetry;
+
+pub use tidewire_validate::{RuleSet, Validate, Violation, Violations, required_without_presence};
 
 /// Includes the code that `tidewire_build` made: one module a package.
 #[macro_export]

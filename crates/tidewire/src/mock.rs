@@ -13,8 +13,8 @@
 //! # }
 //! ```
 //!
-//! A file that is broken does not keep the others from being served: [`Loaded`] says what is wrong
-//! with it.
+//! A file that is broken does not keep the others from being served: [`LoadedFolders`] says what is
+//! wrong with it.
 
 mod load;
 mod watch;
@@ -23,14 +23,15 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use tidewire_mock::{
-    Calls, Chosen, Explained, Finding, Frames, LoggedCall, MethodRules, Missing, Mock, MockBuilder,
-    MockedService, Outcome, Plan, Preview, RULE_FILE_BYTES_MAX, RULE_SCHEMA, Reloaded, Replying,
-    Respond, RuleFiles, SESSION_HEADER, Times, Unverified, error_details,
+    Calls, Decision, DefaultReply, Explanation, Finding, Frames, LoggedCall, MethodRules, Mock,
+    MockBuilder, MockedService, Outcome, Plan, Preview, RULE_FILE_BYTES_MAX, RULE_SCHEMA,
+    ReloadReport, Respond, ResponseBuilder, RuleFiles, SESSION_HEADER, Times, VerifyError,
+    error_details,
 };
-use tidewire_server::{Builder, Clock};
+use tidewire_server::{Builder, TokioClock};
 pub use tidewire_service::generated::serde_json::{Value as Json, json};
 
-pub use self::load::{Loaded, load_rules};
+pub use self::load::{LoadedFolders, load_rules};
 pub use self::watch::{Change, Watch};
 
 /// Where a mock is read from.
@@ -54,7 +55,7 @@ impl MockFolders {
     }
 
     /// Reads everything there is, as far as it is not broken.
-    pub fn load(&self) -> Loaded {
+    pub fn load(&self) -> LoadedFolders {
         load::load(&self.protos, self.rules.as_deref(), None)
     }
 
@@ -65,13 +66,13 @@ impl MockFolders {
 
     /// A mock of what was read, by the clock of the system. In a folder with wishmock's layout
     /// (`rules/grpc`) methods without rules are not implemented, as there.
-    pub fn mock(&self, loaded: Loaded) -> MockBuilder {
+    pub fn mock(&self, loaded: LoadedFolders) -> MockBuilder {
         let millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis());
         let has_layout = self.rules.as_ref().is_some_and(|rules| rules.join("grpc").is_dir());
-        Mock::builder(loaded.schema, Clock)
+        Mock::builder(loaded.schema, TokioClock)
             .rules(loaded.rules)
             .now_millis(u64::try_from(millis).unwrap_or(0))
-            .missing(if has_layout { Missing::Unimplemented } else { Missing::Generated })
+            .missing(if has_layout { DefaultReply::Unimplemented } else { DefaultReply::Generated })
     }
 
     /// Watches both for changes, and lets the mock answer by what they say then.

@@ -1,13 +1,15 @@
-//! What the protocols cost beyond HTTP: heads, envelopes and ends, without a transport or a handler.
+//! What the protocols cost beyond HTTP: heads, envelopes and ends, without a transport or a
+//! handler.
 //!
 //! ```text
 //! cargo bench -p tidewire-wire --bench cost                every case: ns and allocations a call
 //! valgrind --tool=callgrind <bench> 'answer grpc' 10000    instructions: subtract a run of half
 //! ```
 //!
-//! `answer …` is a server's part of a unary call of 44 bytes each way: negotiate, read, reply. `call …` is a
-//! client's: the request, and reading a reply. `item …` is a message of a stream, one of a thousand. The
-//! headers that the HTTP library would have made are cloned for each call, which is counted.
+//! `answer …` is a server's part of a unary call of 44 bytes each way: negotiate, read, reply.
+//! `call …` is a client's: the request, and reading a reply. `item …` is a message of a stream, one
+//! of a thousand. The headers that the HTTP library would have made are cloned for each call, which
+//! is counted.
 
 #![allow(unsafe_code, reason = "counting allocations needs a GlobalAlloc")]
 #![allow(clippy::print_stdout, reason = "a bench reports on standard output")]
@@ -21,7 +23,9 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use tidewire_service::{Codec, Spec, StreamKind};
-use tidewire_wire::{Caller, Coders, Compression, Dialect, Event, Exchange, Head, Next, negotiate};
+use tidewire_wire::{
+    Caller, Coders, Compression, Dialect, Event, Exchange, Head, ReadStep, negotiate,
+};
 
 struct Counting;
 
@@ -121,7 +125,7 @@ impl Case {
             let mut requests = exchange.requests(LIMIT).expect("it is small");
             requests.push(self.body.clone());
             requests.finish();
-            let Ok(Next::Message(message)) = requests.read(&coders) else {
+            let Ok(ReadStep::Message(message)) = requests.read(&coders) else {
                 unreachable!("the body is a message")
             };
             let none = HeaderMap::new;

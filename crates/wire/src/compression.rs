@@ -10,15 +10,15 @@
 //! | what zstd declares, before anything is unfolded | `zstandard.rs` |
 //! | what comes out, while it is unfolded | `gzip.rs`, `zstandard.rs` |
 
+mod coders;
 mod gzip;
-mod pool;
 mod zstandard;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidewire_service::{Coding, Error, Form, Format, Result};
 
-use self::pool::Pool;
+use self::coders::Pool;
 use crate::envelope::Message;
 use crate::sender::Sender;
 
@@ -68,7 +68,7 @@ const REPLY_BYTES_MIN: usize = 1024;
 
 /// Why a message does not unfold.
 #[derive(Debug)]
-enum Broken {
+enum UnfoldError {
     TooLarge,
     Invalid(&'static str),
 }
@@ -93,8 +93,8 @@ impl Coders {
         encoding.is_some() && message.len() >= REPLY_BYTES_MIN
     }
 
-    /// A message of a reply compressed; `None` if that is not worth it. Of a message that is kept, the
-    /// compressed form is kept too.
+    /// A message of a reply compressed; `None` if that is not worth it. Of a message that is kept,
+    /// the compressed form is kept too.
     ///
     /// # Errors
     /// When there is no memory for it.
@@ -141,8 +141,8 @@ impl Coders {
             Encoding::Zstd => self.zstd_in.with(|coder| coder.unfold(data, bytes_max)),
         };
         unfolded.map(Bytes::from).map_err(|broken| match broken {
-            Broken::TooLarge => sender.too_large(bytes_max),
-            Broken::Invalid(why) => sender.malformed(&format!(
+            UnfoldError::TooLarge => sender.too_large(bytes_max),
+            UnfoldError::Invalid(why) => sender.malformed(&format!(
                 "sent a message that is not valid {}: {why}",
                 encoding.as_str()
             )),
@@ -210,7 +210,7 @@ impl Encoding {
     /// The encoding that a header names, `None` being no compression; `Err` has what is not known.
     ///
     /// Names compare without regard to case, and `x-gzip` is gzip (RFC 9110, section 8.4.1).
-    pub(crate) fn named<'a>(
+    pub(crate) fn from_header<'a>(
         headers: &'a HeaderMap,
         name: &HeaderName,
     ) -> Result<Option<Self>, &'a HeaderValue> {
@@ -227,7 +227,7 @@ impl Encoding {
         Ok(named)
     }
 
-    /// What a name stands for: `Some(None)` is no compression, `None` is not known.
+    /// What a name stands for: `Some(None)` is not compression, `None` is not known.
     pub(crate) fn of(name: &[u8]) -> Option<Option<Self>> {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         if name.is_empty() || is("identity") {
@@ -247,7 +247,7 @@ impl Encoding {
         name: &HeaderName,
         host: &str,
     ) -> Result<Option<Self>> {
-        Self::named(headers, name).map_err(|other| {
+        Self::from_header(headers, name).map_err(|other| {
             Error::internal(format!(
                 "{host} compressed its reply with {}, which was not asked for; gzip and zstd are \
                  known",
@@ -261,23 +261,41 @@ impl Encoding {
     /// Weights are those of RFC 9110, section 12.5.3; gRPC and Connect streams have lists without.
     pub(crate) fn preferred(headers: &HeaderMap, name: &HeaderName) -> Option<Self> {
         let mut best: Option<(u16, Self)> = None;
-        let values = headers.get_all(name).iter().flat_map(|v| v.as_bytes().split(|b| *b == b','));
-        for item in values {
-            let mut parts = item.split(|byte| *byte == b';');
-            let name = parts.next().unwrap_or_default().trim_ascii();
+        for AcceptedCoding { name, weight } in accepted_codings(headers, name) {
             let encoding = if name == b"*" {
                 Self::Gzip
             } else {
                 let Some(Some(encoding)) = Self::of(name) else { continue };
                 encoding
             };
-            let weight = parts.find_map(weight).unwrap_or(1000);
             if weight > best.map_or(0, |(weight, _)| weight) {
                 best = Some((weight, encoding));
             }
         }
         best.map(|(_, encoding)| encoding)
     }
+}
+
+/// One coding of a header such as `accept-encoding`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AcceptedCoding<'a> {
+    /// Its name as it was sent, or `*`.
+    pub name: &'a [u8],
+    /// Its weight in thousandths; 0 means that the coding is refused.
+    pub weight: u16,
+}
+
+/// The codings that a header lists, in its order, by RFC 9110, section 12.5.3.
+pub fn accepted_codings<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = AcceptedCoding<'a>> {
+    let values = headers.get_all(name).into_iter();
+    values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(|item| {
+        let mut parts = item.split(|byte| *byte == b';');
+        let name = parts.next().unwrap_or_default().trim_ascii();
+        AcceptedCoding { name, weight: parts.find_map(weight).unwrap_or(1000) }
+    })
 }
 
 /// A weight `q=0.5` in thousandths; one that is not valid counts as 0.
@@ -299,7 +317,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    use tidewire_service::{Code, Forms, Keeper, Room, Signal, Staleness, Validator};
+    use tidewire_service::{CachedBody, Code, Forms, FormsBudget, Signal, Staleness, Validator};
 
     const BOTH: [Encoding; 2] = [Encoding::Gzip, Encoding::Zstd];
 
@@ -403,7 +421,7 @@ mod tests {
     /// Keeps a message of 5,000 bytes.
     struct Keeps(Bytes, Forms);
 
-    impl Keeper for Keeps {
+    impl CachedBody for Keeps {
         fn validator(&self) -> Option<Validator> {
             None
         }
@@ -428,9 +446,9 @@ mod tests {
     #[test]
     fn the_compressed_form_of_a_message_that_is_kept_is_made_once_for_each_coding() {
         for (body, gets_smaller) in [(vec![b'a'; 5000], true), (noise(), false)] {
-            let room = Arc::new(Room::new(1 << 20));
+            let room = Arc::new(FormsBudget::new(1 << 20));
             let body = Bytes::from(body);
-            let keeper: Arc<dyn Keeper> =
+            let keeper: Arc<dyn CachedBody> =
                 Arc::new(Keeps(body.clone(), Forms::new(Arc::clone(&room))));
             for encoding in BOTH {
                 let shrunk = || {
@@ -508,7 +526,7 @@ mod tests {
             for value in values {
                 headers.append("content-encoding", HeaderValue::from_static(value));
             }
-            let named = Encoding::named(&headers, &http::header::CONTENT_ENCODING);
+            let named = Encoding::from_header(&headers, &http::header::CONTENT_ENCODING);
             assert_eq!(named.map_err(|value| value.to_str().unwrap()), expected, "{values:?}");
         };
         check(&[], Ok(None));

@@ -71,7 +71,7 @@ pub(crate) fn end(json: &[u8], host: &str) -> End {
     let mut json = match serde_json::from_slice::<Map<String, Value>>(json) {
         Ok(json) => json,
         Err(error) => {
-            return unreadable(&format!("ended a stream with what is no valid JSON: {error}"));
+            return unreadable(&format!("ended a stream with what is not valid JSON: {error}"));
         }
     };
     let Some(raw) = metadata(json.get("metadata")) else {

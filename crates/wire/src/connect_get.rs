@@ -26,14 +26,14 @@ use crate::sender::Sender;
 
 /// What the parameters say, apart from the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct GetParameters {
     pub(crate) codec: Codec,
     pub(crate) compression: Option<Encoding>,
 }
 
 /// Why the parameters are refused.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum GetRefusal {
     /// There is no such codec: HTTP's 415.
     Codec(String),
     /// There is no such compression.
@@ -42,7 +42,7 @@ pub(crate) enum Refused {
     Invalid(Error),
 }
 
-impl From<Error> for Refused {
+impl From<Error> for GetRefusal {
     fn from(error: Error) -> Self {
         Self::Invalid(error)
     }
@@ -58,7 +58,7 @@ struct Parameters<'a> {
 }
 
 /// The codec and the compression that a query string names.
-pub(crate) fn asked(query: Option<&str>) -> Result<Asked, Refused> {
+pub(crate) fn parse_query(query: Option<&str>) -> Result<GetParameters, GetRefusal> {
     let parameters = Parameters::of(query.unwrap_or_default())?;
     let version = parameters.connect.map(decoded);
     check_version(version.as_deref(), "v1")?;
@@ -71,12 +71,12 @@ pub(crate) fn asked(query: Option<&str>) -> Result<Asked, Refused> {
     let codec = match &*name {
         b"proto" => Codec::Proto,
         b"json" => Codec::Json,
-        other => return Err(Refused::Codec(String::from_utf8_lossy(other).into_owned())),
+        other => return Err(GetRefusal::Codec(String::from_utf8_lossy(other).into_owned())),
     };
     let name = parameters.compression.map(decoded).unwrap_or_default();
     let compression = Encoding::of(&name)
-        .ok_or_else(|| Refused::Compression(String::from_utf8_lossy(&name).into_owned()))?;
-    Ok(Asked { codec, compression })
+        .ok_or_else(|| GetRefusal::Compression(String::from_utf8_lossy(&name).into_owned()))?;
+    Ok(GetParameters { codec, compression })
 }
 
 /// The message in a query string; empty if there is none.
@@ -119,7 +119,7 @@ impl<'a> Parameters<'a> {
             };
             if place.replace(value).is_some() {
                 return Err(Error::invalid_argument(format!(
-                    "the parameter {name} is there twice; send it once"
+                    "the parameter {name} occurs twice; send it once"
                 )));
             }
         }
@@ -142,7 +142,7 @@ const URL_BYTES_MAX: usize = 8 << 10;
 /// too long.
 ///
 /// # Errors
-/// `invalid_argument` when the path is none.
+/// `invalid_argument` when the path is invalid.
 pub(crate) fn url(path: &str, codec: Codec, message: &[u8]) -> Result<Option<PathAndQuery>> {
     if message.len() > URL_BYTES_MAX {
         return Ok(None);
@@ -164,7 +164,7 @@ pub(crate) fn url(path: &str, codec: Codec, message: &[u8]) -> Result<Option<Pat
     }
     PathAndQuery::from_maybe_shared(Bytes::from(url))
         .map(Some)
-        .map_err(|error| Error::invalid_argument(format!("{path} is no path: {error}")))
+        .map_err(|error| Error::invalid_argument(format!("{path} is not a path: {error}")))
 }
 
 /// Written without padding, read with or without.
@@ -191,7 +191,10 @@ mod tests {
         ] {
             let url = url("/a.B/C", codec, sent).unwrap().unwrap();
             assert_eq!(url.path(), "/a.B/C");
-            assert_eq!(asked(url.query()).unwrap(), Asked { codec, compression: None });
+            assert_eq!(
+                parse_query(url.query()).unwrap(),
+                GetParameters { codec, compression: None }
+            );
             assert_eq!(message(url.query(), None, &coders, 100).unwrap(), sent);
         }
     }
@@ -210,7 +213,7 @@ mod tests {
     fn messages_are_read_in_every_form() {
         let check = |query: &str, expected: Result<&[u8], Code>| {
             let coders = Coders::default();
-            let compression = asked(Some(query)).unwrap().compression;
+            let compression = parse_query(Some(query)).unwrap().compression;
             let message = message(Some(query), compression, &coders, 8);
             let found = message.as_deref().map_err(Error::code);
             assert_eq!(found, expected, "{query}");
@@ -235,10 +238,10 @@ mod tests {
     #[test]
     fn parameters_that_are_not_as_specified_are_refused() {
         let check = |query: Option<&str>, expected: &str| {
-            let found = match asked(query).unwrap_err() {
-                Refused::Codec(name) => format!("codec {name}"),
-                Refused::Compression(name) => format!("compression {name}"),
-                Refused::Invalid(error) => error.to_string(),
+            let found = match parse_query(query).unwrap_err() {
+                GetRefusal::Codec(name) => format!("codec {name}"),
+                GetRefusal::Compression(name) => format!("compression {name}"),
+                GetRefusal::Invalid(error) => error.to_string(),
             };
             assert!(found.contains(expected), "{query:?}: {found}");
         };
@@ -247,7 +250,7 @@ mod tests {
         check(Some("encoding=xml"), "codec xml");
         check(Some("encoding=json&compression=br"), "compression br");
         check(Some("encoding=json&connect=v2"), "no version v2");
-        check(Some("encoding=json&encoding=proto"), "encoding is there twice");
+        check(Some("encoding=json&encoding=proto"), "encoding occurs twice");
         assert!(message(Some("message=1&message=2"), None, &Coders::default(), 9).is_err());
     }
 }

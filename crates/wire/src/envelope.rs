@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
-use tidewire_service::{Error, Keeper, Result};
+use tidewire_service::{CachedBody, Error, Result};
 
 use crate::compression::{Coders, Encoding};
 use crate::sender::Sender;
@@ -43,7 +43,7 @@ enum Place {
     Alone(Bytes),
     Behind(BytesMut),
     /// Somebody keeps it, with its compressed forms.
-    Kept(Bytes, Arc<dyn Keeper>),
+    Kept(Bytes, Arc<dyn CachedBody>),
 }
 
 impl From<Bytes> for Message {
@@ -64,12 +64,12 @@ impl Message {
     }
 
     /// A message that `keeper` keeps: its compressed forms are made once.
-    pub fn kept(message: Bytes, keeper: Arc<dyn Keeper>) -> Self {
+    pub fn kept(message: Bytes, keeper: Arc<dyn CachedBody>) -> Self {
         Self(Place::Kept(message, keeper))
     }
 
     /// Who keeps the message.
-    pub(crate) fn keeper(&self) -> Option<&Arc<dyn Keeper>> {
+    pub(crate) fn keeper(&self) -> Option<&Arc<dyn CachedBody>> {
         match &self.0 {
             Place::Kept(_, keeper) => Some(keeper),
             Place::Alone(_) | Place::Behind(_) => None,
@@ -162,12 +162,12 @@ impl Head {
     }
 }
 
-/// Up to here a copy costs less than a frame of its own.
+/// Up to here a copy costs less than its own frame.
 pub(crate) const COPIED_MAX: usize = 16 << 10;
 
 /// Takes envelopes out of the chunks in which they arrive.
 #[derive(Debug)]
-pub(crate) struct Opener {
+pub(crate) struct EnvelopeReader {
     chunk: Bytes,
     partial: BytesMut,
     bytes_max: usize,
@@ -180,7 +180,7 @@ pub(crate) struct Envelope {
     pub(crate) message: Bytes,
 }
 
-impl Opener {
+impl EnvelopeReader {
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self { chunk: Bytes::new(), partial: BytesMut::new(), bytes_max }
     }
@@ -271,7 +271,7 @@ mod tests {
         let wire =
             [&[0, 0, 0, 0, 3][..], b"abc", &[1, 0, 0, 0, 0], &[2, 0, 0, 0, 1], b"z"].concat();
         for cut in 1..wire.len() {
-            let mut opener = Opener::new(3);
+            let mut opener = EnvelopeReader::new(3);
             let mut found = Vec::new();
             for chunk in wire.chunks(cut) {
                 opener.push(Bytes::copy_from_slice(chunk));
@@ -289,10 +289,10 @@ mod tests {
 
     #[test]
     fn an_announced_length_over_the_limit_is_refused_and_one_below_it_takes_no_memory() {
-        let mut opener = Opener::new(2);
+        let mut opener = EnvelopeReader::new(2);
         opener.push(Bytes::from_static(&[0, 0, 0, 0, 3]));
         assert!(opener.next(Sender::Client).is_err(), "the length alone is over the limit");
-        let mut opener = Opener::new(4 << 20);
+        let mut opener = EnvelopeReader::new(4 << 20);
         for byte in [0, 0, 0x40, 0, 0, 1] {
             opener.push(Bytes::copy_from_slice(&[byte]));
             assert_eq!(opener.next(Sender::Client).unwrap(), None);
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn a_message_in_one_piece_is_not_copied() {
         let wire = Bytes::from_static(b"\0\0\0\0\x03abc");
-        let mut opener = Opener::new(3);
+        let mut opener = EnvelopeReader::new(3);
         opener.push(wire.clone());
         let envelope = opener.next(Sender::Client).unwrap().unwrap();
         assert_eq!(envelope.message.as_ptr(), wire[5..].as_ptr());

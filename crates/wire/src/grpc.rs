@@ -1,7 +1,7 @@
 //! What is particular to gRPC: a call ends in HTTP trailers with its status.
 //!
 //! A failure that has nothing to say before its end is a response of headers only, with the status
-//! among them (`Trailers-Only` of `PROTOCOL-HTTP2.md`). One with headers of its own keeps them apart,
+//! among them (`Trailers-Only` of `PROTOCOL-HTTP2.md`). One with its own headers keeps them apart,
 //! so that the caller can still tell them from trailers.
 
 use http::HeaderMap;

@@ -99,7 +99,8 @@ impl Decoder {
     }
 }
 
-/// Decodes groups of four, of which any may be padded, up to one that is not valid; whether all are.
+/// Decodes groups of four, of which any may be padded, up to one that is not valid; whether all
+/// are.
 fn quads(mut text: &[u8], out: &mut Vec<u8>) -> bool {
     while !text.is_empty() {
         // Up to and with the next padded group.

@@ -1,8 +1,8 @@
 //! Which headers are the caller's and which the protocol's.
 //!
 //! Headers of a call are passed on but for those that belong to one connection (RFC 9110, section
-//! 7.6.1) or that the protocols set themselves; likewise on the way back, where headers and trailers
-//! of a service are filtered by whoever writes them and by whoever reads them.
+//! 7.6.1) or that the protocols set themselves; likewise on the way back, where headers and
+//! trailers of a service are filtered by whoever writes them and by whoever reads them.
 //!
 //! A name that ends in `-bin` has a value of bytes in base64, on all three protocols.
 

@@ -1,7 +1,7 @@
 //! The value of a `Host` header: `uri-host [ ":" port ]` of RFC 3986.
 //!
-//! Who reads a host more leniently than those before and behind it answers for somebody else; so what is none
-//! is refused, before anything is made of it.
+//! Who reads a host more leniently than those before and behind it answers for somebody else; so
+//! anything else is refused before it is used.
 
 /// Whether it is `uri-host [ ":" port ]` of RFC 3986, where the host may be empty.
 pub fn is_host(value: &[u8]) -> bool {

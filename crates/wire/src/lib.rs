@@ -1,8 +1,8 @@
 //! Connect, gRPC and gRPC-Web as bytes, for the side that calls and the side that answers.
 //!
-//! Nothing here opens a socket, reads a clock or starts a task; nothing is encoded or decoded beyond
-//! envelopes and heads, so that a message passes unchanged. Bytes are pushed into small state
-//! machines in whatever pieces they arrive.
+//! Nothing here opens a socket, reads a clock or starts a task; nothing is encoded or decoded
+//! beyond envelopes and heads, so that a message passes unchanged. Bytes are pushed into small
+//! state machines in whatever pieces they arrive.
 //!
 //! | side | a request | a reply |
 //! |---|---|---|
@@ -24,7 +24,10 @@
 //! Sources: the Connect protocol (connectrpc.com/docs/protocol), gRPC's `PROTOCOL-HTTP2.md` and
 //! `PROTOCOL-WEB.md`, RFC 9110.
 
-mod caller;
+#![doc = include_str!("../README.md")]
+
+mod chunk_buffer;
+mod client_call;
 mod compression;
 mod connect;
 mod connect_get;
@@ -32,7 +35,6 @@ mod dialect;
 mod end;
 mod envelope;
 mod error_json;
-mod gathered;
 mod grpc;
 mod grpc_web;
 mod headers;
@@ -45,13 +47,13 @@ mod status;
 mod timeout;
 mod write_reply;
 
-pub use caller::{Caller, Request};
-pub use compression::{Coders, Compression, Encoding};
+pub use client_call::{Caller, Request};
+pub use compression::{AcceptedCoding, Coders, Compression, Encoding, accepted_codings};
 pub use dialect::Dialect;
 pub use envelope::{HEAD as ENVELOPE_HEAD, Head as EnvelopeHead, Message};
 pub use headers::{binary, binary_value};
 pub use host::is_host;
 pub use negotiate::{Exchange, Head, Refusal, negotiate, speaks};
 pub use read_reply::{Event, Replies};
-pub use read_request::{Next, Requests};
-pub use write_reply::{Closing, Pieces, Response};
+pub use read_request::{ReadStep, Requests};
+pub use write_reply::{Pieces, ReplyEnd, Response};

@@ -48,7 +48,7 @@ pub struct Exchange {
     pub(crate) requests: Option<Encoding>,
     /// How those of the reply may be.
     pub(crate) replies: Option<Encoding>,
-    /// What the request says of its own length.
+    /// What the request its own says length.
     pub(crate) declared_length: Option<u64>,
     timeout: Option<Duration>,
 }
@@ -80,7 +80,8 @@ impl Exchange {
         self.format.codec
     }
 
-    /// How long the caller waits from now on; zero is over at once, `None` is for as long as it takes.
+    /// How long the caller waits from now on; zero is over at once, `None` is for as long as it
+    /// takes.
     pub const fn timeout(&self) -> Option<Duration> {
         self.timeout
     }
@@ -164,7 +165,9 @@ fn agree(exchange: &mut Exchange, headers: &HeaderMap) -> Result<(), Refusal> {
     };
     let requests = match present.encoding {
         false => None,
-        true => Encoding::named(headers, &encoding).map_err(|value| unknown(&encoding, value))?,
+        true => {
+            Encoding::from_header(headers, &encoding).map_err(|value| unknown(&encoding, value))?
+        }
     };
     if present.encoding
         && framing != Framing::Bare
@@ -187,8 +190,8 @@ fn agree(exchange: &mut Exchange, headers: &HeaderMap) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Which headers that matter are there, of whatever protocol: most requests have few of them, and one
-/// look at every name costs less than looking each of them up.
+/// Which headers that matter are there, of whatever protocol: most requests have few of them, and
+/// one look at every name costs less than looking each of them up.
 #[derive(Default)]
 struct Present {
     version: bool,
@@ -231,17 +234,17 @@ fn of_get(head: &Head<'_>) -> Result<Exchange, Refusal> {
         declared_length: None,
         timeout: None,
     };
-    let asked = connect_get::asked(head.query).map_err(|refused| match refused {
-        connect_get::Refused::Codec(name) => {
+    let asked = connect_get::parse_query(head.query).map_err(|refused| match refused {
+        connect_get::GetRefusal::Codec(name) => {
             let text = format!("no encoding {name}; encoding is proto or json");
             let error = Error::unimplemented(text);
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             Refusal::in_protocol(&exchange, error.with_http_status(status))
         }
-        connect_get::Refused::Compression(name) => {
+        connect_get::GetRefusal::Compression(name) => {
             Refusal::in_protocol(&exchange, no_compression(&name, "compression"))
         }
-        connect_get::Refused::Invalid(error) => Refusal::in_protocol(&exchange, error),
+        connect_get::GetRefusal::Invalid(error) => Refusal::in_protocol(&exchange, error),
     })?;
     exchange.format.codec = asked.codec;
     exchange.requests = asked.compression;
@@ -252,7 +255,7 @@ fn of_get(head: &Head<'_>) -> Result<Exchange, Refusal> {
 
 /// Which protocol a request is in, by its head alone: for a path where there is no method.
 ///
-/// A GET is no call there, nor is a POST of plain JSON that says no more of itself.
+/// A GET is not a call there, nor is a POST of plain JSON that says no more of itself.
 pub fn speaks(head: &Head<'_>) -> Option<Dialect> {
     if head.verb != Method::POST {
         return None;

@@ -1,9 +1,10 @@
-//! The messages of a reply and its end, out of the bytes of a response in whatever pieces they arrive.
+//! The messages of a reply and its end, out of the bytes of a response in whatever pieces they
+//! arrive.
 //!
 //! [`Replies`] is fed with [`push`](Replies::push), [`trailers`](Replies::trailers),
 //! [`finish`](Replies::finish) and [`broke`](Replies::broke), and asked by [`read`](Replies::read)
-//! after each. It knows a response that is none of the protocol's, a failed unary call of Connect, and
-//! gRPC's response of headers only.
+//! after each. It knows a response that is none of the protocol's, a failed unary call of Connect,
+//! and gRPC's response of headers only.
 //!
 //! How many messages there may be is left to whoever asks; the end comes last, and once.
 
@@ -14,12 +15,12 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode, response};
 use tidewire_service::{Code, Codec, Error, Result, StreamKind};
 
-use crate::caller::Caller;
+use crate::chunk_buffer::ChunkBuffer;
+use crate::client_call::Caller;
 use crate::compression::{Coders, Encoding};
 use crate::dialect::{CONNECT_ENCODING, Dialect, Format, Framing, essence};
 use crate::end::End;
-use crate::envelope::{COMPRESSED, CONNECT_END, Opener, WEB_TRAILERS};
-use crate::gathered::Gathered;
+use crate::envelope::{COMPRESSED, CONNECT_END, EnvelopeReader, WEB_TRAILERS};
 use crate::headers::{self, TRAILERS_MAX};
 use crate::sender::Sender;
 use crate::{connect, error_json, grpc, grpc_web, status};
@@ -42,10 +43,10 @@ pub struct Replies {
 #[derive(Debug)]
 enum Body {
     /// Connect's unary call: the message, or the error in JSON.
-    Bare { status: StatusCode, data: Gathered, trailers: HeaderMap, is_read: bool },
+    Bare { status: StatusCode, data: ChunkBuffer, trailers: HeaderMap, is_read: bool },
     Enveloped {
-        opener: Opener,
-        /// The end, once it is known; what follows it is no part of the reply.
+        opener: EnvelopeReader,
+        /// The end, once it is known; what follows it is not a part of the reply.
         end: Option<End>,
         /// It was said that the end is there.
         is_end_seen: bool,
@@ -65,7 +66,8 @@ pub enum Event {
         /// How many there were on the wire, with the envelope.
         wire_bytes: usize,
     },
-    /// The end was among the bytes; [`Replies::end_trailers`] shows it. Once, before [`End`](Self::End).
+    /// The end was among the bytes; [`Replies::end_trailers`] shows it. Once, before
+    /// [`End`](Self::End).
     EndSeen,
     /// The call succeeded, with these trailers. Nothing comes after it.
     End(HeaderMap),
@@ -111,7 +113,7 @@ impl Caller {
         let (headers, body) = match is_bare {
             true => {
                 let (headers, trailers) = connect::split(head.headers);
-                let (status, data) = (head.status, Gathered::default());
+                let (status, data) = (head.status, ChunkBuffer::default());
                 (headers, Body::Bare { status, data, trailers, is_read: false })
             }
             false => {
@@ -138,7 +140,7 @@ impl Body {
         // A response of headers only: they are the trailers. Trailers that follow say more.
         let is_end = dialect.is_grpc() && headers.contains_key(status::GRPC_STATUS);
         Self::Enveloped {
-            opener: Opener::new(bytes_max),
+            opener: EnvelopeReader::new(bytes_max),
             end: None,
             is_end_seen: false,
             of_headers: if is_end { grpc::end(headers.clone()) } else { None },

@@ -1,8 +1,8 @@
 //! The messages of a request out of its bytes, in whatever pieces these arrive.
 //!
 //! [`Requests`] is fed with [`push`](Requests::push) and [`finish`](Requests::finish), and asked by
-//! [`read`](Requests::read) after each. A request of one message gives it only at its end, when it is
-//! certain that there is no second one. A message that came in one piece is not copied.
+//! [`read`](Requests::read) after each. A request of one message gives it only at its end, when it
+//! is certain that there is no second one. A message that came in one piece is not copied.
 //!
 //! | what is wrong | code |
 //! |---|---|
@@ -14,11 +14,11 @@
 use bytes::Bytes;
 use tidewire_service::Result;
 
+use crate::chunk_buffer::ChunkBuffer;
 use crate::compression::{Coders, Encoding};
 use crate::connect_get;
 use crate::dialect::Framing;
-use crate::envelope::{COMPRESSED, HEAD, Opener};
-use crate::gathered::Gathered;
+use crate::envelope::{COMPRESSED, EnvelopeReader, HEAD};
 use crate::grpc_web::Decoder;
 use crate::negotiate::Exchange;
 use crate::sender::Sender;
@@ -40,11 +40,11 @@ pub struct Requests {
 #[derive(Debug)]
 enum Body {
     /// The message itself, as it comes.
-    Bare(Gathered),
-    Enveloped(Opener),
+    Bare(ChunkBuffer),
+    Enveloped(EnvelopeReader),
     /// What came since the last look, in base64.
     Text {
-        opener: Opener,
+        opener: EnvelopeReader,
         decoder: Decoder,
         text: Vec<Bytes>,
     },
@@ -52,7 +52,7 @@ enum Body {
 
 /// What there is to be read.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum ReadStep {
     /// A message.
     Message(Bytes),
     /// Nothing until more bytes are pushed.
@@ -93,9 +93,9 @@ impl Exchange {
         if is_single && self.declared_length.is_some_and(|length| length > length_max) {
             return Err(CALLER.too_large(bytes_max));
         }
-        let opener = || Opener::new(bytes_max);
+        let opener = || EnvelopeReader::new(bytes_max);
         let body = match framing {
-            Framing::Bare => Body::Bare(Gathered::default()),
+            Framing::Bare => Body::Bare(ChunkBuffer::default()),
             Framing::Enveloped => Body::Enveloped(opener()),
             Framing::Text => {
                 Body::Text { opener: opener(), decoder: Decoder::default(), text: Vec::new() }
@@ -141,36 +141,36 @@ impl Requests {
     ///
     /// # Errors
     /// What is wrong with the request, as the table above has it; nothing can be read after it.
-    pub fn read(&mut self, coders: &Coders) -> Result<Next> {
+    pub fn read(&mut self, coders: &Coders) -> Result<ReadStep> {
         if self.is_over {
-            return Ok(Next::End);
+            return Ok(ReadStep::End);
         }
         let next = self.find(coders);
-        self.is_over = matches!(next, Err(_) | Ok(Next::End));
+        self.is_over = matches!(next, Err(_) | Ok(ReadStep::End));
         next
     }
 
-    fn find(&mut self, coders: &Coders) -> Result<Next> {
+    fn find(&mut self, coders: &Coders) -> Result<ReadStep> {
         while let Some(message) = self.message(coders)? {
             if !self.is_single {
-                return Ok(Next::Message(message));
+                return Ok(ReadStep::Message(message));
             }
             if self.single.replace(message).is_some() {
                 return Err(CALLER.miscounted("sent more than one message where one is expected"));
             }
         }
         if !self.is_finished {
-            return Ok(Next::More);
+            return Ok(ReadStep::More);
         }
         if self.is_partial() {
             return Err(CALLER.malformed("ended its request in the middle of a message"));
         }
         if !std::mem::take(&mut self.is_single) {
-            return Ok(Next::End);
+            return Ok(ReadStep::End);
         }
         let message = self.single.take();
         message
-            .map(Next::Message)
+            .map(ReadStep::Message)
             .ok_or_else(|| CALLER.miscounted("sent no message where one is expected"))
     }
 
@@ -211,7 +211,7 @@ impl Requests {
         envelope.unfolded(self.encoding, coders, self.bytes_max, CALLER).map(Some)
     }
 
-    /// Nothing is there yet, nor ever if the text was no base64.
+    /// Nothing is there yet, nor ever if the text was not a base64.
     fn nothing(&self) -> Result<Option<Bytes>> {
         match &self.body {
             Body::Text { decoder, .. } if decoder.is_broken() => {

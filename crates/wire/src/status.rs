@@ -72,7 +72,7 @@ pub(crate) fn of_trailers(trailers: &HeaderMap) -> Option<Result<(), Error>> {
         return Some(Ok(()));
     }
     let Some(number) = number else {
-        let text = format!("the server sent the status {status:?}, which is no number");
+        let text = format!("the server sent the status {status:?}, which is not a number");
         return Some(Err(Error::internal(text)));
     };
     let message = trailers.get(GRPC_MESSAGE).map(|value| percent_decode(value.as_bytes()));

@@ -5,7 +5,7 @@
 //! | `connect-timeout-ms` | at most 10 | milliseconds |
 //! | `grpc-timeout` | at most 8 | the letter after them: `H` `M` `S` `m` `u` `n` |
 //!
-//! One that is not written so, or is there twice, is refused: a caller that believes to have a
+//! One that is not written so, or occurs twice, is refused: a caller that believes to have a
 //! deadline must not wait without one. Zero is a deadline that has passed.
 
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(crate) fn of_request(dialect: Dialect, headers: &HeaderMap) -> Result<Option
     let mut values = headers.get_all(&name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(Error::invalid_argument(format!("{name} is there twice; send it once")));
+        return Err(Error::invalid_argument(format!("{name} occurs twice; send it once")));
     }
     let parsed = if dialect.is_grpc() { of_grpc(value.as_bytes()) } else { of_connect(value) };
     parsed.map(Some).ok_or_else(|| {

@@ -38,7 +38,7 @@ pub struct Pieces([Bytes; 3]);
 
 /// The end of a reply: the last bytes of its body, and HTTP trailers of gRPC.
 #[derive(Debug, Clone, Default)]
-pub struct Closing {
+pub struct ReplyEnd {
     /// The last bytes; may be empty.
     pub data: Bytes,
     /// HTTP trailers.
@@ -173,8 +173,8 @@ impl Exchange {
         self.seal(message.into(), coders).map(|(_, pieces)| pieces)
     }
 
-    /// [`message`](Self::message), appended to those before it where it is small and neither compressed
-    /// nor base64; otherwise what is left to be sent after them.
+    /// [`message`](Self::message), appended to those before it where it is small and neither
+    /// compressed nor base64; otherwise what is left to be sent after them.
     ///
     /// # Errors
     /// As [`message`](Self::message).
@@ -208,36 +208,36 @@ impl Exchange {
     }
 
     /// The end of a reply that succeeded.
-    pub fn end(&self, trailers: HeaderMap) -> Closing {
+    pub fn end(&self, trailers: HeaderMap) -> ReplyEnd {
         match self.dialect() {
             Dialect::Connect => self.last(connect::last_envelope(trailers, None)),
             Dialect::Grpc => {
-                Closing { data: Bytes::new(), trailers: Some(grpc::success(trailers)) }
+                ReplyEnd { data: Bytes::new(), trailers: Some(grpc::success(trailers)) }
             }
             Dialect::GrpcWeb => self.last(grpc_web::last_envelope(&grpc::success(trailers))),
         }
     }
 
     /// The end of a reply that failed after its head was sent; its headers come too late.
-    pub fn end_failed(&self, mut error: Error) -> Closing {
+    pub fn end_failed(&self, mut error: Error) -> ReplyEnd {
         match self.dialect() {
             Dialect::Connect => {
                 let trailers = std::mem::take(error.trailers_mut()).into_map();
                 self.last(connect::last_envelope(trailers, Some(&error)))
             }
             Dialect::Grpc => {
-                Closing { data: Bytes::new(), trailers: Some(grpc::failure(&mut error)) }
+                ReplyEnd { data: Bytes::new(), trailers: Some(grpc::failure(&mut error)) }
             }
             Dialect::GrpcWeb => self.last(grpc_web::last_envelope(&grpc::failure(&mut error))),
         }
     }
 
-    fn last(&self, envelope: Bytes) -> Closing {
+    fn last(&self, envelope: Bytes) -> ReplyEnd {
         let data = match self.format.framing {
             Framing::Text => grpc_web::encode(&[envelope]),
             _ => envelope,
         };
-        Closing { data, trailers: None }
+        ReplyEnd { data, trailers: None }
     }
 
     /// A failure as a whole response, when nothing was sent before.
@@ -249,7 +249,7 @@ impl Exchange {
         let status = StatusCode::OK;
         if self.dialect() != Dialect::Grpc {
             let headers = self.head_with(own, None);
-            let Closing { data, trailers } = self.end_failed(error);
+            let ReplyEnd { data, trailers } = self.end_failed(error);
             return Response { status, headers, body: data.into(), trailers };
         }
         let trailers = grpc::failure(&mut error);

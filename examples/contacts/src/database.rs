@@ -26,7 +26,7 @@ impl Database {
     /// `Contacts_DatabasePassword` one is enough; the others are as the comparison has them.
     ///
     /// # Errors
-    /// A URL that is none of PostgreSQL; PostgreSQL where the program was built without it.
+    /// A URL that is not one of PostgreSQL; PostgreSQL where the program was built without it.
     pub fn chosen(
         url: Option<&str>,
         variable: impl Fn(&str) -> Option<String>,

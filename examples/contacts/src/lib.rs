@@ -51,8 +51,8 @@ pub fn with_defaults(mut config: Config) -> Config {
     config
 }
 
-/// Adds the application to a server: the typed services, and the plain handlers beside them. A relay
-/// asks the key/value store that `key_values` leads to.
+/// Adds the application to a server: the typed services, and the plain handlers beside them. A
+/// relay asks the key/value store that `key_values` leads to.
 pub fn add_to(builder: Builder, store: impl Store, scheme: Scheme, key_values: Client) -> Builder {
     let store = Arc::new(store);
     tour::add_to(plain::add_to(builder))

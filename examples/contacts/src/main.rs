@@ -13,7 +13,7 @@ use contacts::store::{Progress, Store, Tracked, sqlite};
 use contacts::{Database, Scheme};
 use tidewire::config::{Answers, Config, Flags};
 use tidewire::memo::Graph;
-use tidewire::{Address, Client, Running};
+use tidewire::{Address, Client, RunningServer};
 
 /// Contacts over REST, Connect, gRPC and gRPC-Web on one port, kept in SQLite or PostgreSQL.
 ///
@@ -25,7 +25,8 @@ struct Arguments {
     /// SQLite database file, made at the first start.
     #[arg(long, env = "CONTACTS_DB", default_value = "contacts.sqlite", value_name = "FILE")]
     database: PathBuf,
-    /// PostgreSQL database to use instead, such as postgres://user:password@localhost:5432/contacts.
+    /// PostgreSQL database to use instead, such as
+    /// postgres://user:password@localhost:5432/contacts.
     #[arg(long, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
     database_url: Option<String>,
     /// Connections to PostgreSQL; each carries many statements at once.
@@ -166,7 +167,7 @@ fn show(progress: Progress) {
 }
 
 /// What is said once it listens: where the data are, and what to try.
-fn start(server: &Running, place: &str, added: u32, memo: &str) -> String {
+fn start(server: &RunningServer, place: &str, added: u32, memo: &str) -> String {
     let url = server.url();
     let contacts = match added {
         0 => format!("using the contacts in {place}"),

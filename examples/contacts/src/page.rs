@@ -1,7 +1,7 @@
 //! Where a page of contacts begins: sizes, and tokens that say nothing to whoever holds one.
 //!
 //! A token is the id that the page before ended with, and a check by which one that was cut off,
-//! mistyped or made up is told from ours. It is no secret and guards nothing.
+//! mistyped or made up is told from ours. It is not a secret and guards nothing.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -32,7 +32,7 @@ pub(crate) fn token_after(id: i32) -> String {
 /// The id that a token is for: that of the contact before the page.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` for what is no token of ours.
+/// `INVALID_ARGUMENT` for what is not a token of ours.
 pub(crate) fn after(token: &str) -> Result<i32> {
     if token.is_empty() {
         return Ok(i32::MIN);
@@ -45,7 +45,7 @@ pub(crate) fn after(token: &str) -> Result<i32> {
     };
     read().ok_or_else(|| {
         Error::invalid_argument(
-            "field page_token is none that this service gave; send next_page_token of the page \
+            "field page_token was not issued by this service; send next_page_token of the page \
              before as it was, or leave it out to begin anew",
         )
     })

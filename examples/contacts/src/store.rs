@@ -30,9 +30,9 @@ pub trait Store: Send + Sync + 'static {
     /// Adds a contact under an id that was never used before.
     fn create(&self, names: CreateRequest) -> impl Future<Output = Result<Contact>> + Send;
 
-    /// As [`create`](Self::create), once for a key: whoever comes again with it, at the same time or
-    /// up to [`KEYS_KEPT`] later, over restarts, is given the contact as it was then, whatever became
-    /// of it. The key is kept in the transaction that adds the contact.
+    /// As [`create`](Self::create), once for a key: whoever comes again with it, at the same time
+    /// or up to [`KEYS_KEPT`] later, over restarts, is given the contact as it was then, whatever
+    /// became of it. The key is kept in the transaction that adds the contact.
     ///
     /// Other names under the same key are `FAILED_PRECONDITION`, and nothing is added.
     fn create_once(
@@ -71,8 +71,8 @@ pub trait Store: Send + Sync + 'static {
 /// How many users there are.
 pub const USERS: u32 = 1000;
 
-/// How long the key of a create is kept at least; after that it may be forgotten, and the same key is
-/// a new create. A caller that repeats a command does so within half of it.
+/// How long the key of a create is kept at least; after that it may be forgotten, and the same key
+/// is a new create. A caller that repeats a command does so within half of it.
 ///
 /// Each create with a key removes two that are older, so there are never many more
 /// than were used within this time, and none of them costs more than the contact that it made.
@@ -88,7 +88,7 @@ fn repeated(asked: &CreateRequest, first: Contact) -> Result<Contact> {
     }
     Err(Error::failed_precondition(
         "the key of this command, such as its header Idempotency-Key, was used to create another \
-         contact; give each command a key of its own",
+         contact; give each command its own key",
     )
     .with_http_status(StatusCode::UNPROCESSABLE_ENTITY)
     .with_outcome(Outcome::NotRun))

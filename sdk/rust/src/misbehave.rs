@@ -1,4 +1,5 @@
-//! What the program does because it is told to: end, send what is no frame, print much, panic, be busy.
+//! What the program does because it is told to: end, send what is not a frame, print much, panic,
+//! be busy.
 
 use std::io::Write;
 use std::sync::Mutex;
@@ -21,7 +22,8 @@ pub(crate) async fn as_told(word: &str) -> Result<String> {
             // Another descriptor of the same socket.
             let number = std::env::var("TIDEWIRE_FD").unwrap_or_default();
             let again = std::fs::read_link(format!("/proc/self/fd/{number}")).is_ok();
-            let echo = format!("printf 'HTTP/1.1 200 OK\\r\\n\\r\\nthis is no frame' >&{number}");
+            let echo =
+                format!("printf 'HTTP/1.1 200 OK\\r\\n\\r\\nthis is not a frame' >&{number}");
             if again {
                 let _ = std::process::Command::new("sh").arg("-c").arg(echo).status();
             }

@@ -1,5 +1,5 @@
-//! What is known of a caller: what it holds, its command keys, its principal, and what of its context
-//! goes into other calls.
+//! What is known of a caller: what it holds, its command keys, its principal, and what of its
+//! context goes into other calls.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

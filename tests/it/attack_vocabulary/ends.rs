@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use tidewire::http::StatusCode;
-use tidewire::{Code, Context, Cors, How, Phase, Stream};
+use tidewire::{Code, Context, Cors, EndReason, Phase, Stream};
 use tidewire_tests::proto::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -50,7 +50,7 @@ async fn whatever_is_asked_for_ends_once_with_the_status_that_was_sent_and_the_b
         if head.contains("Echo\ncontent-type: application/json") {
             assert_eq!(told.end.bytes_in, body.len() as u64, "{what}");
         }
-        let how = if head.contains("Panic") { How::Panicked } else { How::Answered };
+        let how = if head.contains("Panic") { EndReason::Panicked } else { EndReason::Answered };
         assert_eq!(told.end.how, how, "{what}");
         heard.silent();
     }
@@ -89,18 +89,22 @@ async fn each_rpc_protocol_ends_once_answered_failed_panicked_late_and_canceled(
         let client = client(address, protocol);
         client.echo(EchoRequest::default()).await.unwrap();
         let told = heard.one().await;
-        assert_eq!((told.end.how, told.end.code), (How::Answered, None), "{protocol:?} {told:?}");
+        assert_eq!(
+            (told.end.how, told.end.code),
+            (EndReason::Answered, None),
+            "{protocol:?} {told:?}"
+        );
 
         client.panic(PanicRequest::default()).await.unwrap_err();
         let told = heard.one().await;
-        let panicked = (How::Panicked, Some(Code::Internal));
+        let panicked = (EndReason::Panicked, Some(Code::Internal));
         assert_eq!((told.end.how, told.end.code), panicked, "{protocol:?} {told:?}");
 
         let request = CountRequest { n: 9, fail_after: 2, ..Default::default() };
         let mut replies = client.count(request).await.unwrap().body;
         while let Ok(Some(_)) = replies.next().await {}
         let told = heard.one().await;
-        let aborted = (How::Answered, Some(Code::Aborted));
+        let aborted = (EndReason::Answered, Some(Code::Aborted));
         assert_eq!((told.end.how, told.end.code), aborted, "{protocol:?} {told:?}");
 
         // The caller goes away while the handler runs.
@@ -116,7 +120,7 @@ async fn each_rpc_protocol_ends_once_answered_failed_panicked_late_and_canceled(
         }
         drop(call);
         let Some(super::Event::End(end)) = heard.0.recv().await else { panic!("no end") };
-        assert_eq!((end.how, end.status), (How::Canceled, None), "{protocol:?} {end:?}");
+        assert_eq!((end.how, end.status), (EndReason::Canceled, None), "{protocol:?} {end:?}");
         assert!(matches!(heard.0.recv().await, Some(super::Event::Dropped)), "{protocol:?}");
         heard.silent();
 
@@ -124,7 +128,10 @@ async fn each_rpc_protocol_ends_once_answered_failed_panicked_late_and_canceled(
         let context = Context::default().with_deadline(late);
         BehaviourService::slow(&client, context, slow).await.unwrap_err();
         let told = heard.one().await;
-        assert!(matches!(told.end.how, How::Deadline | How::Canceled), "{protocol:?} {told:?}");
+        assert!(
+            matches!(told.end.how, EndReason::Deadline | EndReason::Canceled),
+            "{protocol:?} {told:?}"
+        );
         heard.silent();
     }
 }
@@ -142,14 +149,18 @@ async fn a_stream_that_its_caller_drops_in_the_middle_is_canceled() {
         replies.next().await.unwrap().unwrap();
         drop(replies);
         let told = heard.one().await;
-        assert_eq!(told.end.how, How::Canceled, "{protocol:?} {told:?}");
+        assert_eq!(told.end.how, EndReason::Canceled, "{protocol:?} {told:?}");
     }
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(b"GET /endless HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
     stream.read_u8().await.unwrap();
     drop(stream);
     let told = heard.one().await;
-    assert_eq!((told.end.how, told.end.status), (How::Canceled, Some(StatusCode::OK)), "{told:?}");
+    assert_eq!(
+        (told.end.how, told.end.status),
+        (EndReason::Canceled, Some(StatusCode::OK)),
+        "{told:?}"
+    );
     heard.silent();
 }
 
@@ -170,7 +181,7 @@ async fn an_upgrade_ends_once() {
     stream.read_to_end(&mut rest).await.unwrap();
     assert_eq!(rest, b"xxx");
     let told = heard.one().await;
-    let switched = (How::Answered, Some(StatusCode::SWITCHING_PROTOCOLS), None);
+    let switched = (EndReason::Answered, Some(StatusCode::SWITCHING_PROTOCOLS), None);
     assert_eq!((told.end.how, told.end.status, told.end.code), switched, "{told:?}");
     heard.silent();
 }
@@ -208,7 +219,7 @@ async fn what_runs_when_the_server_is_dropped_or_drained_ends_as_drained() {
                     None => panic!("{path} gently: {gently}: the guard was not dropped"),
                 }
             }
-            assert_eq!(end.unwrap().how, How::Drained, "{path}, gently: {gently}");
+            assert_eq!(end.unwrap().how, EndReason::Drained, "{path}, gently: {gently}");
         }
     }
 }
@@ -255,20 +266,20 @@ async fn a_phase_that_somebody_tells_late_twice_or_out_of_order_is_not_told() {
 
 #[tokio::test]
 async fn a_request_that_ends_while_its_gate_waits_ends_once_too() {
-    struct Waits;
-    impl tidewire::Gate for Waits {
+    struct GateFuture;
+    impl tidewire::Gate for GateFuture {
         fn admit(&self, _: &mut tidewire::Head) -> tidewire::Admission {
             tidewire::Admission::Waits
         }
 
-        fn wait<'a>(&'a self, _: &'a mut tidewire::Head) -> tidewire::Waits<'a> {
+        fn wait<'a>(&'a self, _: &'a mut tidewire::Head) -> tidewire::GateFuture<'a> {
             Box::pin(std::future::pending())
         }
     }
     let mut limits = tidewire::Limits::default();
     limits.drain_timeout = Duration::from_millis(30);
     let (builder, mut heard) = told(stage().limits(limits));
-    let (running, address) = start(builder.gate(Waits)).await;
+    let (running, address) = start(builder.gate(GateFuture)).await;
     let begin = async || {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(b"GET /plain/a HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
@@ -284,12 +295,12 @@ async fn a_request_that_ends_while_its_gate_waits_ends_once_too() {
         assert!(matches!(heard.0.recv().await, Some(super::Event::Dropped)));
         heard.silent();
     };
-    ended(&mut heard, How::Canceled).await;
+    ended(&mut heard, EndReason::Canceled).await;
     send(address, "GET /plain/a\nconnect-timeout-ms: 20", b"").await.check(504, &[]);
-    assert_eq!(heard.one().await.end.how, How::Deadline);
+    assert_eq!(heard.one().await.end.how, EndReason::Deadline);
     let _stream = begin().await;
     assert!(matches!(heard.0.recv().await, Some(super::Event::Begin(_))));
     assert!(matches!(heard.0.recv().await, Some(super::Event::Phase(Phase::Gates))));
     assert!(!running.drain().await);
-    ended(&mut heard, How::Drained).await;
+    ended(&mut heard, EndReason::Drained).await;
 }

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use tidewire::http::Method;
 use tidewire::{
-    Call, Code, Context, Error, Freshness, Lifetime, Pace, Query, Reply, Result, Service, Signal,
-    Stream, Timer, Validator, follow, gated,
+    Call, Clock, Code, Context, Error, FollowOptions, Freshness, Lifetime, Query, Reply, Result,
+    Service, Signal, Stream, Validator, follow, gated,
 };
 
 /// A clock that jumps to whatever is waited for.
 #[derive(Clone)]
 struct Jumping(Arc<Mutex<Instant>>);
 
-impl Timer for Jumping {
+impl Clock for Jumping {
     fn now(&self) -> Instant {
         *self.0.lock().unwrap()
     }
@@ -42,7 +42,7 @@ type Made = (Duration, Option<Duration>, usize);
 
 /// Follows a service that answers its n-th call by `answer(n)`.
 fn story(
-    pace: Pace,
+    pace: FollowOptions,
     context: Context,
     answer: impl Fn(usize) -> Result<Reply> + Send + Sync + 'static,
 ) -> (Story, Stream<Result<Reply>>) {
@@ -87,7 +87,7 @@ fn stale() -> Freshness {
 
 #[tokio::test]
 async fn an_answer_that_is_always_stale_is_asked_for_at_the_least_interval() {
-    let pace = Pace::default().with_min_interval(millis(50)).with_timeout(millis(700));
+    let pace = FollowOptions::default().with_min_interval(millis(50)).with_timeout(millis(700));
     let (story, mut replies) = story(pace, Context::default(), |n| {
         Ok(Reply::from("a").with_freshness(stale().with_validator(validator(n))))
     });
@@ -103,7 +103,7 @@ async fn an_answer_that_is_always_stale_is_asked_for_at_the_least_interval() {
 
 #[tokio::test]
 async fn an_answer_that_nothing_names_is_told_each_time() {
-    let (story, mut replies) = story(Pace::default(), Context::default(), |n| {
+    let (story, mut replies) = story(FollowOptions::default(), Context::default(), |n| {
         let freshness = if n < 3 { stale() } else { Freshness::immutable() };
         Ok(Reply::from("same").with_freshness(freshness))
     });
@@ -119,9 +119,10 @@ async fn a_query_with_a_deadline_of_its_own_is_followed_beyond_it() {
     // "with a fresh deadline"
     let past = Instant::now() + millis(1);
     let context = Context::default().with_deadline(past);
-    let (story, mut replies) = story(Pace::default().with_timeout(millis(10)), context, |n| {
-        Ok(Reply::from("a").with_freshness(stale().with_validator(validator(n))))
-    });
+    let (story, mut replies) =
+        story(FollowOptions::default().with_timeout(millis(10)), context, |n| {
+            Ok(Reply::from("a").with_freshness(stale().with_validator(validator(n))))
+        });
     for _ in 0..3 {
         answer(&mut replies).await.unwrap().unwrap();
     }
@@ -137,7 +138,7 @@ async fn times_without_measure_are_waited_for_and_do_not_overflow() {
         (Lifetime::For(Duration::MAX), Duration::MAX),
         (Lifetime::For(Duration::ZERO), Duration::MAX),
     ] {
-        let pace = Pace::default().with_timeout(Duration::MAX);
+        let pace = FollowOptions::default().with_timeout(Duration::MAX);
         let (_, mut replies) = story(pace, Context::default(), move |n| {
             let freshness = Freshness::default().with_lifetime(lifetime).with_age(age);
             Ok(Reply::from("a").with_freshness(freshness.with_validator(validator(n))))
@@ -145,7 +146,7 @@ async fn times_without_measure_are_waited_for_and_do_not_overflow() {
         answer(&mut replies).await.unwrap().unwrap();
         let _ = futures_util::poll!(Box::pin(replies.next()));
     }
-    let pace = Pace::default().with_min_interval(Duration::MAX);
+    let pace = FollowOptions::default().with_min_interval(Duration::MAX);
     let (_, mut replies) =
         story(pace, Context::default(), |_| Ok(Reply::from("a").with_freshness(stale())));
     answer(&mut replies).await.unwrap().unwrap();
@@ -154,7 +155,7 @@ async fn times_without_measure_are_waited_for_and_do_not_overflow() {
 
 #[tokio::test]
 async fn what_is_left_of_a_lifetime_is_waited_for() {
-    let (story, mut replies) = story(Pace::default(), Context::default(), |n| {
+    let (story, mut replies) = story(FollowOptions::default(), Context::default(), |n| {
         let freshness = Freshness::lasting(millis(10_000)).with_age(millis(4_000));
         Ok(Reply::from("a").with_freshness(freshness.with_validator(validator(n))))
     });
@@ -165,7 +166,7 @@ async fn what_is_left_of_a_lifetime_is_waited_for() {
 
 #[tokio::test]
 async fn an_error_ends_it_and_nothing_follows() {
-    let (story, mut replies) = story(Pace::default(), Context::default(), |n| match n {
+    let (story, mut replies) = story(FollowOptions::default(), Context::default(), |n| match n {
         2 => Err(Error::unavailable("gone")),
         n => Ok(Reply::from("a").with_freshness(stale().with_validator(validator(n)))),
     });
@@ -178,7 +179,7 @@ async fn an_error_ends_it_and_nothing_follows() {
 
 #[tokio::test]
 async fn an_error_with_freshness_is_told_once_and_what_comes_after_it_too() {
-    let (story, mut replies) = story(Pace::default(), Context::default(), |n| match n {
+    let (story, mut replies) = story(FollowOptions::default(), Context::default(), |n| match n {
         1..=3 => Err(Error::not_found("not yet").with_freshness(stale())),
         _ => Ok(Reply::from("a").with_freshness(Freshness::immutable())),
     });
@@ -196,7 +197,7 @@ async fn an_error_with_freshness_is_told_once_and_what_comes_after_it_too() {
 
 #[tokio::test]
 async fn an_error_that_stays_true_for_ever_ends_it() {
-    let (story, mut replies) = story(Pace::default(), Context::default(), |_| {
+    let (story, mut replies) = story(FollowOptions::default(), Context::default(), |_| {
         Err(Error::not_found("never").with_freshness(Freshness::immutable()))
     });
     assert_eq!(answer(&mut replies).await.unwrap().unwrap_err().code(), Code::NotFound);
@@ -207,13 +208,13 @@ async fn an_error_that_stays_true_for_ever_ends_it() {
 #[tokio::test]
 async fn a_service_that_says_unchanged_of_something_else_is_no_answer() {
     // `Reply::unchanged`: the validator has to be among `Context::held`.
-    let (_, mut replies) = story(Pace::default(), Context::default(), |n| match n {
+    let (_, mut replies) = story(FollowOptions::default(), Context::default(), |n| match n {
         1 => Ok(Reply::unchanged(validator(9))),
         _ => Ok(Reply::from("a").with_freshness(Freshness::immutable())),
     });
     let error = answer(&mut replies).await.unwrap().expect_err("nothing was held");
     assert_eq!(error.code(), Code::Internal);
-    let (_, mut replies) = story(Pace::default(), Context::default(), |n| match n {
+    let (_, mut replies) = story(FollowOptions::default(), Context::default(), |n| match n {
         1 => Ok(Reply::from("a").with_freshness(stale().with_validator(validator(1)))),
         _ => Ok(Reply::unchanged(validator(9)).with_freshness(stale())),
     });
@@ -224,7 +225,7 @@ async fn a_service_that_says_unchanged_of_something_else_is_no_answer() {
 
 #[tokio::test]
 async fn an_unchanged_answer_is_followed_on_by_its_own_freshness() {
-    let (story, mut replies) = story(Pace::default(), Context::default(), |n| match n {
+    let (story, mut replies) = story(FollowOptions::default(), Context::default(), |n| match n {
         1 => Ok(Reply::from("a").with_freshness(stale().with_validator(validator(1)))),
         2..=4 => Ok(Reply::unchanged(validator(1)).with_freshness(stale())),
         5 => Ok(Reply::unchanged(validator(1)).with_freshness(Freshness::immutable())),
@@ -240,7 +241,7 @@ async fn an_unchanged_answer_is_followed_on_by_its_own_freshness() {
 async fn who_comes_back_with_what_it_holds_is_told_what_changed_since() {
     let mut context = Context::default();
     context.set_held(vec![validator(1), validator(2)]);
-    let (story, mut replies) = story(Pace::default(), context, |n| match n {
+    let (story, mut replies) = story(FollowOptions::default(), context, |n| match n {
         1 => Ok(Reply::unchanged(validator(2)).with_freshness(stale())),
         2 => Ok(Reply::from("b").with_freshness(stale().with_validator(validator(3)))),
         _ => Ok(Reply::from("c").with_freshness(Freshness::immutable())),
@@ -259,7 +260,7 @@ async fn a_deadline_inside_a_call_that_never_ends_ends_the_stream() {
     let begun = Instant::now();
     let clock = Jumping(Arc::new(Mutex::new(begun)));
     let service = |_: Call| std::future::pending::<Result<Reply>>();
-    let pace = Pace::default().with_timeout(millis(70));
+    let pace = FollowOptions::default().with_timeout(millis(70));
     let mut replies = follow(Arc::new(service), query(Context::default()), pace, clock.clone());
     assert_eq!(answer(&mut replies).await.unwrap().unwrap_err().code(), Code::DeadlineExceeded);
     assert_eq!(clock.now() - begun, millis(70));
@@ -281,7 +282,7 @@ async fn each_call_of_a_followed_query_passes_the_gates_and_gives_their_guards_b
     };
     let service: Arc<dyn Service> = Arc::new(gated(vec![Arc::new(gate)], Arc::new(inner)));
     let clock = Jumping(Arc::new(Mutex::new(Instant::now())));
-    let mut replies = follow(service, query(Context::default()), Pace::default(), clock);
+    let mut replies = follow(service, query(Context::default()), FollowOptions::default(), clock);
     let first = answer(&mut replies).await.unwrap().unwrap();
     assert_eq!(first.body.collect(10).await.unwrap(), "ada");
     // The gate itself has one, the test another.

@@ -50,7 +50,8 @@ async fn a_body_that_fails_in_the_middle_is_an_error_with_its_code_on_each_proto
 
 #[tokio::test]
 async fn a_unary_reply_that_turns_out_to_be_none_or_many_messages_is_an_error() {
-    // `Body`: RPC, unary side: the encoded message. A reply of no message, or of several, is a fault.
+    // `Body`: RPC, unary side: the encoded message. A reply of no message, or of several, is a
+    // fault.
     for messages in [0, 1, 2] {
         let layer = answering(move |call: Call, inner: Arc<dyn Service>| async move {
             let echoes = is(&call, "Echo");
@@ -288,8 +289,8 @@ async fn layers_see_a_call_in_the_order_that_is_written_down() {
 
 #[tokio::test]
 async fn an_error_keeps_its_freshness_through_generated_code_and_layers() {
-    struct Missing;
-    impl BehaviourService for Missing {
+    struct DefaultReply;
+    impl BehaviourService for DefaultReply {
         async fn look(&self, _: Context, _: LookRequest) -> tidewire::Result<Reply<LookReply>> {
             Err(Error::not_found("nothing").with_freshness(Freshness::immutable()))
         }
@@ -304,7 +305,7 @@ async fn an_error_keeps_its_freshness_through_generated_code_and_layers() {
             outcome
         }
     });
-    let service = BehaviourServiceServer::new(Missing);
+    let service = BehaviourServiceServer::new(DefaultReply);
     let channel = Channel::new(tidewire::Layer::layer(&layer, Arc::new(service.clone())));
     let client = BehaviourServiceClient::new(channel);
     let error = client.look(LookRequest::default()).await.unwrap_err();

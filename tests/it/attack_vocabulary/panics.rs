@@ -153,7 +153,7 @@ async fn a_gate_that_panics_refuses_with_internal_on_every_protocol_at_once_or_l
             panic!("a gate")
         }
 
-        fn wait<'a>(&'a self, _: &'a mut Head) -> tidewire::Waits<'a> {
+        fn wait<'a>(&'a self, _: &'a mut Head) -> tidewire::GateFuture<'a> {
             Box::pin(async { panic!("a gate") })
         }
     }

@@ -178,7 +178,7 @@ async fn trailers_beyond_ascii_of_a_stream_do_not_break_it() {
         }
         let end = replies.next().await.unwrap_or_else(|e| panic!("{protocol:?} {e}"));
         assert!(end.is_none(), "{protocol:?}");
-        // Connect has trailers as JSON, which has no room for what is no text.
+        // Connect has trailers as JSON, which has no room for what is not text.
         let is_there = replies.trailers().contains_key("x-odd");
         assert_eq!(is_there, protocol != Protocol::Connect, "{protocol:?}");
     }

@@ -1,5 +1,5 @@
-//! Run-time schemas beside generated code, and rules: the same JSON and the same bytes over a socket
-//! get the same answer, whoever decodes them.
+//! Run-time schemas beside generated code, and rules: the same JSON and the same bytes over a
+//! socket get the same answer, whoever decodes them.
 
 use tidewire::{Builder, Code, Echo, RpcService, Schema, Server};
 use tidewire_tests::program::root;
@@ -229,7 +229,9 @@ fn ruled(fields: &str) -> Schema {
     Schema::from_folder(folder.path()).unwrap()
 }
 
-async fn ruled_server(fields: &str) -> Result<(tidewire::Running, std::net::SocketAddr), String> {
+async fn ruled_server(
+    fields: &str,
+) -> Result<(tidewire::RunningServer, std::net::SocketAddr), String> {
     let schema = ruled(fields);
     let service = schema.implement("rule.v1.Ruled", Echo::new(&schema)).unwrap();
     let local = std::net::SocketAddr::from(([127, 0, 0, 1], 0));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidewire::http::Method;
-use tidewire::{Call, MethodTerms, Reply};
+use tidewire::{Call, MethodOverride, Reply};
 use tidewire_tests::program::root;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
@@ -76,7 +76,7 @@ async fn curl_reads_each_new_answer_and_comes_back_where_it_was() {
     set(address, 8, 1).await;
     set(address, 7, 42).await;
     assert!(again.answer().await.1.contains("42"));
-    // Something did: it is told at once, also to who names what nobody knows.
+    // Something did: it is told at once, also to whoever names what nobody knows.
     for id in [&*first, "x", ""] {
         let mut late = Curl::get(address, "/rows/7", &[&format!("last-event-id: {id}")]);
         assert!(late.answer().await.1.contains("42"), "{id}");
@@ -140,11 +140,11 @@ async fn what_is_not_there_yet_is_an_event_and_rights_that_are_taken_away_end_th
 
 #[tokio::test]
 async fn an_answer_that_never_changes_is_told_once_and_who_comes_back_is_sent_away() {
-    let mut never = MethodTerms::default();
+    let mut never = MethodOverride::default();
     never.immutable = Some(true);
     let (builder, _, graph) = without_memory();
-    let edge = tidewire::Edge::new(&graph).method("test.v1.Rows/Get", never);
-    let (_running, address) = start(builder.memo(edge)).await;
+    let cache = tidewire::ReplyCache::new(&graph).method("test.v1.Rows/Get", never);
+    let (_running, address) = start(builder.memo(cache)).await;
     let events = "GET /rows/7\naccept: text/event-stream";
     let told = send(address, events, b"").await;
     told.check(200, &["data: {"]);

@@ -121,7 +121,7 @@ async fn a_query_that_finds_nothing_is_followed_and_its_failure_is_an_answer() {
 async fn what_cannot_be_watched_is_refused_with_the_reason() {
     let (_running, address, _) = served().await;
     for (request, code, text) in [
-        (json!({ "method": "test.v1.Rows/Set" }), Code::FailedPrecondition, "no query"),
+        (json!({ "method": "test.v1.Rows/Set" }), Code::FailedPrecondition, "not a query"),
         (json!({ "method": "test.v1.Rows/None" }), Code::Unimplemented, "test.v1.Rows has"),
         (
             json!({ "method": "/test.v1.Rows/Get", "validator": "YQ==" }),
@@ -132,7 +132,7 @@ async fn what_cannot_be_watched_is_refused_with_the_reason() {
         (
             json!({ "method": "tidewire.live.v1.Freshness/Watch" }),
             Code::FailedPrecondition,
-            "no query",
+            "not a query",
         ),
     ] {
         let mut watching = Watching::begin(address, Protocol::Connect, request.clone()).await;

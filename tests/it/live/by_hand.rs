@@ -1,9 +1,9 @@
-//! A peer that the test reads and writes by hand, when it likes: our own session on a socket of its own.
+//! A peer that the test reads and writes by hand, when it likes: our own session on its own socket.
 
 use std::net::SocketAddr;
 
 use tidewire::{Code, Codec};
-use tidewire_live::{CallId, Config, Event, Reason, Request, Session, Then, Watch};
+use tidewire_live_proto::{CallId, Config, Continuation, Event, Reason, Request, Session, Watch};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -86,7 +86,7 @@ impl ByHand {
             Event::Connected { resumed } => Told::Connected { resumed },
             Event::Reply(reply) => Told::Reply {
                 call: reply.call,
-                is_watched: reply.then() == Then::Watch,
+                is_watched: reply.then() == Continuation::Watch,
                 text: String::from_utf8(reply.payload().to_vec()).unwrap(),
             },
             Event::Stale { call } => Told::Stale(call),

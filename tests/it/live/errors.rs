@@ -1,11 +1,12 @@
-//! What is no success: of plain HTTP over live, of methods, and of watches whose caller lost his rights.
+//! What is not a success: of plain HTTP over live, of methods, and of watches whose caller lost his
+//! rights.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidewire::http::{Method, StatusCode};
 use tidewire::{Body, Call, Code, Context, Error, Head, Outcome, Reply, Result, Service};
-use tidewire_live::Watch;
+use tidewire_live_proto::Watch;
 
 use super::by_hand::{ByHand, Told};
 use super::client;

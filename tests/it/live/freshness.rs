@@ -1,10 +1,12 @@
-//! Answers from memory over live: who holds one is told when it is stale, whoever writes and however.
+//! Answers from memory over live: who holds one is told when it is stale, whoever writes and
+//! however.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tidewire::{
-    Call, Client, Clock, Codec, Context, Method, Pace, Reply, Result, Service, Staleness, follow,
+    Call, Client, Codec, Context, FollowOptions, Method, Reply, Result, Service, Staleness,
+    TokioClock, follow,
 };
 
 use crate::harness::send;
@@ -93,8 +95,8 @@ async fn a_query_is_followed_over_live_and_each_new_row_is_told() -> Result<()> 
     let (_running, address, rows) = served().await;
     let reader = Reader::new(address, "ws", &rows);
     let query = reader.call("Get", r#"{"id":"7"}"#.to_owned()).buffered().await?;
-    let pace = Pace::default().with_min_interval(std::time::Duration::ZERO);
-    let mut answers = follow(Arc::new(reader.client.clone()), query, pace, Clock);
+    let pace = FollowOptions::default().with_min_interval(std::time::Duration::ZERO);
+    let mut answers = follow(Arc::new(reader.client.clone()), query, pace, TokioClock);
     answers.next().await?.expect("the first answer")?;
     for value in [11, 12, 13] {
         set(address, 7, value).await;

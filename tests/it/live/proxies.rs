@@ -1,4 +1,5 @@
-//! Proxies that buffer: what they hold back is late, not lost, and a connection that they swallow ends in time.
+//! Proxies that buffer: what they hold back is late, not lost, and a connection that they swallow
+//! ends in time.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

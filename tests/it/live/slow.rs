@@ -1,11 +1,12 @@
-//! Peers that do not read, or read late: what waits for them is bounded, and what they read then is new.
+//! Peers that do not read, or read late: what waits for them is bounded, and what they read then is
+//! new.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidewire::{Body, Call, Freshness, Layer, Limits, Reply, Service, Signal, Validator};
-use tidewire_live::Watch;
+use tidewire_live_proto::Watch;
 
 use super::by_hand::{ByHand, Told};
 use crate::harness::{behaviour, start};

@@ -3,7 +3,8 @@
 use super::{BINARY, Raw};
 use crate::harness::{behaviour, start};
 
-/// A hello of a dialer that can resume: of this boot, and with what proves the session if there is one.
+/// A hello of a dialer that can resume: of this boot, and with what proves the session if there is
+/// one.
 fn hello(session: Option<&Session>) -> Vec<u8> {
     // Versions 1 to 1, RESUME, boot.
     let mut payload = vec![1, 4, 1, 0, 1, 0, 2, 1, 8, 11, 16];

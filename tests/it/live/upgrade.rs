@@ -58,7 +58,7 @@ async fn pages_of_other_origins_connect_only_where_they_are_named() {
         ("http://test", true),
         ("http://test:81", false),
     ] {
-        // Named late: a wrong key is told only to who may connect.
+        // Named late: a wrong key is told only to whoever may connect.
         let head = format!("{UPGRADE}origin: {origin}\nconnection: upgrade\n");
         let head = head.replace("dGhlIHNhbXBsZSBub25jZQ==", "short");
         let answer = send(address, &head, b"").await;

@@ -1,4 +1,5 @@
-//! A replica of a replica: what costs nothing, what is told, and that nothing is lost over wires that are cut.
+//! A replica of a replica: what costs nothing, what is told, and that nothing is lost over wires
+//! that are cut.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,8 +43,8 @@ async fn a_row_that_is_written_on_a_reaches_what_c_made_of_it_and_no_other_row_d
     assert_eq!(chain.counts(), counts);
 }
 
-/// Writes rows on A while wires are cut; C's newest value of each time is never older than one before, and
-/// the last of all comes.
+/// Writes rows on A while wires are cut; C's newest value of each time is never older than one
+/// before, and the last of all comes.
 async fn goes_on(chain: &Chain, writes: i64, trouble: impl Fn(i64)) {
     let mut seen = chain.label(7).await;
     let mut watched = chain.labels.watch(7);

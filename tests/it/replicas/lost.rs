@@ -79,7 +79,7 @@ async fn all_that_did_not_change_is_confirmed_without_a_call_and_what_was_made_o
             assert!(!chain.c.get(id).await.unwrap().freshness.is_over());
             chain.label(id).await;
         }
-        assert_eq!(chain.made.count(), made, "{when_lost:?}: equal, so what was made of it stands");
+        assert_eq!(chain.made.count(), made, "{when_lost:?}: equal, so what depended on it stands");
         let [a, b] = chain.counts();
         assert!(a - counts[0] <= 2 && b - counts[1] <= 2, "{when_lost:?}: only row 7");
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tidewire::client::Protocol;
-use tidewire::{Admission, Client, Code, Error, Gate, Head, Principal, Result, Stream, Waits};
+use tidewire::{Admission, Client, Code, Error, Gate, GateFuture, Head, Principal, Result, Stream};
 use tidewire_tests::proto::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -85,7 +85,7 @@ impl Gate for Stuck {
         Admission::Waits
     }
 
-    fn wait<'a>(&'a self, _: &'a mut Head) -> Waits<'a> {
+    fn wait<'a>(&'a self, _: &'a mut Head) -> GateFuture<'a> {
         Box::pin(std::future::pending())
     }
 }

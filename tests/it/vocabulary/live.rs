@@ -12,7 +12,7 @@ use tidewire::{
 use super::Way;
 use crate::harness::Response;
 
-/// Asks for the thing with this name on a connection of its own.
+/// Asks for the thing with this name on its own connection.
 pub(super) async fn ask(way: Way, address: SocketAddr, name: &str, headers: &str) -> Response {
     let scheme = if way == Way::Live { "ws" } else { "tcp" };
     let client = Client::builder(format!("{scheme}://{address}")).build().unwrap();

@@ -1,12 +1,13 @@
-//! A layer that keeps the answers of public unary queries: with validators, "unchanged", and staleness.
+//! A layer that keeps the answers of public unary queries: with validators, "unchanged", and
+//! staleness.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidewire::{
-    Answer, Body, Call, Codec, ContextPart, ContextWatch, Freshness, Layer, Reply, Service,
-    Sharing, Signal, Target, Validator, http,
+    Answer, Body, CacheScope, Call, Codec, ContextPart, ContextWatch, Freshness, Layer, Reply,
+    Service, Signal, Target, Validator, http,
 };
 
 use super::{Way, ask, things};
@@ -65,7 +66,9 @@ struct Keeping {
 impl Service for Keeping {
     fn call(&self, mut call: Call) -> Answer {
         let kept_name = match &call.target {
-            Target::Method(method) if method.is_query() && method.sharing == Sharing::Public => {
+            Target::Method(method)
+                if method.is_query() && method.cache == Some(CacheScope::Public) =>
+            {
                 method.path.to_string()
             }
             Target::Http(target) if target.method == http::Method::GET => target.uri.to_string(),

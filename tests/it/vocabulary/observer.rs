@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use tidewire::http::StatusCode;
-use tidewire::{Code, End, Error, Head, How, Observation, Observer, Phase};
+use tidewire::{Code, End, EndReason, Error, Head, Observation, Observer, Phase};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -64,7 +64,7 @@ impl Drop for Guard {
 }
 
 /// A server that is watched, with a gate that leaves a guard and refuses what is called `refused`.
-async fn watched() -> (tidewire::Running, SocketAddr, UnboundedReceiver<Told>) {
+async fn watched() -> (tidewire::RunningServer, SocketAddr, UnboundedReceiver<Told>) {
     let (told, heard) = unbounded_channel();
     let guards = Arc::new(Mutex::new(0));
     let left = Arc::clone(&guards);
@@ -87,9 +87,9 @@ async fn each_request_ends_once_with_its_outcome_its_phases_and_its_bytes() {
     let (_running, address, mut told) = watched().await;
     for way in [Way::Plain, Way::Rest] {
         for (name, status, code, how, phases) in [
-            ("fine", 200, None, How::Answered, &ANSWERED[..]),
-            ("missing", 404, Some(Code::NotFound), How::Answered, &ANSWERED[..]),
-            ("panic", 500, Some(Code::Internal), How::Panicked, &ANSWERED[..]),
+            ("fine", 200, None, EndReason::Answered, &ANSWERED[..]),
+            ("missing", 404, Some(Code::NotFound), EndReason::Answered, &ANSWERED[..]),
+            ("panic", 500, Some(Code::Internal), EndReason::Panicked, &ANSWERED[..]),
         ] {
             let answer = ask(way, address, name, "").await;
             let told = told.recv().await.unwrap();
@@ -112,9 +112,9 @@ async fn a_call_over_live_is_a_request_like_any_other_but_for_a_status() {
     let (_running, address, mut told) = watched().await;
     for way in [Way::Live, Way::LivePlain] {
         for (name, code, how, phases) in [
-            ("fine", None, How::Answered, &ANSWERED[..]),
-            ("missing", Some(Code::NotFound), How::Answered, &ANSWERED[..]),
-            ("panic", Some(Code::Internal), How::Panicked, &ANSWERED[..]),
+            ("fine", None, EndReason::Answered, &ANSWERED[..]),
+            ("missing", Some(Code::NotFound), EndReason::Answered, &ANSWERED[..]),
+            ("panic", Some(Code::Internal), EndReason::Panicked, &ANSWERED[..]),
         ] {
             let answer = ask(way, address, name, "").await;
             let told = told.recv().await.unwrap();
@@ -127,13 +127,17 @@ async fn a_call_over_live_is_a_request_like_any_other_but_for_a_status() {
         }
         let client = tidewire::Client::builder(format!("ws://{address}")).build().unwrap();
         tidewire::Service::call(&client, super::live::call(way, "fine", "")).await.unwrap();
-        assert_eq!(told.recv().await.unwrap().end.how, How::Answered, "there is a connection");
+        assert_eq!(
+            told.recv().await.unwrap().end.how,
+            EndReason::Answered,
+            "there is a connection"
+        );
         let stuck = super::live::call(way, "stuck", "connect-timeout-ms: 30\n");
         let late = tidewire::Service::call(&client, stuck).await.unwrap_err();
         assert_eq!(late.code(), Code::DeadlineExceeded);
         let told = told.recv().await.unwrap();
         // Whichever of the two clocks was first.
-        assert!(matches!(told.end.how, How::Deadline | How::Canceled), "{told:?}");
+        assert!(matches!(told.end.how, EndReason::Deadline | EndReason::Canceled), "{told:?}");
     }
     assert!(told.try_recv().is_err(), "each is told once");
 }
@@ -150,13 +154,13 @@ async fn a_refused_head_an_unknown_path_and_a_late_answer_are_outcomes_too() {
     assert_eq!((unknown.target.as_str(), unknown.end.code), ("GET /nowhere", Some(Code::NotFound)));
     ask(Way::Rest, address, "stuck", "connect-timeout-ms: 30\n").await.check(504, &[]);
     let late = told.recv().await.unwrap();
-    assert_eq!((late.end.how, late.end.code), (How::Deadline, Some(Code::DeadlineExceeded)));
+    assert_eq!((late.end.how, late.end.code), (EndReason::Deadline, Some(Code::DeadlineExceeded)));
     send(address, "GET /nothing", b"").await.check(204, &[]);
     let nothing = told.recv().await.unwrap();
-    assert_eq!((nothing.end.how, nothing.end.bytes_out), (How::Answered, 0), "{nothing:?}");
+    assert_eq!((nothing.end.how, nothing.end.bytes_out), (EndReason::Answered, 0), "{nothing:?}");
     send(address, "HEAD /plain/fine", b"").await.check(200, &[]);
     let head = told.recv().await.unwrap();
-    assert_eq!((head.end.how, head.end.code), (How::Answered, None), "{head:?}");
+    assert_eq!((head.end.how, head.end.code), (EndReason::Answered, None), "{head:?}");
     send(address, "POST /sink", &[b'x'; 70_000]).await.check(200, &["70000"]);
     let sink = told.recv().await.unwrap();
     assert_eq!((sink.end.bytes_in, sink.end.bytes_out), (70_000, 5), "{sink:?}");
@@ -171,7 +175,7 @@ async fn a_caller_that_goes_away_and_a_server_that_stops_are_told_apart() {
         stream.write_all(head.as_bytes()).await.unwrap();
         drop(stream);
         let gone = told.recv().await.unwrap();
-        assert_eq!((gone.end.how, gone.end.status), (How::Canceled, None), "{gone:?}");
+        assert_eq!((gone.end.how, gone.end.status), (EndReason::Canceled, None), "{gone:?}");
     }
     let mut stream = TcpStream::connect(address).await.unwrap();
     // Two on one connection: when the first is answered, the second has been read.
@@ -179,8 +183,8 @@ async fn a_caller_that_goes_away_and_a_server_that_stops_are_told_apart() {
         "GET /plain/fine HTTP/1.1\r\nhost: a\r\n\r\nGET /plain/stuck HTTP/1.1\r\nhost: a\r\n\r\n";
     stream.write_all(heads.as_bytes()).await.unwrap();
     stream.read_u8().await.unwrap();
-    assert_eq!(told.recv().await.unwrap().end.how, How::Answered);
+    assert_eq!(told.recv().await.unwrap().end.how, EndReason::Answered);
     drop(running);
     let cut = told.recv().await.unwrap();
-    assert_eq!(cut.end.how, How::Drained, "{cut:?}");
+    assert_eq!(cut.end.how, EndReason::Drained, "{cut:?}");
 }

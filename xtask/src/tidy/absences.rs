@@ -1,32 +1,32 @@
-//! What a room never does, stated in ARCHITECTURE.md as absences.
+//! What a crate never does, stated in ARCHITECTURE.md as absences.
 //!
-//! | rooms | never name |
+//! | crates | never name |
 //! |---|---|
-//! | memo, service, wire, rest, live, mock | sockets, the system's clock, the environment |
-//! | every room but cli | printing, ending the program |
+//! | memo, service, wire, rest, live-proto, mock | sockets, the system's clock, the environment |
+//! | every crate but cli | printing, ending the program |
 //!
-//! A line with `// tidy: allow-clock <reason>` on it or above it may read the clock: memo's optional
-//! driver thread is the one place. One with `// tidy: allow-exit <reason>` may end the program, one with
-//! `// tidy: allow-stream <reason>` name a standard stream: the log that a program asks for. Tests are free.
-//! Only names are looked at: a socket behind another library is not found here, but the edges between rooms
-//! and the review of each dependency are.
+//! A line with `// tidy: allow-clock <reason>` on it or above it may read the clock: memo's
+//! optional driver thread is the one place. One with `// tidy: allow-exit <reason>` may end the
+//! program, one with `// tidy: allow-stream <reason>` name a standard stream: the log that a
+//! program asks for. Tests are free. Only names are looked at: a socket behind another library is
+//! not found here, but the edges between crates and the review of each dependency are.
 
 use crate::rust_file::RustFile;
 use crate::tree::{File, Finding, Tree};
 
-const PURE_ROOMS: &[&str] = &["memo", "service", "wire", "rest", "live", "mock"];
+const PURE_CRATES: &[&str] = &["memo", "service", "wire", "rest", "live-proto", "mock"];
 
-/// What a pure room may not name, and what to do instead.
+/// What a pure crate may not name, and what to do instead.
 const IMPURE: &[(&str, &str)] = &[
     (
         "std::net",
-        "a room without sockets; an address is `core::net::SocketAddr`, a socket belongs in `server` or `client`",
+        "a crate without sockets; an address is `core::net::SocketAddr`, a socket belongs in `server` or `client`",
     ),
-    ("std::os::unix::net", "a room without sockets; a socket belongs in `server` or `client`"),
-    ("tokio::net", "a room without sockets; a socket belongs in `server` or `client`"),
-    ("Instant::now", "a room without a clock; take the time as an argument"),
-    ("SystemTime::now", "a room without a clock; take the time as an argument"),
-    ("std::env", "a room that does not read the environment; take the value as an argument"),
+    ("std::os::unix::net", "a crate without sockets; a socket belongs in `server` or `client`"),
+    ("tokio::net", "a crate without sockets; a socket belongs in `server` or `client`"),
+    ("Instant::now", "a crate without a clock; take the time as an argument"),
+    ("SystemTime::now", "a crate without a clock; take the time as an argument"),
+    ("std::env", "a crate that does not read the environment; take the value as an argument"),
 ];
 
 const CLOCK_MARK: &str = "tidy: allow-clock ";
@@ -38,17 +38,17 @@ const LEAVING: &[&str] =
     &["process::exit", "process::abort", "std::process::exit", "std::process::abort"];
 const STREAMS: &[&str] = &["io::stdout", "io::stderr"];
 
-/// Names that a room may not mention outside of its tests.
+/// Names that a crate may not mention outside of its tests.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, rust) in tree.rust() {
-        let Some(room) = file.room() else { continue };
+        let Some(name) = file.crate_name() else { continue };
         let mut found = Vec::new();
-        if PURE_ROOMS.contains(&room) {
-            impure(room, rust, &mut found);
+        if PURE_CRATES.contains(&name) {
+            impure(name, rust, &mut found);
         }
-        if room != "cli" {
-            printing(room, rust, &mut found);
+        if name != "cli" {
+            printing(name, rust, &mut found);
         }
         findings.extend(outside_tests(tree, file, found));
     }
@@ -73,22 +73,22 @@ fn outside_tests(tree: &Tree, file: &File, mut found: Vec<(usize, String)>) -> V
     found.into_iter().map(|(line, text)| Finding::error(&file.path, line, text)).collect()
 }
 
-fn impure(room: &str, rust: &RustFile, found: &mut Vec<(usize, String)>) {
+fn impure(name: &str, rust: &RustFile, found: &mut Vec<(usize, String)>) {
     for (path, instead) in IMPURE {
         for line in rust.mentions(path) {
-            found.push((line, format!("`{room}` names `{path}` but is {instead}")));
+            found.push((line, format!("`{name}` names `{path}` but is {instead}")));
         }
     }
 }
 
-fn printing(room: &str, rust: &RustFile, found: &mut Vec<(usize, String)>) {
+fn printing(crate_name: &str, rust: &RustFile, found: &mut Vec<(usize, String)>) {
     for window in rust.tokens.windows(4) {
         let [name, bang, _, argument] = window else { continue };
         // What a build script tells cargo is not output.
-        let is_for_cargo = room == "build" && argument.text.starts_with("\"cargo:");
+        let is_for_cargo = crate_name == "build" && argument.text.starts_with("\"cargo:");
         if bang.text == "!" && PRINTING.contains(&name.text.as_str()) && !is_for_cargo {
             let text = format!(
-                "`{room}` calls `{}!`, but only `cli` prints; return it, or emit a tracing event",
+                "`{crate_name}` calls `{}!`, but only `cli` prints; return it, or emit a tracing event",
                 name.text
             );
             found.push((name.line, text));
@@ -99,7 +99,7 @@ fn printing(room: &str, rust: &RustFile, found: &mut Vec<(usize, String)>) {
             found.push((
                 line,
                 format!(
-                    "`{room}` names `{path}`, but only `cli` prints; take a writer as an argument"
+                    "`{crate_name}` names `{path}`, but only `cli` prints; take a writer as an argument"
                 ),
             ));
         }
@@ -108,7 +108,7 @@ fn printing(room: &str, rust: &RustFile, found: &mut Vec<(usize, String)>) {
         for line in rust.mentions(path) {
             found.push((
                 line,
-                format!("`{room}` ends the program, but only `cli` exits; return an error"),
+                format!("`{crate_name}` ends the program, but only `cli` exits; return an error"),
             ));
         }
     }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pure_room_that_names_a_socket_a_clock_or_the_environment_is_a_finding() {
+    fn a_pure_crate_that_names_a_socket_a_clock_or_the_environment_is_a_finding() {
         for bad in [
             "use std::net::TcpStream;",
             "use std::{fmt, net};",
@@ -134,16 +134,16 @@ mod tests {
             "fn f() { std::env::var(\"A\"); }",
             "use std::env;",
         ] {
-            assert_eq!(findings("crates/live/src/a.rs", bad).len(), 1, "{bad}");
+            assert_eq!(findings("crates/live-proto/src/a.rs", bad).len(), 1, "{bad}");
             assert_eq!(findings("crates/server/src/a.rs", bad).len(), 0, "{bad}");
-            assert_eq!(findings("crates/live/tests/a.rs", bad).len(), 0, "{bad}");
+            assert_eq!(findings("crates/live-proto/tests/a.rs", bad).len(), 0, "{bad}");
             let in_tests = format!("#[cfg(test)]\nmod tests {{ {bad} }}");
-            assert_eq!(findings("crates/live/src/a.rs", &in_tests).len(), 0, "{bad}");
+            assert_eq!(findings("crates/live-proto/src/a.rs", &in_tests).len(), 0, "{bad}");
         }
     }
 
     #[test]
-    fn a_room_that_prints_or_exits_is_a_finding_unless_it_is_the_program() {
+    fn a_crate_that_prints_or_exits_is_a_finding_unless_it_is_the_program() {
         for bad in [
             "fn f() { println!(\"a\"); }",
             "fn f() { eprint!(\"a\"); }",
@@ -160,7 +160,7 @@ mod tests {
     fn what_is_a_program_of_its_own_may_exit_with_a_reason() {
         let text =
             "fn f() {\n    // tidy: allow-exit it is a program\n    std::process::exit(1);\n}";
-        assert_eq!(findings("crates/process/src/a.rs", text).len(), 0);
+        assert_eq!(findings("crates/hosting/src/a.rs", text).len(), 0);
     }
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(
             findings("crates/memo/src/a.rs", "\nfn f() { Instant::now(); }"),
             [
-                "crates/memo/src/a.rs:2: `memo` names `Instant::now` but is a room without a clock; take the time as an argument"
+                "crates/memo/src/a.rs:2: `memo` names `Instant::now` but is a crate without a clock; take the time as an argument"
             ]
         );
     }

@@ -1,23 +1,12 @@
-//! Which room may import which: the table of ARCHITECTURE.md, as data.
+//! Which crate depends on which, held against the table of ARCHITECTURE.md.
 //!
-//! ```text
-//!  8   cli
-//!  7   tidewire    bench
-//!  6   admin
-//!  5   process  mock  oplog  load
-//!  4   server      client
-//!  3   edge   link
-//!  2   wire   rest   live   auth   observe   otlp
-//!  1   service ◀ schema
-//!  0   memo (with memo-macros)   proto   forms   json   listen
-//!  beside  build, xtask, tests, conformance, examples, clients, docs
-//! ```
-//!
-//! | kind of dependency | what a room may name |
+//! | kind of dependency | what a crate may name |
 //! |---|---|
-//! | normal | the rooms of its row in `ROOMS` |
-//! | build | the same, and `build` (any room but `memo`): generated code is not an edge |
-//! | dev | the same, `build`, and any room on its own floor or below |
+//! | normal | the crates of its row |
+//! | build | the same, and `build` (any crate but `memo`): generated code is not an edge |
+//! | dev | the same, `build`, and any crate of the same level, whatever the letter, or below |
+//!
+//! A permission that no `Cargo.toml` uses is an error too, so that the table says what is.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,75 +14,14 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use super::architecture::{DOCUMENT, Imports, Row, Table};
 use crate::tree::{Finding, Tree};
 
-/// A room, its floor, and the rooms that it may import.
-struct Room {
-    name: &'static str,
-    /// `None` beside the floors: nothing of it runs in a service.
-    floor: Option<u8>,
-    imports: &'static [&'static str],
-}
-
-const fn room(name: &'static str, floor: u8, imports: &'static [&'static str]) -> Room {
-    Room { name, floor: Some(floor), imports }
-}
-
-const ROOMS: &[Room] = &[
-    room("memo-macros", 0, &[]),
-    room("memo", 0, &["memo-macros"]),
-    room("proto", 0, &[]),
-    room("forms", 0, &[]),
-    room("json", 0, &[]),
-    room("listen", 0, &[]),
-    room("service", 1, &[]),
-    // On the half-floor between `service` and what stands on both.
-    room("schema", 1, &["service", "proto", "forms", "json"]),
-    room("wire", 2, &["service"]),
-    room("rest", 2, &["service", "schema", "proto"]),
-    room("live", 2, &["service"]),
-    room("auth", 2, &["service"]),
-    room("observe", 2, &["service"]),
-    room("otlp", 2, &["service"]),
-    room("edge", 3, &["memo", "service"]),
-    room("link", 3, &["live", "service"]),
-    room(
-        "server",
-        4,
-        &["listen", "service", "schema", "wire", "rest", "live", "link", "edge", "memo"],
-    ),
-    room("client", 4, &["service", "schema", "wire", "live", "link", "memo"]),
-    room("process", 5, &["service", "schema", "live", "link", "edge", "memo", "client", "server"]),
-    room("mock", 5, &["service", "schema", "memo"]),
-    room("oplog", 5, &["memo"]),
-    room("load", 5, &["service", "schema", "wire", "live", "link", "client"]),
-    room(
-        "admin",
-        6,
-        &[
-            "memo", "service", "schema", "wire", "rest", "live", "auth", "observe", "link", "edge",
-            "server", "client", "process", "mock", "oplog",
-        ],
-    ),
-    room(
-        "tidewire",
-        7,
-        &[
-            "memo", "listen", "service", "schema", "wire", "rest", "live", "auth", "observe",
-            "otlp", "link", "edge", "server", "client", "process", "mock", "oplog", "admin",
-        ],
-    ),
-    room("bench", 7, &["load", "client", "service", "schema"]),
-    room("cli", 8, &["tidewire", "bench", "load", "client", "admin"]),
-    Room { name: "build", floor: None, imports: &["proto"] },
-];
-
-/// What stands beside the rooms, by its first folder, and what it may import; `None` is anything.
+/// What stands beside the crates, by its first folder, and what it may import; `None` is anything.
 const BESIDE: &[(&str, Option<&[&str]>)] = &[
     ("examples", Some(&["tidewire", "build"])),
     ("clients", None),
     ("conformance", Some(&["tidewire", "build"])),
-    ("docs", Some(&["tidewire", "build"])),
     ("sdk", Some(&["tidewire", "build"])),
     ("tests", None),
     ("xtask", Some(&[])),
@@ -102,9 +30,9 @@ const BESIDE: &[(&str, Option<&[&str]>)] = &[
 /// The compiler of generated code needs what that code is written against, in its tests only.
 const BUILD_DEV: &[&str] = &["service"];
 
-/// What the tests of an example may import beside: a protocol as bytes, without a socket, so that they
-/// restart its other end at every step.
-const EXAMPLES_DEV: &[&str] = &["live"];
+/// What the tests of an example may import beside: a protocol as bytes, without a socket, so that
+/// they restart its other end at every step.
+const EXAMPLES_DEV: &[&str] = &["live-proto"];
 
 /// A package of this workspace and its dependencies within it.
 #[derive(Debug)]
@@ -193,20 +121,21 @@ fn line_of(manifest: &str, name: &str) -> usize {
         .map_or(1, |index| index + 1)
 }
 
-/// Every edge that the table does not have.
-pub(crate) fn check(packages: &[Package]) -> Vec<Finding> {
-    packages.iter().flat_map(check_package).collect()
+/// Every edge that the table does not have, and every permission that nothing uses.
+pub(crate) fn check(table: &Table, packages: &[Package]) -> Vec<Finding> {
+    let mut findings: Vec<Finding> =
+        packages.iter().flat_map(|package| check_package(table, package)).collect();
+    findings.extend(table.rows.iter().flat_map(|row| unused(row, packages)));
+    findings
 }
 
-fn check_package(package: &Package) -> Vec<Finding> {
+fn check_package(table: &Table, package: &Package) -> Vec<Finding> {
     let manifest = format!("{}/Cargo.toml", package.folder);
     let (place, rest) = package.folder.split_once('/').unwrap_or((&package.folder, ""));
     let mut findings = Vec::new();
     let from = if place == "crates" {
-        let Some(room) = ROOMS.iter().find(|room| room.name == rest) else {
-            let text = format!(
-                "`{rest}` is no room; add it to the table of ARCHITECTURE.md and to ROOMS in xtask/src/tidy/edges.rs, or move its code into a room"
-            );
+        let Some(row) = table.find(rest) else {
+            let text = format!("`{rest}` has no row in the table of {DOCUMENT}; add one");
             return vec![Finding::error(&manifest, 1, text)];
         };
         let name = if rest == "tidewire" { rest.to_owned() } else { format!("tidewire-{rest}") };
@@ -217,19 +146,19 @@ fn check_package(package: &Package) -> Vec<Finding> {
             );
             findings.push(Finding::error(&manifest, 1, text));
         }
-        Some(room)
+        Some(row)
     } else if BESIDE.iter().any(|(name, _)| *name == place) {
         None
     } else {
         let text = format!(
-            "`{}` is no known place for a package; add it to BESIDE in xtask/src/tidy/edges.rs",
+            "`{}` is not a known place for a package; add it to BESIDE in xtask/src/tidy/edges.rs",
             package.folder
         );
         return vec![Finding::error(&manifest, 1, text)];
     };
     for edge in &package.edges {
         let why = match from {
-            Some(room) => refuse_room(room, edge),
+            Some(row) => refuse_crate(table, row, edge),
             None => refuse_beside(place, edge),
         };
         findings.extend(why.map(|why| Finding::error(&manifest, edge.line, why)));
@@ -237,39 +166,71 @@ fn check_package(package: &Package) -> Vec<Finding> {
     findings
 }
 
-/// Why a room may not have this edge.
-fn refuse_room(from: &Room, edge: &Edge) -> Option<String> {
+/// Why a crate may not have this edge.
+fn refuse_crate(table: &Table, from: &Row, edge: &Edge) -> Option<String> {
     let Some(to) = edge.to.strip_prefix("crates/") else {
-        return Some(format!("a room depends on `{}`, which is no room; remove it", edge.to));
+        let text =
+            format!("a crate depends on `{}`, which is outside of crates/; remove it", edge.to);
+        return Some(text);
     };
-    let floor =
-        |name: &str| ROOMS.iter().find(|room| room.name == name).and_then(|room| room.floor);
-    let is_allowed = from.imports.contains(&to)
+    let level = |name: &str| table.find(name).and_then(|row| row.level).map(|(number, _)| number);
+    let is_build = to == "build" && from.name != "memo";
+    let is_allowed = table.allows(from, to)
         || match edge.kind {
             Kind::Normal => false,
-            Kind::Build => to == "build" && from.name != "memo",
-            Kind::Dev if from.floor.is_none() => BUILD_DEV.contains(&to),
-            Kind::Dev => (to == "build" && from.name != "memo") || floor(to) <= from.floor,
+            Kind::Build => is_build,
+            Kind::Dev if from.level.is_none() => BUILD_DEV.contains(&to),
+            Kind::Dev => is_build || level(to) <= from.level.map(|(number, _)| number),
         };
     if is_allowed {
         return None;
     }
-    let allowed = match from.imports {
-        [] => "no room".to_owned(),
-        imports => imports.join(", "),
-    };
     let kind = match edge.kind {
         Kind::Normal => "may import",
         Kind::Build => "may import (and use `build` while building)",
-        Kind::Dev => "may import (and test with `build` and rooms on its floor or below)",
+        Kind::Dev => "may import (and test with `build` and crates of its level or below)",
     };
     Some(format!(
-        "`{}` depends on `{to}` but {kind}: {allowed}; move the code or the need to a room that may",
-        from.name
+        "`{}` depends on `{to}` but {kind}: {}; move the code to a crate that may, or change the \
+         table of {DOCUMENT}",
+        from.name,
+        listed(&from.imports)
     ))
 }
 
-/// Why a package beside the rooms may not have this edge.
+fn listed(imports: &Imports) -> String {
+    match imports {
+        Imports::Only(names) if names.is_empty() => "none".to_owned(),
+        Imports::Only(names) => names.join(", "),
+        Imports::AllBelowBut(names) if names.is_empty() => "all below it".to_owned(),
+        Imports::AllBelowBut(names) => format!("all below it but {}", names.join(", ")),
+    }
+}
+
+/// Permissions of a row that its manifest does not use, and a row without a package.
+fn unused(row: &Row, packages: &[Package]) -> Vec<Finding> {
+    let folder = format!("crates/{}", row.name);
+    let Some(package) = packages.iter().find(|package| package.folder == folder) else {
+        let text = format!("`{folder}` does not exist; remove its row");
+        return vec![Finding::error(DOCUMENT, row.line, text)];
+    };
+    let Imports::Only(names) = &row.imports else { return Vec::new() };
+    let is_used = |name: &str| {
+        let to = format!("crates/{name}");
+        package.edges.iter().any(|edge| edge.kind == Kind::Normal && edge.to == to)
+    };
+    let unused = names.iter().filter(|name| !is_used(name));
+    let findings = unused.map(|name| {
+        let text = format!(
+            "`{}` may import `{name}`, but {folder}/Cargo.toml does not; remove it here",
+            row.name
+        );
+        Finding::error(DOCUMENT, row.line, text)
+    });
+    findings.collect()
+}
+
+/// Why a package beside the crates may not have this edge.
 fn refuse_beside(place: &str, edge: &Edge) -> Option<String> {
     let allowed = BESIDE.iter().find(|(name, _)| *name == place).map(|(_, allowed)| *allowed)??;
     let to = edge.to.strip_prefix("crates/").unwrap_or(&edge.to);
@@ -277,23 +238,34 @@ fn refuse_beside(place: &str, edge: &Edge) -> Option<String> {
     if allowed.contains(&to) || is_test && EXAMPLES_DEV.contains(&to) {
         return None;
     }
-    let rooms = if allowed.is_empty() { "no room".to_owned() } else { allowed.join(", ") };
-    Some(format!("`{place}` depends on `{to}` but may import: {rooms}; use what those export"))
+    let names = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
+    Some(format!("`{place}` depends on `{to}` but may import: {names}; use what those export"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Findings for one package with one dependency.
-    fn check_edge(folder: &str, to: &str, kind: Kind) -> Vec<String> {
+    /// The table of the repository itself.
+    fn table() -> Table {
+        let root = crate::tree::root().expect("a root");
+        let text = std::fs::read_to_string(root.join(DOCUMENT)).expect("it exists");
+        Table::read(&Tree::of(&[(DOCUMENT, &text)])).0
+    }
+
+    fn package(folder: &str, edges: &[(&str, Kind)]) -> Package {
         let name = match folder.strip_prefix("crates/") {
             Some("tidewire") | None => folder.trim_start_matches("crates/").to_owned(),
-            Some(room) => format!("tidewire-{room}"),
+            Some(name) => format!("tidewire-{name}"),
         };
-        let edge = Edge { to: to.to_owned(), kind, line: 7 };
-        let package = Package { name, folder: folder.to_owned(), edges: vec![edge] };
-        check(&[package]).iter().map(Finding::to_string).collect()
+        let edges = edges.iter().map(|(to, kind)| Edge { to: (*to).into(), kind: *kind, line: 7 });
+        Package { name, folder: folder.to_owned(), edges: edges.collect() }
+    }
+
+    /// Findings of one package with one dependency, what it does not use apart.
+    fn check_edge(folder: &str, to: &str, kind: Kind) -> Vec<String> {
+        let findings = check_package(&table(), &package(folder, &[(to, kind)]));
+        findings.iter().map(Finding::to_string).collect()
     }
 
     #[test]
@@ -312,22 +284,24 @@ mod tests {
             ("crates/service", "crates/memo-macros", Normal, false),
             ("crates/server", "crates/client", Normal, false),
             ("crates/server", "crates/client", Dev, true),
-            ("crates/server", "crates/process", Dev, false),
+            ("crates/server", "crates/hosting", Dev, false),
             ("crates/server", "crates/build", Build, true),
             ("crates/server", "crates/build", Normal, false),
-            ("crates/mock", "crates/memo", Normal, true),
-            ("crates/mock", "crates/edge", Normal, false),
-            ("crates/mock", "crates/edge", Dev, true),
+            ("crates/memo", "crates/build", Build, false),
+            ("crates/mock", "crates/cache", Normal, false),
+            ("crates/mock", "crates/cache", Dev, true),
             ("crates/build", "crates/service", Normal, false),
             ("crates/build", "crates/service", Dev, true),
             ("crates/build", "crates/server", Dev, false),
+            ("crates/admin", "crates/loadgen", Normal, false),
+            ("crates/admin", "crates/cache", Normal, true),
             ("crates/bench", "crates/tidewire", Normal, false),
             ("crates/cli", "crates/tidewire", Normal, true),
             ("crates/cli", "crates/server", Normal, false),
             ("examples/hello", "crates/tidewire", Normal, true),
             ("examples/hello", "crates/server", Normal, false),
-            ("examples/hello", "crates/live", Normal, false),
-            ("examples/hello", "crates/live", Dev, true),
+            ("examples/hello", "crates/live-proto", Normal, false),
+            ("examples/hello", "crates/live-proto", Dev, true),
             ("examples/hello", "crates/server", Dev, false),
             ("conformance", "crates/build", Build, true),
             ("conformance", "examples/hello", Normal, false),
@@ -341,26 +315,49 @@ mod tests {
 
     #[test]
     fn a_wrong_edge_is_named_with_its_line_and_what_would_be_right() {
-        let findings = check_edge("crates/live", "crates/memo", Kind::Normal);
+        let findings = check_edge("crates/live-proto", "crates/memo", Kind::Normal);
         assert_eq!(
             findings,
             [
-                "crates/live/Cargo.toml:7: `live` depends on `memo` but may import: service; move the code or the need to a room that may"
+                "crates/live-proto/Cargo.toml:7: `live-proto` depends on `memo` but may import: service; move the code to a crate that may, or change the table of ARCHITECTURE.md"
             ]
         );
     }
 
     #[test]
-    fn a_folder_that_is_no_room_and_a_package_with_another_name_are_findings() {
-        let package = |name: &str, folder: &str| Package {
-            name: name.to_owned(),
-            folder: folder.to_owned(),
-            edges: Vec::new(),
+    fn a_permission_that_no_manifest_uses_is_a_finding_at_its_row() {
+        let rows = "| level | crate | job | may import |\n|---|---|---|---|\n\
+                    | 2 | `admin` | x | all below it |\n| 1 | `live` | x | `service`, `memo` |\n\
+                    | 0 | `service` | x | none |\n| 0 | `memo` | x | none |\n";
+        let (table, faults) = Table::read(&Tree::of(&[(DOCUMENT, rows)]));
+        assert!(faults.is_empty(), "{faults:?}");
+        let service = [("crates/service", Kind::Normal), ("crates/memo", Kind::Dev)];
+        let packages = [
+            package("crates/admin", &[]),
+            package("crates/live", &service),
+            package("crates/service", &[]),
+        ];
+        let findings: Vec<String> =
+            check(&table, &packages).iter().map(Finding::to_string).collect();
+        assert_eq!(
+            findings,
+            [
+                "ARCHITECTURE.md:4: `live` may import `memo`, but crates/live/Cargo.toml does not; remove it here",
+                "ARCHITECTURE.md:6: `crates/memo` does not exist; remove its row",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_folder_without_a_row_and_a_package_with_another_name_are_findings() {
+        let check = |name: &str, folder: &str| {
+            let package = Package { name: name.into(), folder: folder.into(), edges: Vec::new() };
+            check_package(&table(), &package).len()
         };
-        assert_eq!(check(&[package("tidewire-core", "crates/core")]).len(), 1);
-        assert_eq!(check(&[package("memo", "crates/memo")]).len(), 1);
-        assert_eq!(check(&[package("tool", "tools/tool")]).len(), 1);
-        assert!(check(&[package("tidewire", "crates/tidewire")]).is_empty());
+        assert_eq!(check("tidewire-core", "crates/core"), 1);
+        assert_eq!(check("memo", "crates/memo"), 1);
+        assert_eq!(check("tool", "tools/tool"), 1);
+        assert_eq!(check("tidewire", "crates/tidewire"), 0);
     }
 
     #[test]
@@ -378,7 +375,7 @@ mod tests {
         });
         let manifest = "[dependencies]\nbytes = \"1\"\ntidewire-service.workspace = true\n";
         let packages = parse(&metadata, |_| manifest).expect("it is metadata");
-        let findings = check(&packages);
+        let findings = check_package(&table(), &packages[0]);
         assert_eq!(findings.len(), 1);
         assert!(
             findings[0]

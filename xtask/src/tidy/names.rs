@@ -140,20 +140,40 @@ mod tests {
     #[test]
     fn drawer_names_of_files_folders_modules_and_types_are_findings() {
         for (path, text, start) in [
-            ("crates/live/src/utils.rs", "", "crates/live/src/utils.rs:1: `utils.rs` has `utils`"),
-            ("crates/live/src/frame_helpers.rs", "", "crates/live/src/frame_helpers.rs:1: "),
-            ("crates/live/src/common/a.rs", "", "crates/live/src/common/a.rs:1: `common` has"),
-            ("crates/live/src/a.rs", "\nmod misc {}", "crates/live/src/a.rs:2: the module `misc`"),
             (
-                "crates/live/src/a.rs",
-                "struct SessionManager;",
-                "crates/live/src/a.rs:1: the type `SessionManager`",
+                "crates/live-proto/src/utils.rs",
+                "",
+                "crates/live-proto/src/utils.rs:1: `utils.rs` has `utils`",
             ),
-            ("crates/live/src/a.rs", "enum Helper {}", "crates/live/src/a.rs:1: the type `Helper`"),
             (
-                "crates/live/src/a.rs",
+                "crates/live-proto/src/frame_helpers.rs",
+                "",
+                "crates/live-proto/src/frame_helpers.rs:1: ",
+            ),
+            (
+                "crates/live-proto/src/common/a.rs",
+                "",
+                "crates/live-proto/src/common/a.rs:1: `common` has",
+            ),
+            (
+                "crates/live-proto/src/a.rs",
+                "\nmod misc {}",
+                "crates/live-proto/src/a.rs:2: the module `misc`",
+            ),
+            (
+                "crates/live-proto/src/a.rs",
+                "struct SessionManager;",
+                "crates/live-proto/src/a.rs:1: the type `SessionManager`",
+            ),
+            (
+                "crates/live-proto/src/a.rs",
+                "enum Helper {}",
+                "crates/live-proto/src/a.rs:1: the type `Helper`",
+            ),
+            (
+                "crates/live-proto/src/a.rs",
                 "type CallImpl = ();",
-                "crates/live/src/a.rs:1: the type `CallImpl`",
+                "crates/live-proto/src/a.rs:1: the type `CallImpl`",
             ),
         ] {
             let findings = findings(path, text);
@@ -164,7 +184,7 @@ mod tests {
     #[test]
     fn a_get_prefix_is_a_finding_where_it_is_public() {
         let text = "pub fn get_a() {}\nfn get_b() {}\nstruct C;\nimpl C {\n    pub fn get_d(&self) {}\n}\npub trait E {\n    fn get_f();\n}\nimpl E for C {\n    fn get_f() {}\n}\n";
-        let findings = findings("crates/live/src/a.rs", text);
+        let findings = findings("crates/live-proto/src/a.rs", text);
         let lines: Vec<&str> = findings.iter().filter_map(|f| f.split(':').nth(1)).collect();
         assert_eq!(lines, ["1", "5", "8"], "{findings:?}");
     }
@@ -172,6 +192,6 @@ mod tests {
     #[test]
     fn good_names_and_test_code_pass() {
         let text = "struct CommonName;\npub fn get(key: &str) {}\nstruct Simplest;\n#[cfg(test)]\nmod tests {\n    struct Helper;\n}\n";
-        assert_eq!(findings("crates/live/src/implicit.rs", text), [""; 0]);
+        assert_eq!(findings("crates/live-proto/src/implicit.rs", text), [""; 0]);
     }
 }

@@ -1,5 +1,5 @@
-//! The least that passes calls to a worker as frames of the live protocol: hyper before it, and behind it
-//! a table of waiting requests. It checks nothing, keeps nothing, and knows one method.
+//! The least that passes calls to a worker as frames of the live protocol: hyper before it, and
+//! behind it a table of waiting requests. It checks nothing, keeps nothing, and knows one method.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -56,7 +56,8 @@ fn request(stream: u32, is_first: bool, payload: &[u8]) -> Vec<u8> {
     frame(REQUEST, stream, &metadata, payload, 0)
 }
 
-/// Takes the whole frames off the front of what was read: the kind, the stream and the payload of each.
+/// Takes the whole frames off the front of what was read: the kind, the stream and the payload of
+/// each.
 fn frames(read: &mut Vec<u8>, mut hear: impl FnMut(u8, u32, &[u8])) {
     let mut at = 0;
     while read.len() - at >= 16 {

@@ -75,8 +75,8 @@ impl Front {
         }
     }
 
-    /// Whether a process stands by, as the gateway says where it keeps spares. It is asked seldom, since that
-    /// is CPU time of its own.
+    /// Whether a process stands by, as the gateway says where it keeps spares. It is asked seldom,
+    /// since that is CPU time of its own.
     pub fn has_spare(&self) -> bool {
         std::thread::sleep(Duration::from_millis(20));
         let asks = || -> Result<bool> {

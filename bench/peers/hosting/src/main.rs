@@ -1,10 +1,10 @@
-//! What a front of hosted workers costs, cold and warm: one front, one case, as many seconds as it is told.
+//! What a front of hosted workers costs, cold and warm: one front, one case, as many seconds as it
+//! is told.
 //!
-//! `hosting FRONT CASE SECONDS` starts the front and its worker, asks over HTTP/1.1 and prints what it
-//! counted as one line of JSON. Warm: eight connections, each with one request under way; alone: one of them,
-//! over a Unix socket.
-//! Cold: one at a time, each timed from before it is sent to its full answer, once no worker is left; large:
-//! once the front has a gibibyte resident.
+//! `hosting FRONT CASE SECONDS` starts the front and its worker, asks over HTTP/1.1 and prints what
+//! it counted as one line of JSON. Warm: eight connections, each with one request under way; alone:
+//! one of them, over a Unix socket. Cold: one at a time, each timed from before it is sent to its
+//! full answer, once no worker is left; large: once the front has a gibibyte resident.
 //!
 //! | front | is |
 //! |---|---|

@@ -34,7 +34,7 @@ pub fn until(is_so: impl Fn() -> bool, what: &str) -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    // What its end takes is no part of the next request.
+    // What its end takes is not a part of the next request.
     std::thread::sleep(Duration::from_millis(10));
     Ok(())
 }

@@ -47,7 +47,8 @@ impl Worker {
     /// Starts it with this socket as descriptor 3.
     pub fn spawn(&self, socket: BorrowedFd<'_>) -> Result<Child> {
         let mut command = Command::new(&self.run[0]);
-        // As little of the environment as a gateway passes on: with more, interpreters start slower.
+        // As little of the environment as a gateway passes on: with more, interpreters start
+        // slower.
         let passed_on = std::env::vars_os().filter(|(name, _)| {
             let name = name.to_str().unwrap_or_default();
             ["PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR"].contains(&name)

@@ -1,8 +1,8 @@
 //! What an answer from memory costs, beside the same handler without a memo and hyper alone.
 //!
-//! `kept free` computes each answer with a handler that costs nothing, `kept memo` answers from memory,
-//! `kept bare HEADERS-AND-BODY` is hyper with the bytes of a file for every request. The first line of
-//! output is the address.
+//! `kept free` computes each answer with a handler that costs nothing, `kept memo` answers from
+//! memory, `kept bare HEADERS-AND-BODY` is hyper with the bytes of a file for every request. The
+//! first line of output is the address.
 
 mod proto {
     tidewire::include_protos!();
@@ -21,7 +21,7 @@ use hyper_util::server::conn::auto;
 use proto::kept::v1::{Id, Row, Rows, Rows100, RowsServer};
 use tidewire::http::Method;
 use tidewire::memo::{Graph, Source};
-use tidewire::{Call, Context, Edge, Reply, Result, Server};
+use tidewire::{Call, Context, ReplyCache, Reply, Result, Server};
 use tokio::net::TcpListener;
 
 struct Handler(Source<i32>);
@@ -67,7 +67,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         })
         .listen(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
     if how == "memo" {
-        builder = builder.memo(Edge::new(&graph));
+        builder = builder.memo(ReplyCache::new(&graph));
     }
     let running = builder.start().await?;
     println!("{}", running.addresses()[0]);

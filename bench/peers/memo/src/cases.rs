@@ -25,7 +25,8 @@ pub(crate) enum Case {
     Alone,
     /// Twenty readers a core, and a user is renamed every 10 ms.
     Readers,
-    /// The same with renames without a rest, and every read compared with what was acknowledged before.
+    /// The same with renames without a rest, and every read compared with what was acknowledged
+    /// before.
     Checked,
 }
 

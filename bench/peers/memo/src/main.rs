@@ -1,9 +1,9 @@
-//! Looks users up as a service does, through what keeps answers: `memo WAY CASE SECONDS`. Prints one line of
-//! JSON with what it counted.
+//! Looks users up as a service does, through what keeps answers: `memo WAY CASE SECONDS`. Prints
+//! one line of JSON with what it counted.
 //!
-//! Every way but the first two is used as its users use it: look in the cache, else ask the database and
-//! keep the answer; after a write, remove what was kept. `DATABASE` is a PostgreSQL, without which the
-//! database is SQLite in a folder of its own.
+//! Every way but the first two is used as its users use it: look in the cache, else ask the
+//! database and keep the answer; after a write, remove what was kept. `DATABASE` is a PostgreSQL,
+//! without which the database is SQLite in its own folder.
 
 mod cases;
 mod ways;
@@ -37,8 +37,9 @@ fn main() -> Result<()> {
             }
             Some(url) => {
                 let database = Database::chosen(Some(&url), |_| None, "unused".into())?;
-                let Database::Postgres(config) = database else { bail!("DATABASE is no PostgreSQL") };
-                // Nobody advances the graph, so what is kept does not expire: as with `memo.single_writer`.
+                let Database::Postgres(config) = database else { bail!("DATABASE is not PostgreSQL") };
+                // Nobody advances the graph, so what is kept does not expire: as with
+                // `memo.single_writer`.
                 let store = postgres::Options::default();
                 let store = Tracked::connect(&graph, &config, &store).await?;
                 run(way, case, length, store).await

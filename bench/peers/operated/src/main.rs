@@ -1,5 +1,5 @@
-//! A generated service with the settings of a file, for bench/operate.py: what gates and observers cost.
-//! First line of output is the address.
+//! A generated service with the settings of a file, for bench/operate.py: what gates and observers
+//! cost. First line of output is the address.
 
 mod proto {
     tidewire::include_protos!();

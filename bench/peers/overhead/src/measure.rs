@@ -29,8 +29,8 @@ impl Asked {
         }
     }
 
-    /// Warms up for half a second, then prints how many calls were made, the CPU seconds they took, and
-    /// how many calls were made in all.
+    /// Warms up for half a second, then prints how many calls were made, the CPU seconds they took,
+    /// and how many calls were made in all.
     pub async fn run<F, Fut>(&self, call: F)
     where
         F: Fn() -> Fut,

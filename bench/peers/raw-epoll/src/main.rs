@@ -4,8 +4,9 @@
 //!
 //! - With a stall the whole process sleeps for `STALL_MS` at the end of every period.
 //! - With a delay each answer leaves `DELAY_US` after its request came, whatever else is under way.
-//! - With a log, the file says when the process stalled and when each request came and was answered,
-//!   in nanoseconds of the monotonic clock; it is written whenever the last connection closes.
+//! - With a log, the file says when the process stalled and when each request came and was
+//!   answered, in nanoseconds of the monotonic clock; it is written whenever the last connection
+//!   closes.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;

@@ -15,8 +15,8 @@ pub const GREETED: i32 = 42;
 /// By name and colour.
 pub const PETS: [(&str, &str); 2] = [("Garfield", "orange"), ("Snoopy", "white")];
 
-/// Computes for this long: by the thread's own time, since what the machine gives to others in between is none
-/// of the method's.
+/// Computes for this long: by the thread's own time, since what the machine gives to others in
+/// between is none of the method's.
 pub fn burn(micros: u32) {
     let until = computed() + Duration::from_micros(micros.into());
     while computed() < until {

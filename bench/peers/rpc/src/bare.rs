@@ -1,5 +1,5 @@
-//! The floor: as many bytes as a Sum over live there and back over a Unix socket, on the same runtime, and nothing
-//! that looks at them.
+//! The floor: as many bytes as a Sum over live there and back over a Unix socket, on the same
+//! runtime, and nothing that looks at them.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use tokio::sync::Mutex;
 
 use crate::load::Caller;
 
-/// A call of Sum over live, as a proxy counted it: 23.9 bytes there and 18.9 back, on average over the numbers that
-/// are asked for. Heads of 16 bytes, three for the method's number, the message.
+/// A call of Sum over live, as a proxy counted it: 23.9 bytes there and 18.9 back, on average over
+/// the numbers that are asked for. Heads of 16 bytes, three for the method's number, the message.
 const REQUEST_BYTES: usize = 24;
 const REPLY_BYTES: usize = 19;
 

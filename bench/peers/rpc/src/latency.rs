@@ -1,4 +1,5 @@
-//! A histogram of latencies that many tasks write to: 64 steps to each power of two, so 1.6 % wide at most.
+//! A histogram of latencies that many tasks write to: 64 steps to each power of two, so 1.6 % wide
+//! at most.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

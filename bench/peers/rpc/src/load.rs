@@ -61,7 +61,8 @@ pub enum Case {
     Calls(Unary, usize),
     /// Streams of items of so many bytes.
     Stream(u32),
-    /// One SayHello after the other, while somebody keeps the server's core with one method after the other.
+    /// One SayHello after the other, while somebody keeps the server's core with one method after
+    /// the other.
     Beside,
     /// From a change to the fresh value two hops away.
     Hops,
@@ -108,7 +109,7 @@ impl Plan {
         Ok(Self { case, length: seconds(length)?, warm_up: seconds(warm_up)?, connections })
     }
 
-    /// Measures clients that `connect` makes, each of which has a connection of its own.
+    /// Measures clients that `connect` makes, each of which has its own connection.
     pub async fn measure<C: Caller, F: Future<Output = Result<C>>>(
         &self,
         connect: impl Fn() -> F,

@@ -6,8 +6,8 @@
 //! rpc watches COUNT                                             what subscriptions cost a server
 //! ```
 //!
-//! Every way is used as its guide says, with the bounds on streams at 1,024 for all. Whoever may use one
-//! core only does it with one thread.
+//! Every way is used as its guide says, with the bounds on streams at 1,024 for all. Whoever may
+//! use one core only does it with one thread.
 
 mod answers;
 mod bare;

@@ -1,5 +1,6 @@
-//! What subscriptions cost a server: its own memory for each, beyond the answers that it keeps, and the time from
-//! one write that touches all of them to the last notice at their client, which is a process of its own.
+//! What subscriptions cost a server: its own memory for each, beyond the answers that it keeps, and
+//! the time from one write that touches all of them to the last notice at their client, which is
+//! its own process.
 
 use std::process::Stdio;
 use std::time::Instant;

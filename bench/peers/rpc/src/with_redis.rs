@@ -1,4 +1,5 @@
-//! Users as bytes in a Redis: asked for each time, or kept by the client until the server says that they changed.
+//! Users as bytes in a Redis: asked for each time, or kept by the client until the server says that
+//! they changed.
 
 use anyhow::{Context as _, Result};
 use redis::aio::MultiplexedConnection;

@@ -1,4 +1,5 @@
-//! Tidewire: services, and clients over each of its transports; replicas of kept answers, also over a relay.
+//! Tidewire: services, and clients over each of its transports; replicas of kept answers, also over
+//! a relay.
 
 mod proto {
     tidewire::include_protos!();
@@ -13,7 +14,7 @@ use serde_json::Value;
 use tidewire::client::{Protocol, Replicas};
 use tidewire::memo::{Graph, Memo, Source};
 use tidewire::{
-    Address, Channel, Client, Codec, Context, Edge, Error, Limits, Reply, Server, Stream,
+    Address, Channel, Client, Codec, Context, ReplyCache, Error, Limits, Reply, Server, Stream,
 };
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
@@ -133,7 +134,7 @@ pub fn server(address: &str) -> Result<tidewire::Builder> {
         .service(KeptServer::new(OfRows(Source::new("rows"))))
         .service(BoardServer::new(numbers))
         .limits(limits)
-        .memo(Edge::new(&graph))
+        .memo(ReplyCache::new(&graph))
         .listen(address.parse::<Address>()?))
 }
 
@@ -144,7 +145,7 @@ pub async fn relay(board: &str) -> Result<()> {
         Client::builder(format!("tcp://{board}")).replicas(Replicas::new(&graph)).build()?;
     let running = Server::builder()
         .service(BoardServer::new(BoardClient::new(client.channel())))
-        .memo(Edge::new(&graph))
+        .memo(ReplyCache::new(&graph))
         .listen(SocketAddr::from(([127, 0, 0, 1], 0)))
         .start()
         .await?;
@@ -274,8 +275,8 @@ impl Caller for Local<KeptClient> {
     }
 }
 
-/// From a write at the server to its value in a memo of this process, which holds it as a replica of a relay's
-/// replica: three processes.
+/// From a write at the server to its value in a memo of this process, which holds it as a replica
+/// of a relay's replica: three processes.
 pub async fn hops(address: &str, plan: &Plan) -> Result<Value> {
     let mut relay = tokio::process::Command::new(std::env::current_exe()?)
         .args(["serve", "relay", address])

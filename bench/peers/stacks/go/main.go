@@ -164,7 +164,7 @@ func (s *server) delete(w http.ResponseWriter, r *http.Request) {
 func id(w http.ResponseWriter, r *http.Request) (int32, bool) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 32)
 	if err != nil {
-		http.Error(w, "id is no number", http.StatusBadRequest)
+		http.Error(w, "id is not a number", http.StatusBadRequest)
 	}
 	return int32(id), err == nil
 }

@@ -1,7 +1,7 @@
-//! An issuer of tokens with keys of its own, on a clock that tests move.
+//! An issuer of tokens with its own keys, on a clock that tests move.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ use http::header::AUTHORIZATION;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair};
 use serde_json::{Value, json};
-use tidewire_auth::{Authentication, Expected, Issuer, KeySource, Keys};
+use tidewire_auth::{Authentication, Issuer, KeySource, Keys, TokenRequirements};
 use tidewire_service::{Admission, Context, Error, Gate, Head, Principal, Result, Target};
 
 /// The time at which tests begin.
@@ -97,6 +97,7 @@ pub(crate) fn with(name: &str, value: Value) -> Value {
 #[derive(Clone, Default)]
 pub(crate) struct Published {
     text: Arc<Mutex<Option<String>>>,
+    hangs: Arc<AtomicBool>,
     fetched: Arc<AtomicUsize>,
 }
 
@@ -115,6 +116,11 @@ impl Published {
         *self.text.lock().unwrap() = None;
     }
 
+    /// Answers no more.
+    pub(crate) fn hang(&self) {
+        self.hangs.store(true, Ordering::SeqCst);
+    }
+
     pub(crate) fn fetched(&self) -> usize {
         self.fetched.load(Ordering::SeqCst)
     }
@@ -125,14 +131,25 @@ impl KeySource for Published {
         self.fetched.fetch_add(1, Ordering::SeqCst);
         let text = self.text.lock().unwrap().clone();
         let text = text.map(Bytes::from).ok_or_else(|| Error::unavailable("broken down"));
+        let hangs = self.hangs.load(Ordering::SeqCst);
         Box::pin(async move {
             tokio::task::yield_now().await;
+            if hangs {
+                std::future::pending::<()>().await;
+            }
             text
         })
     }
 
     fn name(&self) -> String {
         "test".to_owned()
+    }
+}
+
+/// Lets tasks of this thread go on until they wait for something else.
+pub(crate) async fn settle() {
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
     }
 }
 
@@ -150,7 +167,7 @@ impl Checked {
     pub(crate) fn with(keys: Keys) -> Self {
         let now = Arc::new(AtomicU64::new(START));
         let clock = Arc::clone(&now);
-        let issuer = Issuer::new(Expected::new("https://id.example", "shop"), keys);
+        let issuer = Issuer::new(TokenRequirements::new("https://id.example", "shop"), keys);
         let gate = Authentication::new(move || {
             UNIX_EPOCH + Duration::from_secs(clock.load(Ordering::SeqCst))
         });
@@ -164,11 +181,17 @@ impl Checked {
             UNIX_EPOCH + Duration::from_secs(now.load(Ordering::SeqCst))
         });
         let issuer = |name, keys: &Published| {
-            Issuer::new(Expected::new(name, "shop"), Keys::new(keys.clone()))
+            Issuer::new(TokenRequirements::new(name, "shop"), Keys::new(keys.clone()))
         };
         let other = issuer("https://other.example", &Published::default());
         self.gate = gate.issuer(other).issuer(issuer("https://id.example", published));
         self
+    }
+
+    /// A call that finds that the keys are due, and the fetching that it starts.
+    pub(crate) async fn renew(&self, token: &str) {
+        let _ = self.of(token).await;
+        settle().await;
     }
 
     pub(crate) fn pass(&self, seconds: u64) {

@@ -8,7 +8,7 @@ use tidewire_auth::Keys;
 use tidewire_service::Code;
 use tracing::{Level, span};
 
-use crate::issuer::{Checked, Published, Signer, claims, with};
+use crate::issuer::{Checked, Published, Signer, claims, settle, with};
 
 #[tokio::test]
 async fn keys_are_fetched_once_however_many_wait_for_them() {
@@ -90,6 +90,7 @@ async fn keys_that_cannot_be_had_again_are_used_on_and_without_any_a_call_may_be
     published.break_down();
     checked.pass(301);
     checked.of(&token).await.unwrap();
+    settle().await;
     let fetched = published.fetched();
     checked.of(&token).await.unwrap();
     assert_eq!(published.fetched(), fetched, "not so soon");
@@ -105,6 +106,7 @@ async fn an_issuer_that_publishes_no_key_any_more_has_no_good_token() {
     for nothing in [vec![], vec![json!({"kty": "oct", "k": "c2VjcmV0", "kid": "a"})]] {
         published.publish(&nothing);
         checked.pass(301);
+        checked.renew(&token).await;
         let error = checked.of(&token).await.unwrap_err();
         assert_eq!(error.code(), Code::Unauthenticated, "{error}");
         published.publish(&[signer.jwk()]);
@@ -121,10 +123,12 @@ async fn keys_that_are_read_often_are_read_again_as_soon_after_it_failed() {
     checked.of(&signer.sign(&claims())).await.unwrap();
     published.break_down();
     checked.pass(1);
+    checked.renew(&signer.sign(&claims())).await;
     checked.of(&signer.sign(&claims())).await.unwrap();
     let new = Signer::ecdsa("a");
     published.publish(&[new.jwk()]);
     checked.pass(1);
+    checked.renew(&new.sign(&claims())).await;
     checked.of(&new.sign(&claims())).await.unwrap();
     checked.of(&signer.sign(&claims())).await.unwrap_err();
 }
@@ -145,11 +149,13 @@ async fn that_keys_cannot_be_had_is_said_once_until_that_changes() {
         for _ in 0..3 {
             checked.pass(1);
             checked.of(&token).await.unwrap();
+            settle().await;
         }
         expected.push(said);
         assert_eq!(*lines.0.lock().unwrap(), expected);
         published.publish(&[signer.jwk()]);
         checked.pass(1);
+        checked.renew(&token).await;
         checked.of(&token).await.unwrap();
     }
     published.break_down();
@@ -193,6 +199,7 @@ async fn keys_become_old() {
     for (passed, fetched) in [(0, 1), (299, 1), (1, 2), (299, 2), (2, 3)] {
         checked.pass(passed);
         checked.of(&token).await.unwrap();
+        settle().await;
         assert_eq!(published.fetched(), fetched);
     }
 }
@@ -224,9 +231,50 @@ async fn a_caller_who_goes_away_while_keys_are_fetched_leaves_it_to_the_next() {
         })
         .await;
     }
-    assert_eq!(published.fetched(), 1);
     checked.of(&token).await.unwrap();
-    assert_eq!(published.fetched(), 2);
+    assert_eq!(published.fetched(), 1, "the fetching went on");
+}
+
+#[tokio::test]
+async fn an_issuer_that_does_not_answer_holds_up_no_token_of_a_known_key() {
+    let signer = Signer::ecdsa("a");
+    let published = Published::of(&[signer.jwk()]);
+    let checked = Checked::new(&published);
+    let token = signer.sign(&claims());
+    checked.of(&token).await.unwrap();
+    published.hang();
+    checked.pass(301);
+    for sub in 0..10 {
+        let other = signer.sign(&with("sub", json!(format!("caller {sub}"))));
+        for token in [&token, &other] {
+            let mut call = Box::pin(checked.of(token));
+            let answer = std::future::poll_fn(|cx| std::task::Poll::Ready(call.as_mut().poll(cx)));
+            assert!(answer.await.is_ready(), "it does not wait for the issuer");
+        }
+        settle().await;
+    }
+    assert_eq!(published.fetched(), 2, "one fetch for all");
+}
+
+#[tokio::test]
+async fn a_failure_is_remembered_though_everybody_who_waited_for_it_has_gone() {
+    let published = Published::default();
+    let checked = Checked::new(&published);
+    let token = Signer::ecdsa("a").sign(&claims());
+    {
+        let mut gone = Box::pin(checked.of(&token));
+        std::future::poll_fn(|cx| {
+            assert!(gone.as_mut().poll(cx).is_pending());
+            std::task::Poll::Ready(())
+        })
+        .await;
+    }
+    settle().await;
+    for _ in 0..5 {
+        let error = checked.of(&token).await.unwrap_err();
+        assert_eq!(error.code(), Code::Unavailable, "{error}");
+    }
+    assert_eq!(published.fetched(), 1, "not so soon");
 }
 
 #[tokio::test]
@@ -248,6 +296,7 @@ async fn keys_that_the_issuer_took_back_verify_nothing_also_the_last_one() {
     checked.of(&seen).await.unwrap();
     published.publish(&[]);
     checked.pass(301);
+    checked.renew(&seen).await;
     for token in [&seen, &unseen, &seen] {
         let error = checked.of(token).await.unwrap_err();
         assert_eq!(error.code(), Code::Unauthenticated, "{error}");
@@ -268,6 +317,7 @@ async fn keys_that_cannot_be_had_for_ten_times_their_age_verify_nothing_until_th
     for passed in [301, 2698] {
         checked.pass(passed);
         checked.of(&token).await.unwrap();
+        settle().await;
     }
     checked.pass(1);
     for _ in 0..2 {

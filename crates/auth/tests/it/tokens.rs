@@ -45,15 +45,15 @@ async fn a_token_whose_claims_are_wrong_is_refused() {
         ("aud", Value::Null, "for another audience"),
         ("exp", json!(START - 31), "it expired"),
         ("exp", Value::Null, "it expired"),
-        ("exp", json!("never"), "no signed token"),
-        ("exp", json!(-1), "no signed token"),
-        ("exp", json!(18_446_744_073_709_551_616.0), "no signed token"),
-        ("exp", json!(1e300), "no signed token"),
+        ("exp", json!("never"), "not a valid signed JWT"),
+        ("exp", json!(-1), "not a valid signed JWT"),
+        ("exp", json!(18_446_744_073_709_551_616.0), "not a valid signed JWT"),
+        ("exp", json!(1e300), "not a valid signed JWT"),
         ("nbf", json!(START + 31), "not valid yet"),
-        ("nbf", json!("soon"), "no signed token"),
+        ("nbf", json!("soon"), "not a valid signed JWT"),
         ("sub", Value::Null, "does not say whose"),
         ("sub", json!(""), "does not say whose"),
-        ("sub", json!(["ada"]), "no signed token"),
+        ("sub", json!(["ada"]), "not a valid signed JWT"),
     ] {
         let error = checked.of(&signer.sign(&with(name, value.clone()))).await.unwrap_err();
         assert_eq!(error.code(), Code::Unauthenticated, "{name} {value}: {error}");

@@ -12,7 +12,7 @@ use crate::console::Console;
 use crate::html;
 use crate::result::{FORMAT, RunResult};
 use crate::suite::{self, SuiteResult};
-use tidewire_load::Error;
+use tidewire_loadgen::Error;
 
 /// Compare two results, or two sets of them, with confidence intervals.
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use tidewire_load::Error;
+use tidewire_loadgen::Error;
 
 use super::Outcome;
 use crate::console::Console;
@@ -17,13 +17,14 @@ Examples:
   tidewire bench suite web --out bench-runs/2026-11-22-laptop
   tidewire bench index bench-runs")]
 pub struct IndexArgs {
-    /// The folder with a folder for each run, as `suite --out` writes them; index.html is written there.
+    /// The folder with a folder for each run, as `suite --out` writes them; index.html is written
+    /// there.
     folder: PathBuf,
 }
 
 /// A run of a suite, and the folder below the index that has its documents.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct IndexedRun {
     pub(crate) folder: String,
     pub(crate) result: SuiteResult,
 }
@@ -44,8 +45,8 @@ pub(super) fn run(args: &IndexArgs, console: &mut Console<'_>) -> Result<Outcome
     Ok(Outcome::Done)
 }
 
-/// The results of suites one folder below `folder`, oldest first. Other files are none of ours.
-fn read(folder: &Path) -> Result<Vec<Kept>, Error> {
+/// The results of suites one folder below `folder`, oldest first. Other files are not ours.
+fn read(folder: &Path) -> Result<Vec<IndexedRun>, Error> {
     let fault = |path: &Path, error: std::io::Error| {
         Error::usage(format!("{} cannot be read: {error}", path.display()))
     };
@@ -64,7 +65,7 @@ fn read(folder: &Path) -> Result<Vec<Kept>, Error> {
             let Ok(result) = serde_json::from_str::<SuiteResult>(&text) else { continue };
             if result.format == FORMAT {
                 let folder = below.file_name().to_string_lossy().into_owned();
-                runs.push(Kept { folder, result });
+                runs.push(IndexedRun { folder, result });
             }
         }
     }

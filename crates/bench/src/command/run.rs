@@ -12,7 +12,7 @@ use crate::quantity::{self, Span};
 use crate::result::RunResult;
 use crate::threshold::Threshold;
 use crate::{knee, machine, measure, summary};
-use tidewire_load::{Error, MessageCodec, Stop};
+use tidewire_loadgen::{Error, MessageCodec, Stop};
 use tidewire_schema::Schema;
 
 mod outputs;
@@ -239,11 +239,11 @@ enum KindArg {
 impl RunArgs {
     /// The server to ask for its schema: bodies are to be sent as protobuf, and no file says how.
     #[must_use]
-    pub fn reflects(&self) -> Option<Reflected<'_>> {
+    pub fn reflects(&self) -> Option<ReflectionTarget<'_>> {
         let calls = self.protocol.is_rpc() && self.codec() == MessageCodec::Proto;
         let is_json = |body: &str| body.trim_start().starts_with('{');
         let has_json = self.scenario.is_some() || self.body.as_deref().is_some_and(is_json);
-        (calls && has_json && self.proto.is_none()).then_some(Reflected {
+        (calls && has_json && self.proto.is_none()).then_some(ReflectionTarget {
             url: &self.url,
             authorities: self.cacert.as_deref(),
             insecure: self.insecure,
@@ -265,7 +265,7 @@ impl RunArgs {
 
 /// A server that is to be asked for its schema.
 #[derive(Debug, Clone, Copy)]
-pub struct Reflected<'a> {
+pub struct ReflectionTarget<'a> {
     /// The URL of the calls.
     pub url: &'a str,
     /// Authorities to trust in place of the machine's (PEM file).

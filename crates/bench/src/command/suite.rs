@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use tidewire_load::{Error, Stop};
+use tidewire_loadgen::{Error, Stop};
 
 use super::{Outcome, command_line};
 use crate::console::Console;
@@ -35,8 +35,8 @@ pub struct SuiteArgs {
     /// One short round: whether everything works, no figures to quote.
     #[arg(long, conflicts_with_all = ["rounds", "duration"])]
     quick: bool,
-    /// Servers may use N cores, and clients that are processes of their own have N connections [default: 1 of
-    /// each]. The load has the other cores, or all of them where none is left.
+    /// Servers may use N cores, and clients that are their own processes have N connections
+    /// [default: 1 of each]. The load has the other cores, or all of them where none is left.
     #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     capped: Option<usize>,
     /// Only measurements whose case or peer has this in its name; repeatable, all have to hold.

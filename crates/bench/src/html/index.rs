@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::{escape, fill};
-use crate::command::Kept;
+use crate::command::IndexedRun;
 use crate::suite::{self, SUITES};
 
 const PAGE: &str = include_str!("../../assets/index.html");
@@ -27,13 +27,13 @@ struct Line {
 }
 
 /// The whole page; `runs` from the oldest to the latest.
-pub(crate) fn index(runs: &[Kept]) -> Result<String, serde_json::Error> {
+pub(crate) fn index(runs: &[IndexedRun]) -> Result<String, serde_json::Error> {
     let data = serde_json::to_string(&histories(runs))?.replace("</", "<\\/");
     let mut body = String::from(
         "<h1>Runs of the suites</h1>\n<div class=\"scroll\"><table><tr><th>run</th><th>suite</th>\
          <th>commit</th><th>machine</th><th>rounds</th><th></th></tr>\n",
     );
-    for Kept { folder, result } in runs.iter().rev() {
+    for IndexedRun { folder, result } in runs.iter().rev() {
         let context = &result.context;
         let (folder, name) = (escape(folder), escape(&result.suite));
         let _ = writeln!(
@@ -59,10 +59,10 @@ pub(crate) fn index(runs: &[Kept]) -> Result<String, serde_json::Error> {
     Ok(fill(PAGE, "Runs of the suites – tidewire bench", &body, &data))
 }
 
-fn histories(runs: &[Kept]) -> Vec<History> {
+fn histories(runs: &[IndexedRun]) -> Vec<History> {
     let mut all = Vec::new();
     for suite in SUITES {
-        let of_suite: Vec<&Kept> =
+        let of_suite: Vec<&IndexedRun> =
             runs.iter().filter(|run| run.result.suite == suite.name).collect();
         for case in suite.cases {
             let mut peers: Vec<&str> = Vec::new();
@@ -77,7 +77,7 @@ fn histories(runs: &[Kept]) -> Vec<History> {
                 cpu: of_suite.iter().map(|run| suite::cpu(&run.result, case.name, peer)).collect(),
             };
             let peers: Vec<Line> = peers.iter().map(line).collect();
-            let commit = |run: &&Kept| {
+            let commit = |run: &&IndexedRun| {
                 let commit = run.result.context.commit.clone().unwrap_or_default();
                 format!("{} {commit}", run.folder)
             };

@@ -1,5 +1,5 @@
-//! Cores: one for servers and one for the load, or as many for servers as somebody says; what is started
-//! inherits where its starter stands.
+//! Cores: one for servers and one for the load, or as many for servers as somebody says; what is
+//! started inherits where its starter stands.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
@@ -12,8 +12,8 @@ pub(super) struct Cores {
 }
 
 impl Cores {
-    /// A core for each side, or `capped` for servers and the others for the load, which has all where none is
-    /// left. `None` on a machine with one core, or where it may not be asked for.
+    /// A core for each side, or `capped` for servers and the others for the load, which has all
+    /// where none is left. `None` on a machine with one core, or where it may not be asked for.
     pub(super) fn divide(capped: Option<usize>) -> Option<Self> {
         let cores = machine::cores();
         if cores < 2 {

@@ -1,5 +1,6 @@
-//! The suite `hosting`: what a call of a hosted process costs, kept, warm, cold, frozen and from a spare, in
-//! each language of workers, beside proxies before the same workers and the processes alone.
+//! The suite `hosting`: what a call of a hosted process costs, kept, warm, cold, frozen and from a
+//! spare, in each language of workers, beside proxies before the same workers and the processes
+//! alone.
 
 use std::time::Duration;
 

@@ -3,21 +3,21 @@
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
-use tidewire_load::Stop;
+use tidewire_loadgen::Stop;
 
 use super::peer::Peer;
-use super::runner::{Figures, Latency, Place, Settings};
+use super::runner::{Figures, Latency, PeerHost, Settings};
 use crate::proc;
 
 /// What such a peer or client prints, as one line of JSON.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Counted {
+struct PrintedCounts {
     calls: u64,
     /// With those of the warm-up, where there is one.
     made: Option<u64>,
     seconds: f64,
-    /// Of its own, for the calls that it made.
+    /// CPU time of the client, for the calls that it made.
     cpu_seconds: f64,
     /// Where each call is timed.
     latency: Option<Latency>,
@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 pub(super) fn measure(
     word: &str,
     peer: &Peer,
-    at: &Place<'_>,
+    at: &PeerHost<'_>,
     settings: &Settings,
     stop: &Stop,
 ) -> Result<Figures, String> {
@@ -48,12 +48,12 @@ pub(super) fn measure(
     counted(&[word, &seconds], peer, at, settings, stop)?.figures()
 }
 
-/// Runs the client of `peer` for `word` where the load is, beside its server, whose CPU time and memory are
-/// told; or the peer alone, if it needs none. Blocks.
+/// Runs the client of `peer` for `word` where the load is, beside its server, whose CPU time and
+/// memory are told; or the peer alone, if it needs none. Blocks.
 pub(super) fn apart(
     word: &str,
     peer: &Peer,
-    at: &Place<'_>,
+    at: &PeerHost<'_>,
     settings: &Settings,
     stop: &Stop,
 ) -> Result<Figures, String> {
@@ -76,7 +76,7 @@ pub(super) fn apart(
         return Err(how);
     }
     let after = usage(running.pid())?;
-    Counted {
+    PrintedCounts {
         cpu_seconds: after.cpu_seconds - before.cpu_seconds,
         rss_bytes: after.rss_bytes,
         ..counted?
@@ -87,18 +87,18 @@ pub(super) fn apart(
 fn counted(
     words: &[&str],
     peer: &Peer,
-    at: &Place<'_>,
+    at: &PeerHost<'_>,
     settings: &Settings,
     stop: &Stop,
-) -> Result<Counted, String> {
+) -> Result<PrintedCounts, String> {
     let until = Instant::now() + settings.warm_up + settings.duration + PATIENCE;
     let over = || stop.is_raised() || Instant::now() > until;
     let line = peer.run(words, &at.peers.folder, at.backing, &over)?;
     serde_json::from_str(line.trim())
-        .map_err(|error| format!("printed {:?}, which is no count: {error}", line.trim()))
+        .map_err(|error| format!("printed {:?}, which is not a count: {error}", line.trim()))
 }
 
-impl Counted {
+impl PrintedCounts {
     fn figures(self) -> Result<Figures, String> {
         if self.calls == 0 || self.seconds <= 0.0 {
             return Err("counted no calls".to_owned());

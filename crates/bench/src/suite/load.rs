@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tidewire_load::{
-    Body, Check, Error, Feeder, MessageCodec, Model, Names, Plan, Protocol, Request, Reuse,
-    Scenario, Speech, Step, Target, Template, Transport, Workload,
+use tidewire_loadgen::{
+    Body, Check, Error, Feeder, MessageCodec, Model, Names, Plan, Protocol, ProtocolSetup, Request,
+    Reuse, Scenario, Step, Target, Template, Transport, Workload,
 };
 
 use super::{Answer, Case, Load, Settings, Work};
@@ -36,7 +36,7 @@ pub(super) fn plan(
         Work::Itself(_) => (vec![], vec![]),
     };
     let target = Target::parse(&format!("http://{address}{path}"), None)?;
-    let speech = Speech {
+    let speech = ProtocolSetup {
         transport: match protocol {
             Protocol::Grpc => Transport::Http2,
             _ => Transport::Http1,

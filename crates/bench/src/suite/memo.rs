@@ -1,4 +1,5 @@
-//! The suite `memo`: looking users up through what keeps them, in process, while somebody renames them.
+//! The suite `memo`: looking users up through what keeps them, in process, while somebody renames
+//! them.
 
 use std::time::Duration;
 

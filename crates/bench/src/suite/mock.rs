@@ -1,11 +1,12 @@
-//! The suite `mock`: the protocols of a mock, which answers by a rule with a literal, beside servers that
-//! answer the same message because somebody wrote them; at 1, 10, 50 and 100 calls under way.
+//! The suite `mock`: the protocols of a mock, which answers by a rule with a literal, beside
+//! servers that answer the same message because somebody wrote them; at 1, 10, 50 and 100 calls
+//! under way.
 //!
-//! Mock servers publish their figures in tables of their own; `published.rs` makes these from a run.
+//! Mock servers publish their figures in their own tables; `published.rs` makes these from a run.
 
 use std::time::Duration;
 
-use tidewire_load::{MessageCodec, Protocol};
+use tidewire_loadgen::{MessageCodec, Protocol};
 
 use super::{Answer, Case, Load, Suite, Work};
 
@@ -36,13 +37,13 @@ pub(super) const MOCK: Suite = Suite {
 };
 
 /// A protocol, as peers' `lacks` call it, and how messages are encoded over it.
-struct Spoken(&'static str, Protocol, MessageCodec);
+struct ProtocolCase(&'static str, Protocol, MessageCodec);
 
-const CONNECT_JSON: Spoken = Spoken("connect", Protocol::Connect, MessageCodec::Json);
-const CONNECT_PROTO: Spoken = Spoken("connect", Protocol::Connect, MessageCodec::Proto);
-const GRPC: Spoken = Spoken("grpc", Protocol::Grpc, MessageCodec::Proto);
+const CONNECT_JSON: ProtocolCase = ProtocolCase("connect", Protocol::Connect, MessageCodec::Json);
+const CONNECT_PROTO: ProtocolCase = ProtocolCase("connect", Protocol::Connect, MessageCodec::Proto);
+const GRPC: ProtocolCase = ProtocolCase("grpc", Protocol::Grpc, MessageCodec::Proto);
 
-impl Spoken {
+impl ProtocolCase {
     const fn of(self, name: &'static str, under_way: usize) -> Case {
         let Self(needs, protocol, codec) = self;
         let streams = matches!(protocol, Protocol::Grpc);

@@ -1,12 +1,12 @@
 //! Peers: which there are, and one of them as a process.
 //!
-//! `peers.toml` has one table a peer, in a list that is named as the suite. A peer prints its address as
-//! its first line of output; one that cannot is given a free port by `{port}` and an empty folder by
-//! `{folder}`, and is ready when the port takes connections.
+//! `peers.toml` has one table a peer, in a list that is named as the suite. A peer prints its
+//! address as its first line of output; one that cannot is given a free port by `{port}` and an
+//! empty folder by `{folder}`, and is ready when the port takes connections.
 //!
-//! What peers ask for while they are measured, such as a database, is a `[[backing]]`: a process that is
-//! started once, for all of them. What it prints is put where a peer's command or environment has its
-//! name in braces, `{store}`, and the port of it for `{store.port}`.
+//! What peers ask for while they are measured, such as a database, is a `[[backing]]`: a process
+//! that is started once, for all of them. What it prints is put where a peer's command or
+//! environment has its name in braces, `{store}`, and the port of it for `{store.port}`.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -15,9 +15,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde::Deserialize;
-use tidewire_load::{Error, Stop};
+use tidewire_loadgen::{Error, Stop};
 
-use super::running::{Running, Scratch};
+use super::running::{PeerProcess, Scratch};
 
 /// How long a peer may take to be ready.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -46,8 +46,8 @@ pub(crate) struct Peer {
     /// What it has no answer for, as the cases call it: paths, protocols.
     #[serde(default)]
     lacks: Vec<String>,
-    /// Seconds for which it is loaded before it is measured, where it needs more than the others: a runtime
-    /// that compiles while it runs is compared as it is after that.
+    /// Seconds for which it is loaded before it is measured, where it needs more than the others: a
+    /// runtime that compiles while it runs is compared as it is after that.
     #[serde(default)]
     pub(super) warm_up: u64,
 }
@@ -56,13 +56,13 @@ pub(crate) struct Peer {
 #[derive(Debug)]
 pub(crate) struct Peers {
     pub(crate) folder: PathBuf,
-    pub(crate) found: Vec<Found>,
+    pub(crate) found: Vec<PeerStatus>,
     backing: Vec<Peer>,
 }
 
 /// A peer, and why it cannot run here if it cannot.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct PeerStatus {
     pub(crate) peer: Peer,
     pub(crate) absent: Option<String>,
 }
@@ -83,18 +83,19 @@ impl Peers {
             Error::usage(format!("{}: no peers for the suite {suite:?}", path.display()))
         })?;
         let backing = suites.remove(BACKING).unwrap_or_default();
-        let found = peers.into_iter().map(|peer| Found { absent: peer.absent(folder), peer });
+        let found = peers.into_iter().map(|peer| PeerStatus { absent: peer.absent(folder), peer });
         Ok(Self { folder: folder.to_owned(), found: found.collect(), backing })
     }
 }
 
 /// The backing services that peers of a run ask for, until they are dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Backing(BTreeMap<String, Result<Running, String>>);
+pub(crate) struct BackingServices(BTreeMap<String, Result<PeerProcess, String>>);
 
-impl Backing {
-    /// Starts those that a peer names which is there. Blocks, no longer than until `stop` is raised. One that
-    /// does not start is a failure of each peer that needs it. `tell` hears what takes a while.
+impl BackingServices {
+    /// Starts those that a peer names which is there. Blocks, no longer than until `stop` is
+    /// raised. One that does not start is a failure of each peer that needs it. `tell` hears what
+    /// takes a while.
     pub(crate) fn start(
         peers: &Peers,
         tell: &mut dyn FnMut(&str) -> Result<(), Error>,
@@ -169,9 +170,9 @@ impl Peer {
     pub(crate) fn start(
         &self,
         folder: &Path,
-        backing: &Backing,
+        backing: &BackingServices,
         stop: &Stop,
-    ) -> Result<Running, String> {
+    ) -> Result<PeerProcess, String> {
         self.start_within(PATIENCE, folder, backing, stop)
     }
 
@@ -180,7 +181,7 @@ impl Peer {
         &self,
         words: &[&str],
         folder: &Path,
-        backing: &Backing,
+        backing: &BackingServices,
         over: &dyn Fn() -> bool,
     ) -> Result<String, String> {
         self.spawn(words, folder, backing)?.1.first_line(over)
@@ -201,9 +202,9 @@ impl Peer {
         &self,
         patience: Duration,
         folder: &Path,
-        backing: &Backing,
+        backing: &BackingServices,
         stop: &Stop,
-    ) -> Result<Running, String> {
+    ) -> Result<PeerProcess, String> {
         let (port, running) = self.spawn(&[], folder, backing)?;
         match port {
             Some(port) => running.once_it_takes_connections(port, patience, stop),
@@ -216,8 +217,8 @@ impl Peer {
         &self,
         more: &[&str],
         folder: &Path,
-        backing: &Backing,
-    ) -> Result<(Option<u16>, Running), String> {
+        backing: &BackingServices,
+    ) -> Result<(Option<u16>, PeerProcess), String> {
         let needs_port = self.run.iter().any(|word| word.contains("{port}"));
         let port =
             if needs_port { Some(free_port().map_err(|error| error.to_string())?) } else { None };
@@ -238,7 +239,7 @@ impl Peer {
         };
         let mut command = Command::new(program);
         command.args(&words[1..]).args(more).envs(environment).current_dir(folder);
-        Ok((port, Running::spawn(command, scratch)?))
+        Ok((port, PeerProcess::spawn(command, scratch)?))
     }
 }
 

@@ -1,9 +1,9 @@
-//! The suite `protocols`: one small message answered with itself by a generated service, over every standard
-//! protocol, at 1, 10, 50 and 100 calls under way.
+//! The suite `protocols`: one small message answered with itself by a generated service, over every
+//! standard protocol, at 1, 10, 50 and 100 calls under way.
 
 use std::time::Duration;
 
-use tidewire_load::{MessageCodec, Protocol};
+use tidewire_loadgen::{MessageCodec, Protocol};
 
 use super::{Answer, Case, Load, Suite, Work};
 
@@ -36,18 +36,18 @@ pub(super) const PROTOCOLS: Suite = Suite {
 };
 
 /// A protocol, as peers' `lacks` call it, and how messages are encoded over it.
-struct Spoken(&'static str, Protocol, MessageCodec);
+struct ProtocolCase(&'static str, Protocol, MessageCodec);
 
-const CONNECT_JSON: Spoken = Spoken("connect", Protocol::Connect, MessageCodec::Json);
-const CONNECT_PROTO: Spoken = Spoken("connect", Protocol::Connect, MessageCodec::Proto);
-const GRPC: Spoken = Spoken("grpc", Protocol::Grpc, MessageCodec::Proto);
-const GRPC_WEB: Spoken = Spoken("grpc-web", Protocol::GrpcWeb, MessageCodec::Proto);
+const CONNECT_JSON: ProtocolCase = ProtocolCase("connect", Protocol::Connect, MessageCodec::Json);
+const CONNECT_PROTO: ProtocolCase = ProtocolCase("connect", Protocol::Connect, MessageCodec::Proto);
+const GRPC: ProtocolCase = ProtocolCase("grpc", Protocol::Grpc, MessageCodec::Proto);
+const GRPC_WEB: ProtocolCase = ProtocolCase("grpc-web", Protocol::GrpcWeb, MessageCodec::Proto);
 
 /// `hello.v1.Hello` with a name (1) and a number (5).
 const JSON: &str = r#"{"name":"Ada","n":42}"#;
 const PROTO: &str = "\n\u{3}Ada(*";
 
-impl Spoken {
+impl ProtocolCase {
     const fn of(self, name: &'static str, under_way: usize) -> Case {
         let Self(needs, protocol, codec) = self;
         let (message, parts): (_, &'static [&'static str]) = match codec {

@@ -1,7 +1,7 @@
-//! The tables in which mock servers publish their figures, from a run of the suite `mock`: throughput by
-//! protocol, latency of one caller, throughput and memory by concurrency.
+//! The tables in which mock servers publish their figures, from a run of the suite `mock`:
+//! throughput by protocol, latency of one caller, throughput and memory by concurrency.
 //!
-//! Memory is the resident size of the process: what a runtime says of its own heap before and after is
+//! Memory is the resident size of the process: what a runtime its own says heap before and after is
 //! below zero as often as not.
 
 use std::fmt::Write as _;
@@ -16,9 +16,9 @@ const UNDER_WAY: [usize; 4] = [1, 10, 50, 100];
 const MANY: usize = 50;
 
 /// A figure of a measurement.
-type Of = fn(&Figures) -> f64;
+type FigureOf = fn(&Figures) -> f64;
 /// A title, a figure, and how it is written.
-type Titled = (&'static str, Of, fn(f64) -> String);
+type TitledFigure = (&'static str, FigureOf, fn(f64) -> String);
 
 /// The tables, as Markdown.
 pub(super) fn tables(result: &SuiteResult) -> String {
@@ -31,7 +31,7 @@ pub(super) fn tables(result: &SuiteResult) -> String {
     let mut out = String::from("\n# The same, as mock servers publish it\n");
     throughput(result, &peers, &mut out);
     latency(result, &peers, &mut out);
-    let by_concurrency: [Titled; 2] = [
+    let by_concurrency: [TitledFigure; 2] = [
         ("Throughput with concurrency, requests/s", |one| one.ok_per_second, digits),
         ("Memory with concurrency (RSS)", |one| one.rss_bytes as f64, size),
     ];
@@ -82,7 +82,7 @@ fn latency(result: &SuiteResult, peers: &[&str], out: &mut String) {
         "\n## Latency, 1 under way\n\n| Protocol | server | Mean | Median | P95 | P99 |\n",
     );
     out.push_str("|---|---|--:|--:|--:|--:|\n");
-    let parts: [Of; 4] = [
+    let parts: [FigureOf; 4] = [
         |one| one.latency.map_or(0.0, |latency| latency.mean),
         |one| one.latency.map_or(0.0, |latency| latency.p50),
         |one| one.latency.map_or(0.0, |latency| latency.p95),
@@ -111,7 +111,7 @@ fn median(
     peer: &str,
     protocol: &str,
     under_way: usize,
-    of: Of,
+    of: FigureOf,
 ) -> Option<f64> {
     let case = format!("{protocol}, {under_way} under way");
     let of_case = result.measurements.iter().filter(|one| one.case == case && one.peer == peer);

@@ -1,5 +1,5 @@
-//! What a run of a suite says: tables of medians with their spread, the best value of each column bold, and
-//! the ratios to Tidewire by which two runs are compared.
+//! What a run of a suite says: tables of medians with their spread, the best value of each column
+//! bold, and the ratios to Tidewire by which two runs are compared.
 
 use std::fmt::Write as _;
 
@@ -132,11 +132,11 @@ struct Column {
     head: &'static str,
     of: fn(&Figures) -> Option<f64>,
     show: fn(f64) -> String,
-    best: Best,
+    best: BestValue,
 }
 
 #[derive(Clone, Copy)]
-enum Best {
+enum BestValue {
     Least,
     Most,
     /// In relation to Tidewire's of the same round; none of them is the best.
@@ -148,46 +148,52 @@ const fn column(
     head: &'static str,
     of: fn(&Figures) -> Option<f64>,
     show: fn(f64) -> String,
-    best: Best,
+    best: BestValue,
 ) -> Column {
     Column { head, of, show, best }
 }
 
-const RATE: Column = column("requests/s", |one| Some(one.ok_per_second), digits, Best::Most);
-const P99: Column = column("p99", |one| Some(one.latency?.p99), time, Best::Least);
-const CPU: Column = column("CPU", |one| Some(one.cpu_per_request), time, Best::Least);
+const RATE: Column = column("requests/s", |one| Some(one.ok_per_second), digits, BestValue::Most);
+const P99: Column = column("p99", |one| Some(one.latency?.p99), time, BestValue::Least);
+const CPU: Column = column("CPU", |one| Some(one.cpu_per_request), time, BestValue::Least);
 const TO_OURS: Column = column(
     "to Tidewire",
     |one| Some(one.cpu_per_request),
     |ratio| format!("{ratio:.2}"),
-    Best::Ratio,
+    BestValue::Ratio,
 );
-const RSS: Column = column("RSS", |one| Some(one.rss_bytes as f64), size, Best::Least);
+const RSS: Column = column("RSS", |one| Some(one.rss_bytes as f64), size, BestValue::Least);
 
-const STEADY: &[Column] =
-    &[RATE, column("p50", |one| Some(one.latency?.p50), time, Best::Least), P99, CPU, TO_OURS, RSS];
+const STEADY: &[Column] = &[
+    RATE,
+    column("p50", |one| Some(one.latency?.p50), time, BestValue::Least),
+    P99,
+    CPU,
+    TO_OURS,
+    RSS,
+];
 
 const RAMP: &[Column] = &[
     column(
         "errors",
         |one| Some(one.errors),
         |share| format!("{:.2} %", share * 100.0),
-        Best::Least,
+        BestValue::Least,
     ),
-    column("mean", |one| Some(one.latency?.mean), time, Best::Least),
-    column("p90", |one| Some(one.latency?.p90), time, Best::Least),
-    column("p95", |one| Some(one.latency?.p95), time, Best::Least),
+    column("mean", |one| Some(one.latency?.mean), time, BestValue::Least),
+    column("p90", |one| Some(one.latency?.p90), time, BestValue::Least),
+    column("p95", |one| Some(one.latency?.p95), time, BestValue::Least),
     P99,
     RATE,
-    column("knee", |one| one.knee.map(|clients| clients as f64), grouped, Best::None),
+    column("knee", |one| one.knee.map(|clients| clients as f64), grouped, BestValue::None),
     CPU,
     TO_OURS,
     RSS,
 ];
 
 const APART: &[Column] = &[
-    column("answers/s", |one| Some(one.ok_per_second), digits, Best::Most),
-    column("p50", |one| Some(one.latency?.p50), time, Best::Least),
+    column("answers/s", |one| Some(one.ok_per_second), digits, BestValue::Most),
+    column("p50", |one| Some(one.latency?.p50), time, BestValue::Least),
     P99,
     CPU,
     TO_OURS,
@@ -195,27 +201,27 @@ const APART: &[Column] = &[
 ];
 
 const ITSELF: &[Column] = &[
-    column("reads/s", |one| Some(one.ok_per_second), digits, Best::Most),
-    column("CPU", |one| Some(one.cpu_per_request), time, Best::Least),
+    column("reads/s", |one| Some(one.ok_per_second), digits, BestValue::Most),
+    column("CPU", |one| Some(one.cpu_per_request), time, BestValue::Least),
     TO_OURS,
-    column("stale reads", |one| one.stale.map(|stale| stale as f64), grouped, Best::Least),
-    column("writes/s", |one| one.writes_per_second, digits, Best::None),
+    column("stale reads", |one| one.stale.map(|stale| stale as f64), grouped, BestValue::Least),
+    column("writes/s", |one| one.writes_per_second, digits, BestValue::None),
     RSS,
 ];
 
 const HOSTED: &[Column] = &[
     RATE,
-    column("min", |one| Some(one.latency?.min), time, Best::Least),
-    column("avg", |one| Some(one.latency?.mean), time, Best::Least),
-    column("p50", |one| Some(one.latency?.p50), time, Best::Least),
-    column("p95", |one| Some(one.latency?.p95), time, Best::Least),
+    column("min", |one| Some(one.latency?.min), time, BestValue::Least),
+    column("avg", |one| Some(one.latency?.mean), time, BestValue::Least),
+    column("p50", |one| Some(one.latency?.p50), time, BestValue::Least),
+    column("p95", |one| Some(one.latency?.p95), time, BestValue::Least),
     P99,
-    column("max", |one| Some(one.latency?.max), time, Best::Least),
-    column("first", |one| one.first, time, Best::Least),
+    column("max", |one| Some(one.latency?.max), time, BestValue::Least),
+    column("first", |one| one.first, time, BestValue::Least),
     CPU,
     TO_OURS,
     RSS,
-    column("PSS", |one| one.pss_bytes.map(|bytes| bytes as f64), size, Best::Least),
+    column("PSS", |one| one.pss_bytes.map(|bytes| bytes as f64), size, BestValue::Least),
 ];
 
 fn section(case: &'static str, columns: &[Column], measurements: &[&Measurement]) -> Section {
@@ -226,13 +232,13 @@ fn section(case: &'static str, columns: &[Column], measurements: &[&Measurement]
         }
     }
     let rows: Vec<Row> = peers.iter().map(|peer| Row::of(peer, columns, measurements)).collect();
-    let best = |index: usize, best: Best| -> Option<f64> {
+    let best = |index: usize, best: BestValue| -> Option<f64> {
         let medians =
             rows.iter().filter_map(|row| row.spreads[index].as_ref().map(|one| one.median));
         match best {
-            Best::Least => medians.reduce(f64::min),
-            Best::Most => medians.reduce(f64::max),
-            Best::Ratio | Best::None => None,
+            BestValue::Least => medians.reduce(f64::min),
+            BestValue::Most => medians.reduce(f64::max),
+            BestValue::Ratio | BestValue::None => None,
         }
     };
     let best: Vec<Option<f64>> =
@@ -277,7 +283,7 @@ impl Row {
         let own: Vec<&&Measurement> = measurements.iter().filter(|one| one.peer == peer).collect();
         let value = |column: &Column, one: &Measurement| -> Option<f64> {
             let figure = (column.of)(one.figures.as_ref()?)?;
-            let Best::Ratio = column.best else { return Some(figure) };
+            let BestValue::Ratio = column.best else { return Some(figure) };
             let ours = measurements.iter().find(|it| it.peer == OURS && it.round == one.round)?;
             let ratio = figure / (column.of)(ours.figures.as_ref()?)?;
             ratio.is_finite().then_some(ratio)
@@ -320,7 +326,8 @@ pub(crate) fn ratios(result: &SuiteResult) -> Vec<(String, Vec<f64>)> {
     all
 }
 
-/// A table for a document that has room for one: what Tidewire does, and what the others cost beside it.
+/// A table for a document that has room for one: what Tidewire does, and what the others cost
+/// beside it.
 pub(crate) fn summary(suite: &Suite, result: &SuiteResult) -> String {
     let mut peers: Vec<&str> = Vec::new();
     for one in &result.measurements {

@@ -1,5 +1,6 @@
-//! The suite `rpc`: small calls and streams between two processes, over every transport of Tidewire and by
-//! what a reader would take instead; from a replica; and how long word of a change takes over two hops.
+//! The suite `rpc`: small calls and streams between two processes, over every transport of Tidewire
+//! and by what a reader would take instead; from a replica; and how long word of a change takes
+//! over two hops.
 //!
 //! Each peer brings its client, since what a call costs is as much the client's as the server's.
 
@@ -12,7 +13,7 @@ pub(super) const RPC: Suite = Suite {
     about: "typed calls and streams between two processes: live, Connect, replicas; tonic, connectrpc, grpc-go, tarpc, Redis",
     reading: "Two numbers and their sum, a user, a greeting of 44 bytes that comes back; streams of items of 1, 100 \
               and 10,000 bytes, ten at once. Client and server are generated code in protobuf unless the row says \
-              otherwise, processes of their own, with one core each and one connection (over HTTP/1.1 one for each \
+              otherwise, their own processes, with one core each and one connection (over HTTP/1.1 one for each \
               call under way); every answer is looked at. *CPU* is the server's for each call or item, warm-up \
               included; of what needs no server, the client's own. Replicas and Redis's client-side caching answer \
               in the client what was asked for once, of 1,000 keys; calls in process and of replicas are too short \

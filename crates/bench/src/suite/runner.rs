@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tidewire_load::{Error, Second, Stop};
+use tidewire_loadgen::{Error, Second, Stop};
 
 use super::cores::Cores;
 use super::itself;
 use super::load::plan;
-use super::peer::{Backing, Peer};
-use super::running::Running;
+use super::peer::{BackingServices, Peer};
+use super::running::PeerProcess;
 use super::{Case, Load, Peers, Suite, Work};
 use crate::case::{self, ServerPlan};
 use crate::console::{Console, bar};
@@ -27,7 +27,8 @@ pub(crate) struct Settings {
     pub(crate) rounds: usize,
     pub(crate) warm_up: Duration,
     pub(crate) duration: Duration,
-    /// Cores of the servers, and connections of clients that are processes of their own; one unless set.
+    /// Cores of the servers, and connections of clients that are their own processes; one unless
+    /// set.
     pub(crate) capped: Option<usize>,
     /// Only measurements of which the case or the peer has each of these in its name.
     pub(crate) only: Vec<String>,
@@ -42,14 +43,15 @@ pub(crate) struct SuiteResult {
     pub(crate) rounds: usize,
     /// Seconds of each measurement, after its warm-up.
     pub(crate) seconds: f64,
-    /// Servers and load each had a core of their own.
+    /// Servers and load each had their own core.
     pub(crate) pinned: bool,
     /// Cores that servers could have at most, where somebody chose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) capped: Option<usize>,
     /// Peers that are not installed, and what to do about it.
     pub(crate) absent: Vec<(String, String)>,
-    /// Peers that were loaded for longer than the others before they were measured, and for how many seconds.
+    /// Peers that were loaded for longer than the others before they were measured, and for how
+    /// many seconds.
     #[serde(default)]
     pub(crate) warmed: Vec<(String, u64)>,
     pub(crate) measurements: Vec<Measurement>,
@@ -163,9 +165,9 @@ pub(crate) async fn run(
     let all = suite.cases.iter().flat_map(|case| there(peers).map(move |peer| (case, peer)));
     let chosen: Vec<_> =
         all.filter(|(case, peer)| peer.has(case.needs) && wanted(case.name, &peer.name)).collect();
-    let backing = Backing::start(peers, &mut |told| Ok(console.text(told)?), stop)?;
-    let at = Place { peers, backing: &backing, cores: cores.as_ref() };
-    let mut way = Way { done: 0, all: chosen.len() * settings.rounds, began: Instant::now() };
+    let backing = BackingServices::start(peers, &mut |told| Ok(console.text(told)?), stop)?;
+    let at = PeerHost { peers, backing: &backing, cores: cores.as_ref() };
+    let mut way = Progress { done: 0, all: chosen.len() * settings.rounds, began: Instant::now() };
     for round in 0..settings.rounds {
         for &(case, peer) in &chosen {
             if stop.is_raised() {
@@ -216,14 +218,15 @@ fn in_short(measured: &Result<(Figures, Vec<Moment>), String>) -> String {
 }
 
 /// How far a suite is.
-struct Way {
+struct Progress {
     done: usize,
     all: usize,
     began: Instant,
 }
 
-impl Way {
-    /// A bar, the number of the next measurement, and how long it all goes on if that goes on as before.
+impl Progress {
+    /// A bar, the number of the next measurement, and how long it all goes on if that goes on as
+    /// before.
     fn shown(&self) -> String {
         let part = self.done as f64 / self.all.max(1) as f64;
         let spent = self.began.elapsed().as_secs_f64();
@@ -239,15 +242,15 @@ impl Way {
 }
 
 /// Where peers are measured.
-pub(super) struct Place<'a> {
+pub(super) struct PeerHost<'a> {
     pub(super) peers: &'a Peers,
-    pub(super) backing: &'a Backing,
+    pub(super) backing: &'a BackingServices,
     pub(super) cores: Option<&'a Cores>,
 }
 
-impl Place<'_> {
+impl PeerHost<'_> {
     /// Starts `peer` where servers are; from then on this is where the load is.
-    pub(super) fn start(&self, peer: &Peer, stop: &Stop) -> Result<Running, String> {
+    pub(super) fn start(&self, peer: &Peer, stop: &Stop) -> Result<PeerProcess, String> {
         if let Some(cores) = self.cores {
             cores.to_servers();
         }
@@ -262,7 +265,7 @@ impl Place<'_> {
 async fn one(
     case: &Case,
     peer: &Peer,
-    at: &Place<'_>,
+    at: &PeerHost<'_>,
     settings: &Settings,
     console: &mut Console<'_>,
     stop: &Stop,
@@ -292,7 +295,7 @@ async fn one(
     Ok((figures(&result, &seconds)?, seconds))
 }
 
-/// The whole seconds of a run: the last answers come in a second of their own, which would look like a
+/// The whole seconds of a run: the last answers come in their own second, which would look like a
 /// collapse.
 fn moments(result: &RunResult) -> Vec<Moment> {
     let whole = result

@@ -1,8 +1,8 @@
 //! A peer as a process: started, ready or not, ended with all that it started.
 //!
-//! Whoever waits for a peer looks every few milliseconds at what may end the waiting: the peer has ended,
-//! its time is over, or somebody pressed Ctrl-C. A peer that ends by itself is told of by its exit
-//! status and by what it complained of last.
+//! Whoever waits for a peer looks every few milliseconds at what may end the waiting: the peer has
+//! ended, its time is over, or somebody pressed Ctrl-C. A peer that ends by itself is told of by
+//! its exit status and by what it complained of last.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tidewire_load::Stop;
+use tidewire_loadgen::Stop;
 
 use crate::proc;
 
@@ -50,7 +50,7 @@ impl Drop for Scratch {
 
 /// A process that was started.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct PeerProcess {
     child: Child,
     pub(crate) address: String,
     /// The first line that it prints.
@@ -60,8 +60,8 @@ pub(crate) struct Running {
     _scratch: Scratch,
 }
 
-impl Running {
-    /// Starts it in a process group of its own.
+impl PeerProcess {
+    /// Starts it in its own process group.
     pub(super) fn spawn(mut command: Command, scratch: Scratch) -> Result<Self, String> {
         let mut child = command
             .stdin(Stdio::null())
@@ -171,7 +171,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for PeerProcess {
     /// Ends it and what it started, politely first.
     fn drop(&mut self) {
         let group = Pid::from_child(&self.child);
@@ -185,8 +185,8 @@ impl Drop for Running {
     }
 }
 
-/// The first line, on a thread that ends with the output. What comes later is read and dropped, so that
-/// the peer never waits.
+/// The first line, on a thread that ends with the output. What comes later is read and dropped, so
+/// that the peer never waits.
 fn first_line(out: Option<ChildStdout>) -> Receiver<String> {
     let (told, heard) = channel();
     let Some(out) = out else { return heard };
@@ -220,10 +220,10 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_mins(1);
 
-    fn shell(script: &str) -> Running {
+    fn shell(script: &str) -> PeerProcess {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Running::spawn(command, Scratch::new().unwrap()).unwrap()
+        PeerProcess::spawn(command, Scratch::new().unwrap()).unwrap()
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The suite `stacks`: one application as whole stacks have it, under a ramp of clients until it struggles.
+//! The suite `stacks`: one application as whole stacks have it, under a ramp of clients until it
+//! struggles.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
-//! The suite `web`: what a web server costs for the least it can do, by a plain handler and by a method
-//! that is bound to the request, in text and JSON.
+//! The suite `web`: what a web server costs for the least it can do, by a plain handler and by a
+//! method that is bound to the request, in text and JSON.
 
 use std::time::Duration;
 
-use tidewire_load::{MessageCodec, Protocol};
+use tidewire_loadgen::{MessageCodec, Protocol};
 
 use super::{Answer, Case, Load, Suite, Work};
 

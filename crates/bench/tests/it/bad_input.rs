@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use tidewire_bench::command::Outcome;
-use tidewire_load::{ErrorKind, Stop};
+use tidewire_loadgen::{ErrorKind, Stop};
 
 use crate::harness::{Manner, Peer, answer, bench, closed_port, measured, measured_until, scratch};
 
@@ -41,7 +41,7 @@ fn a_stall_reaches_every_request_that_was_due_in_it() {
     });
     let (_, result, text) = measured(&[&peer.url(), "--rate", "500", "-z", "1s", "-c", "1"]);
     // 150 requests were due while the target slept, 125 of them at least 50 ms before it woke.
-    let late = |histogram: &tidewire_load::Sparse| -> u64 {
+    let late = |histogram: &tidewire_loadgen::Sparse| -> u64 {
         histogram.0.iter().filter(|(value, _)| *value >= 50_000_000).map(|(_, count)| count).sum()
     };
     assert!(late(&result.latency.corrected.histogram) >= 120, "{text}");

@@ -294,7 +294,8 @@ fn websocket_messages_are_echoed_and_pings_answered() {
                         pongs += 1;
                         continue;
                     }
-                    // A ping goes before the first echo, so its pong comes before the second message.
+                    // A ping goes before the first echo, so its pong comes before the second
+                    // message.
                     messages += 1;
                     assert_eq!((pongs, &payload[..]), (i32::from(messages > 1), &b"hello"[..]));
                     let ping: &[u8] = if messages == 1 { &[0x89, 1, b'p'] } else { &[] };

@@ -10,7 +10,7 @@ use clap::Parser;
 use tidewire_bench::command::{self, BenchArgs, Outcome};
 use tidewire_bench::result::RunResult;
 use tidewire_bench::{Console, View};
-use tidewire_load::{Error, Stop};
+use tidewire_loadgen::{Error, Stop};
 
 #[derive(Parser)]
 struct Program {
@@ -70,7 +70,7 @@ pub(crate) fn measured_until(arguments: &[&str], stop: &Stop) -> (Outcome, RunRe
     (outcome, result, ran.text)
 }
 
-/// A path of its own for a file of this test run.
+/// Its own path for a file of this test run.
 pub(crate) fn scratch(ending: &str) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

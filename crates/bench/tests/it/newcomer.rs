@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use tidewire_bench::command::Outcome;
 use tidewire_bench::result::RunResult;
-use tidewire_load::{ErrorKind, Second, Sparse};
+use tidewire_loadgen::{ErrorKind, Second, Sparse};
 
 use crate::harness::{Manner, Peer, answer, bench, closed_port, measured, scratch};
 

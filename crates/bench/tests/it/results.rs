@@ -2,8 +2,8 @@
 
 use tidewire_bench::command::Outcome;
 use tidewire_bench::result::RunResult;
-use tidewire_load::ErrorKind;
-use tidewire_load::{Second, Sparse};
+use tidewire_loadgen::ErrorKind;
+use tidewire_loadgen::{Second, Sparse};
 
 use crate::harness::{Peer, bench, measured, scratch};
 

@@ -106,7 +106,8 @@ fn a_peer_that_compiles_while_it_runs_is_loaded_before_it_is_measured() {
     );
     let json = std::fs::read_to_string(out.join("web.json")).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    // Two seconds of load go before a fifth of one that is measured, so most calls are in no figure.
+    // Two seconds of load go before a fifth of one that is measured, so most calls are in no
+    // figure.
     let per_counted = |at: usize, server: &Peer| {
         let figures = &json["measurements"][at]["figures"];
         server.served() as f64 / (figures["ok_per_second"].as_f64().unwrap() * 0.2)
@@ -284,7 +285,7 @@ fn a_peer_that_loads_itself_is_told_what_to_do_and_says_what_it_counted() {
         "{text}"
     );
     assert!(text.contains("| by hand | 500 | 4.00 ms | 4.00 | 7 | 10.0 |"), "{text}");
-    assert!(text.contains("| lost | printed \"nothing much\", which is no count"), "{text}");
+    assert!(text.contains("| lost | printed \"nothing much\", which is not a count"), "{text}");
     assert!(text.contains("| dies | ended by itself (exit status: 3) |"), "{text}");
 }
 
@@ -316,7 +317,7 @@ fn a_peer_that_brings_its_client_is_loaded_by_it_on_another_core_and_pays_as_ser
     let out = scratch("suite");
     let (from, to) = (folder.to_str().unwrap(), out.to_str().unwrap());
     let run = ["suite", "rpc", "-z", "2s", "--rounds", "1", "--only", "Sum, 1 in flight"];
-    // On threads of their own, which stay where a suite puts its load.
+    // On their own threads, which stay where a suite puts its load.
     let ran = std::thread::scope(|threads| {
         let run = [&run[..], &["--peers", from, "--out", to]].concat();
         threads.spawn(move || bench(&run)).join().unwrap()

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use tidewire_bench::View;
 use tidewire_bench::command::Outcome;
-use tidewire_load::Stop;
+use tidewire_loadgen::Stop;
 
 use crate::harness::{Ran, bench_seen_in, scratch};
 use crate::suite::{good, peers};

@@ -1,12 +1,12 @@
 //! The Rust code of a service: the trait, its server, its client and the specs of its methods.
 //!
 //! Every name is written in full, so that messages may be called `Context`, `Result` or `Stream`.
-//! Names of the room `service` are written below [`SERVICE`](crate::runtime::SERVICE) and get the
+//! Names of the crate `service` are written below [`SERVICE`](crate::runtime::SERVICE) and get the
 //! runtime path later, with the rest of the code.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
-use tidewire_proto::{Access, MethodOptions, Sharing};
+use tidewire_proto::{Access, CacheScope, MethodOptions};
 
 use buffa_codegen::generated::descriptor::method_options::IdempotencyLevel;
 
@@ -153,12 +153,12 @@ fn spec(service: &str, method: &Method) -> TokenStream {
     };
     let idempotency =
         idempotency.map(|level| quote!(.idempotency(::__tidewire_service::Idempotency::#level)));
-    let sharing = options.sharing.as_ref().map(|sharing| match sharing {
-        Sharing::Public => quote!(Public),
-        Sharing::Caller => quote!(Caller),
-        Sharing::Vary(headers) => quote!(vary(&[#(#headers),*])),
+    let cache = options.cache.as_ref().map(|cache| match cache {
+        CacheScope::Public => quote!(Public),
+        CacheScope::Caller => quote!(Caller),
+        CacheScope::Vary(headers) => quote!(vary(&[#(#headers),*])),
     });
-    let sharing = sharing.map(|sharing| quote!(.sharing(::__tidewire_service::Sharing::#sharing)));
+    let cache = cache.map(|scope| quote!(.cache(::__tidewire_service::CacheScope::#scope)));
     let ttl = options.ttl.map(|ttl| {
         let milliseconds = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
         quote!(.ttl_ms(#milliseconds))
@@ -181,7 +181,7 @@ fn spec(service: &str, method: &Method) -> TokenStream {
             ::__tidewire_service::StreamKind::#kind,
             [#input, #output],
         )
-        #idempotency #sharing #ttl #immutable #coalesce #http_status #caching #access
+        #idempotency #cache #ttl #immutable #coalesce #http_status #caching #access
     }
 }
 

@@ -106,12 +106,12 @@ fn a_path_that_names_what_the_request_does_not_have_is_refused_at_its_place() {
     check(
         "post: \"/i\" body: \"itm\"",
         &format!(
-            "9:36: path \"/i\": `body: \"itm\"` is no field of shop.v1.GetRequest; it has {fields}"
+            "9:36: path \"/i\": `body: \"itm\"` is not a field of shop.v1.GetRequest; it has {fields}"
         ),
     );
     check(
         "get: \"/i\" response_body: \"x\"",
-        "9:35: path \"/i\": `response_body: \"x\"` is no field of shop.v1.Item; it has name",
+        "9:35: path \"/i\": `response_body: \"x\"` is not a field of shop.v1.Item; it has name",
     );
 }
 

@@ -1,4 +1,5 @@
-//! What is generated from what, without compiling it: that is done in the package `tests/generated`.
+//! What is generated from what, without compiling it: that is done in the package
+//! `tests/generated`.
 
 use std::fs;
 use std::path::Path;

@@ -20,7 +20,7 @@ use super::outcome::{UNREACHABLE, exit_code};
 use super::printable::printable;
 use super::reach::Reach;
 use super::target::Target;
-use super::watch::{Seen, Watch};
+use super::watch::{Watch, WatchHistory};
 use crate::Failure;
 
 /// A server, and what it speaks.
@@ -108,7 +108,7 @@ async fn ask(url: &str, reach: &Reach) -> Result<Answer, Failure> {
 }
 
 /// A call of the health service by gRPC: any answer will do.
-async fn health(url: &str, reach: &Reach) -> Result<(Seen, Option<Error>), Failure> {
+async fn health(url: &str, reach: &Reach) -> Result<(WatchHistory, Option<Error>), Failure> {
     let watch = Watch::new(false);
     let client = reach.client(url, Protocol::Grpc, HttpVersion::Auto, &watch.trace());
     let client = client.map_err(Failure::usage)?;
@@ -120,7 +120,7 @@ async fn health(url: &str, reach: &Reach) -> Result<(Seen, Option<Error>), Failu
 }
 
 /// A plain request over whatever HTTP is spoken but HTTP/2 without TLS.
-async fn get(url: &str, reach: &Reach) -> Result<(Seen, Option<Error>), Failure> {
+async fn get(url: &str, reach: &Reach) -> Result<(WatchHistory, Option<Error>), Failure> {
     let watch = Watch::new(false);
     let client = reach.client(url, Protocol::Connect, HttpVersion::Auto, &watch.trace());
     let client = client.map_err(Failure::usage)?;

@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 use tidewire::{Codec, Error};
 use tokio::sync::mpsc;
 
-use crate::known::Known;
+use crate::catalog::Catalog;
 use crate::names;
 
 /// Where requests come from.
@@ -63,7 +63,11 @@ impl Input {
     }
 
     /// All messages of it.
-    pub(crate) fn messages(&self, known: &Known, type_name: &str) -> anyhow::Result<Vec<Vec<u8>>> {
+    pub(crate) fn messages(
+        &self,
+        known: &Catalog,
+        type_name: &str,
+    ) -> anyhow::Result<Vec<Vec<u8>>> {
         let mut splitter = Splitter::new(self.name());
         splitter.push(&self.bytes()?);
         let mut messages = Vec::new();
@@ -73,14 +77,15 @@ impl Input {
         Ok(messages)
     }
 
-    /// The messages of standard input as they come. The first wrong one ends them, but on a terminal,
-    /// where it is said and left out: who types may type again.
+    /// The messages of standard input as they come. The first wrong one ends them, but on a
+    /// terminal, where it is said and left out: who types may type again.
     pub(crate) fn follow(
-        known: Known,
+        known: Catalog,
         type_name: String,
     ) -> mpsc::Receiver<Result<Vec<u8>, Error>> {
         let (send, receive) = mpsc::channel(16);
-        // Not a task: a read of a terminal cannot be given up, and must not hold the program's end up.
+        // Not a task: a read of a terminal cannot be given up, and must not hold the program's end
+        // up.
         std::thread::spawn(move || {
             let is_forgiving = io::stdin().is_terminal();
             let mut splitter = Splitter::new(Self::Standard.name());
@@ -184,7 +189,7 @@ impl Splitter {
             }
             Some(Err(error)) if error.is_eof() && !is_end => Ok(None),
             Some(Err(error)) => {
-                let place = Place { name: &self.name, line: self.line, column: self.column };
+                let place = ValueStart { name: &self.name, line: self.line, column: self.column };
                 Err(anyhow!(place.located(&format!("not valid JSON: {error}"))))
             }
             None => Ok(None),
@@ -206,13 +211,13 @@ impl Splitter {
 }
 
 /// Where a value begins.
-struct Place<'a> {
+struct ValueStart<'a> {
     name: &'a str,
     line: usize,
     column: usize,
 }
 
-impl Place<'_> {
+impl ValueStart<'_> {
     /// A message about the value in which `at line 1 column 5` counts from its beginning, with the
     /// place in the whole text.
     fn located(&self, message: &str) -> String {
@@ -229,11 +234,11 @@ impl Place<'_> {
 }
 
 /// The encoded message that a JSON value is.
-fn message(known: &Known, type_name: &str, value: &Value) -> anyhow::Result<Vec<u8>> {
+fn message(known: &Catalog, type_name: &str, value: &Value) -> anyhow::Result<Vec<u8>> {
     let decoded = known.schema.decode_exactly(type_name, &value.json);
     let encoded = decoded.and_then(|message| message.encode(Codec::Proto));
     encoded.map(|bytes| bytes.to_vec()).map_err(|error| {
-        let place = Place { name: &value.name, line: value.line, column: value.column };
+        let place = ValueStart { name: &value.name, line: value.line, column: value.column };
         let mut text = place.located(error.message());
         if let Some(meant) = meant_field(known, &text) {
             text.push_str(&meant);
@@ -243,7 +248,7 @@ fn message(known: &Known, type_name: &str, value: &Value) -> anyhow::Result<Vec<
 }
 
 /// The field that was probably meant by one that the message does not have.
-fn meant_field(known: &Known, text: &str) -> Option<String> {
+fn meant_field(known: &Catalog, text: &str) -> Option<String> {
     let (_, rest) = text.split_once("unknown field \"")?;
     let (name, rest) = rest.split_once("\" on message ")?;
     let fields = known.pool.message_by_name(rest.trim())?.fields();

@@ -18,12 +18,12 @@ use tidewire::{Code, Codec, Error, Outcome, Schema};
 use super::printable::printable;
 use super::watch::Watch;
 use crate::Failure;
-use crate::known::Known;
+use crate::catalog::Catalog;
 
 /// The server cannot be reached, or speaks something else.
 pub(crate) const UNREACHABLE: u8 = 3;
 
-/// How a credential is sent, for who has sent none, or another.
+/// How a credential is sent, for whoever has sent none, or another.
 pub(crate) const CREDENTIAL: &str =
     "a credential is sent by -H 'authorization: Bearer TOKEN', or -H 'x-api-key: KEY'";
 
@@ -33,17 +33,17 @@ pub(crate) fn exit_code(code: Code) -> u8 {
 }
 
 /// The failure of a call: what the server said, or why it could not be asked.
-pub(crate) fn failure(error: &Error, watch: &Watch, known: Option<&Known>) -> Failure {
-    failed(error, watch.seen().status.is_some(), known)
+pub(crate) fn failure(error: &Error, watch: &Watch, known: Option<&Catalog>) -> Failure {
+    call_failure(error, watch.seen().status.is_some(), known)
 }
 
 /// The same of a call over the live protocol, where the error tells what became of it.
-pub(crate) fn live_failure(error: &Error, known: &Known) -> Failure {
+pub(crate) fn live_failure(error: &Error, known: &Catalog) -> Failure {
     let is_unreachable = error.code() == Code::Unavailable && error.outcome() == Outcome::NotRun;
-    failed(error, !is_unreachable, Some(known))
+    call_failure(error, !is_unreachable, Some(known))
 }
 
-fn failed(error: &Error, answered: bool, known: Option<&Known>) -> Failure {
+fn call_failure(error: &Error, answered: bool, known: Option<&Catalog>) -> Failure {
     let code = match error.code() {
         Code::DeadlineExceeded => exit_code(Code::DeadlineExceeded),
         code if answered => exit_code(code),

@@ -1,9 +1,9 @@
 //! Where a reply goes: standard output or a file, with or without its head.
 
+use parking_lot::Mutex;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
 use tidewire::http::HeaderMap;
@@ -52,7 +52,7 @@ impl Output {
     /// Prints, and waits until it is out.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<()> {
         match &self.file {
-            Some(file) => file.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes),
+            Some(file) => file.lock().write_all(bytes),
             None => {
                 let mut out = io::stdout().lock();
                 out.write_all(bytes).and_then(|()| out.flush())

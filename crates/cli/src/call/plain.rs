@@ -70,14 +70,14 @@ impl Plain {
         }
         watch.show_timing();
         match reply.status.as_u16() {
-            500.. => Err(failed(reply.status, 5)),
-            400.. => Err(failed(reply.status, 4)),
+            500.. => Err(status_failure(reply.status, 5)),
+            400.. => Err(status_failure(reply.status, 4)),
             _ => Ok(ExitCode::SUCCESS),
         }
     }
 }
 
-fn failed(status: http::StatusCode, code: u8) -> Failure {
+fn status_failure(status: http::StatusCode, code: u8) -> Failure {
     let hint = match status {
         http::StatusCode::UNAUTHORIZED => format!("; {}", outcome::CREDENTIAL),
         _ => String::new(),

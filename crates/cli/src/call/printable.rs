@@ -1,12 +1,12 @@
 //! Text of a server as a terminal may see it.
 //!
-//! What a terminal would act on is shown as it is written in Rust: controls such as ESC and BEL, line
-//! breaks, since a line of a server could pass for one of this program, and what turns the direction of
-//! text around.
+//! What a terminal would act on is shown as it is written in Rust: controls such as ESC and BEL,
+//! line breaks, since a line of a server could pass for one of this program, and what turns the
+//! direction of text around.
 
 use std::borrow::Cow;
 
-/// The same text; what is no plain character is escaped.
+/// The same text; what is not plain character is escaped.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(acts) {
         return Cow::Borrowed(text);
@@ -25,7 +25,7 @@ pub(crate) fn printable_lines(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The same JSON, with what is no plain character as JSON escapes it.
+/// The same JSON, with what is not plain character as JSON escapes it.
 pub(crate) fn printable_json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

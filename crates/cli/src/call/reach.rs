@@ -15,7 +15,8 @@ pub(crate) struct Reach {
     #[arg(short = 'H', long = "header", visible_alias = "rpc-header", value_name = "NAME: VALUE",
           value_parser = header)]
     headers: Vec<(HeaderName, HeaderValue)>,
-    /// How long a call may take, such as 500ms or 10s; a bare number is seconds. The server is told.
+    /// How long a call may take, such as 500ms or 10s; a bare number is seconds. The server is
+    /// told.
     #[arg(long, short = 'm', visible_aliases = ["timeout", "max-time"], value_name = "DURATION",
           value_parser = duration)]
     pub(crate) deadline: Option<Duration>,
@@ -114,7 +115,7 @@ fn read(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
 }
 
 fn duration(text: &str) -> anyhow::Result<Duration> {
-    let forms = tidewire::DURATION_FORMS;
+    let forms = tidewire::DURATION_FORMAT;
     tidewire::parse_duration(text).with_context(|| format!("write {forms}"))
 }
 
@@ -123,7 +124,7 @@ fn header(text: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {
         bail!("write a header as \"name: value\"");
     };
     let name = HeaderName::from_bytes(name.trim().as_bytes())
-        .with_context(|| format!("{name:?} is no name of a header"))?;
+        .with_context(|| format!("{name:?} is not a name of a header"))?;
     let value = HeaderValue::from_str(value.trim())
         .with_context(|| format!("the value of {name} cannot be sent"))?;
     Ok((name, value))

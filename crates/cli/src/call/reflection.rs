@@ -19,15 +19,15 @@ use super::outcome;
 use super::reach::Reach;
 use super::watch::Watch;
 use crate::Failure;
-use crate::known::{Known, is_end};
+use crate::catalog::{Catalog, is_end};
 
-/// The schema of a server. Of the services only those that `wanted` may mean are asked for, where it
-/// names one: `Items/Get`.
+/// The schema of a server. Of the services only those that `wanted` may mean are asked for, where
+/// it names one: `Items/Get`.
 pub(crate) async fn reflect(
     server: &Server,
     reach: &Reach,
     wanted: Option<&str>,
-) -> Result<Known, Failure> {
+) -> Result<Catalog, Failure> {
     if !server.speaks_grpc && server.http == HttpVersion::Http1 {
         return Err(Failure {
             error: anyhow!(
@@ -66,7 +66,7 @@ pub(crate) async fn reflect(
     for file in &files {
         push(&mut set, SET_FILE, file);
     }
-    Known::new(set, Some(services), "the server".to_owned()).map_err(Failure::usage)
+    Catalog::new(set, Some(services), "the server".to_owned()).map_err(Failure::usage)
 }
 
 type Schema = (Vec<String>, Vec<Vec<u8>>);
@@ -80,9 +80,9 @@ async fn ask(
     let patience = reach.deadline.unwrap_or(PATIENCE);
     let deadline = Instant::now() + patience;
     // By itself: a server without reflection may wait for the end of the questions to say so.
-    let mut first = Asked::open(client, reach, version, deadline);
+    let mut first = ReflectionStream::open(client, reach, version, deadline);
     let services = first.services().await?;
-    let mut asked = Asked::open(client, reach, version, deadline);
+    let mut asked = ReflectionStream::open(client, reach, version, deadline);
     let mut files = BTreeMap::new();
     let mut order = Vec::new();
     for service in &services {
@@ -106,7 +106,7 @@ fn is_wanted(service: &str, wanted: Option<&str>, all: &[String]) -> bool {
 }
 
 /// An open stream of reflection.
-struct Asked {
+struct ReflectionStream {
     /// `None` once the last question was asked.
     questions: Option<mpsc::UnboundedSender<Vec<u8>>>,
     reply: Reply,
@@ -118,7 +118,7 @@ enum Reply {
     Open(Body),
 }
 
-impl Asked {
+impl ReflectionStream {
     fn open(client: &Client, reach: &Reach, version: &str, deadline: Instant) -> Self {
         let service = format!("{version}.ServerReflection");
         let spec = Spec::dynamic(&service, "ServerReflectionInfo", StreamKind::Bidi, ["", ""]);

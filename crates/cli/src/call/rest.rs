@@ -9,13 +9,13 @@ use tidewire::http;
 use tidewire::{Method, RestRule, rest_rules};
 
 use super::plain::Plain;
-use crate::known::Known;
+use crate::catalog::Catalog;
 
 /// The HTTP request for one message, as JSON with the names of the `.proto` or of JSON.
 ///
 /// # Errors
 /// A method without a binding; a message that lacks what the path needs.
-pub(crate) fn request(known: &Known, method: &Method, json: &[u8]) -> anyhow::Result<Plain> {
+pub(crate) fn request(known: &Catalog, method: &Method, json: &[u8]) -> anyhow::Result<Plain> {
     let path = method.path.trim_start_matches('/');
     let rules = rules(known, method)?;
     if rules.is_empty() {
@@ -37,14 +37,14 @@ pub(crate) fn request(known: &Known, method: &Method, json: &[u8]) -> anyhow::Re
     Err(why.unwrap_or_else(|| anyhow::anyhow!("{path} has no path that fits")))
 }
 
-fn rules(known: &Known, method: &Method) -> anyhow::Result<Vec<RestRule>> {
+fn rules(known: &Catalog, method: &Method) -> anyhow::Result<Vec<RestRule>> {
     let service = known.service(&method.service).context("the service is not in the schema")?;
     let found = service.method(&method.method).context("the method is not in the schema")?;
     let options = found.options().map(|options| options.encode_to_vec());
     Ok(rest_rules(&options.unwrap_or_default())?)
 }
 
-fn bind(rule: &RestRule, json: Value, known: &Known, method: &Method) -> anyhow::Result<Plain> {
+fn bind(rule: &RestRule, json: Value, known: &Catalog, method: &Method) -> anyhow::Result<Plain> {
     let Value::Object(mut fields) = json else {
         bail!("{} is not an object in JSON, so no path can be filled from it", method.input);
     };
@@ -84,7 +84,7 @@ fn bind(rule: &RestRule, json: Value, known: &Known, method: &Method) -> anyhow:
 
 /// Names of the `.proto` to those of JSON.
 struct Names<'a> {
-    known: &'a Known,
+    known: &'a Catalog,
     type_name: &'a str,
 }
 

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use tidewire::{
-    Body, Call, Clock, Codec, Context, Error, Frame, Method, Pace, Service, StreamKind, follow,
+    Body, Call, Codec, Context, Error, FollowOptions, Frame, Method, Service, StreamKind,
+    TokioClock, follow,
 };
 use tidewire_client::{Client, HttpVersion, Protocol};
 
@@ -18,7 +19,7 @@ use super::output::Output;
 use super::reach::Reach;
 use super::watch::Watch;
 use crate::Failure;
-use crate::known::Known;
+use crate::catalog::Catalog;
 
 /// A call that is ready to be made.
 pub(crate) struct Rpc<'a> {
@@ -26,7 +27,7 @@ pub(crate) struct Rpc<'a> {
     /// `None` is what the server speaks.
     pub(crate) protocol: Option<Protocol>,
     pub(crate) reach: &'a Reach,
-    pub(crate) known: &'a Known,
+    pub(crate) known: &'a Catalog,
     pub(crate) method: &'a Method,
     pub(crate) watch: &'a Watch,
     pub(crate) out: &'a Output,
@@ -139,8 +140,9 @@ impl Rpc<'_> {
             return Err(CallError::Usage(anyhow!("{}: {text}", self.method.path)));
         }
         let query = call.buffered().await.map_err(CallError::Call)?;
-        let pace = Pace::default().with_timeout(self.reach.deadline.unwrap_or(WATCH_TIMEOUT));
-        let mut answers = follow(Arc::new(client), query, pace, Clock);
+        let pace =
+            FollowOptions::default().with_timeout(self.reach.deadline.unwrap_or(WATCH_TIMEOUT));
+        let mut answers = follow(Arc::new(client), query, pace, TokioClock);
         let mut is_told = false;
         while let Some(answer) = answers.next().await.map_err(CallError::Call)? {
             let reply = answer.map_err(CallError::Call)?;

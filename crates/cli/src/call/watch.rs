@@ -1,8 +1,9 @@
 //! What happens on the wire: for `-v`, and to tell what an error means.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use tidewire::http::{HeaderMap, StatusCode, Version};
@@ -17,12 +18,12 @@ pub(crate) struct Watch(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     is_shown: bool,
-    seen: Mutex<Seen>,
+    seen: Mutex<WatchHistory>,
 }
 
 /// What was seen so far.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Seen {
+pub(crate) struct WatchHistory {
     pub(crate) is_connected: bool,
     pub(crate) is_secured: bool,
     /// Which HTTP a TLS handshake chose.
@@ -46,13 +47,13 @@ pub(crate) struct Seen {
 impl Watch {
     /// Sees, and shows on standard error if that is wanted.
     pub(crate) fn new(is_shown: bool) -> Self {
-        let seen = Mutex::new(Seen::default());
+        let seen = Mutex::new(WatchHistory::default());
         Self(Arc::new(Inner { is_shown, seen }))
     }
 
     /// Forgets what was seen: a call begins.
     pub(crate) fn begin(&self) {
-        *self.lock() = Seen { started: Some(Instant::now()), ..Seen::default() };
+        *self.lock() = WatchHistory { started: Some(Instant::now()), ..WatchHistory::default() };
     }
 
     /// The callback for a client.
@@ -62,12 +63,12 @@ impl Watch {
     }
 
     /// What was seen so far.
-    pub(crate) fn seen(&self) -> Seen {
+    pub(crate) fn seen(&self) -> WatchHistory {
         self.lock().clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Seen> {
-        self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, WatchHistory> {
+        self.0.seen.lock()
     }
 
     fn see(&self, event: &Event<'_>) {
@@ -75,7 +76,7 @@ impl Watch {
         seen.note(event);
         drop(seen);
         if self.0.is_shown
-            && let Some(text) = shown(&event.step)
+            && let Some(text) = render(&event.step)
         {
             show(&text);
         }
@@ -96,7 +97,7 @@ impl Watch {
     }
 }
 
-impl Seen {
+impl WatchHistory {
     fn note(&mut self, event: &Event<'_>) {
         match &event.step {
             Step::Connected { .. } => {
@@ -159,7 +160,7 @@ impl Seen {
     }
 }
 
-fn shown(step: &Step<'_>) -> Option<String> {
+fn render(step: &Step<'_>) -> Option<String> {
     let mut text = String::new();
     match step {
         Step::Resolved { host, addresses } => {

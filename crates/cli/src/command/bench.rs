@@ -1,12 +1,12 @@
-//! `tidewire bench`: honest load, from the room `bench`.
+//! `tidewire bench`: honest load, from the crate `bench`.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use tidewire::Schema;
-use tidewire_bench::command::{self, BenchArgs, Reflected};
+use tidewire_bench::command::{self, BenchArgs, ReflectionTarget};
 use tidewire_bench::{Console, View};
-use tidewire_load::Stop;
+use tidewire_loadgen::Stop;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Failure;
@@ -16,8 +16,8 @@ use crate::call::reflection::reflect;
 use crate::call::target::Target;
 use crate::call::watch::Watch;
 
-/// Measures, and gives the exit code that the outcome asks for. Ctrl-C and SIGTERM end a run early, with the
-/// figures so far, and leave no peer behind.
+/// Measures, and gives the exit code that the outcome asks for. Ctrl-C and SIGTERM end a run early,
+/// with the figures so far, and leave no peer behind.
 pub(crate) async fn run(arguments: &BenchArgs) -> Result<ExitCode, Failure> {
     let stop = Stop::new();
     let mut out = std::io::stdout();
@@ -27,7 +27,7 @@ pub(crate) async fn run(arguments: &BenchArgs) -> Result<ExitCode, Failure> {
         Some(server) => Some(schema(server).await?),
         None => None,
     };
-    // On a thread of its own: a peer that starts is waited for on this one.
+    // On its own thread: a peer that starts is waited for on this one.
     let mut hears = tokio::task::JoinSet::new();
     for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
         let raised = stop.clone();
@@ -43,7 +43,7 @@ pub(crate) async fn run(arguments: &BenchArgs) -> Result<ExitCode, Failure> {
 }
 
 /// The schema of a server, as `call` asks for it.
-async fn schema(server: Reflected<'_>) -> Result<Schema, Failure> {
+async fn schema(server: ReflectionTarget<'_>) -> Result<Schema, Failure> {
     let reach = Reach::trusting(server.authorities, server.insecure);
     let target = Target::parse(server.url).map_err(Failure::usage)?;
     let found = detect(&target, &reach, &Watch::new(false)).await?;

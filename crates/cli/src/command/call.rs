@@ -20,7 +20,7 @@ use crate::call::rest;
 use crate::call::rpc::Rpc;
 use crate::call::target::Target;
 use crate::call::watch::Watch;
-use crate::known::Known;
+use crate::catalog::Catalog;
 
 /// Call a method of a server over Connect, gRPC, gRPC-Web or REST; or any path by plain HTTP.
 ///
@@ -34,9 +34,10 @@ use crate::known::Known;
 /// Whether the server speaks TLS and gRPC is found out. Its schema comes from reflection, or from
 /// --proto. Replies are printed as JSON, each on a line.
 ///
-/// Exit codes: 0 success; 2 the arguments or the request are wrong; 3 the server cannot be reached or
-/// speaks something else; 4 and 5 an HTTP status of 400 or over, of 500 or over; 64 + n the server
-/// answered with the error of gRPC code n (69 is not_found, 68 deadline_exceeded); 1 anything else.
+/// Exit codes: 0 success; 2 the arguments or the request are wrong; 3 the server cannot be reached
+/// or speaks something else; 4 and 5 an HTTP status of 400 or over, of 500 or over; 64 + n the
+/// server answered with the error of gRPC code n (69 is not_found, 68 deadline_exceeded); 1
+/// anything else.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct CallArgs {
@@ -50,15 +51,17 @@ pub(crate) struct CallArgs {
     /// for a stream of requests].
     #[arg(value_name = "JSON")]
     request: Option<String>,
-    /// Schema: a folder of `.proto` files or a `.proto` file, in place of reflection; may be repeated.
+    /// Schema: a folder of `.proto` files or a `.proto` file, in place of reflection; may be
+    /// repeated.
     #[arg(long, value_name = "PATH")]
     proto: Vec<PathBuf>,
     /// Schema: a file with a descriptor set; may be repeated.
     #[arg(long, visible_alias = "protoset", value_name = "FILE")]
     descriptor_set: Vec<PathBuf>,
-    /// Protocol [default: live where the URL says so, gRPC where the server speaks it, else Connect].
+    /// Protocol [default: live where the URL says so, gRPC where the server speaks it, else
+    /// Connect].
     #[arg(long, value_enum)]
-    protocol: Option<Spoken>,
+    protocol: Option<CallProtocol>,
     /// Verb of a plain HTTP request [default: GET, and POST with a body].
     #[arg(short = 'X', long = "verb", visible_alias = "request", value_name = "VERB")]
     verb: Option<http::Method>,
@@ -66,8 +69,8 @@ pub(crate) struct CallArgs {
     #[arg(short = 'd', long = "data", visible_aliases = ["json", "data-raw", "data-binary"],
           value_name = "JSON", allow_hyphen_values = true)]
     data: Option<String>,
-    /// Print each new answer of a query until it is interrupted: by the live protocol, which tells of
-    /// changes.
+    /// Print each new answer of a query until it is interrupted: by the live protocol, which tells
+    /// of changes.
     #[arg(long)]
     watch: bool,
     /// Print status and headers before the reply.
@@ -84,7 +87,7 @@ pub(crate) struct CallArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Spoken {
+enum CallProtocol {
     Connect,
     Grpc,
     GrpcWeb,
@@ -130,10 +133,10 @@ impl CallArgs {
         };
         let Some(name) = name else { return print_methods(&known) };
         let method = known.method(&name).map_err(|error| self.meant(error, &name))?;
-        if self.protocol == Some(Spoken::Rest) {
+        if self.protocol == Some(CallProtocol::Rest) {
             return self.rest(&server, &known, &method, &input, (&watch, &out)).await;
         }
-        let protocol = self.protocol.map(Spoken::rpc);
+        let protocol = self.protocol.map(CallProtocol::rpc);
         if protocol == Some(Protocol::Grpc) && server.http == HttpVersion::Http1 {
             let text =
                 "the server speaks HTTP/1.1 only, and gRPC needs HTTP/2; leave --protocol out";
@@ -168,7 +171,7 @@ impl CallArgs {
         let bodies: Vec<&String> = bodies.iter().copied().chain(&self.data).collect();
         if let [first, second, ..] = bodies[..] {
             match (&in_url, &self.data) {
-                (_, Some(data)) => bail!("the request is there twice; leave -d {data} out"),
+                (_, Some(data)) => bail!("the request occurs twice; remove -d {data}"),
                 (Some(_), None) => bail!("the URL names the method already; leave {first} out"),
                 (None, None) => bail!("a plain request has one body; leave {second} out"),
             }
@@ -185,16 +188,16 @@ impl CallArgs {
                 let path = target.path.take().unwrap_or_else(|| "/".to_owned());
                 Ok(Task::Plain { path, input })
             }
-            (None, Some(json)) => bail!("{json} is no method; name one before the request"),
+            (None, Some(json)) => bail!("{json} is not a method; name one before the request"),
             (None, None) => Ok(Task::List),
         }
     }
 
-    fn local(&self) -> Result<Option<Known>, Failure> {
+    fn local(&self) -> Result<Option<Catalog>, Failure> {
         let paths = [&self.proto[..], &self.descriptor_set].concat();
         match paths.is_empty() {
             true => Ok(None),
-            false => Known::load(&paths).map(Some).map_err(Failure::usage),
+            false => Catalog::load(&paths).map(Some).map_err(Failure::usage),
         }
     }
 
@@ -229,7 +232,7 @@ impl CallArgs {
     async fn rest(
         &self,
         server: &Server,
-        known: &Known,
+        known: &Catalog,
         method: &tidewire::Method,
         input: &Input,
         (watch, out): (&Watch, &Output),
@@ -247,7 +250,7 @@ impl CallArgs {
     }
 }
 
-impl Spoken {
+impl CallProtocol {
     const fn rpc(self) -> Protocol {
         match self {
             Self::Grpc => Protocol::Grpc,
@@ -258,10 +261,10 @@ impl Spoken {
     }
 }
 
-fn print_methods(known: &Known) -> Result<ExitCode, Failure> {
+fn print_methods(known: &Catalog) -> Result<ExitCode, Failure> {
     let mut out = std::io::stdout().lock();
     for (service, method) in known.methods() {
-        writeln!(out, "{}", crate::known::path(service, method))?;
+        writeln!(out, "{}", crate::catalog::path(service, method))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,5 @@
-//! `tidewire calls`: the last calls of a running server, and what was said in them, from its admin listener.
+//! `tidewire calls`: the last calls of a running server, and what was said in them, from its admin
+//! listener.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -9,14 +10,14 @@ use tidewire::admin::proto::tidewire::admin::v1::{
 };
 
 use crate::Failure;
-use crate::admin::{Admin, answered};
+use crate::admin::{Admin, body_or_failure};
 use crate::call::printable::printable;
 
 /// Show the last calls of a running server.
 ///
-/// Calls are recorded only while somebody wants that (--record), and what is said in them only while that is
-/// asked for (--capture): without what a schema marks as not to be shown, and what is called a secret. With a
-/// number: all that is known of one call.
+/// Calls are recorded only while somebody wants that (--record), and what is said in them only
+/// while that is asked for (--capture): without what a schema marks as not to be shown, and what is
+/// called a secret. With a number: all that is known of one call.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Calls {
     /// The number of a call, as it is listed.
@@ -42,22 +43,22 @@ impl Calls {
         let client = CallsClient::new(self.admin.channel()?);
         if let Some(seconds) = self.record {
             let request = RecordCallsRequest { seconds, ..Default::default() };
-            answered(client.record(request).await)?;
+            body_or_failure(client.record(request).await)?;
         }
         if let Some(seconds) = self.capture {
             let request = CaptureBodiesRequest { seconds, ..Default::default() };
-            answered(client.capture_bodies(request).await)?;
+            body_or_failure(client.capture_bodies(request).await)?;
         }
         let text = match self.number {
             Some(number) => {
                 let request = GetCallRequest { number, ..Default::default() };
-                of_call(&answered(client.get(request).await)?)
+                of_call(&body_or_failure(client.get(request).await)?)
             }
             None => {
                 let (method, failed) = (self.method, self.failed);
                 let request =
                     ListCallsRequest { method, failed, limit: 1000, ..Default::default() };
-                of_all(&answered(client.list(request).await)?)
+                of_all(&body_or_failure(client.list(request).await)?)
             }
         };
         Ok(std::io::stdout().write_all(text.as_bytes())?)
@@ -74,7 +75,7 @@ fn of_all(listed: &ListCallsReply) -> String {
             writeln!(text, "{number:>7} {outcome:<18} {took:>9.1} {protocol:<8}  {method}{kept}");
     }
     if listed.dropped > 0 {
-        let _ = writeln!(text, "{} earlier ones are not kept any more", listed.dropped);
+        let _ = writeln!(text, "{} earlier ones were dropped", listed.dropped);
     }
     if !listed.recording {
         text += "calls are not recorded now; --record 60 does that for a minute\n";

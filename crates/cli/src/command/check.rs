@@ -1,4 +1,5 @@
-//! `tidewire check`: what is wrong with `.proto` files, rules of mocks and `tidewire.toml`, and where.
+//! `tidewire check`: what is wrong with `.proto` files, rules of mocks and `tidewire.toml`, and
+//! where.
 //!
 //! | exit code | means |
 //! |---|---|
@@ -23,17 +24,18 @@ use crate::Failure;
 ///
 /// Beside what the compiler finds, it finds REST paths that do not fit their methods or match the
 /// same requests, and in a tidewire.toml unknown keys, values that cannot work, files that are not
-/// there and services that the `.proto` files do not have. In rules it finds files for no method, keys
-/// and fields that are not there, bodies that the schema cannot hold, patterns that do not compile
-/// and responses that never answer.
+/// there and services that the `.proto` files do not have. In rules it finds files for no method,
+/// keys and fields that are not there, bodies that the schema cannot hold, patterns that do not
+/// compile and responses that never answer.
 ///
 /// Exit codes: 0 no errors, 1 errors, 2 it could not be checked.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Check {
     /// Folders of `.proto` files (the root of their imports), `.proto` files, descriptor sets,
-    /// `.toml` files, and rule files or folders of them, which are checked against the `.proto` files
-    /// among these or here [default: tidewire.toml, proto, protos and rules, those that are here].
+    /// `.toml` files, and rule files or folders of them, which are checked against the `.proto`
+    /// files among these or here [default: tidewire.toml, proto, protos and rules, those that are
+    /// here].
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Folder in which single `.proto` files look up imports; may be repeated.
@@ -54,7 +56,7 @@ impl Check {
             let why = anyhow::anyhow!("{} does not exist; nothing was checked", path.display());
             return Err(Failure::usage(why));
         }
-        let mut found = Found::default();
+        let mut found = CheckReport::default();
         let (mut files, mut ruled, mut protos) = (Vec::new(), Vec::new(), Vec::new());
         for path in &paths {
             match kind(path) {
@@ -88,7 +90,7 @@ impl Check {
 
 /// What was checked, and what was found.
 #[derive(Debug, Default)]
-struct Found {
+struct CheckReport {
     findings: Vec<Finding>,
     /// How many files were looked at.
     files: usize,
@@ -97,7 +99,7 @@ struct Found {
     texts: Texts,
 }
 
-impl Found {
+impl CheckReport {
     /// Whether `path` is met for the first time.
     fn is_new(&mut self, path: &Path) -> bool {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());

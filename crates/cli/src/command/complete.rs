@@ -17,7 +17,7 @@ use crate::call::reach::Reach;
 use crate::call::reflection::reflect;
 use crate::call::target::Target;
 use crate::call::watch::Watch;
-use crate::known::{Known, path};
+use crate::catalog::{Catalog, path};
 use tidewire::describe::template;
 
 /// Print the completion script of a shell.
@@ -176,7 +176,7 @@ impl<'a> Line<'a> {
             },
             (_, false) => (None, &self.positional[..]),
         };
-        let Some(known) = known(origin, &paths).await else { return Vec::new() };
+        let Some(known) = load_catalog(origin, &paths).await else { return Vec::new() };
         match (command, names) {
             ("list", _) => known.services().map(str::to_owned).collect(),
             ("call", []) => methods(&known, typed),
@@ -198,7 +198,7 @@ impl<'a> Line<'a> {
 }
 
 /// Methods by the name that is being typed: full, or from the service's own name on.
-fn methods(known: &Known, typed: &str) -> Vec<String> {
+fn methods(known: &Catalog, typed: &str) -> Vec<String> {
     let full: Vec<_> = known.methods().map(|(service, method)| path(service, method)).collect();
     if full.iter().any(|name| name.starts_with(typed)) {
         return full;
@@ -211,13 +211,13 @@ fn methods(known: &Known, typed: &str) -> Vec<String> {
     known.methods().map(|(_, method)| method.name().to_owned()).collect()
 }
 
-async fn known(origin: Option<&str>, paths: &[PathBuf]) -> Option<Known> {
+async fn load_catalog(origin: Option<&str>, paths: &[PathBuf]) -> Option<Catalog> {
     if !paths.is_empty() {
-        return Known::load(paths).ok();
+        return Catalog::load(paths).ok();
     }
     let origin = origin?;
     if std::path::Path::new(origin).exists() {
-        return Known::load(&[origin]).ok();
+        return Catalog::load(&[origin]).ok();
     }
     let reach = Reach::within(PATIENCE);
     let target = Target::parse(origin).ok()?;
@@ -246,7 +246,8 @@ const ZSH: &str = r#"_tidewire() {
 compdef _tidewire tidewire
 "#;
 
-/// fish quotes what it inserts by itself. Files are offered where nothing else is, as in the others.
+/// fish quotes what it inserts by itself. Files are offered where nothing else is, as in the
+/// others.
 const FISH: &str = r#"function __tidewire_complete
     set -l found (tidewire complete -- (commandline -cp) 2>/dev/null)
     if set -q found[1]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 
 use crate::Failure;
-use crate::known::{Known, is_end};
+use crate::catalog::{Catalog, is_end};
 use crate::names;
 use crate::origin::Origin;
 use tidewire::describe::{enumeration, message, method, service, template};
@@ -24,7 +24,7 @@ pub(crate) struct Describe {
 impl Describe {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
         let (origin, mut names) = self.origin.split()?;
-        let known = origin.known().await?;
+        let known = origin.load_catalog().await?;
         if names.is_empty() {
             let all = known.services().map(str::to_owned);
             // Health and reflection are the same everywhere.
@@ -47,7 +47,7 @@ impl Describe {
     }
 }
 
-fn text(known: &Known, name: &str) -> anyhow::Result<String> {
+fn text(known: &Catalog, name: &str) -> anyhow::Result<String> {
     let pool = &known.pool;
     let found = known.one_service(name).ok();
     if let Some((name, text)) = found.and_then(|name| Some((name.clone(), service(pool, &name)?))) {
@@ -78,7 +78,7 @@ fn text(known: &Known, name: &str) -> anyhow::Result<String> {
     }
 }
 
-fn of_method(known: &Known, found: &tidewire::Method) -> anyhow::Result<String> {
+fn of_method(known: &Catalog, found: &tidewire::Method) -> anyhow::Result<String> {
     let text = method(&known.pool, &found.service, &found.method);
     let mut parts: Vec<_> = text.into_iter().collect();
     parts.extend(message(&known.pool, &found.input));
@@ -92,7 +92,7 @@ fn of_method(known: &Known, found: &tidewire::Method) -> anyhow::Result<String> 
     Ok(parts.join("\n"))
 }
 
-fn request(known: &Known, name: &str) -> anyhow::Result<String> {
+fn request(known: &Catalog, name: &str) -> anyhow::Result<String> {
     let input = match known.pool.message_by_name(name) {
         Some(message) => message.full_name().to_owned(),
         None => known.method(name)?.input.to_string(),
@@ -102,7 +102,7 @@ fn request(known: &Known, name: &str) -> anyhow::Result<String> {
 }
 
 fn nothing<'a>(
-    known: &'a Known,
+    known: &'a Catalog,
     name: &str,
     types: impl Iterator<Item = &'a str> + Clone,
 ) -> String {

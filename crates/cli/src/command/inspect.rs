@@ -1,5 +1,5 @@
-//! `tidewire inspect`: what a running server keeps, of what it was made, and why it was made again, from its
-//! admin listener.
+//! `tidewire inspect`: what a running server keeps, of what it was made, and why it was made again,
+//! from its admin listener.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -12,14 +12,15 @@ use tidewire::admin::proto::tidewire::admin::v1::{
 };
 
 use crate::Failure;
-use crate::admin::{Admin, answered};
+use crate::admin::{Admin, body_or_failure};
 use crate::call::printable::printable;
 
 /// Show what a running server keeps.
 ///
-/// Without arguments: memos and sources, with entries, bytes and hits, and what made most stale. With a
-/// memo: its keys. With a memo and a part of a key: of the first such key what it read, what depends on it,
-/// and why it was computed again. Reasons and ages are known only of what was observed (--observe).
+/// Without arguments: memos and sources, with entries, bytes and hits, and what made most stale.
+/// With a memo: its keys. With a memo and a part of a key: of the first such key what it read, what
+/// depends on it, and why it was computed again. Reasons and ages are known only of what was
+/// observed (--observe).
 #[derive(Debug, clap::Args)]
 pub(crate) struct Inspect {
     /// A memo or a source, as it is listed.
@@ -29,11 +30,12 @@ pub(crate) struct Inspect {
     /// Let the server take note of what happens for so many seconds, 0 to end that.
     #[arg(long, value_name = "SECONDS")]
     observe: Option<u32>,
-    /// Let the server count, for so many seconds, the values that it serves from memory within itself, which slows
-    /// them down; 0 to end that.
+    /// Let the server count, for so many seconds, the values that it serves from memory within
+    /// itself, which slows them down; 0 to end that.
     #[arg(long, value_name = "SECONDS")]
     count_hits: Option<u32>,
-    /// Make the keys that are named stale, and all that depends on them; of a source: say that they changed.
+    /// Make the keys that are named stale, and all that depends on them; of a source: say that they
+    /// changed.
     #[arg(long, requires = "memo", conflicts_with = "evict")]
     invalidate: bool,
     /// Drop the values of the keys that are named from memory.
@@ -48,21 +50,22 @@ impl Inspect {
         let client = MemoClient::new(self.admin.channel()?);
         if let Some(seconds) = self.observe {
             let request = ObserveMemoRequest { seconds, ..Default::default() };
-            answered(client.observe(request).await)?;
+            body_or_failure(client.observe(request).await)?;
         }
         if let Some(seconds) = self.count_hits {
             let request = CountHitsRequest { seconds, ..Default::default() };
-            answered(client.count_hits(request).await)?;
+            body_or_failure(client.count_hits(request).await)?;
         }
         let text = match (self.memo, self.key) {
             (Some(memo), key) if self.invalidate || self.evict => {
                 steer(&client, memo, key, self.evict).await?
             }
             (None, _) => {
-                let overview = answered(client.overview(MemoOverviewRequest::default()).await)?;
-                let memos = answered(client.list_memos(ListMemosRequest::default()).await)?;
+                let overview =
+                    body_or_failure(client.overview(MemoOverviewRequest::default()).await)?;
+                let memos = body_or_failure(client.list_memos(ListMemosRequest::default()).await)?;
                 let request = InvalidatorsRequest { limit: 10, ..Default::default() };
-                let invalidators = answered(client.invalidators(request).await)?;
+                let invalidators = body_or_failure(client.invalidators(request).await)?;
                 of_all(&overview, &memos, &invalidators)
             }
             (Some(memo), None) => of_memo(&client, &memo).await?,
@@ -101,7 +104,7 @@ async fn steer(
         true => client.evict(request).await,
         false => client.invalidate(request).await,
     };
-    let SteerMemoReply { entries, marked, .. } = answered(done)?;
+    let SteerMemoReply { entries, marked, .. } = body_or_failure(done)?;
     Ok(match drops {
         true => format!("{entries} entries dropped\n"),
         false => {
@@ -160,7 +163,7 @@ async fn of_memo(client: &MemoClient, memo: &str) -> Result<String, Failure> {
                 writeln!(text, "{state:<8} {bytes:>9} {dependencies:>5} {dependants:>5}  {key}");
         }
         after = next;
-        // A terminal is no place for a million rows.
+        // A terminal is not a place for a million rows.
         if next == 0 || text.lines().count() > ROWS_MAX {
             let more = if next == 0 { "" } else { "… and more; name a part of a key\n" };
             return Ok(text + more);
@@ -176,7 +179,7 @@ async fn page(
 ) -> Result<(Vec<MemoEntry>, u32), Failure> {
     let (memo, key) = (memo.to_owned(), key.to_owned());
     let request = ListEntriesRequest { memo, key, after, limit: 1000, ..Default::default() };
-    let reply = answered(client.list_entries(request).await)?;
+    let reply = body_or_failure(client.list_entries(request).await)?;
     Ok((reply.entries, reply.next))
 }
 
@@ -188,7 +191,7 @@ async fn of_key(client: &MemoClient, memo: &str, key: &str) -> Result<String, Fa
             let id = *id;
             let around = client.get_entry(GetEntryRequest { id, ..Default::default() }).await;
             let why = client.explain(ExplainRequest { id, ..Default::default() }).await;
-            return Ok(of_entry(&answered(around)?, &answered(why)?));
+            return Ok(of_entry(&body_or_failure(around)?, &body_or_failure(why)?));
         }
         if next == 0 {
             let text = format!("no key of {memo} has {key:?} in it");
@@ -218,7 +221,7 @@ fn of_entry(around: &GetEntryReply, why: &ExplainReply) -> String {
         }
     }
     for event in &why.events {
-        let _ = writeln!(text, "  {}", told(event));
+        let _ = writeln!(text, "  {}", describe_event(event));
     }
     if why.events.is_empty() {
         let hint = if why.observing { "nothing since it is observed" } else { "--observe 60" };
@@ -227,7 +230,7 @@ fn of_entry(around: &GetEntryReply, why: &ExplainReply) -> String {
     text
 }
 
-fn told(event: &MemoEvent) -> String {
+fn describe_event(event: &MemoEvent) -> String {
     let MemoEvent { what, tick, changed, dependency, dependencies, .. } = event;
     let why = match (changed.is_empty(), dependency) {
         (false, _) => format!(" since {} changed", printable(changed)),

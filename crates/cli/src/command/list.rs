@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use crate::Failure;
-use crate::known::{Known, path};
+use crate::catalog::{Catalog, path};
 use crate::origin::Origin;
 
 /// List the services of a server or of `.proto` files, or the methods of one service.
@@ -17,7 +17,7 @@ pub(crate) struct List {
 impl List {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
         let (origin, names) = self.origin.split()?;
-        let known = origin.known().await?;
+        let known = origin.load_catalog().await?;
         let mut out = std::io::stdout().lock();
         for line in lines(&known, &names).map_err(Failure::usage)? {
             writeln!(out, "{line}")?;
@@ -26,7 +26,7 @@ impl List {
     }
 }
 
-fn lines(known: &Known, names: &[String]) -> anyhow::Result<Vec<String>> {
+fn lines(known: &Catalog, names: &[String]) -> anyhow::Result<Vec<String>> {
     if names.is_empty() {
         return Ok(known.services().map(str::to_owned).collect());
     }

@@ -4,15 +4,15 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use tidewire::config::{Config, Flags};
-use tidewire::mock::{Finding, Missing, MockFolders, Watch, serve};
+use tidewire::mock::{DefaultReply, Finding, MockFolders, Watch, serve};
 use tidewire::{Diagnostic, StartError};
 
 use crate::{Failure, serving};
 
 /// Answer every method of `.proto` files: by rules, or else with what the schema makes plausible.
 ///
-/// All protocols are on one port. A change of a file is live at once, without a call lost. A file that
-/// is broken is reported, and the others are served.
+/// All protocols are on one port. A change of a file is live at once, without a call lost. A file
+/// that is broken is reported, and the others are served.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Mock {
     /// Folder of `.proto` files, a `.proto` file, or a file with a descriptor set.
@@ -87,13 +87,15 @@ impl Mock {
         if !loaded.has_rules {
             let rules = self.rules.display();
             tracing::info!(
-                "there are no rules yet; what is put into the folder {rules} is live at once"
+                "there are no rules yet; rules that you put into the folder {rules} take effect at once"
             );
         }
         let mut builder = folders.mock(loaded).seed(self.seed).violate(self.violate);
         match self.without_rule {
-            Some(WithoutRule::Generated) => builder = builder.missing(Missing::Generated),
-            Some(WithoutRule::Unimplemented) => builder = builder.missing(Missing::Unimplemented),
+            Some(WithoutRule::Generated) => builder = builder.missing(DefaultReply::Generated),
+            Some(WithoutRule::Unimplemented) => {
+                builder = builder.missing(DefaultReply::Unimplemented)
+            }
             None => {}
         }
         let (mock, findings) = builder.build();

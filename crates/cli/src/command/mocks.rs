@@ -7,7 +7,7 @@ use tidewire::admin::proto::tidewire::admin::v1::{
 };
 
 use crate::Failure;
-use crate::admin::{Admin, answered};
+use crate::admin::{Admin, body_or_failure};
 use crate::call::printable::printable;
 
 /// Show the rules of a running mock, and what was called.
@@ -27,13 +27,15 @@ impl Mocks {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let client = MocksClient::new(self.admin.channel()?);
         if let Some(session) = self.reset {
-            answered(client.reset(ResetMocksRequest { session, ..Default::default() }).await)?;
+            body_or_failure(
+                client.reset(ResetMocksRequest { session, ..Default::default() }).await,
+            )?;
             return Ok(());
         }
         if self.calls {
             return calls(&client).await;
         }
-        let rules = answered(client.list_rules(ListRulesRequest::default()).await)?.rules;
+        let rules = body_or_failure(client.list_rules(ListRulesRequest::default()).await)?.rules;
         let mut out = std::io::stdout().lock();
         for rules in &rules {
             writeln!(out, "{}", printable(&rules.method))?;
@@ -56,7 +58,7 @@ async fn calls(client: &MocksClient) -> Result<(), Failure> {
     let mut after = 0;
     loop {
         let request = ListMockedCallsRequest { after, limit: 1000, ..Default::default() };
-        let calls = answered(client.list_calls(request).await)?.calls;
+        let calls = body_or_failure(client.list_calls(request).await)?.calls;
         let Some(last) = calls.last() else { return Ok(()) };
         after = last.number;
         let mut out = std::io::stdout().lock();

@@ -1,5 +1,5 @@
-//! `tidewire ps`, `logs`, `start`, `stop`, `restart`, `freeze`, `thaw`: programs that a running server
-//! hosts, from its admin listener.
+//! `tidewire ps`, `logs`, `start`, `stop`, `restart`, `freeze`, `thaw`: programs that a running
+//! server hosts, from its admin listener.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tidewire::admin::proto::tidewire::admin::v1::{
 };
 
 use crate::Failure;
-use crate::admin::{Admin, answered};
+use crate::admin::{Admin, body_or_failure};
 use crate::call::printable::printable;
 
 /// Show the programs that a running server hosts.
@@ -32,7 +32,7 @@ pub(crate) struct Logs {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct One {
+pub(crate) struct ProcessArgs {
     /// The program.
     name: String,
     #[command(flatten)]
@@ -41,7 +41,7 @@ pub(crate) struct One {
 
 /// What is done to a program.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Act {
+pub(crate) enum ProcessAction {
     Start,
     Stop,
     Restart,
@@ -52,7 +52,8 @@ pub(crate) enum Act {
 impl Ps {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let client = ProcessesClient::new(self.admin.channel()?);
-        let processes = answered(client.list(ListProcessesRequest::default()).await)?.processes;
+        let processes =
+            body_or_failure(client.list(ListProcessesRequest::default()).await)?.processes;
         Ok(write!(std::io::stdout(), "{}", table(&processes))?)
     }
 }
@@ -64,7 +65,7 @@ impl Logs {
         loop {
             let (name, limit) = (self.name.clone(), 1000);
             let request = ProcessLogsRequest { name, after, limit, ..Default::default() };
-            let reply = answered(client.logs(request).await)?;
+            let reply = body_or_failure(client.logs(request).await)?;
             let mut out = std::io::stdout().lock();
             if reply.dropped > 0 {
                 writeln!(out, "({} lines are gone)", reply.dropped)?;
@@ -84,22 +85,22 @@ impl Logs {
     }
 }
 
-impl One {
-    pub(crate) async fn run(self, act: Act) -> Result<(), Failure> {
+impl ProcessArgs {
+    pub(crate) async fn run(self, act: ProcessAction) -> Result<(), Failure> {
         let client = ProcessesClient::new(self.admin.channel()?);
         let request = SteerProcessRequest { name: self.name, ..Default::default() };
         let reply = match act {
-            Act::Start => {
+            ProcessAction::Start => {
                 // Who asks for a start does not mean to wait for the rest of a broken one.
-                answered(client.close_breaker(request.clone()).await)?;
+                body_or_failure(client.close_breaker(request.clone()).await)?;
                 client.start(request).await
             }
-            Act::Stop => client.stop(request).await,
-            Act::Restart => client.restart(request).await,
-            Act::Freeze => client.freeze(request).await,
-            Act::Thaw => client.thaw(request).await,
+            ProcessAction::Stop => client.stop(request).await,
+            ProcessAction::Restart => client.restart(request).await,
+            ProcessAction::Freeze => client.freeze(request).await,
+            ProcessAction::Thaw => client.thaw(request).await,
         };
-        let process = answered(reply)?;
+        let process = body_or_failure(reply)?;
         Ok(write!(std::io::stdout(), "{}", table(&[process]))?)
     }
 }

@@ -1,4 +1,4 @@
-//! `tidewire serve`: services without code of their own, from `.proto` files, and programs.
+//! `tidewire serve`: services without code, from `.proto` files, and programs.
 
 use std::path::PathBuf;
 
@@ -9,9 +9,9 @@ use crate::{Failure, resident, serving};
 
 /// Serve `.proto` files over Connect, gRPC, gRPC-Web and plain HTTP on one port.
 ///
-/// Every method of every service answers with the fields of its request, unless tidewire.toml gives it
-/// another backend; programs in other languages are started by their first call. Settings come from
-/// tidewire.toml, the environment (TIDEWIRE_SERVER_LISTEN) and flags.
+/// Every method of every service answers with the fields of its request, unless tidewire.toml gives
+/// it another backend; programs in other languages are started by their first call. Settings come
+/// from tidewire.toml, the environment (TIDEWIRE_SERVER_LISTEN) and flags.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serve {
     /// Folder of `.proto` files, a `.proto` file, or a file with a descriptor set; without it

@@ -11,13 +11,13 @@ use tidewire::admin::proto::tidewire::admin::v1::{
 };
 
 use crate::Failure;
-use crate::admin::{Admin, answered};
+use crate::admin::{Admin, body_or_failure};
 use crate::call::printable::printable;
 
 /// Show what a running server does: calls a second, times and outcomes by method.
 ///
-/// The server has `admin.listen` in its settings. Rates are of the time since the last look; with --once,
-/// and at first, since its start.
+/// The server has `admin.listen` in its settings. Rates are of the time since the last look; with
+/// --once, and at first, since its start.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Top {
     /// Print once and end.
@@ -31,7 +31,7 @@ pub(crate) struct Top {
 }
 
 /// How many calls there were, by method and protocol, and when.
-type Before = (Instant, HashMap<(String, String), u64>);
+type PreviousCounts = (Instant, HashMap<(String, String), u64>);
 
 impl Top {
     pub(crate) async fn run(self) -> Result<(), Failure> {
@@ -40,9 +40,10 @@ impl Top {
         let (calls, memo) = (CallsClient::new(channel.clone()), MemoClient::new(channel));
         let mut before = None;
         loop {
-            let overview = answered(system.overview(OverviewRequest::default()).await)?;
-            let figures = answered(calls.methods(MethodFiguresRequest::default()).await)?.methods;
-            let kept = answered(memo.overview(MemoOverviewRequest::default()).await)?;
+            let overview = body_or_failure(system.overview(OverviewRequest::default()).await)?;
+            let figures =
+                body_or_failure(calls.methods(MethodFiguresRequest::default()).await)?.methods;
+            let kept = body_or_failure(memo.overview(MemoOverviewRequest::default()).await)?;
             let screen = table(&overview, &kept, &figures, before.as_ref());
             let clear = !self.once && std::io::stdout().is_terminal();
             let begin = if clear { "\u{1b}[2J\u{1b}[H" } else { "" };
@@ -50,13 +51,13 @@ impl Top {
             if self.once {
                 return Ok(());
             }
-            before = Some((Instant::now(), figures.iter().map(counted).collect()));
+            before = Some((Instant::now(), figures.iter().map(count_by_method).collect()));
             tokio::time::sleep(Duration::from_secs(self.every.max(1))).await;
         }
     }
 }
 
-fn counted(figures: &MethodFigures) -> ((String, String), u64) {
+fn count_by_method(figures: &MethodFigures) -> ((String, String), u64) {
     ((figures.method.clone(), figures.protocol.clone()), figures.calls)
 }
 
@@ -65,7 +66,7 @@ fn table(
     system: &OverviewReply,
     kept: &MemoOverviewReply,
     figures: &[MethodFigures],
-    before: Option<&Before>,
+    before: Option<&PreviousCounts>,
 ) -> String {
     let mut text = String::new();
     let state = if system.ready { "ready" } else { "draining" };
@@ -86,7 +87,7 @@ fn table(
     let mut rows: Vec<_> = figures
         .iter()
         .map(|figures| {
-            let (name, calls) = counted(figures);
+            let (name, calls) = count_by_method(figures);
             let earlier = before.and_then(|(_, known)| known.get(&name)).copied().unwrap_or(0);
             (calls.saturating_sub(earlier) as f64 / seconds.max(0.001), figures)
         })

@@ -1,7 +1,8 @@
 //! A new project in Rust.
 //!
-//! Its sources are those of the example `hello`, which is built and tested with everything else; only
-//! `Cargo.toml` is written for the folder. It takes Tidewire from a clone or from a repository.
+//! Its sources are those of the example `hello`, which is built and tested with everything else;
+//! only `Cargo.toml` is written for the folder. It takes Tidewire from a clone or from a
+//! repository.
 
 use std::fs;
 use std::path::Path;
@@ -59,7 +60,7 @@ fn origin(tidewire: Option<&str>) -> anyhow::Result<Origin> {
         }
         Some(path) => match clone(Path::new(path)) {
             Some(found) => Ok(Origin::Clone(found)),
-            None => bail!("{path} is no clone of Tidewire: it has no crates/tidewire"),
+            None => bail!("{path} is not a clone of Tidewire: it has no crates/tidewire"),
         },
         None => match clone(Path::new(BUILT_FROM)) {
             Some(found) => Ok(Origin::Clone(found)),

@@ -160,6 +160,13 @@ fn what_serve_refuses_is_found_by_check() {
         known,
         "tidewire.toml:5:15: error: memo.methods has \"shop.v1.Items/Gt\"",
     );
+    let lives = format!("{service}[memo.methods.\"shop.v1.Items/Get\"]\nttl = \"1m\"\n");
+    refused(
+        &lives,
+        GOOD,
+        "sets ttl and is not cached",
+        "tidewire.toml:5:15: error: memo.methods has",
+    );
     let command = GOOD.replace("    option idempotency_level = NO_SIDE_EFFECTS;\n", "");
     let get = format!("{service}[memo.methods.\"shop.v1.Items/Get\"]\nttl = \"1m\"\n");
     refused(&get, &command, "is a command", "tidewire.toml:5:15: error: memo.methods has");
@@ -170,7 +177,7 @@ fn what_serve_refuses_is_found_by_check() {
 
 #[test]
 fn terms_for_methods_of_a_program_with_services_in_code_are_not_doubted() {
-    let toml = "[memo.methods.\"shop.v1.Items/Get\"]\nsharing = \"public\"\n\
+    let toml = "[memo.methods.\"shop.v1.Items/Get\"]\ncache = \"public\"\n\
                 [auth.methods.\"shop.v1.Items/Set\"]\naccess = \"authenticated\"\n";
     let folder = folder(&[("tidewire.toml", toml)]);
     run(folder.path(), &["check"]).check(0, &["checked 1 file: nothing wrong"]);

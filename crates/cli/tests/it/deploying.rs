@@ -1,5 +1,5 @@
-//! What the guide puts a server on a network with starts where the guide puts it: from a folder that the
-//! program may not write to, with a folder of its own for what it makes.
+//! What the guide puts a server on a network with starts where the guide puts it: from a folder
+//! that the program may not write to, with its own folder for what it makes.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};

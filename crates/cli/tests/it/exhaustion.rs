@@ -17,7 +17,7 @@ message Item { string name = 1; }
 const DESCRIPTORS: &str = "--nofile=64:64";
 
 fn ask(stream: &mut TcpStream) -> String {
-    let head = "POST /shop.v1.Items/Get HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n\
+    let head = "POST /shop.v1.Items/Get HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
                 content-length: 14\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(br#"{"name":"tea"}"#).unwrap();

@@ -28,7 +28,7 @@ fn a_line_for_grpcurl_works_as_it_is() {
     call(&["-plaintext", &format!("https://{at}"), ECHO])
         .check(2, &["https:// and --plaintext exclude each other"]);
     let twice = [at, ECHO, "{}", "-d", "{}"];
-    call(&twice).check(2, &["the request is there twice; leave -d {} out"]);
+    call(&twice).check(2, &["the request occurs twice; remove -d {}"]);
 }
 
 #[test]

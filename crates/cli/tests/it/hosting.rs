@@ -153,10 +153,10 @@ fn a_change_of_the_configuration_of_files_and_a_hangup_replace_a_program_under_l
         served.says("the configuration cannot be used");
         assert_eq!(word(), "two");
         write(folder.path(), "tidewire.toml", "");
-        served.says("it has no programs any more: the configuration cannot be used");
+        served.says("it has no programs now: the configuration cannot be used");
         std::fs::remove_file(folder.path().join("tidewire.toml")).unwrap();
         served.hang_up();
-        served.says("it has no programs any more: the configuration cannot be used");
+        served.says("it has no programs now: the configuration cannot be used");
         assert_eq!(word(), "two");
         write(
             folder.path(),
@@ -188,7 +188,7 @@ fn a_new_executable_the_configuration_and_a_hangup_replace_a_program_in_go_under
     let folder = folder(&[("tidewire.toml", &settings)]);
     let app = folder.path().join("app");
     // One of the tests of hosting, which answers with its process id.
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../process/tests/it/program.go");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../hosting/tests/it/program.go");
     let build = Command::new("go").args(["build", "-o"]).arg(&app).arg(source).status();
     assert!(build.unwrap().success());
     let served = Served::start(folder.path());
@@ -299,7 +299,7 @@ import "tidewire/v1/options.proto";
 service Shop {
   rpc GetItem(Item) returns (Item) {
     option idempotency_level = NO_SIDE_EFFECTS;
-    option (tidewire.v1.method) = { sharing: PUBLIC };
+    option (tidewire.v1.method) = { cache: PUBLIC };
   }
 }
 message Item { int32 id = 1; }
@@ -341,7 +341,7 @@ fn body_of(answer: &str) -> String {
 
 fn ask(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer

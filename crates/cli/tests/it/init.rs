@@ -42,7 +42,7 @@ fn tidewire_comes_from_a_clone_or_a_repository() {
     run(folder.path(), &["init", "a", "--tidewire", url]).check(0, &["made a project"]);
     let manifest = std::fs::read_to_string(folder.path().join("a/Cargo.toml")).unwrap();
     assert_eq!(manifest.matches(&format!("git = {url:?}")).count(), 2, "{manifest}");
-    run(folder.path(), &["init", "b", "--tidewire", "full"]).check(2, &["no clone of Tidewire"]);
+    run(folder.path(), &["init", "b", "--tidewire", "full"]).check(2, &["not a clone of Tidewire"]);
     run(folder.path(), &["init", "full"]).check(2, &["full holds readme and no .proto file"]);
     assert!(!folder.path().join("b").exists());
 }

@@ -13,7 +13,7 @@ setup = "-"
 run = ["sh", "-c", "sleep 600 & echo $$ > started; wait"]
 "#;
 
-/// Of a peer that is waited for, with a child of its own.
+/// Of a peer that is waited for, with its own child.
 #[test]
 fn sigterm_and_ctrl_c_leave_no_peer_behind() {
     for signal in ["TERM", "INT"] {
@@ -21,7 +21,8 @@ fn sigterm_and_ctrl_c_leave_no_peer_behind() {
         let started = folder.path().join("started");
         assert!(Command::new("mkfifo").arg(&started).status().unwrap().success());
         let mut suite = command(folder.path(), &["bench", "suite", "web", "--peers", "."]);
-        // A shell that starts something in the background lets it ignore SIGINT; this is as at a prompt.
+        // A shell that starts something in the background lets it ignore SIGINT; this is as at a
+        // prompt.
         let mut suite = suite.process_group(0).stdout(Stdio::piped()).spawn().unwrap();
         let mut group = String::new();
         std::fs::File::open(&started).unwrap().read_to_string(&mut group).unwrap();

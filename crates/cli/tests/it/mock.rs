@@ -13,23 +13,23 @@ message PriceReply { string email = 1; int64 price = 2; }
 "#;
 
 /// A running program, ended when it goes out of scope.
-struct Running(Child, String);
+struct RunningServer(Child, String);
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-fn start(here: &std::path::Path, arguments: &[&str]) -> Running {
+fn start(here: &std::path::Path, arguments: &[&str]) -> RunningServer {
     let arguments = [&["mock", "--listen", "127.0.0.1:0"], arguments].concat();
     let mut child =
         command(here, &arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     let address = line.trim().strip_prefix("listening on ").expect(&line).to_owned();
-    Running(child, address)
+    RunningServer(child, address)
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn rules_are_checked_with_line_column_and_what_was_meant() {
         &[
             "rules/shop.v1.cart.price.yaml:2:12: warning: shop.v1.PriceRequest has no field skuu",
             "write sku",
-            "rules/shop.v1.cart.price.yaml:3:19: error: price: the text \"dear\" is no int64",
+            "rules/shop.v1.cart.price.yaml:3:19: error: price: the text \"dear\" is not a valid int64",
             "    3 |     body: {price: dear}",
             "rules/shop.v1.cart.prize.yaml: warning: no method is called shop.v1.cart.prize",
             "checked 2 files",
@@ -102,7 +102,7 @@ fn a_rule_that_breaks_while_it_is_served_is_logged_and_the_old_one_stays() {
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     let address = line.trim().strip_prefix("listening on ").expect(&line).to_owned();
-    let server = Running(child, address);
+    let server = RunningServer(child, address);
     std::fs::write(here.path().join(files[1].0), "responses: [{body: {price: ").unwrap();
     let mut told = log.by_ref().map(Result::unwrap);
     let fault = told.find(|line| line.contains("not valid YAML")).unwrap();

@@ -1,5 +1,5 @@
-//! `tidewire top`, `inspect`, `ps`, `logs`, `stop` and the like, and `mocks`, against running programs with
-//! an admin listener.
+//! `tidewire top`, `inspect`, `ps`, `logs`, `stop` and the like, and `mocks`, against running
+//! programs with an admin listener.
 
 use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;
@@ -15,21 +15,21 @@ import "tidewire/v1/options.proto";
 service Items {
   rpc Get(Item) returns (Item) {
     option idempotency_level = NO_SIDE_EFFECTS;
-    option (tidewire.v1.method) = { ttl: { seconds: 600 } };
+    option (tidewire.v1.method) = { cache: CALLER ttl: { seconds: 600 } };
   }
 }
 message Item { string name = 1; }
 "#;
 
 /// A program that runs, and ends with the test.
-struct Running {
+struct RunningServer {
     child: Child,
     /// Where it takes calls.
     address: String,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
-impl Running {
+impl RunningServer {
     fn start(folder: &Path, arguments: &[&str]) -> Self {
         let mut child = command(folder, arguments).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -44,7 +44,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -57,7 +57,7 @@ fn top_shows_what_was_called_over_a_socket_or_with_the_token() {
         let settings = format!("[admin]\nlisten = \"{listen}\"\ntoken_file = \"admin.token\"\n");
         let folder = folder(&[("shop.proto", PROTO), ("tidewire.toml", &settings)]);
         let folder = folder.path();
-        let mut serve = Running::start(folder, &["serve", "shop.proto", "--port", "0"]);
+        let mut serve = RunningServer::start(folder, &["serve", "shop.proto", "--port", "0"]);
         let admin = serve.admin();
         for _ in 0..4 {
             run(folder, &["call", &serve.address, "Get", r#"{"name":"tea"}"#]).check(0, &["tea"]);
@@ -82,7 +82,7 @@ fn inspect_shows_memos_keys_and_why_a_key_was_computed() {
     let settings = "[admin]\nlisten = \"unix:admin.sock\"\n";
     let folder = folder(&[("shop.proto", PROTO), ("tidewire.toml", settings)]);
     let folder = folder.path();
-    let serve = Running::start(folder, &["serve", "shop.proto", "--port", "0"]);
+    let serve = RunningServer::start(folder, &["serve", "shop.proto", "--port", "0"]);
     run(folder, &["inspect", "--observe", "600"]).check(0, &["0 entries"]);
     for _ in 0..2 {
         run(folder, &["call", &serve.address, "Get", r#"{"name":"tea"}"#]).check(0, &["tea"]);
@@ -140,7 +140,7 @@ fn calls_are_shown_with_what_was_said_in_them_while_that_is_wanted() {
     let settings = "[admin]\nlisten = \"unix:admin.sock\"\n";
     let folder = folder(&[("shop.proto", PROTO), ("tidewire.toml", settings)]);
     let folder = folder.path();
-    let mut serve = Running::start(folder, &["serve", "shop.proto", "--port", "0"]);
+    let mut serve = RunningServer::start(folder, &["serve", "shop.proto", "--port", "0"]);
     serve.admin();
     let call = |name: &str| {
         let request = format!("{{\"name\":\"{name}\"}}");
@@ -181,7 +181,7 @@ fn until(folder: &Path, arguments: &[&str], part: &str) -> Ran {
 fn programs_are_listed_started_stopped_restarted_frozen_and_thawed() {
     let folder = folder(&[("app.py", PROGRAM), ("tidewire.toml", HOSTING)]);
     let folder = folder.path();
-    let serve = Running::start(folder, &["serve"]);
+    let serve = RunningServer::start(folder, &["serve"]);
     run(folder, &["ps"]).check(0, &["NAME", "shop", "stopped"]);
     run(folder, &["start", "shop"]).check(0, &["shop"]);
     until(folder, &["ps"], "ready");
@@ -210,7 +210,7 @@ fn programs_are_listed_started_stopped_restarted_frozen_and_thawed() {
 fn programs_that_stand_by_are_counted() {
     let settings = format!("{HOSTING}spares = 2\n");
     let folder = folder(&[("app.py", PROGRAM), ("tidewire.toml", &settings)]);
-    let serve = Running::start(folder.path(), &["serve"]);
+    let serve = RunningServer::start(folder.path(), &["serve"]);
     let columns = |starts, spares, calls| format!(" {starts:>6} {spares:>6} {calls:>6} ");
     until(folder.path(), &["ps"], &columns(2, 2, 0)).check(0, &["SPARES", "stopped"]);
     ask(&serve.address, "/shop/a");
@@ -220,7 +220,7 @@ fn programs_that_stand_by_are_counted() {
 #[test]
 fn logs_go_on_with_what_is_printed_later() {
     let folder = folder(&[("app.py", PROGRAM), ("tidewire.toml", HOSTING)]);
-    let serve = Running::start(folder.path(), &["serve"]);
+    let serve = RunningServer::start(folder.path(), &["serve"]);
     ask(&serve.address, "/shop/before");
     let logs = command(folder.path(), &["logs", "-f", "shop"]).stdout(Stdio::piped()).spawn();
     let mut logs = logs.unwrap();
@@ -234,7 +234,7 @@ fn logs_go_on_with_what_is_printed_later() {
 
 fn ask(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -249,7 +249,7 @@ fn rules_and_calls_of_a_mock_are_shown_and_forgotten() {
     let rules = ("rules/shop.v1.items.get.yaml", rule);
     let folder = folder(&[("shop.proto", PROTO), ("tidewire.toml", settings), rules]);
     let folder = folder.path();
-    let mock = Running::start(folder, &["mock", "shop.proto", "--port", "0"]);
+    let mock = RunningServer::start(folder, &["mock", "shop.proto", "--port", "0"]);
     run(folder, &["mocks"]).check(0, &["shop.v1.Items/Get", "shop.v1.items.get.yaml:2 cheap"]);
     run(folder, &["mocks", "--calls"]).check(0, &[]);
     run(folder, &["call", &mock.address, "Get", r#"{"name":"tea"}"#]).check(0, &["green"]);
@@ -264,7 +264,7 @@ fn who_serves_no_mock_and_who_has_no_admin_listener_is_told() {
     let settings = "[admin]\nlisten = \"unix:admin.sock\"\n";
     let folder = folder(&[("shop.proto", PROTO), ("tidewire.toml", settings)]);
     run(folder.path(), &["ps"]).check(1, &["the admin listener does not answer"]);
-    let _serve = Running::start(folder.path(), &["serve", "shop.proto", "--port", "0"]);
+    let _serve = RunningServer::start(folder.path(), &["serve", "shop.proto", "--port", "0"]);
     run(folder.path(), &["mocks"]).check(1, &["this server mocks nothing"]);
     run(folder.path(), &["stop", "shop"]).check(1, &["this server hosts none"]);
     let empty = crate::program::folder(&[]);
@@ -276,7 +276,7 @@ fn the_level_of_the_log_is_set_to_one_that_there_is_and_told_and_a_named_address
     let settings = "[admin]\nlisten = \"127.0.0.1:0\"\ntoken_file = \"admin.token\"\n";
     let folder = folder(&[("shop.proto", PROTO), ("tidewire.toml", settings)]);
     let folder = folder.path();
-    let mut serve = Running::start(folder, &["serve", "shop.proto", "--port", "0"]);
+    let mut serve = RunningServer::start(folder, &["serve", "shop.proto", "--port", "0"]);
     let admin = serve.admin();
     let token = std::fs::read_to_string(folder.join("admin.token")).unwrap();
     let send = |line: &str, body: &str| {

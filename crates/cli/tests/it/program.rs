@@ -13,8 +13,8 @@ pub(crate) struct Ran {
     pub(crate) stderr: String,
 }
 
-/// The program with these arguments, in a folder, without settings in its environment: cargo tells tests
-/// what `build.rs` told it, in variables that begin as ours do.
+/// The program with these arguments, in a folder, without settings in its environment: cargo tells
+/// tests what `build.rs` told it, in variables that begin as ours do.
 pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidewire"));
     command.args(arguments).current_dir(folder).stdin(Stdio::null());

@@ -83,13 +83,13 @@ impl Supervisor {
     }
 }
 
-/// One call on a connection of its own.
+/// One call on its own connection.
 fn call(address: SocketAddr) -> String {
     let mut stream = TcpStream::connect(address).expect("a connection is not refused");
     let body = r#"{"name":"tea"}"#;
     let length = body.len();
     let request = format!(
-        "POST /shop.v1.Items/Get HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\
+        "POST /shop.v1.Items/Get HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
          content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
     );
     let mut answer = String::new();
@@ -139,10 +139,10 @@ fn a_restart_under_load_refuses_nobody_and_loses_no_call() {
 fn sockets_that_are_not_there_are_an_error_and_not_files_of_the_program() {
     let folder = folder(&[("shop.proto", PROTO)]);
     for (count, script, expected) in [
-        ("5", "exec 3</dev/null", "LISTEN_FDS = 5, but descriptor 3 is no open socket: "),
-        ("2", "exec 3<&- 4<&-", "LISTEN_FDS = 2, but descriptor 3 is no open socket: "),
-        ("-1", ":", "LISTEN_FDS = \"-1\" is no number of sockets, 0 to 64"),
-        ("abc", ":", "LISTEN_FDS = \"abc\" is no number of sockets, 0 to 64"),
+        ("5", "exec 3</dev/null", "LISTEN_FDS = 5, but descriptor 3 is not an open socket: "),
+        ("2", "exec 3<&- 4<&-", "LISTEN_FDS = 2, but descriptor 3 is not an open socket: "),
+        ("-1", ":", "LISTEN_FDS = \"-1\" is not a number of sockets, 0 to 64"),
+        ("abc", ":", "LISTEN_FDS = \"abc\" is not a number of sockets, 0 to 64"),
     ] {
         let program = command(folder.path(), &["serve", "shop.proto", "--port", "0"]);
         let mut shell = Command::new("timeout");

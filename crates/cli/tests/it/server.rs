@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidewire::mock::error_details;
 use tidewire::{
-    Address, Answer, Body, Builder, Call, Code, Codec, Detail, Error, Frame, Reply, Running,
+    Address, Answer, Body, Builder, Call, Code, Codec, Detail, Error, Frame, Reply, RunningServer,
     Schema, Server, Service,
 };
 
@@ -24,7 +24,7 @@ pub(crate) fn behaviour_protos() -> String {
 /// A server in the background; stops when dropped.
 pub(crate) struct Background {
     runtime: Option<tokio::runtime::Runtime>,
-    _running: Running,
+    _running: RunningServer,
     pub(crate) address: String,
 }
 

@@ -110,7 +110,7 @@ fn a_drain_says_what_it_waits_for_and_what_became_of_that() {
         let mut served = Served::in_folder(folder, &["serve", "shop.proto"]);
         let mut caller = TcpStream::connect(&served.address).unwrap();
         if has_call {
-            let head = "POST /shop.v1.Items/Get HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\n\
+            let head = "POST /shop.v1.Items/Get HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n\
                         content-type: application/json\r\ncontent-length: 14\r\n\r\n";
             caller.write_all(head.as_bytes()).unwrap();
             // Who is told to go on is being read from.

@@ -58,7 +58,7 @@ fn a_build_from_an_archive_or_without_git_says_that_the_commit_is_unknown() {
     assert!(says(&package, &path).contains(unknown), "an archive");
     assert!(says(Path::new(PACKAGE), "/nowhere").contains(unknown), "no git");
     assert!(says(&package, &path).contains("BUILD_FEATURES=b\n"));
-    // Unpacked inside of another repository, which has a commit of its own.
+    // Unpacked inside of another repository, which has its own commit.
     let git = |arguments: &[&str]| {
         let ran = Command::new("git").arg("-C").arg(archive.path()).args(arguments).output();
         assert!(ran.unwrap().status.success(), "{arguments:?}");
@@ -76,7 +76,7 @@ fn a_build_from_an_archive_or_without_git_says_that_the_commit_is_unknown() {
         "a",
     ]);
     let commit = "cargo::rustc-env=BUILD_COMMIT=";
-    assert!(!says(&package, &path).contains(unknown), "a repository of its own has a commit");
+    assert!(!says(&package, &path).contains(unknown), "its own repository has a commit");
     let inner = archive.path().join("vendor/tidewire/crates/cli");
     std::fs::create_dir_all(&inner).unwrap();
     let said = says(&inner, &path);

@@ -1,5 +1,5 @@
-//! Opening a connection of the live protocol: a socket, TLS, and the upgrade to a WebSocket (RFC 6455,
-//! section 4.1).
+//! Opening a connection of the live protocol: a socket, TLS, and the upgrade to a WebSocket (RFC
+//! 6455, section 4.1).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use tidewire_link::{
+use tidewire_live::{
     ByteStream, Dial, PATH, SUBPROTOCOL, Transport, WebSocket, accept_key, random_key,
 };
 use tidewire_service::{Error, Result};
 
 use crate::deadline::{Phase, SharedPhase};
 use crate::dial::{Address, Dialer, Log, Socket};
-use crate::endpoint::{Endpoint, Place, Speaks};
+use crate::endpoint::{Endpoint, Opening, ServerPlace};
 use crate::resolve::Resolver;
 
 /// Where the server is.
@@ -47,7 +47,7 @@ impl Server {
     }
 
     /// What its connections carry.
-    pub(crate) fn speaks(&self) -> Speaks {
+    pub(crate) fn speaks(&self) -> Opening {
         self.0.endpoint.speaks
     }
 }
@@ -66,8 +66,8 @@ impl Inner {
     async fn open(&self) -> Result<Box<dyn Transport>> {
         let socket = self.socket().await?;
         Ok(match self.endpoint.speaks {
-            Speaks::Frames => Box::new(ByteStream::new(socket)),
-            Speaks::Http => {
+            Opening::Frames => Box::new(ByteStream::new(socket)),
+            Opening::Http => {
                 let upgraded = self.upgrade(socket).await?;
                 Box::new(WebSocket::client(TokioIo::new(upgraded)).await)
             }
@@ -77,11 +77,12 @@ impl Inner {
     /// A socket to the first address that answers.
     async fn socket(&self) -> Result<Socket> {
         let addresses = match &self.endpoint.place {
-            Place::Unix(path) => vec![Address::Unix(path.clone())],
-            Place::Host { host, port } => {
+            ServerPlace::Unix(path) => vec![Address::Unix(path.clone())],
+            ServerPlace::Host { host, port } => {
                 let found = self.resolver.resolve(host, *port).await;
                 let found = found.map_err(|cause| {
-                    Error::unavailable(format!("no address of {host} is known")).with_cause(cause)
+                    Error::unavailable(format!("{host} did not resolve to an address"))
+                        .with_cause(cause)
                 })?;
                 found.into_iter().map(Address::Tcp).collect()
             }
@@ -136,7 +137,7 @@ impl Inner {
             .header(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL))
             .header(SEC_WEBSOCKET_KEY, key)
             .body(Empty::new())
-            .map_err(|error| Error::internal(format!("the path {path} is no path: {error}")))
+            .map_err(|error| Error::internal(format!("the path {path} is not a path: {error}")))
     }
 }
 

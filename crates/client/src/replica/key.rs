@@ -1,8 +1,8 @@
 //! What a replica is of: a query as it is sent.
 //!
-//! Headers belong to it, since the answer may depend on them (credentials above all); but for those of a
-//! trace, which differ with each call. A call is looked up by what it lends ([`Asked`]), at no cost; a key of
-//! its own is made where there is no replica yet.
+//! Headers belong to it, since the answer may depend on them (credentials above all); but for those
+//! of a trace, which differ with each call. A call is looked up by what it lends ([`BorrowedKey`]),
+//! at no cost; an owned key is made where there is no replica yet.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -30,15 +30,15 @@ struct Parts {
 
 /// The same, lent by a call.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct BorrowedKey<'a> {
     method: &'a Method,
     codec: Codec,
     message: &'a [u8],
     headers: &'a HeaderMap,
 }
 
-impl<'a> Asked<'a> {
-    /// What is asked by a call; `None` for what is no query with one answer.
+impl<'a> BorrowedKey<'a> {
+    /// What is asked by a call; `None` for what is not a query with one answer.
     pub(crate) fn of(call: &'a Call) -> Option<Self> {
         let Target::Method(method) = &call.target else { return None };
         if !method.is_query() || method.kind != StreamKind::Unary || call.codec != call.accept {
@@ -52,7 +52,7 @@ impl<'a> Asked<'a> {
         Some(Self { method, codec: call.codec, message, headers: call.context.headers() })
     }
 
-    /// The key, with bytes of its own.
+    /// The key, with its own bytes.
     pub(crate) fn to_key(self) -> Key {
         let Self { method, codec, message, headers } = self;
         let mut headers = headers.clone();
@@ -80,7 +80,7 @@ impl<'a> Asked<'a> {
 /// Headers that say of which trace a call is a part.
 const OF_A_TRACE: [&str; 2] = ["traceparent", "tracestate"];
 
-impl PartialEq for Asked<'_> {
+impl PartialEq for BorrowedKey<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.message == other.message
             && self.codec == other.codec
@@ -89,7 +89,7 @@ impl PartialEq for Asked<'_> {
     }
 }
 
-impl Hash for Asked<'_> {
+impl Hash for BorrowedKey<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.method.path.hash(state);
         self.codec.hash(state);
@@ -99,45 +99,45 @@ impl Hash for Asked<'_> {
 }
 
 /// Keys and what is lent, for looking up one by the other.
-pub(crate) trait Lends {
-    fn asked(&self) -> Asked<'_>;
+pub(crate) trait KeyView {
+    fn as_borrowed(&self) -> BorrowedKey<'_>;
 }
 
-impl Lends for Key {
-    fn asked(&self) -> Asked<'_> {
+impl KeyView for Key {
+    fn as_borrowed(&self) -> BorrowedKey<'_> {
         let Parts { method, codec, message, headers } = &*self.0;
-        Asked { method, codec: *codec, message, headers }
+        BorrowedKey { method, codec: *codec, message, headers }
     }
 }
 
-impl Lends for Asked<'_> {
-    fn asked(&self) -> Asked<'_> {
+impl KeyView for BorrowedKey<'_> {
+    fn as_borrowed(&self) -> BorrowedKey<'_> {
         *self
     }
 }
 
-impl<'a> Borrow<dyn Lends + 'a> for Key {
-    fn borrow(&self) -> &(dyn Lends + 'a) {
+impl<'a> Borrow<dyn KeyView + 'a> for Key {
+    fn borrow(&self) -> &(dyn KeyView + 'a) {
         self
     }
 }
 
-impl PartialEq for dyn Lends + '_ {
+impl PartialEq for dyn KeyView + '_ {
     fn eq(&self, other: &Self) -> bool {
-        self.asked() == other.asked()
+        self.as_borrowed() == other.as_borrowed()
     }
 }
 
-impl Eq for dyn Lends + '_ {}
+impl Eq for dyn KeyView + '_ {}
 
-impl Hash for dyn Lends + '_ {
+impl Hash for dyn KeyView + '_ {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.asked().hash(state);
+        self.as_borrowed().hash(state);
     }
 }
 
 impl Key {
-    /// The call that asks for it, of who holds the content with this validator.
+    /// The call that asks for it, of whoever holds the content with this validator.
     pub(crate) fn call(&self, held: Option<Validator>, timeout: Duration) -> Call {
         let Parts { method, codec, message, headers } = &*self.0;
         let mut context = Context::new(headers.clone()).with_deadline(now().checked_add(timeout));
@@ -148,7 +148,7 @@ impl Key {
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.asked() == other.asked()
+        Arc::ptr_eq(&self.0, &other.0) || self.as_borrowed() == other.as_borrowed()
     }
 }
 
@@ -156,7 +156,7 @@ impl Eq for Key {}
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.asked().hash(state);
+        self.as_borrowed().hash(state);
     }
 }
 
@@ -206,10 +206,10 @@ mod tests {
                 for (one, two) in
                     these.iter().flat_map(|one| those.iter().map(move |two| (one, two)))
                 {
-                    let key = Asked::of(one).expect("a query").to_key();
-                    let lent = Asked::of(two).expect("a query");
-                    let lent: &dyn Lends = &lent;
-                    let borrowed: &dyn Lends = key.borrow();
+                    let key = BorrowedKey::of(one).expect("a query").to_key();
+                    let lent = BorrowedKey::of(two).expect("a query");
+                    let lent: &dyn KeyView = &lent;
+                    let borrowed: &dyn KeyView = key.borrow();
                     assert_eq!(borrowed == lent, at == other, "{at} and {other}");
                     if at == other {
                         assert_eq!(hasher.hash_one(&key), hasher.hash_one(lent), "{at}");

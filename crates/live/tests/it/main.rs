@@ -1,21 +1,16 @@
-//! The live protocol, two sessions against each other: no sockets, no clock.
+//! Two sides of a link in one process, over streams that tests can cut, on a clock that they move.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests are tests")]
+#![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
-mod bad_fields;
 mod calls;
-mod checks;
-mod conversation;
-mod conversations;
-mod fixtures;
-mod freshness;
-mod fuzz;
-mod handshakes;
-mod heard;
-mod hosted;
-mod hostile;
-mod link;
-mod network;
+mod cuts;
+mod dependencies;
+mod ends;
+mod herd;
+mod holding;
 mod pair;
-mod resuming;
-mod streams;
+mod pouring;
+mod shared_writer;
+mod streaming;
+mod takeover;
+mod watching;

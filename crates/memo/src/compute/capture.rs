@@ -130,6 +130,12 @@ pub(crate) fn current<'f>() -> Option<&'f Frame> {
     unsafe { (*line::mine()).frame().cast::<Frame>().as_ref() }
 }
 
+/// Whether a memoized function is running, so that what is read now is noted.
+#[must_use]
+pub fn is_computing() -> bool {
+    current().is_some()
+}
+
 /// Whether the running computation has read anything so far that can tell it of a change: a source, or a
 /// memo; in tasks of its own ([`scope`](crate::scope)) too. `false` outside of a computation.
 #[must_use]

@@ -8,7 +8,7 @@ use crate::body::{self, meant};
 use crate::duration;
 use crate::node::{Node, Tree};
 use crate::rule::{
-    Answer, Content, Delay, Encoded, Failure, Item, Items, Line, Reaction, Response, Text,
+    Answer, Content, Delay, EncodedMessage, Failure, Item, Items, Line, Reaction, Response, Text,
 };
 use crate::sketch::Sketch;
 use crate::template::Template;
@@ -87,7 +87,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Headers or trailers; those of gRPC itself are no trailers.
+    /// Headers or trailers; those of gRPC itself are not trailers.
     fn lines(&mut self, node: Option<&Node>, with_templates: bool) -> Vec<(HeaderName, Line)> {
         let mut lines = Vec::new();
         let named = node.map_or_else(Vec::new, |node| self.named_lines(node));
@@ -101,7 +101,7 @@ impl Compiler<'_> {
                 continue;
             }
             let Ok(name) = HeaderName::try_from(&lower) else {
-                self.error(member.place, format!("{} is no name of a header", member.key));
+                self.error(member.place, format!("{} is not a name of a header", member.key));
                 continue;
             };
             if is_reserved(&lower) {
@@ -168,7 +168,10 @@ impl Compiler<'_> {
                 None => {
                     let known: Vec<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
                     let meant = meant(&text(code), &known);
-                    self.error(code.place, format!("{} is no code of an error{meant}", text(code)));
+                    self.error(
+                        code.place,
+                        format!("{} is not a code of an error{meant}", text(code)),
+                    );
                     Code::Unknown
                 }
             },
@@ -261,7 +264,7 @@ impl Compiler<'_> {
         }
         match made {
             Ok(_) if !matches!(sketch, Sketch::Plain(_)) => Content::Made(sketch),
-            Ok(message) => Content::Fixed(Encoded::new(message)),
+            Ok(message) => Content::Fixed(EncodedMessage::new(message)),
             Err(fault) => {
                 let at =
                     if fault.path.is_empty() { String::new() } else { format!("{}: ", fault.path) };

@@ -1,5 +1,5 @@
-//! The JSON Schema of rule files says what the compiler takes: keys, operators, and every rule that the
-//! golden cases, the conformance suite and the guides have.
+//! The JSON Schema of rule files says what the compiler takes: keys, operators, and every rule that
+//! the golden cases, the conformance suite and the guides have.
 
 use std::path::{Path, PathBuf};
 
@@ -29,8 +29,8 @@ fn the_schema_for_editors_knows_every_key_and_operator() {
     assert_eq!(operators, sorted(&mut OPERATORS.iter().chain(&MORE_OPERATORS)));
 }
 
-/// Golden cases with values of the wrong type and operators that do not exist, which wishmock takes as
-/// JavaScript does.
+/// Golden cases with values of the wrong type and operators that do not exist, which wishmock takes
+/// as JavaScript does.
 const ODD: [&str; 7] = [
     "golden.core.choose.fallbacks.yaml",
     "golden.core.choose.nullentry.yaml",

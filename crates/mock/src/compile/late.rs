@@ -1,5 +1,5 @@
-//! Answers whose form depends on the call: headers, an error, a delay or messages that an expression
-//! gives.
+//! Answers whose form depends on the call: headers, an error, a delay or messages that an
+//! expression gives.
 //!
 //! ```text
 //! usual:  compile ─▶ answer ─▶ render bodies and texts
@@ -10,7 +10,7 @@
 //! body, or any template in a delay, in the code of an error or in its details.
 
 use super::Compiler;
-use crate::node::{Member, Node, Tree};
+use crate::node::{Node, ObjectMember, Tree};
 use crate::sketch::Sketch;
 
 /// What says when messages come, and which.
@@ -56,11 +56,11 @@ impl Compiler<'_> {
     }
 
     /// Headers as a list: `[{name: x-a, value: [1, 2]}]`.
-    pub(super) fn named_lines(&mut self, node: &Node) -> Vec<Member> {
+    pub(super) fn named_lines(&mut self, node: &Node) -> Vec<ObjectMember> {
         let mut lines = Vec::new();
         for line in node.items() {
             match (line.get("name").and_then(Node::as_text), line.get("value")) {
-                (Some(name), value) => lines.extend(value.map(|value| Member {
+                (Some(name), value) => lines.extend(value.map(|value| ObjectMember {
                     key: name.to_owned(),
                     place: line.place,
                     value: value.clone(),
@@ -72,7 +72,7 @@ impl Compiler<'_> {
     }
 }
 
-fn is_late(member: &Member) -> bool {
+fn is_late(member: &ObjectMember) -> bool {
     let formula = |text: &str| text.contains("{{cel:");
     let template = |text: &str| text.contains("{{");
     let value = &member.value;

@@ -5,16 +5,16 @@ use tidewire_schema::{Field, Kind, MessageType, Scalar, Single};
 
 use super::Compiler;
 use crate::body::meant;
-use crate::condition::This;
+use crate::condition::PathTarget;
 use crate::formula::Formula;
-use crate::node::{Node, Place};
+use crate::node::{Node, Position};
 use crate::path::{Path, ROOTS, Root};
 use crate::sketch::Sketch;
 use crate::template::Template;
 
 impl Compiler<'_> {
     /// Whether a path can lead to something.
-    pub(super) fn check_path(&mut self, path: &Path, key: &str, place: Place) {
+    pub(super) fn check_path(&mut self, path: &Path, key: &str, place: Position) {
         let why = match &path.root {
             Root::Request => self.in_request(path.steps()),
             Root::Message => self.in_input(path.steps()),
@@ -34,7 +34,7 @@ impl Compiler<'_> {
     }
 
     /// The template of a text; `None` where it has no expression, or was rendered already.
-    pub(super) fn template(&mut self, text: &str, place: Place) -> Option<Template> {
+    pub(super) fn template(&mut self, text: &str, place: Position) -> Option<Template> {
         if self.is_rendered {
             return None;
         }
@@ -59,7 +59,7 @@ impl Compiler<'_> {
         sketch
     }
 
-    fn check_template(&mut self, template: &Template, place: Place) {
+    fn check_template(&mut self, template: &Template, place: Position) {
         for path in template.paths() {
             if matches!(path.root, Root::Request | Root::Message) {
                 self.check_path(path, "", place);
@@ -71,8 +71,8 @@ impl Compiler<'_> {
     }
 
     /// What is known of what a path leads to.
-    pub(super) fn this_at(&self, path: &Path) -> This {
-        let text = || This { absent: "".into(), ..This::default() };
+    pub(super) fn this_at(&self, path: &Path) -> PathTarget {
+        let text = || PathTarget { absent: "".into(), ..PathTarget::default() };
         let steps = match (&path.root, self.method.kind.client_streams(), path.steps()) {
             (Root::Metadata(Some(_)), ..) => return text(),
             (Root::Request, false, steps) | (Root::Message, _, steps) => steps,
@@ -80,10 +80,10 @@ impl Compiler<'_> {
                 rest
             }
             (Root::Request, true, [items, _, rest @ ..]) if items == "items" => rest,
-            _ => return This::default(),
+            _ => return PathTarget::default(),
         };
         let Some(owner) = self.schema.message_type(&self.method.input) else {
-            return This::default();
+            return PathTarget::default();
         };
         let mut at = Kind::One(Single::Message(owner));
         for step in steps {
@@ -92,17 +92,17 @@ impl Compiler<'_> {
                 Kind::List(single) | Kind::Map { value: single, .. } => Some(Kind::One(single)),
                 Kind::One(_) => None,
             };
-            let Some(next) = next else { return This::default() };
+            let Some(next) = next else { return PathTarget::default() };
             at = next;
         }
         match at {
             Kind::One(single) => this_of(single),
             Kind::List(single) => {
                 let element = Some(Box::new(this_of(single)));
-                This { absent: Json::Array(Vec::new()), element, message: None }
+                PathTarget { absent: Json::Array(Vec::new()), element, message: None }
             }
             Kind::Map { .. } => {
-                This { absent: Json::Object(Default::default()), ..This::default() }
+                PathTarget { absent: Json::Object(Default::default()), ..PathTarget::default() }
             }
         }
     }
@@ -132,10 +132,13 @@ impl Compiler<'_> {
     }
 }
 
-fn this_of(single: Single<'_>) -> This {
+fn this_of(single: Single<'_>) -> PathTarget {
     let absent = match single {
         Single::Message(owner) => {
-            return This { message: Some(owner.full_name().to_owned()), ..This::default() };
+            return PathTarget {
+                message: Some(owner.full_name().to_owned()),
+                ..PathTarget::default()
+            };
         }
         Single::Enum(_) => 0.into(),
         Single::Scalar(Scalar::String | Scalar::Bytes) => "".into(),
@@ -143,7 +146,7 @@ fn this_of(single: Single<'_>) -> This {
         Single::Scalar(Scalar::Double | Scalar::Float) => 0.0.into(),
         Single::Scalar(_) => 0.into(),
     };
-    This { absent, ..This::default() }
+    PathTarget { absent, ..PathTarget::default() }
 }
 
 fn in_message(owner: MessageType<'_>, steps: &[String]) -> Option<String> {

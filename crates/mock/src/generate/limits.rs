@@ -1,8 +1,8 @@
-//! What rules of validation ask of a field: protovalidate's, or protoc-gen-validate's where there are
-//! none of those.
+//! What rules of validation ask of a field: protovalidate's, or protoc-gen-validate's where there
+//! are none of those.
 //!
-//! The options of a field are decoded with the schema's own types, since a schema that uses such rules
-//! has imported them; a rule is then read by its path: `string.min_len`.
+//! The options of a field are decoded with the schema's own types, since a schema that uses such
+//! rules has imported them; a rule is then read by its path: `string.min_len`.
 
 use buffa::Message as _;
 use tidewire_schema::{EnumType, Field, Message, MessageType, Path, Schema, Value};
@@ -98,8 +98,8 @@ impl Limits {
         (size(min).unwrap_or(0), size(max).unwrap_or(usize::MAX))
     }
 
-    /// The numbers of an enum that are allowed; the zero, which mostly stands for nothing, only where
-    /// there is no other.
+    /// The numbers of an enum that are allowed; the zero, which mostly stands for nothing, only
+    /// where there is no other.
     pub(super) fn enum_numbers(&self, owner: EnumType<'_>) -> Vec<i32> {
         if let Some(only) = self.integer("enum.const").and_then(|n| i32::try_from(n).ok()) {
             return vec![only];

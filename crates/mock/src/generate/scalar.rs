@@ -55,7 +55,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Whether this is the field of the answer that shall break its rules.
+    /// Whether this is the field of the answer that is to break its rules.
     fn breaks_now(&mut self) -> bool {
         let now = self.breaks && !self.broken;
         self.broken |= now;

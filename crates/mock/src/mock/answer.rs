@@ -13,7 +13,7 @@ use tidewire_service::{
     Validator,
 };
 
-use super::{Missing, Mock, Set, seen};
+use super::{DefaultReply, Mock, Set, seen};
 use crate::log::{LoggedCall, REQUESTS_MAX};
 use crate::plan::{Outcome, Plan};
 use crate::random::Random;
@@ -185,8 +185,8 @@ fn choose(
     let mut maker = Maker::new(stage, scene, &mut random);
     match (file, mock.0.missing) {
         (Some(_), _) => Ok(maker.empty()),
-        (None, Missing::Generated) => Ok(maker.generated()),
-        (None, Missing::Unimplemented) => {
+        (None, DefaultReply::Generated) => Ok(maker.generated()),
+        (None, DefaultReply::Unimplemented) => {
             let why = format!("No rule matched for {}/{}", method.service, method.method);
             Err(Error::unimplemented(why))
         }

@@ -1,18 +1,20 @@
 //! Putting a mock together, from files or by a program.
 
+use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, RwLock};
 
 use serde_json::{Value as Json, json};
-use tidewire_schema::{RuleSet, Schema, SchemaError};
-use tidewire_service::{Code, Timer};
+use tidewire_schema::{Schema, SchemaError};
+use tidewire_service::{Clock, Code};
+use tidewire_validate::RuleSet;
 
-use super::{Missing, Mock, Mocked, Set, Shared, Signal};
+use super::{DefaultReply, Mock, MockedMethod, Set, Shared, Signal};
 use crate::compile::Compiler;
 use crate::finding::Finding;
-use crate::generate::Wishes;
+use crate::generate::GenerateOptions;
 use crate::log::Log;
 use crate::node::Node;
 use crate::rules::{self, RuleFiles};
@@ -26,18 +28,18 @@ const LOG_CALLS: usize = 1_000;
 pub struct MockBuilder {
     schema: Schema,
     rules: RuleFiles,
-    timer: Arc<dyn Timer>,
+    timer: Arc<dyn Clock>,
     now_millis: u64,
     seed: u64,
     violate: f64,
-    missing: Missing,
+    missing: DefaultReply,
     log_calls: usize,
     added: Vec<(String, Json)>,
 }
 
 impl Mock {
     /// A mock of every service of a schema, with the time from a timer.
-    pub fn builder(schema: Schema, timer: impl Timer) -> MockBuilder {
+    pub fn builder(schema: Schema, timer: impl Clock) -> MockBuilder {
         MockBuilder {
             schema,
             rules: RuleFiles::new(),
@@ -45,7 +47,7 @@ impl Mock {
             now_millis: 0,
             seed: 0,
             violate: 0.0,
-            missing: Missing::default(),
+            missing: DefaultReply::default(),
             log_calls: LOG_CALLS,
             added: Vec::new(),
         }
@@ -57,7 +59,7 @@ impl Mock {
     /// What is wrong with the files.
     pub fn from_protos(
         folder: impl AsRef<Path>,
-        timer: impl Timer,
+        timer: impl Clock,
     ) -> Result<MockBuilder, SchemaError> {
         Ok(Self::builder(Schema::from_folder(folder)?, timer))
     }
@@ -83,7 +85,7 @@ impl MockBuilder {
     }
 
     /// Sets what methods without rules answer.
-    pub fn missing(mut self, missing: Missing) -> Self {
+    pub fn missing(mut self, missing: DefaultReply) -> Self {
         self.missing = missing;
         self
     }
@@ -100,10 +102,11 @@ impl MockBuilder {
         self
     }
 
-    /// Says what a method answers: `shop.v1.Cart/GetPrice`. What wants something of the call, or answers
-    /// so often only, goes in the order in which it is said; what does neither answers the rest.
-    pub fn on(self, method: impl Into<String>) -> Replying<Self> {
-        Replying {
+    /// Says what a method answers: `shop.v1.Cart/GetPrice`. What wants something of the call, or
+    /// answers so often only, goes in the order in which it is said; what does neither answers the
+    /// rest.
+    pub fn on(self, method: impl Into<String>) -> ResponseBuilder<Self> {
+        ResponseBuilder {
             owner: self,
             method: method.into(),
             when: serde_json::Map::new(),
@@ -153,10 +156,19 @@ pub(super) fn set(
         .map(|method| {
             let path = method.path.to_string();
             let found = compiled.rules.remove(&path);
-            (path, Mocked { method, found, said: Vec::new(), added: None, changed: Signal::new() })
+            (
+                path,
+                MockedMethod {
+                    method,
+                    found,
+                    said: Vec::new(),
+                    added: None,
+                    changed: Signal::new(),
+                },
+            )
         })
         .collect();
-    let wishes = Wishes { seed, violate, rules: validation, limits: Arc::default() };
+    let wishes = GenerateOptions { seed, violate, rules: validation, limits: Arc::default() };
     (Set { schema, methods, wishes }, compiled.findings)
 }
 
@@ -165,7 +177,7 @@ pub(super) fn set(
 /// `O` is what goes on afterwards: a [`MockBuilder`], or a running [`Mock`].
 #[must_use = "a response is there once it says what it answers"]
 #[derive(Debug)]
-pub struct Replying<O> {
+pub struct ResponseBuilder<O> {
     owner: O,
     method: String,
     when: serde_json::Map<String, Json>,
@@ -199,7 +211,7 @@ impl Respond for &Mock {
     }
 }
 
-impl<O: Respond> Replying<O> {
+impl<O: Respond> ResponseBuilder<O> {
     /// Wants a value in the request: a literal or an operator of rules.
     pub fn with(mut self, path: &str, value: impl Into<Json>) -> Self {
         self.when.insert(format!("request.{path}"), value.into());
@@ -278,8 +290,8 @@ impl<O: Respond> Replying<O> {
 
 impl Mock {
     /// Says what a method answers from now on, before what rule files say.
-    pub fn on(&self, method: impl Into<String>) -> Replying<&Self> {
-        Replying {
+    pub fn on(&self, method: impl Into<String>) -> ResponseBuilder<&Self> {
+        ResponseBuilder {
             owner: self,
             method: method.into(),
             when: serde_json::Map::new(),
@@ -301,7 +313,7 @@ impl Mock {
             let known: Vec<_> = self.set().methods.keys().cloned().collect();
             let known: Vec<_> = known.iter().map(String::as_str).collect();
             let why = format!("no method is called {path}{}", crate::body::meant(&path, &known));
-            let place = crate::node::Place::default();
+            let place = crate::node::Position::default();
             findings.push(Finding::error(crate::compile::diagnostic("the program", place, why)));
         }
         findings
@@ -309,8 +321,8 @@ impl Mock {
 }
 
 impl Mock {
-    /// Forgets the log, the counts and the state of all sessions, or of one, and what was said for that
-    /// alone ([`Replying::in_session`]).
+    /// Forgets the log, the counts and the state of all sessions, or of one, and what was said for
+    /// that alone ([`ResponseBuilder::in_session`]).
     pub fn reset(&self, session: Option<&str>) {
         self.log().reset(session);
         self.sessions().reset(session);
@@ -329,7 +341,7 @@ impl Mock {
 }
 
 /// Compiles what a program said of a method; what was found in it.
-pub(super) fn say_anew(mocked: &mut Mocked, schema: &Schema) -> Vec<Finding> {
+pub(super) fn say_anew(mocked: &mut MockedMethod, schema: &Schema) -> Vec<Finding> {
     let mut findings = Vec::new();
     let responses = json!({"responses": mocked.said});
     let mut compiler = Compiler {

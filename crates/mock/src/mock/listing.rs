@@ -1,4 +1,4 @@
-//! What there is for each method of a mock, for who looks from outside.
+//! What there is for each method of a mock, for whoever looks from outside.
 
 use super::Mock;
 

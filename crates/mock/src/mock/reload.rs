@@ -1,23 +1,23 @@
 //! Another schema, or other rules, in place of those that answer.
 //!
-//! The change is one exchange of a pointer: a call sees all of the old or all of the new. A file whose
-//! text is the same keeps its compiled rules, so a reload costs what changed. A file that is broken
-//! keeps the rules that it had, where it had any.
+//! The change is one exchange of a pointer: a call sees all of the old or all of the new. A file
+//! whose text is the same keeps its compiled rules, so a reload costs what changed. A file that is
+//! broken keeps the rules that it had, where it had any.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use tidewire_schema::Schema;
 use tidewire_service::Signal;
 
 use super::{Mock, Set, build};
 use crate::finding::Finding;
-use crate::rules::{Found, RuleFiles};
+use crate::rules::{MethodResponses, RuleFiles};
 
 /// What a reload did.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
-pub struct Reloaded {
+pub struct ReloadReport {
     /// The paths of the methods that are answered otherwise now.
     pub changed: Vec<String>,
     /// The rule files that are broken, whose earlier rules stay.
@@ -30,10 +30,10 @@ impl Mock {
     /// Puts a schema and rules in the place of those that answer.
     ///
     /// Services and methods may come and go: a server that was given the mock as an
-    /// [`Offer`](tidewire_service::Offer) follows at once.
-    pub fn reload(&self, schema: Schema, files: &RuleFiles) -> Reloaded {
+    /// [`ServiceSource`](tidewire_service::ServiceSource) follows at once.
+    pub fn reload(&self, schema: Schema, files: &RuleFiles) -> ReloadReport {
         let (mut set, findings) = build::set(schema, files, self.0.seed, self.0.violate);
-        let mut reloaded = Reloaded { findings, ..Reloaded::default() };
+        let mut reloaded = ReloadReport { findings, ..ReloadReport::default() };
         let mut fired = Vec::new();
         let mut is_same = true;
         self.change(|old| {
@@ -77,7 +77,7 @@ impl Mock {
 
     /// Changes what answers, at once.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Set) -> T) -> T {
-        let mut current = self.0.current.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.0.current.write();
         let mut set = (**current).clone();
         let done = change(&mut set);
         *current = Arc::new(set);
@@ -86,9 +86,13 @@ impl Mock {
 }
 
 /// A broken file keeps the rules that it had.
-fn keep_broken(mocked: &mut super::Mocked, before: &super::Mocked, kept: &mut Vec<String>) {
-    let Some(Found { rule: Err(fault), .. }) = &mocked.found else { return };
-    if let Some(Found { rule: Ok(_), .. }) = &before.found {
+fn keep_broken(
+    mocked: &mut super::MockedMethod,
+    before: &super::MockedMethod,
+    kept: &mut Vec<String>,
+) {
+    let Some(MethodResponses { rule: Err(fault), .. }) = &mocked.found else { return };
+    if let Some(MethodResponses { rule: Ok(_), .. }) = &before.found {
         kept.push(fault.file.clone());
         mocked.found = before.found.clone();
     }
@@ -103,7 +107,7 @@ fn same_schema(one: &Schema, other: &Schema) -> bool {
     Arc::ptr_eq(one.pool(), other.pool()) || descriptors(one) == descriptors(other)
 }
 
-fn same_rules(one: Option<&Found>, other: Option<&Found>) -> bool {
+fn same_rules(one: Option<&MethodResponses>, other: Option<&MethodResponses>) -> bool {
     match (one, other) {
         (None, None) => true,
         (Some(one), Some(other)) => {

@@ -1,12 +1,12 @@
 //! Bidirectional streams that are answered message by message.
 //!
 //! The first reaction whose conditions hold of a message (`message.text`, or `request.last.text`)
-//! sends its messages before the next one is read. Once the caller has said all, the messages of the
-//! response itself follow, and then its error or its trailers.
+//! sends its messages before the next one is read. Once the caller has said all, the messages of
+//! the response itself follow, and then its error or its trailers.
 //!
-//! Which response it is, what it counts and what it remembers is settled as the stream begins, and so
-//! is the head of the reply, unless its form depends on the call: then it waits for the first message.
-//! The log has the stream when it ends, or its caller leaves.
+//! Which response it is, what it counts and what it remembers is settled as the stream begins, and
+//! so is the head of the reply, unless its form depends on the call: then it waits for the first
+//! message. The log has the stream when it ends, or its caller leaves.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use tidewire_schema::Message;
 use tidewire_service::{Body, Codec, Context, Error, Frame, Headers, Method, Reply, Result};
 
 use super::answer::{self, Requests};
-use super::{Mock, Mocked, Set};
+use super::{Mock, MockedMethod, Set};
 use crate::node::Node;
-use crate::plan::{Chosen as Source, Outcome, Plan};
+use crate::plan::{Decision as Source, Outcome, Plan};
 use crate::random::Random;
 use crate::rule::{Answer, MethodRule, Response};
 use crate::scene::{Request, Scene};
@@ -31,7 +31,7 @@ use crate::{play, sessions};
 const MESSAGES_MAX: usize = 1_000;
 
 /// A response that reacts, and what its session knew as the stream began.
-pub(super) struct Chosen {
+pub(super) struct ReactingResponse {
     rule: Arc<MethodRule>,
     index: usize,
     used: u64,
@@ -39,15 +39,17 @@ pub(super) struct Chosen {
     state: HashMap<String, Node>,
 }
 
-/// The response that answers messages as they come: the one that a call without any message gets, such
-/// as by its headers. It counts and remembers now, as the stream begins.
+/// The response that answers messages as they come: the one that a call without any message gets,
+/// such as by its headers. It counts and remembers now, as the stream begins.
 pub(super) fn choose(
     mock: &Mock,
     set: &Set,
     method: &Method,
     context: &Context,
-) -> Result<Option<Chosen>> {
-    let Some(mocked): Option<&Mocked> = set.methods.get(&*method.path) else { return Ok(None) };
+) -> Result<Option<ReactingResponse>> {
+    let Some(mocked): Option<&MockedMethod> = set.methods.get(&*method.path) else {
+        return Ok(None);
+    };
     let file = mocked.found.as_ref().and_then(|found| found.rule.as_ref().ok());
     let rules = || [mocked.added.as_ref(), file].into_iter().flatten();
     let reacts =
@@ -93,7 +95,7 @@ pub(super) fn choose(
     session.count_attempt(path);
     session.count(path, index);
     values.into_iter().for_each(|(key, value)| session.set(key, value));
-    Ok(Some(Chosen { rule: Arc::clone(rule), index, used, attempt, state }))
+    Ok(Some(ReactingResponse { rule: Arc::clone(rule), index, used, attempt, state }))
 }
 
 /// A stream that is being answered.
@@ -103,10 +105,10 @@ pub(super) struct Reactive {
     pub(super) method: Method,
     pub(super) codec: Codec,
     pub(super) context: Context,
-    pub(super) chosen: Chosen,
+    pub(super) chosen: ReactingResponse,
 }
 
-struct Running {
+struct RunningReaction {
     at: Reactive,
     requests: Requests,
     messages: Vec<Message>,
@@ -123,7 +125,7 @@ impl Reactive {
     pub(super) async fn reply(self, requests: Requests) -> Result<Reply> {
         let seed = self.mock.0.seed;
         let number = self.mock.0.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let mut running = Running {
+        let mut running = RunningReaction {
             at: self,
             requests,
             messages: Vec::new(),
@@ -160,7 +162,7 @@ impl Reactive {
     }
 }
 
-impl Running {
+impl RunningReaction {
     fn response(&self) -> Option<&Response> {
         self.at.chosen.rule.responses.get(self.at.chosen.index)
     }
@@ -201,7 +203,7 @@ impl Running {
         let response = rule.responses.get(at.chosen.index);
         match response.and_then(|response| response.answer(at.chosen.used)) {
             Some(answer) => make(&mut Maker::new(stage, scene, &mut self.random), rule, answer),
-            None => Err(Error::internal("the rule has no answer any more")),
+            None => Err(Error::internal("the rule has no response left")),
         }
     }
 
@@ -296,7 +298,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningReaction {
     /// A caller that left before the end was there all the same.
     fn drop(&mut self) {
         self.log(None);

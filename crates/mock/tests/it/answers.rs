@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tidewire_mock::{Missing, RuleFiles};
+use tidewire_mock::{DefaultReply, RuleFiles};
 use tidewire_service::{Code, Freshness};
 
 use crate::harness::{PRICE, call, elapsed, json_of, message, shop, sku, with_rules};
@@ -121,7 +121,7 @@ async fn delays_are_waited_for_on_every_kind_of_answer() {
 async fn a_method_without_a_rule_answers_from_the_schema_or_is_not_implemented() {
     let (mock, _) = shop().build();
     assert!(message(&mock, "Price", sku("a")).await["note"].is_string());
-    let (mock, _) = shop().missing(Missing::Unimplemented).build();
+    let (mock, _) = shop().missing(DefaultReply::Unimplemented).build();
     let error = call(&mock, "Price", &[sku("a")]).await.unwrap_err();
     assert_eq!(error.message(), "No rule matched for shop.v1.Cart/Price");
 }
@@ -131,7 +131,10 @@ async fn a_body_that_the_schema_cannot_hold_is_an_error_that_names_the_field() {
     let files = RuleFiles::new().with(PRICE, "responses: [{body: {nested: {size: many}}}]");
     let (mock, findings) = shop().rules(files).build();
     let told = findings[0].to_string();
-    assert_eq!(told, "shop.v1.cart.price.yaml:1:36: nested.size: the text \"many\" is no int32");
+    assert_eq!(
+        told,
+        "shop.v1.cart.price.yaml:1:36: nested.size: the text \"many\" is not a valid int32"
+    );
     let error = call(&mock, "Price", &[sku("a")]).await.unwrap_err();
     assert_eq!(error.code(), Code::Internal);
     assert!(error.message().contains("nested.size"), "{error}");

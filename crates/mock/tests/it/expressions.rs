@@ -1,4 +1,5 @@
-//! Expressions of CEL in templates: values that keep their type, answers whose form depends on the call.
+//! Expressions of CEL in templates: values that keep their type, answers whose form depends on the
+//! call.
 
 use std::time::Duration;
 
@@ -164,7 +165,7 @@ async fn an_expression_without_a_value_is_an_error_that_says_why() {
     for (which, why) in [
         ("a", "cel: request.tags[3]: "),
         ("b", "shop.v1.PriceRequest has no field nothing"),
-        ("c", "c is no code of an error"),
+        ("c", "c is not a code of an error"),
         ("d", "takes more than 1000000 steps"),
         ("e", "cel: 1 / 0: "),
     ] {

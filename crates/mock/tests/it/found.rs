@@ -47,7 +47,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         P,
         "- {body: {price: dear}}",
-        "shop.v1.cart.price.yaml:1:18: price: the text \"dear\" is no int64",
+        "shop.v1.cart.price.yaml:1:18: price: the text \"dear\" is not a valid int64",
     ),
     (
         P,
@@ -77,7 +77,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         P,
         "- {error: {code: NOT_FUND}}",
-        "shop.v1.cart.price.yaml:1:18: NOT_FUND is no code of an error\n  next step: write not_found",
+        "shop.v1.cart.price.yaml:1:18: NOT_FUND is not a code of an error\n  next step: write not_found",
     ),
     (
         P,
@@ -87,9 +87,9 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         P,
         "- {delay: soon}",
-        "shop.v1.cart.price.yaml:1:11: soon is no duration; write 80ms, 1.5s or milliseconds",
+        "shop.v1.cart.price.yaml:1:11: soon is not a duration; write 80ms, 1.5s or milliseconds",
     ),
-    (P, "- {headers: {'a b': x}}", "shop.v1.cart.price.yaml:1:14: a b is no name of a header"),
+    (P, "- {headers: {'a b': x}}", "shop.v1.cart.price.yaml:1:14: a b is not a name of a header"),
     (
         P,
         "- {headers: {grpc-encoding: x}}",
@@ -123,7 +123,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         P,
         "- {body: {note: '{{request.sku.toUpperCase()}}'}}",
-        "shop.v1.cart.price.yaml:1:17: {{request.sku.toUpperCase()}} stays as it is: it calls a function that nobody knows; {{cel: …}} has more",
+        "shop.v1.cart.price.yaml:1:17: {{request.sku.toUpperCase()}} stays as it is: it calls an unknown function; {{cel: …}} has more",
     ),
     (
         P,
@@ -133,7 +133,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         P,
         "- {body: {note: '{{request.sku}}', price: dear}}",
-        "shop.v1.cart.price.yaml:1:43: price: the text \"dear\" is no int64",
+        "shop.v1.cart.price.yaml:1:43: price: the text \"dear\" is not a valid int64",
     ),
     (
         P,

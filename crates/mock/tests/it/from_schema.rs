@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use serde_json::json;
 use tidewire_mock::RuleFiles;
-use tidewire_schema::RuleSet;
 use tidewire_service::Codec;
+use tidewire_validate::RuleSet;
 
 use crate::harness::{call, message, schema, shop, sku, with_rules};
 

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use tidewire_mock::{Finding, Mock, MockBuilder, RuleFiles};
 use tidewire_schema::Schema;
 use tidewire_service::{
-    Body, Call, Codec, Context, Error, Frame, Headers, Method, Reply, Service, Timer,
+    Body, Call, Clock, Codec, Context, Error, Frame, Headers, Method, Reply, Service,
 };
 
 pub(crate) const SHOP: &str = r#"
@@ -47,9 +47,9 @@ enum Kind { KIND_UNSET = 0; KIND_A = 1; KIND_B = 2; }
 
 /// The time of tokio, which tests pause.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Clock;
+pub(crate) struct TestClock;
 
-impl Timer for Clock {
+impl Clock for TestClock {
     fn now(&self) -> Instant {
         tokio::time::Instant::now().into_std()
     }
@@ -70,7 +70,7 @@ pub(crate) fn schema() -> Schema {
 }
 
 pub(crate) fn shop() -> MockBuilder {
-    Mock::builder(schema(), Clock).now_millis(1_700_000_000_000)
+    Mock::builder(schema(), TestClock).now_millis(1_700_000_000_000)
 }
 
 /// A mock of one rule file.

@@ -66,7 +66,7 @@ async fn a_message_that_cannot_be_made_ends_the_stream_with_an_error() {
     let files = tidewire_mock::RuleFiles::new().with(WATCH, text);
     let (mock, findings) = crate::harness::shop().rules(files).build();
     assert!(
-        findings[0].to_string().contains("1:47: tags: the text \"none\" is no list"),
+        findings[0].to_string().contains("1:47: tags: the text \"none\" is not a valid list"),
         "{findings:?}"
     );
     let streamed = stream(&mock, "Watch", &[sku("a")], 9).await;

@@ -64,7 +64,7 @@ impl Template {
     /// ```
     ///
     /// # Errors
-    /// Where and why it is none.
+    /// Where and why it is invalid.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
         let mut parser = Parser { text, at: 0, segments: Vec::new(), variables: Vec::new() };
         if text.len() > TEMPLATE_BYTES_MAX {
@@ -72,7 +72,7 @@ impl Template {
         }
         parser.expect('/')?;
         if !matches!(parser.peek(), None | Some(':')) {
-            parser.segments(Inside::Path)?;
+            parser.segments(Position::Path)?;
         }
         let verb = if parser.take(':') { Some(parser.literal()?) } else { None };
         if parser.at < text.len() {
@@ -161,13 +161,13 @@ struct Parser<'a> {
 
 /// Where a segment is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Inside {
+enum Position {
     Path,
     Variable,
 }
 
 impl Parser<'_> {
-    fn segments(&mut self, inside: Inside) -> Result<(), TemplateError> {
+    fn segments(&mut self, inside: Position) -> Result<(), TemplateError> {
         loop {
             self.segment(inside)?;
             if !self.take('/') {
@@ -176,12 +176,12 @@ impl Parser<'_> {
         }
     }
 
-    fn segment(&mut self, inside: Inside) -> Result<(), TemplateError> {
+    fn segment(&mut self, inside: Position) -> Result<(), TemplateError> {
         if self.segments.len() >= SEGMENTS_MAX {
             return Err(self.error(format!("more than {SEGMENTS_MAX} segments")));
         }
         if self.take('{') {
-            if inside == Inside::Variable {
+            if inside == Position::Variable {
                 return Err(self.error("a variable inside a variable".to_owned()));
             }
             return self.variable();
@@ -205,13 +205,13 @@ impl Parser<'_> {
         let field = self.field_path()?;
         let start = self.segments.len();
         if self.take('=') {
-            self.segments(Inside::Variable)?;
+            self.segments(Position::Variable)?;
         } else {
             self.segments.push(Segment::Any);
         }
         self.expect('}')?;
         if self.variables.iter().any(|known| known.field == field) {
-            return Err(self.error(format!("variable {field} is there twice")));
+            return Err(self.error(format!("variable {field} occurs twice")));
         }
         let segments = start..self.segments.len();
         let single = self.segments[start..] == [Segment::Any];
@@ -272,7 +272,7 @@ impl Parser<'_> {
     }
 }
 
-/// Why a text is no template.
+/// Why a text is not a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateError {
     text: String,
@@ -376,7 +376,7 @@ mod tests {
         check("/v1/{a=**/**}", "error 11: `**` can be there once");
         check("/v1/%zz", "error 5: a segment: a % is not followed by two hexadecimal digits");
         check("/v1/%ff", "error 5: a segment: it is not UTF-8 after percent-decoding");
-        check("/v1/{a}/{a}", "error 12: variable a is there twice");
+        check("/v1/{a}/{a}", "error 12: variable a occurs twice");
         check("/v1/x:", "error 7: a segment is empty");
         check("/v1/x:a/b", "error 8: unexpected text after the template");
         check("/v1/a*", "error 6: unexpected text after the template");

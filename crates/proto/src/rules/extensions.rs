@@ -59,7 +59,7 @@ pub(super) fn check(rules: &mut Rules<'_>, extension: &ExtensionDescriptor, numb
     let key = (extension.containing_message().full_name().to_owned(), extension.number());
     if let Some(other) = numbers.0.get(&key).filter(|other| *other != extension.full_name()) {
         let what = format!("extension number {} of '{}' is taken by '{other}'", key.1, key.0);
-        refuse(path::FIELD_NUMBER, what, "give it a number of its own");
+        refuse(path::FIELD_NUMBER, what, "give it another number");
     }
 }
 

@@ -106,7 +106,7 @@ fn of(rules: &mut Rules<'_>, path: &[i32], options: &DynamicMessage, target: Tar
     }
 }
 
-/// Whether the option with these options of its own may be on `target`.
+/// Whether the option with these its own options may be on `target`.
 fn is_for(options: &DynamicMessage, target: Target) -> bool {
     let targets = options.get_field_by_name("targets");
     let targets = targets.as_ref().and_then(|value| value.as_list()).unwrap_or_default();

@@ -64,7 +64,7 @@ fn cases() -> Vec<Case> {
 /// Where we differ from protoc, and why.
 const DIFFERENT: &[(&str, &str)] = &[
     ("double sub-field 1.5f", "the text format allows the suffix; protoc only at run time"),
-    ("surrogate escape alone", "it would be a string that is no UTF-8"),
+    ("surrogate escape alone", "it would be a string that is not UTF-8"),
     ("surrogate low escape alone", "the same"),
     ("escape above the last character", "the same"),
     ("default string \"\\xff\"", "the same"),

@@ -128,13 +128,10 @@ fn options_that_make_no_sense_are_refused_at_their_place() {
     check("@option (tidewire.v1.method).ttl = { seconds: 1 };", "`ttl` is for queries");
     check("@option (tidewire.v1.method).immutable = true;", "`immutable` is for queries");
     check("@option (tidewire.v1.method).http_status = 404;", "`http_status: 404` is not in");
-    check(
-        &format!("{query} @option (tidewire.v1.method).sharing = VARY;"),
-        "`sharing: VARY` needs",
-    );
+    check(&format!("{query} @option (tidewire.v1.method).cache = VARY;"), "`cache: VARY` needs");
     check(&format!("{query} @option (tidewire.v1.method) = {{ vary: \"a\" }};"), "`vary` is read");
     check(
-        &format!("{query} @option (tidewire.v1.method) = {{ sharing: VARY vary: \"A b\" }};"),
+        &format!("{query} @option (tidewire.v1.method) = {{ cache: VARY vary: \"A b\" }};"),
         "`vary: \"A b\"` is not a header",
     );
     check(

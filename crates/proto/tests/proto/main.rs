@@ -1,4 +1,4 @@
-//! One binary for all tests of this room's public face.
+//! One binary for all tests of this crate's public face.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

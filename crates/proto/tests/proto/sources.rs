@@ -8,7 +8,7 @@ use protox::prost::Message;
 use protox::prost_reflect::DescriptorPool;
 use protox::prost_reflect::prost_types::{DescriptorProto, FileDescriptorProto, FileDescriptorSet};
 use tempfile::TempDir;
-use tidewire_proto::{Descriptors, MethodOptions, Sharing, Sources};
+use tidewire_proto::{CacheScope, Descriptors, MethodOptions, Sources};
 
 fn write(files: &[(&str, &str)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -126,12 +126,12 @@ fn method_options_are_read_back() {
          rpc B(A) returns (A) {
            option idempotency_level = NO_SIDE_EFFECTS;
            option (tidewire.v1.method) = {
-             sharing: VARY vary: [\"accept-language\", \"x-region\"] ttl: { seconds: 1 nanos: 500000000 }
+             cache: VARY vary: [\"accept-language\", \"x-region\"] ttl: { seconds: 1 nanos: 500000000 }
            };
          }
          rpc C(A) returns (A) {
            option idempotency_level = NO_SIDE_EFFECTS;
-           option (tidewire.v1.method).sharing = PUBLIC;
+           option (tidewire.v1.method).cache = PUBLIC;
            option (tidewire.v1.method).immutable = true;
            option (tidewire.v1.method).max_age = { seconds: 5 };
            option (tidewire.v1.method).stale_if_error = { seconds: 60 };
@@ -140,9 +140,9 @@ fn method_options_are_read_back() {
     );
     assert_eq!(found[0], MethodOptions::default());
     let vary = ["accept-language", "x-region"].map(str::to_owned).to_vec();
-    assert_eq!(found[1].sharing, Some(Sharing::Vary(vary)));
+    assert_eq!(found[1].cache, Some(CacheScope::Vary(vary)));
     assert_eq!(found[1].ttl, Some(Duration::from_millis(1500)));
-    assert_eq!((&found[2].sharing, found[2].immutable), (&Some(Sharing::Public), true));
+    assert_eq!((&found[2].cache, found[2].immutable), (&Some(CacheScope::Public), true));
     let lives = [found[2].max_age, found[2].stale_while_revalidate, found[2].stale_if_error];
     assert_eq!(lives, [Some(Duration::from_secs(5)), None, Some(Duration::from_secs(60))]);
     assert_eq!(found[3].http_status, Some(201));

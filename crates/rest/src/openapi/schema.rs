@@ -16,8 +16,8 @@ use crate::options::{Int64, JsonOptions, printed_name};
 #[derive(Default)]
 pub(super) struct Schemas {
     known: BTreeMap<String, Value>,
-    /// Messages that were met and whose fields were not looked at. They wait here, rather than on the
-    /// stack: a schema can be one chain of thousands.
+    /// Messages that were met and whose fields were not looked at. They wait here, rather than on
+    /// the stack: a schema can be one chain of thousands.
     waiting: Vec<MessageIndex>,
     /// Whether they are being looked at.
     busy: bool,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, Uri};
-use tidewire_rest::{Binding, Found, JsonOptions, Request, Rest, RestError, RestOptions};
+use tidewire_rest::{Binding, JsonOptions, Request, Rest, RestError, RestMatch, RestOptions};
 use tidewire_schema::Schema;
 use tidewire_service::{Codec, Error, Result};
 
@@ -28,7 +28,7 @@ impl Api {
     pub(crate) fn binding(&self, verb: &str, target: &str) -> Arc<Binding> {
         let uri: Uri = target.parse().expect("it is a target");
         match self.rest.find(&verb.parse().expect("it is a verb"), uri.path()) {
-            Found::Binding(binding) => Arc::clone(binding),
+            RestMatch::Binding(binding) => Arc::clone(binding),
             other => panic!("{verb} {target} is {other:?}"),
         }
     }

@@ -94,7 +94,7 @@ fn random_requests_are_refused_or_become_messages() {
         let start = ["/e/", "/e?", "/f/", "/e/1?"][random.below(4)];
         let target = start.to_owned() + &random.text(IN_A_TARGET, 8);
         let Ok(uri) = target.parse::<http::Uri>() else { continue };
-        let tidewire_rest::Found::Binding(binding) =
+        let tidewire_rest::RestMatch::Binding(binding) =
             api.rest.find(&verb.parse().unwrap(), uri.path())
         else {
             continue;

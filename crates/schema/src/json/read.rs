@@ -165,7 +165,7 @@ impl<'de> DeserializeSeed<'de> for MessageSeed<'_> {
     }
 }
 
-/// The JSON object of a message that has no form of its own.
+/// The JSON object of a message without a special form.
 struct MessageVisitor<'p> {
     reader: Reader<'p>,
     index: MessageIndex,
@@ -186,21 +186,21 @@ impl<'de> Visitor<'de> for MessageVisitor<'_> {
         let mut seen_oneofs = BTreeSet::new();
         while let Some(name) = map.next_key_seed(Name { owner })? {
             let field = match name {
-                Found::Field(field) => field,
-                Found::Unknown(name) if reader.unknown == Unknown::Refused => {
+                ObjectKey::Field(field) => field,
+                ObjectKey::Unknown(name) if reader.unknown == Unknown::Refused => {
                     return Err(A::Error::custom(format_args!(
                         "unknown field {name:?} on message {}",
                         owner.full_name()
                     )));
                 }
-                Found::Unknown(_) => {
+                ObjectKey::Unknown(_) => {
                     map.next_value::<IgnoredAny>()?;
                     continue;
                 }
             };
             let value = map.next_value_seed(reader.field(field))?;
             if !seen.insert(field.number()) {
-                return Err(A::Error::custom(format_args!("{} is there twice", field.name())));
+                return Err(A::Error::custom(format_args!("{} occurs twice", field.name())));
             }
             let Some(value) = value else { continue };
             if let Some(oneof) = field.oneof_index()
@@ -217,7 +217,7 @@ impl<'de> Visitor<'de> for MessageVisitor<'_> {
 }
 
 /// A key of a message's JSON object.
-enum Found<'p> {
+enum ObjectKey<'p> {
     Field(&'p FieldDescriptor),
     Unknown(String),
 }
@@ -227,7 +227,7 @@ struct Name<'p> {
 }
 
 impl<'de, 'p> DeserializeSeed<'de> for Name<'p> {
-    type Value = Found<'p>;
+    type Value = ObjectKey<'p>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
@@ -235,7 +235,7 @@ impl<'de, 'p> DeserializeSeed<'de> for Name<'p> {
 }
 
 impl<'p> Visitor<'_> for Name<'p> {
-    type Value = Found<'p>;
+    type Value = ObjectKey<'p>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the name of a field")
@@ -243,14 +243,15 @@ impl<'p> Visitor<'_> for Name<'p> {
 
     fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
         if let Some(field) = self.owner.field(name) {
-            return Ok(Found::Field(field.descriptor));
+            return Ok(ObjectKey::Field(field.descriptor));
         }
         let extension = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
         match extension.and_then(|name| self.owner.pool.extension_by_name(name)) {
-            Some(_) => {
-                Err(E::custom(format_args!("{name} is no extension of {}", self.owner.full_name())))
-            }
-            None => Ok(Found::Unknown(name.to_owned())),
+            Some(_) => Err(E::custom(format_args!(
+                "{name} is not an extension of {}",
+                self.owner.full_name()
+            ))),
+            None => Ok(ObjectKey::Unknown(name.to_owned())),
         }
     }
 }
@@ -266,7 +267,7 @@ impl<'de> DeserializeSeed<'de> for FieldSeed<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         let Self { reader, field } = self;
-        let one = |kind| One { reader, kind, openness: field.enum_type() };
+        let one = |kind| ValueSeed { reader, kind, openness: field.enum_type() };
         match field.kind() {
             FieldKind::Singular(kind) => {
                 let null = null_of(reader.pool, kind, field);
@@ -293,14 +294,14 @@ fn null_of(pool: &Arc<DescriptorPool>, kind: SingularKind, field: &FieldDescript
 
 /// One value, of a field, a list or a map.
 #[derive(Clone, Copy)]
-struct One<'p> {
+struct ValueSeed<'p> {
     reader: Reader<'p>,
     kind: SingularKind,
     openness: Option<Openness>,
 }
 
-impl One<'_> {
-    /// An element of a list or a map: `null` is none, but for what has a `null` of its own.
+impl ValueSeed<'_> {
+    /// An element of a list or a map: `null` is not allowed, except where the type has a `null`.
     fn null(self) -> Option<Raw> {
         match self.kind {
             SingularKind::Message(index) => {
@@ -317,7 +318,7 @@ impl One<'_> {
 
 /// A value, or what `null` is in its place.
 struct Nullable<'p> {
-    one: One<'p>,
+    one: ValueSeed<'p>,
     null: Option<Raw>,
 }
 
@@ -337,13 +338,13 @@ impl<'de> Visitor<'de> for Nullable<'_> {
     }
 
     fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        let One { reader, kind, openness } = self.one;
+        let ValueSeed { reader, kind, openness } = self.one;
         reader.present(kind, openness, deserializer).map(Some)
     }
 }
 
 /// An element of a list or a value of a map.
-struct Item<'p>(One<'p>);
+struct Item<'p>(ValueSeed<'p>);
 
 impl<'de> DeserializeSeed<'de> for Item<'_> {
     type Value = Raw;
@@ -351,11 +352,11 @@ impl<'de> DeserializeSeed<'de> for Item<'_> {
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         let nullable = Nullable { null: self.0.null(), one: self.0 };
         let value = deserializer.deserialize_option(nullable)?;
-        value.ok_or_else(|| D::Error::custom("null is no element"))
+        value.ok_or_else(|| D::Error::custom("null is not an element"))
     }
 }
 
-struct ListVisitor<'p>(One<'p>);
+struct ListVisitor<'p>(ValueSeed<'p>);
 
 impl<'de> Visitor<'de> for ListVisitor<'_> {
     type Value = Option<Raw>;
@@ -380,7 +381,7 @@ impl<'de> Visitor<'de> for ListVisitor<'_> {
 
 struct EntriesVisitor<'p> {
     key: ScalarType,
-    one: One<'p>,
+    one: ValueSeed<'p>,
 }
 
 impl<'de> Visitor<'de> for EntriesVisitor<'_> {
@@ -398,7 +399,7 @@ impl<'de> Visitor<'de> for EntriesVisitor<'_> {
         let mut entries = Vec::new();
         while let Some(key) = map.next_key::<String>()? {
             let parsed = parse_key(self.key, &key).ok_or_else(|| {
-                A::Error::custom(format_args!("{key:?} is no key of kind {:?}", self.key))
+                A::Error::custom(format_args!("{key:?} is not a key of kind {:?}", self.key))
             })?;
             let value = map.next_value_seed(Item(self.one))?;
             self.one.reader.pay(size_of::<MapKey>() + size_of::<Raw>())?;

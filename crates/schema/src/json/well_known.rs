@@ -1,5 +1,5 @@
-//! Reading the JSON forms of the types of `google.protobuf` that have one of their own; how they are
-//! printed is of the room `json`.
+//! Reading the JSON forms of the types of `google.protobuf` that have a special one; how they
+//! are printed is of the crate `json`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -49,7 +49,8 @@ fn put(message: &mut DynamicMessage, number: u32, value: Raw) {
     let pool = Arc::clone(message.pool());
     let owner = MessageType { pool: &pool, index: message.message_index() };
     if let Some(field) = owner.numbered(number) {
-        // A schema may hold a google.protobuf type of its own making; what does not fit is left out.
+        // A schema may hold a google.protobuf type of its own making; what does not fit is left
+        // out.
         let _ = message.try_set(field.descriptor, value);
     }
 }
@@ -86,7 +87,8 @@ pub(super) fn read<'de, D: Deserializer<'de>>(
                 return Ok(message);
             };
             let value = reader.field(field.descriptor).deserialize(deserializer)?;
-            let value = value.ok_or_else(|| D::Error::custom("null is no object and no array"))?;
+            let value =
+                value.ok_or_else(|| D::Error::custom("null is neither an object nor an array"))?;
             message.try_set(field.descriptor, value).map_err(D::Error::custom)?;
         }
         WellKnown::Value => return deserializer.deserialize_any(ValueVisitor { reader, message }),
@@ -100,7 +102,8 @@ fn snake(path: &str) -> Result<Raw, String> {
     let fits = !path.contains('_')
         && wkt::field_mask_path_round_trips(&snake)
         && wkt::snake_to_camel(&snake) == path;
-    fits.then_some(Raw::String(snake)).ok_or_else(|| format!("{path:?} is no path in camel case"))
+    fits.then_some(Raw::String(snake))
+        .ok_or_else(|| format!("{path:?} is not a path in camel case"))
 }
 
 /// An object without members, or whose members are ignored.
@@ -205,7 +208,7 @@ fn read_any<'de, D: Deserializer<'de>>(
     let url = match object.remove("@type") {
         Some(serde_json::Value::String(url)) => url,
         None if object.is_empty() => return Ok(()),
-        _ => return Err(D::Error::custom("the @type of an Any is missing, or is no text")),
+        _ => return Err(D::Error::custom("the @type of an Any is missing, or is not text")),
     };
     if url.rsplit_once('/').is_none_or(|(_, name)| name.is_empty()) {
         return Err(D::Error::custom(format_args!(

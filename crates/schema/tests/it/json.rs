@@ -74,7 +74,7 @@ fn an_error_names_the_field_the_line_and_the_column() {
     check("{\n \"items\": [{}, {\"count\": \"x\"}]}", &["field items[1].count", "line 2 column"]);
     check(r#"{"parts": {"7": {"color": "PINK"}}}"#, &["field parts.7.color", "PINK"]);
     check(r#"{"parent": {"firstname": 1}}"#, &["unknown field \"firstname\"", "shop.v1.Item"]);
-    check(r#"{"name": "a", "name": "b"}"#, &["name is there twice"]);
+    check(r#"{"name": "a", "name": "b"}"#, &["name occurs twice"]);
     check(r#"{"firstName": "a", "first_name": "b"}"#, &["twice"]);
     check(r#"{"country": "a", "code": 1}"#, &["two members of oneof origin"]);
     check(r#"{"tags": [null]}"#, &["field tags[0]", "null"]);

@@ -9,7 +9,6 @@ mod fields;
 mod hostile;
 mod json;
 mod types;
-mod validate;
 
 use std::sync::LazyLock;
 

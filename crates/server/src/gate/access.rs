@@ -6,9 +6,10 @@
 //! | plain HTTP | of the operator for its path; the general one |
 //! | nothing that is there | the general one |
 //!
-//! The gate comes after those that find out who calls. It is there only where a rule asks for something.
-//! A path is judged as it is written and as a program may read it (percent-decoded, dots and double
-//! slashes resolved, without parameters behind `;`), and has to be let pass as each.
+//! The gate comes after those that find out who calls. It is there only where a rule asks for
+//! something. A path is judged as it is written and as a program may read it (percent-decoded, dots
+//! and double slashes resolved, without parameters behind `;`, each also without regard to case),
+//! and has to be let pass as each.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -37,7 +38,8 @@ pub struct AccessRules {
 }
 
 impl AccessRules {
-    /// Sets the general rule, which is for everything that no other rule is for; without it everybody may.
+    /// Sets the general rule, which is for everything that no other rule is for; without it
+    /// everybody may.
     pub fn otherwise(mut self, access: Access) -> Self {
         self.otherwise = Some(access);
         self
@@ -67,7 +69,7 @@ impl AccessRules {
             AccessError::find(rule, served.clone())?;
         }
         if let Some(path) = self.paths.keys().find(|path| !path.starts_with('/')) {
-            let why = "which is no path; write /metrics, or /assets/* for all below it";
+            let why = "which is not a path; write /metrics, or /assets/* for all below it";
             return Err(AccessError { rule: format!("auth.paths has {path:?}"), why: why.into() });
         }
         let otherwise = self.otherwise.unwrap_or(Access::Anonymous);
@@ -85,7 +87,8 @@ impl AccessRules {
         let is_needed = asks(&otherwise)
             || methods.values().any(asks)
             || paths.iter().any(|(_, access)| asks(access));
-        Ok(is_needed.then_some(AccessGate { otherwise, methods, paths }))
+        let lower_case_paths = in_lower_case(&paths);
+        Ok(is_needed.then_some(AccessGate { otherwise, methods, paths, lower_case_paths }))
     }
 }
 
@@ -100,21 +103,20 @@ pub(crate) struct AccessGate {
     methods: HashMap<Box<str>, Access, RandomState>,
     /// The longer of two that begin alike comes first.
     paths: Vec<(String, Access)>,
+    /// The same in lower case. Of two that are the same then, the stricter comes first.
+    lower_case_paths: Vec<(String, Access)>,
 }
 
 impl Gate for AccessGate {
     fn admit(&self, head: &mut Head) -> Admission {
         let principal = head.context.principal();
         Admission::Ready(match &head.target {
-            Target::Method(method) => {
-                let access = self.methods.get(&*method.path).unwrap_or(&self.otherwise);
-                check(access, principal)
-            }
+            Target::Method(method) => check(self.of_method(method), principal),
             Target::Http(http) => {
                 let written = http.uri.path();
-                let first = check(self.of_path(written), principal);
+                let first = self.check_path(written, principal);
                 readings(written).iter().fold(first, |before, read| {
-                    before.and_then(|()| check(self.of_path(read), principal))
+                    before.and_then(|()| self.check_path(read, principal))
                 })
             }
             _ => check(&self.otherwise, principal),
@@ -123,8 +125,19 @@ impl Gate for AccessGate {
 }
 
 impl AccessGate {
-    fn of_path(&self, path: &str) -> &Access {
-        let found = self.paths.iter().find(|(rule, _)| match rule.strip_suffix("/*") {
+    /// Who may call a method.
+    pub(crate) fn of_method(&self, spec: &Spec) -> &Access {
+        self.methods.get(&*spec.path).unwrap_or(&self.otherwise)
+    }
+
+    /// A path as it is read, and as a program reads it that ignores case.
+    fn check_path(&self, path: &str, principal: Option<&Principal>) -> Result<()> {
+        check(self.of_path(&self.paths, path), principal)?;
+        check(self.of_path(&self.lower_case_paths, &path.to_lowercase()), principal)
+    }
+
+    fn of_path<'a>(&'a self, rules: &'a [(String, Access)], path: &str) -> &'a Access {
+        let found = rules.iter().find(|(rule, _)| match rule.strip_suffix("/*") {
             Some(prefix) => path
                 .strip_prefix(prefix)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
@@ -153,7 +166,21 @@ fn check(access: &Access, principal: Option<&Principal>) -> Result<()> {
     }
 }
 
-/// A path as lenient programs may read it; servlet containers take `;x=1` off each segment, then decode.
+/// Rules as they hold for programs that ignore case.
+fn in_lower_case(paths: &[(String, Access)]) -> Vec<(String, Access)> {
+    let mut lower: Vec<_> =
+        paths.iter().map(|(path, access)| (path.to_lowercase(), access.clone())).collect();
+    let rank = |access: &Access| match access {
+        Access::Anonymous => 0,
+        Access::Authenticated => 1,
+        _ => 2,
+    };
+    lower.sort_by(|(a, x), (b, y)| b.cmp(a).then(rank(y).cmp(&rank(x))));
+    lower
+}
+
+/// A path as lenient programs may read it; servlet containers take `;x=1` off each segment, then
+/// decode.
 fn readings(path: &str) -> Vec<String> {
     let decoded = decoded(path);
     match decoded.contains(';') {
@@ -319,6 +346,11 @@ mod tests {
             ("/assets/own;a%2fb/a", false),
             ("/assets/x/..;/own/a", false),
             ("/assets/..;v=1/other", false),
+            ("/assets/Own/a", false),
+            ("/assets/OWN/a", false),
+            ("/Assets/a.js", false),
+            ("/assets/A.js", true),
+            ("/assets/%4fwn/a", false),
         ] {
             assert_eq!(code(&gate, path(at), None).is_none(), passes, "{at}");
         }

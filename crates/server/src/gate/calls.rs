@@ -1,14 +1,14 @@
 //! How many calls run at once, and how long another waits for a place: `limits.calls_max` and
 //! `limits.queue_timeout`.
 //!
-//! A call that found no place in time is refused, since who waits behind it would wait for longer still:
-//! under more load than a server can take, those that are answered are answered soon.
+//! A call that found no place in time is refused, since who waits behind it would wait for longer
+//! still: under more load than a server can take, those that are answered are answered soon.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use tidewire_service::{Admission, Error, Gate, Head, Lender, Phase, Result, Waits};
+use tidewire_service::{Admission, Error, Gate, GateFuture, Head, PermitSource, Phase, Result};
 use tokio::sync::Semaphore;
 
 use super::{is_health, later};
@@ -16,16 +16,16 @@ use crate::limits::Limits;
 use crate::usage::{Bound, Counters};
 
 pub(super) struct Calls {
-    places: Arc<Places>,
+    places: Arc<CallSlots>,
     calls_max: usize,
     queue_timeout: Duration,
     counters: Arc<Counters>,
 }
 
 /// Places for calls, which are in the order in which they came.
-struct Places(Semaphore);
+struct CallSlots(Semaphore);
 
-impl Lender for Places {
+impl PermitSource for CallSlots {
     fn take_back(&self) {
         self.0.add_permits(1);
     }
@@ -34,7 +34,7 @@ impl Lender for Places {
 impl Calls {
     pub(super) fn new(limits: &Limits, counters: &Arc<Counters>) -> Option<Self> {
         limits.calls_max.map(|calls_max| Self {
-            places: Arc::new(Places(Semaphore::new(calls_max))),
+            places: Arc::new(CallSlots(Semaphore::new(calls_max))),
             calls_max,
             queue_timeout: limits.queue_timeout,
             counters: Arc::clone(counters),
@@ -47,7 +47,7 @@ impl Calls {
         let place = self.places.0.acquire();
         if let Ok(Ok(place)) = tokio::time::timeout(self.queue_timeout, place).await {
             place.forget();
-            head.owe(Arc::clone(&self.places) as Arc<dyn Lender>);
+            head.owe(Arc::clone(&self.places) as Arc<dyn PermitSource>);
             return Ok(());
         }
         Err(self.refusal())
@@ -71,7 +71,7 @@ impl Gate for Calls {
         match self.places.0.try_acquire() {
             Ok(place) => {
                 place.forget();
-                head.owe(Arc::clone(&self.places) as Arc<dyn Lender>);
+                head.owe(Arc::clone(&self.places) as Arc<dyn PermitSource>);
                 Admission::Ready(Ok(()))
             }
             Err(_) if self.queue_timeout.is_zero() => Admission::Ready(Err(self.refusal())),
@@ -79,7 +79,7 @@ impl Gate for Calls {
         }
     }
 
-    fn wait<'a>(&'a self, head: &'a mut Head) -> Waits<'a> {
+    fn wait<'a>(&'a self, head: &'a mut Head) -> GateFuture<'a> {
         Box::pin(self.place(head))
     }
 }

@@ -1,7 +1,7 @@
 //! What each bound may be.
 //!
-//! A window of 2 GiB is a panic on every HTTP/2 connection, one of 0 a server that starts and serves
-//! nothing: such values are refused at start. A new bound is one more line of [`RANGES`].
+//! A window of 2 GiB is a panic on every HTTP/2 connection, one of 0 a server that starts and
+//! serves nothing: such values are refused at start. A new bound is one more line of [`RANGES`].
 
 use std::fmt;
 use std::time::Duration;

@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context as TaskContext, Poll, ready};
 
 use futures_util::TryFutureExt;
-use tidewire_link::{Answering, Arrived, Asked, Failed, Host};
+use tidewire_live::{AnswerFuture, CallFailure, CallTarget, Host, IncomingCall};
 use tidewire_service::{
     Body, Call, Codec, Error, Frame, Frames, Head, HttpTarget, Messages, Outcome, Phase, Reply,
     Result, Signal, Target,
@@ -22,11 +22,11 @@ use tidewire_service::{
 
 use crate::connection::App;
 use crate::observe::Watch;
+use crate::pipeline::admitted;
 use crate::plain::log;
 use crate::routes;
 use crate::rpc::{Entry, gathered};
 use crate::run::run;
-use crate::way::admitted;
 
 /// Answers the calls of live connections.
 pub(super) struct Calls {
@@ -35,29 +35,31 @@ pub(super) struct Calls {
 }
 
 impl Host for Calls {
-    fn answer(&self, call: Arrived) -> Answering {
+    fn answer(&self, call: IncomingCall) -> AnswerFuture {
         match self.app.upgrade() {
             Some(app) => app.answer_live(call, self.stopping.clone()),
-            None => refused(Error::unavailable("the server stopped")),
+            None => error_answer(Error::unavailable("the server stopped")),
         }
     }
 }
 
-fn refused(error: Error) -> Answering {
-    Box::pin(std::future::ready(Err(Failed::not_run(error))))
+fn error_answer(error: Error) -> AnswerFuture {
+    Box::pin(std::future::ready(Err(CallFailure::not_run(error))))
 }
 
 impl App {
-    fn answer_live(self: Arc<Self>, arrived: Arrived, stopping: Signal) -> Answering {
-        let Arrived { target, context, body, is_command, .. } = arrived;
+    fn answer_live(self: Arc<Self>, arrived: IncomingCall, stopping: Signal) -> AnswerFuture {
+        let IncomingCall { target, context, body, is_command, .. } = arrived;
         let (target, codec) = match target {
-            Asked::Method(asked) => match self.methods.find(&asked.path) {
+            CallTarget::Method(asked) => match self.methods.find(&asked.path) {
                 Some(entry) => (Target::Method(entry.method.clone()), asked.codec),
                 None => (Target::Unknown((*asked.path).into()), asked.codec),
             },
-            Asked::Http(verb, uri) => (Target::Http(HttpTarget::new(verb, uri)), Codec::default()),
-            Asked::Nothing(what) => {
-                return refused(Error::invalid_argument(format!("it asks {what}")));
+            CallTarget::Http(verb, uri) => {
+                (Target::Http(HttpTarget::new(verb, uri)), Codec::default())
+            }
+            CallTarget::Nothing(what) => {
+                return error_answer(Error::invalid_argument(format!("it asks {what}")));
             }
         };
         let mut head = Head::new(target, context.with_stopping(stopping));
@@ -71,14 +73,15 @@ impl App {
         Box::pin(async move { self.answer(head, body, codec, is_command).await })
     }
 
-    /// Answers a call that no request of HTTP carries: through the gates, and told to who observes.
+    /// Answers a call that no request of HTTP carries: through the gates, and told to whoever
+    /// observes.
     pub(crate) async fn answer(
         self: &Arc<Self>,
         mut head: Head,
         body: Body,
         codec: Codec,
         is_command: bool,
-    ) -> Result<Reply, Failed> {
+    ) -> Result<Reply, CallFailure> {
         let watch = Watch::begin(&self.observers, &self.stop, &mut head);
         watch.phase(Phase::Gates);
         let admitted = admitted(&self.gates, &mut head, false).await;
@@ -89,54 +92,58 @@ impl App {
                 watch.phase(Phase::Handler);
                 self.run_admitted(call.with_codecs(codec, codec), is_command).await
             }
-            Err(error) => Err(Failed::not_run(error)),
+            Err(error) => Err(CallFailure::not_run(error)),
         };
         observed(watch, outcome)
     }
 
     /// Runs a call that was let pass: from now on, and its answer is awaited.
-    pub(crate) fn run_admitted(self: &Arc<Self>, mut call: Call, is_command: bool) -> Answering {
+    pub(crate) fn run_admitted(self: &Arc<Self>, mut call: Call, is_command: bool) -> AnswerFuture {
         let entry = match &call.target {
             Target::Method(method) => self.methods.find(&method.path),
             Target::Http(http) => {
-                return match self.routes.find(&http.method, &http.uri) {
-                    Ok(routes::Found::Service(service, params, uri)) => {
+                let (service, target) = match self.routes.find(&http.method, &http.uri) {
+                    Ok(routes::RouteMatch::Service(service, params)) => {
+                        let target = HttpTarget::new(http.method.clone(), http.uri.clone());
+                        (service, target.with_params(params))
+                    }
+                    Ok(routes::RouteMatch::Mounted(service, uri)) => {
                         let uri = uri.unwrap_or_else(|| http.uri.clone());
-                        let target = HttpTarget::new(http.method.clone(), uri);
-                        call.target = Target::Http(target.with_params(params));
-                        Box::pin(run(&**service, call, None).outcome().map_err(Failed::from))
+                        (service, HttpTarget::new(http.method.clone(), uri))
                     }
                     Ok(_) => {
                         let text = format!("nothing is at {}", http.uri.path());
-                        refused(Error::not_found(text))
+                        return error_answer(Error::not_found(text));
                     }
-                    Err(error) => refused(error),
+                    Err(error) => return error_answer(error),
                 };
+                call.target = Target::Http(target);
+                return Box::pin(run(&**service, call, None).outcome().map_err(CallFailure::from));
             }
             _ => None,
         };
         let Some(entry) = entry else {
-            return refused(self.methods.unknown(&call.describe()));
+            return error_answer(self.methods.unknown(&call.describe()));
         };
         if !entry.method.is_query() && !is_command {
             let text = format!("{} is a command, and came as a query", entry.method.path);
-            return refused(Error::failed_precondition(text));
+            return error_answer(Error::failed_precondition(text));
         }
         if entry.method.kind.client_streams() || !matches!(call.body, Body::Stream(_)) {
             return self.run_method(&entry, call);
         }
         let (app, entry) = (Arc::clone(self), entry.into_owned());
         Box::pin(async move {
-            app.read_message(&mut call).await.map_err(Failed::not_run)?;
+            app.read_message(&mut call).await.map_err(CallFailure::not_run)?;
             app.run_method(&entry, call).await
         })
     }
 
-    fn run_method(&self, entry: &Entry, call: Call) -> Answering {
+    fn run_method(&self, entry: &Entry, call: Call) -> AnswerFuture {
         let max = self.limits.message_bytes_max;
         if call.body.len().is_some_and(|bytes| bytes > max) {
             let text = format!("a message is over limits.message_bytes_max = {max} bytes");
-            return refused(Error::resource_exhausted(text));
+            return error_answer(Error::resource_exhausted(text));
         }
         let method = entry.method.clone();
         let command = self.commands.command(&method);
@@ -157,7 +164,7 @@ impl App {
                     _ if is_unary_command && crate::observe::is_late(&error) => Outcome::Unknown,
                     _ => Outcome::Answered,
                 };
-                Failed { error, outcome }
+                CallFailure { error, outcome }
             })
         })
     }
@@ -167,7 +174,7 @@ impl App {
         match call.context.deadline() {
             Some(at) => tokio::time::timeout_at(at.into(), call.message())
                 .await
-                .unwrap_or_else(|_| Err(crate::deadline::passed()))?,
+                .unwrap_or_else(|_| Err(crate::deadline::deadline_error()))?,
             None => call.message().await?,
         };
         Ok(())
@@ -185,7 +192,7 @@ async fn whole(mut reply: Reply) -> Result<Reply> {
 }
 
 /// Tells who observes what became of a call, at the end of its answer.
-fn observed(watch: Watch, outcome: Result<Reply, Failed>) -> Result<Reply, Failed> {
+fn observed(watch: Watch, outcome: Result<Reply, CallFailure>) -> Result<Reply, CallFailure> {
     watch.phase(Phase::FirstByte);
     let mut reply = match outcome {
         Ok(reply) => reply,
@@ -196,7 +203,7 @@ fn observed(watch: Watch, outcome: Result<Reply, Failed>) -> Result<Reply, Faile
         }
     };
     reply.body = match reply.body {
-        Body::Stream(frames) => Body::batches(Observed { frames, watch }),
+        Body::Stream(frames) => Body::batches(ObservedItems { frames, watch }),
         whole => {
             watch.sent(whole.len().unwrap_or_default());
             watch.over();
@@ -207,12 +214,12 @@ fn observed(watch: Watch, outcome: Result<Reply, Failed>) -> Result<Reply, Faile
 }
 
 /// The items of an answer that is observed.
-struct Observed {
+struct ObservedItems {
     frames: Pin<Box<dyn Frames>>,
     watch: Watch,
 }
 
-impl Observed {
+impl ObservedItems {
     fn saw(&self, frame: Option<&Result<Frame>>) {
         match frame {
             Some(Ok(Frame::Data(item))) => self.watch.sent(item.len()),
@@ -226,7 +233,7 @@ impl Observed {
     }
 }
 
-impl futures_core::Stream for Observed {
+impl futures_core::Stream for ObservedItems {
     type Item = Result<Frame>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
@@ -236,7 +243,7 @@ impl futures_core::Stream for Observed {
     }
 }
 
-impl Frames for Observed {
+impl Frames for ObservedItems {
     fn poll_messages(
         mut self: Pin<&mut Self>,
         cx: &mut TaskContext<'_>,

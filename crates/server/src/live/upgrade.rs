@@ -1,5 +1,5 @@
-//! A request that wants to become a WebSocket of the live protocol: RFC 6455, section 4.2, and over HTTP/2
-//! RFC 8441, where it takes one stream and its neighbours on the connection go on.
+//! A request that wants to become a WebSocket of the live protocol: RFC 6455, section 4.2, and over
+//! HTTP/2 RFC 8441, where it takes one stream and its neighbours on the connection go on.
 //!
 //! | request | answered |
 //! |---|---|
@@ -10,38 +10,39 @@
 //! | with an `Origin` that is not the server's own and not in `cors.origins` | 403 |
 //! | any other at that path | as at every path |
 //!
-//! Browsers let every page open a WebSocket to every host, with its cookies and without asking first, so
-//! the origin is looked at here, whether or not there is a cookie: a server on loopback has no other fence.
+//! Browsers let every page open a WebSocket to every host, with its cookies and without asking
+//! first, so the origin is looked at here, whether or not there is a cookie: a server on loopback
+//! has no other fence.
 
 use http::header::{
-    CONNECTION, HOST, HeaderName, HeaderValue, ORIGIN, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
+    CONNECTION, HeaderName, HeaderValue, ORIGIN, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
     SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
-use http::uri::Authority;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::ext::Protocol;
 use hyper::upgrade::OnUpgrade;
-use tidewire_link::{PATH, SUBPROTOCOL, accept_key};
+use tidewire_live::{PATH, SUBPROTOCOL, accept_key};
 use tidewire_service::{Body, Error};
 
 use crate::connection::App;
+use crate::origin::is_of_host;
 use crate::plain;
 
 /// A connection that will be handed over.
-pub(crate) struct Taken {
+pub(crate) struct Takeover {
     pub(super) connection: OnUpgrade,
     /// The headers of its request that say who it is.
     pub(super) headers: HeaderMap,
 }
 
 impl App {
-    /// The answer to a request that wants to become a live connection, and that connection unless it is
-    /// refused; `None` when that is not what it wants.
+    /// The answer to a request that wants to become a live connection, and that connection unless
+    /// it is refused; `None` when that is not what it wants.
     pub(crate) fn live_upgrade<B>(
         &self,
         request: &mut Request<B>,
-    ) -> Option<(Response<Body>, Option<Taken>)> {
-        let how = asked(request)?;
+    ) -> Option<(Response<Body>, Option<Takeover>)> {
+        let how = upgrade_kind(request)?;
         let key = match self.check_upgrade(request, how) {
             Ok(key) => key,
             Err(error) => return Some((plain::error_response(&error), None)),
@@ -57,14 +58,14 @@ impl App {
         }
         let connection = request.extensions_mut().remove::<OnUpgrade>()?;
         let headers = of_connection(std::mem::take(request.headers_mut()));
-        Some((response, Some(Taken { connection, headers })))
+        Some((response, Some(Takeover { connection, headers })))
     }
 
     /// Checks that it may be; what proves over HTTP/1.1 that it was understood.
     fn check_upgrade<B>(
         &self,
         request: &Request<B>,
-        how: How,
+        how: UpgradeKind,
     ) -> Result<Option<HeaderValue>, Error> {
         let headers = request.headers();
         if headers.get(SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
@@ -83,21 +84,20 @@ impl App {
             let text = format!("pages of {origin:?} may not connect; add it to cors.origins");
             return Err(Error::permission_denied(text));
         }
-        if how == How::Connect {
+        if how == UpgradeKind::Connect {
             return Ok(None);
         }
         let key = headers.get(SEC_WEBSOCKET_KEY).filter(|key| key.len() == KEY_BYTES);
         let key = key.and_then(|key| HeaderValue::try_from(accept_key(key.as_bytes())).ok());
-        let key = key.ok_or_else(|| Error::invalid_argument("header sec-websocket-key is none"))?;
+        let key = key.ok_or_else(|| {
+            Error::invalid_argument("header sec-websocket-key is not a base64 key of 16 bytes")
+        })?;
         Ok(Some(key))
     }
 
     /// Whether pages of this origin may connect: those of this server, and those that are named.
     fn may_connect<B>(&self, origin: &HeaderValue, request: &Request<B>) -> bool {
-        let own = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
-        let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
-        let host = request.uri().authority().map(Authority::as_str).or(host);
-        let is_own = own.is_some_and(|(_, authority)| Some(authority) == host);
+        let is_own = is_of_host(origin, request.headers(), request.uri());
         let is_named = || self.cors.as_ref().is_some_and(|policy| policy.names(origin));
         is_own || is_named()
     }
@@ -105,7 +105,7 @@ impl App {
 
 /// How a request asks for a WebSocket.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
+enum UpgradeKind {
     /// HTTP/1.1: for all of its connection.
     Upgrade,
     /// HTTP/2: for its stream.
@@ -113,15 +113,17 @@ enum How {
 }
 
 /// How a request asks for a WebSocket of the protocol; `None` if it does not.
-fn asked<B>(request: &Request<B>) -> Option<How> {
+fn upgrade_kind<B>(request: &Request<B>) -> Option<UpgradeKind> {
     if request.uri().path() != PATH {
         return None;
     }
     let protocol = request.extensions().get::<Protocol>();
     match *request.method() {
-        Method::GET if lists(request.headers(), &UPGRADE, "websocket") => Some(How::Upgrade),
+        Method::GET if lists(request.headers(), &UPGRADE, "websocket") => {
+            Some(UpgradeKind::Upgrade)
+        }
         Method::CONNECT if protocol.is_some_and(|protocol| protocol.as_str() == "websocket") => {
-            Some(How::Connect)
+            Some(UpgradeKind::Connect)
         }
         _ => None,
     }
@@ -134,8 +136,8 @@ fn lists(headers: &HeaderMap, name: &HeaderName, wanted: &str) -> bool {
     listed.any(|item| item.trim().eq_ignore_ascii_case(wanted))
 }
 
-/// The headers that say something of the connection's calls: not those of HTTP's connection, nor of the
-/// handshake.
+/// The headers that say something of the connection's calls: not those of HTTP's connection, nor of
+/// the handshake.
 fn of_connection(mut headers: HeaderMap) -> HeaderMap {
     let dropped = headers
         .keys()

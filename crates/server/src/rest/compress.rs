@@ -21,37 +21,30 @@ use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY,
 };
 use http::{HeaderMap, Response, StatusCode};
-use tidewire_service::{Body, Coding, Form, Format, Frame, Frames, Keeper};
+use tidewire_service::{Body, CachedBody, Coding, Form, Format, Frame, Frames};
+use tidewire_wire::{AcceptedCoding, accepted_codings};
 
 use crate::plain::tag_compressed;
 
 /// Whether a client takes gzip (RFC 9110, section 12.5.3).
 pub(crate) fn accepted(headers: &HeaderMap) -> bool {
     let mut any = false;
-    for value in headers.get_all(ACCEPT_ENCODING) {
-        for range in value.to_str().unwrap_or_default().split(',') {
-            let mut parts = range.split(';').map(str::trim);
-            let coding = parts.next().unwrap_or_default();
-            let refused = parts.any(|part| {
-                let weight = part.strip_prefix("q=").or_else(|| part.strip_prefix("Q="));
-                weight.is_some_and(|weight| weight.parse::<f32>().is_ok_and(|q| q <= 0.0))
-            });
-            match coding {
-                _ if coding.eq_ignore_ascii_case("gzip") => return !refused,
-                "*" => any = !refused,
-                _ => {}
-            }
+    for AcceptedCoding { name, weight } in accepted_codings(headers, &ACCEPT_ENCODING) {
+        match name {
+            _ if name.eq_ignore_ascii_case(b"gzip") => return weight > 0,
+            b"*" => any = weight > 0,
+            _ => {}
         }
     }
     any
 }
 
-/// The response as it is sent to a client that takes gzip or does not. Of a body that `keeper` keeps, the
-/// compressed form is kept too, as one of this format.
+/// The response as it is sent to a client that takes gzip or does not. Of a body that `keeper`
+/// keeps, the compressed form is kept too, as one of this format.
 pub(crate) fn apply(
     response: Response<Body>,
     accepted: bool,
-    kept: Option<(Arc<dyn Keeper>, Format)>,
+    kept: Option<(Arc<dyn CachedBody>, Format)>,
 ) -> Response<Body> {
     let is_unchanged = response.status() == StatusCode::NOT_MODIFIED;
     if !is_unchanged && !is_worth_it(&response) {
@@ -103,7 +96,7 @@ fn is_text(content_type: &[u8]) -> bool {
 
 fn whole(bytes: &[u8]) -> Bytes {
     let mut gzip = Gzip::new();
-    let mut out = gzip.add(bytes, Then::GoOn);
+    let mut out = gzip.add(bytes, AfterChunk::GoOn);
     out.extend_from_slice(&gzip.end());
     out.into()
 }
@@ -114,7 +107,7 @@ fn streamed(frames: Pin<Box<dyn Frames>>) -> Body {
     let mut gzip = Gzip::new();
     Body::frames(frames.filter_map(move |frame| {
         let frame = match frame {
-            Some(Ok(Frame::Data(data))) => Some(Ok(gzip.add(&data, Then::Flush))),
+            Some(Ok(Frame::Data(data))) => Some(Ok(gzip.add(&data, AfterChunk::Flush))),
             Some(Ok(Frame::Trailers(_))) => None,
             Some(Err(error)) => Some(Err(error)),
             None => Some(Ok(gzip.end())),
@@ -127,7 +120,7 @@ fn streamed(frames: Pin<Box<dyn Frames>>) -> Body {
 struct Gzip(GzEncoder<Vec<u8>>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Then {
+enum AfterChunk {
     GoOn,
     Flush,
 }
@@ -137,10 +130,10 @@ impl Gzip {
         Self(GzEncoder::new(Vec::new(), Compression::fast()))
     }
 
-    fn add(&mut self, data: &[u8], then: Then) -> Vec<u8> {
+    fn add(&mut self, data: &[u8], then: AfterChunk) -> Vec<u8> {
         // Writing to a vector does not fail.
         let _ = self.0.write_all(data);
-        if then == Then::Flush {
+        if then == AfterChunk::Flush {
             let _ = self.0.flush();
         }
         std::mem::take(self.0.get_mut())

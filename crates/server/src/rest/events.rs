@@ -1,15 +1,16 @@
-//! Server-Sent Events: the answer to a REST `GET` with `accept: text/event-stream`, and each new one.
+//! Server-Sent Events: the answer to a REST `GET` with `accept: text/event-stream`, and each new
+//! one.
 //!
 //! | the answer | response |
 //! |---|---|
-//! | says when it ends, or fails and says so | 200: an event now, and one for each change (`following.rs`) |
+//! | says when it ends, or fails and says so | 200: an event now, and one for each change (`follow.rs`) |
 //! | is what the client has that comes back | 200, and only what changes from now on |
-//! | never changes | 200 with its event; 204 to who comes back with it, which ends the asking |
+//! | never changes | 200 with its event; 204 to whoever comes back with it, which ends the asking |
 //! | does not say when it ends | 406 |
 //! | fails | as over REST; a browser then does not come back |
 //!
-//! A drain ends the stream, and the client comes back to whoever takes connections then; when is left to
-//! chance a little, so that not all come back at once.
+//! A drain ends the stream, and the client comes back to whoever takes connections then; when is
+//! left to chance a little, so that not all come back at once.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -19,10 +20,12 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, VARY};
 use http::{Response, StatusCode};
 use tidewire_rest::{Binding, COMMENT, EVENTS, failed_event, retry_event};
-use tidewire_service::{Body, Call, Error, Freshness, Lifetime, Pace, Reply, Result};
+use tidewire_service::{
+    Body, Call, Error, FollowOptions, Freshness, Lifetime, Reply, Result, Watching,
+};
 
 use crate::connection::App;
-use crate::following::{Following, Next};
+use crate::follow::{FollowStep, FollowedQuery};
 use crate::plain;
 
 /// A stream of events.
@@ -31,7 +34,7 @@ struct Events {
     /// What is sent before anything is waited for.
     first: Option<Bytes>,
     /// `None` once the last event was sent.
-    following: Option<Following>,
+    following: Option<FollowedQuery>,
 }
 
 /// The response to a client that wants the answers to a query as events.
@@ -45,6 +48,7 @@ pub(crate) async fn response(
 ) -> Result<Response<Body>> {
     let held = binding.held_event(call.context.headers());
     call.context.set_held(held.into_iter().collect());
+    call.context.set_watching(Watching::Begins);
     let query = call.buffered().await?;
     let answer = app.run_admitted(query.clone().into_call(), false).await;
     let answer = answer.map_err(|failed| failed.error);
@@ -66,7 +70,7 @@ pub(crate) async fn response(
             return Ok(response);
         }
         true => None,
-        false => Some(app.follow(query, Pace::default(), Some(freshness))?),
+        false => Some(app.follow(query, FollowOptions::default(), Some(freshness))?),
     };
     let mut first = retry_event(retry()).to_vec();
     if !is_held {
@@ -89,7 +93,7 @@ impl Events {
         let Ok(next) = tokio::time::timeout(KEEP_ALIVE, following.next()).await else {
             return Some(Bytes::from_static(COMMENT));
         };
-        let Next::Answer(answer) = next else {
+        let FollowStep::Answer(answer) = next else {
             self.following = None;
             return None;
         };
@@ -98,7 +102,7 @@ impl Events {
         }
         Some(event(&self.binding, answer).unwrap_or_else(|error| {
             self.following = None;
-            failed(&self.binding, &error)
+            error_event(&self.binding, &error)
         }))
     }
 }
@@ -110,7 +114,7 @@ impl Events {
 fn event(binding: &Binding, answer: Result<Reply>) -> Result<Bytes> {
     let reply = match answer {
         Ok(reply) => reply,
-        Err(error) => return Ok(failed(binding, &error)),
+        Err(error) => return Ok(error_event(binding, &error)),
     };
     let Reply { body, freshness, .. } = reply;
     let message = match body {
@@ -124,12 +128,13 @@ fn event(binding: &Binding, answer: Result<Reply>) -> Result<Bytes> {
     Ok(binding.event(&printed.body, freshness.validator()))
 }
 
-fn failed(binding: &Binding, error: &Error) -> Bytes {
+fn error_event(binding: &Binding, error: &Error) -> Bytes {
     plain::log(error, &binding.method().path);
     failed_event(&binding.options().errors.print(error).body)
 }
 
-/// Says that nobody on the way keeps, changes or holds up what comes (RFC 9111, section 5.2.2; nginx).
+/// Says that nobody on the way keeps, changes or holds up what comes (RFC 9111, section 5.2.2;
+/// nginx).
 fn with_headers(mut response: Response<Body>) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENTS));

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, TRANSFER_ENCODING};
 use http::{HeaderMap, Response, StatusCode};
-use tidewire_rest::{Binding, Printed, Style};
-use tidewire_service::{Body, HeldTags, Keeper, Reply, Result};
+use tidewire_rest::{Binding, PrintedReply, Style};
+use tidewire_service::{Body, CachedBody, HeldTags, Reply, Result};
 
 use super::stream::Chunks;
 use crate::plain;
@@ -16,13 +16,13 @@ use crate::rpc::gathered;
 /// The response for a reply; `held` is what its caller holds, `keeper` who keeps its message.
 ///
 /// # Errors
-/// A reply that is no message of its type; for a stream, what failed before anything was sent.
+/// A reply that is not a message of its type; for a stream, what failed before anything was sent.
 pub(crate) async fn response(
     binding: &Arc<Binding>,
     mut reply: Reply,
     style: Style,
     held: &HeldTags,
-    keeper: Option<&dyn Keeper>,
+    keeper: Option<&dyn CachedBody>,
 ) -> Result<Response<Body>> {
     if reply.freshness.validator().is_some() || reply.is_unchanged() {
         plain::tag(&mut reply, held, binding.edition());
@@ -62,12 +62,12 @@ fn one(
     binding: &Binding,
     message: Bytes,
     status: StatusCode,
-    keeper: Option<&dyn Keeper>,
+    keeper: Option<&dyn CachedBody>,
 ) -> Result<Response<Body>> {
     if matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
         return Ok(Response::new(Body::Empty));
     }
-    let Printed { content_type, body } = match keeper {
+    let PrintedReply { content_type, body } = match keeper {
         Some(keeper) => binding.print_kept(message, keeper)?,
         None => binding.print(message)?,
     };

@@ -1,4 +1,4 @@
-//! Streams of messages over REST, both ways: the bytes of the room `rest`, polled.
+//! Streams of messages over REST, both ways: the bytes of the crate `rest`, polled.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl Stream for Messages {
                     }
                 }
                 Some(Err(error)) => {
-                    // What came before it is no whole line.
+                    // What came before it is not a whole line.
                     (this.body, this.lines) = (None, Lines::new(0));
                     return Poll::Ready(Some(Err(error)));
                 }

@@ -8,13 +8,13 @@ use foldhash::{HashMap, HashMapExt};
 use http::StatusCode;
 use tidewire_service::{Error, Interface, Method, RpcService, Service};
 
-use crate::offered::Offered;
+use crate::reloadable::ReloadableServices;
 
 /// The methods of all services of a server, by path.
 pub(crate) struct Methods {
     own: HashMap<String, Arc<Entry>>,
     /// Those that are others from time to time.
-    offered: Option<Arc<Offered>>,
+    offered: Option<Arc<ReloadableServices>>,
 }
 
 /// A method and who answers it.
@@ -25,7 +25,7 @@ pub(crate) struct Entry {
 
 impl Methods {
     /// No methods but those that are offered.
-    pub(crate) fn new(offered: Option<Arc<Offered>>) -> Self {
+    pub(crate) fn new(offered: Option<Arc<ReloadableServices>>) -> Self {
         Self { own: HashMap::new(), offered }
     }
 
@@ -74,7 +74,7 @@ impl Methods {
     }
 
     /// What is offered beside its own.
-    pub(crate) fn offered(&self) -> Option<&Arc<Offered>> {
+    pub(crate) fn offered(&self) -> Option<&Arc<ReloadableServices>> {
         self.offered.as_ref()
     }
 

@@ -1,8 +1,8 @@
 //! The messages of a request as the body of a call: bytes that are read when somebody asks.
 //!
-//! A message that came with its head is in the call at once. Otherwise the body is a stream that gives
-//! each message as it is complete; of a unary request, its one message. For a command that is the
-//! moment at which it begins to run.
+//! A message that came with its head is in the call at once. Otherwise the body is a stream that
+//! gives each message as it is complete; of a unary request, its one message. For a command that is
+//! the moment at which it begins to run.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use tidewire_service::{Frame, Result};
-use tidewire_wire::{Coders, Next, Requests};
+use tidewire_wire::{Coders, ReadStep, Requests};
 
-use crate::arriving::Arriving;
 use crate::command::Command;
+use crate::request_body::RequestBody;
 
 /// The messages of a request.
 pub(super) struct Messages {
-    pub(super) body: Arriving,
+    pub(super) body: RequestBody,
     pub(super) requests: Requests,
     pub(super) coders: Arc<Coders>,
     /// Begins with its message.
@@ -36,9 +36,9 @@ impl Messages {
         loop {
             if self.is_fed {
                 match self.requests.read(&self.coders) {
-                    Ok(Next::Message(message)) => return Poll::Ready(Some(Ok(message))),
-                    Ok(Next::End) => return Poll::Ready(None),
-                    Ok(Next::More) => self.is_fed = false,
+                    Ok(ReadStep::Message(message)) => return Poll::Ready(Some(Ok(message))),
+                    Ok(ReadStep::End) => return Poll::Ready(None),
+                    Ok(ReadStep::More) => self.is_fed = false,
                     Err(error) => return Poll::Ready(Some(Err(error))),
                 }
             }

@@ -1,8 +1,9 @@
 //! Replies and errors as responses of the RPC protocols.
 //!
-//! A reply of one message is one response whose bytes are there. Of many, each is sealed as it comes;
-//! those that are ready together leave together, up to [`BATCH_BYTES`], so that a stream of small
-//! messages does not cost a frame a message, and a slow reader never makes more than that wait here.
+//! A reply of one message is one response whose bytes are there. Of many, each is sealed as it
+//! comes; those that are ready together leave together, up to [`BATCH_BYTES`], so that a stream of
+//! small messages does not cost a frame a message, and a slow reader never makes more than that
+//! wait here.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,28 +12,28 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Response};
 use http_body::{Frame as HttpFrame, SizeHint};
 use tidewire_service::{Body, Error, Frame, Method, Reply, Result};
-use tidewire_wire::{Closing, Coders, Exchange, Message, Pieces};
+use tidewire_wire::{Coders, Exchange, Message, Pieces, ReplyEnd};
 
-use crate::observe::{Failed, Watch};
+use crate::observe::{RequestFailure, Watch};
 use crate::plain::log;
 use crate::response::{Kind, ResponseBody};
 
 /// The response for an error before anything was sent.
-pub(crate) fn failed(exchange: &Exchange, error: Error) -> Response<ResponseBody> {
-    let failed = Failed::new(&error);
+pub(crate) fn error_response(exchange: &Exchange, error: Error) -> Response<ResponseBody> {
+    let failed = RequestFailure::new(&error);
     let mut response = whole(exchange.failed(error));
     response.extensions_mut().insert(failed);
     response
 }
 
-/// A response of the room `wire` as the HTTP library sends it.
+/// A response of the crate `wire` as the HTTP library sends it.
 pub(crate) fn whole(response: tidewire_wire::Response) -> Response<ResponseBody> {
     let tidewire_wire::Response { status, headers, body: mut pieces, trailers } = response;
     let body = match (trailers, pieces.next(), pieces.is_empty()) {
         (None, None, _) => ResponseBody::plain(Body::Empty),
         (None, Some(only), true) => ResponseBody::plain(Body::Full(only)),
         (trailers, first, _) => {
-            ResponseBody::of(Kind::Whole(Box::new(Whole { first, pieces, trailers })))
+            ResponseBody::of(Kind::Whole(Box::new(FullBody { first, pieces, trailers })))
         }
     };
     let mut response = Response::new(body);
@@ -129,13 +130,13 @@ pub(super) fn many(
 }
 
 /// A body whose bytes are there.
-pub(crate) struct Whole {
+pub(crate) struct FullBody {
     first: Option<Bytes>,
     pieces: Pieces,
     trailers: Option<HeaderMap>,
 }
 
-impl Whole {
+impl FullBody {
     pub(crate) fn next(&mut self) -> Option<HttpFrame<Bytes>> {
         let data = self.first.take().or_else(|| self.pieces.next());
         data.map(HttpFrame::data).or_else(|| self.trailers.take().map(HttpFrame::trailers))
@@ -170,7 +171,7 @@ pub(crate) struct Replies {
     /// A large piece that follows the batch.
     ready: Option<Bytes>,
     /// What follows everything.
-    end: Option<Closing>,
+    end: Option<ReplyEnd>,
     without_end: bool,
     watch: Option<Watch>,
 }

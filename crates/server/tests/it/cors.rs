@@ -1,7 +1,7 @@
 //! What browsers are told about pages of other origins; `tests/it/browser.rs` asks a browser.
 
 use http::{Method, StatusCode};
-use tidewire_server::{Cors, Running, Server, StartError};
+use tidewire_server::{Cors, RunningServer, Server, StartError};
 use tidewire_service::{Call, Error, Reply};
 
 use crate::http::{Answer, json, send};
@@ -9,7 +9,7 @@ use crate::http::{Answer, json, send};
 const ASKING: &str =
     "access-control-request-method: POST\r\naccess-control-request-headers: content-type\r\n";
 
-async fn start(cors: Option<Cors>) -> Running {
+async fn start(cors: Option<Cors>) -> RunningServer {
     let failing = async |_: Call| Err::<Reply, _>(Error::not_found("nothing here"));
     let mut builder = Server::builder()
         .listen("127.0.0.1:0".parse::<tidewire_server::Address>().unwrap())

@@ -1,6 +1,6 @@
 //! A plain HTTP/1.1 client over a socket: what is sent and received is exactly what a test says.
 
-use tidewire_server::Running;
+use tidewire_server::RunningServer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -28,9 +28,9 @@ impl Answer {
     }
 }
 
-/// Sends a request on a connection of its own. Headers are lines, each with its end.
+/// Sends a request on its own connection. Headers are lines, each with its end.
 pub(crate) async fn send(
-    server: &Running,
+    server: &RunningServer,
     verb: &str,
     target: &str,
     headers: &str,
@@ -53,12 +53,12 @@ pub(crate) async fn send(
 }
 
 /// `GET` without a header.
-pub(crate) async fn get(server: &Running, target: &str) -> Answer {
+pub(crate) async fn get(server: &RunningServer, target: &str) -> Answer {
     send(server, "GET", target, "", b"").await
 }
 
 /// A request with a JSON body.
-pub(crate) async fn json(server: &Running, verb: &str, target: &str, body: &str) -> Answer {
+pub(crate) async fn json(server: &RunningServer, verb: &str, target: &str, body: &str) -> Answer {
     send(server, verb, target, "content-type: application/json\r\n", body.as_bytes()).await
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::header::{CONNECTION, HeaderValue, UPGRADE};
 use http::{Method, StatusCode};
-use tidewire_server::{Builder, Limits, Running, Server};
+use tidewire_server::{Builder, Limits, RunningServer, Server};
 use tidewire_service::{Body, Call, Reply, Upgrade};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 /// `/size/{count}` answers with so many bytes, `/waiting` once it is let go, `/upgrade` with a
 /// connection that says back what it hears.
-async fn server(let_go: &Arc<Notify>) -> Running {
+async fn server(let_go: &Arc<Notify>) -> RunningServer {
     let let_go = Arc::clone(let_go);
     let waiting = move |_: Call| {
         let let_go = Arc::clone(&let_go);
@@ -31,7 +31,7 @@ async fn server(let_go: &Arc<Notify>) -> Running {
     start(builder).await
 }
 
-async fn start(builder: Builder) -> Running {
+async fn start(builder: Builder) -> RunningServer {
     builder.listen(SocketAddr::from(([127, 0, 0, 1], 0))).start().await.unwrap()
 }
 
@@ -52,7 +52,7 @@ async fn echo(_: Call) -> tidewire_service::Result<Reply> {
         .with_header(UPGRADE, HeaderValue::from_static("echo")))
 }
 
-async fn connect(server: &Running) -> TcpStream {
+async fn connect(server: &RunningServer) -> TcpStream {
     TcpStream::connect(server.url().trim_start_matches("http://")).await.unwrap()
 }
 

@@ -48,7 +48,7 @@ impl<T> Sender<T> {
     /// # Cancel safety
     /// Dropping the future before it is ready sends nothing.
     pub async fn send(&self, message: T) -> Result<()> {
-        self.0.send(Ok(message)).await.map_err(|_| gone())
+        self.0.send(Ok(message)).await.map_err(|_| reader_gone())
     }
 
     /// Ends the stream with an error; waits while the reader is behind.
@@ -56,7 +56,7 @@ impl<T> Sender<T> {
     /// # Errors
     /// As [`send`](Self::send).
     pub async fn fail(self, error: Error) -> Result<()> {
-        self.0.send(Err(error)).await.map_err(|_| gone())
+        self.0.send(Err(error)).await.map_err(|_| reader_gone())
     }
 
     /// Waits until nobody reads any more.
@@ -68,8 +68,8 @@ impl<T> Sender<T> {
     }
 }
 
-fn gone() -> Error {
-    Error::new(crate::Code::Canceled, "nobody reads the stream any more")
+fn reader_gone() -> Error {
+    Error::new(crate::Code::Canceled, "the reader of the stream is gone")
 }
 
 impl<T> Clone for Sender<T> {

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use tidewire_admin::{Admin, SetLogLevel, Token, Told};
+use tidewire_admin::{Admin, Inventory, SetLogLevel, Token};
 use tidewire_memo::Graph;
-use tidewire_observe::{AccessLog, LineFormat, Metrics};
 use tidewire_server::{Address, Builder};
+use tidewire_telemetry::{AccessLog, LineFormat, Metrics};
 
 use super::{AccessLogSetting, Config, ConfigError, LogConfig, value};
 
@@ -22,7 +22,7 @@ pub struct AdminConfig {
     pub listen: Option<Address>,
     /// The file with the token for it.
     pub token_file: Option<PathBuf>,
-    /// The file with a token for who may only read there.
+    /// The file with a token for whoever may only read there.
     pub read_token_file: Option<PathBuf>,
 }
 
@@ -32,7 +32,7 @@ pub struct LogControl(Option<SetLogLevel>);
 
 /// Programs and mocks that the admin listener tells of; clones share them.
 #[derive(Clone, Default)]
-pub struct AdminTold(pub(crate) Told);
+pub struct AdminTold(pub(crate) Inventory);
 
 impl LogControl {
     pub(super) fn new(set: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) -> Self {
@@ -52,7 +52,7 @@ impl AdminConfig {
             )),
             Some(Address::Tcp(_)) if self.token_file.is_none() => Some((
                 "admin.listen",
-                "admin.listen needs admin.token_file; the file is made where it is not there"
+                "admin.listen needs admin.token_file; the file is created if it does not exist"
                     .to_owned(),
             )),
             _ => None,
@@ -81,7 +81,7 @@ impl AdminConfig {
 
 impl Config {
     /// The server with what observes it, and what tells of that.
-    pub(super) fn watched(&self, mut builder: Builder) -> Result<Builder, ConfigError> {
+    pub(super) fn observe(&self, mut builder: Builder) -> Result<Builder, ConfigError> {
         if let Some(log) = self.log.access_log() {
             builder = builder.observer(log).traces(0.0);
         }
@@ -122,7 +122,7 @@ impl LogConfig {
 }
 
 impl PartialEq for LogControl {
-    /// What a program can do is no setting.
+    /// What a program can do is not a setting.
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -131,7 +131,7 @@ impl PartialEq for LogControl {
 impl Eq for LogControl {}
 
 impl PartialEq for AdminTold {
-    /// What is told of is no setting.
+    /// What is told of is not a setting.
     fn eq(&self, _: &Self) -> bool {
         true
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use http::HeaderName;
 use serde::Deserialize;
 use tidewire_auth::{ApiKeys, Authentication};
 use tidewire_server::{AccessRules, Builder};
@@ -16,7 +17,8 @@ use super::{ConfigError, value};
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct AuthConfig {
-    /// Who may call what no rule is for; who is authenticated where anybody is known, else everybody.
+    /// Who may call what no rule is for; who is authenticated where anybody is known, else
+    /// everybody.
     pub otherwise: Option<AccessSetting>,
     /// Whether client certificates say who calls.
     pub certificates: Option<bool>,
@@ -79,7 +81,7 @@ pub enum AccessSetting {
     Authenticated,
 }
 
-/// A rule of who may call: `access` or `scopes`.
+/// A rule of whoever may call: `access` or `scopes`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "AccessFields")]
 pub struct AccessConfig(Access);
@@ -120,7 +122,7 @@ impl AuthConfig {
         self.jwt.is_some() || !self.api_keys.is_empty() || self.certificates == Some(true)
     }
 
-    /// The server with what finds out who calls, and the rules of who may.
+    /// The server with what finds out who calls, and the rules of whoever may.
     pub(super) fn apply(&self, mut builder: Builder) -> Result<Builder, ConfigError> {
         if let Some(authentication) = self.authentication()? {
             builder = builder.gate(authentication);
@@ -152,8 +154,8 @@ impl AuthConfig {
         if let Some(jwt) = &self.jwt {
             authentication = jwt.apply(authentication)?;
         }
-        if !self.api_keys.is_empty() {
-            authentication = authentication.api_keys(self.keys()?);
+        if let Some(header) = self.key_header()? {
+            authentication = authentication.api_keys(self.keys(header)?);
         }
         if self.certificates == Some(true) {
             authentication = certificates(authentication)?;
@@ -161,11 +163,22 @@ impl AuthConfig {
         Ok(Some(authentication))
     }
 
-    fn keys(&self) -> Result<ApiKeys, ConfigError> {
+    /// The header of API keys, where there are any.
+    ///
+    /// # Errors
+    /// A setting that is not a header name.
+    pub(super) fn key_header(&self) -> Result<Option<HeaderName>, ConfigError> {
+        if self.api_keys.is_empty() {
+            return Ok(None);
+        }
         let name = self.api_key_header.as_deref().unwrap_or("x-api-key");
         let header = name.parse().map_err(|_| {
-            ConfigError::new(format!("auth.api_key_header = {name:?} is not the name of a header"))
+            ConfigError::new(format!("auth.api_key_header = {name:?} is not a header name"))
         })?;
+        Ok(Some(header))
+    }
+
+    fn keys(&self, header: HeaderName) -> Result<ApiKeys, ConfigError> {
         let mut keys = ApiKeys::new(header);
         for key in &self.api_keys {
             let owner = Principal::new("api-key", &*key.subject);
@@ -181,8 +194,8 @@ impl AuthConfig {
 #[cfg(feature = "jwt")]
 impl JwtConfig {
     fn apply(&self, authentication: Authentication) -> Result<Authentication, ConfigError> {
-        use tidewire_auth::{Expected, Issuer, Keys};
-        let mut expected = Expected::new(&*self.issuer, &*self.audience);
+        use tidewire_auth::{Issuer, Keys, TokenRequirements};
+        let mut expected = TokenRequirements::new(&*self.issuer, &*self.audience);
         if let Some(leeway) = self.leeway {
             expected = expected.leeway(leeway);
         }
@@ -258,7 +271,7 @@ mod tests {
             (
                 "[auth.jwt]\nissuer = \"a\"\naudience = \"b\"\nkeys = \"http://id.example/jwks\"\n"
                     .to_owned(),
-                "auth.jwt.keys = \"http://id.example/jwks\": keys that anybody on the way could change",
+                "auth.jwt.keys = \"http://id.example/jwks\": keys fetched over http://",
             ),
         ] {
             let error = auth(&text).unwrap_err();

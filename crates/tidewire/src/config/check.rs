@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize;
-use tidewire_process::Sites;
+use tidewire_hosting::HostedRoutes;
 use tidewire_schema::Diagnostic;
 use tidewire_service::{Call, Reply};
 use toml::Spanned;
@@ -102,7 +102,7 @@ impl Checker<'_> {
         if let Some(tls) = &config.server.tls {
             self.tls(config, tls, table);
         }
-        let (mut sites, mut names) = (Sites::new(), BTreeSet::new());
+        let (mut sites, mut names) = (HostedRoutes::new(), BTreeSet::new());
         for (index, service) in config.services.iter().enumerate() {
             let key = |key: &str| format!("service.{index}.{key}");
             match service {
@@ -187,59 +187,59 @@ fn take_out(table: &mut DeTable<'_>, offset: usize) -> bool {
     let mut found = None;
     for (key, value) in table.iter_mut() {
         match take_out_of(value, offset) {
-            Taken::Yes => return true,
-            Taken::ItIsThis => found = Some(key.get_ref().clone()),
-            Taken::No if key.span().contains(&offset) => found = Some(key.get_ref().clone()),
-            Taken::No => {}
+            EntryResult::Yes => return true,
+            EntryResult::ItIsThis => found = Some(key.get_ref().clone()),
+            EntryResult::No if key.span().contains(&offset) => found = Some(key.get_ref().clone()),
+            EntryResult::No => {}
         }
     }
     found.is_some_and(|name| table.remove(name.as_ref()).is_some())
 }
 
 /// What became of the entry at an offset.
-enum Taken {
+enum EntryResult {
     Yes,
     /// The value as a whole is it.
     ItIsThis,
     No,
 }
 
-fn take_out_of(value: &mut Spanned<DeValue<'_>>, offset: usize) -> Taken {
+fn take_out_of(value: &mut Spanned<DeValue<'_>>, offset: usize) -> EntryResult {
     let here = value.span().contains(&offset);
     let inside = match value.get_mut() {
         DeValue::Table(table) => take_out(table, offset),
         DeValue::Array(items) => match take_out_of_items(items, offset) {
-            Taken::Yes => true,
-            Taken::ItIsThis => return Taken::ItIsThis,
-            Taken::No => false,
+            EntryResult::Yes => true,
+            EntryResult::ItIsThis => return EntryResult::ItIsThis,
+            EntryResult::No => false,
         },
         _ => false,
     };
     match (inside, here) {
-        (true, _) => Taken::Yes,
-        (false, true) => Taken::ItIsThis,
-        (false, false) => Taken::No,
+        (true, _) => EntryResult::Yes,
+        (false, true) => EntryResult::ItIsThis,
+        (false, false) => EntryResult::No,
     }
 }
 
 /// A wrong table is taken out of an array of tables; any other array is wrong as a whole.
-fn take_out_of_items(items: &mut DeArray<'_>, offset: usize) -> Taken {
+fn take_out_of_items(items: &mut DeArray<'_>, offset: usize) -> EntryResult {
     for index in 0..items.len() {
         let Some(item) = items.get_mut(index) else { break };
         match take_out_of(item, offset) {
-            Taken::Yes => return Taken::Yes,
-            Taken::ItIsThis if matches!(items[index].get_ref(), DeValue::Table(_)) => {
+            EntryResult::Yes => return EntryResult::Yes,
+            EntryResult::ItIsThis if matches!(items[index].get_ref(), DeValue::Table(_)) => {
                 let others = items.iter().enumerate().filter(|(at, _)| *at != index);
                 let mut kept = DeArray::new();
                 others.for_each(|(_, item)| kept.push(item.clone()));
                 *items = kept;
-                return Taken::Yes;
+                return EntryResult::Yes;
             }
-            Taken::ItIsThis => return Taken::ItIsThis,
-            Taken::No => {}
+            EntryResult::ItIsThis => return EntryResult::ItIsThis,
+            EntryResult::No => {}
         }
     }
-    Taken::No
+    EntryResult::No
 }
 
 /// Where the value of `a.b.c` is; a number is the index in an array.
@@ -318,7 +318,7 @@ mod tests {
         check(&format!("{shop}idle_stop = \"never\"\nlisten = \"unix\"\n"), &[]);
         check(
             &format!("{shop}{shop}"),
-            &["6:8: another program is called \"shop\", too", "7:9: route /shop/* is there twice"],
+            &["6:8: another program is called \"shop\", too", "7:9: route /shop/* occurs twice"],
         );
         check(&format!("{shop}[[service]]\nrun = []\n"), &["6:7: run names no program"]);
         for (line, expected) in [
@@ -338,7 +338,7 @@ mod tests {
             ("instances_max = 90000", "5:17: instances_max = 90000 is over 1000 processes"),
             ("idle_stop = \"soon\"", "5:13: \"soon\" is not a duration"),
             ("start_timeout = 0", "5:17: a duration of 0 allows nothing"),
-            ("folder = \"no/such\"", "5:10: no/such is no folder"),
+            ("folder = \"no/such\"", "5:10: no/such is not a folder"),
             ("host = \"shop.example:80\"", "5:8: host \"shop.example:80\" matches nothing"),
             ("host = \"*.example\"", "5:8: host \"*.example\" matches nothing"),
             (
@@ -357,7 +357,7 @@ mod tests {
                 "watch = \"a.py\"",
                 "5:9: invalid type: string \"a.py\", expected a list, such as [\"a\"]",
             ),
-            ("folder = \"\"", "5:10: \"\" is no folder"),
+            ("folder = \"\"", "5:10: \"\" is not a folder"),
             (
                 "idle_freeze = \"5m\"",
                 "5:15: idle_freeze is not before the end by idle_stop, after 300s",
@@ -386,11 +386,11 @@ mod tests {
         );
         check(
             "[[service]]\nname = \"a\"\nroute = \"a\"\nrun = [\"sh\"]\n",
-            &["3:9: route \"a\" is none"],
+            &["3:9: route \"a\" is invalid"],
         );
         check(
             "[[service]]\nname = \"a\"\nroute = \"/*\"\nrun = [\"no-such-program\"]\n",
-            &["4:7: no-such-program is in no folder of PATH"],
+            &["4:7: no-such-program is not in any folder of PATH"],
         );
         // A source text, which is a file and no program.
         check(
@@ -419,7 +419,7 @@ mod tests {
         check(
             "[[service]]\nname = \"a\"\nroute = \"a\"\nrun = [\"sh\"]\nidle_freeze = \"never\"\n\
              queue_timeout = \"soon\"\n",
-            &["3:9: route \"a\" is none", "6:17: \"soon\" is not a duration"],
+            &["3:9: route \"a\" is invalid", "6:17: \"soon\" is not a duration"],
         );
     }
 

@@ -48,8 +48,8 @@ pub(super) fn is_lack(error: &toml::de::Error) -> bool {
     error.message().starts_with("missing field")
 }
 
-/// Where an error in the text of a file is, as a byte. An error of a `[[service]]` as a whole has the
-/// place of all of them, or none.
+/// Where an error in the text of a file is, as a byte. An error of a `[[service]]` as a whole has
+/// the place of all of them, or none.
 pub(super) fn offset(error: &toml::de::Error, table: &DeTable<'_>) -> usize {
     let span = error.span();
     let of_all = table.get("service").map(toml::Spanned::span);
@@ -65,7 +65,8 @@ pub(super) fn place(text: &str, offset: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, column)
 }
 
-/// Serde's words in ours: for an unknown key with the nearest known one, for a wrong type with what to write.
+/// Serde's words in ours: for an unknown key with the nearest known one, for a wrong type with what
+/// to write.
 pub(super) fn explain(message: &str) -> String {
     let Some(rest) = message.strip_prefix("unknown field `") else {
         let message = message.trim_end();

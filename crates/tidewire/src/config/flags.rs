@@ -45,8 +45,8 @@ impl Flags {
         Config::load(self.file(), env, &flags)
     }
 
-    /// Where settings come from beside the flags themselves, for a program to say: the file, and those of
-    /// the variables `env` that are settings.
+    /// Where settings come from beside the flags themselves, for a program to say: the file, and
+    /// those of the variables `env` that are settings.
     pub fn origins(&self, env: impl IntoIterator<Item = (String, String)>) -> Vec<String> {
         let file = self.file().map(|path| path.display().to_string());
         let mut variables: Vec<_> = env

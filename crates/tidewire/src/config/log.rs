@@ -1,7 +1,8 @@
 //! Starting the log that `[log]` describes: lines on standard error, in colour on a terminal only.
 //!
-//! A program says `config.log.start()?` once, before it starts its server; one that has a subscriber of
-//! its own does not. Without the feature `log` neither this nor the library behind it is there.
+//! A program says `config.log.start()?` once, before it starts its server; one that has a
+//! other subscriber does not. Without the feature `log` neither this nor the library behind it
+//! is there.
 
 use std::io::IsTerminal as _;
 // tidy: allow-stream this is the log that a program asks for
@@ -45,7 +46,7 @@ impl LogConfig {
     /// Starts the log of this program; the admin listener can set its level.
     ///
     /// # Errors
-    /// A level that is none; a log that was started before.
+    /// An invalid level; a log that was started before.
     pub fn start(&self) -> Result<(), ConfigError> {
         let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let lines = tracing_subscriber::fmt::layer()
@@ -68,8 +69,8 @@ impl LogConfig {
     }
 }
 
-/// What a level, or a list of directives, lets through. A word that is no level would be taken for a module
-/// and silence all others, so it is refused.
+/// What a level, or a list of directives, lets through. A word that is not a level would be taken
+/// for a module and silence all others, so it is refused.
 fn filter(text: &str) -> Result<Targets, String> {
     let refused = |why: String| format!("{why}; write {}, or info,hyper=debug", LEVELS.join(", "));
     for directive in text.split(',').map(str::trim) {
@@ -78,11 +79,11 @@ fn filter(text: &str) -> Result<Targets, String> {
             None => (None, directive),
         };
         if !LEVELS.iter().any(|known| known.eq_ignore_ascii_case(level)) {
-            return Err(refused(format!("{level:?} is no level")));
+            return Err(refused(format!("{level:?} is not a level")));
         }
         let of_name = |c: char| c.is_ascii_alphanumeric() || "_:-".contains(c);
         if let Some(module) = module.filter(|name| name.is_empty() || !name.chars().all(of_name)) {
-            return Err(refused(format!("{module:?} is no module")));
+            return Err(refused(format!("{module:?} is not a module")));
         }
     }
     text.parse().map_err(|error| refused(format!("{error}")))
@@ -104,16 +105,16 @@ mod tests {
         for (text, why) in [
             (
                 "",
-                "\"\" is no level; write off, error, warn, info, debug, trace, or info,hyper=debug",
+                "\"\" is not a level; write off, error, warn, info, debug, trace, or info,hyper=debug",
             ),
-            ("ifno", "\"ifno\" is no level"),
-            (" ", "\"\" is no level"),
-            ("info,,", "\"\" is no level"),
-            ("info,hyper", "\"hyper\" is no level"),
-            ("x=verbose", "\"verbose\" is no level"),
-            ("hyper=", "\"\" is no level"),
-            ("=info", "\"\" is no module"),
-            ("a\u{1b}[31m=debug", "\"a\\u{1b}[31m\" is no module"),
+            ("ifno", "\"ifno\" is not a level"),
+            (" ", "\"\" is not a level"),
+            ("info,,", "\"\" is not a level"),
+            ("info,hyper", "\"hyper\" is not a level"),
+            ("x=verbose", "\"verbose\" is not a level"),
+            ("hyper=", "\"\" is not a level"),
+            ("=info", "\"\" is not a module"),
+            ("a\u{1b}[31m=debug", "\"a\\u{1b}[31m\" is not a module"),
         ] {
             let error = filter(text).unwrap_err();
             assert!(error.starts_with(why), "{text:?}: {error}");

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
-use tidewire_edge::{Edge, MethodTerms};
+use tidewire_cache::{CacheSetting, MethodOverride, ReplyCache};
 use tidewire_memo::Graph;
-use tidewire_service::{Caching, Sharing};
+use tidewire_service::{CacheScope, Caching};
 
 use super::value;
 
@@ -21,22 +21,22 @@ pub struct MemoConfig {
     /// See [`Graph::set_budget`].
     #[serde(deserialize_with = "value::bytes")]
     pub budget_bytes: Option<usize>,
-    /// See [`Edge::caller_ttl`].
+    /// See [`ReplyCache::caller_ttl`].
     #[serde(deserialize_with = "value::duration")]
     pub caller_ttl: Option<Duration>,
-    /// See [`Edge::compute_timeout`].
+    /// See [`ReplyCache::compute_timeout`].
     #[serde(deserialize_with = "value::positive_duration")]
     pub compute_timeout: Option<Duration>,
     /// Whether nobody else writes to what sources of this program stand for; see
     /// [`Graph::set_external_life`].
     pub single_writer: Option<bool>,
-    /// See [`Edge::key_bytes_max`].
+    /// See [`ReplyCache::key_bytes_max`].
     #[serde(deserialize_with = "value::bytes")]
     pub key_bytes_max: Option<usize>,
-    /// See [`Edge::reply_bytes_max`].
+    /// See [`ReplyCache::reply_bytes_max`].
     #[serde(deserialize_with = "value::bytes")]
     pub reply_bytes_max: Option<usize>,
-    /// See [`Edge::forms_bytes_max`].
+    /// See [`ReplyCache::forms_bytes_max`].
     #[serde(deserialize_with = "value::bytes")]
     pub forms_bytes_max: Option<usize>,
     /// See [`Caching::max_age`].
@@ -48,7 +48,8 @@ pub struct MemoConfig {
     /// See [`Caching::stale_if_error`].
     #[serde(deserialize_with = "value::seconds")]
     pub stale_if_error: Option<u64>,
-    /// `[memo.methods."shop.v1.Items/Get"]`: what holds for single methods.
+    /// `[memo.methods."shop.v1.Items/Get"]`: what holds for single methods; by a service's name,
+    /// `[memo.methods."shop.v1.Items/*"]`, for all its queries.
     pub methods: BTreeMap<String, MemoMethodConfig>,
 }
 
@@ -57,15 +58,16 @@ pub struct MemoConfig {
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct MemoMethodConfig {
-    /// `public`, `caller`, or a list of request headers, in lower case.
-    #[serde(deserialize_with = "sharing")]
-    pub sharing: Option<Sharing>,
-    /// See [`MethodTerms::ttl`].
+    /// Whether replies are cached, and for whom: `public`, `caller`, a list of request headers in
+    /// lower case, or `off`.
+    #[serde(deserialize_with = "cache")]
+    pub cache: Option<CacheSetting>,
+    /// See [`MethodOverride::ttl`].
     #[serde(deserialize_with = "value::positive_duration")]
     pub ttl: Option<Duration>,
-    /// See [`MethodTerms::immutable`].
+    /// See [`MethodOverride::immutable`].
     pub immutable: Option<bool>,
-    /// See [`MethodTerms::coalesce`].
+    /// See [`MethodOverride::coalesce`].
     pub coalesce: Option<bool>,
     /// See [`Caching::max_age`].
     #[serde(deserialize_with = "value::seconds")]
@@ -88,20 +90,20 @@ impl MemoConfig {
     pub fn summary(&self, answers: Answers) -> &'static str {
         match (self.is_on(), answers, self.single_writer.unwrap_or(false)) {
             (false, ..) => "answers are not kept (memo.enabled = false)",
-            (true, Answers::Announced, _) => "answers are kept until what they are made of changes",
+            (true, Answers::Announced, _) => "replies are cached until their dependencies change",
             (true, Answers::External, true) => {
-                "answers are kept until this program changes what they are made of \
+                "replies are cached until this program changes their dependencies \
                  (memo.single_writer = true)"
             }
             (true, Answers::External, false) => {
-                "answers are kept until what they are made of changes, and for 5 s at most since \
-                 others may write to the database (memo.single_writer = true if nobody does)"
+                "replies are cached until their dependencies change, and for 5 s at most since \
+                 others may write to the database (memo.single_writer = true if no other process does)"
             }
         }
     }
 
     /// What keeps answers, in `graph`; `None` where it is off.
-    pub(super) fn edge(&self, graph: &Graph) -> Option<Edge> {
+    pub(super) fn reply_cache(&self, graph: &Graph) -> Option<ReplyCache> {
         if !self.is_on() {
             return None;
         }
@@ -111,30 +113,30 @@ impl MemoConfig {
         if self.single_writer == Some(true) {
             graph.set_external_life(None);
         }
-        let mut edge = Edge::new(graph).caching(Caching {
+        let mut cache = ReplyCache::new(graph).caching(Caching {
             max_age: self.max_age,
             stale_while_revalidate: self.stale_while_revalidate,
             stale_if_error: self.stale_if_error,
         });
         if let Some(life) = self.caller_ttl {
-            edge = edge.caller_ttl(life);
+            cache = cache.caller_ttl(life);
         }
         if let Some(timeout) = self.compute_timeout {
-            edge = edge.compute_timeout(timeout);
+            cache = cache.compute_timeout(timeout);
         }
         if let Some(bytes) = self.key_bytes_max {
-            edge = edge.key_bytes_max(bytes);
+            cache = cache.key_bytes_max(bytes);
         }
         if let Some(bytes) = self.reply_bytes_max {
-            edge = edge.reply_bytes_max(bytes);
+            cache = cache.reply_bytes_max(bytes);
         }
         if let Some(bytes) = self.forms_bytes_max {
-            edge = edge.forms_bytes_max(bytes);
+            cache = cache.forms_bytes_max(bytes);
         }
         for (name, method) in &self.methods {
-            edge = edge.method(name, method.terms());
+            cache = cache.method(name, method.terms());
         }
-        Some(edge)
+        Some(cache)
     }
 }
 
@@ -149,9 +151,9 @@ pub enum Answers {
 }
 
 impl MemoMethodConfig {
-    fn terms(&self) -> MethodTerms {
-        let mut terms = MethodTerms::default();
-        terms.sharing.clone_from(&self.sharing);
+    fn terms(&self) -> MethodOverride {
+        let mut terms = MethodOverride::default();
+        terms.cache.clone_from(&self.cache);
         terms.ttl = self.ttl;
         terms.immutable = self.immutable;
         terms.coalesce = self.coalesce;
@@ -164,12 +166,13 @@ impl MemoMethodConfig {
     }
 }
 
-/// `"public"`, `"caller"`, or names of headers.
-fn sharing<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Sharing>, D::Error> {
-    const WORDS: &str = "write \"public\", \"caller\" or a list of request headers";
+/// `"public"`, `"caller"`, names of headers, or `"off"`.
+fn cache<'de, D: Deserializer<'de>>(input: D) -> Result<Option<CacheSetting>, D::Error> {
+    const WORDS: &str =
+        "write \"public\", \"caller\", a list of request headers in lower case, or \"off\"";
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Wanted {
+    enum Setting {
         Word(String),
         Headers(Vec<String>),
     }
@@ -178,23 +181,26 @@ fn sharing<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Sharing>, D::Er
         let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.".contains(c);
         !name.is_empty() && name.chars().all(allowed)
     };
-    match Wanted::deserialize(input) {
-        Ok(Wanted::Word(word)) if word == "public" => Ok(Some(Sharing::Public)),
-        Ok(Wanted::Word(word)) if word == "caller" => Ok(Some(Sharing::Caller)),
-        Ok(Wanted::Word(word)) => {
-            Err(D::Error::custom(format!("{word:?} shares with nobody; {WORDS}")))
+    let setting = match Setting::deserialize(input) {
+        Ok(Setting::Word(word)) if word == "off" => CacheSetting::Off,
+        Ok(Setting::Word(word)) if word == "public" => CacheSetting::On(CacheScope::Public),
+        Ok(Setting::Word(word)) if word == "caller" => CacheSetting::On(CacheScope::Caller),
+        Ok(Setting::Word(word)) => {
+            return Err(D::Error::custom(format!("unknown cache {word:?}; {WORDS}")));
         }
-        Ok(Wanted::Headers(names)) => match names.iter().find(|name| !is_header(name)) {
-            Some(name) => Err(D::Error::custom(format!(
-                "{name:?} is not the name of a header in lower case; {WORDS}"
-            ))),
-            None if names.is_empty() => {
-                Err(D::Error::custom(format!("no header is named; {WORDS}")))
+        Ok(Setting::Headers(names)) => match names.iter().find(|name| !is_header(name)) {
+            Some(name) => {
+                let text = format!("{name:?} is not a header name in lower case; {WORDS}");
+                return Err(D::Error::custom(text));
             }
-            None => Ok(Some(Sharing::vary_dynamic(names))),
+            None if names.is_empty() => {
+                return Err(D::Error::custom(format!("the list of headers is empty; {WORDS}")));
+            }
+            None => CacheSetting::On(CacheScope::vary_dynamic(names)),
         },
-        Err(_) => Err(D::Error::custom(format!("this shares with nobody; {WORDS}"))),
-    }
+        Err(_) => return Err(D::Error::custom(format!("not a cache setting; {WORDS}"))),
+    };
+    Ok(Some(setting))
 }
 
 #[cfg(test)]
@@ -209,20 +215,21 @@ mod tests {
 
     #[test]
     fn it_is_on_unless_it_is_switched_off() {
-        assert!(memo("").unwrap().edge(&Graph::new()).is_some());
-        assert!(memo("[memo]\nenabled = false\n").unwrap().edge(&Graph::new()).is_none());
+        assert!(memo("").unwrap().reply_cache(&Graph::new()).is_some());
+        assert!(memo("[memo]\nenabled = false\n").unwrap().reply_cache(&Graph::new()).is_none());
     }
 
     #[test]
     fn what_is_set_for_a_method_is_set_and_the_rest_stays_as_its_proto_says() {
-        let text = "[memo.methods.\"a.B/Get\"]\nsharing = [\"x-tenant\"]\nttl = \"90s\"\n\
+        let text = "[memo.methods.\"a.B/Get\"]\ncache = [\"x-tenant\"]\nttl = \"90s\"\n\
                     max_age = 5\n[memo.methods.\"a.B/List\"]\nimmutable = false\n";
         let memo = memo(text).unwrap();
         let get = memo.methods["a.B/Get"].terms();
-        assert_eq!(get.sharing, Some(Sharing::vary_dynamic(vec!["x-tenant".to_owned()])));
+        let tenant = CacheScope::vary_dynamic(vec!["x-tenant".to_owned()]);
+        assert_eq!(get.cache, Some(CacheSetting::On(tenant)));
         assert_eq!(get.ttl, Some(Duration::from_secs(90)));
         assert_eq!((get.immutable, get.coalesce, get.caching.max_age), (None, None, Some(5)));
-        let mut list = MethodTerms::default();
+        let mut list = MethodOverride::default();
         list.immutable = Some(false);
         assert_eq!(memo.methods["a.B/List"].terms(), list);
     }
@@ -232,14 +239,14 @@ mod tests {
         let method = "[memo.methods.\"a.B/Get\"]\n";
         for (text, expected) in [
             (
-                format!("{method}sharing = \"all\"\n"),
-                "t.toml:2:11: \"all\" shares with nobody; write \"public\", \"caller\" or a list of \
-                 request headers",
+                format!("{method}cache = \"all\"\n"),
+                "t.toml:2:9: unknown cache \"all\"; write \"public\", \"caller\", a list of request \
+                 headers in lower case, or \"off\"",
             ),
             (
-                format!("{method}sharing = [\"X-Tenant\"]\n"),
-                "t.toml:2:11: \"X-Tenant\" is not the name of a header in lower case; write \
-                 \"public\", \"caller\" or a list of request headers",
+                format!("{method}cache = [\"X-Tenant\"]\n"),
+                "t.toml:2:9: \"X-Tenant\" is not a header name in lower case; write \"public\", \
+                 \"caller\", a list of request headers in lower case, or \"off\"",
             ),
             (
                 format!("{method}ttl = 0\n"),
@@ -268,7 +275,7 @@ mod tests {
         let single = MemoConfig { single_writer: Some(true), ..MemoConfig::default() };
         let off = MemoConfig { enabled: Some(false), ..MemoConfig::default() };
         for (config, answers, says) in [
-            (&on, Answers::Announced, "until what they are made of changes"),
+            (&on, Answers::Announced, "until their dependencies change"),
             (&on, Answers::External, "for 5 s at most"),
             (&single, Answers::External, "memo.single_writer = true)"),
             (&off, Answers::External, "not kept"),

@@ -5,14 +5,14 @@
 //! | `"http"`, the default without `proto` | at its `route` | no change: it listens for HTTP |
 //! | `"native"`, the default with `proto` | by the methods of its `proto`, at its `route`, or both | a few files of ours |
 //!
-//! The table also says how it lives; bounds that are not set are those of [`Life`].
+//! The table also says how it lives; bounds that are not set are those of [`LifeLimits`].
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
-use tidewire_process::{Hosted, Life, Listen, Program, Site};
+use tidewire_hosting::{HostedRoute, HostedService, LifeLimits, Listen, Program};
 use tidewire_schema::Schema;
 use tidewire_server::Builder;
 use tidewire_service::Codec;
@@ -27,13 +27,13 @@ pub struct ProgramConfig {
     /// What is run.
     pub program: Program,
     /// Where its pages are found, if it has any.
-    pub site: Option<Site>,
+    pub site: Option<HostedRoute>,
     /// The methods that it serves, if it has any.
     pub methods: Option<ServiceConfig>,
     /// How it reads and writes their messages, whatever its callers speak.
     pub codec: Codec,
     /// How it lives.
-    pub life: Life,
+    pub life: LifeLimits,
     /// The program itself, as it is looked up.
     run: String,
     folder: Option<PathBuf>,
@@ -136,7 +136,8 @@ fn listen(table: &Table) -> Result<Listen, String> {
     }
 }
 
-/// Whether it can be told what the table says, and hears nothing else than what the gateway tells it.
+/// Whether it can be told what the table says, and hears nothing else than what the gateway tells
+/// it.
 fn can_be_told(table: &Table, listen: Listen) -> Result<(), String> {
     let told: &[&str] = match listen {
         Listen::Port => &["PORT"],
@@ -174,7 +175,7 @@ fn can_be_told(table: &Table, listen: Listen) -> Result<(), String> {
 }
 
 /// Where its pages are found.
-fn site(table: &Table) -> Result<Option<Site>, String> {
+fn site(table: &Table) -> Result<Option<HostedRoute>, String> {
     let Some(route) = &table.route else {
         let set = [(table.host.is_some(), "host"), (table.strip_prefix.is_some(), "strip_prefix")];
         return match set.iter().find(|(is_set, _)| *is_set) {
@@ -182,7 +183,7 @@ fn site(table: &Table) -> Result<Option<Site>, String> {
             None => Ok(None),
         };
     };
-    let mut site = Site::new(route).map_err(|error| error.to_string())?;
+    let mut site = HostedRoute::new(route).map_err(|error| error.to_string())?;
     if let Some(host) = &table.host {
         let is_label = |label: &str| {
             let may_be = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -199,8 +200,8 @@ fn site(table: &Table) -> Result<Option<Site>, String> {
     Ok(Some(site.strip_prefix(table.strip_prefix.unwrap_or(false))))
 }
 
-fn life(table: &Table) -> Result<Life, String> {
-    let mut life = Life::default();
+fn life(table: &Table) -> Result<LifeLimits, String> {
+    let mut life = LifeLimits::default();
     macro_rules! take {
         ($($name:ident)*) => { $(life.$name = table.$name.unwrap_or(life.$name);)* };
     }
@@ -242,7 +243,7 @@ impl ProgramConfig {
     /// What is not there that it needs, if it is certain: its folder, its program, what it watches.
     pub(super) fn missing(&self) -> Option<(&'static str, String)> {
         if let Some(folder) = self.folder.as_ref().filter(|folder| !folder.is_dir()) {
-            let text = "is no folder; paths are relative to where the server is started";
+            let text = "is not a folder; paths are relative to where the server is started";
             let name = Some(folder.display().to_string()).filter(|name| !name.is_empty());
             return Some(("folder", format!("{} {text}", name.as_deref().unwrap_or("\"\""))));
         }
@@ -260,7 +261,7 @@ impl ProgramConfig {
                  run = [\"python3\", \"app.py\"]"
             }
             true => "does not exist; paths are relative to the folder of the service",
-            false => "is in no folder of PATH; install it, or write its path",
+            false => "is not in any folder of PATH; install it, or write its path",
         };
         if !is_there {
             return Some(("run", format!("{} {text}", self.run)));
@@ -291,7 +292,8 @@ impl ProgramConfig {
         self.executable().into_iter().chain(declared).collect()
     }
 
-    /// Whether a process of the one is as good as one of the other; where they are found may differ.
+    /// Whether a process of the one is as good as one of the other; where they are found may
+    /// differ.
     pub(super) fn is_started_like(&self, other: &Self) -> bool {
         let parts = |config: &Self| (config.program.clone(), config.life.clone(), config.watched());
         parts(self) == parts(other)
@@ -314,7 +316,7 @@ impl ProgramConfig {
     pub(super) fn serve_methods(
         &self,
         mut builder: Builder,
-        hosted: &Hosted,
+        hosted: &HostedService,
     ) -> Result<Builder, ConfigError> {
         let wrong = |error: &dyn std::fmt::Display| ConfigError::new(error.to_string());
         let Some(methods) = &self.methods else { return Ok(builder) };

@@ -8,20 +8,20 @@
 //! | the executable is gone | nothing, until there is one again |
 //! | the file cannot be used | it is said, and all stays as it is |
 //!
-//! No call fails for it: see [`Hosted::replace`]. Methods (`proto`) and all other settings are those of the
-//! start of the server.
+//! No call fails for it: see [`HostedService::replace`]. Methods (`proto`) and all other settings
+//! are those of the start of the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidewire_process::{Host, Hosted, Sites};
+use tidewire_hosting::{Host, HostedRoutes, HostedService};
 use tidewire_server::Builder;
 use tidewire_service::{Call, Codec, Error, Reply};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use tidewire_admin::Told;
+use tidewire_admin::Inventory;
 
 use super::{Config, ConfigError, Flags, ProgramConfig, ServiceConfig};
 use crate::changes::{Changes, Stamp};
@@ -30,18 +30,18 @@ use crate::changes::{Changes, Stamp};
 #[derive(Debug)]
 pub struct Programs {
     host: Host,
-    sites: Sites,
+    sites: HostedRoutes,
     is_https: bool,
-    told: Told,
-    running: Vec<Running>,
+    told: Inventory,
+    running: Vec<RunningProgram>,
     /// What the server serves of programs by their names: what these had when it started.
     methods: BTreeMap<String, Methods>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningProgram {
     config: ProgramConfig,
-    hosted: Hosted,
+    hosted: HostedService,
 }
 
 /// The methods of a program, and how their messages are encoded.
@@ -55,15 +55,17 @@ fn methods(config: &ProgramConfig) -> Option<Methods> {
 type Stamps = BTreeMap<(String, PathBuf), Option<Stamp>>;
 
 impl Config {
-    /// Hosts the programs, and adds them to a server that has nothing at `/` yet; without programs there
-    /// is no host.
+    /// Hosts the programs, and adds them to a server that has nothing at `/` yet; without programs
+    /// there is not a host.
     ///
-    /// Once the server is started, [`Host::answered_by`] its [`callee`](tidewire_server::Running::callee)
-    /// lets programs call back, and [`Programs::follow`] takes up changes. They end with [`Programs::stop`], after the server was drained.
+    /// Once the server is started, [`Host::answered_by`] its
+    /// [`callee`](tidewire_server::RunningProgram::callee) lets programs call back, and
+    /// [`Programs::follow`] takes up changes. They end with [`Programs::stop`], after the server
+    /// was drained.
     ///
     /// # Errors
-    /// Two programs at one route; `.proto` files that do not compile, or lack a service; a `main` that
-    /// does not begin with [`warden()`](crate::warden()).
+    /// Two programs at one route; `.proto` files that do not compile, or lack a service; a `main`
+    /// that does not begin with [`supervisor()`](crate::supervisor()).
     pub fn host(&self, builder: Builder) -> Result<(Builder, Option<Programs>), ConfigError> {
         if self.programs().next().is_none() {
             return Ok((builder, None));
@@ -72,7 +74,7 @@ impl Config {
         let host = Host::start().map_err(|error| ConfigError::new(error.to_string()))?;
         let is_https = self.server.tls.is_some();
         let told = self.told.0.clone();
-        let sites = Sites::new().https(is_https);
+        let sites = HostedRoutes::new().https(is_https);
         let named =
             |config: &ProgramConfig| Some((config.program.name().to_owned(), methods(config)?));
         let methods = self.programs().filter_map(named).collect();
@@ -102,8 +104,8 @@ impl Programs {
         self.host.stop().await;
     }
 
-    /// Takes up changes of the configuration that `flags` name, and of programs, for as long as it is
-    /// polled.
+    /// Takes up changes of the configuration that `flags` name, and of programs, for as long as it
+    /// is polled.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -137,13 +139,14 @@ impl Programs {
         }
     }
 
-    /// Takes up the configuration, if it can be used; returns how the files of its programs were before.
+    /// Takes up the configuration, if it can be used; returns how the files of its programs were
+    /// before.
     fn reload(&mut self, flags: &Flags, all: bool) -> Option<Stamps> {
         let config = flags.load(std::env::vars()).map_err(|error| error.to_string());
         let config = config.and_then(|config| {
             if config.programs().next().is_none() && !self.running.is_empty() {
                 // As while somebody writes the file anew, or moves another there.
-                return Err("it has no programs any more".to_owned());
+                return Err("it has no programs now".to_owned());
             }
             distinct(&config)?;
             Ok(config)
@@ -198,17 +201,17 @@ impl Programs {
         running.config = config.clone();
     }
 
-    fn add(&mut self, config: &ProgramConfig) -> Hosted {
+    fn add(&mut self, config: &ProgramConfig) -> HostedService {
         let hosted = self.host.add(config.program.clone(), config.life.clone());
         self.told.add_program(hosted.clone());
-        self.running.push(Running { config: config.clone(), hosted: hosted.clone() });
+        self.running.push(RunningProgram { config: config.clone(), hosted: hosted.clone() });
         hosted
     }
 
     /// Where programs are found.
-    fn routes(&self) -> Result<Sites, ConfigError> {
-        let mut sites = Sites::new().https(self.is_https);
-        for Running { config, hosted } in &self.running {
+    fn routes(&self) -> Result<HostedRoutes, ConfigError> {
+        let mut sites = HostedRoutes::new().https(self.is_https);
+        for RunningProgram { config, hosted } in &self.running {
             if let Some(site) = &config.site {
                 let added = sites.add(site.clone(), hosted.clone());
                 added.map_err(|error| ConfigError::new(error.to_string()))?;
@@ -222,7 +225,7 @@ impl Programs {
     }
 }
 
-impl Running {
+impl RunningProgram {
     /// Starts it anew if files of it are others than they were.
     fn renew(&self, before: &Stamps, now: &Stamps) {
         let service = self.hosted.name();
@@ -261,7 +264,7 @@ fn watched<'a>(
 /// Whether no two have the same name or place.
 fn distinct(config: &Config) -> Result<(), String> {
     let nobody = async |_: Call| Err::<Reply, _>(Error::unimplemented("it is never called"));
-    let (mut all, mut names) = (Sites::new(), BTreeSet::new());
+    let (mut all, mut names) = (HostedRoutes::new(), BTreeSet::new());
     for config in config.programs() {
         let name = config.program.name();
         if !names.insert(name) {

@@ -1,7 +1,7 @@
-//! `[[service]]`: services without code of their own, from `.proto` files, and programs.
+//! `[[service]]`: services without code, from `.proto` files, and programs.
 //!
-//! A table has `proto`, `run`, or both for a program that serves methods, and keys that go with it; what
-//! does not go together is said when it is read, with its place. Programs are in `program.rs`.
+//! A table has `proto`, `run`, or both for a program that serves methods, and keys that go with it;
+//! what does not go together is said when it is read, with its place. Programs are in `program.rs`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -98,7 +98,7 @@ impl ServiceConfig {
     /// The upstream that is configured, for the messages of `schema`.
     ///
     /// # Errors
-    /// No URL, or one that is none; a file of authorities that cannot be used.
+    /// No URL, or an invalid one; a file of authorities that cannot be used.
     pub fn upstream(&self, schema: &Schema) -> Result<Upstream, ConfigError> {
         let Some((first, others)) = self.url.split_first() else {
             return Err(ConfigError::new(
@@ -155,8 +155,8 @@ impl Config {
     }
 }
 
-/// What to compile for a path: a folder of `.proto` files, a `.proto` file, or a descriptor set. A file
-/// looks its imports up in its own folder.
+/// What to compile for a path: a folder of `.proto` files, a `.proto` file, or a descriptor set. A
+/// file looks its imports up in its own folder.
 pub fn sources(path: &Path) -> Sources {
     match path.extension().is_some_and(|end| end == "proto") {
         _ if path.is_dir() => Sources::new().folder(path),
@@ -165,8 +165,9 @@ pub fn sources(path: &Path) -> Sources {
     }
 }
 
-/// Where the first `[[service]]` is wrong in which keys do not go together: that is known once it was read
-/// whole, when places are forgotten. It is the key that the message begins with, if there is one.
+/// Where the first `[[service]]` is wrong in which keys do not go together: that is known once it
+/// was read whole, when places are forgotten. It is the key that the message begins with, if there
+/// is one.
 pub(super) fn first_wrong(table: &DeTable<'_>) -> Option<Range<usize>> {
     let DeValue::Array(services) = table.get("service")?.get_ref() else { return None };
     services.iter().find_map(|service| {

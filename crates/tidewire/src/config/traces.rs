@@ -1,8 +1,8 @@
 //! `[traces]`: spans of requests, for a collector of OpenTelemetry.
 //!
-//! Which requests have a span is decided by the trace that they come with; of traces that begin here, by
-//! `sample`. What sends them is built with the feature `otlp` only; without it an endpoint is an error, not
-//! silence.
+//! Which requests have a span is decided by the trace that they come with; of traces that begin
+//! here, by `sample`. What sends them is built with the feature `otlp` only; without it an endpoint
+//! is an error, not silence.
 
 use serde::Deserialize;
 use tidewire_server::Builder;
@@ -16,8 +16,8 @@ use super::{ConfigError, Part};
 pub struct TracesConfig {
     /// Where spans are sent, by OTLP over HTTP; nowhere unless set.
     pub endpoint: Option<String>,
-    /// Of how many traces that begin here there are spans, from 0 to 1; of all unless set. Of a trace that
-    /// came its caller decides.
+    /// Of how many traces that begin here there are spans, from 0 to 1; of all unless set. Of a
+    /// trace that came its caller decides.
     pub sample: Option<Part>,
     /// What this program is called in traces.
     pub service: Option<String>,
@@ -46,12 +46,12 @@ impl TracesConfig {
 #[cfg(feature = "otlp")]
 fn observed(builder: Builder, endpoint: &str, service: &str) -> Result<Builder, String> {
     let (client, path) = client(endpoint)?;
-    Ok(builder.observer(tidewire_otlp::Spans::new(client, path, service)))
+    Ok(builder.observer(tidewire_telemetry::Spans::new(client, path, service)))
 }
 
 #[cfg(feature = "otlp")]
 fn client(endpoint: &str) -> Result<(tidewire_client::Client, http::Uri), String> {
-    const EXAMPLE: &str = "this is no address; write http://127.0.0.1:4318/v1/traces";
+    const EXAMPLE: &str = "this is not an address; write http://127.0.0.1:4318/v1/traces";
     const SEND_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
     let uri: http::Uri = endpoint.parse().map_err(|_| EXAMPLE)?;
     let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {

@@ -65,7 +65,7 @@ pub(super) fn duration<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Dur
         type Value = Duration;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a duration such as {}", tidewire_service::DURATION_FORMS)
+            write!(f, "a duration such as {}", tidewire_service::DURATION_FORMAT)
         }
 
         fn visit_i64<E: Error>(self, seconds: i64) -> Result<Duration, E> {
@@ -78,7 +78,7 @@ pub(super) fn duration<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Dur
 
         fn visit_str<E: Error>(self, text: &str) -> Result<Duration, E> {
             tidewire_service::parse_duration(text).ok_or_else(|| {
-                let forms = tidewire_service::DURATION_FORMS;
+                let forms = tidewire_service::DURATION_FORMAT;
                 E::custom(format!("{text:?} is not a duration; write {forms}"))
             })
         }
@@ -93,19 +93,19 @@ pub(super) fn duration_or_never<'de, D: Deserializer<'de>>(
 ) -> Result<Option<Duration>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Lapse {
+    enum TextOrSeconds {
         Text(String),
         Seconds(f64),
     }
 
-    let text = match Lapse::deserialize(input) {
-        Ok(Lapse::Text(text)) if text == "never" => return Ok(None),
-        Ok(Lapse::Text(text)) => text,
-        Ok(Lapse::Seconds(seconds)) => seconds.to_string(),
+    let text = match TextOrSeconds::deserialize(input) {
+        Ok(TextOrSeconds::Text(text)) if text == "never" => return Ok(None),
+        Ok(TextOrSeconds::Text(text)) => text,
+        Ok(TextOrSeconds::Seconds(seconds)) => seconds.to_string(),
         Err(_) => return Err(D::Error::custom("this takes a duration, or \"never\"")),
     };
     tidewire_service::parse_duration(&text).map(Some).ok_or_else(|| {
-        let forms = tidewire_service::DURATION_FORMS;
+        let forms = tidewire_service::DURATION_FORMAT;
         D::Error::custom(format!("{text:?} is not a duration; write {forms}, or \"never\""))
     })
 }
@@ -165,7 +165,7 @@ pub(super) fn list<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<String>, D
     Ok(parts.filter(|part| !part.is_empty()).collect())
 }
 
-/// A program and its arguments, each a text of its own.
+/// A program and its arguments, each its own text.
 pub(super) fn command<'de, D: Deserializer<'de>>(
     input: D,
 ) -> Result<Option<Vec<String>>, D::Error> {

@@ -1,5 +1,6 @@
-//! A panic of a handler is one failed call, wherever it comes: while it answers, within its stream, and as what it
-//! made is dropped because its caller went away. Its text is on standard error, as of every panic.
+//! A panic of a handler is one failed call, wherever it comes: while it answers, within its stream,
+//! and as what it made is dropped because its caller went away. Its text is on standard error, as
+//! of every panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -11,19 +12,19 @@ use tidewire_service::{
 };
 
 /// What a handler made, until it is over.
-struct Isolated<T>(Option<T>);
+struct IsolatedHandler<T>(Option<T>);
 
 /// The answer of a service, and the stream that it may have.
 pub(super) async fn answer(service: impl Service, call: Call) -> Result<Reply> {
     let made: PendingAnswer = Box::pin(async move { service.call(call).await });
-    let mut reply = Isolated(Some(made)).await?;
+    let mut reply = IsolatedHandler(Some(made)).await?;
     if let Body::Stream(frames) = reply.body {
-        reply.body = Body::batches(Isolated(Some(frames)));
+        reply.body = Body::batches(IsolatedHandler(Some(frames)));
     }
     Ok(reply)
 }
 
-impl<T> Isolated<T> {
+impl<T> IsolatedHandler<T> {
     /// What there is to say of it; nothing once it is over.
     fn poll_by<R>(&mut self, poll: impl FnOnce(&mut T) -> Poll<R>) -> Poll<Option<Result<R>>> {
         let Some(made) = &mut self.0 else { return Poll::Ready(None) };
@@ -43,7 +44,7 @@ impl<T> Isolated<T> {
     }
 }
 
-impl Future for Isolated<PendingAnswer> {
+impl Future for IsolatedHandler<PendingAnswer> {
     type Output = Result<Reply>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -52,7 +53,7 @@ impl Future for Isolated<PendingAnswer> {
     }
 }
 
-impl Stream for Isolated<Pin<Box<dyn Frames>>> {
+impl Stream for IsolatedHandler<Pin<Box<dyn Frames>>> {
     type Item = Result<Frame>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -60,7 +61,7 @@ impl Stream for Isolated<Pin<Box<dyn Frames>>> {
     }
 }
 
-impl Frames for Isolated<Pin<Box<dyn Frames>>> {
+impl Frames for IsolatedHandler<Pin<Box<dyn Frames>>> {
     fn poll_messages(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -75,7 +76,7 @@ fn next<T>(said: Option<Result<Option<Result<T>>>>) -> Option<Result<T>> {
     said.and_then(|said| said.unwrap_or_else(|panicked| Some(Err(panicked))))
 }
 
-impl<T> Drop for Isolated<T> {
+impl<T> Drop for IsolatedHandler<T> {
     fn drop(&mut self) {
         self.end();
     }

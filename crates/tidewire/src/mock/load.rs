@@ -12,7 +12,7 @@ const FILES_MAX: usize = 100_000;
 /// What was read.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Loaded {
+pub struct LoadedFolders {
     /// The schema of all `.proto` files that compile together.
     pub schema: Schema,
     /// The rule files.
@@ -26,7 +26,7 @@ pub struct Loaded {
 }
 
 /// Reads what is there; of the `.proto` files nothing where their schema is known.
-pub(super) fn load(protos: &Path, rules: Option<&Path>, known: Option<Schema>) -> Loaded {
+pub(super) fn load(protos: &Path, rules: Option<&Path>, known: Option<Schema>) -> LoadedFolders {
     let mut faults = Vec::new();
     let schema = known.or_else(|| schema(protos, &mut faults));
     let rules = rules.filter(|rules| rules.exists());
@@ -40,7 +40,7 @@ pub(super) fn load(protos: &Path, rules: Option<&Path>, known: Option<Schema>) -
     let schema = schema.unwrap_or_else(|| {
         Schema::from_descriptors(Vec::new()).expect("no descriptors are descriptors")
     });
-    Loaded { schema, rules, faults, is_gone, has_rules }
+    LoadedFolders { schema, rules, faults, is_gone, has_rules }
 }
 
 /// The schema of what compiles; `None` when nothing does.
@@ -80,7 +80,7 @@ fn schema(protos: &Path, faults: &mut Vec<Diagnostic>) -> Option<Schema> {
             false
         }
     });
-    // What does not go with those before it, such as a symbol that is there twice.
+    // What does not go with those before it, such as a symbol that occurs twice.
     let mut together: Vec<PathBuf> = Vec::new();
     let mut schema = compile(&files).ok();
     if schema.is_none() {

@@ -1,12 +1,12 @@
 //! Changes of the folders of a mock, noticed and put into effect.
 //!
-//! The folders are looked through every 25 ms, or less often where that takes long; what a change is, is in
-//! `changes.rs`.
+//! The folders are looked through every 25 ms, or less often where that takes long; what a change
+//! is, is in `changes.rs`.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tidewire_mock::{Finding, Mock, Reloaded};
+use tidewire_mock::{Finding, Mock, ReloadReport};
 use tidewire_schema::{Diagnostic, Schema};
 
 use super::{MockFolders, load};
@@ -20,7 +20,8 @@ pub struct Watch {
     folders: MockFolders,
     mock: Mock,
     changes: Changes<Stamps>,
-    /// Whether there were rules: a folder of them that goes away changes nothing, one that comes does.
+    /// Whether there were rules: a folder of them that goes away changes nothing, one that comes
+    /// does.
     had_rules: bool,
 }
 
@@ -29,7 +30,7 @@ pub struct Watch {
 #[non_exhaustive]
 pub struct Change {
     /// What is answered otherwise now, and what was found in the rules.
-    pub reloaded: Reloaded,
+    pub reloaded: ReloadReport,
     /// What is wrong with files: what they said before stays.
     pub faults: Vec<Diagnostic>,
     /// How long it took to read and to compile.
@@ -81,7 +82,8 @@ impl Watch {
     }
 }
 
-/// Reads the folders again. Where no schema can be made of them, or one is gone, what answers stays.
+/// Reads the folders again. Where no schema can be made of them, or one is gone, what answers
+/// stays.
 fn reload(folders: &MockFolders, mock: &Mock, had_rules: bool, known: Option<Schema>) -> Change {
     let begun = Instant::now();
     let mut loaded = load::load(&folders.protos, folders.rules.as_deref(), known);
@@ -92,7 +94,7 @@ fn reload(folders: &MockFolders, mock: &Mock, had_rules: bool, known: Option<Sch
     }
     let is_gone = loaded.is_gone || rules_are_gone;
     let reloaded = match is_gone || is_empty && !loaded.faults.is_empty() {
-        true => Reloaded::default(),
+        true => ReloadReport::default(),
         false => mock.reload(loaded.schema, &loaded.rules),
     };
     Change { reloaded, faults: loaded.faults, took: begun.elapsed() }

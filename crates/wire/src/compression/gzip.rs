@@ -1,12 +1,13 @@
 //! gzip (RFC 1952): a head, deflated data, a sum and a length; one member or several in a row.
 //!
-//! The head is read here and the library sees deflated data only: its own readers of gzip either stop
-//! after the first member, or cannot be used again. What follows the last member must be another.
+//! The head is read here and the library sees deflated data only: its own readers of gzip either
+//! stop after the first member, or cannot be used again. What follows the last member must be
+//! another.
 
 use flate2::{Compress, Crc, Decompress, FlushCompress, FlushDecompress, Status};
 
-use super::Broken;
-use super::pool::Kept;
+use super::UnfoldError;
+use super::coders::PoolItem;
 
 /// Compresses messages.
 pub(super) struct Compressor(Compress);
@@ -27,13 +28,13 @@ impl Default for Unfolder {
 }
 
 // Both have a fixed size, whatever went through them.
-impl Kept for Compressor {
+impl PoolItem for Compressor {
     fn is_small(&self) -> bool {
         true
     }
 }
 
-impl Kept for Unfolder {
+impl PoolItem for Unfolder {
     fn is_small(&self) -> bool {
         true
     }
@@ -65,7 +66,7 @@ impl Compressor {
 }
 
 impl Unfolder {
-    pub(super) fn unfold(&mut self, data: &[u8], bytes_max: usize) -> Result<Vec<u8>, Broken> {
+    pub(super) fn unfold(&mut self, data: &[u8], bytes_max: usize) -> Result<Vec<u8>, UnfoldError> {
         let mut out = Vec::with_capacity(data.len().saturating_mul(4).min(bytes_max).min(1 << 20));
         let mut rest = data;
         while !rest.is_empty() {
@@ -78,10 +79,10 @@ impl Unfolder {
             let mut sum = Crc::new();
             sum.update(&out[start..]);
             if sum.sum() != u32::from_le_bytes([a, b, c, d]) {
-                return Err(Broken::Invalid("its sum is wrong"));
+                return Err(UnfoldError::Invalid("its sum is wrong"));
             }
             if sum.amount() != u32::from_le_bytes([e, f, g, h]) {
-                return Err(Broken::Invalid("its length is wrong"));
+                return Err(UnfoldError::Invalid("its length is wrong"));
             }
             rest = after;
         }
@@ -94,11 +95,11 @@ impl Unfolder {
         data: &[u8],
         out: &mut Vec<u8>,
         bytes_max: usize,
-    ) -> Result<usize, Broken> {
+    ) -> Result<usize, UnfoldError> {
         self.0.reset(false);
         loop {
             if out.len() > bytes_max {
-                return Err(Broken::TooLarge);
+                return Err(UnfoldError::TooLarge);
             }
             if out.len() == out.capacity() {
                 // One byte past the limit is enough to know that it is passed.
@@ -110,7 +111,7 @@ impl Unfolder {
             let status = self
                 .0
                 .decompress_vec(&data[taken..], out, FlushDecompress::None)
-                .map_err(|_| Broken::Invalid("it does not unfold"))?;
+                .map_err(|_| UnfoldError::Invalid("it does not unfold"))?;
             if status == Status::StreamEnd {
                 break;
             }
@@ -120,26 +121,26 @@ impl Unfolder {
             }
         }
         if out.len() > bytes_max {
-            return Err(Broken::TooLarge);
+            return Err(UnfoldError::TooLarge);
         }
         Ok(self.0.total_in() as usize)
     }
 }
 
-const CUT: Broken = Broken::Invalid("it is cut off");
+const CUT: UnfoldError = UnfoldError::Invalid("it is cut off");
 
 /// How long the head of a member is.
-fn head_length(data: &[u8]) -> Result<usize, Broken> {
+fn head_length(data: &[u8]) -> Result<usize, UnfoldError> {
     const SUM: u8 = 1 << 1;
     const MORE: u8 = 1 << 2;
     const NAME: u8 = 1 << 3;
     const COMMENT: u8 = 1 << 4;
     let [magic, magic_2, method, flags, ..] = *data.first_chunk::<10>().ok_or(CUT)?;
     if [magic, magic_2, method] != [0x1f, 0x8b, 8] {
-        return Err(Broken::Invalid("a member has no gzip head"));
+        return Err(UnfoldError::Invalid("a member has no gzip head"));
     }
     if flags & 0b1110_0000 != 0 {
-        return Err(Broken::Invalid("it uses a reserved flag"));
+        return Err(UnfoldError::Invalid("it uses a reserved flag"));
     }
     let mut length = 10;
     if flags & MORE != 0 {
@@ -158,7 +159,7 @@ fn head_length(data: &[u8]) -> Result<usize, Broken> {
         sum.update(&data[..length]);
         // The sum of a head is the lower half.
         if sum.sum() & 0xffff != u32::from(u16::from_le_bytes([low, high])) {
-            return Err(Broken::Invalid("the sum of its head is wrong"));
+            return Err(UnfoldError::Invalid("the sum of its head is wrong"));
         }
         length += 2;
     }

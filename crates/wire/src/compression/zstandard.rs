@@ -1,15 +1,16 @@
 //! Zstandard (RFC 8878): one frame or several in a row.
 //!
-//! What a frame declares to hold is compared with the limit before anything is unfolded, and a window
-//! larger than a message or than usual is refused, since a decoder sets as much memory aside.
+//! What a frame declares to hold is compared with the limit before anything is unfolded, and a
+//! window larger than a message or than usual is refused, since a decoder sets as much memory
+//! aside.
 
 use zstd::zstd_safe::{
     CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective, compress_bound,
     get_frame_content_size,
 };
 
-use super::Broken;
-use super::pool::Kept;
+use super::UnfoldError;
+use super::coders::PoolItem;
 
 /// Compresses messages.
 pub(super) struct Compressor(CCtx<'static>);
@@ -32,20 +33,20 @@ impl Default for Unfolder {
     }
 }
 
-/// What every decoder should take (RFC 8878, section 3.1.1.1.2): encoders that do not know how long a
-/// message gets announce as much for the smallest.
+/// What every decoder should take (RFC 8878, section 3.1.1.1.2): encoders that do not know how long
+/// a message gets announce as much for the smallest.
 const WINDOW_BYTES_MIN: usize = 8 << 20;
 
 /// More than a context for messages of a megabyte takes.
 const KEPT_BYTES_MAX: usize = 2 << 20;
 
-impl Kept for Compressor {
+impl PoolItem for Compressor {
     fn is_small(&self) -> bool {
         self.0.sizeof() <= KEPT_BYTES_MAX
     }
 }
 
-impl Kept for Unfolder {
+impl PoolItem for Unfolder {
     fn is_small(&self) -> bool {
         self.0.sizeof() <= KEPT_BYTES_MAX
     }
@@ -60,11 +61,11 @@ impl Compressor {
 }
 
 impl Unfolder {
-    pub(super) fn unfold(&mut self, data: &[u8], bytes_max: usize) -> Result<Vec<u8>, Broken> {
-        let invalid = |code| Broken::Invalid(zstd::zstd_safe::get_error_name(code));
+    pub(super) fn unfold(&mut self, data: &[u8], bytes_max: usize) -> Result<Vec<u8>, UnfoldError> {
+        let invalid = |code| UnfoldError::Invalid(zstd::zstd_safe::get_error_name(code));
         let declared = get_frame_content_size(data).ok().flatten();
         if declared.is_some_and(|bytes| bytes > bytes_max as u64) {
-            return Err(Broken::TooLarge);
+            return Err(UnfoldError::TooLarge);
         }
         // What is declared may be a lie, so that little is set aside for it at once.
         let guess = declared.unwrap_or(data.len() as u64 * 4) as usize;
@@ -76,7 +77,7 @@ impl Unfolder {
         loop {
             if out.len() == out.capacity() {
                 if out.len() > bytes_max {
-                    return Err(Broken::TooLarge);
+                    return Err(UnfoldError::TooLarge);
                 }
                 // One byte past the limit is enough to know that it is passed.
                 let more = out.len().max(256).min(bytes_max.saturating_add(1) - out.len());
@@ -87,14 +88,14 @@ impl Unfolder {
             let mut output = OutBuffer::around_pos(&mut out, filled);
             let wanted = self.0.decompress_stream(&mut output, &mut input).map_err(invalid)?;
             if out.len() > bytes_max {
-                return Err(Broken::TooLarge);
+                return Err(UnfoldError::TooLarge);
             }
             let is_over = input.pos() == data.len();
             if wanted == 0 && is_over {
                 return Ok(out);
             }
             if is_over && (input.pos(), out.len()) == before && out.len() < out.capacity() {
-                return Err(Broken::Invalid("it is cut off"));
+                return Err(UnfoldError::Invalid("it is cut off"));
             }
         }
     }

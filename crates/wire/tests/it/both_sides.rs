@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Version};
 use tidewire_service::{Codec, Error, StreamKind};
 use tidewire_wire::{
-    Caller, Coders, Compression, Dialect, Encoding, Event, Exchange, Head, Next, negotiate,
+    Caller, Coders, Compression, Dialect, Encoding, Event, Exchange, Head, ReadStep, negotiate,
 };
 
 use crate::harness::{KINDS, Random, headers, method, seed};
@@ -114,15 +114,15 @@ fn request(
     let mut read = Vec::new();
     for piece in random.split(body.concat().into()) {
         requests.push(piece);
-        while let Next::Message(message) = requests.read(&coders).unwrap() {
+        while let ReadStep::Message(message) = requests.read(&coders).unwrap() {
             read.push(message);
         }
     }
     requests.finish();
-    while let Next::Message(message) = requests.read(&coders).unwrap() {
+    while let ReadStep::Message(message) = requests.read(&coders).unwrap() {
         read.push(message);
     }
-    assert_eq!(requests.read(&coders).unwrap(), Next::End);
+    assert_eq!(requests.read(&coders).unwrap(), ReadStep::End);
     assert_eq!(read, messages, "{caller:?} {kind:?}");
     exchange
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use tidewire_service::{Code, StreamKind};
-use tidewire_wire::{Coders, Exchange, Next, Requests};
+use tidewire_wire::{Coders, Exchange, ReadStep, Requests};
 
 use crate::harness::post;
 
@@ -18,9 +18,9 @@ pub(crate) fn read(
     let mut messages = Vec::new();
     let mut drain = |requests: &mut Requests| loop {
         match requests.read(&coders).map_err(|error| error.code())? {
-            Next::Message(message) => messages.push(message),
-            Next::More => return Ok(false),
-            Next::End => return Ok(true),
+            ReadStep::Message(message) => messages.push(message),
+            ReadStep::More => return Ok(false),
+            ReadStep::End => return Ok(true),
         }
     };
     for piece in pieces {

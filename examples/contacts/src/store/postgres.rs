@@ -3,12 +3,13 @@
 //! ```text
 //! find, page ─────────────┐
 //! create, update, delete ─┴▶ a few connections, each with many prepared statements on their way
-//! list ────────────────────▶ a connection and a cursor of its own, 1,000 rows at a time
+//! list ────────────────────▶ a connection and its own cursor, 1,000 rows at a time
 //! ```
 //!
 //! A statement is one message there and one back; a connection carries as many at once as there are
 //! calls (pipelining), so that a few connections do the work that elsewhere takes hundreds, and
-//! PostgreSQL keeps as few processes. What PostgreSQL said to have committed is what is acknowledged.
+//! PostgreSQL keeps as few processes. What PostgreSQL said to have committed is what is
+//! acknowledged.
 //!
 //! | what happens | what a call sees |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! What can change in a store, as sources of the memo graph: what answers depend on, and what makes them
-//! stale.
+//! What can change in a store, as sources of the memo graph: what answers depend on, and what makes
+//! them stale.
 //!
 //! | source | key | read by | changed by |
 //! |---|---|---|---|
@@ -18,8 +18,8 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Makes the sources of a store whose every change is announced: by this program, or by who watches
-    /// what other programs write.
+    /// Makes the sources of a store whose every change is announced: by this program, or by whoever
+    /// watches what other programs write.
     pub fn new(graph: &Graph) -> Self {
         Self {
             contacts: Source::new_in(graph, "contacts"),
@@ -28,15 +28,15 @@ impl Sources {
         }
     }
 
-    /// Makes the sources of a store that others may write to unseen: what is made of it lives for as long
-    /// as the graph allows, 5 seconds unless that is set.
+    /// Makes the sources of a store that others may write to unseen: what depends on it lives for
+    /// as long as the graph allows, 5 seconds unless that is set.
     pub fn external(graph: &Graph) -> Self {
         let Self { contacts, count, users } = Self::new(graph);
         Self { contacts: contacts.external(), count: count.external(), users: users.external() }
     }
 
-    /// Says that what changes cannot be told from now on: until all of this is dropped, what reads the
-    /// store is answered and not kept.
+    /// Says that what changes cannot be told from now on: until all of this is dropped, what reads
+    /// the store is answered and not kept.
     pub(super) fn suspend(&self) -> [Suspension; 3] {
         [self.contacts.suspend(), self.count.suspend(), self.users.suspend()]
     }

@@ -5,10 +5,10 @@
 //! create, update, delete ▶ queue ─▶ writer thread: what waits is one transaction, synced once
 //! ```
 //!
-//! SQLite blocks, so it runs on threads of its own and not on those of the async runtime. Both
-//! queues are bounded: a call that finds one full fails at once. The journal is a write-ahead log
-//! (readers never wait for the writer) with `synchronous = FULL`: a write is on the disk before it
-//! is acknowledged. `NORMAL` would lose the latest writes with the power. What a sync costs is shared
+//! SQLite blocks, so it runs on its own threads and not on those of the async runtime. Both queues
+//! are bounded: a call that finds one full fails at once. The journal is a write-ahead log (readers
+//! never wait for the writer) with `synchronous = FULL`: a write is on the disk before it is
+//! acknowledged. `NORMAL` would lose the latest writes with the power. What a sync costs is shared
 //! by all writes that wait. Between writes the writer looks whether another program has written
 //! ([`Options::sources`]).
 //!

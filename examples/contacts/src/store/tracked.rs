@@ -1,17 +1,17 @@
 //! A store whose reads say what they depend on, and whose writes say what they change.
 //!
-//! A read declares its rows in the task that asks, where it is noticed; a write takes its guard before the
-//! database is asked and lets go of it after the database has answered, or never will. Guard and write
-//! are in one task, so that a caller who goes away takes neither along: a write that is done after its
-//! guard is gone would be seen late.
+//! A read declares its rows in the task that asks, where it is noticed; a write takes its guard
+//! before the database is asked and lets go of it after the database has answered, or never will.
+//! Guard and write are in one task, so that a caller who goes away takes neither along: a write
+//! that is done after its guard is gone would be seen late.
 //!
 //! ```text
 //! find(7)      contacts.read(7)           ─▶ the store
 //! update(7) ─▶ task: contacts.write(7) … the store … marked ─▶ the caller, if it is there still
 //! ```
 //!
-//! A database that is cut off may do a write after nobody waits for its answer any more. As long as it may,
-//! what reads the store is answered and not kept.
+//! A database that is cut off may do a write after nobody waits for its answer any more. As long as
+//! it may, what reads the store is answered and not kept.
 //!
 //! A list is a stream, which nobody keeps: it declares nothing.
 
@@ -58,8 +58,8 @@ impl Tracked<Sqlite> {
 
 #[cfg(feature = "postgres")]
 impl Tracked<Postgres> {
-    /// Connects to a database; what other programs write to it is not noticed, so what is made of it does
-    /// not live long ([`Source::external`](tidewire::memo::Source::external)).
+    /// Connects to a database; what other programs write to it is not noticed, so what depends on
+    /// it does not live long ([`Source::external`](tidewire::memo::Source::external)).
     ///
     /// # Errors
     /// As [`Postgres::connect`].

@@ -14,14 +14,14 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tempfile::TempDir;
 use tidewire::config::Config;
 use tidewire::memo::Graph;
-use tidewire::{Client, Running};
+use tidewire::{Client, RunningServer};
 use tokio::net::TcpStream;
 
 use crate::cluster;
 
-/// The application on a free port, on a database in a folder of its own.
+/// The application on a free port, on a database in its own folder.
 pub(crate) struct App {
-    server: Running,
+    server: RunningServer,
     folder: TempDir,
 }
 
@@ -116,7 +116,7 @@ impl App {
         self.send(Method::POST, path, "application/json", json).await
     }
 
-    /// Sends a request by HTTP/1.1 on a connection of its own.
+    /// Sends a request by HTTP/1.1 on its own connection.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -151,7 +151,7 @@ impl App {
     }
 }
 
-/// Sends a request by HTTP/1.1 on a connection of its own.
+/// Sends a request by HTTP/1.1 on its own connection.
 pub(crate) async fn exchange(address: &str, request: Request<Full<Bytes>>) -> Answer {
     let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
     let (mut sender, connection) = http1::handshake(io).await.unwrap();

@@ -101,7 +101,9 @@ fn a_file_that_is_not_ours_is_refused_with_what_to_do() {
         assert!(text.contains(path.to_str().unwrap()) && text.contains(needle), "{text}");
     };
     Connection::open(&path).unwrap().execute_batch("CREATE TABLE other (a)").unwrap();
-    check("it is the database of another program; set CONTACTS_DB to a file that is not there yet");
+    check(
+        "it is the database of another program; set CONTACTS_DB to a file that does not exist yet",
+    );
     std::fs::write(&path, "not a database at all, but long enough to be looked at as one").unwrap();
     check("not a database");
     std::fs::remove_file(&path).unwrap();

@@ -1,5 +1,5 @@
-//! A page in Chromium, driven by the DevTools protocol over two pipes: JSON, each message ended by a
-//! zero byte. Keys and text go in as a person's would; what the page did wrong is kept.
+//! A page in Chromium, driven by the DevTools protocol over two pipes: JSON, each message ended by
+//! a zero byte. Keys and text go in as a person's would; what the page did wrong is kept.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// A tab of a browser of its own.
+/// A tab of its own browser.
 pub(crate) struct Page {
     browser: Child,
     commands: ChildStdin,

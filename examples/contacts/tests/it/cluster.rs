@@ -132,7 +132,7 @@ pub(crate) fn url(config: &Config) -> String {
     )
 }
 
-/// Runs statements on a connection of their own.
+/// Runs statements on their own connection.
 pub(crate) async fn execute(config: &Config, sql: &str) {
     let session = open(config).await;
     session.batch_execute(sql).await.unwrap();

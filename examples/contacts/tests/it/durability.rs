@@ -85,7 +85,7 @@ fn wrong_settings_end_the_program_with_a_line_that_says_what_is_wrong() {
     check(&["--database-url", "postgres://u@127.0.0.1:1/n"], "u@127.0.0.1:1/n");
 }
 
-/// The application as a process of its own.
+/// The application as its own process.
 pub(crate) struct Program {
     child: Child,
     output: BufReader<std::process::ChildStdout>,

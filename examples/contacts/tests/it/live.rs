@@ -6,9 +6,9 @@
 //!        each arrow is a step, after each of which the callee may lose the connection, or be restarted
 //! ```
 //!
-//! A restarted callee knows no session, and opens the database anew. What it had read and not handled
-//! yet is lost, or, as in a process that drains behind a load balancer, handled later all the same,
-//! at the same time as the repetition. The caller repeats what the protocol lets it.
+//! A restarted callee knows no session, and opens the database anew. What it had read and not
+//! handled yet is lost, or, as in a process that drains behind a load balancer, handled later all
+//! the same, at the same time as the repetition. The caller repeats what the protocol lets it.
 
 mod callee;
 
@@ -20,7 +20,7 @@ use contacts::store::postgres::{self, Postgres};
 use contacts::store::sqlite::{Options, Sqlite};
 use tempfile::TempDir;
 use tidewire::{Code, Codec, Outcome};
-use tidewire_live::{
+use tidewire_live_proto::{
     CallId, CommandOrigin, Config, Event, Extra, MethodId, Request, Session, feature,
 };
 
@@ -107,7 +107,8 @@ impl<D: Database> World<D> {
         self.names.insert(call, name.to_owned());
     }
 
-    /// Does the first of the things that can be done, from a given one on; false when there is none.
+    /// Does the first of the things that can be done, from a given one on; false when there is
+    /// none.
     async fn step(&mut self, from: usize) -> bool {
         for thing in 0..5 {
             let done = match (from + thing) % 5 {
@@ -169,7 +170,8 @@ impl<D: Database> World<D> {
         self.hear();
     }
 
-    /// Lets everything happen that is left, then compares what the caller heard with what is stored.
+    /// Lets everything happen that is left, then compares what the caller heard with what is
+    /// stored.
     async fn finish(mut self, creates: usize) {
         while !self.names.is_empty() {
             if !self.step(0).await {

@@ -1,5 +1,5 @@
-//! Answers from memory, on each database: right after a write by any protocol, by another program, by
-//! a caller who has gone.
+//! Answers from memory, on each database: right after a write by any protocol, by another program,
+//! by a caller who has gone.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use crate::app::{Answer, App, database_in, exchange};
 use crate::cluster;
 
-/// `GET`, of who holds an answer with this tag; of who holds none where it is empty.
+/// `GET`, of whoever holds an answer with this tag; of whoever holds none where it is empty.
 async fn get(app: &App, path: &str, tag: &str) -> Answer {
     let mut request = Request::get(path).header("host", app.address());
     if !tag.is_empty() {
@@ -250,7 +250,7 @@ async fn a_write_that_the_database_does_after_it_was_cut_off_is_not_seen_late() 
         let writing = Arc::clone(&writing);
         async move { writing.update(change).await }
     });
-    // It waits for the row now. Other tests wait for rows of databases of their own.
+    // It waits for the row now. Other tests wait for rows of their own databases.
     let waits = "SELECT count(*) FROM pg_stat_activity \
                  WHERE wait_event_type = 'Lock' AND datname = current_database()";
     while cluster::open(&config).await.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) == 0 {}

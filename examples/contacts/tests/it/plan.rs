@@ -1,5 +1,5 @@
-//! The load test of the web-server comparison as a contract: its requests in its order, on connections that are kept,
-//! with its assertions to the letter.
+//! The load test of the web-server comparison as a contract: its requests in its order, on
+//! connections that are kept, with its assertions to the letter.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidewire::http::{Method, StatusCode};
-use tidewire::{Address, Call, Error, Reply, Running, Server};
+use tidewire::{Address, Call, Error, Reply, RunningServer, Server};
 
 use crate::app::{App, NOWHERE};
 
@@ -29,7 +29,7 @@ async fn a_relay_gives_the_key_and_the_value_that_the_store_has() {
 }
 
 /// A store that answers a key by the status and the body that it names, and counts connections.
-async fn odd_store(peers: Arc<std::sync::Mutex<std::collections::BTreeSet<u16>>>) -> Running {
+async fn odd_store(peers: Arc<std::sync::Mutex<std::collections::BTreeSet<u16>>>) -> RunningServer {
     let answer = move |call: Call| {
         let port = call.context.peer().and_then(|peer| peer.address).map(|address| address.port());
         peers.lock().unwrap().extend(port);

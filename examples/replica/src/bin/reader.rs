@@ -1,5 +1,5 @@
-//! Follows the card of a contact: `reader ws://127.0.0.1:8080 1`. A line of standard input is another first
-//! name for the contact. With a third argument it ends after so many texts.
+//! Follows the card of a contact: `reader ws://127.0.0.1:8080 1`. A line of standard input is
+//! another first name for the contact. With a third argument it ends after so many texts.
 
 use std::time::Duration;
 

@@ -17,7 +17,7 @@ use tidewire::config::Config;
 use tidewire::http;
 use tidewire::memo::Source;
 use tidewire::{
-    Call, Client, Context, Implementation, Message, Method, Reply, Result, Running, Schema,
+    Call, Client, Context, Implementation, Message, Method, Reply, Result, RunningServer, Schema,
     Service as _, Value,
 };
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
@@ -78,7 +78,7 @@ impl Implementation for Contacts {
 }
 
 impl Contacts {
-    async fn start() -> Running {
+    async fn start() -> RunningServer {
         let schema = Schema::from_descriptors(replica::DESCRIPTOR_SET).unwrap();
         let first_name = Arc::new(Mutex::new("0".to_owned()));
         let contacts = Self { schema: schema.clone(), rows: Source::new("contacts"), first_name };
@@ -91,7 +91,7 @@ impl Contacts {
 
 /// The contacts, the relay and the reader of contact 1.
 struct Chain {
-    _contacts: Running,
+    _contacts: RunningServer,
     rest: Client,
     _relay: Program,
     reader: Program,

@@ -279,7 +279,7 @@ namespace Hosted
                     {
                         var handle = new Microsoft.Win32.SafeHandles.SafeFileHandle((IntPtr)number, false);
                         using var file = new FileStream(handle, FileAccess.Write, 1);
-                        file.Write(System.Text.Encoding.UTF8.GetBytes("HTTP/1.1 200 OK\r\n\r\nthis is no frame"));
+                        file.Write(System.Text.Encoding.UTF8.GetBytes("HTTP/1.1 200 OK\r\n\r\nthis is not a frame"));
                     }
                     catch (Exception)
                     {

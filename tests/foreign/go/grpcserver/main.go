@@ -47,7 +47,7 @@ func main() {
 			old := reflection.NewServer(reflection.ServerOptions{Services: server})
 			v1alpha.RegisterServerReflectionServer(server, old)
 		default:
-			log.Fatalf("%s is no version of reflection; there are v1 and v1alpha", os.Args[2])
+			log.Fatalf("%s is not a version of reflection; there are v1 and v1alpha", os.Args[2])
 		}
 	}
 	log.Fatal(server.Serve(listener))

@@ -139,7 +139,7 @@ impl Tally {
                 self.mismatched += 1;
                 return None;
             }
-            // Generated code does not look into extensions, whose text may be no UTF-8.
+            // Generated code does not look into extensions, whose text may be not UTF-8.
             (Ok(_), Err(_)) if extended => {
                 self.extended += 1;
                 return None;
@@ -198,8 +198,8 @@ impl Tally {
     }
 }
 
-/// Text that is no UTF-8, in what a later value takes the place of: an entry of a map, and deep in a
-/// message of a oneof.
+/// Text that is not UTF-8, in what a later value takes the place of: an entry of a map, and deep in
+/// a message of a oneof.
 #[test]
 fn messages_that_random_runs_found_different_are_the_same() {
     let mut tally = Tally::default();

@@ -1,5 +1,5 @@
-//! What the compiler says to somebody who implements a service's trait wrongly: each mistake with the
-//! text that is read.
+//! What the compiler says to somebody who implements a service's trait wrongly: each mistake with
+//! the text that is read.
 //!
 //! The compiler is called as cargo calls it, with what cargo built for this test; nothing is built
 //! again. The text is compared in its parts, since the compiler's drawing of it changes.
@@ -121,7 +121,8 @@ fn each_mistake_is_told_by_the_names_that_users_know() {
         for part in parts {
             assert!(text.contains(part), "{name}: {part:?} is not in:\n{text}");
         }
-        // A name that begins so is nobody's to read; the compiler underlines with the same character.
+        // A name that begins so is nobody's to read; the compiler underlines with the same
+        // character.
         let hidden = text.split("__").skip(1).any(|rest| rest.starts_with(char::is_alphabetic));
         assert!(!hidden, "{name} names what is hidden:\n{text}");
     }

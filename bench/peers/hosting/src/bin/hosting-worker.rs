@@ -35,7 +35,8 @@ async fn page(_: Request<hyper::body::Incoming>) -> Result<Response<Full<Bytes>>
 }
 
 async fn http() -> std::io::Result<()> {
-    // SAFETY: whoever starts the program leaves the socket in this descriptor, and nothing else takes it.
+    // SAFETY: whoever starts the program leaves the socket in this descriptor, and nothing else
+    // takes it.
     let socket = unsafe { OwnedFd::from_raw_fd(3) };
     let listener = std::os::unix::net::UnixListener::from(socket);
     listener.set_nonblocking(true)?;

@@ -1,5 +1,5 @@
-//! The store that relays ask: a backing service, not a peer. Answers `/store/KEY` with the key, in JSON. First line
-//! of output is the address.
+//! The store that relays ask: a backing service, not a peer. Answers `/store/KEY` with the key, in
+//! JSON. First line of output is the address.
 
 use std::convert::Infallible;
 

@@ -1,5 +1,5 @@
-//! axum as its guide writes it: handlers, and handlers with an extracted query. First line of output is
-//! the address.
+//! axum as its guide writes it: handlers, and handlers with an extracted query. First line of
+//! output is the address.
 
 use axum::extract::Query;
 use axum::routing::get;

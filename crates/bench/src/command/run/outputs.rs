@@ -1,13 +1,13 @@
 //! The files that a run is asked to write.
 //!
-//! They are opened before the first request: a minute of load is not lost to a misspelt folder. What
-//! is in a file stays until there is something to put in its place.
+//! They are opened before the first request: a minute of load is not lost to a misspelt folder.
+//! What is in a file stays until there is something to put in its place.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use tidewire_load::Error;
+use tidewire_loadgen::Error;
 
 use super::RunArgs;
 use crate::result::RunResult;

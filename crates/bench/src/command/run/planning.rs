@@ -4,10 +4,10 @@ use super::{KindArg, ProtocolArg, RunArgs};
 use crate::case::{Case, ServerPlan};
 use crate::knee::Search;
 use crate::threshold::Threshold;
-use tidewire_load::{
-    Body, Check, Composer, Error, Feeder, MessageCodec, Model, Names, Order, Plan, Protocol,
-    Request, Reuse, Scenario, Segment, Services, Spacing, Speech, Step, Target, Template, Tls,
-    Transport, Trust, Workload,
+use tidewire_loadgen::{
+    ArrivalSpacing, Body, Check, Composer, Error, Feeder, MessageCodec, Model, Names, Order, Plan,
+    Protocol, ProtocolSetup, Request, Reuse, Scenario, Segment, Services, Step, Target, Template,
+    Tls, Transport, Trust, Workload,
 };
 use tidewire_schema::Schema;
 
@@ -103,7 +103,8 @@ fn model(args: &RunArgs) -> Result<Model, Error> {
         };
         return Ok(Model::Closed { connections_from });
     }
-    let spacing = if args.poisson { Spacing::Poisson(args.seed) } else { Spacing::Uniform };
+    let spacing =
+        if args.poisson { ArrivalSpacing::Poisson(args.seed) } else { ArrivalSpacing::Uniform };
     Ok(Model::Open { segments, spacing, in_flight_max: args.in_flight_max.max(1) })
 }
 
@@ -111,7 +112,8 @@ fn model(args: &RunArgs) -> Result<Model, Error> {
 pub(super) fn search(args: &RunArgs) -> Result<Search, Error> {
     let text = args.find_knee.clone().unwrap_or_default();
     let objective = Threshold::parse_all(&text).map_err(Error::usage)?;
-    let spacing = if args.poisson { Spacing::Poisson(args.seed) } else { Spacing::Uniform };
+    let spacing =
+        if args.poisson { ArrivalSpacing::Poisson(args.seed) } else { ArrivalSpacing::Uniform };
     Ok(Search {
         text,
         objective,
@@ -224,7 +226,7 @@ fn checks(args: &RunArgs, names: &Names) -> Result<Vec<Check>, Error> {
     Ok(checks)
 }
 
-fn speech(args: &RunArgs, target: &Target) -> Result<Speech, Error> {
+fn speech(args: &RunArgs, target: &Target) -> Result<ProtocolSetup, Error> {
     let websocket = target.websocket || args.protocol == ProtocolArg::Websocket;
     let streams = args.kind != KindArg::Unary;
     let protocol = match args.protocol {
@@ -249,7 +251,7 @@ fn speech(args: &RunArgs, target: &Target) -> Result<Speech, Error> {
         _ => Transport::Http1,
     };
     let client_streams = matches!(args.kind, KindArg::ClientStream | KindArg::Bidi);
-    Ok(Speech {
+    Ok(ProtocolSetup {
         transport,
         protocol,
         codec: args.codec(),

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-use super::Found;
+use super::CheckReport;
 use super::finding::{Finding, Severity};
 use crate::call::printable::{printable_json, printable_lines};
 
@@ -40,14 +40,14 @@ impl Texts {
 }
 
 /// Prints all findings and what they come to.
-pub(super) fn print(found: &Found, as_json: bool) -> io::Result<()> {
+pub(super) fn print(found: &CheckReport, as_json: bool) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let mut texts = Texts::default();
     for finding in &found.findings {
         if as_json {
             writeln!(out, "{}", printable_json(&serde_json::to_string(finding)?))?;
         } else {
-            out.write_all(printable_lines(&shown(finding, &mut texts)).as_bytes())?;
+            out.write_all(printable_lines(&render(finding, &mut texts)).as_bytes())?;
         }
     }
     if !as_json {
@@ -56,7 +56,7 @@ pub(super) fn print(found: &Found, as_json: bool) -> io::Result<()> {
     out.flush()
 }
 
-fn summary(found: &Found) -> String {
+fn summary(found: &CheckReport) -> String {
     let count = |severity| found.findings.iter().filter(|f| f.severity == severity).count();
     let several = |number: usize, what: &str| match number {
         1 => format!("1 {what}"),
@@ -74,7 +74,7 @@ fn summary(found: &Found) -> String {
     format!("checked {}: {outcome}", several(found.files, "file"))
 }
 
-fn shown(finding: &Finding, texts: &mut Texts) -> String {
+fn render(finding: &Finding, texts: &mut Texts) -> String {
     let mut text = finding.file.clone();
     for number in [finding.line, finding.column].into_iter().flatten() {
         let _ = write!(text, ":{number}");

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tidewire::mock::{MockFolders, RuleFiles, load_rules};
 
-use super::Found;
+use super::CheckReport;
 use super::finding::{Finding, Severity};
 
 /// Whether a folder holds rule files, and no `.proto`.
@@ -28,7 +28,7 @@ fn has_proto(folder: &Path, depth: usize) -> bool {
 pub(super) fn check(
     rules: &[PathBuf],
     protos: &[PathBuf],
-    found: &mut Found,
+    found: &mut CheckReport,
 ) -> anyhow::Result<()> {
     let here = ["protos", "proto"].map(PathBuf::from);
     let Some(protos) = protos.iter().chain(&here).find(|path| path.exists()) else {

@@ -8,31 +8,31 @@ use tidewire::Schema;
 use tidewire::config::{Config, ServiceConfig};
 
 use super::finding::{Finding, Severity};
-use super::{Found, sources};
+use super::{CheckReport, sources};
 use crate::{names, serving};
 
 /// Checks a configuration file and the sources that it names.
 ///
 /// # Errors
 /// When the file cannot be read.
-pub(super) fn check(path: &Path, found: &mut Found) -> anyhow::Result<()> {
+pub(super) fn check(path: &Path, found: &mut CheckReport) -> anyhow::Result<()> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
     found.files += 1;
     let (config, faults) = Config::check(&text, &name);
     found.findings.extend(faults.iter().map(Finding::from));
-    let here = Here { name: &name };
+    let here = ConfigFile { name: &name };
     here.log_level(&config, found);
     here.services(&config, found);
     Ok(())
 }
 
-struct Here<'a> {
+struct ConfigFile<'a> {
     name: &'a str,
 }
 
-impl Here<'_> {
-    fn log_level(&self, config: &Config, found: &mut Found) {
+impl ConfigFile<'_> {
+    fn log_level(&self, config: &Config, found: &mut CheckReport) {
         if let Err(error) = config.log.check() {
             let error = error.to_string();
             let (message, help) = error.rsplit_once("; ").unwrap_or((&error, ""));
@@ -40,7 +40,7 @@ impl Here<'_> {
         }
     }
 
-    fn services(&self, config: &Config, found: &mut Found) {
+    fn services(&self, config: &Config, found: &mut CheckReport) {
         let (mut interfaces, mut paths) = (Vec::new(), HashMap::new());
         let mut served = HashSet::new();
         let mut schemas = Vec::new();
@@ -66,7 +66,12 @@ impl Here<'_> {
     }
 
     /// Puts the server together as `serve` does, short of listening: what it says is said here.
-    fn serve(&self, config: &Config, schemas: &[(&ServiceConfig, Schema)], found: &mut Found) {
+    fn serve(
+        &self,
+        config: &Config,
+        schemas: &[(&ServiceConfig, Schema)],
+        found: &mut CheckReport,
+    ) {
         let mut config = config.clone();
         if schemas.is_empty() {
             // Those of a program with services in code; which methods it has is not known here.
@@ -93,7 +98,7 @@ impl Here<'_> {
 
     /// Reports what a server refuses, at the first word of it that is written in the file, or else
     /// at `place`.
-    fn refused(&self, error: &str, place: &str, found: &mut Found) {
+    fn refused(&self, error: &str, place: &str, found: &mut CheckReport) {
         let trimmed =
             |word: &'_ str| word.trim_matches(|c: char| ".,:;\"'`".contains(c)).to_owned();
         let words = error.split_whitespace().map(trimmed).filter(|word| word.contains(['.', '/']));
@@ -107,7 +112,12 @@ impl Here<'_> {
     }
 
     /// The services that are wanted and there.
-    fn wanted(&self, service: &ServiceConfig, known: &[String], found: &mut Found) -> Vec<String> {
+    fn wanted(
+        &self,
+        service: &ServiceConfig,
+        known: &[String],
+        found: &mut CheckReport,
+    ) -> Vec<String> {
         if service.names.is_empty() {
             return known.to_vec();
         }
@@ -124,7 +134,7 @@ impl Here<'_> {
     }
 
     /// Reports something about a value, at the first place where it is written.
-    fn report(&self, value: &str, message: &str, help: &str, found: &mut Found) {
+    fn report(&self, value: &str, message: &str, help: &str, found: &mut CheckReport) {
         let place = found.texts.place(self.name, 1, &format!("\"{value}\""));
         found.findings.push(Finding {
             file: self.name.to_owned(),

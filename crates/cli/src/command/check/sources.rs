@@ -1,5 +1,5 @@
-//! `.proto` files and descriptor sets: the compiler's diagnostics, then the server's view of REST and
-//! of rules of validation.
+//! `.proto` files and descriptor sets: the compiler's diagnostics, then the server's view of REST
+//! and of rules of validation.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,18 +10,18 @@ use tidewire::{
     required_without_presence,
 };
 
-use super::Found;
+use super::CheckReport;
 use super::finding::{Finding, Severity};
 use crate::serving;
 
 /// Checks a folder of `.proto` files, or a descriptor set.
-pub(super) fn check(path: &Path, found: &mut Found) {
+pub(super) fn check(path: &Path, found: &mut CheckReport) {
     let checked = load(path, found);
     alone(checked, &path.display().to_string(), found);
 }
 
 /// Checks single `.proto` files.
-pub(super) fn check_files(files: &[PathBuf], includes: &[PathBuf], found: &mut Found) {
+pub(super) fn check_files(files: &[PathBuf], includes: &[PathBuf], found: &mut CheckReport) {
     let sources = includes.iter().fold(Sources::new(), |sources, folder| sources.include(folder));
     let sources = files.iter().fold(sources, |sources, file| sources.file(file));
     let checked = compile(&sources, found);
@@ -29,7 +29,7 @@ pub(super) fn check_files(files: &[PathBuf], includes: &[PathBuf], found: &mut F
 }
 
 /// Checks the services of sources that a server serves without a configuration.
-fn alone(checked: Option<Checked>, name: &str, found: &mut Found) {
+fn alone(checked: Option<CompiledSources>, name: &str, found: &mut CheckReport) {
     let Some(checked) = checked else { return };
     let services: Vec<_> = checked.schema.services().map(str::to_owned).collect();
     let interfaces = checked.interfaces(&services, found);
@@ -47,18 +47,18 @@ fn alone(checked: Option<Checked>, name: &str, found: &mut Found) {
 }
 
 /// Sources that compile.
-pub(super) struct Checked {
+pub(super) struct CompiledSources {
     pub(super) schema: Schema,
     /// Where each file was read from, by the name it is imported by.
     pub(super) paths: HashMap<String, String>,
 }
 
 /// Compiles a folder, or reads a descriptor set; `None` when that found errors.
-pub(super) fn load(path: &Path, found: &mut Found) -> Option<Checked> {
+pub(super) fn load(path: &Path, found: &mut CheckReport) -> Option<CompiledSources> {
     compile(&sources(path), found)
 }
 
-fn compile(sources: &Sources, found: &mut Found) -> Option<Checked> {
+fn compile(sources: &Sources, found: &mut CheckReport) -> Option<CompiledSources> {
     let descriptors = match sources.compile() {
         Ok(descriptors) => descriptors,
         Err(diagnostics) => {
@@ -79,7 +79,7 @@ fn compile(sources: &Sources, found: &mut Found) -> Option<Checked> {
     match Schema::from_descriptors(descriptors.bytes()) {
         Ok(schema) => {
             rules(&schema, &paths, found);
-            Some(Checked { schema, paths })
+            Some(CompiledSources { schema, paths })
         }
         Err(error) => {
             let first = descriptors.files().iter().find(|file| file.requested);
@@ -91,7 +91,7 @@ fn compile(sources: &Sources, found: &mut Found) -> Option<Checked> {
 }
 
 /// Rules of validation that do not compile, or say nothing.
-fn rules(schema: &Schema, paths: &HashMap<String, String>, found: &mut Found) {
+fn rules(schema: &Schema, paths: &HashMap<String, String>, found: &mut CheckReport) {
     let finding = |diagnostic: &Diagnostic, severity| {
         let file = paths.get(&diagnostic.file).unwrap_or(&diagnostic.file).clone();
         Finding { file, severity, ..Finding::from(diagnostic) }
@@ -103,9 +103,13 @@ fn rules(schema: &Schema, paths: &HashMap<String, String>, found: &mut Found) {
     found.findings.extend(idle.iter().map(|one| finding(one, Severity::Warning)));
 }
 
-impl Checked {
+impl CompiledSources {
     /// The interfaces of these services.
-    pub(super) fn interfaces(&self, services: &[String], found: &mut Found) -> Vec<Interface> {
+    pub(super) fn interfaces(
+        &self,
+        services: &[String],
+        found: &mut CheckReport,
+    ) -> Vec<Interface> {
         let mut interfaces = Vec::new();
         for name in services {
             match self.schema.interface(name) {
@@ -118,11 +122,15 @@ impl Checked {
 }
 
 /// Checks the REST bindings of services that one server is to serve.
-pub(super) fn rest(interfaces: &[Interface], paths: &HashMap<String, String>, found: &mut Found) {
+pub(super) fn rest(
+    interfaces: &[Interface],
+    paths: &HashMap<String, String>,
+    found: &mut CheckReport,
+) {
     match check_rest(interfaces) {
         Ok(findings) => {
             for finding in findings {
-                let finding = located(finding, paths, found);
+                let finding = locate(finding, paths, found);
                 found.findings.push(finding);
             }
         }
@@ -131,7 +139,11 @@ pub(super) fn rest(interfaces: &[Interface], paths: &HashMap<String, String>, fo
 }
 
 /// The finding at the path of its template, or else at the annotation.
-fn located(finding: RestFinding, paths: &HashMap<String, String>, found: &mut Found) -> Finding {
+fn locate(
+    finding: RestFinding,
+    paths: &HashMap<String, String>,
+    found: &mut CheckReport,
+) -> Finding {
     let file = paths.get(&finding.file).unwrap_or(&finding.file).clone();
     let mut place = finding.place;
     if let (Some((line, _)), Some((template, offset))) = (place, &finding.template) {

@@ -76,12 +76,12 @@ async fn annotations_that_do_not_fit_their_method_are_refused() {
         ("get: \"/{labels}\"", "labels is a map; send it in a body"),
         (
             "post: \"/x\" body: \"nope\"",
-            "`body: \"nope\"` is no field of shop.Item; it has id, tags, inner, labels",
+            "`body: \"nope\"` is not a field of shop.Item; it has id, tags, inner, labels",
         ),
         ("post: \"/{id}\" body: \"id\"", "id is filled by path and body"),
         (
             "get: \"/x\" response_body: \"nope\"",
-            "`response_body: \"nope\"` is no field of shop.Item; it has id, tags, inner, labels",
+            "`response_body: \"nope\"` is not a field of shop.Item; it has id, tags, inner, labels",
         ),
     ] {
         let error = shop(&method("A", rule)).start().await.unwrap_err().to_string();

@@ -2,14 +2,14 @@
 
 use std::future::pending;
 
-use tidewire_server::{Address, Running, Server};
+use tidewire_server::{Address, RunningServer, Server};
 use tidewire_service::{Body, Call, Reply};
 
 use super::service::{in_json, schema, start};
 use crate::http::send;
 
 /// A server whose calls never end: streams after their first message, others without an answer.
-async fn endless() -> Running {
+async fn endless() -> RunningServer {
     let backend = |call: Call| async move {
         assert!(call.context.deadline().is_some(), "the handler may look at it");
         if &*call.spec().unwrap().method == "Count" {

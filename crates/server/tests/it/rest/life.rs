@@ -9,7 +9,7 @@ use hyper::body::Frame;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tidewire_rest::RestOptions;
-use tidewire_server::{Address, Running, Server};
+use tidewire_server::{Address, RunningServer, Server};
 use tidewire_service::{Call, Reply};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -18,7 +18,7 @@ use tokio::sync::{Notify, mpsc};
 use super::service::{CANONICAL, builder, in_json, schema};
 
 /// A server whose calls say when they begin, and how they end once they are let go.
-async fn held(go: Arc<Notify>, events: mpsc::UnboundedSender<&'static str>) -> Running {
+async fn held(go: Arc<Notify>, events: mpsc::UnboundedSender<&'static str>) -> RunningServer {
     struct Guard(mpsc::UnboundedSender<&'static str>, bool);
     impl Drop for Guard {
         fn drop(&mut self) {
@@ -40,7 +40,7 @@ async fn held(go: Arc<Notify>, events: mpsc::UnboundedSender<&'static str>) -> R
     Server::builder().listen(any).service(service).start().await.unwrap()
 }
 
-async fn connect(server: &Running) -> TcpStream {
+async fn connect(server: &RunningServer) -> TcpStream {
     TcpStream::connect(server.url().trim_start_matches("http://")).await.unwrap()
 }
 
@@ -71,7 +71,7 @@ async fn a_query_is_canceled_when_its_caller_goes_away() {
 
 type Sending<B> = SendRequest<B>;
 
-async fn h2<B>(server: &Running) -> Sending<B>
+async fn h2<B>(server: &RunningServer) -> Sending<B>
 where
     B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -82,7 +82,7 @@ where
     sending
 }
 
-async fn canonical() -> Running {
+async fn canonical() -> RunningServer {
     let mut options = RestOptions::default();
     options.json = CANONICAL;
     builder(options).start().await.unwrap()

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use http::Method;
 use serde_json::Value;
 use tidewire_rest::{FieldNames, Int64, RestOptions};
-use tidewire_server::Running;
+use tidewire_server::RunningServer;
 use tidewire_service::{Call, Reply};
 
 use super::service::builder;
 use crate::http::get;
 
-async fn document(server: &Running) -> Value {
+async fn document(server: &RunningServer) -> Value {
     let answer = get(server, "/openapi.json").await;
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
     serde_json::from_str(answer.text()).unwrap()

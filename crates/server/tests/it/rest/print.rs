@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 use http::header::HOST;
 use tidewire_rest::{Defaults, FieldNames, Int64, JsonOptions, RestOptions};
 use tidewire_schema::Schema;
-use tidewire_server::{Address, Running, Server};
+use tidewire_server::{Address, RunningServer, Server};
 use tidewire_service::{Body, Call, Codec, Reply};
 
 use super::service::{CANONICAL, in_json, schema};
 use crate::http::{get, json};
 
 /// A server whose replies are the bytes it was sent in `text`, whatever they are.
-async fn echo(json: JsonOptions) -> Running {
+async fn echo(json: JsonOptions) -> RunningServer {
     let backend = async |call: Call| {
         let Body::Full(request) = call.body else { panic!("a whole request") };
         let request: serde_json::Value = serde_json::from_slice(&request).unwrap();
@@ -26,7 +26,7 @@ async fn echo(json: JsonOptions) -> Running {
 }
 
 /// What the server makes of a reply.
-async fn printed(server: &Running, reply: &str) -> String {
+async fn printed(server: &RunningServer, reply: &str) -> String {
     let request = serde_json::json!({ "text": reply }).to_string();
     let answer = json(server, "POST", "/whole", &request).await;
     assert_eq!(answer.status, 200, "{reply}: {}", answer.text());

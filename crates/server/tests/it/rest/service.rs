@@ -10,7 +10,7 @@ use serde_json::Value;
 use tidewire_proto::Sources;
 use tidewire_rest::{Defaults, Int64, JsonOptions, RestOptions};
 use tidewire_schema::Schema;
-use tidewire_server::{Address, Builder, Running, Server};
+use tidewire_server::{Address, Builder, RunningServer, Server};
 use tidewire_service::{Body, Call, Code, Codec, Error, Frame, Protocol, Reply, Result, Service};
 
 /// The schema with comments and lines.
@@ -21,7 +21,7 @@ pub(crate) fn schema() -> Schema {
 }
 
 /// A server of the service on a free port, with replies as proto JSON has them by itself.
-pub(crate) async fn start() -> Running {
+pub(crate) async fn start() -> RunningServer {
     let mut options = RestOptions::default();
     options.json = CANONICAL;
     builder(options).start().await.unwrap()

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use tidewire_server::Running;
+use tidewire_server::RunningServer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -10,7 +10,7 @@ use super::service::start;
 use crate::http::{get, json, send};
 
 /// The status of the answer to bytes as they are.
-async fn status(server: &Running, request: &str) -> u16 {
+async fn status(server: &RunningServer, request: &str) -> u16 {
     let address = server.url();
     let mut stream = TcpStream::connect(address.trim_start_matches("http://")).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();

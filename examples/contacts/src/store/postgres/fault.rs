@@ -84,7 +84,7 @@ pub(super) fn is_of_connection(error: &tokio_postgres::Error) -> bool {
 
 /// The error for a call when no connection is up.
 pub(super) fn away() -> Error {
-    Error::unavailable("the database is not there for now; nothing was changed, try again")
+    Error::unavailable("the database is unavailable; nothing was changed, try again")
         .with_outcome(Outcome::NotRun)
 }
 

@@ -1,4 +1,4 @@
-//! All contacts: a cursor on a connection of its own, read as fast as the client reads.
+//! All contacts: a cursor on its own connection, read as fast as the client reads.
 //!
 //! A cursor is one snapshot: what is changed while a list is read is not on it. It holds
 //! [`BATCH_ROWS`] rows in memory, here and in PostgreSQL. Connections that a list has come to the

@@ -1,8 +1,8 @@
 //! A create under a key: one statement, so one round trip and one transaction.
 //!
-//! The key's unique index decides. Who comes second, at the same time too, waits for the first: when
-//! that committed, the row is there and counts the repetition; when it was undone, the second is the
-//! first. A repetition so leaves a row version behind, but no contact.
+//! The key's unique index decides. Who comes second, at the same time too, waits for the first:
+//! when that committed, the row is there and counts the repetition; when it was undone, the second
+//! is the first. A repetition so leaves a row version behind, but no contact.
 
 use crate::store::{FORGOTTEN_AT_ONCE, KEYS_KEPT};
 

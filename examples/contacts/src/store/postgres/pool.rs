@@ -47,7 +47,7 @@ impl Pool {
         let mut keepers = JoinSet::new();
         let mut line = Some(line);
         for index in 0..places.len() {
-            let keeper = Keeper {
+            let keeper = CachedBody {
                 places: Arc::clone(&places),
                 index,
                 config: config.clone(),
@@ -169,14 +169,14 @@ impl Drop for Lease<'_> {
 }
 
 /// Keeps one place filled.
-struct Keeper {
+struct CachedBody {
     places: Arc<[Place]>,
     index: usize,
     config: Config,
     backoff: (Duration, Duration),
 }
 
-impl Keeper {
+impl CachedBody {
     async fn run(self, mut line: Option<Line>) {
         let place = &self.places[self.index];
         loop {

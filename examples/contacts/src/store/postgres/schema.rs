@@ -11,8 +11,8 @@ use crate::store::USERS;
 pub(super) async fn prepare(config: &Config) -> Result<()> {
     let (client, _line) = connect(config).await?;
     let what = || format!("tables contact, contact_command and app_user of {}", place(config));
-    // Of several programs that start at once, one makes the tables. Whoever finds them needs no right
-    // to make any.
+    // Of several programs that start at once, one makes the tables. Whoever finds them needs no
+    // right to make any.
     client.batch_execute(&CREATE.replace("{USERS}", &USERS.to_string())).await.with_context(what)
 }
 

@@ -62,7 +62,7 @@ pub(super) fn prepared(config: &Config, options: &Options) -> Result<Config> {
         "{of_url} -c statement_timeout={statement} -c idle_in_transaction_session_timeout={idle}"
     );
     config.options(all.trim());
-    // A mode that falls back to what anybody can read says nothing of who answers.
+    // A mode that falls back to what anybody can read says nothing of whoever answers.
     config.ssl_mode(if is_secure { SslMode::Require } else { SslMode::Disable });
     config.connect_timeout(options.connect_timeout);
     config.tcp_user_timeout(options.statement_timeout * 2);

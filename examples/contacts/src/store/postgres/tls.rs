@@ -1,8 +1,8 @@
 //! TLS to the database, where its URL says `sslmode=require`.
 //!
-//! The certificate of the database has to be for the name in the URL, and of an authority that the system
-//! trusts, or that the PEM file in `SSL_CERT_FILE` has. There is no way to leave that out: who asks for TLS
-//! wants to know who answers.
+//! The certificate of the database has to be for the name in the URL, and of an authority that the
+//! system trusts, or that the PEM file in `SSL_CERT_FILE` has. There is no way to leave that out:
+//! who asks for TLS wants to know who answers.
 
 use std::sync::Arc;
 

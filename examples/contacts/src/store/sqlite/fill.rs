@@ -1,7 +1,7 @@
 //! Filling a database with made-up contacts, the same ones each time.
 //!
-//! All of it is one transaction: when it is interrupted nothing was done, and the next start does it
-//! anew. Ids count from 1; a database where ids up to `rows` were ever given is left alone, so
+//! All of it is one transaction: when it is interrupted nothing was done, and the next start does
+//! it anew. Ids count from 1; a database where ids up to `rows` were ever given is left alone, so
 //! contacts that were deleted stay deleted.
 
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! A create under a key: contact and key are added together, or neither is.
 //!
-//! There is one writer, and its transaction begins by taking the file's write lock, so nobody adds the
-//! key between the look and the insert. The transaction is one of many writes, of which one may fail
-//! alone: a savepoint keeps the contact from staying without its key.
+//! There is one writer, and its transaction begins by taking the file's write lock, so nobody adds
+//! the key between the look and the insert. The transaction is one of many writes, of which one may
+//! fail alone: a savepoint keeps the contact from staying without its key.
 
 use rusqlite::{Connection, OptionalExtension as _, Result};
 use tidewire::CommandKey;

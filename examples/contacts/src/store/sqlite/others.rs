@@ -1,8 +1,9 @@
 //! What other programs write to the file is noticed, soon and all at once.
 //!
-//! `PRAGMA data_version` is another number on a connection once any other connection has committed; what
-//! the connection itself commits leaves it. All writes of this program go through one connection, so the
-//! number that the writer sees tells of other programs only. Which rows they wrote it does not tell.
+//! `PRAGMA data_version` is another number on a connection once any other connection has committed;
+//! what the connection itself commits leaves it. All writes of this program go through one
+//! connection, so the number that the writer sees tells of other programs only. Which rows they
+//! wrote it does not tell.
 
 use rusqlite::Connection;
 

@@ -36,16 +36,16 @@ fn prepare(database: &Connection) -> Result<()> {
         ),
         (_, _, 0) => create(database)?,
         _ => bail!(
-            "it is the database of another program; set CONTACTS_DB to a file that is not there yet"
+            "it is the database of another program; set CONTACTS_DB to a file that does not exist yet"
         ),
     }
     database.pragma_update(None, "synchronous", "FULL")?;
     Ok(())
 }
 
-/// The check of `contact.id` is what keeps ids within `int32` of the `.proto`; `AUTOINCREMENT` is what keeps an id
-/// from being used again after its contact was deleted. `command` has the creates that came with a
-/// key, and what they gave. Users are made here, and nobody adds any.
+/// The check of `contact.id` is what keeps ids within `int32` of the `.proto`; `AUTOINCREMENT` is
+/// what keeps an id from being used again after its contact was deleted. `command` has the creates
+/// that came with a key, and what they gave. Users are made here, and nobody adds any.
 fn create(database: &Connection) -> Result<()> {
     database.pragma_update(None, "journal_mode", "WAL")?;
     database.execute_batch(&format!(

@@ -1,4 +1,5 @@
-//! The thread that writes: all writes that wait are one transaction, acknowledged once it is on disk.
+//! The thread that writes: all writes that wait are one transaction, acknowledged once it is on
+//! disk.
 //!
 //! | what fails | who is told |
 //! |---|---|
@@ -54,7 +55,8 @@ impl Writes {
     /// Runs a write on the thread; what it changed is on disk when this returns.
     ///
     /// # Errors
-    /// `RESOURCE_EXHAUSTED` when the queue is full; what `work` or the commit fails with, explained.
+    /// `RESOURCE_EXHAUSTED` when the queue is full; what `work` or the commit fails with,
+    /// explained.
     ///
     /// # Cancel safety
     /// Once accepted a write is done, whether its caller waits or not.

@@ -7,7 +7,7 @@ use contacts::proto::contacts::v1::{Contact, Contacts as _, CreateRequest};
 use contacts::store::Store;
 use contacts::{Scheme, TypedContacts};
 use tidewire::{Context, Result};
-use tidewire_live::{Acceptor, CallId, Event, OutgoingReply, Session, SessionId, Sessions};
+use tidewire_live_proto::{Acceptor, CallId, Event, OutgoingReply, Session, SessionId, Sessions};
 
 use super::config;
 

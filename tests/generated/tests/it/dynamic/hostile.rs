@@ -40,7 +40,7 @@ fn is_known(typed: &Result<Bytes>, dynamic: &Result<Bytes>) -> bool {
         }
         (Ok(_), Err(error)) => {
             let why = error.message();
-            why.contains("null is no element")
+            why.contains("null is not an element")
                 || why.contains("invalid type: sequence, expected an object of")
         }
         _ => false,

@@ -201,7 +201,7 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
     const layered = this.host.layered(this);
     const { base, shown } = this;
     let next = layered ? { ...base, status: "success" as const, data: layered.data as T, error: undefined } : base;
-    // An answer that is what was expected is no change to a view.
+    // An answer that is what was expected is not a change to a view.
     if (next.data !== shown.data && (layered || this.wasLayered) && this.isEqual(next.data, shown.data)) {
       next = { ...next, data: shown.data };
       if (!layered) this.base = next;

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""What an answer from memory costs: instructions per request by callgrind, which other work on the
+machine does not change; those of COUNTED requests more, so that starting and connecting cancel out.
+
+Three servers on core 0, one thread each (peers/kept): `free` computes each answer with a handler that costs
+nothing, `memo` answers from memory, `bare` is hyper with the bytes of memo's answer. Needs valgrind,
+h2load and curl.
+
+Usage: bench/cached.py [--only PART]
+"""
+import argparse, os, re, struct, subprocess, sys, tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROGRAM = os.path.join(HERE, "peers", "target", "release", "kept")
+COUNTED, BEFORE = 1000, 200
+ID = b"\x08\x07"
+H1, H2 = ["--h1", "-c", "8"], ["-c", "4", "-m", "4"]
+
+
+def cells(folder):
+    """Of each case: how h2load asks, what it asks for, and whether bare hyper can answer the same."""
+    def file(name, content):
+        path = os.path.join(folder, name)
+        open(path, "wb").write(content)
+        return path
+
+    enveloped = file("grpc", b"\0" + struct.pack(">I", len(ID)) + ID)
+    proto, json = file("proto", ID), file("json", b'{"id":7}')
+    post = lambda path, kind: ["-d", path, "-H", f"content-type: {kind}"]
+    get = "/kept.v1.Rows/Get"
+    query = f"{get}?connect=v1&encoding=json&message=%7B%22id%22%3A7%7D"
+    return {
+        "gRPC": (H2 + post(enveloped, "application/grpc") + ["-H", "te: trailers"], get, False),
+        "gRPC-Web": (H1 + post(enveloped, "application/grpc-web"), get, False),
+        "Connect protobuf, HTTP/1.1": (H1 + post(proto, "application/proto"), get, True),
+        "Connect JSON, HTTP/1.1": (H1 + post(json, "application/json"), get, True),
+        "Connect GET, HTTP/1.1": (H1, query, True),
+        "REST, HTTP/1.1": (H1, "/rows/7", True),
+        "page, HTTP/1.1": (H1, "/page", True),
+        "REST, 100 rows": (H1, "/rows?id=7", True),
+        "Connect JSON, 100 rows": (H1 + post(json, "application/json"), "/kept.v1.Rows/List", True),
+    }
+
+
+class Server:
+    def __init__(self, *arguments, under=()):
+        command = ["taskset", "-c", "0", *under, PROGRAM, *arguments]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.address = self.process.stdout.readline().strip()
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def load(server, how, path, requests):
+    command = ["taskset", "-c", "1", "h2load", "-t", "1", "-n", str(requests), *how, f"http://{server.address}{path}"]
+    output = subprocess.run(command, capture_output=True, text=True).stdout
+    found = re.search(r"status codes: (\d+) 2xx", output)
+    if not found or int(found.group(1)) < requests:
+        sys.exit(f"errors are not answers: {output}")
+
+
+def counted(arguments, how, path, folder):
+    totals = []
+    for requests in (BEFORE, BEFORE + COUNTED):
+        out = os.path.join(folder, "callgrind")
+        server = Server(*arguments, under=("valgrind", "--tool=callgrind", f"--callgrind-out-file={out}"))
+        load(server, how, path, requests)
+        server.stop()
+        totals.append(int(re.search(r"^totals: (\d+)", open(out).read(), re.M).group(1)))
+    return (totals[1] - totals[0]) / COUNTED
+
+
+def kept_response(how, path, folder):
+    """The second answer of memo, which comes from memory, as a file for bare hyper."""
+    server = Server("memo")
+    out = os.path.join(folder, "response")
+    pairs = list(zip(how, how[1:]))
+    data = [value for name, value in pairs if name == "-d"]
+    headers = [part for name, value in pairs if name == "-H" for part in ("-H", value)]
+    ask = ["curl", "-s", "-i", "--http1.1", *headers, *(["--data-binary", f"@{data[0]}"] if data else [])]
+    for _ in range(2):
+        answer = subprocess.run([*ask, f"http://{server.address}{path}"], capture_output=True).stdout
+    server.stop()
+    open(out, "wb").write(answer)
+    return out
+
+
+def main():
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--only", default="")
+    options = arguments.parse_args()
+    print("| case | free | memo | memo / free | bare | memo / bare |\n|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (how, path, has_bare) in cells(folder).items():
+            if options.only not in name:
+                continue
+            free = counted(["free"], how, path, folder)
+            memo = counted(["memo"], how, path, folder)
+            row = f"| {name} | {free:,.0f} | {memo:,.0f} | {memo / free:.3f} |"
+            if has_bare:
+                bare = counted(["bare", kept_response(how, path, folder)], how, path, folder)
+                row += f" {bare:,.0f} | {memo / bare:.3f} |"
+            else:
+                row += " | |"
+            print(row, flush=True)
+
+
+main()

@@ -1,0 +1,57 @@
+//! What an admin listener tells of that is added while the program is put together: programs and
+//! mocks.
+
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::Arc;
+#[cfg(feature = "mock")]
+use std::sync::OnceLock;
+
+use tidewire_hosting::HostedService;
+#[cfg(feature = "mock")]
+use tidewire_mock::Mock;
+
+/// Programs and mocks that are told of; clones share them.
+#[derive(Clone, Default)]
+pub struct Inventory(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    programs: Mutex<Vec<HostedService>>,
+    #[cfg(feature = "mock")]
+    mock: OnceLock<Mock>,
+}
+
+impl Inventory {
+    /// Adds a program.
+    pub fn add_program(&self, program: HostedService) {
+        self.0.programs.lock().push(program);
+    }
+
+    /// Forgets a program.
+    pub fn remove_program(&self, name: &str) {
+        let mut programs = self.0.programs.lock();
+        programs.retain(|program| program.name() != name);
+    }
+
+    #[cfg(feature = "mock")]
+    /// Sets the mock; the first one is told of.
+    pub fn set_mock(&self, mock: Mock) {
+        let _ = self.0.mock.set(mock);
+    }
+
+    pub(crate) fn programs(&self) -> Vec<HostedService> {
+        self.0.programs.lock().clone()
+    }
+
+    #[cfg(feature = "mock")]
+    pub(crate) fn mock(&self) -> Option<&Mock> {
+        self.0.mock.get()
+    }
+}
+
+impl fmt::Debug for Inventory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Told")
+    }
+}

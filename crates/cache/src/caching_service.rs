@@ -1,0 +1,199 @@
+//! The layer at work: look up, else run the service once for all who ask.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire_memo::{Ambient, Cached, ErrorKind, Graph, is_computing, read_untracked};
+use tidewire_service::{
+    Answer, Body, CacheScope, Call, Clock, Context, Error, Freshness, Layer, Phase, Reply, Result,
+    Service, Watching,
+};
+
+use crate::attempt::{Attempt, NotCached};
+use crate::cached_reply::{CachedReply, CallerView};
+use crate::http::From;
+use crate::key::{BorrowedKey, Key, Parts};
+use crate::reply_cache::Settings;
+use crate::table::{MethodMemo, Table};
+
+/// The layer.
+pub(crate) struct Memoize {
+    pub(crate) graph: Graph,
+    pub(crate) settings: Settings,
+    pub(crate) timer: Arc<dyn Clock>,
+    /// Whether replies of plain `GET`s are cached, and who shares them.
+    pub(crate) pages: Option<CacheScope>,
+}
+
+impl Layer for Memoize {
+    fn layer(&self, inner: Arc<dyn Service>) -> Arc<dyn Service> {
+        let Self { graph, settings, timer, pages } = self;
+        let pages = pages.clone();
+        let table = Table::new(graph.clone(), settings.clone(), Arc::clone(timer), pages);
+        Arc::new(CachingService(Arc::new(Shared { inner, table })))
+    }
+}
+
+/// A service whose answers are kept.
+struct CachingService(Arc<Shared>);
+
+pub(crate) struct Shared {
+    pub(crate) inner: Arc<dyn Service>,
+    pub(crate) table: Table,
+}
+
+impl Service for CachingService {
+    fn call(&self, mut call: Call) -> Answer {
+        let Some(place) = self.0.table.place(&call) else {
+            return self.0.pass(call);
+        };
+        let is_watched = call.context.watching() != Watching::No || is_computing();
+        if !place.terms.is_cached() && !is_watched {
+            return self.0.inner.call(call);
+        }
+        if matches!(call.body, Body::Stream(_)) {
+            let (shared, place) = (Arc::clone(&self.0), Arc::clone(place));
+            return Answer::pending(async move {
+                if call.spec().is_some() {
+                    call.message().await?;
+                }
+                shared.answer(&place, call).await
+            });
+        }
+        self.0.answer(place, call)
+    }
+}
+
+impl Shared {
+    /// The answer to a call whose message is complete.
+    fn answer(self: &Arc<Self>, place: &Arc<MethodMemo>, call: Call) -> Answer {
+        let is_hopeless = place.terms.is_hopeless();
+        if is_hopeless && place.terms.is_empty() {
+            return self.pass(call);
+        }
+        let asked = BorrowedKey::of(&call, &place.terms.scope);
+        let Some(asked) = asked.filter(|it| it.bytes() <= self.table.settings.key_bytes_max) else {
+            return self.pass(call);
+        };
+        if !place.terms.is_cached() {
+            let Some(key) = asked.to_key() else { return self.pass(call) };
+            let (shared, place) = (Arc::clone(self), Arc::clone(place));
+            return Answer::pending(async move { shared.watch(&place, key, call).await });
+        }
+        call.context.phase(Phase::Memo);
+        if let Some(cached) = place.memo.cached::<dyn Parts + '_>(&asked)
+            && !cached.is_over()
+        {
+            let asker = CallerView::of(&call.context);
+            return Answer::ready(give(&cached, &asker, From::Memory));
+        }
+        call.context.phase(Phase::Computed);
+        if is_hopeless {
+            return self.pass(call);
+        }
+        let Some(key) = asked.to_key() else { return self.pass(call) };
+        let flight = match &place.terms.flights {
+            Some(flights) => match flights.begin(&key) {
+                Some(flight) => Some(flight),
+                None => return self.pass(call),
+            },
+            None => None,
+        };
+        let (shared, place) = (Arc::clone(self), Arc::clone(place));
+        Answer::pending(async move {
+            let answer = shared.compute(&place, key, call).await;
+            drop(flight);
+            answer
+        })
+    }
+
+    /// Runs the service, or waits for the run that is under way.
+    async fn compute(&self, place: &MethodMemo, key: Key, call: Call) -> Result<Reply> {
+        let asker = CallerView::of(&call.context);
+        let query = call.buffered().await?;
+        let attempt = Arc::new(Attempt::new(
+            key.clone(),
+            query.clone(),
+            Arc::clone(&self.inner),
+            Arc::clone(&place.terms),
+            Arc::clone(&self.table.room),
+        ));
+        for is_first in [true, false] {
+            // The number of the context outside, so that events tell which call it was.
+            let ambient = Ambient::new(Ambient::current().tag()).with(Arc::clone(&attempt));
+            match ambient.scope(place.memo.get(key.clone())).await {
+                Ok(cached) if is_first && cached.is_over() => {
+                    place.memo.invalidate(&key);
+                }
+                // Outdated while it was made: right for whoever asked before the change, and over
+                // for everybody, so that who follows the query asks again.
+                Ok(cached) if cached.version() == 0 => {
+                    let mut reply = cached.give_as_it_came()?;
+                    reply.freshness = Freshness::lasting(Duration::ZERO);
+                    return Ok(reply);
+                }
+                Ok(cached) => {
+                    // What is stale and nobody asks for again makes room for what comes.
+                    place.memo.sweep(SWEPT_AT_ONCE);
+                    return give(&cached, &asker, From::Service);
+                }
+                Err(error) => match self.not_kept(&attempt, error) {
+                    Some(reply) => return reply,
+                    None => break,
+                },
+            }
+        }
+        // Another caller's run turned out to be that caller's alone.
+        self.pass(query.into_call()).await
+    }
+
+    /// What a run gave of which nothing is kept; `None` where it was another caller's alone.
+    pub(crate) fn not_kept(
+        &self,
+        attempt: &Attempt,
+        error: tidewire_memo::Error,
+    ) -> Option<Result<Reply>> {
+        read_untracked();
+        if let Some(answer) = attempt.take_aside() {
+            return Some(answer);
+        }
+        match (error.kind(), error.downcast_ref::<NotCached>()) {
+            (_, Some(NotCached::Shared(kept))) => Some(kept.give_as_it_came()),
+            (ErrorKind::Failed | ErrorKind::Closed, _) => None,
+            _ => {
+                let failed = "the computation of the answer failed; see the log";
+                Some(Err(Error::internal(failed).with_cause(error)))
+            }
+        }
+    }
+
+    /// Runs the service for this caller alone. A computation that asks within, an answer that is
+    /// made of this one, is told of no change of it by this layer and must not be kept.
+    pub(crate) fn pass(&self, call: Call) -> Answer {
+        read_untracked();
+        self.inner.call(call)
+    }
+}
+
+/// What is kept, given to one caller. A computation that asks within is told by the graph when this
+/// is made anew, and not when it ends by what it said of itself.
+fn give(cached: &Cached<CachedReply>, asker: &CallerView, from: From) -> Result<Reply> {
+    if cached.ends_by_itself() {
+        read_untracked();
+    }
+    cached.give(cached.version(), asker, from)
+}
+
+/// Answers that are looked at for each that is kept.
+const SWEPT_AT_ONCE: usize = 4;
+
+impl CallerView {
+    pub(crate) fn of(context: &Context) -> Self {
+        Self {
+            held: context.held(),
+            is_conditional: context.is_conditional(),
+            holds_any: context.holds_any(),
+            has_certificate: context.peer().is_some_and(|peer| !peer.certificates.is_empty()),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The settings of the layer.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderName;
+use tidewire_memo::Graph;
+use tidewire_service::{CacheScope, Caching, Clock, FormsBudget, Layer, Spec};
+
+use crate::caching_service::Memoize;
+use crate::method_override::{self, MethodOverride, OverrideError};
+use crate::scope::Scope;
+
+/// How replies are memoized; [`layer`](Self::layer) makes the layer.
+///
+/// | setting | default | meaning |
+/// |---|---|---|
+/// | [`caller_ttl`](Self::caller_ttl) | 60 s | how long a reply for one caller is cached |
+/// | [`compute_timeout`](Self::compute_timeout) | 30 s | how long one run for all who ask may take |
+/// | [`key_bytes_max`](Self::key_bytes_max) | 16 KiB | calls with a larger message pass through |
+/// | [`reply_bytes_max`](Self::reply_bytes_max) | 1 MiB | larger replies are not kept |
+/// | [`forms_bytes_max`](Self::forms_bytes_max) | 64 MiB | what compressed and JSON forms may take |
+/// | [`caching`](Self::caching) | `no-cache`: they ask each time | what caches of HTTP are told |
+/// | [`method`](Self::method) | as its `.proto` says | all of that for one method |
+///
+/// The bytes of all answers count against the budget of the graph, those of their forms do not.
+/// Answers that are stale and not asked for go as others are kept
+/// ([`Memo::sweep`](tidewire_memo::Memo::sweep)). Time passes in the graph only when somebody says
+/// so: [`Graph::drive`] or [`Graph::advance`].
+#[derive(Clone)]
+#[must_use = "a reply cache does nothing until it is a layer of something"]
+pub struct ReplyCache {
+    graph: Graph,
+    terms: Settings,
+}
+
+/// What can be set.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) caller_ttl: Duration,
+    pub(crate) compute_timeout: Duration,
+    pub(crate) key_bytes_max: usize,
+    pub(crate) reply_bytes_max: usize,
+    /// What other forms of answers may take, all together.
+    pub(crate) room: Arc<FormsBudget>,
+    /// What caches of HTTP are told where a method says nothing.
+    pub(crate) caching: Caching,
+    /// Headers, beside `authorization` and `cookie`, by which a caller may say who it is.
+    pub(crate) credential_headers: Vec<HeaderName>,
+    /// By the method's name, `shop.v1.Items/Get`, or its service's, `shop.v1.Items/*`.
+    pub(crate) methods: BTreeMap<String, MethodOverride>,
+}
+
+impl Settings {
+    /// What is set for a method, or for its service.
+    pub(crate) fn of(&self, spec: &Spec) -> MethodOverride {
+        let of = |name: &str| self.methods.get(name).cloned().unwrap_or_default();
+        of(method_override::method_name(spec)).or(&of(&format!("{}/*", spec.service)))
+    }
+}
+
+impl ReplyCache {
+    /// Keeps answers in `graph`, in which what they depend on is too.
+    pub fn new(graph: &Graph) -> Self {
+        let terms = Settings {
+            caller_ttl: Duration::from_secs(60),
+            compute_timeout: Duration::from_secs(30),
+            key_bytes_max: 16 << 10,
+            reply_bytes_max: 1 << 20,
+            room: Arc::new(FormsBudget::new(64 << 20)),
+            caching: Caching::NONE,
+            credential_headers: Vec::new(),
+            methods: BTreeMap::new(),
+        };
+        Self { graph: graph.clone(), terms }
+    }
+
+    /// The graph in which answers are kept.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// Sets how long an answer that is shared with the same caller only is kept.
+    pub fn caller_ttl(mut self, life: Duration) -> Self {
+        self.terms.caller_ttl = life;
+        self
+    }
+
+    /// Sets how long one run of the service may take: the deadline that it sees. Each caller's own
+    /// deadline bounds its waiting.
+    pub fn compute_timeout(mut self, timeout: Duration) -> Self {
+        self.terms.compute_timeout = timeout.min(TIMEOUT_MAX);
+        self
+    }
+
+    /// Sets the largest message or path that is looked up.
+    pub fn key_bytes_max(mut self, bytes: usize) -> Self {
+        self.terms.key_bytes_max = bytes;
+        self
+    }
+
+    /// Sets the largest reply that is cached.
+    pub fn reply_bytes_max(mut self, bytes: usize) -> Self {
+        self.terms.reply_bytes_max = bytes;
+        self
+    }
+
+    /// Sets how much memory other forms of answers may take, beside the budget of the graph:
+    /// compressed ones, and JSON for REST. Each is made at first demand and goes with its answer;
+    /// what finds no room is made each time.
+    pub fn forms_bytes_max(mut self, bytes: usize) -> Self {
+        self.terms.room = Arc::new(FormsBudget::new(bytes));
+        self
+    }
+
+    /// Lets caches of HTTP answer without asking, where a method's `.proto` says nothing else. They
+    /// are not told of changes; without this they ask each time (`no-cache`), and are answered 304.
+    pub fn caching(mut self, caching: Caching) -> Self {
+        self.terms.caching = caching;
+        self
+    }
+
+    /// Names a header, beside `authorization` and `cookie`, by which callers say who they are: HTTP
+    /// caches are told (`vary`) that a caller's reply depends on it.
+    pub fn credential_header(mut self, name: HeaderName) -> Self {
+        self.terms.credential_headers.push(name);
+        self
+    }
+
+    /// Whether replies of a method are cached for everybody.
+    pub fn is_public(&self, spec: &Spec) -> bool {
+        spec.is_query() && self.terms.of(spec).scope(spec) == Scope::Public
+    }
+
+    /// Sets what holds for a method, `shop.v1.Items/Get`, in place of what its `.proto` says; or
+    /// for all queries of a service, `shop.v1.Items/*`, of which nothing else is set.
+    pub fn method(mut self, name: &str, terms: MethodOverride) -> Self {
+        self.terms.methods.insert(name.to_owned(), terms);
+        self
+    }
+
+    /// Whether all methods that terms are set for are queries among those that are served.
+    ///
+    /// # Errors
+    /// The first that is not such a method.
+    pub fn check<'a>(
+        &self,
+        served: impl Iterator<Item = &'a Spec> + Clone,
+    ) -> Result<(), OverrideError> {
+        let mut methods = self.terms.methods.iter();
+        let error = methods.find_map(|(name, terms)| {
+            OverrideError::find(name, terms, &self.terms, served.clone())
+        });
+        error.map_or(Ok(()), Err)
+    }
+
+    /// The layer, which asks `timer` for the time.
+    pub fn layer(&self, timer: impl Clock) -> impl Layer {
+        let (graph, settings) = (self.graph.clone(), self.terms.clone());
+        Memoize { graph, settings, timer: Arc::new(timer), pages: None }
+    }
+
+    /// The layer of a plain HTTP handler whose replies to `GET` are cached for these callers.
+    pub fn page_layer(&self, timer: impl Clock, scope: CacheScope) -> impl Layer {
+        let (graph, settings) = (self.graph.clone(), self.terms.clone());
+        Memoize { graph, settings, timer: Arc::new(timer), pages: Some(scope) }
+    }
+}
+
+impl fmt::Debug for ReplyCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReplyCache").field("settings", &self.terms).finish_non_exhaustive()
+    }
+}
+
+/// More than any run takes, and little enough to be added to a time.
+const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);

@@ -1,0 +1,197 @@
+//! Queries that are watched and not cached: each call runs, and the graph keeps what the reply
+//! depends on.
+//!
+//! | who calls | what runs |
+//! |---|---|
+//! | a caller who does not watch | the service, once for that call; nothing is kept |
+//! | a watcher with its first call | the service, once for that call; if others watch the same key, the reply is compared with what they have |
+//! | watchers of one key whose reply became stale | the service, once for all of them |
+//! | a computation of this process | as a new watcher: what the query read becomes what the computation read |
+//!
+//! The value in the graph is a digest of the reply: its validator, and what it read. The reply
+//! itself is held by [`Run`] until those who wait for it have it, and the last few a method for
+//! watchers who were told of the same change and ask a little later (at most [`RECENT_BYTES_MAX`]).
+
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tidewire_memo::{Ambient, read_untracked};
+use tidewire_service::{Call, Freshness, Reply, Result, Watching};
+
+use crate::attempt::Attempt;
+use crate::cached_reply::{CachedReply, CallerView};
+use crate::caching_service::Shared;
+use crate::key::Key;
+use crate::table::MethodMemo;
+
+/// The replies that watchers wait for now, by key.
+#[derive(Default)]
+pub(crate) struct Runs {
+    waiting: Mutex<HashMap<Key, Weak<Run>>>,
+    recent: Mutex<Recent>,
+}
+
+/// The last replies of a method, the newest last.
+#[derive(Default)]
+struct Recent {
+    replies: VecDeque<CachedReply>,
+    bytes: usize,
+}
+
+/// The reply of one key, while anybody waits for it.
+pub(crate) struct Run {
+    key: Key,
+    runs: Arc<Runs>,
+    reply: Mutex<Option<CachedReply>>,
+}
+
+impl Runs {
+    /// Waits for the reply of a key, with whoever waits for it already.
+    pub(crate) fn join(self: &Arc<Self>, key: &Key) -> Arc<Run> {
+        let mut runs = self.waiting();
+        if let Some(run) = runs.get(key).and_then(Weak::upgrade) {
+            return run;
+        }
+        let run = Run { key: key.clone(), runs: Arc::clone(self), reply: Mutex::default() };
+        let run = Arc::new(run);
+        runs.insert(key.clone(), Arc::downgrade(&run));
+        run
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<Key, Weak<Run>>> {
+        self.waiting.lock()
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock()
+    }
+}
+
+impl Recent {
+    /// Adds a reply in place of an older one of its key; what goes is dropped by the caller.
+    fn add(&mut self, reply: CachedReply) -> Vec<CachedReply> {
+        let mut gone = Vec::new();
+        if let Some(at) = self.replies.iter().position(|other| other.key() == reply.key()) {
+            gone.extend(self.replies.remove(at));
+        }
+        self.bytes += reply.bytes();
+        self.replies.push_back(reply);
+        self.bytes -= gone.iter().map(CachedReply::bytes).sum::<usize>();
+        while self.bytes > RECENT_BYTES_MAX || self.replies.len() > RECENT_MAX {
+            let Some(oldest) = self.replies.pop_front() else { break };
+            self.bytes -= oldest.bytes();
+            gone.push(oldest);
+        }
+        gone
+    }
+}
+
+impl Run {
+    /// The service gave this reply.
+    pub(crate) fn put(&self, reply: CachedReply) {
+        let gone = self.runs.recent().add(reply.clone());
+        let before = self.lock().replace(reply);
+        drop((gone, before));
+    }
+
+    /// The reply of this digest: the last one that was waited for, or for one who continues to
+    /// watch a recent one.
+    fn of(&self, digest: &CachedReply, watching: Watching) -> Option<CachedReply> {
+        let last = self.lock().as_ref().filter(|reply| reply.has_digest(digest)).cloned();
+        if last.is_some() || watching != Watching::Continues {
+            return last;
+        }
+        let recent = self.runs.recent();
+        let reply = recent.replies.iter().rev().find(|reply| *reply.key() == self.key);
+        reply.filter(|reply| reply.has_digest(digest)).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<CachedReply>> {
+        self.reply.lock()
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let mut runs = self.runs.waiting();
+        // Another may have begun since.
+        if runs.get(&self.key).is_some_and(|run| run.strong_count() == 0) {
+            runs.remove(&self.key);
+        }
+    }
+}
+
+impl Shared {
+    /// Runs the service for one who watches, and says what the reply depends on.
+    pub(crate) async fn watch(&self, place: &MethodMemo, key: Key, call: Call) -> Result<Reply> {
+        let asker = CallerView { is_conditional: false, ..CallerView::of(&call.context) };
+        let watching = call.context.watching();
+        let query = call.buffered().await?;
+        let run = place.runs.join(&key);
+        let attempt = || {
+            let (query, inner) = (query.clone(), Arc::clone(&self.inner));
+            let (terms, room) = (Arc::clone(&place.terms), Arc::clone(&self.table.room));
+            Attempt::new(key.clone(), query, inner, terms, room).with_run(&run)
+        };
+        for _ in 0..TRIES {
+            let attempt = attempt();
+            let ambient = Ambient::new(Ambient::current().tag()).with(Arc::clone(&attempt));
+            let digest = match ambient.scope(place.memo.get(key.clone())).await {
+                Ok(digest) => digest,
+                Err(error) => match self.not_kept(&attempt, error) {
+                    Some(reply) => return reply,
+                    // The run was another caller's alone.
+                    None => return self.pass(query.into_call()).await,
+                },
+            };
+            let version = digest.version();
+            if digest.ends_by_itself() {
+                // The graph does not tell a computation of such an end.
+                read_untracked();
+            }
+            // One who begins to watch never has the run of another.
+            let may_share = attempt.has_run() || watching == Watching::Continues;
+            let shared = may_share.then(|| run.of(&digest, watching)).flatten();
+            if let Some(reply) = shared {
+                return match version {
+                    // It changed meanwhile: right for whoever asked before the change, and over at
+                    // once.
+                    0 => over(reply.give_as_it_came()),
+                    _ => reply.give_watched(&digest, version, &asker),
+                };
+            }
+            // Others were given the current reply: this caller's run is compared with it.
+            let reply = match attempt.produce().await {
+                Ok(reply) => reply,
+                Err(aside) => {
+                    read_untracked();
+                    return aside.outcome;
+                }
+            };
+            if !place.memo.validate(&key, version) {
+                continue;
+            }
+            if reply.has_digest(&digest) {
+                return reply.give_watched(&digest, version, &asker);
+            }
+            // The same read set and another reply: something that it depends on tells nobody.
+            place.memo.invalidate(&key);
+        }
+        // It changes faster than it is made.
+        over(self.pass(query.into_call()).await)
+    }
+}
+
+/// A reply that its watcher has to ask for again.
+fn over(reply: Result<Reply>) -> Result<Reply> {
+    reply.map(|reply| reply.with_freshness(Freshness::lasting(Duration::ZERO)))
+}
+
+/// The most that recent replies of a method take.
+pub(crate) const RECENT_BYTES_MAX: usize = 1 << 20;
+/// How many recent replies of a method there are at most.
+const RECENT_MAX: usize = 64;
+/// How often a watcher asks again for a reply that changes meanwhile.
+const TRIES: usize = 4;

@@ -1,0 +1,291 @@
+//! One call of a hosted program: bodies pass as streams, nothing is read whole.
+//!
+//! | what happens | the caller gets |
+//! |---|---|
+//! | an answer, whatever its status | that, headers and trailers as they are |
+//! | the process ends before the head, of a unary query or a safe request without a body | one more try, at a new process |
+//! | a call of the live protocol that was not run, its process having ended or gone away before it | one more try, at a new process |
+//! | the process ends before the head, of another | 502, `unavailable`; `aborted` for a command of the live protocol: it may have run |
+//! | the gateway has no descriptor for a connection | 503 |
+//! | the process ends within the body | a body that breaks off |
+//! | no head within `request_timeout`, by the process's own [clock](crate::clock) | 504; after three in a row the process is killed |
+//!
+//! A seat is held until the last byte of the answer was read, so that an open stream counts as a
+//! call; one that came whole with its head was.
+
+use std::error::Error as _;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use http::header::CONNECTION;
+use http::{HeaderValue, StatusCode};
+use rustix::io::Errno;
+use tidewire_service::{
+    Body, Call, Code, Error, Outcome, ParentCalls, Protocol, Reply, Result, StreamKind, Target,
+    Upgrade,
+};
+
+use crate::headers;
+use crate::hosted::{Inner, InstancePermit, PromisedPermit};
+use crate::program::Listen;
+use crate::response_timer::ResponseTimer;
+
+/// Where a call is on its way to an instance.
+#[derive(Debug)]
+pub(crate) enum CallStage {
+    /// Nowhere yet.
+    None,
+    /// In line for a seat.
+    Waits(PromisedPermit),
+    /// It has one.
+    Has(InstancePermit),
+}
+
+/// Passes a call to an instance.
+pub(crate) async fn pass(inner: Arc<Inner>, mut call: Call) -> Result<Reply> {
+    let is_native = inner.is_native();
+    if call.http_target().is_none() && !is_native {
+        let name = inner.name();
+        return Err(Error::unimplemented(format!("{name} answers plain HTTP only")));
+    }
+    if is_native {
+        let comes = matches!(call.body, Body::Stream(_));
+        let protocol = if comes { call.context.protocol() } else { None };
+        headers::prepare(&mut call);
+        if let Some(protocol) = protocol {
+            call.context = std::mem::take(&mut call.context).with_protocol(protocol);
+        }
+    }
+    pass_prepared(inner, call, CallStage::None).await
+}
+
+/// [`pass`] of a call as the process gets it.
+pub(crate) async fn pass_prepared(
+    inner: Arc<Inner>,
+    call: Call,
+    place: CallStage,
+) -> Result<Reply> {
+    let seat = match place {
+        CallStage::None => inner.seat(call.context.enclosing()).await?,
+        CallStage::Waits(waiting) => waiting.seat().await?,
+        CallStage::Has(seat) => seat,
+    };
+    let seat = that_serves(&inner, seat, call.context.enclosing()).await?;
+    let again = body_again(&call).map(|body| copy(&call, body));
+    match once(&inner, call, seat).await {
+        Ok(reply) => Ok(reply),
+        Err(failed) => try_again(&inner, failed, again).await,
+    }
+}
+
+/// What a call whose process failed comes to: the same once more, where that may be.
+async fn try_again(inner: &Arc<Inner>, failed: CallFailure, again: Option<Call>) -> Result<Reply> {
+    let was_not_run = inner.is_native() && failed.error.outcome() == Outcome::NotRun;
+    let may_be_made = |call: &Call| failed.is_crash && (was_not_run || is_safe(call));
+    let Some(call) = again.filter(may_be_made) else { return Err(failed.error) };
+    let seat = inner.seat(call.context.enclosing()).await?;
+    let seat = that_serves(inner, seat, call.context.enclosing()).await?;
+    Box::pin(once(inner, call, seat)).await.map_err(|failed| failed.error)
+}
+
+/// The seat, or another one if its process takes no calls any more, which the pool does not know
+/// yet.
+async fn that_serves(
+    inner: &Arc<Inner>,
+    mut seat: InstancePermit,
+    enclosing: Option<&ParentCalls>,
+) -> Result<InstancePermit> {
+    while let Some(native) = seat.instance.native().filter(|native| !native.serves()) {
+        if native.has_left() {
+            inner.leaves(&seat.instance);
+        } else {
+            inner.ended(seat.instance.id, seat.instance.ended().await);
+        }
+        drop(seat);
+        seat = inner.seat(enclosing).await?;
+    }
+    Ok(seat)
+}
+
+/// What a call comes to that could not reach its process any more.
+pub(crate) async fn lost_and_again(
+    inner: Arc<Inner>,
+    seat: InstancePermit,
+    error: Error,
+    again: Option<Call>,
+) -> Result<Reply> {
+    let failed = lost(&inner, &seat, error).await;
+    drop(seat);
+    try_again(&inner, failed, again).await
+}
+
+/// Why there is no answer.
+struct CallFailure {
+    error: Error,
+    /// The process ended, and the answer had not begun.
+    is_crash: bool,
+}
+
+async fn once(
+    inner: &Arc<Inner>,
+    mut call: Call,
+    seat: InstancePermit,
+) -> Result<Reply, CallFailure> {
+    let timeout = seat.instance.generation.life.request_timeout;
+    // Asked of what is never kept: an answer depends on what is asked of its call.
+    let comes = matches!(call.body, Body::Stream(_));
+    let is_http = comes && call.context.protocol() == Some(Protocol::Http);
+    let outcome = {
+        // In its place: the future of a call is large, and a timeout that had it would have it
+        // moved.
+        let clock = ResponseTimer::of(&mut call);
+        let answer = pin!(seat.instance.call(call));
+        tokio::select! {
+            biased;
+            outcome = answer => Some((outcome, is_http && !clock.has_all())),
+            () = clock.is_over(timeout) => None,
+        }
+    };
+    match outcome {
+        Some((Ok(mut reply), is_early)) => {
+            if is_early {
+                // The rest is not waited for.
+                reply.headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(hold_permit(reply, seat))
+        }
+        Some((Err(error), _)) => Err(lost(inner, &seat, error).await),
+        None => Err(CallFailure { error: overdue(inner, &seat), is_crash: false }),
+    }
+}
+
+/// A call was not answered in time.
+pub(crate) fn overdue(inner: &Inner, seat: &InstancePermit) -> Error {
+    seat.instance.did_not_answer();
+    let (name, timeout) = (inner.name(), seat.instance.generation.life.request_timeout);
+    let error = Error::deadline_exceeded(format!("{name} did not answer within {timeout:?}"));
+    match seat.instance.hint() {
+        Some(hint) => error.with_cause(hint),
+        None => error,
+    }
+}
+
+/// What an error of a call comes to: whether the process is at its end.
+fn lost<'a>(
+    inner: &'a Inner,
+    seat: &'a InstancePermit,
+    error: Error,
+) -> Pin<Box<dyn Future<Output = CallFailure> + Send + 'a>> {
+    Box::pin(async move {
+        if !seat.instance.is_out_of_reach(&error) {
+            return CallFailure { error, is_crash: false };
+        }
+        if is_short_of_descriptors(&error) {
+            let text = format!(
+                "the gateway has no file descriptor free to call {} by; raise its limit of open files",
+                inner.name()
+            );
+            let short = Error::unavailable(text).with_outcome(error.outcome()).with_cause(error);
+            return CallFailure { error: short, is_crash: false };
+        }
+        // The end of a process is known a moment after that of its connections; one whose session
+        // is over is killed.
+        let wait = match seat.instance.generation.program.listen {
+            Listen::Native => END_IS_CERTAIN,
+            _ => END_IS_KNOWN,
+        };
+        let end = tokio::time::timeout(wait, seat.instance.ended()).await;
+        if let Ok(end) = end {
+            inner.ended(seat.instance.id, end);
+        }
+        let name = inner.name();
+        let text = match end {
+            Ok(_) => format!("{name} ended before it answered"),
+            Err(_) => format!("{name} broke the connection off before it answered"),
+        };
+        // Whom a program does not let in, or finds wrong, is its gateway, and not the caller.
+        let code = match error.code() {
+            code @ (Code::Aborted | Code::DeadlineExceeded) => code,
+            _ => Code::Unavailable,
+        };
+        let seen = Error::new(code, text).with_http_status(StatusCode::BAD_GATEWAY);
+        let error = seen.with_outcome(error.outcome()).with_cause(error);
+        CallFailure { error, is_crash: end.is_ok() }
+    })
+}
+
+/// Whether it was this program that could have no connection.
+fn is_short_of_descriptors(error: &Error) -> bool {
+    let causes = std::iter::successors(error.source(), |cause| (*cause).source());
+    causes
+        .filter_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error())
+        .any(|number| [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error).contains(&number))
+}
+
+/// The body of a call that can be made once more.
+pub(crate) fn body_again(call: &Call) -> Option<Body> {
+    match &call.body {
+        Body::Empty => Some(Body::Empty),
+        Body::Full(message) => Some(Body::Full(message.clone())),
+        Body::Stream(_) => None,
+    }
+}
+
+/// Whether a call does no more when it is made twice than once.
+fn is_safe(call: &Call) -> bool {
+    match &call.target {
+        Target::Http(http) => http.method.is_safe() && matches!(call.body, Body::Empty),
+        Target::Method(method) => method.is_query() && method.kind == StreamKind::Unary,
+        _ => false,
+    }
+}
+
+/// The call with another body.
+fn copy(call: &Call, body: Body) -> Call {
+    let copy = Call::of_target(call.target.clone(), call.context.clone(), body);
+    copy.with_codecs(call.codec, call.accept)
+}
+
+/// The reply, which gives the seat back when its body is over, or the connection that it takes
+/// over.
+pub(crate) fn hold_permit(mut reply: Reply, seat: InstancePermit) -> Reply {
+    seat.instance.note_reply();
+    if let Some(upgrade) = reply.take_upgrade() {
+        let upgrade = Upgrade::new(move |connection| async move {
+            upgrade.run(connection).await;
+            drop(seat);
+        });
+        return Reply::upgrade(reply.status, upgrade).with_headers(reply.headers);
+    }
+    let Body::Stream(mut frames) = reply.body else { return reply };
+    let mut seat = Some(seat);
+    reply.body = Body::frames(futures_util::stream::poll_fn(move |cx| {
+        let frame = std::task::ready!(frames.poll_next_unpin(cx));
+        let frame = frame.map(|frame| frame.map_err(|error| broken_off(seat.as_ref(), error)));
+        if frame.is_none() {
+            drop(seat.take());
+        }
+        Poll::Ready(frame)
+    }));
+    reply
+}
+
+/// What callers are told of an answer that ends too early: not by which rule of the protocol, which
+/// the log says.
+fn broken_off(seat: Option<&InstancePermit>, error: Error) -> Error {
+    let Some(seat) = seat
+        .filter(|seat| seat.instance.native().is_some() && seat.instance.is_out_of_reach(&error))
+    else {
+        return error;
+    };
+    let name = seat.instance.generation.program.name();
+    let text = format!("{name} ended in the middle of its answer");
+    Error::new(error.code(), text).with_outcome(error.outcome()).with_cause(error)
+}
+
+const END_IS_KNOWN: Duration = Duration::from_millis(500);
+const END_IS_CERTAIN: Duration = Duration::from_secs(30);

@@ -1,0 +1,137 @@
+//! Commands of a process whose end is not known, and what ends with the process for their sake.
+//!
+//! A process that ends with a command under way may have changed anything that it has to do with
+//! and said nothing of it: every key of every source that the service has ever named is stale then.
+//!
+//! | a command | is under way |
+//! |---|---|
+//! | answered, by a reply or an error of its handler | no more |
+//! | refused before any handler saw it | no more |
+//! | answered by a stream | until its end |
+//! | that nobody waits for any more: cancelled, overdue | until the process ends, since nothing says when it does |
+//!
+//! The sources are those of the service, not of the one process: the command may be the first call
+//! of a process, and what is kept was made by one before it.
+
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+
+use futures_util::StreamExt;
+use tidewire_live::Link;
+use tidewire_service::{Body, Error, Outcome, Reply};
+
+use crate::peer::Shared;
+
+/// The sources that the processes of a service have named.
+#[derive(Debug)]
+pub(crate) struct NamedSources {
+    service: String,
+    shared: Arc<Shared>,
+    sources: Mutex<HashSet<String>>,
+}
+
+/// The commands of one process whose end is not known.
+#[derive(Debug)]
+pub(crate) struct Commands {
+    named: Arc<NamedSources>,
+    under_way: AtomicUsize,
+}
+
+/// A command under way: it stays so unless it is settled.
+#[derive(Debug)]
+pub(crate) struct Command {
+    of: Arc<Commands>,
+    link: Link,
+}
+
+impl NamedSources {
+    pub(crate) fn new(service: &str, shared: &Arc<Shared>) -> Self {
+        let (service, shared) = (service.to_owned(), Arc::clone(shared));
+        Self { service, shared, sources: Mutex::default() }
+    }
+
+    /// The service's name.
+    pub(crate) fn service(&self) -> &str {
+        &self.service
+    }
+
+    /// A process names a source.
+    pub(crate) fn add(&self, source: &str) {
+        let mut sources = self.sources.lock();
+        if !sources.contains(source) && sources.len() < crate::sources::NAMES_MAX {
+            sources.insert(source.to_owned());
+        }
+    }
+
+    /// Any key of any of them may have changed.
+    fn changed(&self) {
+        let sources = self.sources.lock().clone();
+        sources.iter().for_each(|source| self.shared.sources.changed_all(source));
+    }
+}
+
+impl Commands {
+    pub(crate) fn new(named: &Arc<NamedSources>) -> Self {
+        Self { named: Arc::clone(named), under_way: AtomicUsize::new(0) }
+    }
+
+    /// What the service has named.
+    pub(crate) fn named(&self) -> &NamedSources {
+        &self.named
+    }
+
+    /// One is sent.
+    pub(crate) fn begin(self: &Arc<Self>, link: &Link) -> Command {
+        self.under_way.fetch_add(1, Ordering::SeqCst);
+        Command { of: Arc::clone(self), link: link.clone() }
+    }
+
+    /// The process is gone.
+    pub(crate) fn end(&self) {
+        if self.under_way.swap(0, Ordering::SeqCst) > 0 {
+            self.named.changed();
+        }
+    }
+}
+
+impl Command {
+    fn settle(self) {
+        // The process may have ended in the same moment, and all its commands with it.
+        let less = |count: usize| count.checked_sub(1);
+        let _ = self.of.under_way.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+    }
+
+    /// It ended with an error. Whoever is told so finds nothing that was kept from before.
+    pub(crate) fn fail(self, error: &Error) {
+        match error.outcome() {
+            Outcome::Unknown if self.link.is_over() => self.of.named.changed(),
+            Outcome::Unknown => {}
+            _ => self.settle(),
+        }
+    }
+}
+
+/// The reply to a command, which is under way until it was read to its end.
+pub(crate) fn settled_by(mut reply: Reply, command: Option<Command>) -> Reply {
+    let Some(command) = command else { return reply };
+    let Body::Stream(mut frames) = reply.body else {
+        command.settle();
+        return reply;
+    };
+    let mut command = Some(command);
+    reply.body = Body::frames(futures_util::stream::poll_fn(move |cx| {
+        let frame = std::task::ready!(frames.poll_next_unpin(cx));
+        match (&frame, command.is_some()) {
+            (None, true) => command.take().into_iter().for_each(Command::settle),
+            (Some(Err(error)), true) => {
+                command.take().into_iter().for_each(|command| command.fail(error));
+            }
+            _ => {}
+        }
+        Poll::Ready(frame)
+    }));
+    reply
+}

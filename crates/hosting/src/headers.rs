@@ -1,0 +1,111 @@
+//! Which headers of a call a process that speaks the live protocol is given.
+//!
+//! | call | headers |
+//! |---|---|
+//! | a unary query that is cached | those that its reply may depend on by its `cache`: `authorization` and `cookie` of a caller, or the named ones; and `traceparent`, `tracestate` |
+//! | any other method | all but those of the connection, of the protocol that it came by, and those that only a proxy may say |
+//! | plain HTTP | all but those of the connection |
+//!
+//! A cached reply cannot depend on what is one caller's, and nobody sees which headers a
+//! foreign program reads: so it is not given the others.
+
+use http::{HeaderMap, HeaderName};
+use tidewire_service::{
+    CacheScope, Call, Context, Method, StreamKind, Target, end_to_end, headers_without,
+    is_of_connection,
+};
+
+use crate::forwarded;
+
+/// Makes a call what a process gets of it: what else surrounds it stays here, but for whoever waits
+/// for it.
+pub(crate) fn prepare(call: &mut Call) {
+    let deadline = call.context.deadline();
+    let enclosing = call.context.enclosing().cloned();
+    let headers = for_process(&call.target, &mut call.context);
+    call.context = Context::new(headers).with_deadline(deadline);
+    enclosing.into_iter().for_each(|enclosing| call.context.set_enclosing(enclosing));
+}
+
+/// The headers of a call that go to a process.
+fn for_process(target: &Target, context: &mut Context) -> HeaderMap {
+    match target {
+        Target::Method(method) if method.kind == StreamKind::Unary && method.cache.is_some() => {
+            of_cached(method, context)
+        }
+        Target::Method(_) => headers_without(std::mem::take(context.headers_mut()), is_of_rpc),
+        _ => end_to_end(std::mem::take(context.headers_mut())),
+    }
+}
+
+fn of_cached(method: &Method, context: &Context) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let mut take = |name: &str| {
+        if let Some(value) = context.header(name)
+            && let Ok(name) = name.parse::<HeaderName>()
+        {
+            headers.insert(name, value.clone());
+        }
+    };
+    match &method.cache {
+        Some(CacheScope::Public) => {}
+        Some(CacheScope::Vary(names)) => names.iter().for_each(&mut take),
+        _ => ["authorization", "cookie"].iter().for_each(|name| take(name)),
+    }
+    context.trace().for_each(|(name, value)| _ = headers.append(name, value.clone()));
+    headers
+}
+
+fn is_of_rpc(name: &str) -> bool {
+    is_of_connection(name)
+        || forwarded::is_of_proxy(name)
+        || name.starts_with("grpc-")
+        || name.starts_with("connect-")
+        || matches!(
+            name,
+            "accept"
+                | "accept-encoding"
+                | "content-encoding"
+                | "content-length"
+                | "content-type"
+                | "expect"
+                | "host"
+                | "x-grpc-web"
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+    use std::sync::Arc;
+    use tidewire_service::{Idempotency, Spec};
+
+    fn given(cache: Option<CacheScope>, idempotency: Idempotency) -> Vec<String> {
+        let mut spec = Spec::dynamic("a.v1.A", "Get", StreamKind::Unary, ["", ""]);
+        (spec.cache, spec.idempotency) = (cache, idempotency);
+        let mut context = Context::default();
+        let proxies = ["forwarded", "x-forwarded-for"];
+        let names = ["authorization", "cookie", "x-tenant", "grpc-timeout", "te", "traceparent"];
+        for name in proxies.into_iter().chain(names) {
+            context.headers_mut().insert(name, HeaderValue::from_static("a"));
+        }
+        let target = Target::Method(Arc::new(spec).into());
+        let headers = for_process(&target, &mut context);
+        let mut names: Vec<_> = headers.keys().map(|name| name.as_str().to_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_cached_query_is_given_what_its_reply_may_depend_on_and_any_other_all() {
+        let query = Idempotency::NoSideEffects;
+        let cached = |scope| given(Some(scope), query);
+        assert_eq!(cached(CacheScope::Public), ["traceparent"]);
+        assert_eq!(cached(CacheScope::Caller), ["authorization", "cookie", "traceparent"]);
+        assert_eq!(cached(CacheScope::vary(&["x-tenant"])), ["traceparent", "x-tenant"]);
+        let all = ["authorization", "cookie", "traceparent", "x-tenant"];
+        assert_eq!(given(None, query), all);
+        assert_eq!(given(None, Idempotency::Unknown), all);
+    }
+}

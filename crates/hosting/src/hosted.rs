@@ -1,0 +1,527 @@
+//! A hosted service: a [`Service`] whose calls a process answers that is started when it is called.
+//!
+//! The pool decides (`pool.rs`); here is the one task a service that carries it out, the keeper,
+//! and the seats that calls take. Whoever waits for a seat wakes the keeper; nothing is polled.
+
+use parking_lot::{Mutex, MutexGuard};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, StatusCode};
+use tidewire_service::{Answer, Call, Error, Outcome, ParentCalls, Result, Service};
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::commands::NamedSources;
+use crate::generation::Generation;
+use crate::instance::{Instance, Surroundings};
+use crate::limits::LifeLimits;
+use crate::output::{Line, OutputTail};
+use crate::peer::Shared;
+use crate::pool::{Count, Failure, Grant, Pool, Refusal, Step, TakeResult};
+use crate::program::{Listen, Program};
+use crate::supervisor_client::SupervisorClient;
+use crate::supervisor_message::End;
+use crate::warm::WarmCall;
+
+/// A hosted service; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct HostedService(pub(crate) Arc<Inner>);
+
+/// Where a hosted service is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum State {
+    /// No process serves; the next call starts one, or takes one that stands by.
+    Stopped,
+    /// A process was started and cannot be called yet.
+    Starting,
+    /// A process can be called.
+    Ready,
+    /// All processes are frozen; the next call thaws one.
+    Frozen,
+    /// The last process is asked to end.
+    Stopping,
+    /// Calls are refused for a while, since processes crash or cannot be started.
+    Broken,
+}
+
+/// What there is to say of a hosted service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// Where it is in its life.
+    pub state: State,
+    /// The ids of its processes.
+    pub pids: Vec<i32>,
+    /// How many processes were started and could be called.
+    pub starts: u64,
+    /// How many processes were started ahead and stand by.
+    pub spares: usize,
+    /// How many calls wait for a process.
+    pub waiting: usize,
+    /// How many calls processes have.
+    pub calls: usize,
+    /// Why the last start failed, or the last process crashed.
+    pub failure: Option<String>,
+}
+
+pub(crate) struct Inner {
+    name: String,
+    generation: Mutex<Arc<Generation>>,
+    launcher: Arc<SupervisorClient>,
+    sockets: PathBuf,
+    pool: Mutex<Pool<Arc<Instance>>>,
+    pub(crate) wake: Notify,
+    changed: watch::Sender<()>,
+    ring: OutputTail,
+    shared: Arc<Shared>,
+    named: Arc<NamedSources>,
+    /// Who has its name since it was removed.
+    next: OnceLock<HostedService>,
+}
+
+/// A place at an instance, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct InstancePermit {
+    inner: Arc<Inner>,
+    pub(crate) instance: Arc<Instance>,
+}
+
+impl HostedService {
+    pub(crate) fn new(
+        program: Program,
+        life: LifeLimits,
+        launcher: Arc<SupervisorClient>,
+        sockets: PathBuf,
+        shared: Arc<Shared>,
+    ) -> Self {
+        let named = Arc::new(NamedSources::new(program.name(), &shared));
+        Self(Arc::new(Inner {
+            pool: Mutex::new(Pool::new(life.clone())),
+            name: program.name().to_owned(),
+            generation: Mutex::new(Arc::new(Generation { number: 1, program, life })),
+            launcher,
+            sockets,
+            wake: Notify::new(),
+            changed: watch::Sender::new(()),
+            ring: OutputTail::default(),
+            named,
+            shared,
+            next: OnceLock::new(),
+        }))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// How it is.
+    pub fn status(&self) -> Status {
+        self.0.status()
+    }
+
+    /// The last lines that its processes printed, the oldest first: 256 KiB of them.
+    pub fn output(&self) -> Vec<Line> {
+        self.0.ring.lines()
+    }
+
+    /// Up to `limit` lines that it printed after so many, and the number of the first of them, from
+    /// 0.
+    pub fn output_after(&self, number: u64, limit: usize) -> (u64, Vec<Line>) {
+        self.0.ring.after(number, limit)
+    }
+
+    /// How many lines are no longer among these.
+    pub fn output_dropped(&self) -> u64 {
+        self.0.ring.dropped()
+    }
+
+    /// Waits until it is as `is_so` wants it.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn until(&self, mut is_so: impl FnMut(&Status) -> bool) -> Status {
+        let mut changed = self.0.changed.subscribe();
+        loop {
+            let status = self.status();
+            if is_so(&status) {
+                return status;
+            }
+            // The sender is in `self`.
+            let _ = changed.changed().await;
+        }
+    }
+
+    /// Lets no more calls in, and ends processes once their calls are over.
+    /// Another has its name.
+    pub(crate) fn is_followed_by(&self, next: Self) {
+        let _ = self.0.next.set(next);
+    }
+
+    /// Who has its name now.
+    pub(crate) fn current(&self) -> &Arc<Inner> {
+        let mut current = &self.0;
+        while let Some(next) = current.next.get() {
+            current = &next.0;
+        }
+        current
+    }
+
+    pub(crate) fn drain(&self) {
+        self.0.pool().drain();
+        self.0.wake.notify_one();
+    }
+}
+
+impl Service for HostedService {
+    fn call(&self, call: Call) -> Answer {
+        Answer::pending(WarmCall::new(Arc::clone(&self.0), call, None))
+    }
+}
+
+/// What happened to an instance.
+enum Event {
+    Started(u64, Result<Arc<Instance>, Failure>),
+    Ended(u64, End),
+    Leaves(Arc<Instance>),
+    Stopped,
+}
+
+impl Inner {
+    /// Carries out what the pool decides, until it is drained.
+    pub(crate) async fn keep(self: Arc<Self>) {
+        let mut tasks = JoinSet::new();
+        loop {
+            let step = self.next_step();
+            self.changed.send_replace(());
+            let until = match step {
+                Step::Start => {
+                    let (inner, generation) = (Arc::clone(&self), self.generation());
+                    tasks.spawn(async move {
+                        Event::Started(generation.number, inner.start(generation).await)
+                    });
+                    continue;
+                }
+                Step::Stop(instance) => {
+                    tasks.spawn(async move {
+                        instance.stop().await;
+                        Event::Stopped
+                    });
+                    continue;
+                }
+                Step::Freeze(_) => continue,
+                Step::Wait(until) => until,
+                Step::Done => break,
+            };
+            tokio::select! {
+                () = self.wake.notified() => {}
+                Some(event) = tasks.join_next() => {
+                    if let Ok(event) = event {
+                        self.take_note(event, &mut tasks);
+                    }
+                }
+                () = reached(until) => {}
+            }
+        }
+        while tasks.join_next().await.is_some() {}
+    }
+
+    /// The next step; signals that must not be overtaken by a call are sent under the lock.
+    fn next_step(&self) -> Step<Arc<Instance>> {
+        let mut pool = self.pool();
+        loop {
+            let now = Instant::now();
+            match pool.step(now) {
+                Step::Freeze(instance) | Step::Stop(instance)
+                    if !instance.is_quiet()
+                        && !pool.is_draining()
+                        && pool.goes_on(instance.id, now) => {}
+                Step::Freeze(instance) => {
+                    instance.freeze();
+                    return Step::Freeze(instance);
+                }
+                Step::Wait(until) => {
+                    let native = pool.instances().filter_map(|instance| instance.native());
+                    let due = native.filter_map(|native| native.wake_overdue(now));
+                    return Step::Wait(until.into_iter().chain(due).min());
+                }
+                step => return step,
+            }
+        }
+    }
+
+    async fn start(&self, generation: Arc<Generation>) -> Result<Arc<Instance>, Failure> {
+        let surroundings = Surroundings {
+            launcher: &self.launcher,
+            generation: &generation,
+            sockets: &self.sockets,
+            ring: &self.ring,
+            shared: &self.shared,
+            named: &self.named,
+        };
+        Instance::start(&surroundings).await.map(Arc::new)
+    }
+
+    fn take_note(&self, event: Event, tasks: &mut JoinSet<Event>) {
+        match event {
+            Event::Started(generation, Ok(instance)) => {
+                let (id, now) = (instance.id, Instant::now());
+                if self.pool().started(id, Arc::clone(&instance), generation, now) {
+                    tracing::info!(service = self.name(), "the new one is called from now on");
+                    self.lost_its_memory();
+                }
+                tasks.spawn(async move {
+                    tokio::select! {
+                        biased;
+                        end = instance.ended() => Event::Ended(instance.id, end),
+                        () = instance.leaves() => Event::Leaves(Arc::clone(&instance)),
+                    }
+                });
+            }
+            Event::Started(generation, Err(failure)) => {
+                tracing::error!(service = self.name(), "{}", failure.text);
+                self.pool().start_failed(failure, generation, Instant::now());
+            }
+            Event::Leaves(instance) => {
+                tracing::info!(service = self.name(), pid = instance.pid(), "takes no more calls");
+                self.leaves(&instance);
+                tasks.spawn(async move { Event::Ended(instance.id, instance.ended().await) });
+            }
+            Event::Ended(id, end) => self.ended(id, end),
+            Event::Stopped => {}
+        }
+    }
+
+    /// An instance takes no more calls; it may be told more than once.
+    pub(crate) fn leaves(&self, instance: &Instance) {
+        self.pool().leaves(instance.id, Instant::now());
+        self.wake.notify_one();
+    }
+
+    /// An instance has ended; it may be told more than once.
+    pub(crate) fn ended(&self, id: u64, end: End) {
+        if self.pool().ended(id, end, Instant::now()) {
+            tracing::error!(service = self.name(), "crashed: {end}");
+            self.lost_its_memory();
+        }
+        self.wake.notify_one();
+    }
+
+    /// Takes a place at an instance; starts one, and waits for it, if there is none.
+    ///
+    /// # Errors
+    /// Too many wait; it takes too long; no instance can be started; the service is being ended.
+    pub(crate) async fn seat(
+        self: &Arc<Self>,
+        enclosing: Option<&ParentCalls>,
+    ) -> Result<InstancePermit> {
+        // Who waits for this call is not waited for.
+        let above = enclosing.and_then(|chain| self.pool().take_above(chain.holders()));
+        if let Some(grant) = above {
+            return Ok(self.seated(grant));
+        }
+        match self.try_seat(Instant::now())? {
+            Ok(seat) => Ok(seat),
+            Err(waiting) => waiting.seat().await,
+        }
+    }
+
+    /// [`seat`](Self::seat) of a call from outside: a place, or the wait for one.
+    ///
+    /// # Errors
+    /// As [`seat`](Self::seat).
+    pub(crate) fn try_seat(
+        self: &Arc<Self>,
+        now: Instant,
+    ) -> Result<Result<InstancePermit, PromisedPermit>> {
+        let taken = self.pool().take(now);
+        match taken {
+            TakeResult::Granted(grant) => Ok(Ok(self.seated(grant))),
+            TakeResult::Refused(refusal) => Err(self.refusal_error(refusal)),
+            TakeResult::Later(receiver) => {
+                self.wake.notify_one();
+                Ok(Err(PromisedPermit { inner: Arc::clone(self), receiver }))
+            }
+        }
+    }
+
+    fn seated(self: &Arc<Self>, grant: Grant<Arc<Instance>>) -> InstancePermit {
+        // Nothing freezes it while the place is taken, so that no lock is needed.
+        if grant.is_frozen {
+            grant.instance.thaw();
+        }
+        if grant.was_spare {
+            self.wake.notify_one();
+        }
+        InstancePermit { inner: Arc::clone(self), instance: grant.instance }
+    }
+
+    fn refusal_error(&self, refusal: Refusal) -> Error {
+        let name = self.name();
+        let (error, wait) = match refusal {
+            Refusal::QueueFull => {
+                let text = format!("too many calls wait for {name}; try again later");
+                let error = Error::resource_exhausted(text);
+                (error.with_http_status(StatusCode::SERVICE_UNAVAILABLE), SHORT_WAIT)
+            }
+            Refusal::Failed(failure, wait) => {
+                let text = format!("{name} cannot be called now; its log says why");
+                (Error::unavailable(text).with_cause(failure), wait)
+            }
+            Refusal::Draining => {
+                (Error::unavailable(format!("{name} is being ended")), Duration::ZERO)
+            }
+        };
+        retry_after(error, wait)
+    }
+
+    fn status(&self) -> Status {
+        let pool = self.pool();
+        let count = pool.count();
+        let state = match pool.is_broken_until(Instant::now()) {
+            Some(_) if count.ready + count.frozen == 0 => State::Broken,
+            _ => state(&count),
+        };
+        Status {
+            state,
+            pids: pool.instances().map(|instance| instance.pid()).collect(),
+            starts: count.starts,
+            spares: count.spares,
+            waiting: count.waiting,
+            calls: count.calls,
+            failure: pool.failure().map(|failure| failure.text.clone()),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether what is run from now on speaks the live protocol.
+    pub(crate) fn is_native(&self) -> bool {
+        self.lock_generation().program.listen == Listen::Native
+    }
+
+    /// What is run from now on.
+    pub(crate) fn generation(&self) -> Arc<Generation> {
+        Arc::clone(&self.lock_generation())
+    }
+
+    /// Says what is run from now on; the pool is locked.
+    pub(crate) fn set_generation(&self, generation: Arc<Generation>) {
+        *self.lock_generation() = generation;
+    }
+
+    fn lock_generation(&self) -> MutexGuard<'_, Arc<Generation>> {
+        self.generation.lock()
+    }
+
+    /// What was kept of its answers ends.
+    pub(crate) fn lost_its_memory(&self) {
+        self.shared.sources.service_changed(self.name());
+    }
+
+    pub(crate) fn pool(&self) -> MutexGuard<'_, Pool<Arc<Instance>>> {
+        self.pool.lock()
+    }
+}
+
+fn state(count: &Count) -> State {
+    match count {
+        Count { ready: 1.., .. } => State::Ready,
+        Count { frozen: 1.., .. } => State::Frozen,
+        Count { is_starting: true, .. } => State::Starting,
+        Count { stopping: 1.., .. } => State::Stopping,
+        _ => State::Stopped,
+    }
+}
+
+/// Whoever may try again is told when, in whole seconds (RFC 9110, section 10.2.3): no process had
+/// the call.
+fn retry_after(error: Error, wait: Duration) -> Error {
+    let mut error = error.with_outcome(Outcome::NotRun);
+    let seconds = wait.as_secs_f64().ceil().max(1.0);
+    if let Ok(value) = HeaderValue::from_str(&format!("{seconds:.0}")) {
+        error.headers_mut().insert(RETRY_AFTER, value);
+    }
+    error
+}
+
+async fn reached(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A place that was promised: given back if nobody waits for it any more.
+#[derive(Debug)]
+pub(crate) struct PromisedPermit {
+    inner: Arc<Inner>,
+    receiver: oneshot::Receiver<Result<Grant<Arc<Instance>>, Refusal>>,
+}
+
+impl PromisedPermit {
+    /// Waits for it.
+    ///
+    /// # Errors
+    /// As [`Inner::seat`].
+    pub(crate) async fn seat(mut self) -> Result<InstancePermit> {
+        let timeout = self.inner.generation().life.queue_timeout;
+        let told = tokio::time::timeout(timeout, &mut self.receiver).await;
+        let inner = &self.inner;
+        match told {
+            Ok(Ok(Ok(grant))) => Ok(inner.seated(grant)),
+            Ok(Ok(Err(refusal))) => Err(inner.refusal_error(refusal)),
+            Ok(Err(_)) => Err(inner.refusal_error(Refusal::Draining)),
+            Err(_) => {
+                let name = inner.name();
+                let text = format!("{name} had no place for a call within {timeout:?}");
+                Err(retry_after(Error::unavailable(text), SHORT_WAIT))
+            }
+        }
+    }
+}
+
+impl Drop for PromisedPermit {
+    fn drop(&mut self) {
+        self.receiver.close();
+        if let Ok(Ok(grant)) = self.receiver.try_recv() {
+            drop(self.inner.seated(grant));
+        }
+    }
+}
+
+impl Drop for InstancePermit {
+    fn drop(&mut self) {
+        let is_due = self.inner.pool().give_back(self.instance.id, Instant::now());
+        // Most calls change nothing of what is planned.
+        if is_due {
+            self.inner.wake.notify_one();
+        } else if self.inner.changed.receiver_count() > 0 {
+            self.inner.changed.send_replace(());
+        }
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hosted").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+const SHORT_WAIT: Duration = Duration::from_secs(1);

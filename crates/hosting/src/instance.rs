@@ -1,0 +1,408 @@
+//! One process of a hosted service, from its start to its end.
+//!
+//! It is started with pipes for its output, which are read from then on, and counts as started once
+//! it can be called. It ends by itself, or by SIGTERM and after a grace by SIGKILL; its whole group
+//! does. Dropping it kills it.
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tidewire_client::{BuildError, Client, ClientLimits, HttpVersion, Retry};
+use tidewire_service::{Call, Code, Error, Outcome, Reply, Service};
+use tokio::sync::{Mutex, Notify};
+use tokio::task::JoinHandle;
+
+use crate::commands::NamedSources;
+use crate::generation::Generation;
+use crate::limits::LifeLimits;
+use crate::native::Native;
+use crate::output::{OutputTail, Pipes};
+use crate::peer::{Peer, Shared};
+use crate::pool::Failure;
+use crate::program::Listen;
+use crate::ready::{Address, ListenPlace};
+use crate::supervisor_client::{Process, SupervisorClient};
+use crate::supervisor_message::{End, Start};
+use crate::upgrade;
+
+/// What an instance is started in.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) launcher: &'a SupervisorClient,
+    pub(crate) generation: &'a Arc<Generation>,
+    /// The folder of sockets.
+    pub(crate) sockets: &'a Path,
+    pub(crate) ring: &'a OutputTail,
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) named: &'a Arc<NamedSources>,
+}
+
+/// A process that can be called.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    pub(crate) id: u64,
+    /// What it is an instance of.
+    pub(crate) generation: Arc<Generation>,
+    way: CallMode,
+    process: Process,
+    drain: Drain,
+    /// Calls in a row that were not answered in time.
+    overdue: AtomicU32,
+    has_answered: AtomicBool,
+    _place: ListenPlace,
+}
+
+/// How a process is called.
+#[derive(Debug)]
+enum CallMode {
+    Http(Client, Address),
+    Native(Native),
+}
+
+/// The task that reads what a process prints, which ends with its owner.
+#[derive(Debug)]
+struct Drain {
+    task: Mutex<JoinHandle<()>>,
+    last: Arc<Notify>,
+}
+
+impl Instance {
+    /// Starts a process and waits until it can be called.
+    ///
+    /// # Errors
+    /// It cannot be run, it ended, or it took longer than `start_timeout`; it is over then.
+    pub(crate) async fn start(surroundings: &Surroundings<'_>) -> Result<Self, Failure> {
+        let Surroundings { launcher, generation, sockets, .. } = surroundings;
+        let Generation { program, .. } = &***generation;
+        let id = launcher.next_id();
+        let user = program.runs_as().map_err(|error| Failure::of(&error))?;
+        let place = ListenPlace::new(program.listen, sockets, id, user.as_ref());
+        let (place, socket) = place.map_err(Failure::for_now)?;
+        let told = place.environment_variable();
+        let told: Vec<_> = told.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let order = program.order(id, &told).map_err(|error| Failure::of(&error))?;
+        let (pipes, writers) = Pipes::new().map_err(Failure::for_now)?;
+        let fds = writers.into_iter().chain(socket).collect();
+        let (process, drain, way) = launch(&place, surroundings, order, (pipes, fds)).await?;
+        let (generation, overdue) = (Arc::clone(generation), AtomicU32::new(0));
+        let has_answered = AtomicBool::new(false);
+        Ok(Self { id, generation, way, process, drain, overdue, has_answered, _place: place })
+    }
+
+    /// Makes a call.
+    pub(crate) async fn call(&self, call: Call) -> tidewire_service::Result<Reply> {
+        match &self.way {
+            CallMode::Http(client, address) => match upgrade::upgrade_header(&call) {
+                None => client.call(call).await,
+                Some(wanted) => Box::pin(upgrade::pass(address, call, wanted)).await,
+            },
+            CallMode::Native(native) => native.call(call).await?.await,
+        }
+    }
+
+    /// Its session, if it speaks the live protocol.
+    pub(crate) fn native(&self) -> Option<&Native> {
+        match &self.way {
+            CallMode::Http(..) => None,
+            CallMode::Native(native) => Some(native),
+        }
+    }
+
+    /// Whether an error of a call says that the process cannot be reached.
+    pub(crate) fn is_out_of_reach(&self, error: &Error) -> bool {
+        match &self.way {
+            CallMode::Http(..) => error.code() == Code::Unavailable,
+            CallMode::Native(native) => native.is_over() && error.outcome() != Outcome::Answered,
+        }
+    }
+
+    /// Whether it has no work that is not a call.
+    pub(crate) fn is_quiet(&self) -> bool {
+        match &self.way {
+            CallMode::Http(..) => true,
+            CallMode::Native(native) => native.is_quiet(),
+        }
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    /// Asks it to end, and makes it after a grace.
+    pub(crate) async fn stop(&self) {
+        let grace = self.generation.life.stop_grace;
+        if let CallMode::Native(native) = &self.way {
+            native.drain(grace);
+        }
+        self.process.signal(Signal::TERM);
+        // A frozen one does not hear it before.
+        self.process.signal(Signal::CONT);
+        if tokio::time::timeout(grace, self.process.ended()).await.is_err() {
+            let service = self.generation.program.name();
+            tracing::warn!(
+                service,
+                pid = self.pid(),
+                "did not end within {grace:?} of SIGTERM; killed"
+            );
+            self.process.signal(Signal::KILL);
+            self.process.ended().await;
+        }
+    }
+
+    /// Stops it from running, until it is thawed.
+    pub(crate) fn freeze(&self) {
+        self.process.signal(Signal::STOP);
+    }
+
+    /// Lets it run again.
+    pub(crate) fn thaw(&self) {
+        self.process.go_on();
+    }
+
+    /// Waits for its end, and until what it printed was read.
+    pub(crate) async fn ended(&self) -> End {
+        if let CallMode::Native(native) = &self.way {
+            tokio::select! {
+                _ = self.process.ended() => {}
+                () = native.over() => self.follows_its_session().await,
+            }
+        }
+        let end = self.process.ended().await;
+        if let CallMode::Native(native) = &self.way {
+            native.process_ended();
+        }
+        self.drain.to_its_end().await;
+        end
+    }
+
+    /// Waits until it takes no more calls, by its own word.
+    pub(crate) async fn leaves(&self) {
+        match &self.way {
+            CallMode::Http(..) => std::future::pending().await,
+            CallMode::Native(native) => native.leaves().await,
+        }
+    }
+
+    /// A process whose session is over cannot be called any more: it ends, or is killed.
+    async fn follows_its_session(&self) {
+        let has_left = self.native().is_some_and(Native::has_left);
+        let grace = if has_left { self.generation.life.stop_grace } else { LAST_WORDS };
+        if tokio::time::timeout(grace, self.process.ended()).await.is_err() {
+            self.process.signal(Signal::KILL);
+        }
+    }
+
+    /// It answered a call.
+    pub(crate) fn note_reply(&self) {
+        self.overdue.store(0, Ordering::Relaxed);
+        self.has_answered.store(true, Ordering::Relaxed);
+    }
+
+    /// What may be wrong with a program that does not answer.
+    pub(crate) fn hint(&self) -> Option<NeverAccepted> {
+        let has_answered = self.has_answered.load(Ordering::Relaxed);
+        let program = &self.generation.program;
+        (!has_answered && program.listen == Listen::Inherited)
+            .then(|| NeverAccepted { pid: self.pid(), executable: program.executable().to_owned() })
+    }
+
+    /// It did not answer a call in time. One that does so again and again hangs, and is killed.
+    pub(crate) fn did_not_answer(&self) {
+        if self.overdue.fetch_add(1, Ordering::Relaxed) + 1 == OVERDUE_MAX {
+            tracing::warn!(
+                service = self.generation.program.name(),
+                pid = self.pid(),
+                "{OVERDUE_MAX} calls in a row without an answer; killed"
+            );
+            self.process.signal(Signal::KILL);
+        }
+    }
+}
+
+impl Drain {
+    fn start(pipes: Pipes, service: &str, process: &Process, ring: &OutputTail) -> Self {
+        let (service, ring) = (service.to_owned(), ring.clone());
+        let (pid, ended) = (process.pid(), process.ended());
+        let last = Arc::new(Notify::new());
+        let told = Arc::clone(&last);
+        let task =
+            tokio::spawn(async move { pipes.drain(&service, pid, &ring, ended, &told).await });
+        Self { task: Mutex::new(task), last }
+    }
+
+    /// Waits until all that the process wrote was read, and all who had the pipes closed them. They
+    /// are killed with the process, but for those that hid, which are not waited for.
+    async fn to_its_end(&self) {
+        let mut task = self.task.lock().await;
+        if task.is_finished() {
+            return;
+        }
+        if tokio::time::timeout(LAST_LINES, &mut *task).await.is_err() {
+            self.last.notify_one();
+            // A panic of it would be its own.
+            let _ = (&mut *task).await;
+        }
+    }
+}
+
+impl Drop for Drain {
+    fn drop(&mut self) {
+        self.task.get_mut().abort();
+    }
+}
+
+impl Failure {
+    /// What the system says of a program.
+    fn of(error: &io::Error) -> Self {
+        let is_hopeless = matches!(
+            error.kind(),
+            io::ErrorKind::NotFound
+                | io::ErrorKind::PermissionDenied
+                | io::ErrorKind::NotADirectory
+                | io::ErrorKind::ArgumentListTooLong
+        ) || error.raw_os_error() == Some(libc::ENOEXEC);
+        Self { text: format!("it cannot be run: {error}"), is_hopeless }
+    }
+
+    /// What is not the program's fault.
+    fn for_now(error: io::Error) -> Self {
+        Self::text(format!("it cannot be started now: {error}"))
+    }
+
+    fn text(text: String) -> Self {
+        Self { text, is_hopeless: false }
+    }
+}
+
+/// Starts a process and waits until it can be called.
+///
+/// # Errors
+/// As [`Instance::start`].
+async fn launch(
+    place: &ListenPlace,
+    surroundings: &Surroundings<'_>,
+    order: Start,
+    (pipes, fds): (Pipes, Vec<OwnedFd>),
+) -> Result<(Process, Drain, CallMode), Failure> {
+    let Surroundings { launcher, generation, ring, .. } = surroundings;
+    let Generation { program, life, .. } = &***generation;
+    let peer = Arc::new(Peer::new(surroundings.named, order.id, surroundings.shared));
+    let mut way = pin!(reach(place, surroundings, &peer));
+    // It is greeted while it starts.
+    let (launching, mut early) = (launcher.start(order, fds), None);
+    let process = {
+        let mut launching = pin!(launching);
+        loop {
+            tokio::select! {
+                biased;
+                process = &mut launching => break process.map_err(|error| Failure::of(&error))?,
+                way = &mut way, if place.is_native() && early.is_none() => early = Some(way),
+            }
+        }
+    };
+    peer.runs_as(process.pid());
+    let drain = Drain::start(pipes, program.name(), &process, ring);
+    tracing::info!(service = program.name(), pid = process.pid(), "started");
+    let ended = process.ended();
+    let reached = async {
+        match early {
+            Some(way) => way,
+            None => way.await,
+        }
+    };
+    let way = tokio::select! {
+        way = reached => way,
+        end = ended => {
+            drain.to_its_end().await;
+            return Err(Failure::text(format!("{end} before it listened")));
+        }
+        () = tokio::time::sleep(life.start_timeout) => {
+            process.signal(Signal::KILL);
+            process.ended().await;
+            drain.to_its_end().await;
+            let timeout = life.start_timeout;
+            return Err(Failure::text(format!("it did not listen within {timeout:?}")));
+        }
+    };
+    let way = match way {
+        Ok(way) => way,
+        Err(text) => {
+            // Its end says more, if it is ending.
+            let end = tokio::time::timeout(LAST_WORDS, process.ended()).await;
+            if end.is_err() {
+                process.signal(Signal::KILL);
+                process.ended().await;
+            }
+            drain.to_its_end().await;
+            return Err(Failure::text(match end {
+                Ok(end) => format!("{text}; {end}"),
+                Err(_) => text,
+            }));
+        }
+    };
+    Ok((process, drain, way))
+}
+
+/// Waits until a process can be called.
+///
+/// # Errors
+/// It will never be.
+async fn reach(
+    place: &ListenPlace,
+    surroundings: &Surroundings<'_>,
+    peer: &Arc<Peer>,
+) -> Result<CallMode, String> {
+    let Surroundings { generation, .. } = surroundings;
+    if let Some(socket) = place.take_socket() {
+        return Native::greet(socket, peer).await.map(CallMode::Native);
+    }
+    let address = place.until_open().await;
+    let client = client(&address.url(), &generation.life);
+    Ok(CallMode::Http(client.map_err(|error| error.to_string())?, address))
+}
+
+fn client(url: &str, life: &LifeLimits) -> Result<Client, BuildError> {
+    let mut limits = ClientLimits::default();
+    limits.http1_connections_max = life.concurrency;
+    limits.waiting_max = life.concurrency;
+    limits.idle_timeout = UNUSED_MAX;
+    let client = Client::builder(url).http(HttpVersion::Http1).retry(Retry::none());
+    client.pass_host().close_after_bodies().limits(limits).build()
+}
+
+/// A process has never answered a call that waits in the socket that it inherited.
+#[derive(Debug)]
+pub(crate) struct NeverAccepted {
+    pid: i32,
+    executable: String,
+}
+
+impl fmt::Display for NeverAccepted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "it has not taken a call from descriptor 3 yet; LISTEN_PID is {}, that of {}: a program that this \
+             only starts takes none, write exec in a shell or listen = \"port\"",
+            self.pid, self.executable
+        )
+    }
+}
+
+impl std::error::Error for NeverAccepted {}
+
+const OVERDUE_MAX: u32 = 3;
+/// How long a connection of plain HTTP waits for its next call. Programs close theirs after 2 s
+/// (gunicorn) or 5 s (Node), one that was frozen as soon as it goes on: a call that is sent in that
+/// moment would be lost.
+const UNUSED_MAX: Duration = Duration::from_secs(1);
+/// How long those who have the pipes of a process that ended may take to close them.
+const LAST_LINES: Duration = Duration::from_secs(1);
+/// How long a process may take to end once its session is over.
+const LAST_WORDS: Duration = Duration::from_millis(500);

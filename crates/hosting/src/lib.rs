@@ -1,0 +1,68 @@
+//! Hosted processes: programs in any language that are started by their first call.
+//!
+//! ```text
+//!  call ─▶ HostedRoutes ─▶ HostedService ─▶ pool: seats, queue, idle, backoff ─▶ instance ─▶ the program: live, or HTTP
+//!                               │ start, signal                      ▲ output, end
+//!                               ▼                                    │
+//!                            launcher ◀── SEQPACKET ──▶ supervisor ──▶ processes
+//! ```
+//!
+//! | file | what it decides |
+//! |---|---|
+//! | `supervisor.rs` | how processes are started and ended, and that none outlives the gateway |
+//! | `process_mark.rs` | which gateway a process belongs to, so that what a killed one left is found |
+//! | `pool.rs` | which instance takes a call, who waits, when one is started, frozen or stopped |
+//! | `generation.rs` | what becomes of processes when their program is replaced |
+//! | `breaker.rs` | how long to rest after a crash, and when to give up for a while |
+//! | `instance.rs` | one process from its start to its end |
+//! | `cold.rs` | what becomes of a call when its process fails |
+//! | `commands.rs` | what becomes stale when a process ends with a command under way |
+//! | `native.rs` | calls of a process that speaks the live protocol, both ways |
+//! | `peer.rs` | what such a process says by itself |
+//! | `control.rs` | what an operator does to a service |
+//! | `response_timer.rs` | what a process is given time for |
+//! | `typed.rs` | such a process as a service of a schema |
+//! | `sources.rs` | what its answers are made of |
+//! | `upgrade.rs` | WebSockets of programs |
+//! | `headers.rs`, `forwarded.rs` | what a program is told of a request |
+//! | `routes.rs` | which service a path belongs to |
+
+#![doc = include_str!("../README.md")]
+
+mod breaker;
+mod cold;
+mod commands;
+mod control;
+mod forwarded;
+mod generation;
+mod headers;
+mod host;
+mod hosted;
+mod instance;
+mod limits;
+mod native;
+mod output;
+mod peer;
+mod pool;
+mod process_mark;
+mod program;
+mod ready;
+mod response_timer;
+mod routes;
+mod sources;
+mod supervisor;
+mod supervisor_client;
+mod supervisor_message;
+mod typed;
+mod upgrade;
+mod warm;
+
+pub use host::{Host, HostError};
+pub use hosted::{HostedService, State, Status};
+pub use limits::LifeLimits;
+pub use output::{Line, Pipe};
+pub use program::{Listen, Program};
+pub use routes::{HostedRoute, HostedRouteError, HostedRoutes};
+pub use sources::Sources;
+pub use supervisor::supervisor;
+pub use typed::TypedService;

@@ -1,0 +1,384 @@
+//! What a hosted process prints: always read, its last lines kept, and logged.
+//!
+//! A process whose output nobody reads hangs once its pipe is full, so reading never waits: lines
+//! go into a ring of 256 KiB, whose oldest lines give way, and into the log, at most 200 a second
+//! of one instance. What is left out of the log is counted in the next line that is logged.
+//!
+//! Who prints waits while its pipe is full. Node has it otherwise, and `process.exit` loses what
+//! had no room yet; but that is a flag of the open pipe, and not of its descriptor. So the gateway
+//! keeps a copy of the writing end while the process runs, and clears the flag whenever it reads.
+
+use parking_lot::Mutex;
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Where a line was printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Pipe {
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Error,
+}
+
+/// A line that a process printed; bytes that are not UTF-8 are replaced, control characters but for
+/// tabs are written as `\r` or `\u{1b}`, since whoever looks at it has a terminal, and a log has
+/// lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// Where.
+    pub pipe: Pipe,
+    /// The text, without its end.
+    pub text: String,
+}
+
+/// The last lines that the instances of a service printed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OutputTail(Arc<Mutex<Lines>>);
+
+#[derive(Debug, Default)]
+struct Lines {
+    lines: VecDeque<Line>,
+    bytes: usize,
+    dropped: u64,
+}
+
+/// The reading ends of the two pipes of a process.
+#[derive(Debug)]
+pub(crate) struct Pipes {
+    output: Reader,
+    errors: Reader,
+}
+
+/// A reading end, and the other end as the process has it, until that is gone.
+#[derive(Debug)]
+struct Reader {
+    from: Receiver,
+    to: Option<OwnedFd>,
+}
+
+impl OutputTail {
+    /// The lines that are left, the oldest first.
+    pub(crate) fn lines(&self) -> Vec<Line> {
+        self.0.lock().lines.iter().cloned().collect()
+    }
+
+    /// Up to `limit` lines after so many, and the number of the first, from 0.
+    pub(crate) fn after(&self, number: u64, limit: usize) -> (u64, Vec<Line>) {
+        let ring = self.0.lock();
+        let skipped = usize::try_from(number.saturating_sub(ring.dropped)).unwrap_or(usize::MAX);
+        let lines = ring.lines.iter().skip(skipped).take(limit).cloned().collect();
+        (number.max(ring.dropped), lines)
+    }
+
+    /// How many lines gave way.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.0.lock().dropped
+    }
+
+    fn push(&self, line: Line) {
+        let mut ring = self.0.lock();
+        ring.bytes += line.cost();
+        ring.lines.push_back(line);
+        while ring.bytes > RING_BYTES_MAX {
+            let Some(oldest) = ring.lines.pop_front() else { return };
+            ring.bytes -= oldest.cost();
+            ring.dropped += 1;
+        }
+    }
+}
+
+impl Line {
+    /// What it takes of the ring: an empty line takes memory too.
+    fn cost(&self) -> usize {
+        self.text.len() + size_of::<Self>()
+    }
+}
+
+impl Pipes {
+    /// Two pipes, and their writing ends, for a process.
+    ///
+    /// # Errors
+    /// When there are no more descriptors.
+    pub(crate) fn new() -> io::Result<(Self, [OwnedFd; 2])> {
+        let (output, to_output) = pipe()?;
+        let (errors, to_errors) = pipe()?;
+        Ok((Self { output, errors }, [to_output, to_errors]))
+    }
+
+    /// Reads until the process has `ended` and both pipes are closed by all who have them; once it
+    /// is told that the `last` was written, what is there.
+    pub(crate) async fn drain(
+        mut self,
+        service: &str,
+        pid: i32,
+        ring: &OutputTail,
+        ended: impl Future,
+        last: &Notify,
+    ) {
+        let mut ended = pin!(ended);
+        let mut log = Log { service, pid, rate: Rate::default() };
+        let mut take = |pipe, text: &[u8]| {
+            let text = text.strip_suffix(b"\r").unwrap_or(text);
+            let line = Line { pipe, text: printable(&String::from_utf8_lossy(text)).into_owned() };
+            log.line(&line);
+            ring.push(line);
+        };
+        let (mut output, mut errors) =
+            (LineSplitter::new(Pipe::Output), LineSplitter::new(Pipe::Error));
+        let (mut is_output_open, mut is_error_open) = (true, true);
+        while is_output_open || is_error_open {
+            tokio::select! {
+                _ = self.output.from.readable(), if is_output_open => {
+                    let read = |buffer: &mut [u8]| self.output.try_read(buffer);
+                    is_output_open = output.read(read, &mut take) != ReadResult::End;
+                }
+                _ = self.errors.from.readable(), if is_error_open => {
+                    let read = |buffer: &mut [u8]| self.errors.try_read(buffer);
+                    is_error_open = errors.read(read, &mut take) != ReadResult::End;
+                }
+                _ = &mut ended, if self.output.to.is_some() => {
+                    (self.output.to, self.errors.to) = (None, None);
+                }
+                () = last.notified() => {
+                    output.read_rest(&self.output.from, &mut take);
+                    errors.read_rest(&self.errors.from, &mut take);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Reader {
+    /// Reads, and has who prints wait from now on.
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(to) = &self.to {
+            let flags = fcntl_getfl(to)?;
+            if flags.contains(OFlags::NONBLOCK) {
+                fcntl_setfl(to, flags - OFlags::NONBLOCK)?;
+            }
+        }
+        self.from.try_read(buffer)
+    }
+}
+
+/// A text of a program without what a terminal would do, or a log take for an end of a line.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    let is_hidden = |character: char| character.is_control() && character != '\t';
+    // 0xc2 begins the control characters beyond ASCII, and others.
+    if !text.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f || byte == 0xc2) {
+        return Cow::Borrowed(text);
+    }
+    let mut printable = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match is_hidden(character) {
+            true => printable.extend(character.escape_default()),
+            false => printable.push(character),
+        }
+    }
+    Cow::Owned(printable)
+}
+
+fn pipe() -> io::Result<(Reader, OwnedFd)> {
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+    // A limit of the system may forbid it; then it stays as it is.
+    let _ = fcntl_setpipe_size(&write, PIPE_BYTES);
+    let (from, to) = (Receiver::from_owned_fd(read)?, Some(write.try_clone()?));
+    Ok((Reader { from, to }, write))
+}
+
+/// What a read found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReadResult {
+    Some,
+    Nothing,
+    /// Nobody writes any more.
+    End,
+}
+
+/// Cuts what is read into lines.
+struct LineSplitter {
+    pipe: Pipe,
+    rest: Vec<u8>,
+}
+
+impl LineSplitter {
+    fn new(pipe: Pipe) -> Self {
+        Self { pipe, rest: Vec::new() }
+    }
+
+    /// Reads what is in the pipe, and no more than fits into it twice: somebody may go on writing.
+    fn read_rest(&mut self, from: &Receiver, take: &mut impl FnMut(Pipe, &[u8])) {
+        for _ in 0..2 * PIPE_BYTES / READ_BYTES {
+            // Whatever the runtime has heard of it by now.
+            let read = |buffer: &mut [u8]| Ok(rustix::io::read(from, buffer)?);
+            if self.read(read, take) != ReadResult::Some {
+                break;
+            }
+        }
+        if !self.rest.is_empty() {
+            take(self.pipe, &self.rest);
+            self.rest.clear();
+        }
+    }
+
+    /// Reads once.
+    fn read(
+        &mut self,
+        read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+        take: &mut impl FnMut(Pipe, &[u8]),
+    ) -> ReadResult {
+        let mut buffer = [0; READ_BYTES];
+        let count = match read(&mut buffer) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ReadResult::Nothing,
+            Err(_) => 0,
+        };
+        self.rest.extend_from_slice(&buffer[..count]);
+        let mut start = 0;
+        while let Some(length) = self.rest[start..].iter().position(|byte| *byte == b'\n') {
+            take(self.pipe, &self.rest[start..start + length]);
+            start += length + 1;
+        }
+        self.rest.drain(..start);
+        if !self.rest.is_empty() && (count == 0 || self.rest.len() >= LINE_BYTES_MAX) {
+            take(self.pipe, &self.rest);
+            self.rest.clear();
+        }
+        if count > 0 { ReadResult::Some } else { ReadResult::End }
+    }
+}
+
+/// Logs lines of one process, not too many.
+struct Log<'a> {
+    service: &'a str,
+    pid: i32,
+    rate: Rate,
+}
+
+impl Log<'_> {
+    fn line(&mut self, line: &Line) {
+        let (service, pid, pipe) = (self.service, self.pid, line.pipe);
+        match self.rate.takes(Instant::now()) {
+            None => {}
+            Some(0) => tracing::info!(service, pid, %pipe, "{}", line.text),
+            Some(left_out) => tracing::info!(service, pid, %pipe, left_out, "{}", line.text),
+        }
+    }
+}
+
+/// How much of what a process says is logged: 200 lines a second.
+#[derive(Debug)]
+pub(crate) struct Rate {
+    until: Instant,
+    left: u32,
+    left_out: u64,
+}
+
+impl Default for Rate {
+    fn default() -> Self {
+        Self { until: Instant::now(), left: 0, left_out: 0 }
+    }
+}
+
+impl Rate {
+    /// Whether another line is logged: if so, how many were left out before it.
+    pub(crate) fn takes(&mut self, now: Instant) -> Option<u64> {
+        if now >= self.until {
+            (self.until, self.left) = (now + Duration::from_secs(1), LOGGED_A_SECOND);
+        }
+        if self.left == 0 {
+            self.left_out += 1;
+            return None;
+        }
+        self.left -= 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+impl fmt::Display for Pipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Output => "stdout",
+            Self::Error => "stderr",
+        })
+    }
+}
+
+const RING_BYTES_MAX: usize = 256 << 10;
+const LINE_BYTES_MAX: usize = 8 << 10;
+const READ_BYTES: usize = 16 << 10;
+const PIPE_BYTES: usize = 1 << 20;
+const LOGGED_A_SECOND: u32 = 200;
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[test]
+    fn the_oldest_lines_give_way_and_are_counted() {
+        let ring = OutputTail::default();
+        let text = "x".repeat(1000);
+        for _ in 0..1000 {
+            ring.push(Line { pipe: Pipe::Output, text: text.clone() });
+        }
+        let kept = ring.lines().len();
+        assert!(kept > 200 && kept * 1000 < RING_BYTES_MAX, "{kept}");
+        let dropped = 1000 - u64::try_from(kept).unwrap();
+        assert_eq!(ring.dropped(), dropped);
+        assert_eq!(ring.after(0, 3), (dropped, ring.lines()[..3].to_vec()));
+        assert_eq!(ring.after(998, 9), (998, ring.lines()[kept - 2..].to_vec()));
+        assert_eq!(ring.after(1000, 9), (1000, Vec::new()));
+    }
+
+    #[tokio::test]
+    async fn what_is_read_is_cut_into_lines_and_the_last_needs_no_end() {
+        let (pipes, [output, errors]) = Pipes::new().unwrap();
+        let ring = OutputTail::default();
+        rustix::io::write(&output, b"one\r\ntwo\n\xffthree").unwrap();
+        rustix::io::write(&errors, b"\x1b[31mbad\0\tb\rforged\n").unwrap();
+        drop((output, errors));
+        pipes.drain("test", 1, &ring, ready(()), &Notify::new()).await;
+        let mut lines: Vec<_> = ring.lines().into_iter().map(|line| line.text).collect();
+        lines.sort();
+        assert_eq!(lines, ["\\u{1b}[31mbad\\u{0}\tb\\rforged", "one", "two", "\u{fffd}three"]);
+    }
+
+    #[tokio::test]
+    async fn all_that_was_written_is_read_although_somebody_else_has_the_pipe() {
+        let (pipes, [output, _errors]) = Pipes::new().unwrap();
+        let (ring, last) = (OutputTail::default(), Notify::new());
+        let line = [b'x'; 99].iter().chain(b"\n").copied().collect::<Vec<_>>();
+        (0..600).for_each(|_| assert_eq!(rustix::io::write(&output, &line).unwrap(), 100));
+        rustix::io::write(&output, b"no end").unwrap();
+        // Nothing was read yet.
+        last.notify_one();
+        pipes.drain("test", 1, &ring, pending::<()>(), &last).await;
+        assert_eq!(ring.lines().len() as u64 + ring.dropped(), 601);
+        assert_eq!(ring.lines().last().unwrap().text, "no end");
+    }
+
+    #[test]
+    fn so_many_lines_are_logged_a_second_and_those_between_are_counted() {
+        let (mut rate, now) = (Rate::default(), Instant::now());
+        let logged = (0..1000).filter_map(|_| rate.takes(now)).collect::<Vec<_>>();
+        assert_eq!(logged, [0; 200]);
+        let later = now + Duration::from_secs(1);
+        assert_eq!((rate.takes(later), rate.takes(later)), (Some(800), Some(0)));
+    }
+}

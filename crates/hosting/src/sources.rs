@@ -1,0 +1,199 @@
+//! What answers of hosted processes are made of: sources of the graph, by their names as text.
+//!
+//! | a process names | that is |
+//! |---|---|
+//! | a source that the gateway shares ([`Sources::share`]) | that one: a change on either side is one for both |
+//! | any other | a source of keys as text, made with its first use; others may change what it stands for unseen, so it is [external](tidewire_memo::Source::external) |
+//! | a key that a shared source has no form for | what cannot be told: the answer is not kept; its change is one of all keys |
+//! | a source without a key, or with an empty one | each of its keys, read or changed |
+//! | nothing | what cannot be told |
+//!
+//! Beside what it names, an answer that is kept reads its service, which changes when a process of
+//! it crashes.
+
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use tidewire_memo::{Graph, Source, SourceKey, read_untracked};
+
+/// The sources that processes name.
+pub struct Sources {
+    graph: Graph,
+    by_name: Mutex<HashMap<String, Arc<dyn TextSource>>>,
+    services: Source<String>,
+}
+
+/// A source with its keys as text.
+trait TextSource: Send + Sync {
+    /// Whether there is such a key.
+    fn read(&self, key: &str) -> bool;
+    fn read_all(&self);
+    fn changed(&self, key: &str);
+    fn changed_all(&self);
+}
+
+impl<K: SourceKey + Ord> TextSource for Source<K> {
+    fn read(&self, key: &str) -> bool {
+        let key = K::from_text(key);
+        key.inspect(|key| Self::read(self, key)).is_some()
+    }
+
+    fn read_all(&self) {
+        self.range(..);
+    }
+
+    fn changed(&self, key: &str) {
+        match K::from_text(key) {
+            Some(key) => Self::changed(self, &key),
+            None => Self::changed_all(self),
+        };
+    }
+
+    fn changed_all(&self) {
+        Self::changed_all(self);
+    }
+}
+
+/// A source that processes alone name: any text is a key.
+struct ForeignSource(Source<String>);
+
+impl TextSource for ForeignSource {
+    fn read(&self, key: &str) -> bool {
+        self.0.read(&key.to_owned());
+        true
+    }
+
+    fn read_all(&self) {
+        self.0.range(..);
+    }
+
+    fn changed(&self, key: &str) {
+        self.0.changed(&key.to_owned());
+    }
+
+    fn changed_all(&self) {
+        self.0.changed_all();
+    }
+}
+
+impl Sources {
+    /// No sources yet; those of processes are made in `graph`.
+    pub fn new(graph: &Graph) -> Self {
+        Self {
+            graph: graph.clone(),
+            by_name: Mutex::default(),
+            services: Source::new_in(graph, "service"),
+        }
+    }
+
+    /// Lets processes name a source of this program.
+    pub fn share<K: SourceKey + Ord>(&self, source: Source<K>) {
+        self.lock().insert(source.name().to_owned(), Arc::new(source));
+    }
+
+    /// The running computation depends on what a process named.
+    pub(crate) fn read(&self, source: &str, key: &str) {
+        if key.is_empty() {
+            return self.read_all(source);
+        }
+        if !self.named(source).is_some_and(|named| named.read(key)) {
+            tracing::debug!(source, key, "the dependencies of a reply are unknown");
+            read_untracked();
+        }
+    }
+
+    /// The running computation depends on each key of a source.
+    pub(crate) fn read_all(&self, source: &str) {
+        match self.named(source) {
+            Some(named) => named.read_all(),
+            None => read_untracked(),
+        }
+    }
+
+    /// The running computation depends on a service.
+    pub(crate) fn read_service(&self, name: &str) {
+        self.services.read(&name.to_owned());
+    }
+
+    /// A process says that a source changed.
+    pub(crate) fn changed(&self, source: &str, key: &str) {
+        if key.is_empty() {
+            return self.changed_all(source);
+        }
+        if let Some(named) = self.named(source) {
+            named.changed(key);
+        }
+    }
+
+    /// All keys of a source may have changed.
+    pub(crate) fn changed_all(&self, source: &str) {
+        if let Some(named) = self.named(source) {
+            named.changed_all();
+        }
+    }
+
+    /// What a service answered from its memory is lost.
+    pub(crate) fn service_changed(&self, name: &str) {
+        self.services.changed(&name.to_owned());
+    }
+
+    /// The source of a name; `None` when there are too many to make another.
+    fn named(&self, name: &str) -> Option<Arc<dyn TextSource>> {
+        let mut by_name = self.lock();
+        if let Some(known) = by_name.get(name) {
+            return Some(Arc::clone(known));
+        }
+        if by_name.len() >= NAMES_MAX {
+            return None;
+        }
+        let made = Arc::new(ForeignSource(Source::new_in(&self.graph, name).external()));
+        by_name.insert(name.to_owned(), made.clone());
+        Some(made)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<dyn TextSource>>> {
+        self.by_name.lock()
+    }
+}
+
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.lock().keys()).finish()
+    }
+}
+
+/// How many names processes may make sources of: a source is never freed.
+pub(crate) const NAMES_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tidewire_memo::Memo;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_source_without_a_key_is_all_of_its_keys() {
+        for (is_shared, read, changed) in
+            [true, false].into_iter().flat_map(|it| [(it, "", "7"), (it, "7", ""), (it, "", "")])
+        {
+            let graph = Graph::new();
+            let sources = Arc::new(Sources::new(&graph));
+            if is_shared {
+                sources.share(Source::<u64>::new_in(&graph, "items"));
+            }
+            let (made, reads) = (AtomicUsize::new(0), Arc::clone(&sources));
+            let memo = Memo::infallible_in(&graph, "list", move |(): ()| {
+                reads.read("items", read);
+                let made = made.fetch_add(1, Ordering::Relaxed) + 1;
+                async move { made }
+            });
+            assert_eq!((*memo.get(()).await.unwrap(), *memo.get(()).await.unwrap()), (1, 1));
+            sources.changed("items", changed);
+            assert_eq!((*memo.get(()).await.unwrap(), *memo.get(()).await.unwrap()), (2, 2));
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! A call on its way through the gateway: one that finds a process ready, and room in its session,
+//! is placed when it is polled first and is a few pointers from then on, without a future or its
+//! own timer.
+//!
+//! ```text
+//!  asked ─ a seat, a session, a whole request ─▶ warm ─▶ answer
+//!    └─ a start, a queue, a stream, plain HTTP, a call within a call, a crash ─▶ later (cold.rs) ─▶ answer
+//! ```
+//!
+//! The keeper of the service wakes a warm call once it is overdue, which it looks for when the
+//! first of them is.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tidewire_schema::Back;
+use tidewire_service::{Body, Call, Error, PendingAnswer, Reply, Result};
+use tokio::time::Instant;
+
+use crate::cold::{self, CallStage};
+use crate::headers;
+use crate::hosted::{Inner, InstancePermit};
+use crate::native::PendingReply;
+use crate::response_timer;
+
+/// The future of a call of a hosted service.
+pub(crate) struct WarmCall {
+    inner: Arc<Inner>,
+    /// Taken out where it is passed on; kept where it may have to be made once more.
+    call: Option<Call>,
+    stage: Stage,
+    /// What translates the reply.
+    back: Option<Back>,
+}
+
+enum Stage {
+    Asked,
+    Warm(Warm),
+    Later(PendingAnswer),
+    Over,
+}
+
+/// A call that a process has.
+struct Warm {
+    underway: PendingReply,
+    /// None once it is answered.
+    seat: Option<InstancePermit>,
+    due: Option<Instant>,
+}
+
+impl WarmCall {
+    pub(crate) fn new(inner: Arc<Inner>, call: Call, back: Option<Back>) -> Self {
+        Self { inner, call: Some(call), stage: Stage::Asked, back }
+    }
+
+    /// Makes the call, or begins to do what has to be done before.
+    fn begin(&mut self, cx: &Context<'_>) -> Result<Stage> {
+        let (inner, asked) = (&self.inner, &mut self.call);
+        let call = asked.as_mut().expect(TAKEN);
+        if !response_timer::is_whole(call)
+            || call.context.enclosing().is_some()
+            || !inner.is_native()
+        {
+            let call = asked.take().expect(TAKEN);
+            return Ok(Stage::Later(Box::pin(cold::pass(Arc::clone(inner), call))));
+        }
+        headers::prepare(call);
+        let later = |asked: &mut Option<Call>, place| {
+            let call = asked.take().expect(TAKEN);
+            Stage::Later(Box::pin(cold::pass_prepared(Arc::clone(inner), call, place)))
+        };
+        let now = Instant::now();
+        let seat = match inner.try_seat(now)? {
+            Ok(seat) => seat,
+            Err(waiting) => return Ok(later(asked, CallStage::Waits(waiting))),
+        };
+        let due = now.checked_add(seat.instance.generation.life.request_timeout);
+        let again = cold::body_again(call);
+        let Some(native) = seat.instance.native() else {
+            return Ok(later(asked, CallStage::Has(seat)));
+        };
+        match native.try_call(call, due, cx) {
+            Poll::Ready(Ok(underway)) => {
+                Self::keep(asked, again);
+                if underway.is_due_first() {
+                    inner.wake.notify_one();
+                }
+                Ok(Stage::Warm(Warm { underway, seat: Some(seat), due }))
+            }
+            Poll::Ready(Err(error)) => {
+                Self::keep(asked, again);
+                self.lost(seat, error)
+            }
+            Poll::Pending => Ok(later(asked, CallStage::Has(seat))),
+        }
+    }
+
+    /// Keeps a call that may be made again.
+    fn keep(call: &mut Option<Call>, body: Option<Body>) {
+        match (body, call) {
+            (Some(body), Some(call)) => call.body = body,
+            (_, call) => *call = None,
+        }
+    }
+
+    /// The reply to whoever asked.
+    fn replied(&mut self, mut reply: Reply) -> Result<Reply> {
+        if let Some(back) = self.back.take() {
+            back.translate(&mut reply)?;
+        }
+        Ok(reply)
+    }
+
+    /// What an error of a call comes to: it is final, or its process is at its end.
+    fn lost(&mut self, seat: InstancePermit, error: Error) -> Result<Stage> {
+        if !seat.instance.is_out_of_reach(&error) {
+            return Err(error);
+        }
+        let again = self.call.take();
+        let lost = cold::lost_and_again(Arc::clone(&self.inner), seat, error, again);
+        Ok(Stage::Later(Box::pin(lost)))
+    }
+}
+
+impl Future for WarmCall {
+    type Output = Result<Reply>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if matches!(this.stage, Stage::Asked) {
+            this.stage = this.begin(cx)?;
+            if matches!(this.stage, Stage::Warm(_)) {
+                // It was placed by this task, which is woken by its answer.
+                return Poll::Pending;
+            }
+        }
+        if let Stage::Warm(warm) = &mut this.stage {
+            let outcome = match warm.underway.poll_answer(cx) {
+                Poll::Ready(outcome) => outcome,
+                Poll::Pending if warm.due.is_some_and(|due| due <= Instant::now()) => {
+                    let error = cold::overdue(&this.inner, warm.seat.as_ref().expect(TAKEN));
+                    // Nobody waits for it any more.
+                    this.stage = Stage::Over;
+                    return Poll::Ready(Err(error));
+                }
+                Poll::Pending => return Poll::Pending,
+            };
+            let seat = warm.seat.take().expect(TAKEN);
+            match outcome {
+                Ok(reply) => return Poll::Ready(this.replied(cold::hold_permit(reply, seat))),
+                Err(error) => this.stage = this.lost(seat, error)?,
+            }
+        }
+        match &mut this.stage {
+            Stage::Later(later) => {
+                let outcome = ready!(later.as_mut().poll(cx));
+                Poll::Ready(outcome.and_then(|reply| this.replied(reply)))
+            }
+            _ => unreachable!("{TAKEN}"),
+        }
+    }
+}
+
+const TAKEN: &str = "a call is polled until it is answered, once";

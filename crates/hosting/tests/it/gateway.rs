@@ -1,0 +1,37 @@
+//! A gateway in few lines, for tests: the supervisor of all of them, and what one of them kills.
+//!
+//! It hosts one program on a Unix socket and serves it. Arguments: the socket to listen on, then
+//! the program and its arguments. `LISTEN` is how that is reached, a Unix socket unless set,
+//! `IDLE_FREEZE` after how many seconds without a call it is frozen.
+
+use std::time::Duration;
+
+use tidewire_hosting::{Host, HostedRoute, HostedRoutes, LifeLimits, Listen, Program};
+use tidewire_server::{Address, Server};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    tidewire_hosting::supervisor();
+    let mut arguments = std::env::args().skip(1);
+    let socket = arguments.next().ok_or("no socket to listen on")?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    runtime.block_on(async move {
+        let host = Host::start()?;
+        let listen = match std::env::var("LISTEN").as_deref() {
+            Ok("inherited") => Listen::Inherited,
+            Ok("native") => Listen::Native,
+            _ => Listen::Unix,
+        };
+        let program = Program::new("program", arguments).listen(listen);
+        let mut limits = LifeLimits::default();
+        if let Ok(seconds) = std::env::var("IDLE_FREEZE") {
+            limits.idle_freeze = Some(Duration::from_secs(seconds.parse()?));
+        }
+        let mut sites = HostedRoutes::new();
+        sites.add(HostedRoute::new("/*")?, host.add(program, limits))?;
+        let listen = Address::Unix(socket.into());
+        let running = Server::builder().listen(listen).mount("/", sites).start().await?;
+        running.until_stopped().await?;
+        host.stop().await;
+        Ok(())
+    })
+}

@@ -1,0 +1,107 @@
+//! Real processes: how they are started, called, watched and ended, and all the ways in which they
+//! misbehave. The supervisor of these tests is the program of `gateway.rs`.
+
+#![allow(clippy::unwrap_used, reason = "a test says what it expects")]
+
+mod adapter;
+mod calls;
+mod checks;
+mod closing;
+mod commands;
+mod ends;
+mod keys;
+mod native;
+mod response_timer;
+mod scarce;
+mod starts;
+mod wrapped;
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use tidewire_hosting::{Host, HostedService, LifeLimits, Listen, Program};
+use tidewire_service::{Body, Call, Context, Error, Reply, Service};
+
+/// The program whose `main` begins with the supervisor; cargo builds examples with tests.
+fn gateway() -> PathBuf {
+    let mut path = std::env::current_exe().expect("this test has a path");
+    path.pop();
+    path.pop();
+    path.join("examples/gateway")
+}
+
+fn host() -> Host {
+    let gateway = gateway();
+    assert!(gateway.is_file(), "run `cargo build --workspace --example gateway` first");
+    Host::start_by(gateway).expect("the supervisor starts")
+}
+
+/// The program of these tests, in one of its modes.
+fn python(arguments: &[&str]) -> Program {
+    program(&PYTHON, arguments)
+}
+
+/// -I and -S: without what the machine adds to an interpreter.
+const PYTHON: [&str; 4] =
+    ["python3", "-I", "-S", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/program.py")];
+
+/// The same in Go, built once.
+fn go() -> &'static str {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let program = BUILT.get_or_init(|| {
+        let program = gateway().with_file_name("program-go");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/program.go");
+        let mut build = std::process::Command::new("go");
+        build.args(["build", "-o"]).arg(&program).arg(source);
+        let built = build.status().expect("go is installed");
+        assert!(built.success(), "it compiles");
+        program
+    });
+    program.to_str().expect("a path of text")
+}
+
+fn program(fixed: &[&str], arguments: &[&str]) -> Program {
+    Program::new("test", fixed.iter().chain(arguments).copied()).listen(Listen::Inherited)
+}
+
+/// The command of the program in each language.
+fn commands() -> [&'static [&'static str]; 2] {
+    static GO: OnceLock<[&str; 1]> = OnceLock::new();
+    [&PYTHON, GO.get_or_init(|| [go()])]
+}
+
+/// The program in each language.
+fn programs(arguments: &[&str]) -> [Program; 2] {
+    commands().map(|command| program(command, arguments))
+}
+
+fn limits(change: impl FnOnce(&mut LifeLimits)) -> LifeLimits {
+    let mut limits = LifeLimits::default();
+    change(&mut limits);
+    limits
+}
+
+fn call(method: Method, path: &str, body: impl Into<Body>) -> Call {
+    let uri = path.parse().expect("a path");
+    Call::http(method, uri, Context::new(HeaderMap::new()), body)
+}
+
+async fn reply(hosted: &HostedService, path: &str) -> Result<Reply, Error> {
+    hosted.call(call(Method::GET, path, Body::Empty)).await
+}
+
+async fn get(hosted: &HostedService, path: &str) -> Result<String, Error> {
+    Ok(text(reply(hosted, path).await?.body.collect(1 << 20).await?))
+}
+
+fn text(bytes: Bytes) -> String {
+    String::from_utf8(bytes.to_vec()).expect("the program answers in UTF-8")
+}
+
+fn is_alive(pid: i32) -> bool {
+    // A zombie has ended.
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))
+}

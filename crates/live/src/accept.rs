@@ -1,0 +1,253 @@
+//! The accepting side: who a connection is, and which session it goes on with.
+//!
+//! ```text
+//!  connection ─▶ hello, in time ─▶ whose? ─┬─▶ new session ─────────────▶ run ─▶ lost: parked
+//!                      │              │     └─▶ resumes: parked, or taken over ─┘
+//!                      └─ refused ◀───┘
+//! ```
+
+use parking_lot::{Mutex, MutexGuard};
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use tidewire_live_proto::{
+    Acceptor, Config, Hello, Metadata, Reason, SessionId, Sessions, Violation,
+};
+use tidewire_service::Peer;
+use tokio::sync::Notify;
+use tokio_util::task::TaskTracker;
+
+use crate::driver::{Connection, ConnectionEnd, leave};
+use crate::link::Link;
+use crate::serve::Host;
+use crate::session_clock::SessionClock;
+use crate::transport::{Transport, TransportEnd};
+
+/// All sessions of an accepting side.
+pub struct Links {
+    sessions: Mutex<Sessions<Link>>,
+    /// A session was parked.
+    parked: Notify,
+    config: Config,
+    clock: SessionClock,
+    host: Arc<dyn Host>,
+    tasks: TaskTracker,
+}
+
+/// What a connection says of itself before its first byte.
+#[derive(Debug, Default)]
+pub struct Arrival {
+    /// The headers of its HTTP upgrade, if it began with one.
+    pub upgrade: HeaderMap,
+    /// What was read of it already.
+    pub first: Bytes,
+    /// Its other side.
+    pub peer: Option<Arc<Peer>>,
+    /// It is a process that this side started, and is greeted before it says hello.
+    pub is_started_here: bool,
+}
+
+impl Links {
+    /// Sessions whose calls `host` answers, in place or in `tasks`. At most `parked_max` are kept
+    /// without a connection.
+    pub fn new(config: Config, host: Arc<dyn Host>, tasks: TaskTracker, parked_max: usize) -> Self {
+        let sessions = Mutex::new(Sessions::new(parked_max));
+        Self { sessions, parked: Notify::new(), config, clock: SessionClock::start(), host, tasks }
+    }
+
+    /// Greets a connection: reads its hello, asks `identify` whose its headers are, and goes on
+    /// with the session that it resumes, or a new one.
+    ///
+    /// # Errors
+    /// Why it was refused; nothing where it is gone.
+    ///
+    /// `identify` gives the principal in any form that is equal for equal ones.
+    pub async fn greet<T: Transport>(
+        &self,
+        mut transport: T,
+        arrival: Arrival,
+        identify: impl AsyncFnOnce(HeaderMap) -> Result<Bytes, Violation>,
+    ) -> Result<(Link, Connection<T>), Option<Violation>> {
+        let mut acceptor = Acceptor::new(self.config.clone(), self.clock.now());
+        let upgrade = Metadata::from_maps(&arrival.upgrade, &HeaderMap::new());
+        acceptor.upgraded_with(upgrade);
+        acceptor.input().extend_from_slice(&arrival.first);
+        if arrival.is_started_here {
+            let mut out = acceptor.greet_first();
+            poll_fn(|cx| transport.poll_send(cx, &mut out)).await.map_err(|_| None)?;
+        }
+        let hello = self.hello(&mut acceptor, &mut transport).await;
+        let hello = match hello.ok_or(None)? {
+            Ok(hello) => hello,
+            Err(violation) => return Err(Some(refuse(transport, violation).await)),
+        };
+        let headers = acceptor.headers_of(&hello).to_maps().0;
+        let principal = match identify(headers).await {
+            Ok(principal) => principal,
+            Err(violation) => return Err(Some(refuse(transport, violation).await)),
+        };
+        let link = self.link(acceptor, hello, principal);
+        let connection = Connection::new(&link, transport, arrival.peer);
+        Ok((link, connection))
+    }
+
+    /// The hello, or what is wrong with it; `None` when the connection is gone.
+    async fn hello(
+        &self,
+        acceptor: &mut Acceptor,
+        transport: &mut impl Transport,
+    ) -> Option<Result<Hello, Violation>> {
+        let mut sleep =
+            self.clock.instant(acceptor.poll_timeout()).map(tokio::time::sleep_until).map(Box::pin);
+        loop {
+            match acceptor.poll(self.clock.now()) {
+                Ok(Some(hello)) => return Some(Ok(hello)),
+                Ok(None) => {}
+                Err(violation) => return Some(Err(violation)),
+            }
+            let received = poll_fn(|cx| {
+                if let Some(sleep) = &mut sleep
+                    && sleep.as_mut().poll(cx).is_ready()
+                {
+                    return std::task::Poll::Ready(None);
+                }
+                transport.poll_receive(cx, acceptor.input()).map(Some)
+            });
+            match received.await {
+                None => {
+                    let text = "no hello within the handshake time";
+                    return Some(Err(Violation::new(Reason::HandshakeTimeout, text)));
+                }
+                Some(Ok(1..)) => {}
+                Some(Err(TransportEnd::Violation(violation))) => return Some(Err(violation)),
+                Some(Ok(0) | Err(TransportEnd::Lost(_))) => return None,
+            }
+        }
+    }
+
+    /// The session that a hello resumes, or a new one.
+    fn link(&self, acceptor: Acceptor, hello: Hello, principal: Bytes) -> Link {
+        let now = self.clock.now();
+        let mut sessions = self.lock();
+        let resumed = sessions.take(&hello, &principal);
+        let link = match resumed {
+            Some(link) => {
+                let mut state = link.lock();
+                let mut farewell = Vec::new();
+                state.session.take_over(now, &mut farewell);
+                state.hear_all(&link);
+                state.farewell = farewell;
+                // What changed meanwhile is known before the peer lists what it watches.
+                state.tell_stale(&link);
+                acceptor.resume(&mut state.session, hello, now);
+                state.epoch += 1;
+                state.wake();
+                drop(state);
+                link
+            }
+            None => {
+                let session = acceptor.accept(hello, random_id(), now);
+                Link::new(session, self.clock, Some(Arc::clone(&self.host)), self.tasks.clone())
+            }
+        };
+        let ticket = link.lock().session.ticket();
+        if let Some(ticket) = ticket {
+            sessions.hold(ticket, principal, link.clone());
+        }
+        link
+    }
+
+    /// A connection ended: its session is parked, or forgotten.
+    pub fn left(&self, link: &Link, ended: ConnectionEnd) {
+        if ended == ConnectionEnd::TakenOver {
+            return;
+        }
+        let id = link.lock().session.session_id().map(|session| session.id);
+        let is_over = link.is_over();
+        let mut sessions = self.lock();
+        let dropped = match id {
+            Some(id) if is_over => {
+                sessions.remove(&id);
+                Vec::new()
+            }
+            // It may be connected anew already.
+            Some(id) if !link.lock().session.is_connected() => sessions.park(&id, self.clock.now()),
+            _ => Vec::new(),
+        };
+        drop(sessions);
+        self.parked.notify_one();
+        dropped.iter().for_each(Link::expire);
+    }
+
+    /// Gives up sessions that were not resumed in time; never ends.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn keep(&self) {
+        loop {
+            let due = self.lock().poll_timeout();
+            let due = due.and_then(|due| self.clock.instant(due));
+            tokio::select! {
+                () = self.parked.notified() => {}
+                () = until(due) => {}
+            }
+            let expired = self.lock().expire(self.clock.now());
+            expired.iter().for_each(Link::expire);
+        }
+    }
+
+    /// Gives up all sessions without a connection.
+    pub fn expire_parked(&self) {
+        let expired = self.lock().expire(u64::MAX);
+        expired.iter().for_each(Link::expire);
+    }
+
+    /// How many sessions wait to be resumed.
+    pub fn parked(&self) -> usize {
+        self.lock().parked()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sessions<Link>> {
+        self.sessions.lock()
+    }
+}
+
+async fn until(due: Option<tokio::time::Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn refuse(mut transport: impl Transport, violation: Violation) -> Violation {
+    tracing::debug!(%violation, "a live connection is refused");
+    let mut out = Acceptor::refuse(&violation);
+    leave(&mut transport, &mut out, violation.reason).await;
+    violation
+}
+
+/// # Panics
+/// When the system has no randomness, without which secrets could be guessed.
+fn random_id() -> SessionId {
+    let mut id = SessionId { id: [0; 16], secret: [0; 32] };
+    getrandom::fill(&mut id.id).expect("the system has randomness");
+    getrandom::fill(&mut id.secret).expect("the system has randomness");
+    id
+}
+
+/// Names the start of a process.
+///
+/// # Panics
+/// When the system has no randomness.
+pub fn random_boot() -> [u8; 16] {
+    random_id().id
+}
+
+impl fmt::Debug for Links {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Links").field("parked", &self.parked()).finish_non_exhaustive()
+    }
+}

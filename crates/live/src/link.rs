@@ -1,0 +1,369 @@
+//! A session and everybody who has a part in it: who runs its connection, who answers calls of the
+//! peer, who calls.
+//!
+//! ```text
+//!  connection (driver.rs) ─ bytes ─▶ session ─ events ─▶ exchanges ─▶ handlers (serve.rs), callers (call.rs)
+//!             ◀──────────────── bytes ─────────── actions ◀──────────────┘
+//! ```
+//!
+//! The session is behind a lock, which is held for as long as the session computes and never across
+//! an `await`. A link outlives its connections: handlers run on while the session waits to be
+//! resumed.
+
+use parking_lot::{Mutex, MutexGuard};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use tidewire_live_proto::{CallId, Event, Metadata, Reason, Session, Usage, Violation};
+use tidewire_service::{Error, Outcome, Peer, Wakers};
+use tokio_util::task::TaskTracker;
+
+use crate::call::given_up;
+use crate::exchange::{CallEvent, Exchange};
+use crate::serve::{Host, ProcessMessage, RequestParts};
+use crate::session_clock::SessionClock;
+use crate::shared_writer::SharedWriter;
+use crate::watch::Watches;
+use crate::watch_guard::{AnswerState, DroppedGuards};
+
+/// One end of a live session; clones share it.
+#[derive(Clone)]
+pub struct Link(pub(crate) Arc<Shared>);
+
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    pub(crate) clock: SessionClock,
+    /// Who answers calls of the peer; nobody on a side that only calls.
+    pub(crate) host: Option<Arc<dyn Host>>,
+    /// Owns what does not end in place.
+    pub(crate) tasks: TaskTracker,
+    /// Holds that nobody keeps any more.
+    pub(crate) dropped: DroppedGuards,
+    /// This side is a hosted process.
+    pub(crate) is_process: bool,
+}
+
+/// Something of each call. The numbers of calls are dense and bounded, so a hash that is quick will
+/// do.
+pub type CallMap<T> = HashMap<CallId, T, foldhash::fast::RandomState>;
+
+/// What the lock is around.
+pub(crate) struct State {
+    pub(crate) session: Session,
+    pub(crate) exchanges: CallMap<Exchange>,
+    /// Answers of this side that the peer is told about.
+    pub(crate) watches: Watches,
+    /// Who wait for room for another call.
+    pub(crate) waiting: Wakers,
+    /// Who runs the connection.
+    pub(crate) connection: Option<Waker>,
+    /// Who else writes to it.
+    pub(crate) beside: SharedWriter,
+    /// Counts connections: who runs an earlier one lets go.
+    pub(crate) epoch: u64,
+    /// What the connection before has to write before it ends.
+    pub(crate) farewell: Vec<u8>,
+    /// The other side of the connection.
+    pub(crate) peer: Option<Arc<Peer>>,
+    /// Why the session, or the last attempt at a connection, ended.
+    pub(crate) ended: Option<Violation>,
+    /// A handshake was done on the connection that there is.
+    pub(crate) is_greeted: bool,
+    /// How often one was done.
+    pub(crate) connections: u64,
+    /// When the peer said that it goes away: how long after that it wants to be asked again.
+    pub(crate) after_ms: u64,
+}
+
+impl Link {
+    pub(crate) fn new(
+        session: Session,
+        clock: SessionClock,
+        host: Option<Arc<dyn Host>>,
+        tasks: TaskTracker,
+    ) -> Self {
+        Self::made(session, clock, host, tasks, false)
+    }
+
+    /// The side of a hosted process.
+    pub(crate) fn of_process(
+        session: Session,
+        clock: SessionClock,
+        host: Arc<dyn Host>,
+        tasks: TaskTracker,
+    ) -> Self {
+        Self::made(session, clock, Some(host), tasks, true)
+    }
+
+    fn made(
+        session: Session,
+        clock: SessionClock,
+        host: Option<Arc<dyn Host>>,
+        tasks: TaskTracker,
+        is_process: bool,
+    ) -> Self {
+        let state = State {
+            session,
+            exchanges: CallMap::default(),
+            watches: Watches::default(),
+            waiting: Wakers::default(),
+            connection: None,
+            beside: SharedWriter::default(),
+            epoch: 0,
+            farewell: Vec::new(),
+            peer: None,
+            ended: None,
+            connections: 0,
+            is_greeted: false,
+            after_ms: 0,
+        };
+        let dropped = DroppedGuards::default();
+        let state = Mutex::new(state);
+        Self(Arc::new(Shared { state, clock, host, tasks, dropped, is_process }))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock()
+    }
+
+    /// The session for the connection of this `epoch`; none when another has taken it over. Then
+    /// nothing of it is for the old one, and nothing that still comes there is for the session.
+    pub(crate) fn lock_for(&self, epoch: u64) -> Option<MutexGuard<'_, State>> {
+        let state = self.lock();
+        (state.epoch == epoch).then_some(state)
+    }
+
+    /// Whether the session is over.
+    pub fn is_over(&self) -> bool {
+        self.lock().session.is_closed()
+    }
+
+    /// Why it is over, or why the last attempt at a connection failed.
+    pub fn why_over(&self) -> Option<Violation> {
+        self.lock().ended.clone()
+    }
+
+    /// Whether the session has a connection.
+    pub fn is_connected(&self) -> bool {
+        self.lock().is_greeted
+    }
+
+    /// Calls, watches and bytes that the session holds.
+    pub fn usage(&self) -> Usage {
+        let mut state = self.lock();
+        state.let_go(self, None);
+        state.session.usage()
+    }
+
+    /// Takes no new calls; open ones may end within `grace_ms`, 0 for no limit. The peer may come
+    /// back after `after_ms`.
+    pub fn drain(&self, grace_ms: u32, after_ms: u64) {
+        let mut state = self.lock();
+        state.session.drain(grace_ms, after_ms);
+        state.wake();
+    }
+
+    /// Ends the session, and tells the peer why where there is a connection.
+    pub fn end(&self, reason: Reason, message: impl Into<Cow<'static, str>>) {
+        let mut state = self.lock();
+        state.session.end(reason, message);
+        state.hear_all(self);
+        state.wake();
+    }
+
+    /// The session is not resumed any more: its queries and streams stop, its commands run on.
+    pub(crate) fn expire(&self) {
+        let mut state = self.lock();
+        state.session.expire();
+        state.hear_all(self);
+        state.wake();
+    }
+
+    /// Ends calls that were made without a connection and not sent, since there is none to be had.
+    pub(crate) fn fail_unsent(&self, error: &Error) {
+        let mut state = self.lock();
+        let State { session, exchanges, .. } = &mut *state;
+        for (call, exchange) in exchanges.iter_mut().filter(|(_, exchange)| exchange.is_unsent) {
+            session.cancel(*call);
+            let error = error.clone().with_outcome(Outcome::NotRun);
+            exchange.hear(CallEvent::Failed(error, Vec::new()));
+        }
+    }
+
+    /// What was heard next of a call; its end once nobody is told of it any more.
+    pub(crate) fn poll_heard(&self, call: CallId, cx: &mut Context<'_>) -> Poll<CallEvent> {
+        match self.lock().exchanges.get_mut(&call) {
+            Some(exchange) => exchange.poll_heard(cx),
+            None => Poll::Ready(given_up()),
+        }
+    }
+
+    /// Items were taken: the peer may send as many again.
+    pub(crate) fn consumed(&self, call: CallId, bytes: u64) {
+        let mut state = self.lock();
+        state.session.consumed(call, bytes);
+        if state.session.has_control() {
+            state.wake();
+        }
+    }
+}
+
+impl State {
+    /// Lets the connection look at the session again.
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = &self.connection {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Lets a caller know when there may be room for its call.
+    pub(crate) fn wait(&mut self, cx: &Context<'_>) {
+        self.waiting.add(cx.waker());
+    }
+
+    /// Lets those try again who wait for room.
+    pub(crate) fn wake_waiting(&mut self) {
+        std::mem::take(&mut self.waiting).wake();
+    }
+
+    /// A handshake is done.
+    fn connected(&mut self, link: &Link, resumed: bool) {
+        self.exchanges.values_mut().for_each(|exchange| exchange.connected(resumed));
+        self.ended = None;
+        self.connections += 1;
+        self.is_greeted = true;
+        self.after_ms = 0;
+        if link.0.is_process {
+            self.session.ready();
+        }
+        self.wake_waiting();
+    }
+
+    /// The connection is lost, and with it word of what becomes stale.
+    fn lost(&mut self, word: AnswerState) {
+        self.is_greeted = false;
+        self.exchanges.values_mut().for_each(|exchange| exchange.tell(word));
+        self.wake_waiting();
+    }
+
+    /// Ends what is held by nobody any more; the next hold that is dropped wakes `waker`.
+    pub(crate) fn let_go(&mut self, link: &Link, waker: Option<&Waker>) {
+        for call in link.0.dropped.take(waker) {
+            self.session.cancel(call);
+            self.exchanges.remove(&call);
+        }
+    }
+
+    fn tell(&mut self, call: CallId, word: AnswerState) {
+        self.exchanges.get_mut(&call).into_iter().for_each(|exchange| exchange.tell(word));
+    }
+
+    /// Hears everything that the session has to tell without a connection.
+    pub(crate) fn hear_all(&mut self, link: &Link) {
+        let now = link.0.clock.now();
+        while self.hear(link, now).is_some() {}
+    }
+
+    /// Hears the session's next event: `None` when there is none, a call of the peer if that is
+    /// what it is.
+    pub(crate) fn hear(&mut self, link: &Link, now: u64) -> Option<Option<RequestParts>> {
+        let Self { session, exchanges, .. } = self;
+        let event = session.poll_event(now)?;
+        match event {
+            Event::Request(request) => {
+                let taken = RequestParts::of(&request).with_headers(&self.session);
+                if taken.is_streaming() {
+                    self.exchanges.insert(taken.call, Exchange::default());
+                }
+                return Some(link.0.host.is_some().then_some(taken));
+            }
+            Event::Reply(reply) => {
+                if let Some(exchange) = exchanges.get_mut(&reply.call) {
+                    exchange.hear_reply(&reply);
+                }
+            }
+            Event::Items { call, items } => match exchanges.get_mut(&call) {
+                Some(exchange) => exchange.hear(CallEvent::Items(items.keep())),
+                None => {
+                    let bytes = items.bytes();
+                    self.session.consumed(call, bytes);
+                }
+            },
+            Event::Piece { call, piece } => match exchanges.get_mut(&call) {
+                Some(exchange) => exchange.hear(CallEvent::Piece(piece)),
+                None => self.session.consumed(call, piece.bytes.len() as u64),
+            },
+            Event::End { call, metadata } => {
+                if let Some(exchange) = exchanges.get_mut(&call) {
+                    exchange.hear(CallEvent::End(Box::new(trailers(&metadata))));
+                }
+            }
+            Event::Failed { call, error, metadata, .. } => {
+                if let Some(exchange) = exchanges.get_mut(&call) {
+                    exchange.fail(error, &metadata);
+                }
+            }
+            Event::Recompute { call, change } => self.make_again(link, call, change),
+            Event::Stale { call } => self.tell(call, AnswerState::Stale),
+            Event::Suspect { call } => self.tell(call, AnswerState::Suspect),
+            Event::Confirmed { call } => self.tell(call, AnswerState::Confirmed),
+            Event::Cancelled { call } => {
+                self.watches.remove(call);
+                if let Some(mut exchange) = exchanges.remove(&call) {
+                    exchange.stop();
+                }
+            }
+            Event::Writable { call } | Event::StopSending { call } => {
+                exchanges.get_mut(&call).into_iter().for_each(Exchange::room);
+            }
+            Event::Connected { resumed } => self.connected(link, resumed),
+            Event::Draining { after_ms, .. } => {
+                self.after_ms = after_ms;
+                link.0.host.iter().for_each(|host| host.hear(ProcessMessage::Leaves));
+            }
+            Event::Refused(violation) => self.ended = Some(violation),
+            Event::Closed(violation) => {
+                self.ended = Some(violation);
+                self.watches.clear();
+                self.lost(AnswerState::Suspect);
+            }
+            Event::Lost => self.lost(AnswerState::Unconfirmed),
+            Event::Room => self.wake_waiting(),
+            event => link
+                .0
+                .host
+                .iter()
+                .zip(process_message(event))
+                .for_each(|(host, said)| host.hear(said)),
+        }
+        Some(None)
+    }
+}
+
+/// What a hosted process says of itself.
+fn process_message(event: Event<'_>) -> Option<ProcessMessage> {
+    Some(match event {
+        Event::Ready => ProcessMessage::Ready,
+        Event::Busy(jobs) => ProcessMessage::Busy(jobs),
+        Event::Log { level, text, metadata } => {
+            ProcessMessage::Log { level, text, fields: metadata.to_maps().0 }
+        }
+        Event::Changed(changed) => ProcessMessage::Changed(changed),
+        Event::Descriptors(descriptors) => ProcessMessage::Descriptors(descriptors),
+        _ => return None,
+    })
+}
+
+/// What an `end` says beside that it is one: the session hands trailers out as headers.
+fn trailers(metadata: &Metadata) -> http::HeaderMap {
+    if metadata.is_empty() { http::HeaderMap::new() } else { metadata.to_maps().0 }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("session", &self.lock().session).finish_non_exhaustive()
+    }
+}

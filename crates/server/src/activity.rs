@@ -1,0 +1,292 @@
+//! What is known of one connection's peer: whether calls run, and whose turn it is.
+//!
+//! ```text
+//! reply ─▶ hold (bytes that wait) ─▶ hand a piece over ─▶ the peer takes it, or is gone ─▶ let go
+//!                                        └── longer than limits.reply_progress_timeout: stuck
+//! ```
+//!
+//! Each call on an HTTP/2 connection has a [`Slot`], which lives until the last byte of its reply
+//! left the server: the pieces that the HTTP library holds ([`Piece`]) keep it. While the library
+//! still runs the stream, its future looks at them (`http2.rs`); what is left after that the
+//! connection looks at, in two ages that it turns over ([`Activity::turn_over`]), so that a stream
+//! costs no clock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use tidewire_service::{Error, Outcome, Result};
+
+use crate::limits::Limits;
+
+/// What the parts of a connection tell each other of its peer.
+#[derive(Debug)]
+pub(crate) struct Activity {
+    /// How often something was read.
+    reads: AtomicUsize,
+    /// HTTP/1.1: a head was waited for.
+    had_head: AtomicBool,
+    /// HTTP/1.1: no call runs, and the next head is not there.
+    waits_for_head: AtomicBool,
+    /// How many calls run, and how many began and ended, whichever.
+    calls: AtomicUsize,
+    changes: AtomicUsize,
+    /// How many calls are over but for pieces that the peer has to take, of two ages.
+    left: [AtomicUsize; 2],
+    age: AtomicUsize,
+    waiting: AtomicUsize,
+    waiting_max: usize,
+    all: Arc<UnreadBytes>,
+}
+
+/// The bytes of replies that wait for their readers, over all connections.
+#[derive(Debug)]
+pub(crate) struct UnreadBytes {
+    bytes: AtomicUsize,
+    bytes_max: usize,
+}
+
+/// One call, until its reply has left.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    vigil: Arc<Activity>,
+    held: AtomicUsize,
+    /// How many pieces of its reply were handed over, and how many of them taken.
+    handed: AtomicUsize,
+    taken: AtomicUsize,
+    /// Its age after 1, once only pieces of it are left.
+    left: AtomicUsize,
+}
+
+/// Bytes of a reply that are the peer's to take; the library that holds them lets go of them then.
+pub(crate) struct Piece {
+    data: Bytes,
+    slot: Arc<Slot>,
+}
+
+impl UnreadBytes {
+    /// None yet.
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self { bytes: AtomicUsize::new(0), bytes_max: limits.reply_bytes_waiting_all_max }
+    }
+}
+
+impl Activity {
+    /// A connection of which nothing is known.
+    pub(crate) fn new(all: Arc<UnreadBytes>, limits: &Limits) -> Arc<Self> {
+        Arc::new(Self {
+            reads: AtomicUsize::new(0),
+            had_head: AtomicBool::new(false),
+            waits_for_head: AtomicBool::new(false),
+            calls: AtomicUsize::new(0),
+            changes: AtomicUsize::new(0),
+            left: Default::default(),
+            age: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            waiting_max: limits.reply_bytes_waiting_max,
+            all,
+        })
+    }
+
+    /// Something was read.
+    pub(crate) fn read(&self) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn reads(&self) -> usize {
+        self.reads.load(Ordering::Relaxed)
+    }
+
+    /// Whether the head that is asked for is the connection's first.
+    pub(crate) fn is_first_head(&self) -> bool {
+        !self.had_head.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether the connection, of HTTP/1.1, waits for the head of a request.
+    pub(crate) fn set_waits_for_head(&self, waits: bool) {
+        self.waits_for_head.store(waits, Ordering::Relaxed);
+    }
+
+    pub(crate) fn waits_for_head(&self) -> bool {
+        self.waits_for_head.load(Ordering::Relaxed)
+    }
+
+    /// How many calls have a slot.
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.load(Ordering::Acquire)
+    }
+
+    /// A number that is another one once a call began or ended.
+    pub(crate) fn changes(&self) -> usize {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Lets what is left age; whether something was left for a whole age.
+    pub(crate) fn turn_over(&self) -> bool {
+        let next = 1 - self.age.load(Ordering::Acquire);
+        let stuck = self.left[next].load(Ordering::Acquire) > 0;
+        self.age.store(next, Ordering::Release);
+        stuck
+    }
+
+    /// Counts bytes that wait.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED` when they are too many on top of others.
+    fn wait(&self, bytes: usize) -> Result<()> {
+        let check = |before: usize, max: usize| before == 0 || before.saturating_add(bytes) <= max;
+        let before = self.waiting.fetch_add(bytes, Ordering::AcqRel);
+        let before_all = self.all.bytes.fetch_add(bytes, Ordering::AcqRel);
+        let name = if !check(before, self.waiting_max) {
+            format!("limits.reply_bytes_waiting_max = {}", self.waiting_max)
+        } else if !check(before_all, self.all.bytes_max) {
+            format!("limits.reply_bytes_waiting_all_max = {}", self.all.bytes_max)
+        } else {
+            return Ok(());
+        };
+        self.let_go(bytes);
+        let text = format!("{name} bytes of replies wait to be read; read them first");
+        Err(Error::resource_exhausted(text).with_outcome(Outcome::Unknown))
+    }
+
+    fn let_go(&self, bytes: usize) {
+        self.waiting.fetch_sub(bytes, Ordering::AcqRel);
+        self.all.bytes.fetch_sub(bytes, Ordering::AcqRel);
+    }
+}
+
+impl Slot {
+    /// A call begins.
+    pub(crate) fn begin(vigil: &Arc<Activity>) -> Arc<Self> {
+        vigil.calls.fetch_add(1, Ordering::AcqRel);
+        vigil.changes.fetch_add(1, Ordering::AcqRel);
+        Arc::new(Self {
+            vigil: Arc::clone(vigil),
+            held: AtomicUsize::new(0),
+            handed: AtomicUsize::new(0),
+            taken: AtomicUsize::new(0),
+            left: AtomicUsize::new(0),
+        })
+    }
+
+    /// So many bytes of its reply wait now.
+    ///
+    /// # Errors
+    /// As of [`Activity::wait`]; then as many wait as before.
+    pub(crate) fn hold(&self, bytes: usize) -> Result<()> {
+        let before = self.held.load(Ordering::Acquire);
+        if bytes > before {
+            self.vigil.wait(bytes - before)?;
+        } else {
+            self.vigil.let_go(before - bytes);
+        }
+        self.held.store(bytes, Ordering::Release);
+        Ok(())
+    }
+
+    /// These bytes are the peer's to take.
+    pub(crate) fn hand_over(self: &Arc<Self>, data: Bytes) -> Bytes {
+        self.handed.fetch_add(1, Ordering::AcqRel);
+        Bytes::from_owner(Piece { data, slot: Arc::clone(self) })
+    }
+
+    /// Nobody looks after its pieces any more but the connection.
+    pub(crate) fn leave(&self) {
+        let age = self.vigil.age.load(Ordering::Acquire);
+        self.vigil.left[age].fetch_add(1, Ordering::AcqRel);
+        self.left.store(age + 1, Ordering::Release);
+    }
+
+    /// How many pieces the peer took, while others are its to take.
+    pub(crate) fn awaits(&self) -> Option<usize> {
+        let taken = self.taken.load(Ordering::Acquire);
+        (taken < self.handed.load(Ordering::Acquire)).then_some(taken)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.vigil.let_go(*self.held.get_mut());
+        if let Some(age) = self.left.get_mut().checked_sub(1) {
+            self.vigil.left[age].fetch_sub(1, Ordering::AcqRel);
+        }
+        self.vigil.calls.fetch_sub(1, Ordering::AcqRel);
+        self.vigil.changes.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.slot.taken.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vigil(all: &Arc<UnreadBytes>) -> Arc<Activity> {
+        let limits = Limits { reply_bytes_waiting_max: 100, ..Limits::default() };
+        Activity::new(Arc::clone(all), &limits)
+    }
+
+    fn all(bytes_max: usize) -> Arc<UnreadBytes> {
+        let limits = Limits { reply_bytes_waiting_all_max: bytes_max, ..Limits::default() };
+        Arc::new(UnreadBytes::new(&limits))
+    }
+
+    #[test]
+    fn a_reply_of_any_size_may_wait_and_others_on_top_of_it_within_the_bound() {
+        let all = all(1000);
+        let vigil = vigil(&all);
+        let [one, two, three] = [(); 3].map(|()| Slot::begin(&vigil));
+        one.hold(60).unwrap();
+        two.hold(40).unwrap();
+        let error = three.hold(1).unwrap_err();
+        assert!(error.message().contains("limits.reply_bytes_waiting_max = 100"), "{error}");
+        two.hold(39).unwrap();
+        three.hold(1).unwrap();
+        drop((one, two, three));
+        let large = Slot::begin(&vigil);
+        large.hold(5000).unwrap();
+        drop(large);
+        assert_eq!((vigil.waiting.load(Ordering::Relaxed), vigil.calls()), (0, 0));
+        assert_eq!(all.bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn the_bound_over_all_connections_is_theirs_together() {
+        let all = all(150);
+        let [one, two] = [vigil(&all), vigil(&all)].map(|vigil| Slot::begin(&vigil));
+        one.hold(100).unwrap();
+        let error = two.hold(51).unwrap_err();
+        assert!(error.message().contains("limits.reply_bytes_waiting_all_max = 150"), "{error}");
+        two.hold(50).unwrap();
+        drop(one);
+        two.hold(100).unwrap();
+    }
+
+    #[test]
+    fn what_is_left_of_a_call_for_an_age_is_stuck() {
+        let vigil = vigil(&all(1000));
+        let slot = Slot::begin(&vigil);
+        assert_eq!(slot.awaits(), None);
+        let [one, two] = ["one", "two"].map(|data| slot.hand_over(Bytes::from(data)));
+        assert_eq!((&one[..], slot.awaits()), (&b"one"[..], Some(0)));
+        assert!(!vigil.turn_over() && !vigil.turn_over(), "its stream looks after it");
+        slot.leave();
+        drop((one, slot));
+        assert!(!vigil.turn_over(), "it is younger than an age");
+        assert!(vigil.turn_over());
+        assert_eq!(vigil.calls(), 1, "a piece of its reply is not taken");
+        drop(two);
+        assert_eq!(vigil.calls(), 0);
+        assert!(!vigil.turn_over() && !vigil.turn_over());
+    }
+}

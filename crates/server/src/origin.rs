@@ -1,0 +1,109 @@
+//! Which page a request comes from: no page of another origin runs a command of this server.
+//!
+//! A browser sends cookies and client certificates by itself, and reaches servers of this machine
+//! and of its network. A page of another origin may send some requests without asking first (a body
+//! of bytes, a form, a beacon), so the answer comes too late to protect anybody.
+//!
+//! | request | a command runs |
+//! |---|---|
+//! | with neither `Sec-Fetch-Site` nor `Origin` | yes: it does not come from a page |
+//! | with `Sec-Fetch-Site: same-origin` or `none` | yes |
+//! | without `Sec-Fetch-Site`, and `Origin` names the host that the request asks for | yes; its scheme is not compared, since TLS may end before this server |
+//! | with an `Origin` of `cors.origins` | yes |
+//! | any other | no: 403 |
+//!
+//! A command is a method that is not a query, over any protocol, and a route for a verb other than
+//! `GET`, `HEAD`, `OPTIONS` and `TRACE`. What is mounted (a program, a router of another framework)
+//! decides for itself.
+
+use http::header::{HOST, HeaderName, ORIGIN};
+use http::request::Parts;
+use http::uri::Authority;
+use http::{HeaderMap, HeaderValue, Method, Uri};
+use tidewire_service::{Error, Result};
+
+use crate::cors::Policy;
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Whether a verb changes nothing (RFC 9110, section 9.2.1).
+pub(crate) fn is_safe(verb: &Method) -> bool {
+    matches!(*verb, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
+}
+
+/// Lets a command of this server's own pages pass, of those that `cors` names, and of what is not a
+/// page.
+///
+/// # Errors
+/// 403 for a page of another origin.
+pub(crate) fn check(parts: &Parts, cors: Option<&Policy>) -> Result<()> {
+    let origin = parts.headers.get(ORIGIN);
+    let is_own = match parts.headers.get(SEC_FETCH_SITE) {
+        Some(site) => site == "same-origin" || site == "none",
+        None => origin.is_none_or(|origin| is_of_host(origin, &parts.headers, &parts.uri)),
+    };
+    if is_own || cors.is_some_and(|policy| policy.granted(&parts.headers).is_some()) {
+        return Ok(());
+    }
+    Err(Error::permission_denied(match origin {
+        Some(origin) => {
+            format!("pages of {origin:?} may not run commands here; add it to cors.origins")
+        }
+        None => "pages of other origins may not run commands here; see cors.origins".to_owned(),
+    }))
+}
+
+/// Whether an origin is that of the host which a request asks for, whatever its scheme.
+pub(crate) fn is_of_host(origin: &HeaderValue, headers: &HeaderMap, uri: &Uri) -> bool {
+    let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let host = uri.authority().map(Authority::as_str).or(host);
+    origin.zip(host).is_some_and(|((_, authority), host)| authority.eq_ignore_ascii_case(host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Cors;
+    use http::Request;
+
+    #[test]
+    fn only_pages_of_this_host_and_named_ones_run_commands() {
+        let policy = Policy::new(&Cors::new(["https://app.example"])).unwrap();
+        let all = Policy::new(&Cors::new(["*"])).unwrap();
+        for (headers, cors, passes) in [
+            (&[][..], None, true),
+            (&[("origin", "http://shop.example:8080")], None, true),
+            (&[("origin", "https://shop.example:8080")], None, true),
+            (&[("origin", "http://SHOP.example:8080")], None, true),
+            (&[("origin", "http://shop.example")], None, false),
+            (&[("origin", "http://evil.example")], None, false),
+            (&[("origin", "null")], None, false),
+            (&[("origin", "https://app.example")], None, false),
+            (&[("origin", "https://app.example")], policy.as_ref(), true),
+            (&[("origin", "https://evil.example")], policy.as_ref(), false),
+            (&[("origin", "null")], all.as_ref(), true),
+            (&[("sec-fetch-site", "same-origin"), ("origin", "http://other.example")], None, true),
+            (&[("sec-fetch-site", "none")], None, true),
+            (&[("sec-fetch-site", "cross-site")], None, false),
+            (&[("sec-fetch-site", "same-site"), ("origin", "http://b.example")], None, false),
+            (
+                &[("sec-fetch-site", "cross-site"), ("origin", "http://shop.example:8080")],
+                None,
+                false,
+            ),
+            (
+                &[("sec-fetch-site", "cross-site"), ("origin", "https://app.example")],
+                policy.as_ref(),
+                true,
+            ),
+        ] {
+            let mut request = Request::post("/contacts").header(HOST, "shop.example:8080");
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            let (parts, ()) = request.body(()).unwrap().into_parts();
+            assert_eq!(check(&parts, cors).is_ok(), passes, "{headers:?}");
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The one way of a request, whatever its protocol.
+//!
+//! ```text
+//! head ─▶ find (lookup.rs) ─▶ observers ─▶ gates ─▶ call: rpc.rs, rest.rs or plain.rs ─▶ response
+//!              │                             │               └▶ run.rs: deadline, commands, panics
+//!              └▶ answered without a call    └▶ refused, in the caller's protocol
+//! ```
+//!
+//! Gates see every request by its head, before a byte of its body is read, also one that is for
+//! nothing or that its protocol refuses; only a browser's question for other origins passes them
+//! by, since it carries no credentials. Observers are told of the same requests and of their one
+//! end. A server without gates and observers takes the shorter way. The other is not a future
+//! either, unless a gate waits: what a request costs more is what is kept of it to tell its end.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use http::header::EXPECT;
+use http::request::Parts;
+use http::{Extensions, HeaderMap, Method, Request, Response, Uri, Version};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use tidewire_service::{
+    Body, Call, Context, Error, Gate, Head, HttpTarget, Phase, Result, Target, admit, ask,
+};
+use tokio::time::Instant;
+
+use crate::body_rate::BodyRate;
+use crate::connection::Connection;
+use crate::isolate::panicked;
+use crate::lookup::RequestTarget;
+use crate::observe::{EndCause, Watch};
+use crate::plain;
+use crate::request_body::{RawBody, RequestBody, check_length, discard};
+use crate::response::{ResponseBody, ResponseFuture};
+use crate::rest::{Rest, Transcoder, add_host};
+use crate::rpc::RpcCall;
+use crate::run::{Run, run};
+use crate::trace;
+
+/// A request whose head was let pass.
+pub(crate) struct InboundRequest {
+    pub(crate) verb: Method,
+    pub(crate) uri: Uri,
+    pub(crate) version: Version,
+    pub(crate) context: Context,
+    pub(crate) body: RawBody,
+    pub(crate) watch: Option<Watch>,
+}
+
+impl Connection {
+    /// Answers a request where nobody watches.
+    #[inline]
+    pub(crate) fn pass(&self, request: Request<Incoming>) -> ResponseFuture {
+        let (parts, body) = self.split(request);
+        let found = self.app.find(&parts);
+        let Parts { method: verb, uri, version, headers, extensions, .. } = parts;
+        let context = self.context((&found, None), &verb, headers, extensions);
+        match found {
+            // Nothing of it is moved about on the way to the service.
+            RequestTarget::Plain(service, params, own, _) => {
+                let target = HttpTarget::new(verb, own.unwrap_or(uri)).with_params(params);
+                self.plain(&**service, target, context, (body, None))
+            }
+            found => {
+                self.call(found, InboundRequest { verb, uri, version, context, body, watch: None })
+            }
+        }
+    }
+
+    /// Answers a request that gates or observers see.
+    pub(crate) fn watched(&self, request: Request<Incoming>) -> ResponseFuture {
+        let (parts, body) = self.split(request);
+        let app = &self.app;
+        let found = app.find(&parts);
+        let target = found.target(&parts);
+        let Parts { method: verb, uri, version, headers, extensions, .. } = parts;
+        let now = Instant::now();
+        let mut context = self.context((&found, Some(now)), &verb, headers, extensions);
+        if app.shows_host {
+            add_host(&mut context, &uri);
+        }
+        let id = app.traces.map(|sampled| trace::mark(&mut context, sampled));
+        let mut head = Head::new(target, context);
+        head.set_arrived(now.into_std());
+        let is_head = verb == Method::HEAD;
+        let watch = Watch::of_request(&app.observers, &app.stop, &mut head, (id, is_head));
+        watch.phase(Phase::Gates);
+        let asked = catch_unwind(AssertUnwindSafe(|| ask(&app.gates, &mut head)));
+        match asked.unwrap_or_else(|panic| Err(panicked(&*panic))) {
+            Ok(None) => {
+                let (_, context, guards) = head.into_parts();
+                let watch = Some(watch.keep(guards));
+                self.accept(found, InboundRequest { verb, uri, version, context, body, watch })
+            }
+            Err(error) => {
+                let (_, context, guards) = head.into_parts();
+                let watch = Some(watch.keep(guards));
+                let refused = InboundRequest { verb, uri, version, context, body, watch };
+                self.refuse(&found, refused, error)
+            }
+            Ok(Some(waits)) => {
+                let (connection, found) = (self.clone(), found.into_owned());
+                ResponseFuture::Late(Box::pin(async move {
+                    // Should this be dropped while it waits, its end is told before its guards go.
+                    let (mut head, watch) = (head, watch);
+                    let gates = &connection.app.gates[waits..];
+                    let decision = admitted(gates, &mut head, true).await;
+                    let (_, context, guards) = head.into_parts();
+                    let watch = Some(watch.keep(guards));
+                    let request = InboundRequest { verb, uri, version, context, body, watch };
+                    let response = match decision {
+                        Ok(()) => connection.accept(found, request),
+                        Err(error) => connection.refuse(&found, request, error),
+                    };
+                    response.await.unwrap_or_else(|never| match never {})
+                }))
+            }
+        }
+    }
+
+    /// Answers a request that the gates refuse.
+    #[cold]
+    fn refuse(
+        &self,
+        found: &RequestTarget<'_>,
+        request: InboundRequest,
+        error: Error,
+    ) -> ResponseFuture {
+        let InboundRequest { verb, uri, version, mut context, body, watch } = request;
+        let (mut parts, ()) = Request::new(()).into_parts();
+        (parts.method, parts.uri, parts.version) = (verb, uri, version);
+        parts.headers = std::mem::take(context.headers_mut());
+        let response = found.refusal(&self.app, &parts, error);
+        self.after_body(version, &parts.headers, body, response).watched(watch)
+    }
+
+    /// Answers a request that the gates let pass.
+    #[inline]
+    fn accept(&self, found: RequestTarget<'_>, request: InboundRequest) -> ResponseFuture {
+        if let Some(watch) = &request.watch {
+            watch.phase(Phase::Handler);
+        }
+        // A call of an RPC protocol tells of its response itself.
+        if matches!(found, RequestTarget::Method(..)) {
+            return self.call(found, request);
+        }
+        let watch = request.watch.clone();
+        self.call(found, request).watched(watch)
+    }
+
+    #[inline]
+    fn split(&self, request: Request<Incoming>) -> (Parts, RawBody) {
+        let (parts, body) = request.into_parts();
+        let pace = BodyRate::new(&self.app.limits, parts.version == Version::HTTP_2);
+        (parts, RawBody { body, pace })
+    }
+
+    #[inline]
+    fn context(
+        &self,
+        (found, now): (&RequestTarget<'_>, Option<Instant>),
+        verb: &Method,
+        headers: HeaderMap,
+        extensions: Extensions,
+    ) -> Context {
+        let deadline =
+            found.timeout().and_then(|left| now.unwrap_or_else(Instant::now).checked_add(left));
+        let context = match *verb {
+            Method::GET | Method::HEAD => Context::new(headers).with_conditions(),
+            _ => Context::new(headers),
+        };
+        context
+            .with_extensions(extensions)
+            .with_protocol(found.protocol())
+            .with_deadline(deadline.map(Instant::into_std))
+            .with_peer(Arc::clone(&self.peer))
+            .with_stopping(self.stopping.clone())
+    }
+
+    /// Answers a request that was let pass.
+    fn call(&self, found: RequestTarget<'_>, request: InboundRequest) -> ResponseFuture {
+        match found {
+            RequestTarget::Plain(service, params, uri, _) => {
+                let InboundRequest { verb, uri: asked, context, body, watch, .. } = request;
+                let target = HttpTarget::new(verb, uri.unwrap_or(asked)).with_params(params);
+                self.plain(&**service, target, context, (body, watch))
+            }
+            RequestTarget::Method(entry, exchange) => {
+                let (app, entry) = (Arc::clone(&self.app), entry.into_owned());
+                ResponseFuture::Rpc(Box::new(RpcCall::new(app, entry, exchange, request)))
+            }
+            RequestTarget::Binding(binding, service, _) => {
+                let (app, binding) = (Arc::clone(&self.app), binding.into_owned());
+                let transcoder = Transcoder { app, binding, service: service.into_owned() };
+                ResponseFuture::Rest(Box::pin(transcoder.run(request)))
+            }
+            RequestTarget::Document => {
+                let app = Arc::clone(&self.app);
+                ResponseFuture::Rest(Box::pin(Rest::document(app)))
+            }
+            RequestTarget::Answer(answered) => {
+                let InboundRequest { version, context, body, .. } = request;
+                self.after_body(version, context.headers(), body, answered.response)
+            }
+        }
+    }
+
+    /// Answers plain HTTP.
+    #[inline]
+    fn plain(
+        &self,
+        service: &dyn tidewire_service::Service,
+        target: HttpTarget,
+        context: Context,
+        (body, watch): (RawBody, Option<Watch>),
+    ) -> ResponseFuture {
+        let body = if hyper::body::Body::is_end_stream(&body) {
+            Body::Empty
+        } else {
+            let bytes_max = self.app.limits.body_bytes_max;
+            if let Err(error) = check_length(context.headers(), bytes_max) {
+                return ResponseFuture::ready(plain::error_response(&error));
+            }
+            let counter = watch.map(|watch| watch.counter());
+            Body::frames(RequestBody::new(body, counter).limit(bytes_max))
+        };
+        let upgrade = context.extensions().get::<OnUpgrade>().cloned();
+        let call = Call::of_target(Target::Http(target), context, body);
+        let answer = run(service, call, None);
+        if let Some(upgrade) = upgrade {
+            return ResponseFuture::Late(self.upgradable(answer, upgrade));
+        }
+        match answer {
+            Run::Ready(Ok(reply)) => ResponseFuture::Answered(Some(reply)),
+            Run::Ready(Err(error)) => ResponseFuture::ready(plain::error_response(&error)),
+            Run::Pending(waiting) => ResponseFuture::Plain(waiting),
+        }
+    }
+
+    /// Answers once the request's body is read: over HTTP/1.1, closing before that would break the
+    /// client's sending, and it would never see the answer. HTTP/2 answers at once, since there a
+    /// client may go on sending for as long as it waits for a reply. A body whose declared length
+    /// is over the limit is not read at all.
+    fn after_body(
+        &self,
+        version: Version,
+        headers: &HeaderMap,
+        body: RawBody,
+        response: Response<ResponseBody>,
+    ) -> ResponseFuture {
+        // Who waits to be told to go on with the body has not begun to send it.
+        let nothing_to_read = version == Version::HTTP_2
+            || headers.contains_key(EXPECT)
+            || hyper::body::Body::is_end_stream(&body)
+            || check_length(headers, self.app.limits.body_bytes_max).is_err();
+        if nothing_to_read {
+            return ResponseFuture::Ready(Some(Box::new(response)));
+        }
+        let app = Arc::clone(&self.app);
+        ResponseFuture::Late(Box::pin(async move {
+            discard(body, &app.limits).await;
+            response
+        }))
+    }
+}
+
+/// Asks the gates, of which the first has said that it waits if it is `waiting`: no longer than the
+/// caller waits, and a panic refuses.
+pub(crate) async fn admitted(
+    gates: &[Arc<dyn Gate>],
+    head: &mut Head,
+    waiting: bool,
+) -> Result<()> {
+    if gates.is_empty() {
+        return Ok(());
+    }
+    let deadline = head.context.deadline();
+    let asked = AssertUnwindSafe(admit(gates, head, waiting)).catch_unwind();
+    let asked = async { asked.await.unwrap_or_else(|panic| Err(panicked(&*panic))) };
+    match deadline {
+        None => asked.await,
+        Some(at) => tokio::time::timeout_at(at.into(), asked).await.unwrap_or_else(|_| {
+            Err(Error::deadline_exceeded("the deadline passed while a gate decided")
+                .with_cause(EndCause::Deadline))
+        }),
+    }
+}

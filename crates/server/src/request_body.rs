@@ -1,0 +1,236 @@
+//! The body of a request as it arrives: bounded, counted, and with a cause when it breaks off.
+//!
+//! While the server waits for it, and not while it has other things to do, it has to go on: see
+//! `body_rate.rs`.
+//!
+//! One of these is under the body of every call that did not come whole with its head, whatever its
+//! protocol. Over HTTP/1.1 a connection that is answered before the request was read to its end
+//! breaks the client's sending, which then never sees the answer; so what nobody read is put aside
+//! ([`UnreadBody`]) for whoever writes the answer to read and forget. Over HTTP/2 nothing is put
+//! aside.
+
+use parking_lot::Mutex;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, StatusCode, Version};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use tidewire_service::{Error, Frame, Result};
+
+use crate::body_rate::{BodyRate, Wait};
+use crate::limits::Limits;
+use crate::observe::Counter;
+
+/// The body of a request as the HTTP library has it, and how fast it has to come.
+pub(crate) struct RawBody {
+    pub(crate) body: Incoming,
+    pub(crate) pace: BodyRate,
+}
+
+/// The body of a request on its way in.
+pub(crate) struct RequestBody {
+    body: Option<RawBody>,
+    wait: Wait,
+    /// Nothing has to come now.
+    may_pause: bool,
+    /// How many bytes may still come, of how many.
+    left: usize,
+    bytes_max: usize,
+    counter: Option<Counter>,
+    leftover: Option<UnreadBody>,
+}
+
+/// What nobody read of a request's body; clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct UnreadBody(Arc<Mutex<Option<RawBody>>>);
+
+impl http_body::Body for RawBody {
+    type Data = bytes::Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<http_body::Frame<bytes::Bytes>, hyper::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+}
+
+impl RequestBody {
+    /// A body of any length.
+    pub(crate) fn new(body: RawBody, counter: Option<Counter>) -> Self {
+        Self {
+            body: Some(body),
+            wait: Wait::default(),
+            may_pause: false,
+            left: usize::MAX,
+            bytes_max: usize::MAX,
+            counter,
+            leftover: None,
+        }
+    }
+
+    /// The same body with at most so many bytes.
+    pub(crate) fn limit(mut self, bytes_max: usize) -> Self {
+        (self.left, self.bytes_max) = (bytes_max, bytes_max);
+        self
+    }
+
+    /// Where what nobody reads is put aside; `None` where that is not needed.
+    pub(crate) fn leftover(&mut self, version: Version) -> Option<UnreadBody> {
+        let needed = version < Version::HTTP_2 && !self.is_over();
+        self.leftover = needed.then(UnreadBody::default);
+        self.leftover.clone()
+    }
+
+    /// Whether no more will come.
+    pub(crate) fn is_over(&self) -> bool {
+        self.body.as_ref().is_none_or(RawBody::is_end_stream)
+    }
+
+    /// Whether nothing has to come now, as between two messages of a stream.
+    pub(crate) fn may_pause(&mut self, may_pause: bool) {
+        if may_pause {
+            self.wait = Wait::default();
+        }
+        self.may_pause = may_pause;
+    }
+
+    /// The next piece.
+    pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let pace = body.pace;
+        let frame = match Pin::new(body).poll_frame(cx) {
+            Poll::Pending if self.may_pause => return Poll::Pending,
+            Poll::Pending => {
+                let error = ready!(self.wait.poll_over(pace, cx));
+                self.body = None;
+                return Poll::Ready(Some(Err(error)));
+            }
+            Poll::Ready(frame) => frame,
+        };
+        let frame = match frame {
+            None => {
+                self.body = None;
+                return Poll::Ready(None);
+            }
+            Some(Err(cause)) => {
+                self.body = None;
+                return Poll::Ready(Some(Err(broken_off(cause))));
+            }
+            Some(Ok(frame)) => frame,
+        };
+        let data = match frame.into_data() {
+            Ok(data) => data,
+            Err(frame) => {
+                let trailers = frame.into_trailers().unwrap_or_default();
+                return Poll::Ready(Some(Ok(Frame::Trailers(trailers.into()))));
+            }
+        };
+        self.wait.came(data.len(), pace);
+        if let Some(counter) = &self.counter {
+            counter.add(data.len());
+        }
+        Poll::Ready(Some(match self.left.checked_sub(data.len()) {
+            None => Err(too_large(None, self.bytes_max)),
+            Some(left) => {
+                self.left = left;
+                Ok(Frame::Data(data))
+            }
+        }))
+    }
+}
+
+impl futures_core::Stream for RequestBody {
+    type Item = Result<Frame>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_piece(cx)
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        if let Some(leftover) = &self.leftover
+            && let Some(body) = self.body.take()
+        {
+            *leftover.0.lock() = Some(body);
+        }
+    }
+}
+
+impl UnreadBody {
+    /// A body that nobody will read.
+    pub(crate) fn of(body: RawBody) -> Self {
+        Self(Arc::new(Mutex::new(Some(body))))
+    }
+
+    /// Whether something was put aside.
+    pub(crate) fn is_some(&self) -> bool {
+        self.0.lock().is_some()
+    }
+
+    /// Reads what nobody read, within the bounds of the server, and forgets it.
+    pub(crate) async fn discard(self, limits: &Limits) {
+        let body = self.0.lock().take();
+        if let Some(body) = body {
+            discard(body, limits).await;
+        }
+    }
+}
+
+/// Reads a body of up to `limits.body_bytes_max` to its end and forgets it.
+pub(crate) async fn discard(body: RawBody, limits: &Limits) {
+    let mut body = RequestBody::new(body, None).limit(limits.body_bytes_max);
+    std::future::poll_fn(|cx| {
+        while let Some(piece) = ready!(body.poll_piece(cx)) {
+            if piece.is_err() {
+                break;
+            }
+        }
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// Refuses a body by the length that its head declares.
+///
+/// # Errors
+/// When that is over the limit.
+#[inline]
+pub(crate) fn check_length(headers: &HeaderMap, bytes_max: usize) -> Result<()> {
+    let Some(declared) = headers.get(CONTENT_LENGTH) else { return Ok(()) };
+    let declared: Option<u64> = declared.to_str().ok().and_then(|text| text.parse().ok());
+    match declared {
+        Some(length) if length > bytes_max as u64 => Err(too_large(Some(length), bytes_max)),
+        _ => Ok(()),
+    }
+}
+
+fn too_large(declared: Option<u64>, bytes_max: usize) -> Error {
+    let what = declared.map_or_else(String::new, |length| format!("{length} bytes, "));
+    Error::resource_exhausted(format!(
+        "request body is {what}over limits.body_bytes_max = {bytes_max}; send less or raise the limit"
+    ))
+    .with_http_status(StatusCode::PAYLOAD_TOO_LARGE)
+}
+
+/// What a body that breaks off means: the caller's mistake, or its going away.
+fn broken_off(cause: hyper::Error) -> Error {
+    let source = std::error::Error::source(&cause).and_then(|s| s.downcast_ref::<io::Error>());
+    let malformed = source.is_some_and(|source| {
+        matches!(source.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData)
+    });
+    if malformed {
+        return Error::invalid_argument(format!("the request body is malformed: {cause}"));
+    }
+    Error::canceled("the request body ended before it was complete").with_cause(cause)
+}

@@ -1,0 +1,142 @@
+//! The observer that has a line written for each request, or for some.
+//!
+//! Requests that fail by the server's fault are always written, of others as many as the sample
+//! says.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tidewire_service::{
+    Code, End, EndReason, Head, Observation, Observer, Phases, Protocol, Target,
+};
+
+use crate::line::{RequestStart, line};
+use crate::record::{called, text};
+
+/// How a line is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LineFormat {
+    /// For people.
+    Text,
+    /// One object of JSON.
+    Json,
+}
+
+/// Has a line written for each request.
+#[derive(Clone)]
+#[must_use = "it is an observer, and does nothing until a server has it"]
+pub struct AccessLog {
+    format: LineFormat,
+    sample: f64,
+    write: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+impl AccessLog {
+    /// Lines in this format, which `write` is given without their ends.
+    pub fn new(format: LineFormat, write: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self { format, sample: 1.0, write: Arc::new(write) }
+    }
+
+    /// Sets of how many requests that went well there is a line, from 0 to 1.
+    pub fn sample(mut self, part: f64) -> Self {
+        self.sample = part.clamp(0.0, 1.0);
+        self
+    }
+}
+
+impl Observer for AccessLog {
+    fn begin(&self, head: &Head) -> Arc<dyn Observation> {
+        let Head { target, context, .. } = head;
+        let headers = context.headers();
+        let peer = context.peer().and_then(|peer| peer.address);
+        let begun = RequestStart {
+            method: called(target),
+            is_plain: matches!(target, Target::Http(_)),
+            protocol: context.protocol().map_or("inside", Protocol::as_str),
+            peer: peer.map_or_else(|| "-".to_owned(), |peer| peer.ip().to_string()),
+            request_id: text(headers, "x-request-id").to_owned(),
+            trace_id: text(headers, "traceparent").get(3..35).unwrap_or_default().to_owned(),
+        };
+        Arc::new(LoggedRequest { log: self.clone(), begun })
+    }
+}
+
+struct LoggedRequest {
+    log: AccessLog,
+    begun: RequestStart,
+}
+
+impl Observation for LoggedRequest {
+    fn phases(&self) -> Phases {
+        Phases::NONE
+    }
+
+    fn end(&self, end: &End) {
+        let is_fault = end.how == EndReason::Panicked
+            || matches!(end.code, Some(Code::Internal | Code::Unknown | Code::DataLoss))
+            || end.status.is_some_and(|status| status.is_server_error());
+        if is_fault || self.log.sample >= 1.0 || fastrand::f64() < self.log.sample {
+            (self.log.write)(&line(self.log.format, &self.begun, end, end.took));
+        }
+    }
+}
+
+impl fmt::Debug for AccessLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccessLog")
+            .field("format", &self.format)
+            .field("sample", &self.sample)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parking_lot::Mutex;
+
+    use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+    use tidewire_service::{Context, HttpTarget};
+
+    fn written(format: LineFormat, sample: f64, status: StatusCode, times: usize) -> Vec<String> {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let into = Arc::clone(&lines);
+        let log = AccessLog::new(format, move |line| into.lock().push(line.to_owned()));
+        let log = log.sample(sample);
+        let mut headers = HeaderMap::new();
+        headers.insert("authorization", HeaderValue::from_static("Bearer hunter2"));
+        headers.insert("x-request-id", HeaderValue::from_static("id-1"));
+        let uri = Uri::from_static("/page?token=hunter2");
+        let target = Target::Http(HttpTarget::new(Method::GET, uri));
+        let head = Head::new(target, Context::new(headers).with_protocol(Protocol::Http));
+        for _ in 0..times {
+            let mut end = End::new(EndReason::Answered);
+            end.status = Some(status);
+            log.begin(&head).end(&end);
+        }
+        drop(log);
+        Arc::into_inner(lines).unwrap().into_inner()
+    }
+
+    #[test]
+    fn a_line_says_what_was_asked_and_answered_and_no_secret() {
+        for format in [LineFormat::Text, LineFormat::Json] {
+            let lines = written(format, 1.0, StatusCode::OK, 1);
+            assert_eq!(lines.len(), 1);
+            assert!(lines[0].contains("GET /page") && lines[0].contains("2xx"), "{lines:?}");
+            assert!(lines[0].contains("id-1"), "{lines:?}");
+            assert!(!lines[0].contains("hunter2"), "{lines:?}");
+        }
+        let json = &written(LineFormat::Json, 1.0, StatusCode::OK, 1)[0];
+        let object: serde_json::Value = serde_json::from_str(json).unwrap();
+        assert_eq!(object["status"], 200);
+    }
+
+    #[test]
+    fn what_goes_wrong_is_written_whatever_the_sample() {
+        assert_eq!(written(LineFormat::Text, 0.0, StatusCode::OK, 100).len(), 0);
+        assert_eq!(written(LineFormat::Text, 0.0, StatusCode::BAD_GATEWAY, 100).len(), 100);
+        let some = written(LineFormat::Text, 0.5, StatusCode::OK, 1000).len();
+        assert!((300..700).contains(&some), "{some}");
+    }
+}

@@ -1,0 +1,57 @@
+//! One line of the access log.
+//!
+//! What callers send is in it only as far as it is needed to find the request again: path, address,
+//! ids. Queries and headers may hold secrets, and are left out; what could end the line is escaped.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde_json::json;
+use tidewire_service::End;
+
+use crate::LineFormat;
+use crate::series::outcome;
+
+/// What is known of a request when it begins.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestStart {
+    pub(crate) method: String,
+    pub(crate) is_plain: bool,
+    pub(crate) protocol: &'static str,
+    pub(crate) peer: String,
+    pub(crate) request_id: String,
+    pub(crate) trace_id: String,
+}
+
+pub(crate) fn line(format: LineFormat, begun: &RequestStart, end: &End, taken: Duration) -> String {
+    let outcome = outcome(end, begun.is_plain);
+    let status = end.status.map_or(0, |status| status.as_u16());
+    let milliseconds = taken.as_micros() as f64 / 1e3;
+    match format {
+        LineFormat::Json => json!({
+            "method": begun.method,
+            "protocol": begun.protocol,
+            "code": outcome,
+            "status": status,
+            "ms": milliseconds,
+            "bytes_in": end.bytes_in,
+            "bytes_out": end.bytes_out,
+            "peer": begun.peer,
+            "request_id": begun.request_id,
+            "trace_id": begun.trace_id,
+        })
+        .to_string(),
+        LineFormat::Text => {
+            let mut line = String::new();
+            let RequestStart { method, protocol, peer, request_id, .. } = begun;
+            let (method, request_id) = (method.escape_default(), request_id.escape_default());
+            let (bytes_in, bytes_out) = (end.bytes_in, end.bytes_out);
+            let _ = write!(
+                line,
+                "{method} {protocol} {outcome} {milliseconds}ms in={bytes_in} out={bytes_out} \
+                 peer={peer} id={request_id}"
+            );
+            line
+        }
+    }
+}
