@@ -11,7 +11,7 @@ use crate::memoized::{built, header, served, without_memory};
 
 /// Requests that ask for the same thing in other words, for half of it, for none of it, or for what
 /// is not there; of each the first line and headers, and its body.
-const ODD: [(&str, &str); 38] = [
+const ODD: [(&str, &str); 37] = [
     ("GET /rows/7", ""),
     ("GET /rows/%37", ""),
     ("GET /rows/07", ""),
@@ -32,7 +32,6 @@ const ODD: [(&str, &str); 38] = [
     ("GET /rows/7\naccept-encoding: gzip;q=0", ""),
     ("GET /rows/7\ncache-control: no-store", ""),
     ("GET /rows/7\ncache-control: only-if-cached", ""),
-    ("GET /rows/7\nif-none-match: *", ""),
     ("GET /rows/7\nif-none-match: \"7\", W/\"8\", broken", ""),
     ("GET /rows/7\nif-modified-since: Wed, 21 Oct 2026 07:28:00 GMT", ""),
     ("GET /rows/7", "{}"),
@@ -96,6 +95,7 @@ async fn tags_in_lists_weak_ones_and_strangers_are_told_apart() {
         (format!("W/{tag}"), 304),
         (format!("\"a\"\nif-none-match: {tag}"), 304),
         (format!("  {tag}  ,"), 304),
+        ("*".to_owned(), 304),
         (tag.replace('"', ""), 200),
         (format!("w/{tag}"), 200),
         (tag.to_uppercase(), 200),

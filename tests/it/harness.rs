@@ -51,7 +51,7 @@ impl Response {
 
 /// Sends one request on its own connection and reads the answer to its end.
 pub(crate) async fn send(address: SocketAddr, head: &str, body: &[u8]) -> Response {
-    send_to_host(address, "test", head, body).await
+    send_to_host(address, "localhost", head, body).await
 }
 
 /// The same for a host, unless the head names another.

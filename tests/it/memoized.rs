@@ -9,8 +9,8 @@ use tidewire::client::{Client, Upstream};
 use tidewire::http::{Method, header::HeaderValue};
 use tidewire::memo::{Graph, Source};
 use tidewire::{
-    Builder, Call, Codec, Context, Error, Implementation, Message, Method as RpcMethod, Protocol,
-    Reply, ReplyCache, Result, RunningServer, Schema, Server, Service, Value,
+    Builder, CacheScope, Call, Codec, Context, Error, Implementation, Message, Method as RpcMethod,
+    Protocol, Reply, ReplyCache, Result, RunningServer, Schema, Server, Service, Value,
 };
 
 use crate::harness::{Response, send, start};
@@ -30,6 +30,7 @@ service Rows {
   rpc Mine(Id) returns (Row) {
     option idempotency_level = NO_SIDE_EFFECTS;
     option (google.api.http) = { get: "/mine/{id}" };
+    option (tidewire.v1.method) = { cache: CALLER };
   }
   rpc Long(Id) returns (Row) {
     option idempotency_level = NO_SIDE_EFFECTS;
@@ -143,7 +144,7 @@ pub(crate) fn without_memory() -> (Builder, Rows, Graph) {
     };
     let builder = Server::builder()
         .service(schema.implement("test.v1.Rows", rows.clone()).unwrap())
-        .route(Method::GET, "/page/{id}", page);
+        .route(Method::GET, "/page/{id}", page.cached(CacheScope::Caller));
     (builder, rows, graph)
 }
 

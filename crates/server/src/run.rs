@@ -40,7 +40,7 @@ pub(crate) struct PendingCall {
     command: Option<Command>,
     deadline: Option<Instant>,
     /// What the caller holds: nothing, mostly.
-    held: Box<[Validator]>,
+    held: Held,
     /// Who is told its messages: nobody, mostly.
     heard: Option<Box<MessageListeners>>,
 }
@@ -56,7 +56,7 @@ enum State {
 #[inline]
 pub(crate) fn run(service: &dyn Service, mut call: Call, mut command: Option<Command>) -> Run {
     let deadline = call.context.deadline().map(Instant::from_std);
-    let held: Box<[Validator]> = call.context.held().into();
+    let held = Held::of(&call.context);
     if let Some(at) = deadline
         && at <= Instant::now()
     {
@@ -117,12 +117,24 @@ async fn bounded(
     }
 }
 
+/// What the caller said that it holds.
+struct Held {
+    validators: Box<[Validator]>,
+    any: bool,
+}
+
+impl Held {
+    fn of(context: &tidewire_service::Context) -> Self {
+        Self { validators: context.held().into(), any: context.holds_any() }
+    }
+
+    fn is_held(&self, reply: &Reply) -> bool {
+        self.any || reply.is_held(&self.validators)
+    }
+}
+
 #[inline]
-fn guarded(
-    mut reply: Box<Reply>,
-    deadline: Option<Instant>,
-    held: &[Validator],
-) -> Result<Box<Reply>> {
+fn guarded(mut reply: Box<Reply>, deadline: Option<Instant>, held: &Held) -> Result<Box<Reply>> {
     if matches!(reply.body, Body::Stream(_)) || reply.is_unchanged() {
         *reply = checked(*reply, deadline, held)?;
     }
@@ -133,8 +145,8 @@ fn guarded(
 ///
 /// # Errors
 /// When it says that what the caller holds is right, and the caller does not hold that.
-fn checked(mut reply: Reply, deadline: Option<Instant>, held: &[Validator]) -> Result<Reply> {
-    if reply.is_unchanged() && !reply.is_held(held) {
+fn checked(mut reply: Reply, deadline: Option<Instant>, held: &Held) -> Result<Reply> {
+    if reply.is_unchanged() && !held.is_held(&reply) {
         let text = "the service answered that nothing changed to a caller who does not hold it";
         return Err(Error::internal(text));
     }

@@ -156,7 +156,9 @@ impl<T: Clock> Follower<T> {
 
     /// Only what is held can be unchanged.
     fn checked(&self, reply: Reply) -> Result<Reply> {
-        match reply.is_unchanged() && !reply.is_held(&self.query.context().held()) {
+        let context = self.query.context();
+        let is_held = reply.is_held(&context.held()) || context.holds_any();
+        match reply.is_unchanged() && !is_held {
             true => Err(Error::internal("the service answered that something else is unchanged")),
             false => Ok(reply),
         }

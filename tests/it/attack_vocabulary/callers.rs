@@ -46,11 +46,12 @@ async fn who_holds_nothing_is_never_told_that_it_is_unchanged() {
         ("HEAD /plain/a", &plain),
     ] {
         let other = "00112233445566778899aabbccddeeff";
-        for tags in ["", "if-none-match: *", &format!("if-none-match: \"{other}\"")] {
+        for tags in ["", &format!("if-none-match: \"{other}\"")] {
             let answer = send(address, &format!("{head}\n{tags}"), b"").await;
             assert_eq!(answer.status, 500, "{head} {tags} {answer:?}");
         }
         for tags in [
+            "if-none-match: *".to_owned(),
             format!("if-none-match: {own}"),
             format!("if-none-match: W/{own}"),
             format!("if-none-match: \"x,y\" , W/\"{other}\",{own}"),

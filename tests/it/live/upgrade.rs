@@ -55,8 +55,8 @@ async fn pages_of_other_origins_connect_only_where_they_are_named() {
         ("http://app.example", false),
         ("null", false),
         // That of the server itself, by the name that `send` calls it.
-        ("http://test", true),
-        ("http://test:81", false),
+        ("http://localhost", true),
+        ("http://localhost:81", false),
     ] {
         // Named late: a wrong key is told only to whoever may connect.
         let head = format!("{UPGRADE}origin: {origin}\nconnection: upgrade\n");

@@ -125,9 +125,10 @@ fn options_that_make_no_sense_are_refused_at_their_place() {
         check(&[("protos/a.proto", &text)], &format!("(tidewire.v1.method): {expected}"));
     };
     let query = "option idempotency_level = NO_SIDE_EFFECTS;";
-    check("@option (tidewire.v1.method).ttl = { seconds: 1 };", "`ttl` is for queries");
-    check("@option (tidewire.v1.method).immutable = true;", "`immutable` is for queries");
+    check("@option (tidewire.v1.method).ttl = { seconds: 1 };", "`ttl` needs `cache`");
+    check("@option (tidewire.v1.method).immutable = true;", "`immutable` needs `cache`");
     check("@option (tidewire.v1.method).http_status = 404;", "`http_status: 404` is not in");
+    check("@option (tidewire.v1.method).cache = PUBLIC;", "`cache` needs a query");
     check(&format!("{query} @option (tidewire.v1.method).cache = VARY;"), "`cache: VARY` needs");
     check(&format!("{query} @option (tidewire.v1.method) = {{ vary: \"a\" }};"), "`vary` is read");
     check(
@@ -138,7 +139,7 @@ fn options_that_make_no_sense_are_refused_at_their_place() {
         &format!("{query} @option (tidewire.v1.method).ttl = {{ seconds: -1 }};"),
         "`ttl` has to be",
     );
-    check("@option (tidewire.v1.method).max_age = { seconds: 1 };", "`max_age` is for queries");
+    check("@option (tidewire.v1.method).max_age = { seconds: 1 };", "`max_age` needs `cache`");
     check(
         &format!("{query} @option (tidewire.v1.method).stale_if_error = {{ nanos: 5 }};"),
         "`stale_if_error` has to be whole seconds",

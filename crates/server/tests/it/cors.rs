@@ -108,7 +108,8 @@ async fn another_page_is_told_nothing_but_that_answers_differ() {
         let answer = send(&server, "OPTIONS", "/fine", &from(origin, ASKING), b"").await;
         assert_eq!(said(&answer), [("vary", "origin")], "{origin}");
         let answer = send(&server, "POST", "/fine", &from(origin, ""), b"").await;
-        assert_eq!((answer.status, said(&answer)), (200, vec![("vary", "origin")]), "{origin}");
+        assert_eq!((answer.status, said(&answer)), (403, vec![("vary", "origin")]), "{origin}");
+        assert!(answer.text().contains("cors.origins"), "{}", answer.text());
     }
     let answer = json(&server, "POST", "/fine", "{}").await;
     assert_eq!((answer.status, said(&answer)), (200, vec![("vary", "origin")]));
@@ -126,7 +127,7 @@ async fn all_pages_may_call_where_that_is_set() {
 async fn nothing_is_said_unless_it_is_asked_for() {
     for server in [start(None).await, start(Some(Cors::default())).await] {
         let answer = send(&server, "POST", "/fine", &from("https://a.example", ""), b"").await;
-        assert_eq!((answer.status, said(&answer)), (200, vec![]));
+        assert_eq!((answer.status, said(&answer)), (403, vec![]));
         let asking = from("https://a.example", ASKING);
         let answer = send(&server, "OPTIONS", "/fine", &asking, b"").await;
         assert_eq!(

@@ -98,6 +98,7 @@ async fn wrong_bodies_are_refused() {
 async fn other_content_types_and_compressed_bodies_are_refused() {
     let server = start().await;
     for headers in [
+        "",
         "content-type: application/x-www-form-urlencoded\r\n",
         "content-type: text/plain\r\n",
         "content-type: application/json\r\ncontent-encoding: gzip\r\n",
@@ -106,7 +107,6 @@ async fn other_content_types_and_compressed_bodies_are_refused() {
         assert_eq!(answer.status, 415, "{headers} {}", answer.text());
     }
     for headers in [
-        "",
         "content-type: Application/JSON; charset=utf-8\r\n",
         "content-type: application/merge-patch+json\r\n",
     ] {

@@ -145,7 +145,8 @@ async fn each_line_of_a_bidirectional_stream_is_answered_before_the_next_is_sent
         Some((Ok::<_, std::io::Error>(Frame::data(Bytes::from_static(line.as_bytes()))), receiver))
     });
     let mut sending = h2(&server).await;
-    let request = Request::post("http://test/chat").body(StreamBody::new(Box::pin(frames)));
+    let request = Request::post("http://test/chat").header("content-type", "application/json");
+    let request = request.body(StreamBody::new(Box::pin(frames)));
     let response = sending.send_request(request.unwrap()).await.unwrap();
     let mut answers = response.into_body();
     for line in ["{\"text\":\"a\"}\n", "{\"text\":\"b\"}\n"] {
