@@ -107,7 +107,7 @@ pub enum CallTarget {
 pub struct CallFailure {
     /// What its caller is told.
     pub error: Error,
-    /// [`Outcome::PeerAnswer`] when the error is the handler's answer, else what became of the
+    /// [`Outcome::Answered`] when the error is the handler's answer, else what became of the
     /// call.
     pub outcome: Outcome,
 }
