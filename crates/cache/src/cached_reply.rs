@@ -13,6 +13,7 @@ use tidewire_service::{
     Staleness, Validator,
 };
 
+use crate::difference;
 use crate::http::From;
 use crate::key::Key;
 use crate::refusal::Refusal;
@@ -269,6 +270,34 @@ impl CachedReply {
             }
         }
         first_half(&parts.finalize())
+    }
+
+    /// In what a caller sees this reply and another differ; `None` where they are the same.
+    pub(crate) fn difference(&self, other: &Self) -> Option<String> {
+        use CachedOutcome::{Error, Reply};
+        if self.hash() == other.hash() {
+            return None;
+        }
+        let is_protobuf = self.0.key.is_protobuf();
+        let found = match (&self.0.answer, &other.0.answer) {
+            (
+                Reply { status, headers, trailers, .. },
+                Reply { status: status2, headers: headers2, trailers: trailers2, .. },
+            ) => (status != status2)
+                .then(|| format!("status {}, then {}", status.as_u16(), status2.as_u16()))
+                .or_else(|| difference::bodies(&self.0.body, &other.0.body, is_protobuf))
+                .or_else(|| difference::headers(headers, headers2))
+                .or_else(|| difference::headers(trailers, trailers2)),
+            (Error(one), Error(other)) => {
+                Some(format!("the error {}, then {}", one.code(), other.code()))
+            }
+            (Reply { .. }, Error(error)) => {
+                Some(format!("a reply, then the error {}", error.code()))
+            }
+            (Error(error), _) => Some(format!("the error {}, then a reply", error.code())),
+            _ => None,
+        };
+        Some(found.unwrap_or_else(|| "the order of headers".to_owned()))
     }
 
     /// This reply, whose end `digest` tells, to be given to one who watches.

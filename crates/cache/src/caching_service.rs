@@ -84,6 +84,12 @@ impl Shared {
         if let Some(cached) = place.memo.cached::<dyn Parts + '_>(&asked)
             && !cached.is_over()
         {
+            if self.table.settings.verify.is_due()
+                && let Some(key) = asked.to_key()
+            {
+                let (shared, place) = (Arc::clone(self), Arc::clone(place));
+                return Answer::pending(shared.check_hit(place, key, call, cached));
+            }
             let asker = CallerView::of(&call.context);
             return Answer::ready(give(&cached, &asker, From::Memory));
         }
@@ -177,7 +183,7 @@ impl Shared {
 
 /// What is kept, given to one caller. A computation that asks within is told by the graph when this
 /// is made anew, and not when it ends by what it said of itself.
-fn give(cached: &Cached<CachedReply>, asker: &CallerView, from: From) -> Result<Reply> {
+pub(crate) fn give(cached: &Cached<CachedReply>, asker: &CallerView, from: From) -> Result<Reply> {
     if cached.ends_by_itself() {
         read_untracked();
     }

@@ -160,11 +160,34 @@ impl Key {
         BorrowedKey { what, whose: Identity::from_be_bytes(*whose) }
     }
 
+    /// Whether the reply is a protobuf message.
+    pub(crate) fn is_protobuf(&self) -> bool {
+        matches!(self.kind, Kind::Message { accept: Codec::Proto, .. })
+    }
+
+    /// The path, or the beginning of the message, for developers.
+    pub(crate) fn shown(&self) -> String {
+        match self.as_borrowed().what {
+            BorrowedParts::Page { path, .. } => format!("{:?}", String::from_utf8_lossy(path)),
+            BorrowedParts::Message { codec: Codec::Json, message, .. } => {
+                let message = &message[..message.len().min(SHOWN_MAX)];
+                format!("{:?}", String::from_utf8_lossy(message))
+            }
+            BorrowedParts::Message { message, .. } => {
+                let message = message.iter().take(SHOWN_MAX / 2);
+                message.map(|byte| format!("{byte:02x}")).collect()
+            }
+        }
+    }
+
     /// How many bytes there are beside those of the key itself.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.len()
     }
 }
+
+/// How many characters of a message are shown.
+const SHOWN_MAX: usize = 200;
 
 /// Keys and what is lent, for looking up one by the other.
 pub(crate) trait Parts {

@@ -58,6 +58,7 @@
 mod attempt;
 mod cached_reply;
 mod caching_service;
+mod difference;
 mod flights;
 mod http;
 mod identity;
@@ -71,9 +72,11 @@ mod reply_cache;
 mod scope;
 mod staleness;
 mod table;
+mod verify;
 mod watched;
 mod weight;
 
 pub use method_override::{CacheSetting, MethodOverride, OverrideError};
 pub use refusal::Refusal;
 pub use reply_cache::ReplyCache;
+pub use verify::Mismatch;

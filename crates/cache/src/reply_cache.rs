@@ -12,6 +12,7 @@ use tidewire_service::{CacheScope, Caching, Clock, FormsBudget, Layer, Spec};
 use crate::caching_service::Memoize;
 use crate::method_override::{self, MethodOverride, OverrideError};
 use crate::scope::Scope;
+use crate::verify::{Mismatch, OnMismatch, Turns};
 
 /// How replies are memoized; [`layer`](Self::layer) makes the layer.
 ///
@@ -22,6 +23,7 @@ use crate::scope::Scope;
 /// | [`key_bytes_max`](Self::key_bytes_max) | 16 KiB | calls with a larger message pass through |
 /// | [`reply_bytes_max`](Self::reply_bytes_max) | 1 MiB | larger replies are not kept |
 /// | [`forms_bytes_max`](Self::forms_bytes_max) | 64 MiB | what compressed and JSON forms may take |
+/// | [`verify`](Self::verify) | none | which share of the hits is computed again and compared |
 /// | [`caching`](Self::caching) | `no-cache`: they ask each time | what caches of HTTP are told |
 /// | [`method`](Self::method) | as its `.proto` says | all of that for one method |
 ///
@@ -47,6 +49,9 @@ pub(crate) struct Settings {
     pub(crate) room: Arc<FormsBudget>,
     /// What caches of HTTP are told where a method says nothing.
     pub(crate) caching: Caching,
+    /// Which hits are checked.
+    pub(crate) verify: Arc<Turns>,
+    pub(crate) on_mismatch: OnMismatch,
     /// Headers, beside `authorization` and `cookie`, by which a caller may say who it is.
     pub(crate) credential_headers: Vec<HeaderName>,
     /// By the method's name, `shop.v1.Items/Get`, or its service's, `shop.v1.Items/*`.
@@ -71,6 +76,8 @@ impl ReplyCache {
             reply_bytes_max: 1 << 20,
             room: Arc::new(FormsBudget::new(64 << 20)),
             caching: Caching::NONE,
+            verify: Arc::default(),
+            on_mismatch: OnMismatch::default(),
             credential_headers: Vec::new(),
             methods: BTreeMap::new(),
         };
@@ -112,6 +119,25 @@ impl ReplyCache {
     /// what finds no room is made each time.
     pub fn forms_bytes_max(mut self, bytes: usize) -> Self {
         self.terms.room = Arc::new(FormsBudget::new(bytes));
+        self
+    }
+
+    /// Computes a share of the hits, between 0 and 1, again before they are given, and logs an error
+    /// for each that differs although nothing that it declared has changed: its method reads
+    /// something that is no source. Tests say 1.0; it costs a run of the method for each hit that is
+    /// looked at, and the log then shows the beginning of requests.
+    ///
+    /// Replies that may be old by their own terms (`ttl`), or read a source that is
+    /// [`external`](tidewire_memo::Source::external), are not reported.
+    pub fn verify(mut self, share: f64) -> Self {
+        self.terms.verify = Arc::new(Turns::of(share));
+        self
+    }
+
+    /// Tells of what [`verify`](Self::verify) finds, in place of the log. A test panics there, or
+    /// counts.
+    pub fn on_mismatch(mut self, report: impl Fn(&Mismatch) + Send + Sync + 'static) -> Self {
+        self.terms.on_mismatch = OnMismatch(Arc::new(report));
         self
     }
 

@@ -17,6 +17,7 @@ use crate::memory::line::pin;
 use crate::store::error::{BoxError, Error};
 use crate::store::key::Key;
 use crate::store::value::value_of;
+use crate::tooling::inspect::Neighbourhood;
 use crate::watch::{Notify, Watch};
 
 /// A memoized async function from `K` to `V`.
@@ -194,6 +195,17 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
     {
         let id = self.inner.id_of(key)?;
         self.inner.shared().core.lock().expiry.lifetime(id)
+    }
+
+    /// What the graph knows of `key`, and of what it depends on; `None` where it has no entry.
+    #[must_use]
+    pub fn entry<Q>(&self, key: &Q) -> Option<Neighbourhood>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let _pin = pin();
+        self.inner.shared().entry(self.inner.id_of(key)?)
     }
 
     /// Makes the value of `key` stale, whatever its dependencies say, and everything that depends on it.

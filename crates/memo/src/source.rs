@@ -82,13 +82,17 @@ pub(crate) enum Point<K> {
 }
 
 impl<K: Key> Source<K> {
-    /// Makes a source in the global graph.
+    /// Makes a source of this process alone: what other processes change, it never notices, and what
+    /// is memoized over it stays stale for good. Data that others change too, such as a database,
+    /// is a source that is [`external`](Self::external).
+    ///
+    /// It is in the global graph.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self::new_in(&Graph::global(), name)
     }
 
-    /// Makes a source in a graph.
+    /// Makes a source of this process alone, as [`new`](Self::new) does, in a graph.
     #[must_use]
     pub fn new_in(graph: &Graph, name: &str) -> Self {
         let shared = graph.shared;

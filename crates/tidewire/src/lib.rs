@@ -45,7 +45,7 @@ pub use exit::{Exit, Failure};
 pub use http;
 pub use tidewire_admin as admin;
 pub use tidewire_auth as auth;
-pub use tidewire_cache::{MethodOverride, OverrideError, ReplyCache};
+pub use tidewire_cache::{MethodOverride, Mismatch, OverrideError, ReplyCache};
 pub use tidewire_client as client;
 pub use tidewire_client::Client;
 pub use tidewire_hosting as hosting;

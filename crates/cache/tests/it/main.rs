@@ -8,4 +8,5 @@ mod method_override;
 mod sharing;
 mod together;
 mod uncached;
+mod verifying;
 mod watching;

@@ -13,6 +13,7 @@ mod rules;
 mod settings;
 mod sources;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -97,6 +98,8 @@ struct CheckReport {
     /// Folders and sets that were looked at already.
     seen: Vec<PathBuf>,
     texts: Texts,
+    /// Full names of methods whose replies are cached.
+    cached: BTreeSet<String>,
 }
 
 impl CheckReport {

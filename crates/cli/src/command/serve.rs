@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tidewire::config::{Backend, Config, Flags, ServiceConfig, sources};
+use tidewire::config::{Answers, Backend, Config, Flags, ServiceConfig, sources};
 use tidewire::{Schema, StartError};
 
 use crate::{Failure, resident, serving};
@@ -26,6 +26,11 @@ pub(crate) struct Serve {
     /// Port to listen on, at 127.0.0.1.
     #[arg(short, long, value_name = "PORT", conflicts_with = "listen")]
     port: Option<u16>,
+    /// Look for replies that are cached and wrong: every hit is computed again, and what differs is
+    /// logged (memo.verify=1). For development: hits cost as much as misses, and the log shows
+    /// the beginning of requests.
+    #[arg(long)]
+    dev: bool,
     /// Any other setting, such as limits.body_bytes_max=8MiB; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
@@ -39,7 +44,10 @@ impl Serve {
                 Some(port) => vec![format!("127.0.0.1:{port}")],
                 None => self.listen.clone(),
             },
-            settings: self.settings.clone(),
+            settings: match self.dev {
+                true => [&["memo.verify=1".to_owned()], &self.settings[..]].concat(),
+                false => self.settings.clone(),
+            },
         };
         let config = flags.load(std::env::vars()).map_err(Failure::usage)?;
         config.log.start().map_err(Failure::usage)?;
@@ -77,7 +85,14 @@ impl Serve {
             programs.host().answered_by(running.callee());
         }
         resident::give_back_code();
-        let start = serving::start(&running, &format!("serving {}", names.join(", ")), flags);
+        let mut what = format!("serving {}", names.join(", "));
+        if programs.is_some() {
+            what += &format!("\n{}", config.memo.summary(Answers::External));
+        }
+        if config.memo.verify.is_some_and(|share| share.get() > 0.0) {
+            what += "\ncached replies are checked: methods run again for hits (memo.verify)";
+        }
+        let start = serving::start(&running, &what, flags);
         let stopped = running.until_stopped();
         serving::say(&start);
         let outcome = match &mut programs {

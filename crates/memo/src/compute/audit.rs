@@ -16,7 +16,7 @@ use std::task::Poll;
 
 use crate::compute::cached::Cached;
 use crate::compute::capture::Entered;
-use crate::compute::inner::Inner;
+use crate::compute::inner::{Inner, Node};
 use crate::graph::ambient::Ambient;
 use crate::graph::event::Mismatch;
 use crate::graph::{Graph, Shared};
@@ -79,13 +79,17 @@ async fn audit<K: Key, V: Send + Sync + 'static>(
     }
 }
 
-/// Whether the value in memory is current and the same one that was served.
+/// Whether the value in memory is current and the same one that was served, and made of nothing
+/// external, which may change without saying so.
 fn is_still<K: Key, V: Send + Sync + 'static>(
     memo: &'static Inner<K, V>,
     key: &K,
     value: &Cached<V>,
 ) -> bool {
+    let _pin = pin();
+    let is_external = |node: &Node<K, V>| node.header.is_external();
     memo.cached(key).is_some_and(|now| now.version() == value.version())
+        && !memo.find(memo.hash(key), key).is_some_and(is_external)
 }
 
 fn report<K: Key, V: Send + Sync + 'static>(memo: &'static Inner<K, V>, key: &K) {

@@ -53,6 +53,8 @@ pub struct Entry {
     pub is_computing: bool,
     /// Whether a watch listens.
     pub is_watched: bool,
+    /// Whether it is an external source, or made of one.
+    pub is_external: bool,
 }
 
 /// How an entry stands.
@@ -141,15 +143,19 @@ impl Graph {
     /// An entry with what it depends on and what depends on it; `None` when it is gone.
     #[must_use]
     pub fn entry(&self, id: u64) -> Option<Neighbourhood> {
-        let _pin = pin();
-        let (entry, dependencies, dependants) = self.shared.around(Id::from_bits(id))?;
-        let render = |raw: Vec<Raw>| raw.into_iter().map(Raw::render).collect();
-        let (dependencies, dependants) = (render(dependencies), render(dependants));
-        Some(Neighbourhood { entry: entry.render(), dependencies, dependants })
+        self.shared.entry(Id::from_bits(id))
     }
 }
 
 impl Shared {
+    pub(crate) fn entry(&self, id: Id) -> Option<Neighbourhood> {
+        let _pin = pin();
+        let (entry, dependencies, dependants) = self.around(id)?;
+        let render = |raw: Vec<Raw>| raw.into_iter().map(Raw::render).collect();
+        let (dependencies, dependants) = (render(dependencies), render(dependants));
+        Some(Neighbourhood { entry: entry.render(), dependencies, dependants })
+    }
+
     fn around(&self, id: Id) -> Option<(Raw, Vec<Raw>, Vec<Raw>)> {
         let core = self.core.lock();
         let node = core.node(id)?;
@@ -192,6 +198,7 @@ impl Raw {
             dependants: node.dependants(&core.slots).len(),
             is_computing: node.is_computing(),
             is_watched: node.is_watched(),
+            is_external: node.is_external(),
         };
         Self { owner, node: core.whole(node), entry }
     }

@@ -245,6 +245,12 @@ pub const KEYS: &[Key] = &[
         "memory for compressed and JSON forms of cached replies",
     ),
     key(
+        "memo.verify",
+        "1",
+        "0; 0.0625 in debug builds",
+        "share of the hits that is computed again and compared; a difference is logged as an error",
+    ),
+    key(
         "memo.max_age",
         "10s",
         "revalidate each time",
@@ -367,7 +373,7 @@ pub(super) fn value(key: &Key, text: &str) -> Value {
         return Value::Integer(number);
     }
     match key.path {
-        "log.access_sample" | "traces.sample" => {
+        "log.access_sample" | "memo.verify" | "traces.sample" => {
             text.parse().map_or_else(|_| string(), Value::Float)
         }
         _ => string(),

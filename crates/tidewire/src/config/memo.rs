@@ -9,7 +9,7 @@ use tidewire_cache::{CacheSetting, MethodOverride, ReplyCache};
 use tidewire_memo::Graph;
 use tidewire_service::{CacheScope, Caching};
 
-use super::value;
+use super::{Part, value};
 
 /// `[memo]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -39,6 +39,8 @@ pub struct MemoConfig {
     /// See [`ReplyCache::forms_bytes_max`].
     #[serde(deserialize_with = "value::bytes")]
     pub forms_bytes_max: Option<usize>,
+    /// See [`ReplyCache::verify`]; one of 16 in a debug build, else none, unless set.
+    pub verify: Option<Part>,
     /// See [`Caching::max_age`].
     #[serde(deserialize_with = "value::seconds")]
     pub max_age: Option<u64>,
@@ -90,7 +92,10 @@ impl MemoConfig {
     pub fn summary(&self, answers: Answers) -> &'static str {
         match (self.is_on(), answers, self.single_writer.unwrap_or(false)) {
             (false, ..) => "answers are not kept (memo.enabled = false)",
-            (true, Answers::Announced, _) => "replies are cached until their dependencies change",
+            (true, Answers::Announced, _) => {
+                "replies are cached until this process changes their dependencies; what other \
+                 processes change is not noticed"
+            }
             (true, Answers::External, true) => {
                 "replies are cached until this program changes their dependencies \
                  (memo.single_writer = true)"
@@ -118,6 +123,8 @@ impl MemoConfig {
             stale_while_revalidate: self.stale_while_revalidate,
             stale_if_error: self.stale_if_error,
         });
+        let usual = if cfg!(debug_assertions) { 1.0 / 16.0 } else { 0.0 };
+        cache = cache.verify(self.verify.map_or(usual, Part::get));
         if let Some(life) = self.caller_ttl {
             cache = cache.caller_ttl(life);
         }

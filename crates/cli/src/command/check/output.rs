@@ -71,7 +71,19 @@ fn summary(found: &CheckReport) -> String {
             format!("{}, {}", several(errors, "error"), several(warnings, "warning"))
         }
     };
-    format!("checked {}: {outcome}", several(found.files, "file"))
+    let mut text = format!("checked {}: {outcome}", several(found.files, "file"));
+    if !found.cached.is_empty() {
+        let _ = write!(
+            text,
+            "\n{} cached: each process keeps its own replies, and notices what it changes itself \
+             and what a source that is external() bounds by time",
+            match found.cached.len() {
+                1 => "1 method is".to_owned(),
+                number => format!("{number} methods are"),
+            }
+        );
+    }
+    text
 }
 
 fn render(finding: &Finding, texts: &mut Texts) -> String {

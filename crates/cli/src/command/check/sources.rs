@@ -117,6 +117,11 @@ impl CompiledSources {
                 Err(error) => found.findings.push(Finding::error(name, error.to_string())),
             }
         }
+        for method in interfaces.iter().flat_map(Interface::methods) {
+            if method.cache.is_some() {
+                found.cached.insert(format!("{}/{}", method.service, method.method));
+            }
+        }
         interfaces
     }
 }
