@@ -33,6 +33,7 @@ mod mock_trouble;
 mod otlp;
 mod page;
 mod plain;
+mod read_order;
 mod readers;
 mod refusals;
 mod replicas;

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_memo::{Ambient, Cached, ErrorKind, Graph, is_computing, read_untracked};
+use tidewire_memo::{
+    Ambient, Cached, ErrorKind, Graph, OrderedReads, is_computing, read_untracked,
+};
 use tidewire_service::{
-    Answer, Body, CacheScope, Call, Clock, Context, Error, Freshness, Layer, Phase, Reply, Result,
-    Service, Watching,
+    Answer, Body, CacheScope, Call, Clock, Context, Error, Freshness, Layer, Phase, Progress,
+    Reply, Result, Service, Watching,
 };
 
 use crate::attempt::{Attempt, NotCached};
@@ -45,11 +47,12 @@ pub(crate) struct Shared {
 impl Service for CachingService {
     fn call(&self, mut call: Call) -> Answer {
         let Some(place) = self.0.table.place(&call) else {
-            return self.0.pass(call);
+            read_untracked();
+            return self.0.inner.call(call);
         };
         let is_watched = call.context.watching() != Watching::No || is_computing();
         if !place.terms.is_cached() && !is_watched {
-            return self.0.inner.call(call);
+            return self.0.alone(call);
         }
         if matches!(call.body, Body::Stream(_)) {
             let (shared, place) = (Arc::clone(&self.0), Arc::clone(place));
@@ -177,7 +180,19 @@ impl Shared {
     /// made of this one, is told of no change of it by this layer and must not be kept.
     pub(crate) fn pass(&self, call: Call) -> Answer {
         read_untracked();
-        self.inner.call(call)
+        self.alone(call)
+    }
+
+    /// Runs the service for one caller, in the order of reads: a reply that may show a write which
+    /// is not announced yet waits for that.
+    fn alone(&self, call: Call) -> Answer {
+        let mut reads = OrderedReads::new(&self.table.graph);
+        let answer = reads.note(|| self.inner.call(call));
+        match answer.into_progress() {
+            Progress::Ready(outcome) if reads.are_announced() => Progress::Ready(outcome).into(),
+            Progress::Ready(outcome) => Answer::pending(reads.follow(async { Ok(*outcome?) })),
+            Progress::Pending(pending) => Answer::pending(reads.follow(pending)),
+        }
     }
 }
 

@@ -59,7 +59,7 @@ pub(crate) struct MethodMemo {
 
 /// The memos of what one service answers.
 pub(crate) struct Table {
-    graph: Graph,
+    pub(crate) graph: Graph,
     pub(crate) settings: Settings,
     pub(crate) timer: Arc<dyn Clock>,
     /// What other forms of answers may take.

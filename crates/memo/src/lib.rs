@@ -87,6 +87,7 @@ pub use batch::{Batch, batch};
 pub use compute::cached::Cached;
 pub use compute::capture::{has_read, has_read_untracked, is_computing, read_untracked};
 pub use compute::get::Get;
+pub use compute::in_order::{InOrder, OrderedReads};
 pub use compute::scope::{Scoped, scope};
 #[cfg(feature = "driver")]
 pub use driver::Driver;

@@ -13,6 +13,7 @@ use crate::memory::hasher::KeyHasher;
 
 use crate::batch::batch;
 use crate::compute::capture::{self, Frame};
+use crate::compute::in_order;
 use crate::graph::cascade::{Mark, Walk};
 use crate::graph::core::Core;
 use crate::graph::order::WrittenKey;
@@ -152,7 +153,8 @@ impl<K: Key> Source<K> {
     /// It does not matter whether this is called before or after the data is loaded.
     #[inline]
     pub fn read(&self, key: &K) {
-        let Some(frame) = capture::current() else { return };
+        let noting = || in_order::noting(self.shared());
+        let Some(frame) = capture::current().or_else(noting) else { return };
         self.inner.check_suspended(frame);
         let hash = self.inner.hasher.hash(key);
         let _pin = pin();
@@ -183,7 +185,8 @@ impl<K: Key> Source<K> {
     where
         K: Ord,
     {
-        let Some(frame) = capture::current() else { return };
+        let noting = || in_order::noting(self.shared());
+        let Some(frame) = capture::current().or_else(noting) else { return };
         self.inner.check_suspended(frame);
         let interval = Interval::new(&bounds);
         let intervals = self.inner.intervals.get_or_init(crate::range::index);

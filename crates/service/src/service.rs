@@ -164,6 +164,16 @@ impl Answer {
     }
 }
 
+impl From<Progress> for Answer {
+    #[inline]
+    fn from(progress: Progress) -> Self {
+        Self(match progress {
+            Progress::Ready(outcome) => State::Ready(Some(outcome)),
+            Progress::Pending(pending) => State::Pending(pending),
+        })
+    }
+}
+
 const TAKEN: &str = "an answer is polled until it is ready, once";
 
 impl Future for Answer {

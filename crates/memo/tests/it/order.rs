@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use tidewire_memo::{Graph, Memo, Source, WriteGuard};
+use tidewire_memo::{Graph, Memo, OrderedReads, Source, WriteGuard};
 
 use crate::support::{Wakes, now, poll, poll_with};
 
@@ -210,4 +210,67 @@ fn a_write_that_is_announced_a_chunk_a_poll_holds_until_the_last() {
     }
     assert!(polls > 3);
     assert_eq!(*now(get).unwrap(), 2);
+}
+
+#[test]
+fn a_run_that_is_no_computation_is_held_as_a_value_is() {
+    let world = World::new();
+    let (rows, data) = (world.rows, world.data.clone());
+    let run = |read: fn(Source<u64>)| {
+        let data = data.clone();
+        Box::pin(OrderedReads::new(&world.graph).follow(async move {
+            read(rows);
+            data.load(SeqCst)
+        }))
+    };
+    assert_eq!(now(run(|rows| rows.read(&1))), 1);
+    let guard = world.write();
+    let mut row = run(|rows| rows.read(&1));
+    let mut page = run(|rows| rows.range(0..5));
+    assert_eq!(poll(&mut row), Poll::Pending);
+    assert_eq!(poll(&mut page), Poll::Pending);
+    assert_eq!(now(run(|rows| rows.read(&2))), 2, "another key");
+    assert_eq!(now(run(|_| {})), 2, "it read nothing");
+    drop(run(|rows| rows.read(&1)));
+    let other = Graph::new();
+    let mut of_other = Box::pin(OrderedReads::new(&other).follow(async move { rows.read(&1) }));
+    assert_eq!(poll(&mut of_other), Poll::Ready(()), "sources of another graph do not count");
+    guard.finish();
+    assert_eq!(poll(&mut row), Poll::Ready(2));
+    assert_eq!(poll(&mut page), Poll::Ready(2));
+}
+
+#[test]
+fn a_run_does_not_wait_for_its_own_write_nor_for_one_that_begins_later() {
+    let world = World::new();
+    let rows = world.rows;
+    let run = OrderedReads::new(&world.graph).follow(async move {
+        let guard = rows.write(&1);
+        rows.read(&1);
+        guard
+    });
+    let guard = now(run);
+    let mut reads = OrderedReads::new(&world.graph);
+    reads.note(|| rows.read(&1));
+    assert!(reads.are_announced(), "whoever holds the guard is not held");
+    drop(guard);
+    let mut reads = OrderedReads::new(&world.graph);
+    reads.note(|| rows.read(&1));
+    assert!(reads.are_announced());
+    let _later = world.write();
+    assert!(!reads.are_announced());
+}
+
+#[test]
+fn a_run_that_is_held_is_woken_when_the_write_ends() {
+    let world = World::new();
+    let rows = world.rows;
+    let guard = world.write();
+    let mut run = Box::pin(OrderedReads::new(&world.graph).follow(async move { rows.read(&1) }));
+    let wakes = Wakes::new();
+    assert_eq!(poll_with(&mut run, &wakes), Poll::Pending);
+    let before = wakes.count();
+    drop(guard);
+    assert!(wakes.count() > before);
+    assert_eq!(poll_with(&mut run, &wakes), Poll::Ready(()));
 }

@@ -130,6 +130,7 @@ impl MemoConfig {
         }
         if let Some(timeout) = self.compute_timeout {
             cache = cache.compute_timeout(timeout);
+            graph.set_write_limit(timeout);
         }
         if let Some(bytes) = self.key_bytes_max {
             cache = cache.key_bytes_max(bytes);
