@@ -122,7 +122,6 @@ run_page() {
   } >"$work/script"
   TIDEWIRE_SERVER_LISTEN=127.0.0.1:$port CARGO="$work/cargo-dev" CARGO_TARGET_DIR="$repository/target" \
     CONTACTS=1000 CONTACTS_DB="$work/contacts.sqlite" bash "$work/script"
-  echo "ok $page"
 }
 
 cd "$repository"
@@ -130,7 +129,14 @@ pages=("$@")
 if ((${#pages[@]} == 0)); then
   mapfile -t pages < <(grep -lE '^```sh( server)?$' README.md docs/guide/*.md)
 fi
+failed=0
 for page in "${pages[@]}"; do
-  run_page "$page"
+  if (run_page "$page"); then
+    echo "ok $page"
+  else
+    echo "FAILED $page"
+    failed=$((failed + 1))
+  fi
 done
-printf '%s passed, 0 failed\n' "${#pages[@]}"
+printf '%s passed, %s failed\n' $((${#pages[@]} - failed)) "$failed"
+((failed == 0))
