@@ -1,5 +1,5 @@
-//! The order of reads over sockets: nobody is shown a write before those who hold the older state are
-//! told, whatever protocol and cache the reply comes through.
+//! The order of reads over sockets: nobody is shown a write before those who hold the older state
+//! are told, whatever protocol and cache the reply comes through.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

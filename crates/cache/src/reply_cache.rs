@@ -122,10 +122,10 @@ impl ReplyCache {
         self
     }
 
-    /// Computes a share of the hits, between 0 and 1, again before they are given, and logs an error
-    /// for each that differs although nothing that it declared has changed: its method reads
-    /// something that is no source. Tests say 1.0; it costs a run of the method for each hit that is
-    /// looked at, and the log then shows the beginning of requests.
+    /// Computes a share of the hits, between 0 and 1, again before they are given. If the result
+    /// differs although nothing that it declared has changed, an error is logged: the method reads
+    /// something that it does not declare. Tests say 1.0. It costs a run of the method for each hit
+    /// that is looked at, and the log then shows the beginning of requests.
     ///
     /// Replies that may be old by their own terms (`ttl`), or read a source that is
     /// [`external`](tidewire_memo::Source::external), are not reported.
