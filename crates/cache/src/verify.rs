@@ -1,8 +1,8 @@
 //! The check of hits: a share of the cached replies is computed again and compared.
 //!
 //! A handler may read something without declaring it: a variable, a file, the clock. Nothing tells
-//! the cache of its change, so the reply stays as it was. A hit whose turn has come runs the service
-//! once more before it is given, and what differs is logged. It is given all the same.
+//! the cache of its change, so the reply stays as it was. A hit whose turn has come runs the
+//! service once more before it is given, and what differs is logged. It is given all the same.
 //!
 //! A difference counts only if the cached reply is still current after the second run, may not be
 //! old by its own terms (`ttl`), and nothing that it read is external.
