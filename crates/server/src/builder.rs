@@ -498,7 +498,7 @@ impl Layering {
     }
 }
 
-/// The gate of who may call; `None` where everybody may call everything.
+/// The gate that asks the access rules; `None` where everybody may call everything.
 fn access_gate<'a>(
     rules: AccessRules,
     cache: Option<&ReplyCache>,
