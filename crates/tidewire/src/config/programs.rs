@@ -59,7 +59,7 @@ impl Config {
     /// there is not a host.
     ///
     /// Once the server is started, [`Host::answered_by`] its
-    /// [`callee`](tidewire_server::RunningProgram::callee) lets programs call back, and
+    /// [`callee`](tidewire_server::RunningServer::callee) lets programs call back, and
     /// [`Programs::follow`] takes up changes. They end with [`Programs::stop`], after the server
     /// was drained.
     ///
