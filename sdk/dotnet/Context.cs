@@ -18,11 +18,15 @@ namespace Tidewire
 
         /// <summary>
         /// The headers of the request. A cached query gets only those that its <c>cache</c> lets its
-        /// reply depend on. The protocol has no field for the principal: a handler reads
-        /// <c>authorization</c> or a cookie, which the gateway has checked where it is configured
-        /// to.
+        /// reply depend on.
         /// </summary>
         public IReadOnlyList<Header> Headers => this.Call.Headers;
+
+        /// <summary>
+        /// Who calls, as the gateway found out; null where it did not, and where the reply is
+        /// cached for others too.
+        /// </summary>
+        public Principal? Principal => Tidewire.Principal.Parse(this.Header("tidewire-principal"));
 
         /// <summary>
         /// Cancelled when the caller gives up, its deadline passed among the reasons. A command
@@ -104,7 +108,8 @@ namespace Tidewire
 
         /// <summary>
         /// Calls a method of the gateway as part of this call, and waits for its reply; <paramref
-        /// name="query"/> where it changes nothing. It ends with this call.
+        /// name="query"/> where it changes nothing. It ends with this call. The program calls as
+        /// itself, with <paramref name="asCaller"/> with the rights of its caller.
         /// </summary>
         /// <exception cref="TidewireException">The call failed.</exception>
         /// <exception cref="OperationCanceledException">
@@ -116,9 +121,10 @@ namespace Tidewire
             bool query = false,
             IEnumerable<Header>? headers = null,
             TimeSpan? timeout = null,
+            bool asCaller = false,
             CancellationToken cancellation = default)
         {
-            var how = new CallOptions(query, headers);
+            var how = new CallOptions(query, asCaller ? Tidewire.Principal.AsCaller(headers) : headers);
             if (!cancellation.CanBeCanceled)
             {
                 return await this.App.AskAsync<TReply>(this.Call, path, request, how, timeout, this.Cancelled).ConfigureAwait(false);

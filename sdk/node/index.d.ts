@@ -25,10 +25,24 @@ export class TidewireError extends Error {
   outcome?: number;
 }
 
+/** Who calls: its subject by the word of an issuer, its scopes, and other claims. */
+export class Principal {
+  constructor(said: { issuer: string; subject: string; scopes?: string[]; claims?: Record<string, unknown> });
+  /** Reads the header `tidewire-principal` of a page; null without one. */
+  static of(header: string | null | undefined): Principal | null;
+  readonly issuer: string;
+  readonly subject: string;
+  readonly scopes: string[];
+  readonly claims: Record<string, any>;
+  hasScope(scope: string): boolean;
+}
+
 export interface CallOptions {
   headers?: Headers;
   /** The method changes nothing. */
   query?: boolean;
+  /** With the rights of the caller, as part of a call; without it the program calls as itself. */
+  asCaller?: boolean;
   /** By the clock of `performance.now()`; a call that comes too late is not made. `Infinity` is none. */
   deadline?: number;
   signal?: AbortSignal;
@@ -38,6 +52,8 @@ export interface CallOptions {
 export interface Context {
   readonly headers: Headers;
   header(name: string): string | undefined;
+  /** Who calls, as the gateway found out; null where it did not, and where the reply is cached for others too. */
+  readonly principal: Principal | null;
   readonly replyHeaders: Headers;
   readonly replyTrailers: Headers;
   /** Aborted when the caller gave up; a command runs on. */

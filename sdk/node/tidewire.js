@@ -43,10 +43,31 @@ function text(what, value) {
   throw new TypeError(`${what} is a string, not ${typeof value}`);
 }
 
+/** Who calls: its subject by the word of an issuer, its scopes, and other claims. */
+class Principal {
+  constructor({ issuer, subject, scopes = [], claims = {} }) {
+    Object.assign(this, { issuer, subject, scopes, claims });
+  }
+
+  /** Reads the header `tidewire-principal`; null without one. */
+  static of(header) {
+    return header ? new Principal(JSON.parse(header)) : null;
+  }
+
+  /** Whether the caller is allowed to do this. */
+  hasScope(scope) {
+    return this.scopes.includes(scope);
+  }
+}
+
+/** With whose rights a call of the gateway is made: the program's own without it. */
+const AS_CALLER = ["tidewire-rights", "caller"];
+
 /** What surrounds a call: who asks, until when, and what the answer is made of. */
 class Context {
   #app;
   #call;
+  #principal;
 
   constructor(app, call) {
     this.#app = app;
@@ -60,6 +81,11 @@ class Context {
   /** The first value of a header. */
   header(name) {
     return this.headers.find(([known]) => known === name.toLowerCase())?.[1];
+  }
+
+  /** Who calls, as the gateway found out; null where it did not. */
+  get principal() {
+    return (this.#principal ??= Principal.of(this.header("tidewire-principal")));
   }
 
   /** Aborted when the caller gave up, its deadline passed among the reasons; a command runs on. */
@@ -266,8 +292,9 @@ class App {
     while (call.queued >= PAYLOAD_MAX && call.isOpen) await call.change();
   }
 
-  /** Calls a method of the gateway. */
+  /** Calls a method of the gateway: as the program itself; `asCaller` with the rights of its caller. */
   async call(path, request, options = {}) {
+    if (options.asCaller) options = { ...options, headers: [...(options.headers ?? []), AS_CALLER] };
     const isJson = !(request instanceof Uint8Array);
     const payload = encode(request, isJson);
     const { signal } = options;
@@ -467,4 +494,4 @@ function serve(handlers) {
   return new App(handlers).start();
 }
 
-module.exports = { serve, streaming, TidewireError, keyText };
+module.exports = { serve, streaming, TidewireError, Principal, keyText };

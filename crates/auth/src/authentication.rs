@@ -66,7 +66,7 @@ impl Authentication {
     /// What is known at once.
     fn quick(&self, head: &mut Head) -> Result<QuickDecision> {
         let Head { context, .. } = head;
-        if context.principal().is_some() {
+        if context.is_authenticated() {
             return Ok(QuickDecision::Known);
         }
         #[cfg(feature = "jwt")]
@@ -169,5 +169,38 @@ impl fmt::Debug for Authentication {
         #[cfg(feature = "jwt")]
         shown.field("issuers", &self.issuers);
         shown.field("keys", &self.keys).field("certificates", &self.certificates).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderName};
+    use sha2::{Digest, Sha256};
+    use tidewire_service::{Context, HttpTarget, Principal, Target};
+
+    use super::*;
+
+    #[test]
+    fn a_credential_goes_before_the_principal_by_default_and_a_wrong_one_is_refused() {
+        let hash = Sha256::digest("opensesame")
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>();
+        let (ci, program) = (Principal::new("keys", "ci"), Principal::new("tidewire", "service/a"));
+        let name = HeaderName::from_static("x-api-key");
+        let keys = ApiKeys::new(name.clone()).key(&hash, ci.clone()).expect("a hash");
+        let gate = Authentication::new(SystemTime::now).api_keys(keys);
+        let of = |key: Option<&'static str>| {
+            let headers = key.map(|key| (name.clone(), HeaderValue::from_static(key)));
+            let mut context = Context::new(HeaderMap::from_iter(headers));
+            context.set_default_principal(program.clone());
+            let target = HttpTarget::new(http::Method::GET, http::Uri::from_static("/"));
+            let mut head = Head::new(Target::Http(target), context);
+            let Admission::Ready(admitted) = gate.admit(&mut head) else { panic!("it waits") };
+            admitted.map(|()| head.context.principal().cloned()).map_err(|error| error.code())
+        };
+        assert_eq!(of(None), Ok(Some(program.clone())));
+        assert_eq!(of(Some("opensesame")), Ok(Some(ci)));
+        assert_eq!(of(Some("another")), Err(tidewire_service::Code::Unauthenticated));
     }
 }

@@ -4,7 +4,7 @@
 //! decoded, unless an upstream that speaks protobuf only is called with JSON.
 
 use tidewire_schema::Schema;
-use tidewire_service::{Answer, Call, Codec, Context, Service};
+use tidewire_service::{Answer, Call, Codec, Context, Service, remove_gateway_headers};
 
 use crate::Client;
 use crate::trace::Trace;
@@ -12,8 +12,9 @@ use crate::trace::Trace;
 /// Passes calls on to a remote service.
 ///
 /// The caller's headers go along, credentials too, but for those of the connection and the
-/// protocol; the deadline goes along with what is left of it. A reply or an error comes back with
-/// its headers and trailers. Calls of plain HTTP pass through as well.
+/// protocol, and those that a gateway alone says (`tidewire-principal`); the deadline goes along
+/// with what is left of it. A reply or an error comes back with its headers and trailers. Calls of
+/// plain HTTP pass through as well.
 ///
 /// What another server has surely not seen is sent to the next: a unary message always, a body of
 /// plain HTTP if all of it came by then and it has up to 64 KiB, a stream of messages never.
@@ -66,9 +67,28 @@ impl Service for Upstream {
 fn passed_on(context: Context) -> Context {
     let deadline = context.deadline();
     let trace = context.extensions().get::<Trace>().cloned();
-    let mut context = Context::new(context.into_headers()).with_deadline(deadline);
+    let mut headers = context.into_headers();
+    remove_gateway_headers(&mut headers);
+    let mut context = Context::new(headers).with_deadline(deadline);
     if let Some(trace) = trace {
         context.extensions_mut().insert(trace);
     }
     context
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue};
+
+    use super::*;
+
+    #[test]
+    fn what_a_caller_says_in_a_header_of_gateways_is_not_passed_on() {
+        let mut headers = HeaderMap::new();
+        for name in ["tidewire-principal", "tidewire_principal", "tidewire-rights", "x-own"] {
+            headers.insert(name, HeaderValue::from_static("a"));
+        }
+        let passed = passed_on(Context::new(headers)).into_headers();
+        assert_eq!(passed.keys().collect::<Vec<_>>(), ["x-own"]);
+    }
 }

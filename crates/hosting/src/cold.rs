@@ -29,6 +29,7 @@ use tidewire_service::{
     Upgrade,
 };
 
+use crate::caller;
 use crate::headers;
 use crate::hosted::{Inner, InstancePermit, PromisedPermit};
 use crate::program::Listen;
@@ -52,7 +53,9 @@ pub(crate) async fn pass(inner: Arc<Inner>, mut call: Call) -> Result<Reply> {
         let name = inner.name();
         return Err(Error::unimplemented(format!("{name} answers plain HTTP only")));
     }
-    if is_native {
+    if !is_native {
+        caller::tell_plain(&mut call.context);
+    } else {
         let comes = matches!(call.body, Body::Stream(_));
         let protocol = if comes { call.context.protocol() } else { None };
         headers::prepare(&mut call);

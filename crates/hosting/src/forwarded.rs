@@ -92,7 +92,7 @@ pub(crate) fn is_of_proxy(name: &str) -> bool {
 }
 
 /// Takes out what is of the caller's connection alone, but for its wish to become another.
-fn settle_connection(headers: &mut HeaderMap) {
+pub(crate) fn settle_connection(headers: &mut HeaderMap) {
     if !headers.contains_key(CONNECTION) {
         return;
     }

@@ -7,14 +7,16 @@
 //! | plain HTTP | all but those of the connection |
 //!
 //! A cached reply cannot depend on what is one caller's, and nobody sees which headers a
-//! foreign program reads: so it is not given the others.
+//! foreign program reads: so it is not given the others. Who calls is said in a header of our own
+//! (`caller.rs`); what callers say under such a name is removed.
 
 use http::{HeaderMap, HeaderName};
 use tidewire_service::{
-    CacheScope, Call, Context, Method, StreamKind, Target, end_to_end, headers_without,
-    is_of_connection,
+    CacheScope, Call, Context, Method, StreamKind, Target, headers_without, is_of_connection,
+    is_of_gateway,
 };
 
+use crate::caller::{self, Caller};
 use crate::forwarded;
 
 /// Makes a call what a process gets of it: what else surrounds it stays here, but for whoever waits
@@ -22,8 +24,11 @@ use crate::forwarded;
 pub(crate) fn prepare(call: &mut Call) {
     let deadline = call.context.deadline();
     let enclosing = call.context.enclosing().cloned();
-    let headers = for_process(&call.target, &mut call.context);
+    let principal = Caller::of(call).principal();
+    let mut headers = for_process(&call.target, &mut call.context);
+    caller::tell(&mut headers, principal.as_ref());
     call.context = Context::new(headers).with_deadline(deadline);
+    call.context.set_principal(principal);
     enclosing.into_iter().for_each(|enclosing| call.context.set_enclosing(enclosing));
 }
 
@@ -34,14 +39,17 @@ fn for_process(target: &Target, context: &mut Context) -> HeaderMap {
             of_cached(method, context)
         }
         Target::Method(_) => headers_without(std::mem::take(context.headers_mut()), is_of_rpc),
-        _ => end_to_end(std::mem::take(context.headers_mut())),
+        _ => headers_without(std::mem::take(context.headers_mut()), |name| {
+            is_of_connection(name) || is_of_gateway(name)
+        }),
     }
 }
 
 fn of_cached(method: &Method, context: &Context) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let mut take = |name: &str| {
-        if let Some(value) = context.header(name)
+        if !is_of_gateway(name)
+            && let Some(value) = context.header(name)
             && let Ok(name) = name.parse::<HeaderName>()
         {
             headers.insert(name, value.clone());
@@ -58,6 +66,7 @@ fn of_cached(method: &Method, context: &Context) -> HeaderMap {
 
 fn is_of_rpc(name: &str) -> bool {
     is_of_connection(name)
+        || is_of_gateway(name)
         || forwarded::is_of_proxy(name)
         || name.starts_with("grpc-")
         || name.starts_with("connect-")

@@ -30,6 +30,7 @@
 #![doc = include_str!("../README.md")]
 
 mod breaker;
+mod caller;
 mod cold;
 mod commands;
 mod control;

@@ -33,6 +33,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use crate::caller::Caller;
 use crate::commands::{self, Command};
 use crate::peer::{Parent, Peer};
 
@@ -184,7 +185,8 @@ impl Native {
         begun: &'a mut Option<PlacedCall>,
     ) -> impl FnOnce(CallId) + Send + use<'a> {
         let is_command = is_command(&call.target);
-        let parent = Parent::new(call.context.enclosing().cloned(), waits, due);
+        let outer = call.context.enclosing().cloned();
+        let parent = Parent::new(outer, Caller::of(call), waits, due);
         move |id| {
             let is_due_first = self.peer.opens(id, parent);
             let opened = NamedCall { peer: Arc::clone(&self.peer), id };

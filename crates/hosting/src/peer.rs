@@ -17,10 +17,11 @@ use tidewire_live::{
     ProcessMessage,
 };
 use tidewire_memo::{Graph, read_untracked};
-use tidewire_service::{Code, Error, Outcome, ParentCalls, Reply};
+use tidewire_service::{Code, Error, Outcome, ParentCalls, Principal, Reply};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
+use crate::caller::{self, Caller, Rights};
 use crate::commands::{Commands, NamedSources};
 use crate::output::{Rate, printable};
 use crate::sources::Sources;
@@ -46,6 +47,8 @@ pub(crate) struct Callee(pub(crate) Box<dyn Host>);
 pub(crate) struct Peer {
     /// The service's name.
     service: String,
+    /// Who it is where it calls as itself.
+    itself: Principal,
     /// Names the instance among all of this gateway.
     pub(crate) holder: u64,
     pid: AtomicI32,
@@ -71,6 +74,7 @@ struct Parents {
 pub(crate) struct Parent {
     /// What waits for it.
     outer: Option<ParentCalls>,
+    caller: Caller,
     /// What is part of it and nobody has begun to answer.
     nested: Vec<NestedCall>,
     /// Who waits for it.
@@ -80,13 +84,14 @@ pub(crate) struct Parent {
 }
 
 impl Parent {
-    /// A call inside of `outer`, for which `waits` waits.
+    /// A call of `caller` inside of `outer`, for which `waits` waits.
     pub(crate) fn new(
         outer: Option<ParentCalls>,
+        caller: Caller,
         waits: Option<Waker>,
         due: Option<Instant>,
     ) -> Self {
-        Self { outer, nested: Vec::new(), waits, due }
+        Self { outer, caller, nested: Vec::new(), waits, due }
     }
 }
 
@@ -101,6 +106,7 @@ impl Peer {
     pub(crate) fn new(named: &Arc<NamedSources>, holder: u64, shared: &Arc<Shared>) -> Self {
         Self {
             service: named.service().to_owned(),
+            itself: caller::itself(named.service()),
             holder,
             pid: AtomicI32::new(0),
             shared: Arc::clone(shared),
@@ -260,14 +266,21 @@ impl Peer {
     }
 
     /// Hands a call to whoever waits for the one that it is part of.
-    fn nest(&self, parent: CallId, mut arrived: IncomingCall) -> AnswerFuture {
-        let refuse = |text: String| -> AnswerFuture {
-            Box::pin(async { Err(CallFailure::not_run(Error::failed_precondition(text))) })
-        };
+    fn nest(&self, parent: CallId, rights: Rights, mut arrived: IncomingCall) -> AnswerFuture {
         let mut parents = self.parents();
-        let Some(Parent { outer, nested, waits, .. }) = parents.open.get_mut(&parent) else {
-            return refuse("the call that this one is part of is not open".to_owned());
+        let Some(Parent { outer, caller, nested, waits, .. }) = parents.open.get_mut(&parent)
+        else {
+            let text = "the call that this one is part of is not open";
+            return refused(Error::failed_precondition(text));
         };
+        match rights {
+            Rights::Own => arrived.context.set_default_principal(self.itself.clone()),
+            Rights::Caller => {
+                if let Err(error) = caller.lend(&mut arrived.context) {
+                    return refused(error);
+                }
+            }
+        }
         let enclosing = ParentCalls::within(outer.as_ref(), self.holder);
         arrived.context.set_enclosing(enclosing);
         let (answer, answered) = oneshot::channel();
@@ -288,6 +301,10 @@ impl Peer {
             }),
         }
     }
+}
+
+fn refused(error: Error) -> AnswerFuture {
+    Box::pin(async { Err(CallFailure::not_run(error)) })
 }
 
 impl NestedCall {
@@ -346,10 +363,22 @@ impl Drop for PendingNested {
 }
 
 impl Host for Peer {
-    fn answer(&self, arrived: IncomingCall) -> AnswerFuture {
-        match arrived.parent {
-            Some(parent) => self.nest(parent, arrived),
-            None => Self::answer_now(&self.shared, arrived),
+    fn answer(&self, mut arrived: IncomingCall) -> AnswerFuture {
+        let rights = match Rights::take(arrived.context.headers_mut()) {
+            Ok(rights) => rights,
+            Err(error) => return refused(error),
+        };
+        match (arrived.parent, rights) {
+            (Some(parent), rights) => self.nest(parent, rights, arrived),
+            (None, Rights::Own) => {
+                arrived.context.set_default_principal(self.itself.clone());
+                Self::answer_now(&self.shared, arrived)
+            }
+            (None, Rights::Caller) => {
+                let text = "a call that is part of no other has no caller's rights; make it by \
+                            the context of the call that is answered, before its answer";
+                refused(Error::failed_precondition(text))
+            }
         }
     }
 

@@ -39,6 +39,8 @@ pub struct Context {
 #[derive(Clone, Default)]
 struct RareParts {
     principal: Option<Principal>,
+    /// Who calls where no gate finds a credential.
+    default_principal: Option<Principal>,
     held: Option<Vec<Validator>>,
     command: Option<Command>,
     tokens: Tokens,
@@ -196,6 +198,18 @@ impl Context {
         }
     }
 
+    /// Sets who calls if no gate finds a credential: a hosted program that calls its gateway.
+    pub fn set_default_principal(&mut self, principal: Principal) {
+        self.rare().default_principal = Some(principal);
+    }
+
+    /// Whether a gate, or whoever made the call, said who calls;
+    /// [`principal`](Self::principal) may be the default one otherwise.
+    pub fn is_authenticated(&self) -> bool {
+        self.read(ContextPart::Principal);
+        self.rare.as_ref().is_some_and(|rare| rare.principal.is_some())
+    }
+
     /// Sets the validators of what the caller holds already, in place of what its headers say;
     /// without any it takes a full answer.
     pub fn set_held(&mut self, held: Vec<Validator>) {
@@ -332,10 +346,11 @@ impl Context {
         self.protocol
     }
 
-    /// Who calls; `None` when no gate found out.
+    /// Who calls; `None` when no gate found out, and there is no
+    /// [default](Self::set_default_principal).
     pub fn principal(&self) -> Option<&Principal> {
         self.read(ContextPart::Principal);
-        self.rare.as_ref()?.principal.as_ref()
+        self.known_principal()
     }
 
     /// The validators of what the caller holds already (`If-None-Match`, a live request, a
@@ -383,8 +398,7 @@ impl Context {
                 None => return Ok(None),
             },
         };
-        let principal = self.rare.as_ref().and_then(|rare| rare.principal.as_ref());
-        Ok(Some(CommandKey::new(principal, client, id)))
+        Ok(Some(CommandKey::new(self.known_principal(), client, id)))
     }
 
     /// The tokens of consistency that the caller has seen.
@@ -456,6 +470,12 @@ impl Context {
         of_trace.map(|(name, value)| (name.clone(), value))
     }
 
+    /// [`principal`](Self::principal), and nobody is told that it was read.
+    fn known_principal(&self) -> Option<&Principal> {
+        let rare = self.rare.as_ref()?;
+        rare.principal.as_ref().or(rare.default_principal.as_ref())
+    }
+
     fn rare(&mut self) -> &mut RareParts {
         self.rare.get_or_insert_default()
     }
@@ -493,7 +513,7 @@ impl fmt::Debug for Context {
             .field("deadline", &self.deadline)
             .field("peer", &self.peer)
             .field("protocol", &self.protocol)
-            .field("principal", &self.rare.as_ref().and_then(|rare| rare.principal.as_ref()))
+            .field("principal", &self.known_principal())
             .finish_non_exhaustive()
     }
 }
@@ -535,6 +555,19 @@ mod tests {
         assert_eq!(outgoing.headers().keys().collect::<Vec<_>>(), ["traceparent"]);
         assert_eq!(outgoing.tokens(), context.tokens());
         assert_eq!(outgoing.principal(), None);
+    }
+
+    #[test]
+    fn a_principal_that_a_gate_finds_goes_before_the_default_one() {
+        let (program, ada) = (Principal::new("tidewire", "service/a"), Principal::new("i", "ada"));
+        let mut context = Context::new(headers(&[("idempotency-key", "1")]));
+        let key_of_nobody = context.command_key().expect("a key").map(|key| key.to_string());
+        context.set_default_principal(program.clone());
+        assert_eq!((context.principal(), context.is_authenticated()), (Some(&program), false));
+        let key = context.command_key().expect("a key").map(|key| key.to_string());
+        assert_ne!(key, key_of_nobody, "its keys are its own");
+        context.set_principal(ada.clone());
+        assert_eq!((context.principal(), context.is_authenticated()), (Some(&ada), true));
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod error;
 mod follow;
 mod forms;
 mod freshness;
+mod gateway_headers;
 mod head;
 mod headers;
 mod if_none_match;
@@ -68,6 +69,9 @@ pub use error::{Detail, Error, ErrorParts, Outcome};
 pub use follow::{Clock, FollowOptions, follow, follow_from};
 pub use forms::{CachedBody, Coding, Form, Format, Forms, FormsBudget};
 pub use freshness::{Freshness, Lifetime, NotAValidator, Staleness, Validator};
+pub use gateway_headers::{
+    CALLER_RIGHTS, PRINCIPAL_HEADER, RIGHTS_HEADER, is_of_gateway, remove_gateway_headers,
+};
 pub use head::{Admission, Gate, GateFuture, Head, PermitSource, Permits, admit, ask, gated};
 pub use headers::Headers;
 pub use if_none_match::HeldTags;

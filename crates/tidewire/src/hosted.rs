@@ -11,6 +11,8 @@
 //! made of is said by a [`Source`], here as there: read where an answer is computed, changed by
 //! whoever writes. In a hosted program both go to the gateway too, which keeps the answers; so what
 //! such a program keeps in its own memos is for its own use, and a source is read outside of them.
+//!
+//! `Context::principal` says who calls, as the gateway found out.
 
 mod isolated;
 
@@ -29,7 +31,8 @@ use tidewire_live::{
 };
 use tidewire_memo::{SourceKey, has_read, read_untracked};
 use tidewire_service::{
-    Answer, Call, Error, Method, Outcome, Result, RpcService, Service, StreamKind,
+    Answer, CALLER_RIGHTS, Call, Error, Method, Outcome, PRINCIPAL_HEADER, Principal,
+    RIGHTS_HEADER, Result, RpcService, Service, StreamKind,
 };
 
 /// What a program serves when it is hosted.
@@ -213,6 +216,9 @@ fn say_busy(jobs: u64) {
 /// The gateway, for generated clients (`ShopClient::new(Channel::new(Gateway))`): what a handler
 /// calls through it is part of the call that it answers. A memoized function that calls it is
 /// answered and not kept.
+///
+/// Without a credential in its headers the program calls as itself: `service/NAME` of the issuer
+/// `tidewire`. [`GatewayAsCaller`] calls with the rights of its caller.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Gateway;
 
@@ -229,6 +235,20 @@ impl Service for Gateway {
     }
 }
 
+/// The [`Gateway`], called with the rights of the caller whose call this task answers, which is
+/// [`Context::principal`](tidewire_service::Context::principal): nobody where that is `None`.
+/// Refused in a task that answers no call, and where the reply is cached for others too (`PUBLIC`,
+/// `VARY`).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GatewayAsCaller;
+
+impl Service for GatewayAsCaller {
+    fn call(&self, mut call: Call) -> Answer {
+        call.context.headers_mut().insert(RIGHTS_HEADER, CALLER_RIGHTS);
+        Gateway.call(call)
+    }
+}
+
 /// The other side of the gateway's calls.
 struct HostedServer(Program);
 
@@ -240,7 +260,9 @@ impl Host for HostedServer {
     }
 
     fn answer(&self, arrived: IncomingCall) -> AnswerFuture {
-        let IncomingCall { target, context, body, .. } = arrived;
+        let IncomingCall { target, mut context, body, .. } = arrived;
+        let principal = context.headers().get(PRINCIPAL_HEADER).and_then(Principal::from_header);
+        context.set_principal(principal);
         let found = match target {
             CallTarget::Method(asked) => match self.0.methods.get(&*asked.path) {
                 Some((method, service)) => {

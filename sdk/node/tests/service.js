@@ -107,6 +107,14 @@ const methods = {
   },
   Within: (request, context) => context.call(NAME + "Echo", { text: "inner " + request.text }),
   Through: (request, context) => context.call(NAME + "Get", { text: request.text }, { query: true }),
+  Who(request, context) {
+    if (request.text) return context.call(NAME + "Who", {}, { asCaller: request.text === "caller" });
+    context.depends("items", "who");
+    const known = context.principal, ran = methods.Bare({ text: "who" }).number;
+    if (!known) return { text: `nobody ${ran}` };
+    const { issuer, subject, scopes, claims } = known;
+    return { text: `${issuer} ${subject} ${scopes.join("+")} ${claims.tenant ?? "-"} ${known.hasScope("read")} ${ran}` };
+  },
   Left: (_, context) => ({ number: Math.floor(context.remaining ?? 0) }),
   Do(request, context) {
     switch (request.text) {
@@ -173,6 +181,7 @@ function http(request, response) {
   request.pipe(response);
 }
 
+for (const name of ["Public", "Vary", "Caller", "Query"]) methods["Who" + name] = methods.Who;
 const pages = process.argv[2] === "http" ? { http } : { fetch };
 const handlers = Object.entries(methods).map(([name, handler]) => [NAME + name, handler]);
 const app = serve({ ...Object.fromEntries(handlers), ...pages });

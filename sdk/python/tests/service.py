@@ -157,6 +157,27 @@ def through(request, context):
     return context.call(NAME + "Get", {"text": request["text"]}, query=True)
 
 
+@app.unary(NAME + "Who")
+@app.unary(NAME + "WhoPublic")
+@app.unary(NAME + "WhoVary")
+@app.unary(NAME + "WhoCaller")
+@app.unary(NAME + "WhoQuery")
+def who(request, context):
+    how, callee = request.get("text", ""), NAME + "Who"
+    if how in ("self", "caller"):
+        return context.call(callee, {}, as_caller=how == "caller")
+    if how.startswith("apart"):
+        return app.call(callee, {}, as_caller=how == "apart as caller")
+    if how:
+        return context.call(callee, {}, headers=[tuple(how.split(": ", 1))])
+    context.depends("items", "who")
+    known, said = context.principal, "nobody"
+    if known:
+        scopes, tenant = "+".join(known.scopes), known.claims.get("tenant", "-")
+        said = f"{known.issuer} {known.subject} {scopes} {tenant} {known.has_scope('read')}".lower()
+    return {"text": f"{said} {bare({'text': 'who'}, context)['number']}"}
+
+
 @app.unary(NAME + "Left")
 def left(request, context):
     return {"number": int((context.remaining() or 0) * 1000)}
@@ -234,6 +255,10 @@ def say_too_much(what, context):
 def page(environ, start_response):
     if environ["PATH_INFO"] == "/switch":
         start_response("101 Switching Protocols", [])
+        return
+    if environ["PATH_INFO"] == "/principal":
+        start_response("200 OK", [])
+        yield environ.get("HTTP_TIDEWIRE_PRINCIPAL", "").encode()
         return
     body = environ["wsgi.input"].read()
     headers = [("x-page", "yes"), ("x-back", environ.get("HTTP_X_NAME", ""))]

@@ -31,13 +31,13 @@ import threading
 import time
 from collections import deque
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 
-from .frames import BEHIND, LEVELS, NOT_RUN, PAYLOAD_MAX, RAN, UNKNOWN, Error, cut, given_up
+from .frames import BEHIND, LEVELS, NOT_RUN, PAYLOAD_MAX, RAN, UNKNOWN, Error, Principal, cut, given_up
 from .frames import key_text, put_field, put_frame, put_headers, put_string, put_varint, unicode
 from .session import Call, Session, __version__
 
-__all__ = ["App", "Context", "Error", "NOT_RUN", "UNKNOWN", "RAN", "BEHIND", "__version__"]
+__all__ = ["App", "Context", "Error", "Principal", "NOT_RUN", "UNKNOWN", "RAN", "BEHIND", "__version__"]
 JSON, GRACE = 1, 2  # The number of a codec, and the seconds in which the last word is read.
 # Seconds: who takes no longer is quick, and how long the socket is left alone for one that was.
 QUICK, PATIENCE = 0.0002, 0.005
@@ -59,6 +59,11 @@ class Context(Call):
     def header(self, name, default=None):
         """The first value of a header."""
         return next((value for known, value in self.headers if known == name.lower()), default)
+
+    @cached_property
+    def principal(self):
+        """Who calls, as the gateway found out: a Principal, or None."""
+        return Principal.of(self.header("tidewire-principal"))
 
     def remaining(self):
         """Seconds until the deadline; None without one."""
@@ -280,8 +285,13 @@ class App:
         """Calls a method of the gateway, and waits for the reply: see `call_async`."""
         return in_this_thread(self.call_async(path, request, **more))
 
-    async def call_async(self, path, request, query=False, headers=(), parent=None):
-        """Calls a method of the gateway with bytes, or a dict for JSON; `query` where it changes nothing."""
+    async def call_async(self, path, request, query=False, headers=(), parent=None, as_caller=False):
+        """Calls a method of the gateway with bytes, or a dict for JSON; `query` where it changes nothing.
+
+        As the program itself; `as_caller` with the rights of its caller, where this is part of a call.
+        """
+        if as_caller:
+            headers = (*headers, ("tidewire-rights", "caller"))
         codec = JSON if isinstance(request, dict) else 0
         payload = encode(request, codec)
 

@@ -1,5 +1,6 @@
 """Frames of the live protocol, as bytes: what their parts are called, how they are read and written."""
 
+import json
 import math
 import operator
 import re
@@ -35,6 +36,29 @@ class Error(Exception):
 
 def given_up(outcome=None):
     return Error("canceled", "the caller gave up", outcome=outcome)
+
+
+class Principal:
+    """Who calls: its `subject` by the word of an `issuer`, a list of `scopes`, and a dict of other `claims`."""
+
+    def __init__(self, issuer, subject, scopes=(), claims=None):
+        self.issuer, self.subject = issuer, subject
+        self.scopes, self.claims = list(scopes or ()), dict(claims or {})
+
+    @classmethod
+    def of(cls, header):
+        """Reads the header `tidewire-principal`; None without one."""
+        if not header:
+            return None
+        said = json.loads(header)
+        return cls(said["issuer"], said["subject"], said.get("scopes"), said.get("claims"))
+
+    def has_scope(self, scope):
+        """Whether the caller is allowed to do this."""
+        return scope in self.scopes
+
+    def __repr__(self):
+        return f"Principal({self.issuer!r}, {self.subject!r})"
 
 
 class Violation(Exception):

@@ -8,11 +8,11 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
-use tidewire::hosted::{Gateway, Program, Source};
+use tidewire::hosted::{Gateway, GatewayAsCaller, Program, Source};
 use tidewire::memo::Memo;
 use tidewire::{
-    Answer, Body, Call, Channel, Code, Codec, Context, Detail, Error, Reply, Result, Service,
-    Stream, Target,
+    Answer, Body, Call, Channel, Code, Codec, Context, Detail, Error, Principal, Reply, Result,
+    Service, Stream, Target,
 };
 use tokio::sync::watch;
 
@@ -73,6 +73,12 @@ fn text(text: impl Into<String>) -> Text {
 
 fn number(number: i32) -> Number {
     Number { number, ..Number::default() }
+}
+
+fn described(known: &Principal) -> String {
+    let tenant = known.claim("tenant").and_then(|tenant| tenant.as_str()).unwrap_or("-");
+    let (issuer, subject, scopes) = (known.issuer(), known.subject(), known.scopes().join("+"));
+    format!("{issuer} {subject} {scopes} {tenant} {}", known.has_scope("read"))
 }
 
 /// The gateway, asked as the cases ask it: what is kept in one codec is not in another.
@@ -214,6 +220,35 @@ impl Hosted for Suite {
     async fn through(&self, _: Context, request: Text) -> Result<Reply<Number>> {
         let reply = gateway().get(request).await?;
         Ok(reply.body.into())
+    }
+
+    async fn who(&self, context: Context, request: Text) -> Result<Reply<Text>> {
+        match request.text.as_str() {
+            "self" => return gateway().who(text("")).await,
+            "caller" => {
+                let gateway = Channel::new(GatewayAsCaller).with_codec(Codec::Json);
+                return HostedClient::new(gateway).who(text("")).await;
+            }
+            _ => self.0.items.read(&"who".to_owned()),
+        }
+        let said = context.principal().map_or_else(|| "nobody".to_owned(), described);
+        Ok(text(format!("{said} {}", self.ran("who".to_owned()))).into())
+    }
+
+    async fn who_public(&self, context: Context, request: Text) -> Result<Reply<Text>> {
+        self.who(context, request).await
+    }
+
+    async fn who_vary(&self, context: Context, request: Text) -> Result<Reply<Text>> {
+        self.who(context, request).await
+    }
+
+    async fn who_caller(&self, context: Context, request: Text) -> Result<Reply<Text>> {
+        self.who(context, request).await
+    }
+
+    async fn who_query(&self, context: Context, request: Text) -> Result<Reply<Text>> {
+        self.who(context, request).await
     }
 
     async fn left(&self, context: Context, _: Text) -> Result<Reply<Number>> {

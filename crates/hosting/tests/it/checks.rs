@@ -40,7 +40,9 @@ fn has_both_languages(test: &str) -> bool {
 
 /// About one runtime, the pool, what no SDK of ours does, or no program of ours; what is in two
 /// tests, one a language.
-const ALONE: [&str; 18] = [
+const ALONE: [&str; 20] = [
+    "a_page_is_told_who_calls_and_what_a_caller_says_of_that_never_arrives",
+    "a_program_is_nobody_but_itself_or_whose_credential_it_shows",
     "a_program_with_methods_that_is_taken_out_and_put_back_serves_them_again",
     "what_a_program_in_rust_reads_beside_its_handlers_is_not_forgotten",
     "a_change_of_the_configuration_of_files_and_a_hangup_replace_a_program_under_load_and_no_call_fails",

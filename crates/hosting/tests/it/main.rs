@@ -11,6 +11,7 @@ mod commands;
 mod ends;
 mod keys;
 mod native;
+mod principal;
 mod response_timer;
 mod scarce;
 mod starts;

@@ -6,6 +6,7 @@
 
 mod cases;
 mod json;
+mod principal;
 mod stops;
 mod trouble;
 
@@ -19,7 +20,7 @@ use tidewire_client::{Client, HttpVersion};
 use tidewire_hosting::{Host, HostedService, LifeLimits, Listen, Program};
 use tidewire_memo::Graph;
 use tidewire_schema::{Schema, Sources};
-use tidewire_server::{Address, RunningServer, Server};
+use tidewire_server::{Address, Builder, RunningServer, Server};
 use tidewire_service::{Body, Call, Codec, Context, Error, Interface, Method, Reply, Service};
 
 const SERVICE: &str = "tidewire.hosted.v1.Hosted";
@@ -35,6 +36,16 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     pub(crate) async fn start(command: &[String], codec: Codec, limits: LifeLimits) -> Self {
+        Self::start_with(command, codec, limits, |server| server).await
+    }
+
+    /// With what else the server has.
+    pub(crate) async fn start_with(
+        command: &[String],
+        codec: Codec,
+        limits: LifeLimits,
+        more: impl FnOnce(Builder) -> Builder,
+    ) -> Self {
         let graph = Graph::new();
         // Nothing ends by time.
         graph.set_external_life(None);
@@ -46,7 +57,7 @@ impl Gateway {
         let typed = hosted.typed(&schema, SERVICE, codec).expect("the service is there");
         let address: Address = "127.0.0.1:0".parse().expect("an address");
         let server = Server::builder().memo(ReplyCache::new(&graph)).service(typed);
-        let server = server.mount("/pages", hosted.clone()).listen(address);
+        let server = more(server.mount("/pages", hosted.clone()).listen(address));
         let running = server.start().await.expect("the server starts");
         host.answered_by(running.callee());
         let client = Client::builder(running.url()).http(HttpVersion::Http2);
@@ -187,6 +198,7 @@ pub(crate) fn rust() -> Vec<String> {
 async fn behaves(command: Vec<String>) {
     cases::all(&command).await;
     trouble::all(&command).await;
+    principal::all(&command).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

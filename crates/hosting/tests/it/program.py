@@ -96,6 +96,11 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "/told":
             names = ["Host", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Prefix"]
             self.answer(" ".join(str(self.headers[name]) for name in names))
+        elif path == "/principal":
+            # As CGI and WSGI have it, where other signs in a name are one.
+            name = lambda said: "".join(sign if sign.isalnum() else "_" for sign in said).lower()
+            values = [value for said, value in self.headers.items() if name(said) == "tidewire_principal"]
+            self.answer("\n".join(values))
         elif path == "/cookie":
             self.answer(" | ".join(self.headers.get_all("Cookie")))
         elif path in RAW:

@@ -85,6 +85,10 @@ namespace Hosted
                 context.CallAsync<TextMessage>(Name + "Echo", new TextMessage { Text = "inner " + request.Text }));
             app.Unary<TextMessage, NumberMessage>(Name + "Through", (request, context) =>
                 context.CallAsync<NumberMessage>(Name + "Get", request, query: true));
+            foreach (var which in new[] { string.Empty, "Public", "Vary", "Caller", "Query" })
+            {
+                app.Unary<TextMessage, TextMessage>(Name + "Who" + which, WhoAsync);
+            }
             app.Unary<TextMessage, NumberMessage>(Name + "Left", (_, context) =>
                 new NumberMessage { Number = (int)(context.Remaining?.TotalMilliseconds ?? 0) });
             app.Unary<TextMessage, object>(Name + "Do", Do);
@@ -106,6 +110,22 @@ namespace Hosted
                 context.AddTrailer("x-pong-trailer", ping);
             }
             return request;
+        }
+
+        private static async Task<TextMessage> WhoAsync(TextMessage request, Context context)
+        {
+            if (request.Text.Length > 0)
+            {
+                return await context.CallAsync<TextMessage>(Name + "Who", new TextMessage(), asCaller: request.Text == "caller");
+            }
+            context.Depends("items", "who");
+            var (known, said) = (context.Principal, "nobody");
+            if (known != null)
+            {
+                var tenant = known.Claims.TryGetValue("tenant", out var claim) ? claim : "-";
+                said = $"{known.Issuer} {known.Subject} {string.Join("+", known.Scopes)} {tenant} {(known.HasScope("read") ? "true" : "false")}";
+            }
+            return new TextMessage { Text = said + " " + Bare(new TextMessage { Text = "who" }, context).Number };
         }
 
         private static NumberMessage Bare(TextMessage request, Context context) =>

@@ -191,6 +191,9 @@ func main() {
 		err = c.Call(name+"Get", request, &reply, tidewire.Query)
 		return reply, err
 	})
+	for _, which := range []string{"", "Public", "Vary", "Caller", "Query"} {
+		tidewire.Unary(app, name+"Who"+which, who)
+	}
 	tidewire.Unary(app, name+"Left", func(c *tidewire.Context, _ text) (number, error) {
 		deadline, ok := c.Deadline()
 		if !ok {
@@ -213,6 +216,27 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+func who(c *tidewire.Context, request text) (reply text, err error) {
+	switch request.Text {
+	case "self":
+		return reply, c.Call(name+"Who", text{}, &reply)
+	case "caller":
+		return reply, c.Call(name+"Who", text{}, &reply, tidewire.AsCaller)
+	}
+	c.Depends("items", "who")
+	known, said := c.Principal(), "nobody"
+	if known != nil {
+		tenant, isKnown := known.Claims["tenant"]
+		if !isKnown {
+			tenant = "-"
+		}
+		scopes := strings.Join(known.Scopes, "+")
+		said = fmt.Sprint(known.Issuer, " ", known.Subject, " ", scopes, " ", tenant, " ", known.HasScope("read"))
+	}
+	ran, err := bare(c, text{"who"})
+	return text{fmt.Sprint(said, " ", ran.Number)}, err
 }
 
 func do(app *tidewire.App, c *tidewire.Context, request text) (text, error) {

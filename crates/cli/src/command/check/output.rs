@@ -75,8 +75,8 @@ fn summary(found: &CheckReport) -> String {
     if !found.cached.is_empty() {
         let _ = write!(
             text,
-            "\n{} cached: each process keeps its own replies, and notices what it changes itself \
-             and what a source that is external() bounds by time",
+            "\n{} cached: what another process changes is noticed within 5 s, and not at all by \
+             sources that are not external()",
             match found.cached.len() {
                 1 => "1 method is".to_owned(),
                 number => format!("{number} methods are"),
