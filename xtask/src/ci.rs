@@ -212,7 +212,7 @@ fn foreign(root: &Path) -> Result<Outcome> {
 /// The cases of protovalidate with made-up values, judged by protovalidate-go as well.
 fn validation(root: &Path) -> Result<Outcome> {
     // Other values each time; the output has the seed to repeat them.
-    cargo(root, "run --package tidewire-schema --example judge -- 60", &[])
+    cargo(root, "run --package tidewire-validate --example judge -- 60", &[])
 }
 
 /// The reference application against requests made up from its own document.

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
+use http::header::{AUTHORIZATION, COOKIE};
 use tidewire_memo::Graph;
 use tidewire_service::{CacheScope, Caching, Clock, FormsBudget, Layer, Spec};
 
 use crate::caching_service::Memoize;
-use crate::method_override::{self, MethodOverride, OverrideError};
+use crate::method_override::{self, CacheSetting, MethodOverride, OverrideError};
 use crate::scope::Scope;
 use crate::verify::{Mismatch, OnMismatch, Turns};
 
@@ -62,7 +63,12 @@ impl Settings {
     /// What is set for a method, or for its service.
     pub(crate) fn of(&self, spec: &Spec) -> MethodOverride {
         let of = |name: &str| self.methods.get(name).cloned().unwrap_or_default();
-        of(method_override::method_name(spec)).or(&of(&format!("{}/*", spec.service)))
+        let mut of_service = of(&format!("{}/*", spec.service));
+        // What a method says itself is more exact; but all of a service can be turned off.
+        if spec.cache.is_some() && of_service.cache != Some(CacheSetting::Off) {
+            of_service.cache = None;
+        }
+        of(method_override::method_name(spec)).or(&of_service)
     }
 }
 
@@ -155,9 +161,18 @@ impl ReplyCache {
         self
     }
 
-    /// Whether replies of a method are cached for everybody.
+    /// Whether HTTP caches may give replies of a method to everybody: those of `PUBLIC`, and of
+    /// `VARY` unless one of its headers says who calls.
     pub fn is_public(&self, spec: &Spec) -> bool {
-        spec.is_query() && self.terms.of(spec).scope(spec) == Scope::Public
+        let says_who = |name: &HeaderName| {
+            [AUTHORIZATION, COOKIE].contains(name) || self.terms.credential_headers.contains(name)
+        };
+        spec.is_query()
+            && match self.terms.of(spec).scope(spec) {
+                Scope::Public => true,
+                Scope::Vary(names) => !names.iter().any(says_who),
+                Scope::Caller | Scope::Call => false,
+            }
     }
 
     /// Sets what holds for a method, `shop.v1.Items/Get`, in place of what its `.proto` says; or

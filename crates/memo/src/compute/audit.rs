@@ -87,7 +87,8 @@ fn is_still<K: Key, V: Send + Sync + 'static>(
     value: &Cached<V>,
 ) -> bool {
     let _pin = pin();
-    let is_external = |node: &Node<K, V>| node.header.is_external();
+    let bounds_external = memo.shared().core.lock().expiry.bounds_external();
+    let is_external = |node: &Node<K, V>| bounds_external && node.header.is_external();
     memo.cached(key).is_some_and(|now| now.version() == value.version())
         && !memo.find(memo.hash(key), key).is_some_and(is_external)
 }

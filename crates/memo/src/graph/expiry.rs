@@ -56,6 +56,11 @@ impl Expiry {
         }
     }
 
+    /// Whether what is made of external sources ends by time.
+    pub(crate) fn bounds_external(&self) -> bool {
+        self.external.is_some()
+    }
+
     /// A value was published that may live for `life`, or, unless that begins anew, no longer than what was
     /// left of the last one. Returns whom to tell, outside the lock.
     pub(crate) fn publish(&mut self, id: Id, life: Duration, anew: bool) -> Option<Alarm> {

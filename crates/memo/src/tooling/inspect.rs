@@ -53,7 +53,7 @@ pub struct Entry {
     pub is_computing: bool,
     /// Whether a watch listens.
     pub is_watched: bool,
-    /// Whether it is an external source, or made of one.
+    /// Whether it is an external source, or made of one, and its life is bounded for that.
     pub is_external: bool,
 }
 
@@ -198,7 +198,7 @@ impl Raw {
             dependants: node.dependants(&core.slots).len(),
             is_computing: node.is_computing(),
             is_watched: node.is_watched(),
-            is_external: node.is_external(),
+            is_external: node.is_external() && core.expiry.bounds_external(),
         };
         Self { owner, node: core.whole(node), entry }
     }
