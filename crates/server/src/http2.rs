@@ -21,8 +21,10 @@ use hyper::body::Incoming;
 use tokio::time::Sleep;
 
 use crate::activity::{Activity, Slot};
+use crate::authority;
 use crate::connection::Connection;
 use crate::live::Takeover;
+use crate::plain;
 use crate::reply_body::ReplyBody;
 use crate::response::ResponseFuture;
 
@@ -61,7 +63,11 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
         let slot = Slot::begin(&self.vigil);
         *self.begun.lock() = Some(Arc::clone(&slot));
         let may_be_taken = request.method() == Method::CONNECT;
-        let response = self.connection.answer(request);
+        let host = authority::check(request.version(), request.headers(), request.uri());
+        let response = match host {
+            Ok(()) => self.connection.answer(request),
+            Err(error) => ResponseFuture::ready(plain::error_response(&error)),
+        };
         if may_be_taken && let Some(taken) = self.connection.taken() {
             self.go_on(taken);
         }

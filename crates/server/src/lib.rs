@@ -18,6 +18,7 @@
 #![doc = include_str!("../README.md")]
 
 mod activity;
+mod authority;
 mod body_rate;
 mod builder;
 mod clock;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod cors;
+mod host;
 mod http;
 mod http1;
 mod rest;
