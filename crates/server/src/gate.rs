@@ -12,6 +12,7 @@ mod caller_limits;
 mod caller_table;
 mod calls;
 mod deadline;
+pub(crate) mod open;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -39,7 +39,7 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
     fn call(&self, request: Request<Incoming>) -> CountedResponse {
         self.connection.gathering.owes();
         let response = match check(&request) {
-            Ok(()) => self.connection.answer(request),
+            Ok(()) => self.connection.answer(request, None),
             Err(error) => ResponseFuture::ready(refusal(&error)),
         };
         CountedResponse { response, vigil: Arc::clone(&self.vigil) }

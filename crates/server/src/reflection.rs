@@ -59,7 +59,8 @@ impl Shown {
 /// The first edition: the same methods under another name.
 struct V1Alpha(ServerReflectionServer<Reflection>);
 
-const NAMES: [&str; 2] =
+/// The services of both editions.
+pub(crate) const NAMES: [&str; 2] =
     ["grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];
 
 impl Reflection {

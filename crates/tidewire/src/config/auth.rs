@@ -20,6 +20,9 @@ pub struct AuthConfig {
     /// Who may call what no rule is for; who is authenticated where anybody is known, else
     /// everybody.
     pub otherwise: Option<AccessSetting>,
+    /// Who may read the schema by reflection and `/openapi.json`, where these are on; as
+    /// `otherwise` unless set.
+    pub reflection: Option<AccessSetting>,
     /// Whether client certificates say who calls.
     pub certificates: Option<bool>,
     /// The header of API keys.
@@ -135,6 +138,9 @@ impl AuthConfig {
         let known = self.is_on().then_some(AccessSetting::Authenticated);
         if let Some(otherwise) = self.otherwise.or(known) {
             rules = rules.otherwise(otherwise.into());
+        }
+        if let Some(reflection) = self.reflection {
+            rules = rules.reflection(reflection.into());
         }
         for (name, rule) in &self.methods {
             rules = rules.method(name, rule.0.clone());
