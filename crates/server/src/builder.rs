@@ -435,7 +435,8 @@ impl Builder {
         };
         let shows_host = !self.gates.is_empty();
         gates.append(&mut self.gates);
-        gates.extend(access.map(|gate| Arc::new(gate) as Arc<dyn Gate>));
+        let access = access.map(Arc::new);
+        gates.extend(access.clone().map(|gate| gate as Arc<dyn Gate>));
         gates.extend(after);
         let mut services = layered(self.services, &layers, self.validation)?;
         for (interface, service) in &services {
@@ -464,6 +465,8 @@ impl Builder {
             commands: Commands::new(self.limits.commands_max),
             gates,
             open,
+            access,
+            validates: self.validation,
             shows_host,
             observers: self.observers,
             counters,

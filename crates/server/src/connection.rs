@@ -30,6 +30,7 @@ use crate::callers::CallerAddresses;
 use crate::command::Commands;
 use crate::cors::{CorsFuture, Policy};
 use crate::detect::{DetectedProtocol, detect};
+use crate::gate::access::AccessGate;
 use crate::gate::open::OpenTargets;
 use crate::gather::{Gather, GatherHandle};
 use crate::head_timer::HeadTimer;
@@ -60,6 +61,9 @@ pub(crate) struct App {
     pub(crate) commands: Commands,
     pub(crate) gates: Vec<Arc<dyn Gate>>,
     pub(crate) open: OpenTargets,
+    pub(crate) access: Option<Arc<AccessGate>>,
+    /// Whether requests are checked against the rules of their schema.
+    pub(crate) validates: bool,
     /// Whether gates see the host as a header although it came otherwise: those of the program may
     /// look at it.
     pub(crate) shows_host: bool,

@@ -393,9 +393,11 @@ impl Config {
         }
         let cors = self.cors.cors();
         cors.check().map_err(|error| ConfigError::new(error.to_string()))?;
+        let mut rest = self.rest.options();
+        rest.security = self.auth.schemes()?;
         let mut builder = Server::builder()
             .limits(self.limits())
-            .rest(self.rest.options())
+            .rest(rest)
             .cors(cors)
             .hosts(self.hosts())
             .callers(self.server.callers()?)

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use http::HeaderName;
 use serde::Deserialize;
 use tidewire_auth::{ApiKeys, Authentication};
+use tidewire_rest::SecurityScheme;
 use tidewire_server::{AccessRules, Builder};
 use tidewire_service::{Access, Principal};
 
@@ -149,6 +150,15 @@ impl AuthConfig {
             rules = rules.path(path, rule.0.clone());
         }
         rules
+    }
+
+    /// How callers say who they are, for `/openapi.json`.
+    pub(super) fn schemes(&self) -> Result<Vec<SecurityScheme>, ConfigError> {
+        let keys = self.key_header()?.map(|header| SecurityScheme::ApiKey(header.to_string()));
+        let tokens = self.jwt.as_ref().map(|_| SecurityScheme::Bearer);
+        let certificates = self.certificates == Some(true);
+        let certificates = certificates.then_some(SecurityScheme::Certificate);
+        Ok(tokens.into_iter().chain(keys).chain(certificates).collect())
     }
 
     /// What finds out who calls; `None` where nobody can be known.
