@@ -7,9 +7,9 @@
 //! | a host that is not `HOST` or `HOST:PORT`: `user@a`, `a,b`, `a:99999` | 400 |
 //! | `Host` unlike the host of the target (`:authority`, `GET http://a/`) | 400 |
 //!
-//! A target in absolute form decides over `Host` (RFC 9112, section 3.2.2), and not everybody before
-//! and behind a server knows that. So a request that names two hosts is refused rather than read in
-//! one of two ways.
+//! A target in absolute form decides over `Host` (RFC 9112, section 3.2.2), and not every program
+//! before and behind a server knows that. So a request that names two hosts is refused rather than
+//! read in one of two ways.
 
 use http::header::HOST;
 use http::uri::Authority;

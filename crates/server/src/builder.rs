@@ -22,7 +22,7 @@ use crate::connection::App;
 use crate::cors::{Cors, Policy};
 use crate::freshness;
 use crate::gate::access::{AccessGate, AccessRules};
-use crate::gate::{self, open::OpenTargets};
+use crate::gate::{self, AllGates};
 use crate::handle::Handle;
 use crate::health::Health;
 use crate::hosts::Hosts;
@@ -396,7 +396,7 @@ impl Builder {
         Ok(())
     }
 
-    fn app(mut self, with_reflection: bool) -> Result<(Arc<App>, Health), StartError> {
+    fn app(self, with_reflection: bool) -> Result<(Arc<App>, Health), StartError> {
         let mut own: Vec<_> = self.services.iter().map(|(i, _)| i.clone()).collect();
         own.push(Health::new([], None).service().interface());
         own.push(freshness::service(Weak::new()).interface());
@@ -425,19 +425,8 @@ impl Builder {
             access_gate(self.access, layering.cache.as_ref(), served.map(|method| &**method))?
         };
         let counters = Arc::new(Counters::default());
-        let [mut gates, after] = gate::of_limits(&self.limits, &counters);
-        let asks_of_health = access.as_ref().is_some_and(AccessGate::asks_of_health);
-        let mut open = OpenTargets {
-            health: !asks_of_health,
-            reflection: is_open,
-            document: is_open,
-            gates: gates.iter().chain(&after).cloned().collect(),
-        };
-        let shows_host = !self.gates.is_empty();
-        gates.append(&mut self.gates);
-        let access = access.map(Arc::new);
-        gates.extend(access.clone().map(|gate| gate as Arc<dyn Gate>));
-        gates.extend(after);
+        let AllGates { gates, mut open, access, shows_host } =
+            AllGates::new(gate::of_limits(&self.limits, &counters), self.gates, access, is_open);
         let mut services = layered(self.services, &layers, self.validation)?;
         for (interface, service) in &services {
             methods.add(interface, service).map_err(StartError::DuplicateMethod)?;
@@ -523,7 +512,7 @@ impl Layering {
     }
 }
 
-/// The gate of who may call; `None` where everybody may call everything.
+/// The gate of access rules; `None` where everybody may call everything.
 fn access_gate<'a>(
     rules: AccessRules,
     cache: Option<&ReplyCache>,

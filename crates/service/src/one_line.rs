@@ -1,7 +1,7 @@
 //! Text that others chose, on one line of a log.
 //!
 //! A caller can choose a path, a value that an error repeats, a name in a message. Written as it
-//! is, a line end in it begins a line of its own that looks like one of the program, and escape
+//! is, a line end in it begins another line, which looks like one of the program, and escape
 //! sequences recolour, hide or reorder what a terminal shows.
 
 use std::fmt::{self, Write as _};

@@ -83,7 +83,7 @@ pub(super) fn caller<B>(
 /// none is given.
 fn first_other(told: &Told, is_proxy: impl Fn(IpAddr) -> bool) -> Option<SocketAddr> {
     let is_other = |hop: &&Option<SocketAddr>| hop.is_none_or(|at| !is_proxy(at.ip()));
-    let other = told.hops.iter().rev().find(is_other).or(told.hops.first());
+    let other = told.hops.iter().rev().find(is_other).or_else(|| told.hops.first());
     other.copied().flatten()
 }
 

@@ -15,8 +15,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use super::open::DOCUMENT;
-use crate::reflection;
+use super::open::{DOCUMENT, REFLECTION};
 use foldhash::fast::RandomState;
 use http::header::{HeaderValue, WWW_AUTHENTICATE};
 use tidewire_service::{Access, Admission, Error, Gate, Head, Principal, Result, Spec, Target};
@@ -95,7 +94,7 @@ impl AccessRules {
                 let by_name = self.methods.get(spec.path.trim_start_matches('/'));
                 let by_service = || self.methods.get(&format!("{}/*", spec.service));
                 let health = (spec.service == HEALTH).then_some(&Access::Anonymous);
-                let is_reflection = reflection::NAMES.contains(&&*spec.service);
+                let is_reflection = REFLECTION.contains(&&*spec.service);
                 let reflection = self.reflection.as_ref().filter(|_| is_reflection);
                 let rule = by_name.or_else(by_service).or(spec.access.as_ref());
                 let rule = rule.or(health).or(reflection);

@@ -68,8 +68,8 @@ impl LogConfig {
     }
 }
 
-/// The lines of a log, each of one event, whatever is in it: messages and fields repeat what callers
-/// and programs say.
+/// The lines of a log, each of one event, whatever is in it: messages and fields repeat what
+/// callers and programs say.
 fn lines<S>() -> Layer<S, impl for<'a> FormatFields<'a> + 'static> {
     let fields = debug_fn(|to, field, value| {
         let value = OneLine(format_args!("{value:?}"));
