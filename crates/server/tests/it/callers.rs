@@ -15,9 +15,9 @@ async fn server(callers: CallerAddresses) -> RunningServer {
         let peer = call.context.peer().cloned().unwrap();
         let address = peer.address.map(|address| address.ip().to_string()).unwrap_or_default();
         let host = call.context.header(HOST).and_then(|host| host.to_str().ok());
-        let host = host.map(str::to_owned).or(call
-            .http_target()
-            .and_then(|target| target.uri.authority().map(ToString::to_string)));
+        let of_target = call.http_target().and_then(|target| target.uri.authority());
+        let host =
+            host.map_or_else(|| of_target.map(ToString::to_string), |host| Some(host.to_owned()));
         Ok(format!("{address} {} {}", Peer::scheme(&peer), host.unwrap_or_default()))
     };
     start(Server::builder().callers(callers).route(Method::GET, "/who", who)).await
