@@ -137,7 +137,7 @@ where
         let slot = self.begun.lock().take();
         let limits = self.clone();
         tokio::spawn(WatchedStream {
-            stream,
+            stream: Some(stream),
             slot,
             limits,
             patience: StallLimit::default(),
@@ -150,8 +150,9 @@ pin_project_lite::pin_project! {
     /// A stream, until it is over or its client takes nothing of it. Not an async block, which
     /// would hold the stream twice.
     struct WatchedStream<F> {
+        // Gone once the reply is over, with what it holds of the call.
         #[pin]
-        stream: F,
+        stream: Option<F>,
         slot: Option<Arc<Slot>>,
         limits: Streams,
         patience: StallLimit,
@@ -164,11 +165,14 @@ impl<F: Future<Output = ()>> Future for WatchedStream<F> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = self.project();
+        let mut this = self.project();
         if let Some(rest) = this.rest {
             return rest.as_mut().poll(cx);
         }
-        if this.stream.poll(cx).is_ready() {
+        let is_over =
+            this.stream.as_mut().as_pin_mut().is_none_or(|stream| stream.poll(cx).is_ready());
+        if is_over {
+            this.stream.set(None);
             let Some(slot) = this.slot else { return Poll::Ready(()) };
             slot.leave();
             let Some(body) = slot.take_unread() else { return Poll::Ready(()) };

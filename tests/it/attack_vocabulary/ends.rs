@@ -59,8 +59,8 @@ async fn whatever_is_asked_for_ends_once_with_the_status_that_was_sent_and_the_b
 async fn of_health_observers_are_told_and_no_gate_is_asked() {
     let (builder, mut heard) = told(stage());
     let (_running, address) = start(builder).await;
-    let check = "GET /grpc.health.v1.Health/Check?encoding=json&message=%7B%7D";
-    send(address, check, b"").await.check(200, &["SERVING"]);
+    let check = "POST /grpc.health.v1.Health/Check\ncontent-type: application/json";
+    send(address, check, b"{}").await.check(200, &["SERVING"]);
     assert!(matches!(heard.0.recv().await, Some(super::Event::Begin(_))));
     let end = loop {
         match heard.0.recv().await {
