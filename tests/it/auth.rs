@@ -64,7 +64,7 @@ impl Implementation for Shop {
 }
 
 /// A key pair of an issuer.
-struct Signer(EcdsaKeyPair, &'static str);
+pub(crate) struct Signer(EcdsaKeyPair, &'static str);
 
 fn base64(bytes: impl AsRef<[u8]>) -> String {
     tidewire::client::binary_value(bytes.as_ref())
@@ -76,13 +76,13 @@ fn base64(bytes: impl AsRef<[u8]>) -> String {
 }
 
 impl Signer {
-    fn new(id: &'static str) -> Self {
+    pub(crate) fn new(id: &'static str) -> Self {
         let (random, scheme) = (SystemRandom::new(), &ECDSA_P256_SHA256_FIXED_SIGNING);
         let key = EcdsaKeyPair::generate_pkcs8(scheme, &random).unwrap();
         Self(EcdsaKeyPair::from_pkcs8(scheme, key.as_ref(), &random).unwrap(), id)
     }
 
-    fn jwk(&self) -> Value {
+    pub(crate) fn jwk(&self) -> Value {
         let point = self.0.public_key().as_ref();
         let (x, y) = (base64(&point[1..33]), base64(&point[33..]));
         json!({"kty": "EC", "crv": "P-256", "x": x, "y": y, "kid": self.1})
@@ -90,10 +90,15 @@ impl Signer {
 
     /// A token of ada's that is good for so many seconds from now on.
     fn token(&self, scope: &str, seconds: i64) -> String {
+        self.token_of("ada", scope, seconds)
+    }
+
+    /// A token of somebody's that is good for so many seconds from now on.
+    pub(crate) fn token_of(&self, subject: &str, scope: &str, seconds: i64) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let head = json!({"alg": "ES256", "kid": self.1});
         let claims = json!({
-            "iss": "https://id.example", "aud": "shop", "sub": "ada", "scope": scope,
+            "iss": "https://id.example", "aud": "shop", "sub": subject, "scope": scope,
             "exp": now.saturating_add_signed(seconds),
         });
         let text = format!("{}.{}", base64(head.to_string()), base64(claims.to_string()));
@@ -131,12 +136,12 @@ async fn shop(keys: &str) -> (RunningServer, SocketAddr, Arc<AtomicUsize>) {
     (running, address, ran)
 }
 
-fn sha256(text: &str) -> String {
+pub(crate) fn sha256(text: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn file(keys: &[Value]) -> (tempfile::TempDir, String) {
+pub(crate) fn file(keys: &[Value]) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("jwks.json");
     std::fs::write(&path, json!({ "keys": keys }).to_string()).unwrap();

@@ -22,6 +22,7 @@ mod harness;
 mod hostile;
 mod http2_peer;
 mod in_process;
+mod leaks;
 mod limits;
 mod live;
 mod memo_clients;

@@ -82,6 +82,25 @@ async fn curl_keeps_tags_and_is_answered_304_until_a_write_through_grpc() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_and_its_304_vary_by_the_same() {
+    let (_running, address, _) = served().await;
+    for path in PATHS {
+        for coding in ["", "\naccept-encoding: gzip"] {
+            let vary = |response: &crate::harness::Response| {
+                let lines = response.head.lines().filter_map(|line| line.strip_prefix("vary: "));
+                lines.map(str::to_owned).collect::<Vec<_>>()
+            };
+            let whole = send(address, &format!("GET {path}{coding}"), b"").await;
+            let tag = header(&whole, "etag").unwrap();
+            let held = format!("GET {path}{coding}\nif-none-match: {tag}");
+            let unchanged = send(address, &held, b"").await;
+            assert_eq!((whole.status, unchanged.status), (200, 304), "{path}");
+            assert_eq!(vary(&whole), vary(&unchanged), "{path} {coding:?}");
+        }
+    }
+}
+
 /// Counts the answers that say only that what the caller holds is right.
 struct Unchanged(Arc<AtomicUsize>);
 

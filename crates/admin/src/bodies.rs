@@ -90,6 +90,13 @@ mod tests {
           string note = 9;
           repeated string password = 10;
           Order within = 11;
+          string jwt = 12;
+          string otp = 13;
+          string ssh_key = 14;
+          string auth = 15;
+          string pin_code = 16;
+          string credit_card = 17;
+          string signature = 18;
         }
     "#;
 
@@ -111,6 +118,13 @@ mod tests {
             "note": "at amqp://ada:hunter2@mq with authorization: Bearer hunter2hunter2",
             "password": ["hunter2"],
             "within": { "card": card },
+            "jwt": "hunter2",
+            "otp": "hunter2",
+            "sshKey": "hunter2",
+            "auth": "hunter2",
+            "pinCode": "hunter2",
+            "creditCard": "hunter2",
+            "signature": "hunter2",
         });
         let message = schema.from_json("shop.v1.Order", &order).unwrap();
         for codec in [Codec::Json, Codec::Proto] {

@@ -163,8 +163,19 @@ pub(crate) fn is_secret(name: &str) -> bool {
 }
 
 fn is_called_secret(name: &str) -> bool {
+    let last = LAST_SECRETS.contains(&&*last_word(name).to_ascii_lowercase());
     let name = name.to_ascii_lowercase();
-    SECRETS.iter().any(|word| name.contains(word)) || WHOLE_SECRETS.contains(&&*name)
+    last || SECRETS.iter().any(|word| name.contains(word)) || WHOLE_SECRETS.contains(&&*name)
+}
+
+/// The last word of a name, `jwt` of `user_jwt` and `Jwt` of `userJwt`.
+fn last_word(name: &str) -> &str {
+    let separated = name.rsplit(['_', '-', '.']).next().unwrap_or_default();
+    let is_lower =
+        |at: usize| separated.as_bytes()[..at].last().is_some_and(u8::is_ascii_lowercase);
+    let hump =
+        separated.char_indices().rev().find(|(at, c)| c.is_ascii_uppercase() && is_lower(*at));
+    hump.map_or(separated, |(at, _)| &separated[at..])
 }
 
 /// Whether a text has an address with a user and a password.
@@ -266,7 +277,21 @@ const HIDDEN: &str = "***";
 const FOLDERS: [&str; 2] = ["PWD", "OLDPWD"];
 /// Names that are secrets, and parts of other names that are not.
 const WHOLE_SECRETS: [&str; 5] = ["pin", "pass", "session", "sid", "bearer"];
-const SECRETS: [&str; 18] = [
+/// Last words of names that are secrets: `userJwt`, `login.otp`, `webhook_signature`.
+const LAST_SECRETS: [&str; 8] = ["jwt", "otp", "totp", "auth", "signature", "cvv", "cvc", "iban"];
+const SECRETS: [&str; 30] = [
+    "pin_code",
+    "pin-code",
+    "pincode",
+    "credit_card",
+    "credit-card",
+    "creditcard",
+    "card_number",
+    "card-number",
+    "cardnumber",
+    "ssh_key",
+    "ssh-key",
+    "sshkey",
     "_pass",
     "pwd",
     "passphrase",
@@ -347,6 +372,17 @@ mod tests {
             ("pin: 1234, ping: 3 ms, spinning: 1", "pin: ***, ping: 3 ms, spinning: 1"),
             ("session_id=hunter2 sessions=3", "session_id=*** sessions=3"),
             ("password: hunter2 for ada", "password: *** for ada"),
+            ("jwt=hunter2 userJwt: hunter2 otp=123456", "jwt=*** userJwt: *** otp=***"),
+            (
+                "pin_code=1234 pinCode=1234 creditCard: 4111",
+                "pin_code=*** pinCode=*** creditCard: ***",
+            ),
+            (r#"{"ssh_key":"hunter2","signature":"ab"}"#, r#"{"ssh_key":"***","signature":"***"}"#),
+            ("auth=hunter2 basic_auth: hunter2", "auth=*** basic_auth: ***"),
+            (
+                "author=ada hotplug=on signatures=3 autopilot=1",
+                "author=ada hotplug=on signatures=3 autopilot=1",
+            ),
             ("amqp://u:p@h password=x", "amqp://***@h password=***"),
         ] {
             assert_eq!(text(told), shown);

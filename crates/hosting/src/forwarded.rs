@@ -5,7 +5,7 @@
 //! | `Host` | the host that the caller asked for, empty where it named none |
 //! | `X-Forwarded-For` | the caller's address |
 //! | `X-Forwarded-Host` | the same |
-//! | `X-Forwarded-Proto` | `https` where this server speaks TLS, else `http` |
+//! | `X-Forwarded-Proto` | `https` where the caller came by TLS, else `http` |
 //! | `X-Forwarded-Prefix` | what was taken off the path |
 //!
 //! What callers say in any header whose name begins with `X-Forwarded`, or in `Forwarded` (RFC

@@ -168,9 +168,11 @@ impl Service for HostedRoutes {
         };
         let RouteEntry { site, service } = &*place;
         let prefix = site.strips_prefix.then_some(site.prefix.as_str());
-        let address = call.context.peer().and_then(|peer| peer.address);
+        let peer = call.context.peer();
+        let address = peer.and_then(|peer| peer.address);
+        let is_https = peer.map_or(self.is_https, |peer| peer.is_secure);
         let headers = call.context.headers_mut();
-        forwarded::set(headers, &target.uri, address, self.is_https, prefix);
+        forwarded::set(headers, &target.uri, address, is_https, prefix);
         if let Some(prefix) = prefix {
             target.uri = without_prefix(&target.uri, prefix.len());
         }

@@ -27,6 +27,7 @@ mod annotation;
 mod binding;
 mod check;
 mod content;
+mod describe;
 mod events;
 mod field;
 mod http_body;
@@ -48,6 +49,7 @@ mod writer;
 pub use annotation::{Rule as RestRule, rest_rules};
 pub use binding::{Binding, RestError};
 pub use check::{RestFinding, check_rest};
+pub use describe::{Describe, FieldRules, SecurityScheme};
 pub use events::{COMMENT, EVENTS, failed_event, retry_event};
 pub use lines::Lines;
 pub use options::{

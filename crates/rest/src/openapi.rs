@@ -6,6 +6,7 @@
 //! bounded by that of the schema: of nested messages, the first 256 query parameters of a method
 //! are listed.
 
+mod rules;
 mod schema;
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,36 +19,50 @@ use serde_json::{Map, Value, json};
 
 use self::schema::Schemas;
 use crate::binding::Binding;
+use crate::describe::{Describe, FieldRules};
 use crate::field::{list, well_known};
 use crate::options::{ErrorFormat, JsonOptions, RestOptions, printed_name};
 use crate::origin::comment;
 use crate::plan::BodyRule;
 use tidewire_proto::http::Segment;
+use tidewire_service::Access;
 
 /// The document as JSON.
-pub(crate) fn document(bindings: &[Arc<Binding>], options: &RestOptions) -> String {
-    let mut document = Document::default();
+pub(crate) fn document(
+    bindings: &[Arc<Binding>],
+    options: &RestOptions,
+    describe: &dyn Describe,
+) -> String {
+    let mut document = Document::new(options, describe);
     for binding in bindings {
-        document.add(binding, options.errors);
+        document.add(binding);
     }
     let mut services: Vec<_> = bindings.iter().map(|b| &*b.method.service).collect();
     services.dedup();
     let title = options.title.clone().unwrap_or_else(|| list(services.iter().copied()));
     let tags: Vec<_> = services.iter().map(|name| json!({ "name": name })).collect();
     let mut schemas = document.schemas.done();
+    rules::apply(&mut schemas, bindings, describe);
     schemas.insert(ERROR.to_owned(), error_schema(options.errors));
+    let mut components = json!({ "schemas": schemas });
+    if !options.security.is_empty() {
+        let schemes = options.security.iter();
+        let schemes = schemes.map(|scheme| (scheme.name().to_owned(), scheme.described()));
+        components["securitySchemes"] = Value::Object(schemes.collect());
+    }
     json!({
         "openapi": "3.1.0",
         "info": { "title": title, "version": options.version },
         "tags": tags,
         "paths": document.paths,
-        "components": { "schemas": schemas },
+        "components": components,
     })
     .to_string()
 }
 
-#[derive(Default)]
-struct Document {
+struct Document<'a> {
+    options: &'a RestOptions,
+    describe: &'a dyn Describe,
     paths: BTreeMap<String, Map<String, Value>>,
     /// Paths by what they match, so that two spellings of one path become one.
     by_shape: BTreeMap<String, (String, Vec<String>)>,
@@ -56,8 +71,19 @@ struct Document {
     schemas: Schemas,
 }
 
-impl Document {
-    fn add(&mut self, binding: &Binding, errors: ErrorFormat) {
+impl<'a> Document<'a> {
+    fn new(options: &'a RestOptions, describe: &'a dyn Describe) -> Self {
+        Self {
+            options,
+            describe,
+            paths: BTreeMap::new(),
+            by_shape: BTreeMap::new(),
+            operations: HashMap::new(),
+            schemas: Schemas::default(),
+        }
+    }
+
+    fn add(&mut self, binding: &Binding) {
         let verb = binding.verb.as_ref().map(|verb| verb.as_str().to_ascii_lowercase());
         let Some(verb) = verb.filter(|verb| VERBS.contains(&&**verb)) else { return };
         let (mut path, parameters) = Path::of(binding);
@@ -67,17 +93,11 @@ impl Document {
         if self.paths.get(&path.text).is_some_and(|verbs| verbs.contains_key(&verb)) {
             return;
         }
-        let operation = self.operation(binding, &path.names, &parameters, errors);
+        let operation = self.operation(binding, &path.names, &parameters);
         self.paths.entry(path.text).or_default().insert(verb, operation);
     }
 
-    fn operation(
-        &mut self,
-        binding: &Binding,
-        names: &[String],
-        path: &[Value],
-        errors: ErrorFormat,
-    ) -> Value {
+    fn operation(&mut self, binding: &Binding, names: &[String], path: &[Value]) -> Value {
         let pool = binding.request.schema.pool();
         let method = &binding.method;
         let mut parameters = Vec::new();
@@ -89,7 +109,10 @@ impl Document {
         if binding.request.body != BodyRule::Whole {
             self.query(binding, &mut parameters);
         }
-        let error = match errors {
+        if !method.is_query() {
+            parameters.push(command_key());
+        }
+        let error = match self.options.errors {
             ErrorFormat::Connect => "application/json",
             ErrorFormat::Problem => "application/problem+json",
         };
@@ -105,6 +128,9 @@ impl Document {
                 },
             },
         });
+        if let Some(security) = self.security(binding) {
+            operation["security"] = security;
+        }
         if !parameters.is_empty() {
             operation["parameters"] = parameters.into();
         }
@@ -122,6 +148,19 @@ impl Document {
             }
         }
         operation
+    }
+
+    /// What a caller has to show: any one of what the server knows callers by, or nothing.
+    fn security(&self, binding: &Binding) -> Option<Value> {
+        let schemes = &self.options.security;
+        if schemes.is_empty() {
+            return None;
+        }
+        if self.describe.access(&binding.method) == Access::Anonymous {
+            return Some(json!([]));
+        }
+        let each = schemes.iter().map(|scheme| json!({ (scheme.name()): [] }));
+        Some(each.collect())
     }
 
     /// The method, and a number from its second binding on.
@@ -146,6 +185,7 @@ impl Document {
             taken,
             above: Vec::new(),
             schemas: &mut self.schemas,
+            rules: &|message| self.describe.rules(&request.schema, message),
             left: PARAMETERS_MAX,
             parameters,
         };
@@ -168,7 +208,24 @@ impl Document {
             (false, true) => NDJSON,
             (false, false) => "application/json",
         };
-        Some(json!({ "content": { (content_type): { "schema": schema } } }))
+        let mut described = json!({ "content": { (content_type): { "schema": schema } } });
+        if self.needs_body(binding) {
+            described["required"] = true.into();
+        }
+        Some(described)
+    }
+
+    /// Whether a request without a body lacks what a rule asks for.
+    fn needs_body(&self, binding: &Binding) -> bool {
+        let request = &binding.request;
+        let in_path = |number: u32| request.path.iter().any(|path| path.field.steps() == [number]);
+        let rules = self.describe.rules(&request.schema, request.descriptor().full_name());
+        let mut required = rules.iter().filter(|rule| rule.is_required);
+        match request.body {
+            BodyRule::Whole => required.any(|rule| !in_path(rule.number)),
+            BodyRule::Field { number, .. } => required.any(|rule| rule.number == number),
+            BodyRule::None => false,
+        }
     }
 
     fn reply(&mut self, binding: &Binding, status: u16) -> Value {
@@ -261,6 +318,7 @@ struct QueryWalk<'a> {
     /// Names of the messages that we are in.
     above: Vec<&'a str>,
     schemas: &'a mut Schemas,
+    rules: &'a dyn Fn(&str) -> Vec<FieldRules>,
     /// How many parameters may still be listed.
     left: usize,
     parameters: &'a mut Vec<Value>,
@@ -273,17 +331,24 @@ impl<'a> QueryWalk<'a> {
             return;
         }
         self.above.push(message.full_name());
+        let rules = (self.rules)(message.full_name());
         for field in message.fields() {
             steps.push(field.number());
             if !self.taken.contains(steps) {
-                self.field(field, prefix, steps);
+                let rules = rules.iter().find(|rules| rules.number == field.number());
+                self.field(field, prefix, (steps, rules));
             }
             steps.pop();
         }
         self.above.pop();
     }
 
-    fn field(&mut self, field: &FieldDescriptor, prefix: &str, steps: &mut Vec<u32>) {
+    fn field(
+        &mut self,
+        field: &FieldDescriptor,
+        prefix: &str,
+        (steps, rules): (&mut Vec<u32>, Option<&FieldRules>),
+    ) {
         let name = format!("{prefix}{}", printed_name(field, self.json));
         let (kind, repeated) = match field.kind() {
             FieldKind::Map { .. } => return,
@@ -302,9 +367,28 @@ impl<'a> QueryWalk<'a> {
         }
         let Some(left) = self.left.checked_sub(1) else { return };
         self.left = left;
-        let schema = self.schemas.of_field(self.pool, field, self.json);
-        self.parameters.push(json!({ "name": name, "in": "query", "schema": schema }));
+        let mut schema = self.schemas.of_field(self.pool, field, self.json);
+        if let Some(rules) = rules {
+            rules::add(&mut schema, rules);
+        }
+        let mut parameter = json!({ "name": name, "in": "query", "schema": schema });
+        // What is within a message is asked for only where that is there.
+        if prefix.is_empty() && rules.is_some_and(|rules| rules.is_required) {
+            parameter["required"] = true.into();
+        }
+        self.parameters.push(parameter);
     }
+}
+
+/// The key by which a command is known that comes again.
+fn command_key() -> Value {
+    json!({
+        "name": "Idempotency-Key",
+        "in": "header",
+        "schema": { "type": "string", "minLength": 1, "maxLength": 255 },
+        "description": "The same each time that this command is sent again; a method that keeps \
+                        keys runs it once.",
+    })
 }
 
 fn reference(name: &str) -> Value {

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use buffa_descriptor::FieldDescriptor;
 use tidewire_schema::JsonStyle;
 
+use crate::describe::SecurityScheme;
+
 /// How a server transcodes REST.
 ///
 /// ```
@@ -37,6 +39,8 @@ pub struct RestOptions {
     pub openapi: Option<bool>,
     /// The title of that document; the names of the services unless set.
     pub title: Option<String>,
+    /// How callers say who they are, as that document tells it.
+    pub security: Vec<SecurityScheme>,
     /// The version of the interface that the document gives; `1` by default.
     pub version: String,
 }
@@ -53,6 +57,7 @@ impl Default for RestOptions {
             compression: true,
             openapi: None,
             title: None,
+            security: Vec::new(),
             version: "1".to_owned(),
         }
     }

@@ -8,6 +8,7 @@ use http::Method;
 use tidewire_service::Interface;
 
 use crate::binding::{Binding, RestError, bindings};
+use crate::describe::Describe;
 use crate::field::list;
 use crate::openapi;
 use crate::options::RestOptions;
@@ -141,8 +142,9 @@ impl Rest {
 
     /// The OpenAPI document as JSON, made when it is first asked for. For a large schema that takes
     /// longer than a thread that serves may: see [`has_document`](Self::has_document).
-    pub fn document(&self) -> Bytes {
-        let make = || Bytes::from(openapi::document(&self.bindings, &self.options));
+    /// `describe` says what descriptors do not.
+    pub fn document(&self, describe: &dyn Describe) -> Bytes {
+        let make = || Bytes::from(openapi::document(&self.bindings, &self.options, describe));
         self.document.get_or_init(make).clone()
     }
 

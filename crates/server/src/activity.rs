@@ -15,6 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use hyper::body::Incoming;
+use parking_lot::Mutex;
 use tidewire_service::{Error, Outcome, Result};
 
 use crate::limits::Limits;
@@ -56,6 +58,19 @@ pub(crate) struct Slot {
     taken: AtomicUsize,
     /// Its age after 1, once only pieces of it are left.
     left: AtomicUsize,
+    unread: Mutex<UnreadRequest>,
+}
+
+/// What nobody read of a request.
+#[derive(Debug, Default)]
+enum UnreadRequest {
+    /// Nothing yet; the reply is not over.
+    #[default]
+    Nothing,
+    /// Its body.
+    Body(Incoming),
+    /// The reply is over: nobody takes it in any more.
+    Closed,
 }
 
 /// Bytes of a reply that are the peer's to take; the library that holds them lets go of them then.
@@ -166,7 +181,24 @@ impl Slot {
             handed: AtomicUsize::new(0),
             taken: AtomicUsize::new(0),
             left: AtomicUsize::new(0),
+            unread: Mutex::default(),
         })
+    }
+
+    /// Puts aside what nobody read of the request, until the reply is over.
+    pub(crate) fn put_aside(&self, body: Incoming) {
+        let mut unread = self.unread.lock();
+        if matches!(*unread, UnreadRequest::Nothing) {
+            *unread = UnreadRequest::Body(body);
+        }
+    }
+
+    /// What was put aside, once the reply is over; from then on nothing is.
+    pub(crate) fn take_unread(&self) -> Option<Incoming> {
+        match std::mem::replace(&mut *self.unread.lock(), UnreadRequest::Closed) {
+            UnreadRequest::Body(body) => Some(body),
+            UnreadRequest::Nothing | UnreadRequest::Closed => None,
+        }
     }
 
     /// So many bytes of its reply wait now.

@@ -15,12 +15,14 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::activity::UnreadBytes;
+use crate::callers::CallerAddresses;
 use crate::clock::TokioClock;
 use crate::command::Commands;
 use crate::connection::App;
 use crate::cors::{Cors, Policy};
 use crate::freshness;
-use crate::gate::{self, access::AccessRules};
+use crate::gate::access::{AccessGate, AccessRules};
+use crate::gate::{self, AllGates};
 use crate::handle::Handle;
 use crate::health::Health;
 use crate::hosts::Hosts;
@@ -75,6 +77,7 @@ impl Server {
             faults: false,
             cors: Cors::default(),
             hosts: Hosts::any(),
+            callers: CallerAddresses::default(),
             validation: true,
             #[cfg(feature = "tls")]
             tls: None,
@@ -104,6 +107,7 @@ pub struct Builder {
     faults: bool,
     cors: Cors,
     hosts: Hosts,
+    callers: CallerAddresses,
     validation: bool,
     #[cfg(feature = "tls")]
     tls: Option<tidewire_listen::Tls>,
@@ -179,7 +183,8 @@ impl Builder {
     /// first.
     ///
     /// Gates see every request of every protocol, also for what does not exist, but not the
-    /// question of a browser for other origins.
+    /// question of a browser for other origins, and what everybody may ask for: health, unless a
+    /// rule asks who calls, and what [`AccessRules::reflection`] opens.
     pub fn gate(mut self, gate: impl Gate) -> Self {
         self.gates.push(Arc::new(gate));
         self
@@ -255,6 +260,13 @@ impl Builder {
     /// Sets the hosts that the server answers for; any by default. See [`Hosts`].
     pub fn hosts(mut self, hosts: Hosts) -> Self {
         self.hosts = hosts;
+        self
+    }
+
+    /// Sets from which addresses calls are taken, and which proxies are believed about their
+    /// callers; by default calls are taken from everywhere, and no proxy is believed.
+    pub fn callers(mut self, callers: CallerAddresses) -> Self {
+        self.callers = callers;
         self
     }
 
@@ -384,7 +396,7 @@ impl Builder {
         Ok(())
     }
 
-    fn app(mut self, with_reflection: bool) -> Result<(Arc<App>, Health), StartError> {
+    fn app(self, with_reflection: bool) -> Result<(Arc<App>, Health), StartError> {
         let mut own: Vec<_> = self.services.iter().map(|(i, _)| i.clone()).collect();
         own.push(Health::new([], None).service().interface());
         own.push(freshness::service(Weak::new()).interface());
@@ -407,16 +419,14 @@ impl Builder {
         if with_reflection {
             add_reflection(&mut methods, &own, offer.as_ref())?;
         }
+        let is_open = self.access.is_reflection_open();
         let access = {
             let served = methods.each().chain(interfaces().flat_map(Interface::methods));
             access_gate(self.access, layering.cache.as_ref(), served.map(|method| &**method))?
         };
         let counters = Arc::new(Counters::default());
-        let [mut gates, after] = gate::of_limits(&self.limits, &counters);
-        let shows_host = !self.gates.is_empty();
-        gates.append(&mut self.gates);
-        gates.extend(access.map(|gate| Arc::new(gate) as Arc<dyn Gate>));
-        gates.extend(after);
+        let AllGates { gates, mut open, access, shows_host } =
+            AllGates::new(gate::of_limits(&self.limits, &counters), self.gates, access, is_open);
         let mut services = layered(self.services, &layers, self.validation)?;
         for (interface, service) in &services {
             methods.add(interface, service).map_err(StartError::DuplicateMethod)?;
@@ -425,7 +435,7 @@ impl Builder {
         services.extend(offer.iter().flat_map(|offer| offer.now().services.clone()));
         let plain = self.routes.iter().map(|route| (route.verb.as_ref(), &*route.template));
         let mut options = self.rest;
-        options.openapi.get_or_insert(with_reflection);
+        open.document &= *options.openapi.get_or_insert(with_reflection);
         let rest = Rest::new(&services, plain, options).map_err(StartError::Rest)?;
         let routes = routes(self.routes, &layers, |scope| layering.of_page(scope))?;
         let cors = Policy::new(&self.cors).map_err(StartError::Cors)?.map(Arc::new);
@@ -440,8 +450,12 @@ impl Builder {
             rest,
             cors,
             hosts: self.hosts,
+            callers: self.callers.if_any(),
             commands: Commands::new(self.limits.commands_max),
             gates,
+            open,
+            access,
+            validates: self.validation,
             shows_host,
             observers: self.observers,
             counters,
@@ -503,7 +517,7 @@ fn access_gate<'a>(
     rules: AccessRules,
     cache: Option<&ReplyCache>,
     served: impl Iterator<Item = &'a Spec> + Clone,
-) -> Result<Option<gate::access::AccessGate>, StartError> {
+) -> Result<Option<AccessGate>, StartError> {
     let access = rules.gate(served.clone()).map_err(StartError::Access)?;
     if let (Some(cache), Some(gate)) = (cache, &access) {
         public_for_everybody(cache, gate, served)?;
@@ -528,7 +542,7 @@ fn add_reflection(
 /// give them out.
 fn public_for_everybody<'a>(
     cache: &ReplyCache,
-    gate: &gate::access::AccessGate,
+    gate: &AccessGate,
     mut served: impl Iterator<Item = &'a Spec>,
 ) -> Result<(), StartError> {
     let is_open = |spec: &Spec| *gate.of_method(spec) == Access::Anonymous;

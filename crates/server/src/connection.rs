@@ -18,17 +18,20 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tidewire_service::{Gate, Interface, Observer, Peer, Signal, Upgrade};
+use tidewire_service::{Error, Gate, Interface, Observer, Peer, Signal, Target, Upgrade};
 use tidewire_wire::Coders;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep};
 use tokio_util::task::TaskTracker;
 
-use crate::activity::{Activity, UnreadBytes};
+use crate::activity::{Activity, Slot, UnreadBytes};
+use crate::callers::CallerAddresses;
 use crate::command::Commands;
 use crate::cors::{CorsFuture, Policy};
 use crate::detect::{DetectedProtocol, detect};
+use crate::gate::access::AccessGate;
+use crate::gate::open::OpenTargets;
 use crate::gather::{Gather, GatherHandle};
 use crate::head_timer::HeadTimer;
 use crate::hosts::Hosts;
@@ -54,8 +57,13 @@ pub(crate) struct App {
     pub(crate) rest: Rest,
     pub(crate) cors: Option<Arc<Policy>>,
     pub(crate) hosts: Hosts,
+    pub(crate) callers: Option<Box<CallerAddresses>>,
     pub(crate) commands: Commands,
     pub(crate) gates: Vec<Arc<dyn Gate>>,
+    pub(crate) open: OpenTargets,
+    pub(crate) access: Option<Arc<AccessGate>>,
+    /// Whether requests are checked against the rules of their schema.
+    pub(crate) validates: bool,
     /// Whether gates see the host as a header although it came otherwise: those of the program may
     /// look at it.
     pub(crate) shows_host: bool,
@@ -90,6 +98,10 @@ impl App {
         let Some(first) = first else { return };
         let speaks = first.0;
         if speaks == DetectedProtocol::Live {
+            let address = peer.address.map(|address| address.ip());
+            if self.callers.as_ref().is_some_and(|callers| callers.check(address).is_err()) {
+                return tracing::debug!(?address, "a live connection is refused by its address");
+            }
             // Boxed, like all of live here, so that connections of HTTP are not the larger for it.
             return Box::pin(self.live_stream(io, first.1, peer, stop)).await;
         }
@@ -97,7 +109,7 @@ impl App {
         let patience = self.limits.reply_progress_timeout;
         let (io, gathering) = Gather::new(io, first, Arc::clone(&vigil), patience);
         let connection = Connection::new(Arc::clone(&self), peer, gathering.clone());
-        let (taken, peer) = (Arc::clone(&connection.taken), Arc::clone(&connection.peer));
+        let taken = Arc::clone(&connection.taken);
         let stop_live = stop.clone();
         let (stopping, goes_away) = (connection.stopping.clone(), connection.goes_away.clone());
         let goes_away = self.faults.then_some(goes_away);
@@ -129,7 +141,7 @@ impl App {
             Ok(()) => {
                 let taken = taken.lock().take();
                 if let Some(taken) = taken {
-                    Box::pin(self.live_websocket(taken, peer, stop_live)).await;
+                    Box::pin(self.live_websocket(taken, stop_live)).await;
                 }
             }
         }
@@ -137,6 +149,12 @@ impl App {
 }
 
 impl App {
+    /// The gates that a request passes.
+    #[inline]
+    pub(crate) fn gates_of(&self, target: &Target) -> &[Arc<dyn Gate>] {
+        if self.open.has(target) { &self.open.gates } else { &self.gates }
+    }
+
     /// Whether anything looks at requests before they are called.
     #[inline]
     pub(crate) fn watches(&self) -> bool {
@@ -256,15 +274,37 @@ impl Connection {
         self.taken.lock().take()
     }
 
-    /// Answers a request.
-    pub(crate) fn answer(&self, mut request: Request<Incoming>) -> ResponseFuture {
+    /// Answers a request, of HTTP/2 with the slot of its call.
+    pub(crate) fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        slot: Option<&Arc<Slot>>,
+    ) -> ResponseFuture {
+        let told = match &self.app.callers {
+            None => Ok(None),
+            Some(callers) => callers.resolve(&mut request, &self.peer),
+        };
+        match told {
+            Ok(None) => self.answer_caller(request, slot),
+            Ok(Some(peer)) => Self { peer, ..self.clone() }.answer_caller(request, slot),
+            Err(error) => self.refuse_head(request, slot, &error),
+        }
+    }
+
+    /// Answers a request whose caller is known by its address.
+    #[inline]
+    fn answer_caller(
+        &self,
+        mut request: Request<Incoming>,
+        slot: Option<&Arc<Slot>>,
+    ) -> ResponseFuture {
         if let Err(error) = self.app.hosts.check(request.headers(), request.uri()) {
-            return ResponseFuture::ready(plain::error_response(&error));
+            return self.refuse_head(request, slot, &error);
         }
         if request.extensions().get::<OnUpgrade>().is_some() {
             // Whoever takes the connection over may wait for the client, and it for the answer.
             self.gathering.end();
-            if let Some((response, taken)) = self.app.live_upgrade(&mut request) {
+            if let Some((response, taken)) = self.app.live_upgrade(&mut request, &self.peer) {
                 *self.taken.lock() = taken;
                 return ResponseFuture::ready(response);
             }
@@ -276,8 +316,11 @@ impl Connection {
                 None => Some((policy, policy.granted(request.headers()))),
             },
         };
-        let mut response =
-            if !self.app.watches() { self.pass(request) } else { self.watched(request) };
+        let mut response = if !self.app.watches() {
+            self.pass(request, slot)
+        } else {
+            self.watched(request, slot)
+        };
         if self.app.faults {
             response = ResponseFuture::Late(fault::play(response, self.goes_away.clone()));
         }
@@ -288,6 +331,21 @@ impl Connection {
                 ResponseFuture::Marked(Box::new(CorsFuture { response, policy, granted }))
             }
         }
+    }
+}
+
+impl Connection {
+    /// Refuses a request that is for nobody here.
+    #[cold]
+    pub(crate) fn refuse_head(
+        &self,
+        request: Request<Incoming>,
+        slot: Option<&Arc<Slot>>,
+        error: &Error,
+    ) -> ResponseFuture {
+        let (parts, body) = self.split(request, slot);
+        let response = plain::error_response(error).map(ResponseBody::plain);
+        self.after_body(parts.version, &parts.headers, body, response)
     }
 }
 

@@ -9,7 +9,8 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
-use tidewire_service::{Error, Result};
+use tidewire_service::{Context, DeadlineOwner, Error, Result};
+use tokio::time::Instant;
 
 use crate::observe::EndCause;
 
@@ -38,10 +39,32 @@ fn parse(headers: &HeaderMap) -> Result<Option<Duration>> {
     }
 }
 
-/// The error for a client that waited long enough.
-pub(crate) fn deadline_error() -> Error {
-    Error::deadline_exceeded("the deadline that the caller set has passed")
-        .with_cause(EndCause::Deadline)
+/// When a call has to be answered, and who wants that.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadline {
+    pub(crate) at: Instant,
+    owner: DeadlineOwner,
+}
+
+impl Deadline {
+    /// That of a call.
+    #[inline]
+    pub(crate) fn of_call(context: &Context) -> Option<Self> {
+        let at = Instant::from_std(context.deadline()?);
+        Some(Self { at, owner: context.deadline_owner() })
+    }
+
+    /// The error once it has passed.
+    pub(crate) fn error(self) -> Error {
+        let text = match self.owner {
+            DeadlineOwner::ServerDefault => {
+                "the caller set no deadline, and limits.deadline_default of the server has passed"
+            }
+            DeadlineOwner::ServerMax => "limits.deadline_max of the server has passed",
+            _ => "the deadline that the caller set has passed",
+        };
+        Error::deadline_exceeded(text).with_cause(EndCause::Deadline)
+    }
 }
 
 const HEADER: HeaderName = HeaderName::from_static("connect-timeout-ms");

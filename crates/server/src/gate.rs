@@ -12,6 +12,7 @@ mod caller_limits;
 mod caller_table;
 mod calls;
 mod deadline;
+pub(crate) mod open;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,8 @@ use http::StatusCode;
 use http::header::{HeaderValue, RETRY_AFTER};
 use tidewire_service::{Error, Gate, Head, Target};
 
+use self::access::AccessGate;
+use self::open::OpenTargets;
 use crate::limits::Limits;
 use crate::usage::Counters;
 
@@ -45,6 +48,34 @@ pub(crate) fn of_limits(limits: &Limits, counters: &Arc<Counters>) -> [Gates; 2]
         after.push(Arc::new(gate));
     }
     [before, after]
+}
+
+/// The gates of a server, in their order.
+pub(crate) struct AllGates {
+    pub(crate) gates: Vec<Arc<dyn Gate>>,
+    pub(crate) open: OpenTargets,
+    pub(crate) access: Option<Arc<AccessGate>>,
+    /// Whether the program has gates, which may look at the host.
+    pub(crate) shows_host: bool,
+}
+
+impl AllGates {
+    pub(crate) fn new(
+        [before, after]: [Gates; 2],
+        of_program: Gates,
+        access: Option<AccessGate>,
+        is_schema_open: bool,
+    ) -> Self {
+        let shows_host = !of_program.is_empty();
+        let bounds = before.iter().chain(&after).cloned().collect();
+        let open = OpenTargets::new(is_schema_open, access.as_ref(), bounds);
+        let access = access.map(Arc::new);
+        let mut gates = before;
+        gates.extend(of_program);
+        gates.extend(access.clone().map(|gate| gate as Arc<dyn Gate>));
+        gates.extend(after);
+        Self { gates, open, access, shows_host }
+    }
 }
 
 /// Refuses for now: `status` is for protocols that have statuses of HTTP.

@@ -2,7 +2,7 @@
 //!
 //! | head | answer |
 //! |---|---|
-//! | no `Host`, two, or an invalid one (RFC 9112, section 3.2); HTTP/1.0 needs none | 400 |
+//! | a host that `authority.rs` refuses | 400 |
 //! | `chunked` twice, or not last (RFC 9112, section 6.1) | 400 |
 //! | another transfer coding than `chunked` (RFC 9112, section 6.1) | 501 |
 //!
@@ -13,13 +13,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::header::{CONNECTION, HOST, HeaderValue, TRANSFER_ENCODING};
-use http::{HeaderMap, Request, Response, StatusCode, Version};
+use http::header::{CONNECTION, HeaderValue, TRANSFER_ENCODING};
+use http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::{Body, Incoming};
 use tidewire_service::{Error, Result};
-use tidewire_wire::is_host;
 
 use crate::activity::Activity;
+use crate::authority;
 use crate::connection::Connection;
 use crate::plain;
 use crate::reply_body::ReplyBody;
@@ -39,7 +39,7 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
     fn call(&self, request: Request<Incoming>) -> CountedResponse {
         self.connection.gathering.owes();
         let response = match check(&request) {
-            Ok(()) => self.connection.answer(request),
+            Ok(()) => self.connection.answer(request, None),
             Err(error) => ResponseFuture::ready(refusal(&error)),
         };
         CountedResponse { response, vigil: Arc::clone(&self.vigil) }
@@ -63,28 +63,11 @@ impl Future for CountedResponse {
 
 /// Checks what the HTTP library does not.
 fn check(request: &Request<Incoming>) -> Result<()> {
-    check_host(request.version(), request.headers())?;
+    authority::check(request.version(), request.headers(), request.uri())?;
     if request.body().is_end_stream() {
         return Ok(());
     }
     check_coding(request.headers())
-}
-
-fn check_host(version: Version, headers: &HeaderMap) -> Result<()> {
-    let wrong = |what: &str| {
-        let text = format!("header host {what}; send it once, as HOST or HOST:PORT");
-        Err(Error::invalid_argument(text))
-    };
-    // Most requests have no name twice, and looking all values up costs more than the first.
-    let is_twice =
-        || headers.len() > headers.keys_len() && headers.get_all(HOST).iter().count() > 1;
-    match headers.get(HOST) {
-        None if version < Version::HTTP_11 => Ok(()),
-        None => wrong("is missing"),
-        Some(_) if is_twice() => wrong("occurs twice"),
-        Some(host) if is_host(host.as_bytes()) => Ok(()),
-        Some(host) => wrong(&format!("is {host:?}")),
-    }
 }
 
 fn check_coding(headers: &HeaderMap) -> Result<()> {

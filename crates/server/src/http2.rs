@@ -5,6 +5,11 @@
 //! for `limits.reply_progress_timeout`, the future is dropped, and the stream is reset. Its
 //! neighbours on the connection go on.
 //!
+//! A reply may be over before its request: a refusal is, mostly. A stream that is then forgotten is
+//! reset (`NO_ERROR`: RFC 9113, section 8.1), and clients such as curl 7.88 lose the reply to that.
+//! So the future goes on with what the client still sends, up to `limits.unread_body_bytes_max` and
+//! for `limits.unread_body_timeout`; who sends more is reset.
+//!
 //! Browsers send each cookie as its own field, which are one before anybody else sees them (RFC
 //! 9113, section 8.2.3): who reads HTTP/1.1's `Cookie` knows of one line only.
 
@@ -15,12 +20,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
 use crate::activity::{Activity, Slot};
+use crate::authority;
 use crate::connection::Connection;
 use crate::live::Takeover;
 use crate::reply_body::ReplyBody;
@@ -38,6 +46,8 @@ pub(crate) struct Calls {
 pub(crate) struct Streams {
     begun: LastCall,
     reply_progress_timeout: Duration,
+    unread_body_bytes_max: usize,
+    unread_body_timeout: Duration,
 }
 
 /// The slot of the call that began last, until its stream is run: the library does both in a row.
@@ -46,8 +56,13 @@ type LastCall = Arc<Mutex<Option<Arc<Slot>>>>;
 /// The service and the executor of one connection.
 pub(crate) fn calls(connection: Connection, vigil: Arc<Activity>) -> (Calls, Streams) {
     let begun = LastCall::default();
-    let reply_progress_timeout = connection.app.limits.reply_progress_timeout;
-    let streams = Streams { begun: Arc::clone(&begun), reply_progress_timeout };
+    let limits = &connection.app.limits;
+    let streams = Streams {
+        begun: Arc::clone(&begun),
+        reply_progress_timeout: limits.reply_progress_timeout,
+        unread_body_bytes_max: limits.unread_body_bytes_max,
+        unread_body_timeout: limits.unread_body_timeout,
+    };
     (Calls { connection, vigil, begun }, streams)
 }
 
@@ -61,7 +76,11 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
         let slot = Slot::begin(&self.vigil);
         *self.begun.lock() = Some(Arc::clone(&slot));
         let may_be_taken = request.method() == Method::CONNECT;
-        let response = self.connection.answer(request);
+        let host = authority::check(request.version(), request.headers(), request.uri());
+        let response = match host {
+            Ok(()) => self.connection.answer(request, Some(&slot)),
+            Err(error) => self.connection.refuse_head(request, Some(&slot), &error),
+        };
         if may_be_taken && let Some(taken) = self.connection.taken() {
             self.go_on(taken);
         }
@@ -72,10 +91,10 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
 impl Calls {
     /// Goes on with a stream as a live connection, which for its neighbours is a call that runs.
     fn go_on(&self, taken: Takeover) {
-        let (app, peer) = (Arc::clone(&self.connection.app), Arc::clone(&self.connection.peer));
+        let app = Arc::clone(&self.connection.app);
         let (stop, slot) = (app.stop.clone(), Slot::begin(&self.vigil));
         self.connection.app.tasks.spawn(async move {
-            Box::pin(app.live_websocket(taken, peer, stop)).await;
+            Box::pin(app.live_websocket(taken, stop)).await;
             drop(slot);
         });
     }
@@ -116,8 +135,14 @@ where
 {
     fn execute(&self, stream: F) {
         let slot = self.begun.lock().take();
-        let timeout = self.reply_progress_timeout;
-        tokio::spawn(WatchedStream { stream, slot, timeout, patience: StallLimit::default() });
+        let limits = self.clone();
+        tokio::spawn(WatchedStream {
+            stream: Some(stream),
+            slot,
+            limits,
+            patience: StallLimit::default(),
+            rest: None,
+        });
     }
 }
 
@@ -125,11 +150,14 @@ pin_project_lite::pin_project! {
     /// A stream, until it is over or its client takes nothing of it. Not an async block, which
     /// would hold the stream twice.
     struct WatchedStream<F> {
+        // Gone once the reply is over, with what it holds of the call.
         #[pin]
-        stream: F,
+        stream: Option<F>,
         slot: Option<Arc<Slot>>,
-        timeout: Duration,
+        limits: Streams,
         patience: StallLimit,
+        // What is still read of the request, once the reply is over.
+        rest: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     }
 }
 
@@ -137,15 +165,47 @@ impl<F: Future<Output = ()>> Future for WatchedStream<F> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = self.project();
-        if this.stream.poll(cx).is_ready() {
-            this.slot.iter().for_each(|slot| slot.leave());
-            return Poll::Ready(());
+        let mut this = self.project();
+        if let Some(rest) = this.rest {
+            return rest.as_mut().poll(cx);
+        }
+        let is_over =
+            this.stream.as_mut().as_pin_mut().is_none_or(|stream| stream.poll(cx).is_ready());
+        if is_over {
+            this.stream.set(None);
+            let Some(slot) = this.slot else { return Poll::Ready(()) };
+            slot.leave();
+            let Some(body) = slot.take_unread() else { return Poll::Ready(()) };
+            return this
+                .rest
+                .insert(Box::pin(take_in(body, this.limits.clone())))
+                .as_mut()
+                .poll(cx);
         }
         match this.slot.as_ref().and_then(|slot| slot.awaits()) {
-            Some(taken) => this.patience.poll_over(taken, *this.timeout, cx),
+            Some(taken) => this.patience.poll_over(taken, this.limits.reply_progress_timeout, cx),
             None => Poll::Pending,
         }
+    }
+}
+
+/// Reads what a client still sends after its reply, within the bounds for that.
+async fn take_in(mut body: Incoming, limits: Streams) {
+    let to_its_end = async {
+        let mut left = limits.unread_body_bytes_max;
+        while let Some(Ok(frame)) = body.frame().await {
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            match left.checked_sub(bytes) {
+                Some(fewer) => left = fewer,
+                None => {
+                    return tracing::debug!("a stream is reset after limits.unread_body_bytes_max");
+                }
+            }
+        }
+    };
+    let timeout = limits.unread_body_timeout;
+    if tokio::time::timeout(timeout, to_its_end).await.is_err() {
+        tracing::debug!("a stream is reset after limits.unread_body_timeout = {timeout:?}");
     }
 }
 

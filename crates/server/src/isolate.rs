@@ -13,7 +13,8 @@ use std::task::{Context, Poll};
 use crate::log_limit::LogLimit;
 use crate::observe::EndCause;
 use tidewire_service::{
-    Answer, Call, Error, Frame, Frames, Messages, PendingAnswer, Progress, Reply, Result, Service,
+    Answer, Call, Error, Frame, Frames, Messages, OneLine, PendingAnswer, Progress, Reply, Result,
+    Service,
 };
 
 /// The answer of a service, with panics turned into errors.
@@ -134,7 +135,7 @@ pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
         .unwrap_or("a value that is not text");
     if let Some(left_out) = PANICKED.line() {
         let text = "a handler panicked; the call failed, the server goes on";
-        tracing::error!(panic = message, left_out, "{text}");
+        tracing::error!(panic = %OneLine(message), left_out, "{text}");
     }
     Error::internal("the handler panicked; the server's log has the cause")
         .with_cause(EndCause::Panicked)

@@ -18,8 +18,10 @@
 #![doc = include_str!("../README.md")]
 
 mod activity;
+mod authority;
 mod body_rate;
 mod builder;
+mod callers;
 mod clock;
 mod command;
 mod connection;
@@ -65,6 +67,7 @@ mod trace;
 mod usage;
 
 pub use builder::{Builder, Server};
+pub use callers::{CallerAddresses, NetworkError};
 pub use clock::TokioClock;
 pub use cors::{Cors, CorsError};
 pub use gate::access::{AccessError, AccessRules};

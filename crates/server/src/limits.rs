@@ -12,6 +12,8 @@
 //! | `keep_alive_timeout` | 20 s | HTTP/2: a connection whose peer does not say so is closed |
 //! | `body_progress_timeout` | 30 s | a body that stands still: `deadline_exceeded`, 408 |
 //! | `body_progress_bytes_min` | 4 KiB | what has to come in that time, or the end |
+//! | `unread_body_bytes_max` | 1 MiB | HTTP/2: what a client sends after its reply; the stream is reset |
+//! | `unread_body_timeout` | 5 s | HTTP/2: how long that is taken in; the stream is reset |
 //! | `reply_progress_timeout` | 60 s | nobody reads the reply: the stream is reset, or the connection closed |
 //! | `reply_bytes_waiting_max` | 64 MiB a connection | further replies are `resource_exhausted` |
 //! | `reply_bytes_waiting_all_max` | 1 GiB | the same, over all connections |
@@ -76,6 +78,10 @@ pub struct Limits {
     pub body_progress_timeout: Duration,
     /// What has to come of a request's body in that time.
     pub body_progress_bytes_min: usize,
+    /// How many bytes of a request are still taken in over HTTP/2 once its reply is over.
+    pub unread_body_bytes_max: usize,
+    /// For how long they are.
+    pub unread_body_timeout: Duration,
     /// How long a client may leave the next piece of a reply, of up to 16 KiB, unread.
     pub reply_progress_timeout: Duration,
     /// How many bytes of replies may wait for the client of one connection.
@@ -140,6 +146,8 @@ impl Default for Limits {
             keep_alive_timeout: Duration::from_secs(20),
             body_progress_timeout: Duration::from_secs(30),
             body_progress_bytes_min: 4 << 10,
+            unread_body_bytes_max: 1 << 20,
+            unread_body_timeout: Duration::from_secs(5),
             reply_progress_timeout: Duration::from_secs(60),
             reply_bytes_waiting_max: 64 << 20,
             reply_bytes_waiting_all_max: 1 << 30,

@@ -98,10 +98,11 @@ impl App {
     }
 
     /// Serves a WebSocket once it is handed over.
-    pub(crate) async fn live_websocket(&self, taken: Takeover, peer: Arc<Peer>, stop: Stop) {
+    pub(crate) async fn live_websocket(&self, taken: Takeover, stop: Stop) {
         let handed_over = tokio::time::timeout(self.limits.handshake_timeout, taken.connection);
         let Ok(Ok(connection)) = handed_over.await else { return };
-        let arrival = Arrival { upgrade: taken.headers, peer: Some(peer), ..Arrival::default() };
+        let arrival =
+            Arrival { upgrade: taken.headers, peer: Some(taken.peer), ..Arrival::default() };
         let socket = WebSocket::server(hyper_util::rt::TokioIo::new(connection)).await;
         self.live(socket, arrival, stop).await;
     }

@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use http::header::EXPECT;
+use http::header::{CONNECTION, EXPECT, HeaderValue};
 use http::request::Parts;
 use http::{Extensions, HeaderMap, Method, Request, Response, Uri, Version};
 use hyper::body::Incoming;
@@ -26,13 +26,14 @@ use tidewire_service::{
 };
 use tokio::time::Instant;
 
+use crate::activity::Slot;
 use crate::body_rate::BodyRate;
 use crate::connection::Connection;
 use crate::isolate::panicked;
 use crate::lookup::RequestTarget;
 use crate::observe::{EndCause, Watch};
 use crate::plain;
-use crate::request_body::{RawBody, RequestBody, check_length, discard};
+use crate::request_body::{RawBody, RequestBody, UnreadBody, check_length, discard};
 use crate::response::{ResponseBody, ResponseFuture};
 use crate::rest::{Rest, Transcoder, add_host};
 use crate::rpc::RpcCall;
@@ -52,8 +53,12 @@ pub(crate) struct InboundRequest {
 impl Connection {
     /// Answers a request where nobody watches.
     #[inline]
-    pub(crate) fn pass(&self, request: Request<Incoming>) -> ResponseFuture {
-        let (parts, body) = self.split(request);
+    pub(crate) fn pass(
+        &self,
+        request: Request<Incoming>,
+        slot: Option<&Arc<Slot>>,
+    ) -> ResponseFuture {
+        let (parts, body) = self.split(request, slot);
         let found = self.app.find(&parts);
         let Parts { method: verb, uri, version, headers, extensions, .. } = parts;
         let context = self.context((&found, None), &verb, headers, extensions);
@@ -70,8 +75,12 @@ impl Connection {
     }
 
     /// Answers a request that gates or observers see.
-    pub(crate) fn watched(&self, request: Request<Incoming>) -> ResponseFuture {
-        let (parts, body) = self.split(request);
+    pub(crate) fn watched(
+        &self,
+        request: Request<Incoming>,
+        slot: Option<&Arc<Slot>>,
+    ) -> ResponseFuture {
+        let (parts, body) = self.split(request, slot);
         let app = &self.app;
         let found = app.find(&parts);
         let target = found.target(&parts);
@@ -87,7 +96,8 @@ impl Connection {
         let is_head = verb == Method::HEAD;
         let watch = Watch::of_request(&app.observers, &app.stop, &mut head, (id, is_head));
         watch.phase(Phase::Gates);
-        let asked = catch_unwind(AssertUnwindSafe(|| ask(&app.gates, &mut head)));
+        let gates = app.gates_of(&head.target);
+        let asked = catch_unwind(AssertUnwindSafe(|| ask(gates, &mut head)));
         match asked.unwrap_or_else(|panic| Err(panicked(&*panic))) {
             Ok(None) => {
                 let (_, context, guards) = head.into_parts();
@@ -105,7 +115,7 @@ impl Connection {
                 ResponseFuture::Late(Box::pin(async move {
                     // Should this be dropped while it waits, its end is told before its guards go.
                     let (mut head, watch) = (head, watch);
-                    let gates = &connection.app.gates[waits..];
+                    let gates = &connection.app.gates_of(&head.target)[waits..];
                     let decision = admitted(gates, &mut head, true).await;
                     let (_, context, guards) = head.into_parts();
                     let watch = Some(watch.keep(guards));
@@ -151,10 +161,15 @@ impl Connection {
     }
 
     #[inline]
-    fn split(&self, request: Request<Incoming>) -> (Parts, RawBody) {
+    pub(crate) fn split(
+        &self,
+        request: Request<Incoming>,
+        slot: Option<&Arc<Slot>>,
+    ) -> (Parts, RawBody) {
         let (parts, body) = request.into_parts();
-        let pace = BodyRate::new(&self.app.limits, parts.version == Version::HTTP_2);
-        (parts, RawBody { body, pace })
+        let version = parts.version;
+        let pace = BodyRate::new(&self.app.limits, version == Version::HTTP_2);
+        (parts, RawBody::new(body, version, pace, slot))
     }
 
     #[inline]
@@ -216,6 +231,7 @@ impl Connection {
         context: Context,
         (body, watch): (RawBody, Option<Watch>),
     ) -> ResponseFuture {
+        let mut unread = None;
         let body = if hyper::body::Body::is_end_stream(&body) {
             Body::Empty
         } else {
@@ -223,8 +239,10 @@ impl Connection {
             if let Err(error) = check_length(context.headers(), bytes_max) {
                 return ResponseFuture::ready(plain::error_response(&error));
             }
-            let counter = watch.map(|watch| watch.counter());
-            Body::frames(RequestBody::new(body, counter).limit(bytes_max))
+            let (version, counter) = (body.version, watch.map(|watch| watch.counter()));
+            let mut body = RequestBody::new(body, counter).limit(bytes_max);
+            unread = body.leftover(version);
+            Body::frames(body)
         };
         let upgrade = context.extensions().get::<OnUpgrade>().cloned();
         let call = Call::of_target(Target::Http(target), context, body);
@@ -232,18 +250,23 @@ impl Connection {
         if let Some(upgrade) = upgrade {
             return ResponseFuture::Late(self.upgradable(answer, upgrade));
         }
-        match answer {
+        let response = match answer {
             Run::Ready(Ok(reply)) => ResponseFuture::Answered(Some(reply)),
             Run::Ready(Err(error)) => ResponseFuture::ready(plain::error_response(&error)),
             Run::Pending(waiting) => ResponseFuture::Plain(waiting),
+        };
+        match unread {
+            None => response,
+            Some(unread) => ResponseFuture::Late(Box::pin(closing_if_unread(response, unread))),
         }
     }
 
     /// Answers once the request's body is read: over HTTP/1.1, closing before that would break the
     /// client's sending, and it would never see the answer. HTTP/2 answers at once, since there a
-    /// client may go on sending for as long as it waits for a reply. A body whose declared length
-    /// is over the limit is not read at all.
-    fn after_body(
+    /// client may go on sending for as long as it waits for a reply; what it still sends is taken
+    /// in afterwards (`http2.rs`). A body whose declared length is over the limit is not read at
+    /// all.
+    pub(crate) fn after_body(
         &self,
         version: Version,
         headers: &HeaderMap,
@@ -264,6 +287,16 @@ impl Connection {
             response
         }))
     }
+}
+
+/// The response, which says that the connection closes if nobody read the body of its request
+/// (RFC 9112, section 9.6): what is left of it cannot be told apart from the next request.
+async fn closing_if_unread(response: ResponseFuture, unread: UnreadBody) -> Response<ResponseBody> {
+    let mut response = response.await.unwrap_or_else(|never| match never {});
+    if unread.is_some() {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// Asks the gates, of which the first has said that it waits if it is `waiting`: no longer than the

@@ -4,7 +4,7 @@ use bytes::{BufMut, BytesMut};
 use http::header::{ALLOW, CONTENT_TYPE, ETAG, HeaderValue, TRAILER};
 use http::{HeaderMap, Response, StatusCode};
 use tidewire_rest::{ErrorFormat, PrintedReply};
-use tidewire_service::{Body, Error, Frame, Headers, HeldTags, Reply, Validator};
+use tidewire_service::{Body, Error, Frame, Headers, HeldTags, OneLine, Reply, Validator};
 
 use crate::log_limit::LogLimit;
 use crate::observe::{EndCause, RequestFailure};
@@ -158,7 +158,8 @@ pub(crate) fn log(error: &Error, target: &str) {
     if (matches!(error.code(), Code::Internal | Code::Unknown | Code::DataLoss) || cause.is_some())
         && let Some(left_out) = FAILED.line()
     {
-        let cause = cause.map(ToString::to_string);
+        let cause = cause.map(|cause| OneLine(cause).to_string());
+        let error = OneLine(error);
         tracing::error!(call = target, %error, cause, left_out, "a call failed");
     }
 }

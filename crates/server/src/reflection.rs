@@ -12,6 +12,7 @@ use tidewire_service::{
     Answer, Call, Code, Context, Error, Interface, Reply, Result, RpcService, Service, Stream,
 };
 
+use crate::gate::open::REFLECTION;
 use crate::proto::DESCRIPTOR_SET;
 use crate::proto::grpc::reflection::v1::server_reflection_request::MessageRequest;
 use crate::proto::grpc::reflection::v1::server_reflection_response::MessageResponse;
@@ -51,16 +52,13 @@ impl Shown {
             index.add(interface.descriptors())?;
         }
         index.add(DESCRIPTOR_SET)?;
-        let names = interfaces.iter().map(|interface| interface.name()).chain(NAMES);
+        let names = interfaces.iter().map(|interface| interface.name()).chain(REFLECTION);
         Ok(Self { index, services: names.map(str::to_owned).collect(), offered })
     }
 }
 
 /// The first edition: the same methods under another name.
 struct V1Alpha(ServerReflectionServer<Reflection>);
-
-const NAMES: [&str; 2] =
-    ["grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];
 
 impl Reflection {
     /// Reflection of a server with these services.
@@ -183,7 +181,7 @@ impl Service for V1Alpha {
 
 impl RpcService for V1Alpha {
     fn interface(&self) -> Interface {
-        Interface::new(NAMES[1], v1alpha::server_reflection::METHODS, DESCRIPTOR_SET)
+        Interface::new(REFLECTION[1], v1alpha::server_reflection::METHODS, DESCRIPTOR_SET)
     }
 }
 

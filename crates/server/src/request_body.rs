@@ -21,14 +21,44 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use tidewire_service::{Error, Frame, Result};
 
+use crate::activity::Slot;
 use crate::body_rate::{BodyRate, Wait};
 use crate::limits::Limits;
 use crate::observe::Counter;
 
 /// The body of a request as the HTTP library has it, and how fast it has to come.
+///
+/// Over HTTP/2 what is not read is put aside in the slot of its call (`http2.rs`): a stream whose
+/// body is forgotten is reset, and some clients then lose the reply that came before.
 pub(crate) struct RawBody {
-    pub(crate) body: Incoming,
+    body: Option<Incoming>,
+    pub(crate) version: Version,
     pub(crate) pace: BodyRate,
+    slot: Option<Arc<Slot>>,
+}
+
+impl RawBody {
+    /// The body of a request of HTTP/1.1, or of HTTP/2 with the slot of its call.
+    pub(crate) fn new(
+        body: Incoming,
+        version: Version,
+        pace: BodyRate,
+        slot: Option<&Arc<Slot>>,
+    ) -> Self {
+        let slot = slot.filter(|_| !body.is_end_stream()).cloned();
+        Self { body: Some(body), version, pace, slot }
+    }
+}
+
+impl Drop for RawBody {
+    fn drop(&mut self) {
+        if let Some(slot) = &self.slot
+            && let Some(body) = self.body.take()
+            && !body.is_end_stream()
+        {
+            slot.put_aside(body);
+        }
+    }
 }
 
 /// The body of a request on its way in.
@@ -56,11 +86,14 @@ impl http_body::Body for RawBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<std::result::Result<http_body::Frame<bytes::Bytes>, hyper::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        match &mut self.body {
+            Some(body) => Pin::new(body).poll_frame(cx),
+            None => Poll::Ready(None),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(Incoming::is_end_stream)
     }
 }
 

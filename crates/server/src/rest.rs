@@ -6,6 +6,7 @@
 //! that.
 
 mod compress;
+mod describe;
 mod events;
 mod reply;
 mod stream;
@@ -23,6 +24,7 @@ use tidewire_service::{
     Body, CachedBody, Call, Codec, Context, Error, Frame, Interface, Result, Service, StreamKind,
 };
 
+use self::describe::Served;
 use crate::command::Command;
 use crate::connection::App;
 use crate::pipeline::InboundRequest;
@@ -85,9 +87,13 @@ impl Rest {
     /// The OpenAPI document. It is made off the threads that serve: a large schema keeps them for
     /// as long as thousands of calls would.
     pub(crate) async fn document(app: Arc<App>) -> Response<Body> {
+        let make = move |app: &App| {
+            let served = Served::new(app.access.as_deref(), app.validates);
+            app.rest.table.document(&served)
+        };
         let made = match app.rest.table.has_document() {
-            true => Ok(app.rest.table.document()),
-            false => tokio::task::spawn_blocking(move || app.rest.table.document()).await,
+            true => Ok(make(&app)),
+            false => tokio::task::spawn_blocking(move || make(&app)).await,
         };
         let Ok(document) = made else {
             return plain::error_response(&Error::internal("the document cannot be made"));

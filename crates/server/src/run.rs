@@ -21,7 +21,7 @@ use tidewire_service::{
 use tokio::time::{Instant, Sleep};
 
 use crate::command::Command;
-use crate::deadline;
+use crate::deadline::Deadline;
 use crate::isolate::{IsolatedAnswer, IsolatedPending, IsolatedProgress, IsolatedStream};
 use crate::message_listeners::MessageListeners;
 
@@ -38,7 +38,7 @@ pub(crate) struct PendingCall {
     state: State,
     /// A command, which goes on without its caller.
     command: Option<Command>,
-    deadline: Option<Instant>,
+    deadline: Option<Deadline>,
     /// What the caller holds: nothing, mostly.
     held: Held,
     /// Who is told its messages: nobody, mostly.
@@ -55,12 +55,12 @@ enum State {
 /// A command whose message is complete begins here; one whose message is on its way begins with it.
 #[inline]
 pub(crate) fn run(service: &dyn Service, mut call: Call, mut command: Option<Command>) -> Run {
-    let deadline = call.context.deadline().map(Instant::from_std);
+    let deadline = Deadline::of_call(&call.context);
     let held = Held::of(&call.context);
-    if let Some(at) = deadline
-        && at <= Instant::now()
+    if let Some(deadline) = deadline
+        && deadline.at <= Instant::now()
     {
-        return Run::Ready(Err(deadline::deadline_error()));
+        return Run::Ready(Err(deadline.error()));
     }
     if let Some(command) = &mut command
         && !matches!(call.body, Body::Stream(_))
@@ -101,7 +101,7 @@ fn with_listeners(mut reply: Box<Reply>, heard: Option<&MessageListeners>) -> Bo
 async fn bounded(
     pending: IsolatedPending,
     command: Option<Command>,
-    deadline: Option<Instant>,
+    deadline: Option<Deadline>,
 ) -> Result<Reply> {
     let outcome = async {
         match command {
@@ -111,9 +111,9 @@ async fn bounded(
     };
     match deadline {
         None => outcome.await,
-        Some(at) => tokio::time::timeout_at(at, outcome)
+        Some(deadline) => tokio::time::timeout_at(deadline.at, outcome)
             .await
-            .unwrap_or_else(|_| Err(deadline::deadline_error())),
+            .unwrap_or_else(|_| Err(deadline.error())),
     }
 }
 
@@ -134,7 +134,7 @@ impl Held {
 }
 
 #[inline]
-fn guarded(mut reply: Box<Reply>, deadline: Option<Instant>, held: &Held) -> Result<Box<Reply>> {
+fn guarded(mut reply: Box<Reply>, deadline: Option<Deadline>, held: &Held) -> Result<Box<Reply>> {
     if matches!(reply.body, Body::Stream(_)) || reply.is_unchanged() {
         *reply = checked(*reply, deadline, held)?;
     }
@@ -145,7 +145,7 @@ fn guarded(mut reply: Box<Reply>, deadline: Option<Instant>, held: &Held) -> Res
 ///
 /// # Errors
 /// When it says that what the caller holds is right, and the caller does not hold that.
-fn checked(mut reply: Reply, deadline: Option<Instant>, held: &Held) -> Result<Reply> {
+fn checked(mut reply: Reply, deadline: Option<Deadline>, held: &Held) -> Result<Reply> {
     if reply.is_unchanged() && !held.is_held(&reply) {
         let text = "the service answered that nothing changed to a caller who does not hold it";
         return Err(Error::internal(text));
@@ -154,10 +154,11 @@ fn checked(mut reply: Reply, deadline: Option<Instant>, held: &Held) -> Result<R
     Ok(reply)
 }
 
-fn guard(body: &mut Body, deadline: Option<Instant>) {
+fn guard(body: &mut Body, deadline: Option<Deadline>) {
     *body = match std::mem::take(body) {
         Body::Stream(frames) => {
-            let deadline = deadline.map(|at| Box::pin(tokio::time::sleep_until(at)));
+            let until = |deadline: Deadline| Box::pin(tokio::time::sleep_until(deadline.at));
+            let deadline = deadline.map(|deadline| (deadline, until(deadline)));
             Body::batches(GuardedFrames { frames: IsolatedStream(Some(frames)), deadline })
         }
         whole => whole,
@@ -210,18 +211,20 @@ impl Future for PendingCall {
 /// The frames of a reply: a panic and the deadline end them with an error.
 struct GuardedFrames {
     frames: IsolatedStream<Pin<Box<dyn Frames>>>,
-    deadline: Option<Pin<Box<Sleep>>>,
+    deadline: Option<(Deadline, Pin<Box<Sleep>>)>,
 }
 
 impl GuardedFrames {
-    /// Whether the deadline passed; then nothing more comes.
-    fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
-        let is_late = self.frames.0.is_some()
-            && self.deadline.as_mut().is_some_and(|at| at.as_mut().poll(cx).is_ready());
-        if is_late {
-            self.frames.end();
+    /// The error of a deadline that passed; then nothing more comes.
+    fn late(&mut self, cx: &mut Context<'_>) -> Option<Error> {
+        self.frames.0.as_ref()?;
+        let (deadline, passed) = self.deadline.as_mut()?;
+        if passed.as_mut().poll(cx).is_pending() {
+            return None;
         }
-        is_late
+        let error = deadline.error();
+        self.frames.end();
+        Some(error)
     }
 }
 
@@ -229,8 +232,8 @@ impl futures_core::Stream for GuardedFrames {
     type Item = Result<Frame>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.is_late(cx) {
-            return Poll::Ready(Some(Err(deadline::deadline_error())));
+        if let Some(late) = self.late(cx) {
+            return Poll::Ready(Some(Err(late)));
         }
         Pin::new(&mut self.frames).poll_next(cx)
     }
@@ -242,8 +245,8 @@ impl Frames for GuardedFrames {
         cx: &mut Context<'_>,
         messages: &mut Messages,
     ) -> Poll<Option<Result<Frame>>> {
-        if self.is_late(cx) {
-            return Poll::Ready(Some(Err(deadline::deadline_error())));
+        if let Some(late) = self.late(cx) {
+            return Poll::Ready(Some(Err(late)));
         }
         Pin::new(&mut self.frames).poll_messages(cx, messages)
     }

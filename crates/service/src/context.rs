@@ -17,13 +17,17 @@ use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 
 use crate::command_key::{self, CommandKey};
 use crate::if_none_match::{self, HeldTags};
-use crate::{Observation, ParentCalls, Peer, Phase, Principal, Result, Signal, Tokens, Validator};
+use crate::{
+    DeadlineOwner, Observation, ParentCalls, Peer, Phase, Principal, Result, Signal, Tokens,
+    Validator,
+};
 
 /// What surrounds a call.
 #[derive(Clone, Default)]
 pub struct Context {
     headers: HeaderMap,
     deadline: Option<Instant>,
+    deadline_owner: DeadlineOwner,
     peer: Option<Arc<Peer>>,
     protocol: Option<Protocol>,
     /// Whether `If-None-Match` speaks of the answer to this call.
@@ -144,9 +148,19 @@ impl Context {
         self
     }
 
-    /// Sets the deadline of a call that is looked at.
+    /// Sets the deadline of a call that is looked at, as its own caller's.
     pub fn set_deadline(&mut self, deadline: Instant) {
-        self.deadline = Some(deadline);
+        self.set_deadline_of(deadline, DeadlineOwner::Caller);
+    }
+
+    /// Sets the deadline of a call that is looked at, and who wants it.
+    pub fn set_deadline_of(&mut self, deadline: Instant, owner: DeadlineOwner) {
+        (self.deadline, self.deadline_owner) = (Some(deadline), owner);
+    }
+
+    /// Who set the deadline.
+    pub const fn deadline_owner(&self) -> DeadlineOwner {
+        self.deadline_owner
     }
 
     /// Sets the other side of the connection.

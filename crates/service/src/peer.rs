@@ -43,6 +43,11 @@ impl Peer {
         self
     }
 
+    /// The scheme by which it reached the server: `https` over TLS, else `http`.
+    pub const fn scheme(&self) -> &'static str {
+        if self.is_secure { "https" } else { "http" }
+    }
+
     /// What a gate keeps of the connection, so that it is not found again for each of its requests;
     /// made for the first. There is one place: `None` for whoever comes second with something of
     /// another kind.

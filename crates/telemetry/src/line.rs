@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::json;
-use tidewire_service::End;
+use tidewire_service::{End, OneLine};
 
 use crate::LineFormat;
 use crate::series::outcome;
@@ -37,7 +37,8 @@ pub(crate) fn line(format: LineFormat, begun: &RequestStart, end: &End, taken: D
             "bytes_in": end.bytes_in,
             "bytes_out": end.bytes_out,
             "peer": begun.peer,
-            "request_id": begun.request_id,
+            // JSON lets pass what steers a terminal.
+            "request_id": OneLine(&begun.request_id).to_string(),
             "trace_id": begun.trace_id,
         })
         .to_string(),

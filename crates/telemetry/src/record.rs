@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use http::HeaderMap;
-use tidewire_service::{Codec, End, Head, Phase, Protocol, Side, Target};
+use tidewire_service::{Codec, End, Head, OneLine, Phase, Protocol, Side, Target};
 
 use crate::captured::{Capture, CapturedMessages, Messages, ShowMessage};
 use crate::series::outcome;
@@ -323,8 +323,8 @@ impl OpenRecord {
 pub(crate) fn called(target: &Target) -> String {
     match target {
         Target::Method(method) => method.path.trim_start_matches('/').to_owned(),
-        Target::Http(http) => format!("{} {}", http.method, http.uri.path()),
-        Target::Unknown(path) => path.split('?').next().unwrap_or_default().to_owned(),
+        Target::Http(http) => format!("{} {}", http.method, OneLine(http.uri.path())),
+        Target::Unknown(path) => OneLine(path.split('?').next().unwrap_or_default()).to_string(),
         _ => "unknown".to_owned(),
     }
 }
@@ -343,9 +343,9 @@ fn visible_headers(headers: &HeaderMap) -> Vec<(String, Option<String>)> {
     shown.collect()
 }
 
-/// The begin of a text that a caller chose.
+/// The begin of a text that a caller chose, as it can be shown.
 fn cut(text: &str) -> String {
-    text.chars().take(TEXT_MAX).collect()
+    OneLine(text).to_string().chars().take(TEXT_MAX).collect()
 }
 
 fn millis(time: Duration) -> u64 {

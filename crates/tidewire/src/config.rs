@@ -19,6 +19,7 @@
 
 mod admin;
 mod auth;
+mod callers;
 mod check;
 mod cors;
 mod error;
@@ -111,6 +112,15 @@ pub struct ServerConfig {
     /// elsewhere than on loopback and none is set.
     #[serde(deserialize_with = "value::list")]
     pub hosts: Vec<String>,
+    /// Addresses and networks from which calls are taken; from all unless set.
+    #[serde(deserialize_with = "value::networks")]
+    pub allow: Vec<String>,
+    /// Addresses and networks from which no calls are taken.
+    #[serde(deserialize_with = "value::networks")]
+    pub deny: Vec<String>,
+    /// Addresses and networks of proxies that are believed about their callers; none unless set.
+    #[serde(deserialize_with = "value::proxies")]
+    pub trusted_proxies: Vec<String>,
     /// Server reflection; by default on where every address is local.
     pub reflection: Option<bool>,
     /// Threads of `tidewire serve` and `tidewire mock`. A program that loads its configuration has
@@ -185,6 +195,12 @@ pub struct LimitsConfig {
     /// See [`Limits::body_progress_bytes_min`].
     #[serde(deserialize_with = "value::bytes")]
     pub body_progress_bytes_min: Option<usize>,
+    /// See [`Limits::unread_body_bytes_max`].
+    #[serde(deserialize_with = "value::bytes")]
+    pub unread_body_bytes_max: Option<usize>,
+    /// See [`Limits::unread_body_timeout`].
+    #[serde(deserialize_with = "value::duration")]
+    pub unread_body_timeout: Option<std::time::Duration>,
     /// See [`Limits::reply_progress_timeout`].
     #[serde(deserialize_with = "value::duration")]
     pub reply_progress_timeout: Option<std::time::Duration>,
@@ -282,7 +298,16 @@ pub enum AccessLogSetting {
 impl Default for ServerConfig {
     fn default() -> Self {
         let listen = vec![Address::Tcp(([127, 0, 0, 1], 8080).into())];
-        Self { listen, hosts: Vec::new(), reflection: None, threads: None, tls: None }
+        Self {
+            listen,
+            hosts: Vec::new(),
+            allow: Vec::new(),
+            deny: Vec::new(),
+            trusted_proxies: Vec::new(),
+            reflection: None,
+            threads: None,
+            tls: None,
+        }
     }
 }
 
@@ -368,11 +393,14 @@ impl Config {
         }
         let cors = self.cors.cors();
         cors.check().map_err(|error| ConfigError::new(error.to_string()))?;
+        let mut rest = self.rest.options();
+        rest.security = self.auth.schemes()?;
         let mut builder = Server::builder()
             .limits(self.limits())
-            .rest(self.rest.options())
+            .rest(rest)
             .cors(cors)
             .hosts(self.hosts())
+            .callers(self.server.callers()?)
             .validation(self.validation.enabled)
             .reflection(self.server.reflection);
         if let Some(mut cache) = self.memo.reply_cache(&Graph::global()) {
@@ -430,7 +458,8 @@ impl Config {
         take! {
             body_bytes_max message_bytes_max handshake_timeout first_byte_timeout
             header_read_timeout idle_timeout keep_alive_interval keep_alive_timeout
-            body_progress_timeout body_progress_bytes_min reply_progress_timeout
+            body_progress_timeout body_progress_bytes_min unread_body_bytes_max
+            unread_body_timeout reply_progress_timeout
             reply_bytes_waiting_max reply_bytes_waiting_all_max commands_max connections_max
             streams_max watches_max followers_max sessions_parked_max drain_timeout drain_grace
             queue_timeout deadline_min

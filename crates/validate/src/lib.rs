@@ -29,6 +29,7 @@
 mod cel;
 mod check;
 mod compile;
+mod describe;
 mod encoded;
 mod expression;
 mod fault;
@@ -57,6 +58,7 @@ use compile::CompiledPlans;
 use plan::MessagePlan;
 use run::{Run, Stop};
 
+pub use describe::FieldDescription;
 pub use expression::{Expression, NameType, NameValue};
 pub use layer::Validate;
 pub use violation::{Violation, Violations};

@@ -35,7 +35,7 @@ use crate::proto::keyvalue::v1::{KeyValueServer, RelayServer};
 use crate::proto::mvc::v1::IndexServer;
 use crate::proto::users::v1::UsersServer;
 use crate::relay::ToStore;
-pub use crate::service::{Scheme, TypedContacts};
+pub use crate::service::TypedContacts;
 use crate::store::Store;
 use crate::users::TypedUsers;
 
@@ -53,10 +53,10 @@ pub fn with_defaults(mut config: Config) -> Config {
 
 /// Adds the application to a server: the typed services, and the plain handlers beside them. A
 /// relay asks the key/value store that `key_values` leads to.
-pub fn add_to(builder: Builder, store: impl Store, scheme: Scheme, key_values: Client) -> Builder {
+pub fn add_to(builder: Builder, store: impl Store, key_values: Client) -> Builder {
     let store = Arc::new(store);
     tour::add_to(plain::add_to(builder))
-        .service(ContactsServer::new(TypedContacts::new(Arc::clone(&store), scheme)))
+        .service(ContactsServer::new(TypedContacts::new(Arc::clone(&store))))
         .service(UsersServer::new(TypedUsers(store)))
         .service(KeyValueServer::new(Caesar))
         .service(RelayServer::new(ToStore(key_values)))

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
+use contacts::Database;
 #[cfg(feature = "postgres")]
 use contacts::store::postgres;
 use contacts::store::{Progress, Store, Tracked, sqlite};
-use contacts::{Database, Scheme};
 use tidewire::config::{Answers, Config, Flags};
 use tidewire::memo::Graph;
 use tidewire::{Address, Client, RunningServer};
@@ -97,8 +97,7 @@ async fn serve(
     place: &str,
     added: u32,
 ) -> Result<()> {
-    let scheme = if config.server.tls.is_some() { Scheme::Https } else { Scheme::Http };
-    let server = contacts::add_to(config.server()?, store, scheme, key_values).start().await?;
+    let server = contacts::add_to(config.server()?, store, key_values).start().await?;
     let start = start(&server, place, added, config.memo.summary(answers));
     let stopped = server.until_stopped();
     print(&start);

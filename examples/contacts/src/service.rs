@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tidewire::http::HeaderValue;
 use tidewire::http::header::{HOST, LOCATION};
-use tidewire::{Context, Error, Protocol, Reply, Result, Stream};
+use tidewire::{Context, Error, Peer, Protocol, Reply, Result, Stream};
 
 use crate::page;
 use crate::proto::contacts::v1::{
@@ -18,35 +18,12 @@ use crate::store::Store;
 #[derive(Debug)]
 pub struct TypedContacts<S> {
     store: Arc<S>,
-    scheme: Scheme,
-}
-
-/// How clients reach the application; the start of absolute URLs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scheme {
-    /// Cleartext.
-    Http,
-    /// TLS.
-    Https,
 }
 
 impl<S: Store> TypedContacts<S> {
     /// The service on `store`.
-    pub fn new(store: Arc<S>, scheme: Scheme) -> Self {
-        Self { store, scheme }
-    }
-
-    /// Where a contact is: absolute by the name that the client used for the server, as clients
-    /// compare it; relative (RFC 9110, section 10.2.2) when it used none.
-    fn location(&self, context: &Context, id: i32) -> Result<HeaderValue> {
-        let host = context.header(HOST).and_then(|host| host.to_str().ok());
-        let url = match (host, self.scheme) {
-            (None, _) => format!("/contacts/{id}"),
-            (Some(host), Scheme::Http) => format!("http://{host}/contacts/{id}"),
-            (Some(host), Scheme::Https) => format!("https://{host}/contacts/{id}"),
-        };
-        HeaderValue::try_from(url)
-            .map_err(|_| Error::invalid_argument("header host holds characters it must not"))
+    pub fn new(store: Arc<S>) -> Self {
+        Self { store }
     }
 }
 
@@ -62,7 +39,7 @@ impl<S: Store> Contacts for TypedContacts<S> {
         if context.protocol() != Some(Protocol::Rest) {
             return Ok(reply);
         }
-        let location = self.location(&context, reply.body.id)?;
+        let location = location(&context, reply.body.id)?;
         Ok(reply.with_header(LOCATION, location))
     }
 
@@ -101,6 +78,21 @@ impl<S: Store> Contacts for TypedContacts<S> {
         self.store.delete(request.id).await?;
         Ok(DeleteReply::default().into())
     }
+}
+
+/// Where a contact is: absolute by the scheme and the host that the client used, as clients compare
+/// it; relative (RFC 9110, section 10.2.2) when it named no host.
+fn location(context: &Context, id: i32) -> Result<HeaderValue> {
+    let host = context.header(HOST).and_then(|host| host.to_str().ok());
+    let url = match host.filter(|host| !host.is_empty()) {
+        None => format!("/contacts/{id}"),
+        Some(host) => {
+            let scheme = context.peer().map_or("http", Peer::scheme);
+            format!("{scheme}://{host}/contacts/{id}")
+        }
+    };
+    HeaderValue::try_from(url)
+        .map_err(|_| Error::invalid_argument("header host holds characters it must not"))
 }
 
 fn found(id: i32, contact: Option<Contact>) -> Result<Reply<Contact>> {

@@ -37,13 +37,12 @@ async fn whatever_is_asked_for_ends_once_with_the_status_that_was_sent_and_the_b
         (format!("POST {SERVICE}/Echo\n{json}"), "{", Some(Code::InvalidArgument)),
         (format!("POST {SERVICE}/Echo\n{json}"), "{\"text\":\"a\"}", None),
         (format!("POST {SERVICE}/Panic\n{json}"), "{}", Some(Code::Internal)),
-        ("GET /grpc.health.v1.Health/Check?encoding=json&message=%7B%7D".into(), "", None),
     ] {
         let answer = send(address, &head, body.as_bytes()).await;
         let told = heard.one().await;
         let what = format!("{head}: {told:?} {answer:?}");
         assert_eq!(told.end.status, StatusCode::from_u16(answer.status).ok(), "{what}");
-        if !head.contains("Nothing") && !head.contains("xml") && !head.contains("health") {
+        if !head.contains("Nothing") && !head.contains("xml") {
             assert_eq!(told.end.code, code, "{what}");
         }
         assert_eq!(told.end.bytes_out, answer.body.len() as u64, "{what}");
@@ -54,6 +53,24 @@ async fn whatever_is_asked_for_ends_once_with_the_status_that_was_sent_and_the_b
         assert_eq!(told.end.how, how, "{what}");
         heard.silent();
     }
+}
+
+#[tokio::test]
+async fn of_health_observers_are_told_and_no_gate_is_asked() {
+    let (builder, mut heard) = told(stage());
+    let (_running, address) = start(builder).await;
+    let check = "POST /grpc.health.v1.Health/Check\ncontent-type: application/json";
+    send(address, check, b"{}").await.check(200, &["SERVING"]);
+    assert!(matches!(heard.0.recv().await, Some(super::Event::Begin(_))));
+    let end = loop {
+        match heard.0.recv().await {
+            Some(super::Event::Phase(_)) => {}
+            Some(super::Event::End(end)) => break end,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!((end.how, end.code), (EndReason::Answered, None));
+    heard.silent();
 }
 
 #[tokio::test]

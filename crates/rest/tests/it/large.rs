@@ -26,7 +26,7 @@ fn thousands_of_messages_in_one_cycle_are_served_and_described_on_a_small_stack(
     // A thread that serves has 2 MiB; a walk that goes down a chain of messages takes more.
     let document = std::thread::scope(|threads| {
         let small = std::thread::Builder::new().stack_size(256 << 10);
-        small.spawn_scoped(threads, || api.rest.document()).unwrap().join().unwrap()
+        small.spawn_scoped(threads, || api.rest.document(&())).unwrap().join().unwrap()
     });
     let document: serde_json::Value = serde_json::from_slice(&document).unwrap();
     assert_eq!(document["components"]["schemas"].as_object().unwrap().len(), MESSAGES + 1);
@@ -43,7 +43,7 @@ fn a_method_has_so_many_query_parameters_and_no_more() {
         writeln!(proto, "message M{level} {{ string text = 1; {fields} }}").unwrap();
     }
     proto.push_str("message M5 { string text = 1; }");
-    let document = Api::new(&proto).rest.document();
+    let document = Api::new(&proto).rest.document(&());
     let document: serde_json::Value = serde_json::from_slice(&document).unwrap();
     let parameters = &document["paths"]["/r"]["get"]["parameters"];
     assert_eq!(parameters.as_array().unwrap().len(), 256);

@@ -3,6 +3,7 @@
 //! | a request is for | the rule is |
 //! |---|---|
 //! | a method | of the operator for it, or for its service; of its `.proto`; that of the health service: everybody; the general one |
+//! | reflection, `/openapi.json` | of the operator for its methods, or its path; for both; the general one |
 //! | plain HTTP | of the operator for its path; the general one |
 //! | nothing that is there | the general one |
 //!
@@ -14,6 +15,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
+use super::open::{DOCUMENT, REFLECTION};
 use foldhash::fast::RandomState;
 use http::header::{HeaderValue, WWW_AUTHENTICATE};
 use tidewire_service::{Access, Admission, Error, Gate, Head, Principal, Result, Spec, Target};
@@ -35,6 +37,7 @@ pub struct AccessRules {
     otherwise: Option<Access>,
     methods: BTreeMap<String, Access>,
     paths: BTreeMap<String, Access>,
+    reflection: Option<Access>,
 }
 
 impl AccessRules {
@@ -57,12 +60,25 @@ impl AccessRules {
         self
     }
 
+    /// Sets the rule for what publishes the schema: reflection, and `/openapi.json`; without it the
+    /// general rule. A rule for its methods, or for that path, comes before it. Where everybody
+    /// may, no gate of the program is asked.
+    pub fn reflection(mut self, access: Access) -> Self {
+        self.reflection = Some(access);
+        self
+    }
+
+    /// Whether everybody may read the schema, and that was set.
+    pub(crate) fn is_reflection_open(&self) -> bool {
+        self.reflection == Some(Access::Anonymous)
+    }
+
     /// The gate for these methods; `None` where nothing is asked of anybody.
     ///
     /// # Errors
     /// A rule for what is not served.
     pub(crate) fn gate<'a>(
-        self,
+        mut self,
         served: impl Iterator<Item = &'a Spec> + Clone,
     ) -> Result<Option<AccessGate>, AccessError> {
         for rule in self.methods.keys() {
@@ -78,10 +94,16 @@ impl AccessRules {
                 let by_name = self.methods.get(spec.path.trim_start_matches('/'));
                 let by_service = || self.methods.get(&format!("{}/*", spec.service));
                 let health = (spec.service == HEALTH).then_some(&Access::Anonymous);
-                let rule = by_name.or_else(by_service).or(spec.access.as_ref()).or(health);
+                let is_reflection = REFLECTION.contains(&&*spec.service);
+                let reflection = self.reflection.as_ref().filter(|_| is_reflection);
+                let rule = by_name.or_else(by_service).or(spec.access.as_ref());
+                let rule = rule.or(health).or(reflection);
                 (spec.path.as_ref().into(), rule.unwrap_or(&otherwise).clone())
             })
             .collect();
+        if let Some(access) = self.reflection.take() {
+            self.paths.entry(DOCUMENT.to_owned()).or_insert(access);
+        }
         let asks = |access: &Access| *access != Access::Anonymous;
         let paths: Vec<_> = self.paths.into_iter().rev().collect();
         let is_needed = asks(&otherwise)
@@ -125,6 +147,13 @@ impl Gate for AccessGate {
 }
 
 impl AccessGate {
+    /// Whether a rule asks who calls the health service.
+    pub(crate) fn asks_of_health(&self) -> bool {
+        let health = format!("/{HEALTH}/");
+        let mut of_health = self.methods.iter().filter(|(path, _)| path.starts_with(&health));
+        of_health.any(|(_, access)| *access != Access::Anonymous)
+    }
+
     /// Who may call a method.
     pub(crate) fn of_method(&self, spec: &Spec) -> &Access {
         self.methods.get(&*spec.path).unwrap_or(&self.otherwise)

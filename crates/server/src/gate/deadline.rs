@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_service::{Admission, Error, Gate, Head, Result, StreamKind, Target};
+use tidewire_service::{Admission, DeadlineOwner, Error, Gate, Head, Result, StreamKind, Target};
 use tokio::time::Instant;
 
 use crate::limits::Limits;
@@ -52,16 +52,20 @@ impl Deadlines {
             return Err(Error::deadline_exceeded(text));
         }
         let wanted = match (left, self.most) {
-            (Some(left), Some(most)) if left > most => Some(most),
+            (Some(left), Some(most)) if left > most => Some((most, DeadlineOwner::ServerMax)),
             (Some(_), _) => None,
             (None, most) if ends_by_itself => match (self.default, most) {
-                (Some(default), Some(most)) => Some(default.min(most)),
-                (default, most) => default.or(most),
+                (Some(default), most) if most.is_none_or(|most| default <= most) => {
+                    Some((default, DeadlineOwner::ServerDefault))
+                }
+                (_, most) => most.map(|most| (most, DeadlineOwner::ServerMax)),
             },
             (None, _) => None,
         };
-        if let Some(at) = wanted.and_then(|wanted| now.checked_add(wanted)) {
-            head.context.set_deadline(at);
+        if let Some((wanted, owner)) = wanted
+            && let Some(at) = now.checked_add(wanted)
+        {
+            head.context.set_deadline_of(at, owner);
         }
         Ok(())
     }

@@ -69,6 +69,11 @@ static RANGES: &[Range] = &[
         Bound::Bytes(|l| l.body_progress_bytes_min as u64, 1, 1 << 40),
     ),
     range(
+        "limits.unread_body_bytes_max",
+        Bound::Bytes(|l| l.unread_body_bytes_max as u64, 0, 1 << 40),
+    ),
+    range("limits.unread_body_timeout", Bound::Time(|l| l.unread_body_timeout, MILLISECOND, YEAR)),
+    range(
         "limits.reply_progress_timeout",
         Bound::Time(|l| l.reply_progress_timeout, MILLISECOND, YEAR),
     ),

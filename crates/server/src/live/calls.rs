@@ -21,6 +21,7 @@ use tidewire_service::{
 };
 
 use crate::connection::App;
+use crate::deadline::Deadline;
 use crate::observe::Watch;
 use crate::pipeline::admitted;
 use crate::plain::log;
@@ -84,7 +85,7 @@ impl App {
     ) -> Result<Reply, CallFailure> {
         let watch = Watch::begin(&self.observers, &self.stop, &mut head);
         watch.phase(Phase::Gates);
-        let admitted = admitted(&self.gates, &mut head, false).await;
+        let admitted = admitted(self.gates_of(&head.target), &mut head, false).await;
         let (call, guards) = Call::from_head(head, body);
         let watch = watch.keep(guards);
         let outcome = match admitted {
@@ -171,10 +172,10 @@ impl App {
 
     /// Reads the one message of a call: large ones come in pieces.
     async fn read_message(&self, call: &mut Call) -> Result<()> {
-        match call.context.deadline() {
-            Some(at) => tokio::time::timeout_at(at.into(), call.message())
+        match Deadline::of_call(&call.context) {
+            Some(deadline) => tokio::time::timeout_at(deadline.at, call.message())
                 .await
-                .unwrap_or_else(|_| Err(crate::deadline::deadline_error()))?,
+                .unwrap_or_else(|_| Err(deadline.error()))?,
             None => call.message().await?,
         };
         Ok(())

@@ -14,6 +14,8 @@
 //! first, so the origin is looked at here, whether or not there is a cookie: a server on loopback
 //! has no other fence.
 
+use std::sync::Arc;
+
 use http::header::{
     CONNECTION, HeaderName, HeaderValue, ORIGIN, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
     SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
@@ -22,7 +24,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::ext::Protocol;
 use hyper::upgrade::OnUpgrade;
 use tidewire_live::{PATH, SUBPROTOCOL, accept_key};
-use tidewire_service::{Body, Error};
+use tidewire_service::{Body, Error, Peer};
 
 use crate::connection::App;
 use crate::origin::is_of_host;
@@ -33,6 +35,8 @@ pub(crate) struct Takeover {
     pub(super) connection: OnUpgrade,
     /// The headers of its request that say who it is.
     pub(super) headers: HeaderMap,
+    /// Who opened it.
+    pub(super) peer: Arc<Peer>,
 }
 
 impl App {
@@ -41,6 +45,7 @@ impl App {
     pub(crate) fn live_upgrade<B>(
         &self,
         request: &mut Request<B>,
+        peer: &Arc<Peer>,
     ) -> Option<(Response<Body>, Option<Takeover>)> {
         let how = upgrade_kind(request)?;
         let key = match self.check_upgrade(request, how) {
@@ -58,7 +63,8 @@ impl App {
         }
         let connection = request.extensions_mut().remove::<OnUpgrade>()?;
         let headers = of_connection(std::mem::take(request.headers_mut()));
-        Some((response, Some(Takeover { connection, headers })))
+        let peer = Arc::clone(peer);
+        Some((response, Some(Takeover { connection, headers, peer })))
     }
 
     /// Checks that it may be; what proves over HTTP/1.1 that it was understood.

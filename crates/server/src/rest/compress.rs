@@ -18,9 +18,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures_util::StreamExt as _;
 use http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderValue, VARY,
 };
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, Response};
 use tidewire_service::{Body, CachedBody, Coding, Form, Format, Frame, Frames};
 use tidewire_wire::{AcceptedCoding, accepted_codings};
 
@@ -46,14 +46,15 @@ pub(crate) fn apply(
     accepted: bool,
     kept: Option<(Arc<dyn CachedBody>, Format)>,
 ) -> Response<Body> {
-    let is_unchanged = response.status() == StatusCode::NOT_MODIFIED;
-    if !is_unchanged && !is_worth_it(&response) {
-        return response;
-    }
+    let is_worth_it = is_worth_it(&response);
     let (mut parts, body) = response.into_parts();
-    // What is unchanged says by what it was chosen, too (RFC 9110, section 15.4.5).
-    parts.headers.append(VARY, HeaderValue::from_static("accept-encoding"));
-    if !accepted || is_unchanged {
+    // Whether a 304 stands for a reply that is worth it is not known then, and both say by what
+    // they were chosen alike (RFC 9110, section 15.4.5).
+    let has_tag = parts.headers.contains_key(ETAG) && !is_fixed(&parts.headers);
+    if is_worth_it || has_tag {
+        parts.headers.append(VARY, HeaderValue::from_static("accept-encoding"));
+    }
+    if !accepted || !is_worth_it {
         return Response::from_parts(parts, body);
     }
     parts.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -77,13 +78,16 @@ pub(crate) fn apply(
 
 fn is_worth_it(response: &Response<Body>) -> bool {
     let long = response.body().len().is_none_or(|length| length >= BYTES_MIN);
-    let is_fixed = response
-        .headers()
-        .get(CACHE_CONTROL)
-        .is_some_and(|value| value.to_str().is_ok_and(|text| text.contains("no-transform")));
-    long && !is_fixed
+    long && !is_fixed(response.headers())
         && !response.headers().contains_key(CONTENT_ENCODING)
         && response.headers().get(CONTENT_TYPE).is_some_and(|value| is_text(value.as_bytes()))
+}
+
+/// Whether a reply has to stay as it is.
+fn is_fixed(headers: &HeaderMap) -> bool {
+    headers
+        .get(CACHE_CONTROL)
+        .is_some_and(|value| value.to_str().is_ok_and(|text| text.contains("no-transform")))
 }
 
 /// Whether a content type is of text; others are compressed already, or too rare to know.

@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod callers;
 mod cors;
+mod host;
 mod http;
 mod http1;
+mod refused;
 mod rest;
 mod start;

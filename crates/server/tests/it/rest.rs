@@ -9,7 +9,7 @@ mod life;
 mod openapi;
 mod print;
 mod query;
-mod service;
+pub(crate) mod service;
 mod specification;
 mod stranger;
 mod stream;

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use http::HeaderName;
 use serde::Deserialize;
 use tidewire_auth::{ApiKeys, Authentication};
+use tidewire_rest::SecurityScheme;
 use tidewire_server::{AccessRules, Builder};
 use tidewire_service::{Access, Principal};
 
@@ -20,6 +21,9 @@ pub struct AuthConfig {
     /// Who may call what no rule is for; who is authenticated where anybody is known, else
     /// everybody.
     pub otherwise: Option<AccessSetting>,
+    /// Who may read the schema by reflection and `/openapi.json`, where these are on; as
+    /// `otherwise` unless set.
+    pub reflection: Option<AccessSetting>,
     /// Whether client certificates say who calls.
     pub certificates: Option<bool>,
     /// The header of API keys.
@@ -136,6 +140,9 @@ impl AuthConfig {
         if let Some(otherwise) = self.otherwise.or(known) {
             rules = rules.otherwise(otherwise.into());
         }
+        if let Some(reflection) = self.reflection {
+            rules = rules.reflection(reflection.into());
+        }
         for (name, rule) in &self.methods {
             rules = rules.method(name, rule.0.clone());
         }
@@ -143,6 +150,15 @@ impl AuthConfig {
             rules = rules.path(path, rule.0.clone());
         }
         rules
+    }
+
+    /// How callers say who they are, for `/openapi.json`.
+    pub(super) fn schemes(&self) -> Result<Vec<SecurityScheme>, ConfigError> {
+        let keys = self.key_header()?.map(|header| SecurityScheme::ApiKey(header.to_string()));
+        let tokens = self.jwt.as_ref().map(|_| SecurityScheme::Bearer);
+        let certificates = self.certificates == Some(true);
+        let certificates = certificates.then_some(SecurityScheme::Certificate);
+        Ok(tokens.into_iter().chain(keys).chain(certificates).collect())
     }
 
     /// What finds out who calls; `None` where nobody can be known.

@@ -32,6 +32,24 @@ pub const KEYS: &[Key] = &[
         "any; names of this machine where every address is local",
         "hosts that the server answers for, `*.shop.example` for all below one; others are 421",
     ),
+    key(
+        "server.allow",
+        "10.0.0.0/8",
+        "all",
+        "addresses and networks from which calls are taken; others are 403",
+    ),
+    key(
+        "server.deny",
+        "10.6.6.6",
+        "none",
+        "addresses and networks from which no calls are taken, whatever is allowed",
+    ),
+    key(
+        "server.trusted_proxies",
+        "10.0.0.7",
+        "none",
+        "addresses and networks of proxies whose `Forwarded` and `X-Forwarded-*` are believed; `unix` for Unix sockets",
+    ),
     key("server.reflection", "true", "on if every address is local", "server reflection"),
     key(
         "server.threads",
@@ -88,6 +106,13 @@ pub const KEYS: &[Key] = &[
         "4KiB",
         "how many bytes must arrive within that time, unless the body ends",
     ),
+    key(
+        "limits.unread_body_bytes_max",
+        "1MiB",
+        "1MiB",
+        "bytes of a request that are still read over HTTP/2 after its reply",
+    ),
+    key("limits.unread_body_timeout", "5s", "5s", "how long they are still read"),
     key(
         "limits.reply_progress_timeout",
         "60s",
@@ -203,6 +228,12 @@ pub const KEYS: &[Key] = &[
         "`authenticated` if any credential type is configured, otherwise `anonymous`",
         "default access for methods without a rule",
     ),
+    key(
+        "auth.reflection",
+        "anonymous",
+        "as auth.otherwise",
+        "access for reflection and `/openapi.json`, where they are on",
+    ),
     key("auth.certificates", "true", "false", "authenticate callers by client certificates"),
     key("auth.api_key_header", "x-api-key", "x-api-key", "header that carries the API key"),
     key("auth.jwt.issuer", "https://id.example", "no tokens", "required `iss` of bearer tokens"),
@@ -223,7 +254,7 @@ pub const KEYS: &[Key] = &[
         "auth.jwt.refresh",
         "5m",
         "5m; 1s for a file",
-        "how often keys are fetched again; an unknown key is fetched at once; if fetching fails, old keys are used ten times as long, at least a minute",
+        "how often keys are fetched again; a token with an unknown key has them fetched at once, but not within 10s of the last such fetch (1s for a file); if fetching fails, old keys are used ten times as long, at least a minute",
     ),
     key("auth.jwt.leeway", "30s", "30s", "tolerated clock skew of the issuer"),
     key("memo.enabled", "true", "true", "whether replies of queries are cached"),
@@ -343,7 +374,7 @@ pub(super) fn of_name(name: &str) -> Result<&'static Key, ConfigError> {
 
 /// The value of a variable or flag: a boolean or number where it reads as one, else text.
 pub(super) fn value(key: &Key, text: &str) -> Value {
-    const TEXTS: [&str; 17] = [
+    const TEXTS: [&str; 20] = [
         "admin.listen",
         "admin.read_token_file",
         "admin.token_file",
@@ -357,8 +388,11 @@ pub(super) fn value(key: &Key, text: &str) -> Value {
         "log.level",
         "rest.title",
         "rest.version",
+        "server.allow",
+        "server.deny",
         "server.hosts",
         "server.listen",
+        "server.trusted_proxies",
         "traces.endpoint",
         "traces.service",
     ];

@@ -10,8 +10,12 @@ use std::io::stderr;
 
 use std::sync::OnceLock;
 
+use tidewire_service::OneLine;
 use tracing_subscriber::Registry;
+use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::format::debug_fn;
+use tracing_subscriber::fmt::{FormatFields, Layer, layer};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -49,12 +53,7 @@ impl LogConfig {
     /// An invalid level; a log that was started before.
     pub fn start(&self) -> Result<(), ConfigError> {
         let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let lines = tracing_subscriber::fmt::layer()
-            .with_ansi(stderr().is_terminal() && !is_plain)
-            .with_writer(stderr)
-            // A log that nobody reads any more is no reason to end; complaining of it on the same
-            // output was.
-            .log_internal_errors(false);
+        let lines = lines().with_ansi(stderr().is_terminal() && !is_plain).with_writer(stderr);
         let (filter, level) = reload::Layer::new(self.filter()?);
         let log = tracing_subscriber::registry().with(filter).with(lines);
         log.try_init()
@@ -67,6 +66,24 @@ impl LogConfig {
         let level = &self.level;
         filter(level).map_err(|error| ConfigError::new(format!("log.level = {level:?}: {error}")))
     }
+}
+
+/// The lines of a log, each of one event, whatever is in it: messages and fields repeat what
+/// callers and programs say.
+fn lines<S>() -> Layer<S, impl for<'a> FormatFields<'a> + 'static> {
+    let fields = debug_fn(|to, field, value| {
+        let value = OneLine(format_args!("{value:?}"));
+        match field.name() {
+            "message" => write!(to, "{value}"),
+            name if to.has_ansi_escapes() => {
+                write!(to, "\u{1b}[3m{name}\u{1b}[0m\u{1b}[2m=\u{1b}[0m{value}")
+            }
+            name => write!(to, "{name}={value}"),
+        }
+    });
+    // A log that nobody reads any more is no reason to end; complaining of it on the same output
+    // was.
+    layer().fmt_fields(fields.delimited(" ")).log_internal_errors(false)
 }
 
 /// What a level, or a list of directives, lets through. A word that is not a level would be taken
@@ -94,6 +111,41 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    /// What was written.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_event_is_one_line_whatever_is_in_it() {
+        let forged = "x\n2026-01-01T00:00:00Z ERROR forged \u{1b}[31mred\u{202e}";
+        let written = Written::default();
+        let into = written.clone();
+        let log = lines().with_ansi(false).with_writer(move || into.clone());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(log), || {
+            tracing::error!(error = %forged, text = forged, count = 3, "said {forged}");
+        });
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        let line = text.trim_end_matches('\n');
+        assert!(!line.contains(|c: char| c.is_control() || c == '\u{202e}'), "{line:?}");
+        let escaped = "x\\n2026-01-01T00:00:00Z ERROR forged \\u{1b}[31mred\\u{202e}";
+        assert!(line.contains(&format!("said {escaped} error={escaped} text=\"x\\n")), "{line}");
+        assert!(line.contains(" count=3"), "{line}");
+    }
 
     #[test]
     fn a_level_is_one_of_those_there_are_or_directives_with_one_each() {

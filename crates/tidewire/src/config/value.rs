@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
-use tidewire_server::Address;
+use tidewire_server::{Address, CallerAddresses};
 
 /// A number of bytes: 4096, `"64KiB"`, `"4MiB"`, `"1GiB"`.
 pub(super) fn bytes<'de, D: Deserializer<'de>>(input: D) -> Result<Option<usize>, D::Error> {
@@ -163,6 +163,24 @@ pub(super) fn list<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<String>, D
     let texts = texts(input)?;
     let parts = texts.iter().flat_map(|text| text.split(',')).map(|part| part.trim().to_owned());
     Ok(parts.filter(|part| !part.is_empty()).collect())
+}
+
+/// Addresses and networks.
+pub(super) fn networks<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<String>, D::Error> {
+    let texts = list(input)?;
+    let _read = CallerAddresses::default()
+        .deny(texts.iter().map(String::as_str))
+        .map_err(D::Error::custom)?;
+    Ok(texts)
+}
+
+/// Addresses and networks of proxies, or `unix`.
+pub(super) fn proxies<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<String>, D::Error> {
+    let texts = list(input)?;
+    let _read = CallerAddresses::default()
+        .trust(texts.iter().map(String::as_str))
+        .map_err(D::Error::custom)?;
+    Ok(texts)
 }
 
 /// A program and its arguments, each its own text.

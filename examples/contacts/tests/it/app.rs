@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use contacts::Scheme;
 use contacts::store::sqlite::Options;
 use contacts::store::{Store, Tracked, postgres};
 use http_body_util::{BodyExt, Full};
@@ -77,13 +76,30 @@ impl App {
         Self::start_on_parts(store, folder, NOWHERE).await
     }
 
+    /// Starts on an empty database, with these settings of `tidewire.toml`.
+    pub(crate) async fn start_with_settings(toml: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let database = database_in(folder.path());
+        let store = Tracked::open(&Graph::global(), &database, &Options::default()).unwrap();
+        let config = Config::parse(toml, "tidewire.toml").unwrap();
+        Self::start_on_config(config, store, folder, NOWHERE).await
+    }
+
     async fn start_on_parts(store: impl Store, folder: TempDir, key_values: &str) -> Self {
+        Self::start_on_config(Config::default(), store, folder, key_values).await
+    }
+
+    async fn start_on_config(
+        config: Config,
+        store: impl Store,
+        folder: TempDir,
+        key_values: &str,
+    ) -> Self {
         let key_values = Client::builder(key_values).build().unwrap();
-        let mut config = contacts::with_defaults(Config::default());
+        let mut config = contacts::with_defaults(config);
         config.server.listen = vec!["127.0.0.1:0".parse().unwrap()];
         let builder = config.server().unwrap();
-        let server =
-            contacts::add_to(builder, store, Scheme::Http, key_values).start().await.unwrap();
+        let server = contacts::add_to(builder, store, key_values).start().await.unwrap();
         Self { server, folder }
     }
 

@@ -1,6 +1,5 @@
 //! What is wrong with a request over the RPC protocols: each answer says what to do.
 
-use contacts::Scheme;
 use contacts::store::sqlite::{Options, Sqlite};
 use hyper::Method;
 use tidewire::{Address, Call, Client, Reply, Server};
@@ -51,7 +50,7 @@ async fn a_route_in_the_way_of_a_method_is_refused_with_the_line_of_the_proto() 
         "/contacts/{name}",
         own,
     );
-    let error = contacts::add_to(server, store, Scheme::Http, nowhere).start().await.unwrap_err();
+    let error = contacts::add_to(server, store, nowhere).start().await.unwrap_err();
     let proto = std::fs::read_to_string("proto/contacts/v1/contacts.proto").unwrap();
     let line = proto.lines().position(|line| line.contains("get: \"/contacts/{id}\"")).unwrap() + 1;
     assert_eq!(

@@ -43,6 +43,29 @@ async fn the_location_has_the_name_that_the_client_used() {
 }
 
 #[tokio::test]
+async fn the_location_has_the_scheme_of_the_listener() {
+    const TLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/tls");
+    let app = App::start_with_settings(&format!(
+        "[server.tls]\ncertificate = \"{TLS}/server.pem\"\nkey = \"{TLS}/server.key\"\n"
+    ))
+    .await;
+    for version in ["--http1.1", "--http2"] {
+        let url = format!("https://{}", app.address());
+        let output = tokio::process::Command::new("curl")
+            .args(["-sS", "-k", "-D", "-", version, "--json", r#"{"firstName":"x"}"#])
+            .arg(format!("{url}/contacts"))
+            .output()
+            .await
+            .unwrap();
+        let head = String::from_utf8(output.stdout).unwrap();
+        let location = head.lines().find_map(|line| line.strip_prefix("location: "));
+        let location = location.unwrap_or_else(|| panic!("{head}"));
+        assert!(location.starts_with(&format!("{url}/contacts/")), "{location}");
+    }
+    app.stop().await;
+}
+
+#[tokio::test]
 async fn a_contact_without_a_first_name_is_refused_and_the_field_is_named() {
     for app in App::each().await {
         for (body, what) in [

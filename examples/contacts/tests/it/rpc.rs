@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use contacts::Scheme;
 use contacts::TypedContacts;
 use contacts::proto::contacts::v1::{
     ContactsClient, ContactsServer, CreateRequest, DeleteRequest, GetRequest,
@@ -78,7 +77,7 @@ async fn grpc() {
 async fn the_generated_client_within_the_process() {
     let folder = tempfile::tempdir().unwrap();
     let store = Sqlite::open(&database_in(folder.path()), &Options::default()).unwrap();
-    let service = Arc::new(TypedContacts::new(Arc::new(store), Scheme::Http));
+    let service = Arc::new(TypedContacts::new(Arc::new(store)));
     for (codec, id) in [(Codec::Proto, 1), (Codec::Json, 2)] {
         let server = ContactsServer::from_arc(Arc::clone(&service));
         let client = ContactsClient::new(Channel::new(server).with_codec(codec));

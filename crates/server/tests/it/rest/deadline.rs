@@ -1,8 +1,9 @@
 //! `Connect-Timeout-Ms` over REST.
 
 use std::future::pending;
+use std::time::Duration;
 
-use tidewire_server::{Address, RunningServer, Server};
+use tidewire_server::{Address, Limits, RunningServer, Server};
 use tidewire_service::{Body, Call, Reply};
 
 use super::service::{in_json, schema, start};
@@ -10,6 +11,10 @@ use crate::http::send;
 
 /// A server whose calls never end: streams after their first message, others without an answer.
 async fn endless() -> RunningServer {
+    endless_with(Limits::default()).await
+}
+
+async fn endless_with(limits: Limits) -> RunningServer {
     let backend = |call: Call| async move {
         assert!(call.context.deadline().is_some(), "the handler may look at it");
         if &*call.spec().unwrap().method == "Count" {
@@ -22,7 +27,7 @@ async fn endless() -> RunningServer {
     };
     let any: Address = "127.0.0.1:0".parse().unwrap();
     let service = schema().serve("rest.v1.Echo", in_json(backend)).unwrap();
-    Server::builder().listen(any).service(service).start().await.unwrap()
+    Server::builder().listen(any).limits(limits).service(service).start().await.unwrap()
 }
 
 #[tokio::test]
@@ -35,6 +40,26 @@ async fn a_call_ends_when_its_client_has_waited_long_enough() {
             answer.text(),
             r#"{"code":"deadline_exceeded","message":"the deadline that the caller set has passed"}"#
         );
+    }
+}
+
+#[tokio::test]
+async fn a_caller_is_told_whose_deadline_has_passed() {
+    let [short, long] = [Duration::from_millis(20), Duration::from_secs(600)];
+    for (default, most, header, says) in [
+        (Some(short), None, "", "limits.deadline_default of the server"),
+        (Some(short), Some(long), "", "limits.deadline_default of the server"),
+        (Some(long), Some(short), "", "limits.deadline_max of the server"),
+        (None, Some(short), "", "limits.deadline_max of the server"),
+        (None, Some(short), "connect-timeout-ms: 600000\r\n", "limits.deadline_max of the server"),
+        (Some(long), Some(long), "connect-timeout-ms: 20\r\n", "that the caller set has passed"),
+    ] {
+        let mut limits = Limits::default();
+        (limits.deadline_default, limits.deadline_max) = (default, most);
+        let server = endless_with(limits).await;
+        let answer = send(&server, "GET", "/query", header, b"").await;
+        assert_eq!(answer.status, 504, "{says}");
+        assert!(answer.text().contains(says), "{}", answer.text());
     }
 }
 

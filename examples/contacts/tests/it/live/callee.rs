@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use contacts::TypedContacts;
 use contacts::proto::contacts::v1::{Contact, Contacts as _, CreateRequest};
 use contacts::store::Store;
-use contacts::{Scheme, TypedContacts};
 use tidewire::{Context, Result};
 use tidewire_live_proto::{Acceptor, CallId, Event, OutgoingReply, Session, SessionId, Sessions};
 
@@ -51,7 +51,7 @@ pub(super) struct Callee<D: Database> {
 
 impl<D: Database> Callee<D> {
     pub(super) async fn start(database: D) -> Self {
-        let service = Arc::new(TypedContacts::new(Arc::new(database.open().await), Scheme::Http));
+        let service = Arc::new(TypedContacts::new(Arc::new(database.open().await)));
         Self {
             database,
             service,
@@ -187,8 +187,7 @@ impl<D: Database> Callee<D> {
             self.late.extend(read);
         }
         self.boots += 1;
-        self.service =
-            Arc::new(TypedContacts::new(Arc::new(self.database.open().await), Scheme::Http));
+        self.service = Arc::new(TypedContacts::new(Arc::new(self.database.open().await)));
     }
 }
 

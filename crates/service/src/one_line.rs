@@ -1,0 +1,73 @@
+//! Text that others chose, on one line of a log.
+//!
+//! A caller can choose a path, a value that an error repeats, a name in a message. Written as it
+//! is, a line end in it begins another line, which looks like one of the program, and escape
+//! sequences recolour, hide or reorder what a terminal shows.
+
+use std::fmt::{self, Write as _};
+
+/// Shows a text with everything escaped that ends a line, steers a terminal or turns the direction
+/// of text: `\n`, `\u{1b}`. All else, backslashes too, is shown as it is.
+///
+/// ```
+/// use tidewire_service::OneLine;
+/// assert_eq!(OneLine("a\nb \u{1b}[31m").to_string(), "a\\nb \\u{1b}[31m");
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct OneLine<T>(pub T);
+
+impl<T: fmt::Display> fmt::Display for OneLine<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(Escaping(f), "{}", self.0)
+    }
+}
+
+/// Writes on what it is given, escaped.
+struct Escaping<'a, 'b>(&'a mut fmt::Formatter<'b>);
+
+impl fmt::Write for Escaping<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut rest = text;
+        while let Some((at, character)) = rest.char_indices().find(|(_, c)| is_steering(*c)) {
+            self.0.write_str(&rest[..at])?;
+            match character {
+                '\n' => self.0.write_str("\\n")?,
+                '\r' => self.0.write_str("\\r")?,
+                '\t' => self.0.write_str("\\t")?,
+                _ => write!(self.0, "{}", character.escape_unicode())?,
+            }
+            rest = &rest[at + character.len_utf8()..];
+        }
+        self.0.write_str(rest)
+    }
+}
+
+/// Whether a character does more than to be seen: controls, line and paragraph separators, and what
+/// embeds, overrides or isolates a direction (Unicode, UAX 9).
+fn is_steering(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_ends_its_line_or_steers_a_terminal() {
+        for (text, shown) in [
+            ("no contact has id 7", "no contact has id 7"),
+            ("é 漢 \"a\\b\"", "é 漢 \"a\\b\""),
+            ("a\r\n2026 ERROR forged", "a\\r\\n2026 ERROR forged"),
+            ("\u{1b}[2J\u{9b}31m\u{7f}", "\\u{1b}[2J\\u{9b}31m\\u{7f}"),
+            ("a\tb\0", "a\\tb\\u{0}"),
+            ("\u{202e}txt\u{2066}\u{2028}", "\\u{202e}txt\\u{2066}\\u{2028}"),
+            ("", ""),
+        ] {
+            assert_eq!(OneLine(text).to_string(), shown);
+        }
+    }
+}
