@@ -164,9 +164,9 @@ impl ReplyCache {
     /// Whether HTTP caches may give replies of a method to everybody: those of `PUBLIC`, and of
     /// `VARY` unless one of its headers says who calls.
     pub fn is_public(&self, spec: &Spec) -> bool {
-        let says_who = |name: &HeaderName| {
-            [AUTHORIZATION, COOKIE].contains(name) || self.terms.credential_headers.contains(name)
-        };
+        let usual = [AUTHORIZATION, COOKIE];
+        let credentials = || usual.iter().chain(&self.terms.credential_headers);
+        let says_who = |name: &str| credentials().any(|credential| credential.as_str() == name);
         spec.is_query()
             && match self.terms.of(spec).scope(spec) {
                 Scope::Public => true,
