@@ -46,5 +46,6 @@ fn a_method_has_so_many_query_parameters_and_no_more() {
     let document = Api::new(&proto).rest.document(&());
     let document: serde_json::Value = serde_json::from_slice(&document).unwrap();
     let parameters = &document["paths"]["/r"]["get"]["parameters"];
-    assert_eq!(parameters.as_array().unwrap().len(), 256);
+    let parameters = parameters.as_array().unwrap();
+    assert_eq!(parameters.iter().filter(|parameter| parameter["in"] == "query").count(), 256);
 }
