@@ -288,13 +288,16 @@ impl CachedReply {
                 .or_else(|| difference::bodies(&self.0.body, &other.0.body, is_protobuf))
                 .or_else(|| difference::headers(headers, headers2))
                 .or_else(|| difference::headers(trailers, trailers2)),
+            (Error(one), Error(other)) if one.code() == other.code() => {
+                Some(format!("message or details of the error {}", one.code()))
+            }
             (Error(one), Error(other)) => {
-                Some(format!("the error {}, then {}", one.code(), other.code()))
+                Some(format!("result: the error {}, then {}", one.code(), other.code()))
             }
             (Reply { .. }, Error(error)) => {
-                Some(format!("a reply, then the error {}", error.code()))
+                Some(format!("result: a reply, then the error {}", error.code()))
             }
-            (Error(error), _) => Some(format!("the error {}, then a reply", error.code())),
+            (Error(error), _) => Some(format!("result: the error {}, then a reply", error.code())),
             _ => None,
         };
         Some(found.unwrap_or_else(|| "the order of headers".to_owned()))

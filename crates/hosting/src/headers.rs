@@ -49,10 +49,11 @@ fn of_cached(method: &Method, context: &Context) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let mut take = |name: &str| {
         if !is_of_gateway(name)
-            && let Some(value) = context.header(name)
-            && let Ok(name) = name.parse::<HeaderName>()
+            && let Ok(known) = name.parse::<HeaderName>()
         {
-            headers.insert(name, value.clone());
+            for value in context.header_values(name) {
+                headers.append(known.clone(), value.clone());
+            }
         }
     };
     match &method.cache {

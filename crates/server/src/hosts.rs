@@ -69,8 +69,10 @@ fn is_local(name: &str) -> bool {
 }
 
 fn is_named(known: &str, name: &str) -> bool {
-    match known.strip_prefix('*') {
-        Some(below) => name.len() > below.len() && name.ends_with(below),
+    match known.strip_prefix("*.") {
+        Some(above) => {
+            name.strip_suffix(above).is_some_and(|left| left.len() > 1 && left.ends_with('.'))
+        }
         None => known == name,
     }
 }

@@ -46,6 +46,10 @@ pub(crate) fn check(parts: &Parts, cors: Option<&Policy>) -> Result<()> {
         return Ok(());
     }
     Err(Error::permission_denied(match origin {
+        Some(origin) if origin == "null" || origin.is_empty() => {
+            "pages without an origin (a file, a sandboxed frame) may not run commands here"
+                .to_owned()
+        }
         Some(origin) => {
             format!("pages of {origin:?} may not run commands here; add it to cors.origins")
         }

@@ -327,6 +327,14 @@ impl Context {
         self.headers.get(name)
     }
 
+    /// All values of a header, in the order in which they came.
+    pub fn header_values(&self, name: &str) -> impl Iterator<Item = &HeaderValue> {
+        if self.is_watched() {
+            self.read(ContextPart::Header(&name.to_ascii_lowercase()));
+        }
+        self.headers.get_all(name).iter()
+    }
+
     /// Sets a header in place of earlier ones of the same name.
     #[must_use]
     pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {

@@ -24,6 +24,7 @@ mod check;
 mod cors;
 mod error;
 mod flags;
+mod hosts;
 mod keys;
 #[cfg(feature = "log")]
 mod log;
@@ -399,7 +400,7 @@ impl Config {
             .limits(self.limits())
             .rest(rest)
             .cors(cors)
-            .hosts(self.hosts())
+            .hosts(self.hosts()?)
             .callers(self.server.callers()?)
             .validation(self.validation.enabled)
             .reflection(self.server.reflection);
@@ -437,16 +438,17 @@ impl Config {
 
     /// The hosts that the server answers for: names of this machine and those that are set, also
     /// for the sites of programs; any where it listens elsewhere than on loopback and none is set.
-    fn hosts(&self) -> Hosts {
-        let set = self.server.hosts.iter().map(String::as_str);
-        if self.server.hosts.is_empty() && !self.server.listen.iter().all(Address::is_local) {
-            return Hosts::any();
+    fn hosts(&self) -> Result<Hosts, ConfigError> {
+        let set = hosts::names(&self.server.hosts)?;
+        let is_public = !self.server.listen.iter().all(Address::is_local);
+        if set.iter().any(|name| name == "*") || set.is_empty() && is_public {
+            return Ok(Hosts::any());
         }
         let sites = self.services.iter().filter_map(|entry| match entry {
             ServiceEntry::Program(program) => program.site.as_ref()?.required_host(),
             ServiceEntry::Schema(_) => None,
         });
-        set.chain(sites).fold(Hosts::local(), Hosts::and)
+        Ok(set.iter().map(String::as_str).chain(sites).fold(Hosts::local(), Hosts::and))
     }
 
     /// The bounds: defaults where nothing is set.

@@ -17,7 +17,7 @@ use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, Deserializer};
 
 use super::error::{explain, offset, place};
-use super::{Config, ServiceEntry, TlsConfig, service};
+use super::{Config, ServiceEntry, TlsConfig, hosts, service};
 
 impl Config {
     /// All that is wrong with the text of a configuration file, which is called `name` in what is
@@ -89,6 +89,9 @@ impl Checker<'_> {
         }
         if let Err(error) = config.cors.cors().check() {
             self.at_key(table, error.key(), &error.to_string());
+        }
+        if let Err(error) = hosts::names(&config.server.hosts) {
+            self.at_key(table, "server.hosts", &error.to_string());
         }
         if let Some((key, message)) = config.admin.fault() {
             self.at_key(table, key, &message);

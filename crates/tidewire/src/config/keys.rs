@@ -30,7 +30,7 @@ pub const KEYS: &[Key] = &[
         "server.hosts",
         "shop.example",
         "any; names of this machine where every address is local",
-        "hosts that the server answers for, `*.shop.example` for all below one; others are 421",
+        "hosts that the server answers for, `*.shop.example` for all below one, `*` for any; others are 421",
     ),
     key(
         "server.allow",

@@ -283,7 +283,7 @@ mod tests {
         let single = MemoConfig { single_writer: Some(true), ..MemoConfig::default() };
         let off = MemoConfig { enabled: Some(false), ..MemoConfig::default() };
         for (config, answers, says) in [
-            (&on, Answers::Announced, "until their dependencies change"),
+            (&on, Answers::Announced, "until this process changes their dependencies"),
             (&on, Answers::External, "for 5 s at most"),
             (&single, Answers::External, "memo.single_writer = true)"),
             (&off, Answers::External, "not kept"),
