@@ -32,21 +32,15 @@ use crate::observe::Counter;
 /// body is forgotten is reset, and some clients then lose the reply that came before.
 pub(crate) struct RawBody {
     body: Option<Incoming>,
-    pub(crate) version: Version,
     pub(crate) pace: BodyRate,
     slot: Option<Arc<Slot>>,
 }
 
 impl RawBody {
     /// The body of a request of HTTP/1.1, or of HTTP/2 with the slot of its call.
-    pub(crate) fn new(
-        body: Incoming,
-        version: Version,
-        pace: BodyRate,
-        slot: Option<&Arc<Slot>>,
-    ) -> Self {
+    pub(crate) fn new(body: Incoming, pace: BodyRate, slot: Option<&Arc<Slot>>) -> Self {
         let slot = slot.filter(|_| !body.is_end_stream()).cloned();
-        Self { body: Some(body), version, pace, slot }
+        Self { body: Some(body), pace, slot }
     }
 }
 
