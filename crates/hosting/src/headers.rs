@@ -118,4 +118,16 @@ mod tests {
         assert_eq!(given(None, query), all);
         assert_eq!(given(None, Idempotency::Unknown), all);
     }
+
+    #[test]
+    fn a_cached_query_is_given_all_values_of_a_header() {
+        let mut spec = Spec::dynamic("a.v1.A", "Get", StreamKind::Unary, ["", ""]);
+        (spec.cache, spec.idempotency) = (Some(CacheScope::Caller), Idempotency::NoSideEffects);
+        let mut context = Context::default();
+        for value in ["s=1", "t=2"] {
+            context.headers_mut().append("cookie", HeaderValue::from_static(value));
+        }
+        let headers = for_process(&Target::Method(Arc::new(spec).into()), &mut context);
+        assert!(headers.get_all("cookie").iter().eq(["s=1", "t=2"]));
+    }
 }

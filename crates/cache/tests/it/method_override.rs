@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use http::HeaderName;
 use http::header::CACHE_CONTROL;
 use tidewire_cache::{CacheSetting, MethodOverride, ReplyCache};
 use tidewire_memo::Graph;
@@ -35,6 +36,43 @@ async fn a_ttl_keeps_what_depends_on_nothing_and_sharing_says_for_whom() {
     let caller =
         |terms: &mut MethodOverride| terms.cache = Some(CacheSetting::On(CacheScope::Caller));
     assert_eq!(runs(query(CacheScope::Public).immutable(), caller).await, 2);
+}
+
+#[tokio::test]
+async fn what_a_method_says_itself_holds_before_what_is_set_for_its_service_but_for_off() {
+    let public = CacheSetting::On(CacheScope::Public);
+    for (own, of_service, expected) in [
+        (Some(CacheScope::Caller), public.clone(), 2),
+        (None, public, 1),
+        (Some(CacheScope::Public), CacheSetting::Off, 4),
+    ] {
+        let mut spec = query(CacheScope::Public).ttl_ms(60_000);
+        spec.cache = own;
+        let mut terms = MethodOverride::default();
+        terms.cache = Some(of_service);
+        let cache = ReplyCache::new(&Graph::new()).method("test.v1.Rows/*", terms);
+        let service = Behind::with(cache, spec, async |_| Ok(Reply::text("7")));
+        for who in ["ada", "grace", "ada", "grace"] {
+            service.text("7", from("authorization", who)).await;
+        }
+        assert_eq!(service.runs(), expected);
+    }
+}
+
+#[test]
+fn replies_that_vary_by_who_calls_are_not_for_everybody() {
+    let key = HeaderName::from_static("x-api-key");
+    let cache = ReplyCache::new(&Graph::new()).credential_header(key);
+    for (scope, is_public) in [
+        (CacheScope::Public, true),
+        (CacheScope::Caller, false),
+        (CacheScope::vary(&["x-tenant"]), true),
+        (CacheScope::vary(&["x-tenant", "authorization"]), false),
+        (CacheScope::vary(&["cookie"]), false),
+        (CacheScope::vary(&["x-api-key"]), false),
+    ] {
+        assert_eq!(cache.is_public(&query(scope.clone())), is_public, "{scope:?}");
+    }
 }
 
 #[tokio::test]
