@@ -36,8 +36,9 @@ server=
 running=
 end() {
   if [[ -n $running ]]; then
-    cat "$work/out" "$work/err" >&2
-    printf '%s:%s: the command failed\n' "$page" "$running" >&2
+    # Where a command fails, standard error still is its file.
+    cat "$work/out" "$work/err" >&9
+    printf '%s:%s: the command failed\n' "$page" "$running" >&9
   fi
   stop
 }
@@ -48,6 +49,7 @@ stop() {
     server=
   fi
 }
+exec 9>&2
 trap end EXIT
 fail() { printf '%s:%s: %s\n' "$page" "$1" "$2" >&2; exit 1; }
 printed() { # LINE: compares what the block before printed with standard input
