@@ -26,10 +26,7 @@ pub(crate) fn bodies(one: &[u8], other: &[u8], is_protobuf: bool) -> Option<Stri
 
 /// The name before the value in which the text ends.
 fn json_field(before: &[u8]) -> Option<&str> {
-    let text = std::str::from_utf8(before.get(..before.len())?).ok().or_else(|| {
-        let valid = std::str::from_utf8(before).err()?.valid_up_to();
-        std::str::from_utf8(&before[..valid]).ok()
-    })?;
+    let text = before.utf8_chunks().next()?.valid();
     if !text.trim_start().starts_with(['{', '[']) {
         return None;
     }

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tidewire_memo::{Ambient, Cached, is_computing};
+use tidewire_memo::{Ambient, Cached, OrderedReads, is_computing};
 use tidewire_service::{Call, Lifetime, Reply, Result};
 
 use crate::attempt::Attempt;
@@ -74,7 +74,9 @@ impl Shared {
                 Arc::clone(&self.table.room),
             );
             let ambient = Ambient::new(Ambient::current().tag()).with(Checking);
-            if let Ok(again) = ambient.scope(attempt.produce()).await
+            // A write that it shows and that is not announced yet is no difference.
+            let reads = OrderedReads::new(&self.table.graph);
+            if let Ok(again) = ambient.scope(reads.follow(attempt.produce())).await
                 && let Some(difference) = cached.difference(&again)
                 && place.memo.validate(&key, cached.version())
                 && let Some(mismatch) = mismatch(&place, &key, difference)

@@ -3,11 +3,12 @@
 
 use std::sync::{Arc, Mutex};
 
+use futures_util::future::poll_immediate;
 use tidewire_cache::{Mismatch, ReplyCache};
 use tidewire_memo::{Graph, Source};
 use tidewire_service::{Body, CacheScope, Context, Error, Reply, Spec};
 
-use crate::harness::{Behind, query};
+use crate::harness::{Behind, query, text};
 
 /// A handler that reads a source and a variable, behind a cache that checks every hit.
 struct Stage {
@@ -113,6 +114,22 @@ async fn a_change_during_the_second_run_is_no_mismatch() {
     assert_eq!(behind.text("", Context::default()).await, "1");
     behind.text("", Context::default()).await;
     assert_eq!((*runs.lock().unwrap(), *found.lock().unwrap()), (2, 0));
+}
+
+#[tokio::test]
+async fn a_write_that_is_not_announced_yet_is_no_mismatch() {
+    let stage = Stage::new(query(CacheScope::Public), false);
+    stage.ask().await;
+    // Somebody else has committed, and announces it only then.
+    let rows = stage.rows;
+    let guard = std::thread::spawn(move || rows.write(&())).join().unwrap();
+    stage.set("two");
+    let mut hit = stage.behind.ask("", Context::default());
+    assert!(poll_immediate(&mut hit).await.is_none(), "the second run is held");
+    guard.finish();
+    assert_eq!(text(hit.await.unwrap()).await, "one");
+    assert_eq!(stage.found(), []);
+    assert_eq!(stage.ask().await, "two");
 }
 
 #[tokio::test]
