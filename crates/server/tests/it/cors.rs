@@ -109,7 +109,9 @@ async fn another_page_is_told_nothing_but_that_answers_differ() {
         assert_eq!(said(&answer), [("vary", "origin")], "{origin}");
         let answer = send(&server, "POST", "/fine", &from(origin, ""), b"").await;
         assert_eq!((answer.status, said(&answer)), (403, vec![("vary", "origin")]), "{origin}");
-        assert!(answer.text().contains("cors.origins"), "{}", answer.text());
+        // A page without an origin cannot be named there.
+        let expected = if origin == "null" { "without an origin" } else { "cors.origins" };
+        assert!(answer.text().contains(expected), "{}", answer.text());
     }
     let answer = json(&server, "POST", "/fine", "{}").await;
     assert_eq!((answer.status, said(&answer)), (200, vec![("vary", "origin")]));
