@@ -2,7 +2,7 @@
 # Installs what the tests need and the Rust toolchain does not bring: pinned Go programs into
 # .tools/bin, the Go test programs built from tests/foreign/go, the Node packages of
 # tests/foreign/node and clients/ts, a .NET SDK, schemathesis, CacheControl, grpcio and opentelemetry-proto in Python
-# environments below .tools, and Debian's PostgreSQL, Chromium, zsh
+# environments below .tools, and Debian's PostgreSQL, Chromium, nginx, zsh
 # and fish.
 # What is there already at the right version is left alone. `setup.sh grpcurl` and
 # `setup.sh dotnet` install that alone.
@@ -158,6 +158,28 @@ postgresql() {
   fi
 }
 
+# nginx as Debian builds it, without installing it: nothing is started, and no root is needed.
+nginx_program() {
+  [[ -x $bin/nginx ]] && return 0
+  if type -P nginx >/dev/null; then
+    ln -s "$(type -P nginx)" "$bin/nginx"
+  elif command -v apt-get >/dev/null && command -v dpkg >/dev/null; then
+    run "unpacked Debian's nginx" unpack_nginx || return 0
+  else
+    missing "nginx: install it (Debian: apt-get install nginx)"
+  fi
+}
+unpack_nginx() {
+  local folder
+  folder=$(mktemp -d)
+  if [[ $(id -u) == 0 ]]; then apt-get update -qq; fi
+  (cd "$folder" && apt-get download -qq nginx && dpkg -x nginx_*.deb . && usr/sbin/nginx -v &&
+    cp usr/sbin/nginx "$bin/nginx")
+  local code=$?
+  rm -rf "$folder"
+  return $code
+}
+
 # Makes up requests from an OpenAPI document; all its packages are pinned.
 schemathesis() {
   local folder=$tools/schemathesis key
@@ -240,6 +262,7 @@ debian setpriv util-linux
 debian zsh zsh
 debian fish fish
 chromium
+nginx_program
 
 if command -v go >/dev/null; then
   go_tool "$CONNECTCONFORMANCE"

@@ -28,18 +28,34 @@ service Leak {
     option (google.api.http) = { get: "/fixed/{n}" };
     option (tidewire.v1.method) = { cache: CALLER immutable: true };
   }
+  rpc Open(Ask) returns (Told) {
+    option idempotency_level = NO_SIDE_EFFECTS;
+    option (google.api.http) = { get: "/open/{n}" };
+    option (tidewire.v1.method) = { access: ANONYMOUS cache: PUBLIC ttl: { seconds: 60 } max_age: { seconds: 60 } };
+  }
+  rpc Tenant(Ask) returns (Told) {
+    option idempotency_level = NO_SIDE_EFFECTS;
+    option (google.api.http) = { get: "/tenant/{n}" };
+    option (tidewire.v1.method) = {
+      access: ANONYMOUS cache: VARY vary: "x-tenant" ttl: { seconds: 60 } max_age: { seconds: 60 }
+    };
+  }
 }
 message Ask { int32 n = 1; }
 message Told { string who = 1; }
 "#;
 
-/// Says who calls.
+/// Says who calls, where it is for the caller, or for which tenant.
 struct Leak(Schema);
 
 impl Implementation for Leak {
     async fn unary(&self, method: &Method, context: Context, _: Message) -> Result<Reply<Message>> {
         let mut told = self.0.message(&method.output).expect("a known message");
-        let who = context.principal().map_or("nobody", Principal::subject);
+        let who = match &*method.method {
+            "Open" => "everybody",
+            "Tenant" => context.header("x-tenant").map_or("none", |value| value.to_str().unwrap()),
+            _ => context.principal().map_or("nobody", Principal::subject),
+        };
         told.set("who", who).expect("a field");
         Ok(Reply::new(told))
     }
@@ -55,21 +71,11 @@ fn by_cookie(head: &mut Head) -> Result<()> {
     Ok(())
 }
 
-async fn leak(keys: &str) -> (RunningServer, SocketAddr) {
+async fn leak(settings: &str) -> (RunningServer, SocketAddr) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("leak.proto"), PROTO).unwrap();
     let schema = Schema::from_folder(folder.path()).unwrap();
-    let keys_of_apis: String = ["ada", "bob"]
-        .map(|name| {
-            let hash = sha256(&format!("{name}key"));
-            format!("[[auth.api_key]]\nsubject = \"{name}\"\nsha256 = \"{hash}\"\n")
-        })
-        .concat();
-    let text = format!(
-        "[server]\nlisten = \"127.0.0.1:0\"\n\
-         [auth.jwt]\nissuer = \"https://id.example\"\naudience = \"shop\"\nkeys = \"{keys}\"\n\
-         {keys_of_apis}"
-    );
+    let text = format!("[server]\nlisten = \"127.0.0.1:0\"\n{settings}");
     let config = Config::parse(&text, "t.toml").unwrap();
     let service = schema.implement("test.v1.Leak", Leak(schema.clone())).unwrap();
     let builder = config.server().unwrap().service(service).gate(by_cookie);
@@ -78,41 +84,110 @@ async fn leak(keys: &str) -> (RunningServer, SocketAddr) {
     (running, address)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn no_caller_gets_the_reply_of_another_from_a_cache_between() {
-    let signer = Signer::new("one");
-    let (_folder, keys) = file(&[signer.jwk()]);
-    let (_running, address) = leak(&keys).await;
-    let token =
-        |name: &str| format!("{name}|authorization|Bearer {}", signer.token_of(name, "", 600));
-    let callers = [
-        "ada|x-api-key|adakey".to_owned(),
-        "bob|x-api-key|bobkey".to_owned(),
-        token("carol"),
-        token("dave"),
-        "erin|cookie|session=erin".to_owned(),
-        "frank|cookie|session=frank".to_owned(),
-        "nobody||".to_owned(),
-    ];
-    let paths = [
-        "/young/1",
-        "/fixed/1",
-        "/test.v1.Leak/Young?connect=v1&encoding=json&message=%7B%22n%22:1%7D",
-        "/test.v1.Leak/Fixed?connect=v1&encoding=json&message=%7B%22n%22:1%7D",
-    ];
-    let program = root().join("tests/foreign/python/http_cache_leak.py");
+/// Callers with API keys, tokens and cookies, and one without any.
+struct Callers {
+    settings: String,
+    callers: Vec<String>,
+    _keys: tempfile::TempDir,
+}
+
+impl Callers {
+    fn new() -> Self {
+        let signer = Signer::new("one");
+        let (folder, keys) = file(&[signer.jwk()]);
+        let api_keys: String = ["ada", "bob"]
+            .map(|name| {
+                let hash = sha256(&format!("{name}key"));
+                format!("[[auth.api_key]]\nsubject = \"{name}\"\nsha256 = \"{hash}\"\n")
+            })
+            .concat();
+        let settings = format!(
+            "[auth.jwt]\nissuer = \"https://id.example\"\naudience = \"shop\"\nkeys = \"{keys}\"\n\
+             {api_keys}"
+        );
+        let token = |name: &str, scopes: &str| {
+            format!("{name}|authorization|Bearer {}", signer.token_of(name, scopes, 600))
+        };
+        let callers = vec![
+            "ada|x-api-key|adakey".to_owned(),
+            "bob|x-api-key|bobkey".to_owned(),
+            token("carol", ""),
+            token("dave", "items.read"),
+            "erin|cookie|session=erin".to_owned(),
+            "frank|cookie|session=frank".to_owned(),
+            "nobody||".to_owned(),
+        ];
+        Self { settings, callers, _keys: folder }
+    }
+}
+
+const FOR_CALLERS: [&str; 4] = [
+    "caller:/young/1",
+    "caller:/fixed/1",
+    "caller:/test.v1.Leak/Young?connect=v1&encoding=json&message=%7B%22n%22:1%7D",
+    "caller:/test.v1.Leak/Fixed?connect=v1&encoding=json&message=%7B%22n%22:1%7D",
+];
+
+/// Asks as all `callers` for all `paths` through `cache`, and checks each answer.
+async fn check(cache: &str, url: &str, callers: &[String], paths: &[&str]) {
     let python = root().join(".tools/http-cache/bin/python");
     assert!(python.exists(), "CacheControl is not installed; run `make setup` once");
-    let (program, address) = (program.display().to_string(), address.to_string());
-    let mut arguments = vec![&*program, &*address];
+    let program = root().join("tests/foreign/python/http_cache_leak.py").display().to_string();
+    let authority = format!("AUTHORITY={}", tls("authority.pem"));
+    let python = python.display().to_string();
+    let mut arguments = vec![&*authority, &*python, &*program, cache, url];
     arguments.extend(callers.iter().map(String::as_str));
     arguments.push("--");
     arguments.extend(paths);
-    let output = run(python, &arguments).await;
+    let output = run("env", &arguments).await;
     let (stdout, stderr) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{stderr}");
     let failed: Vec<_> = stdout.lines().filter(|line| !line.starts_with("ok ")).collect();
     assert!(failed.is_empty(), "{failed:#?}");
     assert_eq!(stdout.lines().count(), paths.len() * (callers.len() * 4 + 1), "{stdout}");
+}
+
+fn tls(file: &str) -> String {
+    root().join("tests/fixtures/tls").join(file).display().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_caller_gets_the_reply_of_another_from_a_cache_of_its_own() {
+    let callers = Callers::new();
+    let (_running, address) = leak(&callers.settings).await;
+    check("cachecontrol", &format!("http://{address}"), &callers.callers, &FOR_CALLERS).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_caller_gets_the_reply_of_another_from_nginx_which_holds_what_is_for_all() {
+    let mut callers = Callers::new();
+    callers.callers.extend(["grace|x-tenant|grace", "heidi|x-tenant|heidi"].map(str::to_owned));
+    let (_running, address) = leak(&callers.settings).await;
+    let (for_callers, others) = callers.callers.split_at(7);
+    let nginx = root().join(".tools/bin/nginx");
+    assert!(nginx.exists(), "nginx is not installed; run `make setup` once");
+    let (nginx, url) = (nginx.display().to_string(), format!("http://{address}"));
+    check(&nginx, &url, for_callers, &FOR_CALLERS).await;
+    let mut mixed = others.to_vec();
+    mixed.extend_from_slice(for_callers);
+    check(&nginx, &url, &mixed, &["tenant:/tenant/1", "public:/open/1"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_certificate_gets_the_reply_of_another() {
+    let (certificate, key, authority) =
+        (tls("server.pem"), tls("server.key"), tls("authority.pem"));
+    let settings = format!(
+        "[server.tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n\
+         client_authorities = \"{authority}\"\nclients_optional = true\n[auth]\ncertificates = true\n"
+    );
+    let (_running, address) = leak(&settings).await;
+    let certificate = |name: &str| {
+        let (pem, key) = (tls(&format!("{name}.pem")), tls(&format!("{name}.key")));
+        format!("{name}.example|certificate|{pem},{key}")
+    };
+    let callers = [certificate("client"), certificate("other"), "nobody||".to_owned()];
+    let url = format!("https://127.0.0.1:{}", address.port());
+    check("cachecontrol", &url, &callers, &FOR_CALLERS).await;
 }

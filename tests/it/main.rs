@@ -17,6 +17,7 @@ mod drain;
 mod expired;
 mod following;
 mod foreign;
+mod foreign_page;
 mod framing;
 mod harness;
 mod hostile;

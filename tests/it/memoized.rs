@@ -228,7 +228,7 @@ async fn caches_are_told_to_ask_each_time_whose_the_answer_is_and_where_it_came_
     let (_running, address, _) = served().await;
     for (get, control, vary) in [
         ("GET /rows/1", "public, no-cache", Some("accept-encoding")),
-        ("GET /mine/1", "private, no-cache", Some("authorization, cookie")),
+        ("GET /mine/1", "private, no-cache", Some("authorization, cookie, accept-encoding")),
         ("GET /page/1", "private, no-cache", Some("authorization, cookie, accept")),
     ] {
         let first = send(address, get, b"").await;

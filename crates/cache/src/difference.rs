@@ -10,7 +10,7 @@ pub(crate) fn headers(one: &HeaderMap, other: &HeaderMap) -> Option<String> {
     Some(format!("header {name}"))
 }
 
-/// Where two bodies begin to differ: a field of JSON by its name, one of a protobuf message by its
+/// Where two bodies begin to differ: a field of JSON by its path, one of a protobuf message by its
 /// number, else a byte.
 pub(crate) fn bodies(one: &[u8], other: &[u8], is_protobuf: bool) -> Option<String> {
     if one == other {
@@ -19,20 +19,61 @@ pub(crate) fn bodies(one: &[u8], other: &[u8], is_protobuf: bool) -> Option<Stri
     let at = one.iter().zip(other).take_while(|(one, other)| one == other).count();
     let found = match is_protobuf {
         true => protobuf_field(one, other).map(|number| format!("field {number} of the message")),
-        false => json_field(&one[..at]).map(|name| format!("field \"{name}\"")),
+        false => json_path(&one[..at]).map(|path| format!("field \"{path}\"")),
     };
     Some(found.unwrap_or_else(|| format!("byte {at} of the body")))
 }
 
-/// The name before the value in which the text ends.
-fn json_field(before: &[u8]) -> Option<&str> {
+/// The path of the value in which the text ends: `items[2].name`; `None` where it is no JSON.
+fn json_path(before: &[u8]) -> Option<String> {
     let text = before.utf8_chunks().next()?.valid();
-    if !text.trim_start().starts_with(['{', '[']) {
+    let mut path: Vec<Place<'_>> = Vec::new();
+    let (mut rest, mut string) = (text.trim_start(), "");
+    if !rest.starts_with(['{', '[']) {
         return None;
     }
-    let colon = text.rmatch_indices("\":").next()?.0;
-    let name = &text[..colon];
-    Some(&name[name.rfind('"')? + 1..])
+    while let Some(next) = rest.bytes().next() {
+        rest = &rest[1..];
+        match (next, path.last_mut()) {
+            (b'"', _) => {
+                let end = string_length(rest);
+                string = &rest[..end];
+                rest = rest.get(end + 1..).unwrap_or("");
+            }
+            (b'{', _) => path.push(Place::Field("")),
+            (b'[', _) => path.push(Place::Item(0)),
+            (b'}' | b']', _) => drop(path.pop()),
+            (b':', Some(Place::Field(name))) => *name = string,
+            (b',', Some(Place::Item(number))) => *number += 1,
+            _ => {}
+        }
+    }
+    let mut text = String::new();
+    for place in path {
+        match place {
+            Place::Field(name) if text.is_empty() || name.is_empty() => text += name,
+            Place::Field(name) => text += &format!(".{name}"),
+            Place::Item(number) => text += &format!("[{number}]"),
+        }
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+/// A step of a path in JSON.
+enum Place<'a> {
+    Field(&'a str),
+    Item(usize),
+}
+
+/// How long the string is whose opening quote was before `text`; all of it where it does not end.
+fn string_length(text: &str) -> usize {
+    let mut is_escaped = false;
+    let ends = |byte: u8| {
+        let ends = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        ends
+    };
+    text.bytes().position(ends).unwrap_or(text.len())
 }
 
 /// The number of the first field that differs.
@@ -90,9 +131,15 @@ mod tests {
                 &b"{\"a\":1,\"b\":{\"c\":2}}"[..],
                 &b"{\"a\":1,\"b\":{\"c\":3}}"[..],
                 false,
-                "field \"c\"",
+                "field \"b.c\"",
             ),
-            (b"[{\"id\":\"x\"}]", b"[{\"id\":\"y\"}]", false, "field \"id\""),
+            (b"[{\"id\":\"x\"}]", b"[{\"id\":\"y\"}]", false, "field \"[0].id\""),
+            (
+                b"{\"a\\\"]\":[1,2],\"b\":[{},{\"c\":[0,1]}]}",
+                b"{\"a\\\"]\":[1,2],\"b\":[{},{\"c\":[0,2]}]}",
+                false,
+                "field \"b[1].c[1]\"",
+            ),
             (b"plain", b"plaid", false, "byte 4 of the body"),
             (b"", b"{}", false, "byte 0 of the body"),
             (b"\x08\x01\x12\x01a", b"\x08\x01\x12\x01b", true, "field 2 of the message"),

@@ -20,7 +20,7 @@ use std::time::Duration;
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
-    ACCESS_CONTROL_REQUEST_METHOD, HeaderName, ORIGIN, VARY,
+    ACCESS_CONTROL_REQUEST_METHOD, HeaderName, ORIGIN,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use tidewire_service::Body;
@@ -174,7 +174,7 @@ impl Policy {
 
     /// Says in a response who may read it. Caches must tell callers apart in either case.
     fn mark(&self, granted: Option<HeaderValue>, headers: &mut HeaderMap) {
-        headers.append(VARY, HeaderValue::from_static("origin"));
+        tidewire_wire::vary(headers, "origin");
         let Some(origin) = granted else { return };
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         if self.credentials {

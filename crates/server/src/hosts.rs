@@ -64,8 +64,10 @@ impl Hosts {
 
 fn is_local(name: &str) -> bool {
     let literal = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-    let is_loopback = literal.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    is_loopback || name == "localhost" || name.ends_with(".localhost")
+    let is_loopback =
+        literal.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback());
+    let below = name.strip_suffix(".localhost");
+    is_loopback || name == "localhost" || below.is_some_and(|below| !below.is_empty())
 }
 
 fn is_named(known: &str, name: &str) -> bool {
@@ -98,6 +100,9 @@ mod tests {
             ("127.0.0.1:8080", true),
             ("127.1.2.3", true),
             ("[::1]:8080", true),
+            ("[::ffff:127.0.0.1]:8080", true),
+            ("[::ffff:10.0.0.1]:8080", false),
+            (".localhost", false),
             ("localhost", true),
             ("localhost.:80", true),
             ("shop.localhost:3000", true),

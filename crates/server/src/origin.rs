@@ -38,11 +38,16 @@ pub(crate) fn is_safe(verb: &Method) -> bool {
 /// 403 for a page of another origin.
 pub(crate) fn check(parts: &Parts, cors: Option<&Policy>) -> Result<()> {
     let origin = parts.headers.get(ORIGIN);
-    let is_own = match parts.headers.get(SEC_FETCH_SITE) {
-        Some(site) => site == "same-origin" || site == "none",
-        None => origin.is_none_or(|origin| is_of_host(origin, &parts.headers, &parts.uri)),
+    // No browser sends one of them twice; who does gains nothing by the order.
+    let origins = parts.headers.get_all(ORIGIN);
+    let mut sites = parts.headers.get_all(SEC_FETCH_SITE).iter().peekable();
+    let is_own = match sites.peek() {
+        Some(_) => sites.all(|site| site == "same-origin" || site == "none"),
+        None => origins.iter().all(|origin| is_of_host(origin, &parts.headers, &parts.uri)),
     };
-    if is_own || cors.is_some_and(|policy| policy.granted(&parts.headers).is_some()) {
+    let is_one = origins.iter().count() <= 1;
+    let is_named = cors.is_some_and(|policy| is_one && policy.granted(&parts.headers).is_some());
+    if is_own || is_named {
         return Ok(());
     }
     Err(Error::permission_denied(match origin {
@@ -100,6 +105,17 @@ mod tests {
                 &[("sec-fetch-site", "cross-site"), ("origin", "https://app.example")],
                 policy.as_ref(),
                 true,
+            ),
+            (&[("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")], None, false),
+            (
+                &[("origin", "http://shop.example:8080"), ("origin", "http://evil.example")],
+                None,
+                false,
+            ),
+            (
+                &[("origin", "https://app.example"), ("origin", "https://evil.example")],
+                policy.as_ref(),
+                false,
             ),
         ] {
             let mut request = Request::post("/contacts").header(HOST, "shop.example:8080");

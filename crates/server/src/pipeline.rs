@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use http::header::EXPECT;
+use http::header::{CONNECTION, EXPECT, HeaderValue};
 use http::request::Parts;
 use http::{Extensions, HeaderMap, Method, Request, Response, Uri, Version};
 use hyper::body::Incoming;
@@ -33,7 +33,7 @@ use crate::isolate::panicked;
 use crate::lookup::RequestTarget;
 use crate::observe::{EndCause, Watch};
 use crate::plain;
-use crate::request_body::{RawBody, RequestBody, check_length, discard};
+use crate::request_body::{RawBody, RequestBody, UnreadBody, check_length, discard};
 use crate::response::{ResponseBody, ResponseFuture};
 use crate::rest::{Rest, Transcoder, add_host};
 use crate::rpc::RpcCall;
@@ -167,8 +167,9 @@ impl Connection {
         slot: Option<&Arc<Slot>>,
     ) -> (Parts, RawBody) {
         let (parts, body) = request.into_parts();
-        let pace = BodyRate::new(&self.app.limits, parts.version == Version::HTTP_2);
-        (parts, RawBody::new(body, pace, slot))
+        let version = parts.version;
+        let pace = BodyRate::new(&self.app.limits, version == Version::HTTP_2);
+        (parts, RawBody::new(body, version, pace, slot))
     }
 
     #[inline]
@@ -230,6 +231,7 @@ impl Connection {
         context: Context,
         (body, watch): (RawBody, Option<Watch>),
     ) -> ResponseFuture {
+        let mut unread = None;
         let body = if hyper::body::Body::is_end_stream(&body) {
             Body::Empty
         } else {
@@ -237,8 +239,10 @@ impl Connection {
             if let Err(error) = check_length(context.headers(), bytes_max) {
                 return ResponseFuture::ready(plain::error_response(&error));
             }
-            let counter = watch.map(|watch| watch.counter());
-            Body::frames(RequestBody::new(body, counter).limit(bytes_max))
+            let (version, counter) = (body.version, watch.map(|watch| watch.counter()));
+            let mut body = RequestBody::new(body, counter).limit(bytes_max);
+            unread = body.leftover(version);
+            Body::frames(body)
         };
         let upgrade = context.extensions().get::<OnUpgrade>().cloned();
         let call = Call::of_target(Target::Http(target), context, body);
@@ -246,10 +250,17 @@ impl Connection {
         if let Some(upgrade) = upgrade {
             return ResponseFuture::Late(self.upgradable(answer, upgrade));
         }
-        match answer {
+        let response = match answer {
             Run::Ready(Ok(reply)) => ResponseFuture::Answered(Some(reply)),
             Run::Ready(Err(error)) => ResponseFuture::ready(plain::error_response(&error)),
             Run::Pending(waiting) => ResponseFuture::Plain(waiting),
+        };
+        match unread {
+            None => response,
+            Some(unread) => {
+                let closing = closing_if_unread(Arc::clone(&self.app), response, unread);
+                ResponseFuture::Late(Box::pin(closing))
+            }
         }
     }
 
@@ -279,6 +290,20 @@ impl Connection {
             response
         }))
     }
+}
+
+/// The response, which says that the connection closes if the body of its request was not read and
+/// is not all there (RFC 9112, section 9.6): what is left cannot be told from the next request.
+async fn closing_if_unread(
+    app: Arc<crate::connection::App>,
+    response: ResponseFuture,
+    unread: UnreadBody,
+) -> Response<ResponseBody> {
+    let mut response = response.await.unwrap_or_else(|never| match never {});
+    if !unread.discard_what_came(&app.limits).await {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// Asks the gates, of which the first has said that it waits if it is `waiting`: no longer than the

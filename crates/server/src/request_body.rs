@@ -32,15 +32,21 @@ use crate::observe::Counter;
 /// body is forgotten is reset, and some clients then lose the reply that came before.
 pub(crate) struct RawBody {
     body: Option<Incoming>,
+    pub(crate) version: Version,
     pub(crate) pace: BodyRate,
     slot: Option<Arc<Slot>>,
 }
 
 impl RawBody {
     /// The body of a request of HTTP/1.1, or of HTTP/2 with the slot of its call.
-    pub(crate) fn new(body: Incoming, pace: BodyRate, slot: Option<&Arc<Slot>>) -> Self {
+    pub(crate) fn new(
+        body: Incoming,
+        version: Version,
+        pace: BodyRate,
+        slot: Option<&Arc<Slot>>,
+    ) -> Self {
         let slot = slot.filter(|_| !body.is_end_stream()).cloned();
-        Self { body: Some(body), pace, slot }
+        Self { body: Some(body), version, pace, slot }
     }
 }
 
@@ -203,6 +209,37 @@ impl UnreadBody {
     /// Whether something was put aside.
     pub(crate) fn is_some(&self) -> bool {
         self.0.lock().is_some()
+    }
+
+    /// Forgets what nobody read as far as it came, up to `limits.unread_body_bytes_max`, and gives
+    /// whether that was all.
+    pub(crate) async fn discard_what_came(&self, limits: &Limits) -> bool {
+        let Some(mut body) = self.0.lock().take() else { return true };
+        let (mut asked, mut left) = (false, limits.unread_body_bytes_max);
+        std::future::poll_fn(|cx| {
+            loop {
+                match Pin::new(&mut body).poll_frame(cx) {
+                    Poll::Ready(Some(Ok(frame))) => {
+                        asked = false;
+                        let length = frame.data_ref().map_or(0, bytes::Bytes::len);
+                        let Some(rest) = left.checked_sub(length) else {
+                            return Poll::Ready(false);
+                        };
+                        left = rest;
+                    }
+                    Poll::Ready(None) => return Poll::Ready(true),
+                    Poll::Ready(Some(Err(_))) => return Poll::Ready(false),
+                    // The connection, which is this task, hands over what it has once it was asked.
+                    Poll::Pending if !asked => {
+                        asked = true;
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                    Poll::Pending => return Poll::Ready(false),
+                }
+            }
+        })
+        .await
     }
 
     /// Reads what nobody read, within the bounds of the server, and forgets it.

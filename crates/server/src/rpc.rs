@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::task::{Context as Waker, Poll, ready};
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, VARY};
-use http::{HeaderValue, Response, Version};
+use http::header::CONTENT_ENCODING;
+use http::{Response, Version};
 use tidewire_service::{Body, Call, Context, HeldTags, Reply, Result};
 use tidewire_wire::Exchange;
 
@@ -262,7 +262,7 @@ impl RpcCall {
             plain::tag(&mut reply, &self.held, "");
             if reply.is_unchanged() {
                 // As the whole answer would (RFC 9110, section 15.4.5).
-                reply.headers.append(VARY, HeaderValue::from_static("accept-encoding"));
+                tidewire_wire::vary(&mut reply.headers, "accept-encoding");
                 return Ok(plain::response(reply, ResponseBody::plain));
             }
         }

@@ -9,7 +9,7 @@
 //! Headers and trailers of a service that bear a name of the protocols are left out.
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, VARY};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tidewire_service::{Error, Result, StreamKind};
 
@@ -17,6 +17,7 @@ use crate::compression::{Coders, Encoding};
 use crate::dialect::{Dialect, Framing};
 use crate::envelope::{COMPRESSED, COPIED_MAX, Head, Message, seal};
 use crate::negotiate::Exchange;
+use crate::vary::vary;
 use crate::{connect, grpc, grpc_web, headers};
 
 /// A response that is there as a whole.
@@ -113,7 +114,7 @@ impl Exchange {
         headers.insert(CONTENT_TYPE, self.format.header());
         if self.is_get {
             // A cache on the way keeps one reply for each compression.
-            headers.append(VARY, HeaderValue::from_name(ACCEPT_ENCODING));
+            vary(&mut headers, "accept-encoding");
         }
         if !trailers.is_empty() {
             connect::put_trailers(&mut headers, trailers);

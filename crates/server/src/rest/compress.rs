@@ -18,7 +18,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures_util::StreamExt as _;
 use http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderValue, VARY,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderValue,
 };
 use http::{HeaderMap, Response};
 use tidewire_service::{Body, CachedBody, Coding, Form, Format, Frame, Frames};
@@ -52,7 +52,7 @@ pub(crate) fn apply(
     // they were chosen alike (RFC 9110, section 15.4.5).
     let has_tag = parts.headers.contains_key(ETAG) && !is_fixed(&parts.headers);
     if is_worth_it || has_tag {
-        parts.headers.append(VARY, HeaderValue::from_static("accept-encoding"));
+        tidewire_wire::vary(&mut parts.headers, "accept-encoding");
     }
     if !accepted || !is_worth_it {
         return Response::from_parts(parts, body);

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, VARY};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use tidewire_rest::{Binding, COMMENT, EVENTS, failed_event, retry_event};
 use tidewire_service::{
@@ -147,7 +147,7 @@ fn with_headers(mut response: Response<Body>) -> Response<Body> {
 pub(crate) fn vary(binding: &Binding, response: &mut Response<Body>) {
     let cached = response.headers().get(CACHE_CONTROL).and_then(|value| value.to_str().ok());
     if binding.is_followable() && cached.is_some_and(|text| text.contains("max-age")) {
-        response.headers_mut().append(VARY, HeaderValue::from_static("accept"));
+        tidewire_wire::vary(response.headers_mut(), "accept");
     }
 }
 

@@ -103,6 +103,29 @@ async fn an_answer_does_not_wait_for_a_later_one() {
 }
 
 #[tokio::test]
+async fn a_request_whose_body_nobody_reads_is_answered_with_the_end_of_its_connection() {
+    let read = async |call: Call| Ok(Reply::text(call.body.collect(100).await?));
+    let builder = Server::builder().route(Method::GET, "/size/{count}", size).route(
+        Method::POST,
+        "/read",
+        read,
+    );
+    let server = start(builder).await;
+    for (head, closes) in [
+        ("GET /size/1 HTTP/1.1\r\nhost: test\r\ncontent-length: 5\r\n\r\n", true),
+        ("GET /size/1 HTTP/1.1\r\nhost: test\r\ncontent-length: 5\r\n\r\nhello", false),
+        ("POST /read HTTP/1.1\r\nhost: test\r\ncontent-length: 5\r\n\r\nhello", false),
+        ("GET /size/1 HTTP/1.1\r\nhost: test\r\n\r\n", false),
+    ] {
+        let mut stream = connect(&server).await;
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let answer = read_to(&mut stream, "\r\n\r\n").await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        assert_eq!(answer.contains("connection: close\r\n"), closes, "{head}{answer}");
+    }
+}
+
+#[tokio::test]
 async fn an_upgraded_connection_may_be_read_first() {
     let server = server(&Arc::default()).await;
     let mut stream = connect(&server).await;

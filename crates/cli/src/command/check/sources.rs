@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use tidewire::config::{ServiceConfig, sources};
 use tidewire::{
-    Diagnostic, Interface, RestFinding, RuleSet, Schema, SchemaError, Server, Sources, check_rest,
-    required_without_presence,
+    Diagnostic, Interface, RestFinding, RuleSet, Schema, SchemaError, Server, Sources, StreamKind,
+    check_rest, required_without_presence,
 };
 
 use super::CheckReport;
@@ -118,7 +118,7 @@ impl CompiledSources {
             }
         }
         for method in interfaces.iter().flat_map(Interface::methods) {
-            if method.cache.is_some() {
+            if method.cache.is_some() && method.kind == StreamKind::Unary {
                 found.cached.insert(format!("{}/{}", method.service, method.method));
             }
         }

@@ -1,0 +1,69 @@
+//! By what a response was chosen, in one line.
+//!
+//! A `Vary` header may have several lines (RFC 9110, section 5.3), but there are caches that look at
+//! one of them only: nginx before 1.23 takes the last, and would give the reply of one caller to
+//! another.
+
+use http::HeaderMap;
+use http::header::{HeaderValue, VARY};
+
+/// Adds a name to `Vary` unless it is there, and leaves one line of it.
+///
+/// ```
+/// use http::{HeaderMap, HeaderValue, header::VARY};
+///
+/// let mut headers = HeaderMap::new();
+/// tidewire_wire::vary(&mut headers, "accept");
+/// tidewire_wire::vary(&mut headers, "accept-encoding");
+/// assert_eq!(headers[VARY], "accept, accept-encoding");
+/// ```
+pub fn vary(headers: &mut HeaderMap, name: &'static str) {
+    let mut all = Vec::new();
+    let mut is_there = false;
+    for value in headers.get_all(VARY) {
+        if !all.is_empty() {
+            all.extend_from_slice(b", ");
+        }
+        all.extend_from_slice(value.as_bytes());
+        let mut names = value.as_bytes().split(|byte| *byte == b',');
+        is_there |= names.any(|known| known.trim_ascii().eq_ignore_ascii_case(name.as_bytes()));
+    }
+    if all.is_empty() {
+        headers.insert(VARY, HeaderValue::from_static(name));
+        return;
+    }
+    if !is_there {
+        all.extend_from_slice(b", ");
+        all.extend_from_slice(name.as_bytes());
+    }
+    // Values and names of headers, joined, are one.
+    if let Ok(all) = HeaderValue::from_bytes(&all) {
+        headers.insert(VARY, all);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_one_line_with_each_name_once() {
+        for (before, after) in [
+            (&[][..], "origin"),
+            (&["accept"][..], "accept, origin"),
+            (&["Accept, Origin"], "Accept, Origin"),
+            (&["accept", "x-tenant,cookie"], "accept, x-tenant,cookie, origin"),
+            (&["origin", "accept"], "origin, accept"),
+            (&["*"], "*, origin"),
+            (&["original"], "original, origin"),
+        ] {
+            let mut headers = HeaderMap::new();
+            for value in before {
+                headers.append(VARY, HeaderValue::from_static(value));
+            }
+            vary(&mut headers, "origin");
+            let lines: Vec<_> = headers.get_all(VARY).iter().collect();
+            assert_eq!(lines, [after], "{before:?}");
+        }
+    }
+}
