@@ -10,6 +10,8 @@ use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::ci;
+
 const SERVER: &str = ".tools/bin/foreign-go-server";
 const MOCK: &str = "target/debug/tidewire";
 const MOCK_WORDS: [&str; 7] = [
@@ -37,11 +39,7 @@ pub(crate) fn run(root: &Path, address: Option<&str>) -> Result<ExitCode> {
             let foreign = Server::start(Command::new(root.join(SERVER)).current_dir(root))?;
             println!("against the foreign server:");
             let failed = clients(root, &foreign.address)?;
-            let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-                .args(["build", "--package", "tidewire-cli"])
-                .current_dir(root)
-                .status()?;
-            if !built.success() {
+            if matches!(ci::build(root, "--bin tidewire")?, ci::Outcome::Failed) {
                 bail!("the program tidewire cannot be built");
             }
             let mut mock = Command::new(root.join(MOCK));

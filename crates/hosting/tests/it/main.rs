@@ -25,7 +25,10 @@ use http::{HeaderMap, Method};
 use tidewire_hosting::{Host, HostedService, LifeLimits, Listen, Program};
 use tidewire_service::{Body, Call, Context, Error, Reply, Service};
 
-/// The program whose `main` begins with the supervisor; cargo builds examples with tests.
+/// What builds the programs that these tests start.
+const BUILD: &str = "cargo build --workspace --bins --example gateway";
+
+/// The program whose `main` begins with the supervisor.
 fn gateway() -> PathBuf {
     let mut path = std::env::current_exe().expect("this test has a path");
     path.pop();
@@ -35,7 +38,7 @@ fn gateway() -> PathBuf {
 
 fn host() -> Host {
     let gateway = gateway();
-    assert!(gateway.is_file(), "run `cargo build --workspace --example gateway` first");
+    assert!(gateway.is_file(), "run `{BUILD}` first");
     Host::start_by(gateway).expect("the supervisor starts")
 }
 

@@ -184,14 +184,11 @@ pub(crate) fn dotnet() -> Vec<String> {
     [sdk, program].map(|path| path.display().to_string()).to_vec()
 }
 
-/// Builds the program in Rust, in the folder where these tests were built.
+/// The program in Rust, which is built with the gateway.
 pub(crate) fn rust() -> Vec<String> {
-    let (profile, file) = (crate::gateway().with_file_name(".."), "hosted-service");
-    let folder = profile.join("..").canonicalize().expect("tests are built somewhere");
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--package", file]).env("CARGO_TARGET_DIR", &folder);
-    assert!(build.status().expect("cargo is there").success(), "it compiles");
-    vec![folder.join("debug").join(file).display().to_string()]
+    let program = crate::gateway().with_file_name("../hosted-service");
+    assert!(program.is_file(), "run `{}` first", crate::BUILD);
+    vec![program.display().to_string()]
 }
 
 /// Runs all cases with a program.
