@@ -24,7 +24,7 @@ pub(crate) fn bodies(one: &[u8], other: &[u8], is_protobuf: bool) -> Option<Stri
     Some(found.unwrap_or_else(|| format!("byte {at} of the body")))
 }
 
-/// The path of the value in which the text ends: `items[2].name`; `None` where it is no JSON.
+/// The path of the value in which the text ends: `items[2].name`; `None` where it is not JSON.
 fn json_path(before: &[u8]) -> Option<String> {
     let text = before.utf8_chunks().next()?.valid();
     let mut path: Vec<Place<'_>> = Vec::new();

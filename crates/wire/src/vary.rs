@@ -1,7 +1,7 @@
 //! By what a response was chosen, in one line.
 //!
-//! A `Vary` header may have several lines (RFC 9110, section 5.3), but there are caches that look at
-//! one of them only: nginx before 1.23 takes the last, and would give the reply of one caller to
+//! A `Vary` header may have several lines (RFC 9110, section 5.3), but there are caches that look
+//! at one of them only: nginx before 1.23 takes the last, and would give the reply of one caller to
 //! another.
 
 use http::HeaderMap;
