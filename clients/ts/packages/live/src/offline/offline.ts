@@ -1,6 +1,6 @@
 /** Ties a client to a storage: what it held is there at once after a reload, and is confirmed. */
 import type { DescMessage, DescMethodUnary, DescService, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
-import { fromText, toText } from "../replica/dehydrate.ts";
+import { base64Decode, base64Encode } from "@bufbuild/protobuf/wire";
 import type { LiveClient } from "../replica/index.ts";
 import type { Store } from "../socket/state.ts";
 import { pathOf } from "../transport/method.ts";
@@ -59,7 +59,7 @@ export async function createOffline(options: OfflineOptions): Promise<Offline> {
   let isOver = false;
   if (storage) {
     const [replicas, commands] = await Promise.all([storage.get(`${prefix}replicas`), storage.get(`${prefix}outbox`)]);
-    if (replicas) client.hydrate((saved = toText(replicas)));
+    if (replicas) client.hydrate((saved = base64Encode(replicas)));
     const methods = services.flatMap((service) => service.methods.filter((one) => one.methodKind === "unary"));
     if (commands) outbox.read(commands, new Map(methods.map((one) => [pathOf(one), one as DescMethodUnary])));
   }
@@ -68,7 +68,7 @@ export async function createOffline(options: OfflineOptions): Promise<Offline> {
     const text = client.dehydrate();
     if (text === saved || text.length > (bytesMax * 4) / 3) return;
     saved = text;
-    await storage.set(`${prefix}replicas`, fromText(text));
+    await storage.set(`${prefix}replicas`, base64Decode(text));
   };
   const timer = setInterval(() => void save(), SAVE_EVERY);
   (timer as { unref?(): void }).unref?.();

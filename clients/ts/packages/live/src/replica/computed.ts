@@ -2,9 +2,9 @@
  * Values made of queries. A computation is synchronous, so nothing that it reads is lost; it is made
  * again when one of them changed, and told once for all that a message of the server changed.
  */
-import type { ConnectError } from "@connectrpc/connect";
-import { ConnectError as ErrorClass } from "@connectrpc/connect";
+import { ConnectError } from "@connectrpc/connect";
 import type { Batch } from "./batch.ts";
+import { current, isSame } from "./current.ts";
 import type { Input, Query, QueryState } from "./query.ts";
 
 export type DataOf<Q extends readonly Query<unknown>[]> = {
@@ -78,29 +78,7 @@ export class Computed<T> implements Input<T> {
   }
 
   fetch(signal?: AbortSignal): Promise<T> {
-    return new Promise((resolve, reject) => {
-      let end = () => {};
-      const over = () => {
-        end();
-        signal?.removeEventListener("abort", abort);
-      };
-      const abort = () => {
-        over();
-        reject(signal!.reason);
-      };
-      const look = () => {
-        const { status, data, error, isStale } = this.getSnapshot();
-        if (status === "pending" || (status === "success" && isStale)) return false;
-        over();
-        if (status === "error") reject(error);
-        else resolve(data as T);
-        return true;
-      };
-      if (signal?.aborted) return reject(signal.reason);
-      signal?.addEventListener("abort", abort);
-      end = this.subscribe(look);
-      look();
-    });
+    return current(this, signal);
   }
 
   private hasChanged(): boolean {
@@ -164,7 +142,7 @@ export class Computed<T> implements Input<T> {
       const isPending = error === NOT_YET;
       next = isPending
         ? { status: "pending", isStale: true }
-        : { status: "error", error: ErrorClass.from(error) as ConnectError, isStale: isStale() };
+        : { status: "error", error: ConnectError.from(error), isStale: isStale() };
     } finally {
       isOver = true;
       this.isRunning = false;
@@ -176,9 +154,7 @@ export class Computed<T> implements Input<T> {
       end();
       this.subscriptions.delete(query);
     }
-    const { status, data, error, isStale: wasStale } = this.state;
-    const isEqual = status === next.status && data === next.data && error === next.error && wasStale === next.isStale;
-    if (!isEqual) this.state = next;
+    if (!isSame(this.state, next)) this.state = next;
   }
 
   private readonly changed = (): void => {

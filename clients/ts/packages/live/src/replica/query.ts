@@ -6,6 +6,7 @@ import type { Watcher } from "../transport/transport.ts";
 import type { WatchOptions } from "../transport/watches.ts";
 import { latin1 } from "../wire/varint.ts";
 import type { Batch } from "./batch.ts";
+import { current, isSame } from "./current.ts";
 import { frozen } from "./freeze.ts";
 
 export interface QueryState<T> {
@@ -51,7 +52,6 @@ interface Watching {
   ): () => void;
 }
 
-const NOBODY: never[] = [];
 const PENDING: QueryState<never> = { status: "pending", isStale: true };
 
 export class Kept<T = any> implements Input<T>, Watcher<T> {
@@ -67,8 +67,6 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
   private readonly listeners: Set<() => void> = new Set();
   private dependents: Set<() => void> | undefined;
   private end: (() => void) | undefined;
-  private waiting: { resolve(data: T): void; reject(error: unknown): void }[] = NOBODY;
-  private promise: Promise<T> | undefined;
   idleSince = 0;
   answers = 0;
   last = "";
@@ -104,26 +102,13 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
   }
 
   get isUsed(): boolean {
-    return this.listeners.size + (this.dependents?.size ?? 0) + this.waiting.length > 0;
+    return this.listeners.size + (this.dependents?.size ?? 0) > 0;
   }
 
   fetch(signal?: AbortSignal): Promise<T> {
-    if (this.base.status === "error") this.stop();
-    this.begin();
-    const { status, isStale } = this.base;
-    if (status === "success" && !isStale) return Promise.resolve(this.shown.data as T);
-    this.promise ??= new Promise<T>((resolve, reject) => (this.waiting = [...this.waiting, { resolve, reject }])).finally(() => {
-      this.promise = undefined;
-      if (!this.isUsed) this.host.idle(this);
-    });
-    this.promise.catch(() => {}); // Told to whoever awaits it.
-    if (!signal) return this.promise;
-    return new Promise((resolve, reject) => {
-      const abort = () => reject(signal.reason);
-      if (signal.aborted) abort();
-      signal.addEventListener("abort", abort);
-      this.promise!.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
-    });
+    const old = this.base.status === "error" ? this.shown : undefined;
+    if (old) this.stop(); // It is asked again.
+    return current(this, signal, old);
   }
 
   /** Data that came with the page, or from storage: to be confirmed. */
@@ -207,7 +192,7 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
       if (!layered) this.base = next;
     }
     this.wasLayered = !!layered;
-    if (next.status === shown.status && next.data === shown.data && next.error === shown.error && next.isStale === shown.isStale) return;
+    if (isSame(next, shown)) return;
     this.shown = next;
     this.dependents?.forEach((dependent) => dependent());
     this.host.batch.changed(this.listeners);
@@ -222,12 +207,7 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
 
   private set(base: QueryState<T>): void {
     this.base = base;
-    const { status, data, error, isStale } = base;
-    const { waiting } = this;
-    if (status === "error" || (status === "success" && !isStale)) this.waiting = NOBODY;
     this.host.answered(this);
     this.show();
-    if (this.waiting === waiting) return;
-    for (const { resolve, reject } of waiting) status === "error" ? reject(error) : resolve(data as T);
   }
 }

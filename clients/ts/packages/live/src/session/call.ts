@@ -1,6 +1,9 @@
 /** One call of this side: what it asks, where it stands, and who is told of its answers. */
 import { EMPTY, PAYLOAD_MAX } from "../wire/frame.ts";
 import { Outgoing, PIECE } from "../wire/items.ts";
+import { CANCELLED, DROPPED, WAITING } from "./standing.ts";
+
+export * from "./standing.ts";
 
 /** Of a method: NO_SIDE_EFFECTS is a query, IDEMPOTENT a command that may run twice. */
 export type Kind = "query" | "command" | "idempotent";
@@ -30,14 +33,6 @@ export interface CallOptions {
   /** Belongs to whoever made the call; events carry the call and so this. */
   owner?: unknown;
 }
-
-export const WAITING = 0;
-export const SENT = 1;
-export const WATCHING = 2;
-export const CANCELLED = 3;
-export const ENDED = 4;
-/** A watch that was answered and is not wanted any more. */
-export const DROPPED = 5;
 
 /** What a call needs only when its answer, or its body, comes in items. */
 export interface Incoming {

@@ -1,10 +1,10 @@
 /** The watches of a transport. */
 import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
-import { Code, ConnectError } from "@connectrpc/connect";
-import type { Transport } from "@connectrpc/connect";
+import { ConnectError } from "@connectrpc/connect";
 import type { Socket } from "../socket/socket.ts";
 import { kindOf } from "./method.ts";
 import type { LiveOptions, Watcher } from "./transport.ts";
+import { CODE_FAILED_PRECONDITION } from "../wire/code.ts";
 import { Watch } from "./watch.ts";
 
 export interface WatchOptions {
@@ -35,12 +35,12 @@ export class Watches {
     how: WatchOptions = {},
   ): () => void {
     if (kindOf(method) !== "query") {
-      throw new ConnectError(`${method.name} is not a query: its .proto has no idempotency_level = NO_SIDE_EFFECTS`, Code.FailedPrecondition);
+      throw new ConnectError(`${method.name} is not a query: its .proto has no idempotency_level = NO_SIDE_EFFECTS`, CODE_FAILED_PRECONDITION);
     }
     const watch = new Watch(this, method, watcher, how);
     this.all.add(watch);
     watch.begin(input);
-    if (this.over) watch.askNow();
+    if (this.askOver) watch.askNow();
     return () => watch.end();
   }
 
@@ -53,12 +53,12 @@ export class Watches {
     for (const watch of this.all) watch.end();
   }
 
-  /** Over what watches are polled while there is no socket. */
-  over: Transport | undefined;
+  /** Asks a query over another transport, while there is no socket. */
+  askOver: ((watch: Watch<any, any>) => Promise<void>) | undefined;
 
-  poll(over: Transport | undefined): void {
-    this.over = over;
-    if (over) for (const watch of this.all) watch.askNow();
+  poll(askOver: ((watch: Watch<any, any>) => Promise<void>) | undefined): void {
+    this.askOver = askOver;
+    if (askOver) for (const watch of this.all) watch.askNow();
   }
 
   /** A command of this side has ended: what nobody tells about may have changed by it. */
