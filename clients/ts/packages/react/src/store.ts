@@ -5,9 +5,12 @@ import { useRef, useSyncExternalStore } from "react";
 const NOTHING: Store<QueryState<never>> = { getSnapshot: () => IDLE, subscribe: () => () => {} };
 const IDLE: QueryState<never> = { status: "pending", isStale: true };
 
-export function useQueryState<T>(query: Query<T> | undefined): QueryState<T> {
-  const { subscribe, getSnapshot } = query ?? (NOTHING as Store<QueryState<T>>);
+export function useStore<T>({ subscribe, getSnapshot }: Store<T>): T {
   return useSyncExternalStore(subscribe, getSnapshot, getSnapshot);
+}
+
+export function useQueryState<T>(query: Query<T> | undefined): QueryState<T> {
+  return useStore(query ?? (NOTHING as Store<QueryState<T>>));
 }
 
 /** The same, with a part of the data: what does not change that part does not render. */
@@ -28,5 +31,5 @@ export function useSelected<T, S>(query: Query<T> | undefined, select: ((data: T
     last.current = { state, select, result };
     return result;
   };
-  return useSyncExternalStore(subscribe, selected, selected);
+  return useStore({ subscribe, getSnapshot: selected });
 }

@@ -1,9 +1,9 @@
 /** Queries that suspend until they have data, once: with data a component never waits again. */
 import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import type { DataOf, Query } from "@tidewire/live/replica";
-import { useMemo, useSyncExternalStore } from "react";
+import { useMemo } from "react";
 import { useLiveClient } from "./provider.ts";
-import { useQueryState } from "./store.ts";
+import { useQueryState, useStore } from "./store.ts";
 
 export interface SuspenseResult<T> {
   data: T;
@@ -29,11 +29,11 @@ export function useSuspenseQueries<const Q extends readonly Query<unknown>[]>(qu
         const ends = queries.map((query) => query.subscribe(onChange));
         return () => ends.forEach((end) => end());
       },
-      version: snapshots(queries),
+      getSnapshot: snapshots(queries),
     }),
     queries,
   );
-  useSyncExternalStore(all.subscribe, all.version, all.version);
+  useStore(all);
   const states = queries.map((query) => query.getSnapshot());
   const waiting = queries.filter((_, at) => states[at]!.status === "pending").map(waitFor);
   const failed = states.find(({ status }) => status === "error");
