@@ -21,6 +21,9 @@ class Memory implements OfflineStorage {
   async set(key: string, value: Uint8Array) {
     this.all.set(key, value.slice());
   }
+  async list(prefix: string) {
+    return [...this.all.keys()].filter((key) => key.startsWith(prefix));
+  }
   async remove(prefix: string) {
     for (const key of this.all.keys()) if (key.startsWith(prefix)) this.all.delete(key);
   }
@@ -32,13 +35,15 @@ async function open(world: World, storage: Memory, principalKey: string | undefi
   const client = createLiveClient(transport);
   const outcomes: string[] = [];
   const onOutcome = ({ status, entry }: Outcome) => outcomes.push(`${(entry.input as never as { text: string }).text} ${status}`);
-  const offline = await createOffline({ client, transport, services: [BehaviourService], principalKey, storage, onOutcome });
+  const page = { signedOut: 0 };
+  const onSignOut = () => void page.signedOut++;
+  const offline = await createOffline({ client, transport, services: [BehaviourService], principalKey, storage, onOutcome, onSignOut });
   const ask = (key: string) => {
     const query = client.query(look, { key });
     query.subscribe(() => {});
     return query;
   };
-  return { transport, client, offline, outcomes, ask };
+  return Object.assign(page, { transport, client, offline, outcomes, ask });
 }
 
 describe("data", () => {
@@ -78,6 +83,24 @@ describe("data", () => {
     await ada.offline.signOut();
     assert.deepEqual([...storage.all.keys()].filter((key) => key.startsWith("ada/")), []);
     assert.equal(ada.client.query(look, { key: "b" }).getSnapshot().status, "pending");
+  });
+});
+
+describe("sign-out in another tab", () => {
+  test("this tab forgets what it holds, says so, and stores nothing more", async () => {
+    const world = new World();
+    const storage = new Memory();
+    const [here, other] = [await open(world, storage), await open(world, storage)];
+    world.server.values.set("a", "hers");
+    here.client.query(look, { key: "a" }).subscribe(() => {});
+    await world.settle();
+    await other.offline.signOut();
+    await here.offline.save();
+    assert.equal(here.signedOut, 1);
+    assert.deepEqual([...storage.all.keys()], []);
+    await assert.rejects(here.offline.mutate(echo, { text: "k=v" }), { code: Code.Unauthenticated });
+    assert.deepEqual([...storage.all.keys()], []);
+    assert.equal(here.client.query(look, { key: "a" }).getSnapshot().data, undefined);
   });
 });
 
@@ -157,6 +180,38 @@ describe("commands", () => {
     second.ask("k");
     await world.pass(1_000);
     assert.deepEqual(second.outcomes, ["k=v unknown"]);
+  });
+
+  test("two tabs keep theirs apart: each command of both runs, once, and its outcome is told where it was made", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    const first = await open(world, storage);
+    void first.offline.mutate(echo, { text: "a=1" });
+    await new Promise(setImmediate);
+    const tabs = [first, await open(world, storage)] as const;
+    void tabs[1].offline.mutate(echo, { text: "b=2" });
+    void tabs[0].offline.mutate(echo, { text: "c=3" });
+    await new Promise(setImmediate);
+    for (const tab of tabs) tab.ask("a");
+    await world.pass(1_000);
+    assert.deepEqual(tabs.map(({ outcomes }) => outcomes), [["a=1 done", "c=3 done"], ["b=2 done"]]);
+    assert.deepEqual(Object.fromEntries(world.server.runs), { "a=1": 1, "b=2": 1, "c=3": 1 });
+    for (const tab of tabs) tab.offline.close();
+  });
+
+  test("a tab that is closed leaves its commands to one that is open", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    const [closed, left] = [await open(world, storage), await open(world, storage)];
+    void closed.offline.mutate(echo, { text: "a=1" });
+    await new Promise(setImmediate);
+    closed.offline.close();
+    await closed.transport.close();
+    left.ask("a");
+    await world.pass(1_000);
+    assert.deepEqual(left.outcomes, ["a=1 done"]);
+    assert.equal(world.server.runs.get("a=1"), 1);
+    left.offline.close();
   });
 
   test("they are bounded", async () => {

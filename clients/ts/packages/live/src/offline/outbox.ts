@@ -28,6 +28,8 @@ export type Outcome = { entry: OutboxEntry } & (
 );
 
 interface Kept extends OutboxEntry {
+  /** Its key: the session and the id under which it is sent, by whichever page. */
+  session: Uint8Array;
   id: number;
   firstSent: number | undefined;
   resolve?(reply: MessageShape<DescMessage>): void;
@@ -39,17 +41,17 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
   private readonly listeners: Set<() => void> = new Set();
   private nextId = 1;
   private isSending = false;
-  private session: Uint8Array = crypto.getRandomValues(new Uint8Array(16));
+  private readonly session: Uint8Array = crypto.getRandomValues(new Uint8Array(16));
   private readonly transport: LiveTransport;
   private readonly entriesMax: number;
-  private readonly save: (bytes: Uint8Array) => Promise<void>;
+  private readonly save: (bytes: Uint8Array | undefined) => Promise<void>;
   private readonly told: (outcome: Outcome) => void;
   isClosed = false;
 
   constructor(
     transport: LiveTransport,
     entriesMax: number,
-    save: (bytes: Uint8Array) => Promise<void>,
+    save: (bytes: Uint8Array | undefined) => Promise<void>,
     told: (outcome: Outcome) => void,
   ) {
     this.transport = transport;
@@ -73,7 +75,8 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
       throw new ConnectError(`${this.entriesMax} commands wait for a connection already`, Code.ResourceExhausted);
     }
     const message = create(method.input, input) as MessageShape<DescMessage>;
-    const entry: Kept = { method, input: message, madeAt: Date.now(), id: this.nextId++, firstSent: undefined };
+    const { session } = this;
+    const entry: Kept = { method, input: message, madeAt: Date.now(), session, id: this.nextId++, firstSent: undefined };
     const reply = new Promise<MessageShape<DescMessage>>((resolve, reject) => Object.assign(entry, { resolve, reject }));
     reply.catch(() => {}); // Told by `onOutcome`, whoever awaits it.
     await this.set([...this.entries, entry]);
@@ -89,20 +92,22 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
       while (!this.isClosed && this.entries.length && this.transport.connection.getSnapshot().status === "open") {
         if (!(await this.sendFirst(this.entries[0]!))) break;
       }
+    } catch (error) {
+      if (!this.isClosed) throw error; // It could not be stored.
     } finally {
       this.isSending = false;
     }
   }
 
   private async sendFirst(entry: Kept): Promise<boolean> {
-    const { method, input, id, firstSent } = entry;
+    const { method, input, session, id, firstSent } = entry;
     if (firstSent === undefined) {
       entry.firstSent = Date.now();
       await this.set(this.entries); // Before it is sent: a page that ends now does not forget that.
     }
     let outcome: Outcome;
     try {
-      const reply = await this.transport.command(method, input as never, { session: this.session, id }, firstSent);
+      const reply = await this.transport.command(method, input as never, { session, id }, firstSent);
       outcome = { entry, status: "done", reply };
       entry.resolve?.(reply);
     } catch (cause) {
@@ -119,38 +124,41 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
 
   private async set(entries: readonly Kept[]): Promise<void> {
     this.entries = entries;
-    await this.save(this.write());
+    await this.save(entries.length ? this.write() : undefined);
     for (const listener of [...this.listeners]) listener();
   }
 
   private write(): Uint8Array {
     const writer = new Writer();
-    writer.byte(1);
-    writer.string(this.session);
-    writer.varint(this.nextId);
-    for (const { method, input, madeAt, id, firstSent } of this.entries) {
+    writer.byte(VERSION);
+    for (const { method, input, madeAt, session, id, firstSent } of this.entries) {
       writer.string(utf8Bytes(pathOf(method)));
       writer.string(toBinary(method.input, input));
       writer.varint(madeAt);
+      writer.string(session);
       writer.varint(id);
       writer.varint(firstSent ?? 0);
     }
     return writer.take();
   }
 
-  /** Takes what an earlier page stored. */
-  read(bytes: Uint8Array, methods: Map<string, DescMethodUnary>): void {
+  /** Takes over what a page that is gone has stored, in the order in which it was made. */
+  async adopt(bytes: Uint8Array, methods: Map<string, DescMethodUnary>): Promise<void> {
     const reader = new Reader(bytes);
-    if (reader.byte() !== 1) return;
-    this.session = reader.string().slice();
-    this.nextId = reader.varint();
-    const entries: Kept[] = [];
+    const entries = [...this.entries];
+    if (reader.byte() !== VERSION) return;
     while (reader.hasMore) {
       const method = methods.get(utf8(reader.string()));
       const data = reader.string();
-      const [madeAt, id, firstSent] = [reader.varint(), reader.varint(), reader.varint() || undefined];
-      if (method) entries.push({ method, input: fromBinary(method.input, data), madeAt, id, firstSent });
+      const madeAt = reader.varint();
+      const session = reader.string().slice();
+      const [id, firstSent] = [reader.varint(), reader.varint() || undefined];
+      const isHere = entries.some((one) => one.id === id && one.session.join() === session.join());
+      if (method && !isHere) entries.push({ method, input: fromBinary(method.input, data), madeAt, session, id, firstSent });
     }
-    this.entries = entries;
+    await this.set(entries.sort((one, other) => one.madeAt - other.madeAt));
+    void this.send();
   }
 }
+
+const VERSION = 2;
