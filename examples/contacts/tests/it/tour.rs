@@ -53,7 +53,8 @@ async fn a_contact_is_created_changed_and_deleted_by_keyboard_over_each_protocol
     let (app, mut page) = open(1280).await;
     assert!(text(&mut page, "health-answer").await.starts_with("healthy: 204"));
     assert_eq!(text(&mut page, "origin").await, format!("http://{}", app.address()));
-    for (protocol, id, verb) in [("rest", 4, "PATCH"), ("connect", 5, "POST"), ("live", 6, "POST")] {
+    for (protocol, id, verb) in [("rest", 4, "PATCH"), ("connect", 5, "POST"), ("live", 6, "POST")]
+    {
         choose(&mut page, protocol).await;
         tab_to(&mut page, "#create [name=firstName]").await;
         page.write("Ada").await;
