@@ -1,10 +1,10 @@
 // Data that outlive the page, and commands made without a connection.
 import assert from "node:assert/strict";
-import { afterEach, beforeEach, describe, test } from "node:test";
-import { Code } from "@connectrpc/connect";
+import { afterEach, beforeEach, describe, mock, test } from "node:test";
+import { Code, createRouterTransport } from "@connectrpc/connect";
 import { createOffline, type OfflineStorage, type Outcome } from "../packages/live/src/offline/index.ts";
 import { createLiveClient } from "../packages/live/src/replica/index.ts";
-import { createLiveTransport } from "../packages/live/src/index.ts";
+import { createLiveTransport, type LiveOptions } from "../packages/live/src/index.ts";
 import { BehaviourService } from "./gen/tidewire/test/v1/behaviour_pb.js";
 import { withClock, withoutClock, World } from "./support/world.ts";
 
@@ -30,8 +30,8 @@ class Memory implements OfflineStorage {
 }
 
 /** A page: its own transport and client, on a storage that outlives it. */
-async function open(world: World, storage: Memory, principalKey: string | undefined = "ada") {
-  const transport = createLiveTransport({ baseUrl: "http://server.test", webSocket: world.network.webSocket });
+async function open(world: World, storage: Memory, principalKey: string | undefined = "ada", more: Partial<LiveOptions> = {}) {
+  const transport = createLiveTransport({ baseUrl: "http://server.test", webSocket: world.network.webSocket, ...more });
   const client = createLiveClient(transport);
   const outcomes: string[] = [];
   const onOutcome = ({ status, entry }: Outcome) => outcomes.push(`${(entry.input as never as { text: string }).text} ${status}`);
@@ -222,5 +222,54 @@ describe("commands", () => {
     void offline.mutate(echo, { text: "k=1" });
     await assert.rejects(offline.mutate(echo, { text: "k=2" }), { code: Code.ResourceExhausted });
     offline.close();
+  });
+
+  test("where WebSockets do not open they go over HTTP: each once, and one that HTTP lost is unknown for ever", async () => {
+    const runs: string[] = [];
+    let isLost = false;
+    mock.method(globalThis, "fetch", async () => new Response());
+    const http = createRouterTransport(({ service }) =>
+      service(BehaviourService, {
+        echo: ({ text }) => {
+          runs.push(text);
+          return { text };
+        },
+      }),
+    );
+    const fallback = async () => ({
+      ...http,
+      unary: async (...call: Parameters<typeof http.unary>) => {
+        const reply = await http.unary(...call);
+        if (isLost) throw new TypeError("the network is gone");
+        return reply;
+      },
+    }) as typeof http;
+    const world = new World({}, { keepsKeys: true });
+    world.network.isDown = true;
+    const storage = new Memory();
+    const page = await open(world, storage, "ada", { fallback });
+    void page.offline.mutate(echo, { text: "waits=1" });
+    page.ask("a"); // Which dials.
+    await world.pass(3_000);
+    assert.equal(page.transport.connection.getSnapshot().status, "fallback");
+    assert.deepEqual(page.outcomes, ["waits=1 done"]);
+    await page.offline.mutate(echo, { text: "at once=2" });
+    assert.deepEqual(runs, ["waits=1", "at once=2"]);
+
+    // The page ends before HTTP has answered: the next one cannot know, and does not run it again.
+    const second = await open(world, storage, "ada", { fallback });
+    second.offline.mutate(echo, { text: "lost=3" }).catch(() => {});
+    await new Promise(setImmediate);
+    isLost = true;
+    second.ask("a");
+    await world.pass(3_000);
+    assert.deepEqual(second.outcomes, ["lost=3 unknown"]);
+    world.network.isDown = false;
+    await world.pass(61_000);
+    assert.equal(second.transport.connection.getSnapshot().status, "open");
+    assert.equal(world.server.runs.size, 0);
+    assert.deepEqual(runs, ["waits=1", "at once=2", "lost=3"]);
+    mock.restoreAll();
+    for (const one of [page, second]) one.offline.close();
   });
 });

@@ -13,7 +13,8 @@ const parameters = new URLSearchParams(location.search);
 const baseUrl = parameters.get("server")!;
 const transport = createLiveTransport({
   baseUrl,
-  fallback: async () => createConnectTransport({ baseUrl }),
+  // Whoever is signed in waits for a socket.
+  fallback: parameters.has("user") ? undefined : async () => createConnectTransport({ baseUrl }),
 });
 const client = createLiveClient(transport);
 const notes = createClient(Notes, transport);

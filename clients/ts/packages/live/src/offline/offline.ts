@@ -105,7 +105,10 @@ export async function createOffline(options: OfflineOptions): Promise<Offline> {
       if (!isSignedOut) throw error;
     });
   };
-  const timer = setInterval(() => void save(), SAVE_EVERY);
+  const timer = setInterval(() => {
+    void save();
+    void outbox.send();
+  }, SAVE_EVERY);
   const channel = storage && new BroadcastChannel(`tidewire ${user}`);
   for (const one of [timer, channel]) (one as { unref?(): void } | undefined)?.unref?.();
   const hidden = () => void save();
@@ -134,7 +137,8 @@ export async function createOffline(options: OfflineOptions): Promise<Offline> {
   return {
     mutate: (method, input) => {
       if (isSignedOut) return Promise.reject(signedOut());
-      const isOpen = transport.connection.getSnapshot().status === "open";
+      const { status } = transport.connection.getSnapshot();
+      const isOpen = status === "open" || status === "fallback";
       // With a connection, and nothing before it, a command needs no key of ours.
       return isOpen && !outbox.getSnapshot().length ? client.mutate(method, input) : outbox.add(method, input);
     },

@@ -6,8 +6,9 @@
 import { create, type DescMessage, type DescMethodUnary, fromBinary, type MessageInitShape, type MessageShape, toBinary } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { Store } from "../socket/state.ts";
-import { isOutcomeUnknown } from "../transport/errors.ts";
-import { pathOf } from "../transport/method.ts";
+import { UNKNOWN } from "../session/event.ts";
+import { isOutcomeUnknown, withOutcome } from "../transport/errors.ts";
+import { kindOf, pathOf } from "../transport/method.ts";
 import type { LiveTransport } from "../transport/transport.ts";
 import { utf8, utf8Bytes } from "../wire/metadata.ts";
 import { Reader, Writer } from "../wire/varint.ts";
@@ -89,7 +90,7 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
     if (this.isSending) return;
     this.isSending = true;
     try {
-      while (!this.isClosed && this.entries.length && this.transport.connection.getSnapshot().status === "open") {
+      while (!this.isClosed && this.entries.length && this.isReached) {
         if (!(await this.sendFirst(this.entries[0]!))) break;
       }
     } catch (error) {
@@ -99,27 +100,55 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
     }
   }
 
+  private get isReached(): boolean {
+    const { status } = this.transport.connection.getSnapshot();
+    return status === "open" || status === "fallback";
+  }
+
   private async sendFirst(entry: Kept): Promise<boolean> {
-    const { method, input, session, id, firstSent } = entry;
-    if (firstSent === undefined) {
-      entry.firstSent = Date.now();
-      await this.set(this.entries); // Before it is sent: a page that ends now does not forget that.
-    }
+    const { method } = entry;
+    const mayRepeat = kindOf(method) === "idempotent";
+    const isOverHttp = this.transport.connection.getSnapshot().status === "fallback";
     let outcome: Outcome;
     try {
-      const reply = await this.transport.command(method, input as never, { session, id }, firstSent);
+      const reply = await (isOverHttp ? this.overHttp(entry, mayRepeat) : this.underKey(entry));
       outcome = { entry, status: "done", reply };
       entry.resolve?.(reply);
     } catch (cause) {
       const error = ConnectError.from(cause);
-      const isPassing = error.code === Code.Unavailable && !isOutcomeUnknown(error);
+      const isUnknown = isOutcomeUnknown(error);
+      const isPassing = error.code === Code.Unavailable && (mayRepeat || !isUnknown);
+      if (isPassing && !isUnknown && isOverHttp) entry.firstSent = undefined; // It did not run.
       if (this.isClosed || isPassing) return false; // It waits for the next connection.
-      outcome = { entry, status: isOutcomeUnknown(error) ? "unknown" : "failed", error };
+      outcome = { entry, status: isUnknown ? "unknown" : "failed", error };
       entry.reject?.(error);
     }
     await this.set(this.entries.filter((other) => other !== entry));
     this.told(outcome);
     return true;
+  }
+
+  private async underKey(entry: Kept): Promise<MessageShape<DescMessage>> {
+    const { method, input, session, id, firstSent } = entry;
+    if (firstSent === undefined) await this.sending(entry, Date.now());
+    return this.transport.command(method, input as never, { session, id }, firstSent);
+  }
+
+  /** HTTP has no keys: what may have been sent once is not sent again, by whatever way. */
+  private async overHttp(entry: Kept, mayRepeat: boolean): Promise<MessageShape<DescMessage>> {
+    const { method, input, firstSent } = entry;
+    if (firstSent !== undefined && !mayRepeat) {
+      throw withOutcome(new ConnectError("the command may have run before, and no key can tell", Code.Aborted), UNKNOWN);
+    }
+    if (firstSent === undefined) await this.sending(entry, LONG_AGO);
+    const { message } = await this.transport.unary(method, undefined, undefined, undefined, input as never);
+    return message;
+  }
+
+  /** Stored before it is sent: a page that ends now does not forget that. */
+  private async sending(entry: Kept, when: number): Promise<void> {
+    entry.firstSent = when;
+    await this.set(this.entries);
   }
 
   private async set(entries: readonly Kept[]): Promise<void> {
@@ -162,3 +191,5 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
 }
 
 const VERSION = 2;
+/** Before any time for which keys are kept. */
+const LONG_AGO = 1;

@@ -4,7 +4,7 @@
  */
 import { ConnectError } from "@connectrpc/connect";
 import type { Batch } from "./batch.ts";
-import { current, isSame } from "./current.ts";
+import { current, type Heard, isSame, listen, NOBODY } from "./current.ts";
 import type { Input, Query, QueryState } from "./query.ts";
 
 export type DataOf<Q extends readonly Query<unknown>[]> = {
@@ -30,12 +30,12 @@ export class Computed<T> implements Input<T> {
   /** What listeners were told last. */
   private told: QueryState<T> | undefined;
   private isDue = false;
-  private readonly dependents: Set<() => void> = new Set();
+  private readonly dependents: Heard = { listeners: NOBODY };
   /** What the state was made of. */
   private inputs: Map<Input, QueryState<unknown>> = new Map();
   private hasRun = false;
   private isRunning = false;
-  private readonly listeners: Set<() => void> = new Set();
+  listeners: readonly (() => void)[] = NOBODY;
   private readonly subscriptions: Map<Input, () => void> = new Map();
   private settleBy: ReturnType<typeof setTimeout> | undefined;
 
@@ -52,15 +52,14 @@ export class Computed<T> implements Input<T> {
   };
 
   readonly subscribe = (onChange: () => void): (() => void) => {
-    const listener = () => onChange();
-    this.listeners.add(listener);
-    if (this.listeners.size === 1) {
+    const end = listen(this, onChange);
+    if (this.listeners.length === 1) {
       this.hasRun = false; // Made anew, so that its inputs are subscribed to.
       this.told = this.getSnapshot();
     }
     return () => {
-      if (!this.listeners.delete(listener) || this.listeners.size) return;
-      for (const end of this.subscriptions.values()) end();
+      if (!end() || this.listeners.length) return;
+      for (const over of this.subscriptions.values()) over();
       this.subscriptions.clear();
       this.settled();
     };
@@ -68,11 +67,10 @@ export class Computed<T> implements Input<T> {
 
   /** Tells another computation at once, before views are. */
   depend(onChange: () => void): () => void {
-    const dependent = () => onChange();
     const end = this.subscribe(() => {});
-    this.dependents.add(dependent);
+    const leave = listen(this.dependents, onChange);
     return () => {
-      this.dependents.delete(dependent);
+      leave();
       end();
     };
   }
@@ -89,7 +87,7 @@ export class Computed<T> implements Input<T> {
   /** Makes the state of the inputs as they are; suspect ones hold it back for a moment. */
   private update(): void {
     const isStale = [...this.inputs.keys()].some((input) => input.getSnapshot().isStale);
-    const mayWait = this.hasRun && this.state.status === "success" && this.listeners.size > 0;
+    const mayWait = this.hasRun && this.state.status === "success" && this.listeners.length > 0;
     if (!isStale || !mayWait || this.isDue) {
       this.settled();
       return this.run();
@@ -113,7 +111,7 @@ export class Computed<T> implements Input<T> {
     const read = (given: Query<any>) => {
       const query = given as Input;
       if (isOver) throw new Error("get was called after the computation; it is synchronous, without await");
-      if (this.listeners.size && !this.subscriptions.has(query)) {
+      if (this.listeners.length && !this.subscriptions.has(query)) {
         this.subscriptions.set(query, query.depend(() => this.batch.before(this.changed)));
       }
       const state = query.getSnapshot();
@@ -158,11 +156,11 @@ export class Computed<T> implements Input<T> {
   }
 
   private readonly changed = (): void => {
-    if (!this.listeners.size) return;
+    if (!this.listeners.length) return;
     this.getSnapshot();
     if (this.state === this.told) return;
     this.told = this.state;
-    for (const dependent of this.dependents) dependent();
-    this.batch.changed(this.listeners);
+    for (const dependent of this.dependents.listeners) dependent();
+    this.batch.changed(this);
   };
 }

@@ -1,5 +1,24 @@
-/** What queries and computed values share: whether two states are one, and the wait for a current one. */
+/** What queries and computed values share: their listeners, whether two states are one, the wait for a current one. */
 import type { Input, QueryState } from "./query.ts";
+
+/** Who listens: a list that is replaced, not changed; of one it takes the least memory. */
+export interface Heard {
+  listeners: readonly (() => void)[];
+}
+
+export const NOBODY: readonly never[] = [];
+
+/** Adds a listener, which may be there already; what it returns takes it away, and says whether it did. */
+export function listen(heard: Heard, one: () => void): () => boolean {
+  let isOver = false;
+  heard.listeners = [...heard.listeners, one];
+  return () => {
+    if (isOver) return false;
+    const at = heard.listeners.indexOf(one);
+    heard.listeners = heard.listeners.filter((_, index) => index !== at);
+    return (isOver = true);
+  };
+}
 
 export function isSame(one: QueryState<unknown>, other: QueryState<unknown>): boolean {
   return (

@@ -4,9 +4,9 @@ import type { ConnectError, Transport } from "@connectrpc/connect";
 import type { Store } from "../socket/state.ts";
 import type { Watcher } from "../transport/transport.ts";
 import type { WatchOptions } from "../transport/watches.ts";
-import { latin1 } from "../wire/varint.ts";
+import { bytesOf, latin1 } from "../wire/varint.ts";
 import type { Batch } from "./batch.ts";
-import { current, isSame } from "./current.ts";
+import { current, type Heard, isSame, listen, NOBODY } from "./current.ts";
 import { frozen } from "./freeze.ts";
 
 export interface QueryState<T> {
@@ -63,11 +63,14 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
   /** As the server says, and with what is optimistic. */
   base: QueryState<T> = PENDING;
   private shown: QueryState<T> = PENDING;
-  validator: Uint8Array | undefined;
-  private readonly listeners: Set<() => void> = new Set();
-  private dependents: Set<() => void> | undefined;
+  /** As a string: a small one is a fifth of a small array. */
+  named: string | undefined;
+  listeners: readonly (() => void)[] = NOBODY;
+  private dependents: Heard | undefined;
   private end: (() => void) | undefined;
   idleSince = 0;
+  /** The client finds it. */
+  isListed = false;
   answers = 0;
   last = "";
   private wasLayered = false;
@@ -83,26 +86,20 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
   // Properties, since hooks pass them on without their object.
   readonly getSnapshot = (): QueryState<T> => this.shown;
 
-  readonly subscribe = (onChange: () => void): (() => void) => {
-    const listener = () => onChange(); // The same function may subscribe twice.
-    this.listeners.add(listener);
-    this.begin();
-    return () => {
-      if (this.listeners.delete(listener) && !this.isUsed) this.host.idle(this);
-    };
-  };
+  readonly subscribe = (onChange: () => void): (() => void) => this.use(this, onChange);
 
   depend(onChange: () => void): () => void {
-    const dependent = () => onChange();
-    (this.dependents ??= new Set()).add(dependent);
+    return this.use((this.dependents ??= { listeners: NOBODY }), onChange);
+  }
+
+  private use(heard: Heard, onChange: () => void): () => void {
+    const end = listen(heard, onChange);
     this.begin();
-    return () => {
-      if (this.dependents!.delete(dependent) && !this.isUsed) this.host.idle(this);
-    };
+    return () => void (end() && !this.isUsed && this.host.idle(this));
   }
 
   get isUsed(): boolean {
-    return this.listeners.size + (this.dependents?.size ?? 0) > 0;
+    return this.listeners.length + (this.dependents?.listeners.length ?? 0) > 0;
   }
 
   fetch(signal?: AbortSignal): Promise<T> {
@@ -114,7 +111,7 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
   /** Data that came with the page, or from storage: to be confirmed. */
   restore(data: T, validator: Uint8Array | undefined): void {
     if (this.base.status !== "pending") return;
-    this.validator = validator;
+    this.named = validator && latin1(validator);
     this.set({ status: "success", data: frozen(data), isStale: true });
   }
 
@@ -128,7 +125,7 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
   /** Forgets all: whoever listens sees it pending, and asks again. */
   reset(): void {
     this.end?.();
-    this.end = this.validator = undefined;
+    this.end = this.named = undefined;
     this.set(PENDING);
     if (this.isUsed) this.begin();
   }
@@ -136,7 +133,8 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
   begin(): void {
     if (this.end) return;
     this.host.used(this);
-    const { host, method, input, validator, minInterval } = this;
+    const { host, method, input, named, minInterval } = this;
+    const validator = named === undefined ? undefined : bytesOf(named);
     if ("watch" in host.transport) {
       const { watch } = host.transport as unknown as Watching;
       this.end = watch(method, input, this as Watcher<unknown>, { validator, minInterval });
@@ -156,8 +154,8 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
 
   // What its watch tells.
 
-  next(data: T, named: Uint8Array | undefined): void {
-    this.validator = named;
+  next(data: T, validator: Uint8Array | undefined): void {
+    this.named = validator && latin1(validator);
     this.answers++;
     this.last = "answered";
     this.set({ status: "success", data: frozen(data), isStale: false });
@@ -174,7 +172,7 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
   }
 
   error(error: ConnectError): void {
-    this.validator = undefined;
+    this.named = undefined;
     this.answers++;
     this.last = "failed";
     // It may not be seen any more, or is not there: older data would be a lie.
@@ -194,8 +192,8 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
     this.wasLayered = !!layered;
     if (isSame(next, shown)) return;
     this.shown = next;
-    this.dependents?.forEach((dependent) => dependent());
-    this.host.batch.changed(this.listeners);
+    for (const dependent of this.dependents?.listeners ?? NOBODY) dependent();
+    this.host.batch.changed(this);
   }
 
   private isEqual(one: T | undefined, other: T | undefined): boolean {

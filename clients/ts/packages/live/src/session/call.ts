@@ -1,6 +1,7 @@
 /** One call of this side: what it asks, where it stands, and who is told of its answers. */
 import { EMPTY, PAYLOAD_MAX } from "../wire/frame.ts";
 import { Outgoing, PIECE } from "../wire/items.ts";
+import { bytesOf } from "../wire/varint.ts";
 import { CANCELLED, DROPPED, WAITING } from "./standing.ts";
 
 export * from "./standing.ts";
@@ -17,7 +18,8 @@ export interface CommandKey {
 export interface CallOptions {
   path: string;
   kind: Kind;
-  body?: Uint8Array;
+  /** As a string with a character for each byte where it is kept for long. */
+  body?: Uint8Array | string;
   /** NOTIFY or VALUES of wire/frame.ts. */
   watch?: number;
   /** The application pushes items; else `body` is all. */
@@ -96,7 +98,12 @@ export class Call {
   }
 
   get body(): Uint8Array {
-    return this.outgoing ? EMPTY : (this.options.body ?? EMPTY);
+    return this.outgoing ? EMPTY : this.whole;
+  }
+
+  private get whole(): Uint8Array {
+    const { body = EMPTY } = this.options;
+    return typeof body === "string" ? bytesOf(body)! : body;
   }
 
   /** Begins the body anew. */
@@ -105,7 +112,7 @@ export class Call {
     const isLarge = body.length > (watch ? PAYLOAD_MAX : PIECE - 8);
     this.outgoing = isStreaming || isLarge ? new Outgoing() : undefined;
     if (!isStreaming && isLarge) {
-      this.outgoing!.push(body);
+      this.outgoing!.push(this.whole);
       this.outgoing!.isFinished = true;
     }
   }

@@ -8,7 +8,7 @@ import { UNKNOWN } from "../session/event.ts";
 import type { Socket } from "../socket/socket.ts";
 import { INTERNAL } from "../wire/reason.ts";
 import { withOutcome } from "./errors.ts";
-import { latin1 } from "../wire/varint.ts";
+import { bytesOf, latin1 } from "../wire/varint.ts";
 import { decode, encode, kindOf } from "./method.ts";
 import type { LiveOptions } from "./transport.ts";
 import { POLL, type Watch } from "./watch.ts";
@@ -67,10 +67,10 @@ export class Fallback {
     const { method, watches, body } = watch;
     const { binaryOptions } = watches.options;
     watch.unschedule();
-    if (!body || watch.isAsking) return;
+    if (body === undefined || watch.isAsking) return;
     watch.isAsking = true;
     try {
-      const input = decode(method.input, body, binaryOptions);
+      const input = decode(method.input, bytesOf(body)!, binaryOptions);
       const { message } = await over.unary(method, undefined, undefined, undefined, input as never);
       const bytes = latin1(encode(method.output, message as never, binaryOptions));
       if (watch.isOver || !watches.askOver) return;
