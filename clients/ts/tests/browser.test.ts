@@ -179,7 +179,7 @@ describe("Chromium", () => {
     proxy.cut();
     const page = await context.newPage();
     await page.goto(url);
-    await page.waitForFunction(() => document.querySelector(".note")!.textContent === "kept");
+    await page.waitForFunction(() => document.querySelector(".note")?.textContent === "kept");
     assert.equal(await page.locator(".note").first().getAttribute("data-stale"), "true");
     await page.evaluate("void offline.mutate(Notes.method.set, { key: 'n', text: 'written without a server' })");
     await page.waitForFunction("offline.outbox.getSnapshot().length === 1");

@@ -65,6 +65,25 @@ describe("data", () => {
     assert.equal(query.getSnapshot().isStale, false);
   });
 
+  test("save() is done when the data are stored, also if another one was under way", async () => {
+    const world = new World();
+    const storage = new Memory();
+    let isSlow = false;
+    const { set } = storage;
+    storage.set = async (key, value) => {
+      if (isSlow) await new Promise(setImmediate);
+      return set.call(storage, key, value);
+    };
+    const page = await open(world, storage);
+    page.ask("a");
+    await world.settle();
+    isSlow = true;
+    void page.offline.save();
+    await page.offline.save();
+    assert.ok([...storage.all.keys()].some((key) => key.endsWith("/replicas")));
+    page.offline.close();
+  });
+
   test("without a principal nothing is stored, another one reads nothing, and sign-out removes all", async () => {
     const world = new World();
     const storage = new Memory();

@@ -416,3 +416,17 @@ describe("the other hooks", () => {
     assert.match(page.text, /tidewire: connecting, again in/);
   });
 });
+
+// The last one, since the pages of all tests are one window.
+test("a page that ends keeps what it shows: its last words are what is stored", async () => {
+  const page = new Page();
+  page.world.server.values.set("a", "1");
+  page.show(h(Value, { name: "a" }));
+  await page.settle();
+  await act(async () => void dispatchEvent(Object.assign(new Event("pagehide"), { persisted: false })));
+  await page.settle();
+  assert.equal(page.world.status, "closed");
+  assert.equal(page.text, "[1?]");
+  const { data } = page.client.query(look, { key: "a" }).getSnapshot();
+  assert.equal(data!.value, "1");
+});

@@ -96,23 +96,26 @@ export async function createOffline(options: OfflineOptions): Promise<Offline> {
     if (replicas) client.hydrate((saved = base64Encode(replicas)));
     await adopt();
   }
-  const save = async () => {
+  const store = async () => {
     if (isOver || !storage) return;
     const text = client.dehydrate();
     if (text === saved || text.length > (bytesMax * 4) / 3) return;
-    saved = text;
     await write(`${prefix}replicas`, base64Decode(text)).catch((error) => {
       if (!isSignedOut) throw error;
     });
+    saved = text;
   };
+  let saving = Promise.resolve();
+  // One after the other: who awaits it finds the data stored, also if that was under way.
+  const save = () => (saving = saving.catch(() => {}).then(store));
+  const saveSometime = () => void save().catch(() => {}); // Tried again with the next change.
   const timer = setInterval(() => {
-    void save();
+    saveSometime();
     void outbox.send();
   }, SAVE_EVERY);
   const channel = storage && new BroadcastChannel(`tidewire ${user}`);
   for (const one of [timer, channel]) (one as { unref?(): void } | undefined)?.unref?.();
-  const hidden = () => void save();
-  globalThis.document?.addEventListener("visibilitychange", hidden);
+  globalThis.document?.addEventListener("visibilitychange", saveSometime);
   const stopListening = transport.connection.subscribe(() => {
     if (transport.connection.getSnapshot().status === "open") void adopt();
     void outbox.send();
@@ -122,7 +125,7 @@ export async function createOffline(options: OfflineOptions): Promise<Offline> {
     isOver = outbox.isClosed = true;
     clearInterval(timer);
     channel?.close();
-    globalThis.document?.removeEventListener("visibilitychange", hidden);
+    globalThis.document?.removeEventListener("visibilitychange", saveSometime);
     stopListening();
     release();
   };

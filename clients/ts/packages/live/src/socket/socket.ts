@@ -27,6 +27,8 @@ export interface SocketOptions {
   webSocket: OpenSocket | undefined;
   /** Hears of the connection after the calls of the same message. */
   heard(event: SessionEvent): void;
+  /** The transport is about to be closed, or its page. */
+  left(): void;
   /** A command of this side has ended. */
   wrote(): void;
   /** An attempt to connect failed, for the `failures`th time in a row. */
@@ -137,6 +139,7 @@ export class Socket {
 
   /** Says goodbye: the session is not parked. */
   leave(reason: number): void {
+    this.options.left();
     this.generation++;
     if (this.session.phase === "open") this.session.fail(reason);
     else this.session.close(reason, "the transport is closed");

@@ -86,6 +86,7 @@ export function createLiveTransport(options: LiveOptions): LiveTransport {
       if (event.type === "connected") fallback?.over();
       watches.update();
     },
+    left: () => watches.close(),
     wrote: () => watches.wrote(),
     failed: (failures) => {
       if (!options.fallback) return;
@@ -105,9 +106,6 @@ export function createLiveTransport(options: LiveOptions): LiveTransport {
     command: (method, input, key, firstSent) => keyed(socket, options, method, input, key, firstSent),
     connection: socket.state,
     wake: () => socket.wake(),
-    close: async () => {
-      watches.close();
-      socket.close();
-    },
+    close: async () => socket.close(),
   };
 }

@@ -90,6 +90,11 @@ export class Watch<I extends DescMessage, O extends DescMessage> implements Owne
     );
   }
 
+  leave(): void {
+    if (this.hasAnswer && !this.isToldStale) this.watcher.stale();
+    this.end();
+  }
+
   end(): void {
     this.isOver = true;
     this.unschedule();

@@ -48,9 +48,9 @@ export class Watches {
     this.all.delete(watch);
   }
 
-  /** The application closes the transport: no watch is told of that. */
+  /** The transport is closed, or the page: what is shown stays, and is stale. */
   close(): void {
-    for (const watch of this.all) watch.end();
+    for (const watch of this.all) watch.leave();
   }
 
   /** Asks a query over another transport, while there is no socket. */
