@@ -1,24 +1,27 @@
 // What each package weighs in a browser: minified, gzipped, without peers; the app with them. It
 // fails over the limit, which only goes down; the bar is what the design asks for. What is loaded
 // when it is first used (`import()`) is counted in `later`.
+import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
+const folder = fileURLToPath(new URL(".", import.meta.url));
+
 const peers = ["@bufbuild/*", "@connectrpc/*", "react", "@tanstack/*"];
 const own = ["@tidewire/live", "@tidewire/live/replica"];
-const bars = { live: 9, replica: 3, react: 1.5, "tanstack-query": 1.5, app: 31 };
+export const bars = { live: 9, replica: 3, react: 1.5, "tanstack-query": 1.5, app: 31 };
 const limits = { live: 14.8, replica: 3.9, react: 1.5, "tanstack-query": 1, app: 36 };
 
 /** Bundles with code splitting: the entry with what it imports, and what it loads later. */
-async function bundle(entry, external) {
+export async function bundle(entry, external, resolveDir = folder) {
   const { outputFiles, metafile } = await build({
-    stdin: { contents: entry, resolveDir: process.cwd() }, outdir: "out", external,
+    absWorkingDir: folder, stdin: { contents: entry, resolveDir }, outdir: "out", external,
     bundle: true, splitting: true, minify: true, format: "esm", target: "es2022", write: false, metafile: true,
     define: { "process.env.NODE_ENV": '"production"' },
   });
   const sizes = new Map();
   for (const { path, contents } of outputFiles) {
-    sizes.set(path.slice(process.cwd().length + 1), gzipSync(contents, { level: 9 }).length / 1000);
+    sizes.set(path.slice(folder.length), gzipSync(contents, { level: 9 }).length / 1000);
   }
   const now = new Set();
   const visit = (path) => {
@@ -39,24 +42,32 @@ const app = `
   export const client = createClient(BehaviourService, createLiveTransport({ baseUrl: "/" }));
 `;
 const web = app.replace("@tidewire/live", "@connectrpc/connect-web").replaceAll("createLiveTransport", "createConnectTransport");
-const live = await bundle(everything("live/dist/index.js"), peers);
-// What replicas add: they share code with the transport, which every page has.
-const both = await bundle(`${everything("live/dist/index.js")} ${everything("live/dist/replica/index.js")}`, peers);
-const sizes = {
-  live,
-  replica: { size: both.size - live.size, later: 0 },
-  react: await bundle(everything("react/dist/index.js"), [...peers, ...own]),
-  "tanstack-query": await bundle(everything("tanstack-query/dist/index.js"), [...peers, ...own]),
-  app: await bundle(app, []),
-  "app with connect-web": await bundle(web, []),
-};
-let isOver = false;
-for (const [name, { size, later }] of Object.entries(sizes)) {
-  const bar = bars[name];
-  isOver ||= size > limits[name];
-  const over = size > limits[name] ? "  OVER" : "";
-  const against = bar ? `  bar ${bar}  limit ${limits[name]}${over}` : "";
-  const loads = later ? `  (${later.toFixed(1)} kB later)` : "";
-  console.log(`${name.padEnd(22)} ${size.toFixed(2).padStart(5)} kB gz${against}${loads}`);
+
+export async function sizesOfPackages() {
+  const live = await bundle(everything("live/dist/index.js"), peers);
+  // What replicas add: they share code with the transport, which every page has.
+  const both = await bundle(`${everything("live/dist/index.js")} ${everything("live/dist/replica/index.js")}`, peers);
+  return {
+    live,
+    replica: { size: both.size - live.size, later: 0 },
+    react: await bundle(everything("react/dist/index.js"), [...peers, ...own]),
+    "tanstack-query": await bundle(everything("tanstack-query/dist/index.js"), [...peers, ...own]),
+    app: await bundle(app, []),
+    "app with connect-web": await bundle(web, []),
+  };
 }
-process.exitCode = isOver ? 1 : 0;
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) print(await sizesOfPackages());
+
+function print(sizes) {
+  let isOver = false;
+  for (const [name, { size, later }] of Object.entries(sizes)) {
+    const bar = bars[name];
+    isOver ||= size > limits[name];
+    const over = size > limits[name] ? "  OVER" : "";
+    const against = bar ? `  bar ${bar}  limit ${limits[name]}${over}` : "";
+    const loads = later ? `  (${later.toFixed(1)} kB later)` : "";
+    console.log(`${name.padEnd(22)} ${size.toFixed(2).padStart(5)} kB gz${against}${loads}`);
+  }
+  process.exitCode = isOver ? 1 : 0;
+}

@@ -134,10 +134,10 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
     if (this.end) return;
     this.host.used(this);
     const { host, method, input, named, minInterval } = this;
-    const validator = named === undefined ? undefined : bytesOf(named);
+    const options = named || minInterval ? { validator: named && bytesOf(named), minInterval } : undefined;
     if ("watch" in host.transport) {
       const { watch } = host.transport as unknown as Watching;
-      this.end = watch(method, input, this as Watcher<unknown>, { validator, minInterval });
+      this.end = watch(method, input, this as Watcher<unknown>, options as WatchOptions);
       return;
     }
     // A transport that tells of nothing: asked once, and nobody vouches for it afterwards.

@@ -29,6 +29,7 @@ const PASSING: number[] = [
 /** These will not change by themselves: the watch is over. */
 const FINAL: number[] = [CODE_INVALID_ARGUMENT, CODE_UNIMPLEMENTED, CODE_PERMISSION_DENIED, CODE_UNAUTHENTICATED];
 
+/** Of ten thousand: what few of them have takes no room until it is there (`declare`). */
 export class Watch<I extends DescMessage, O extends DescMessage> implements Owner {
   readonly watches: Watches;
   readonly method: DescMethodUnary<I, O>;
@@ -36,24 +37,24 @@ export class Watch<I extends DescMessage, O extends DescMessage> implements Owne
   private readonly how: WatchOptions;
   /** A small string is a fourth of a small array. */
   body: string | undefined;
-  private headers: Uint8Array | undefined;
+  private declare headers: Uint8Array | undefined;
   private call: Call | undefined;
   /** Of the answer that the watcher holds; `named` of the newest one, which may be too large to push. */
   held: string | undefined;
   named: string | undefined;
-  private large: Large | undefined;
+  private declare large: Large | undefined;
   isAsking = false;
   /** The answer that was polled last, to tell of others only. */
-  polled: string | undefined;
+  declare polled: string | undefined;
   hasAnswer: boolean;
   private isToldStale = false;
   isOver = false;
   private isRefreshed = false;
   private failures = 0;
   private epoch = 0;
-  private timer: ReturnType<typeof setTimeout> | undefined;
+  private declare timer: ReturnType<typeof setTimeout> | undefined;
   /** Takes the first answer to the interceptors. */
-  private first: { resolve(r: UnaryResponse<I, O>): void; reject(e: ConnectError): void } | undefined;
+  private declare first: { resolve(r: UnaryResponse<I, O>): void; reject(e: ConnectError): void } | undefined;
 
   constructor(watches: Watches, method: DescMethodUnary<I, O>, watcher: Watcher<MessageShape<O>>, how: WatchOptions) {
     this.watches = watches;

@@ -16,6 +16,8 @@ export interface WatchOptions {
   minInterval?: number;
 }
 
+const USUAL: WatchOptions = {};
+
 export class Watches {
   private readonly all: Set<Watch<any, any>> = new Set();
   /** Those that are asked again from time to time. */
@@ -32,7 +34,7 @@ export class Watches {
     method: DescMethodUnary<I, O>,
     input: MessageInitShape<I>,
     watcher: Watcher<MessageShape<O>>,
-    how: WatchOptions = {},
+    how: WatchOptions = USUAL,
   ): () => void {
     if (kindOf(method) !== "query") {
       throw new ConnectError(`${method.name} is not a query: its .proto has no idempotency_level = NO_SIDE_EFFECTS`, CODE_FAILED_PRECONDITION);
