@@ -12,7 +12,7 @@ const number = (value) => {
 /** Median, and least to most. */
 const spread = (values) => `${number(median(values))} (${number(sorted(values)[0])} to ${number(sorted(values).at(-1))})`;
 
-export function table({ machine, figures, sizes, peerSizes }) {
+export function table({ machine, figures, sizes, parts, peerSizes }) {
   const of = (name, key) => figures[name].map((one) => one[key]);
   const lines = [];
   const rows = (head, all) => {
@@ -66,6 +66,14 @@ export function table({ machine, figures, sizes, peerSizes }) {
   ]);
   lines.push("", "## Sizes", "", "kB, minified and gzipped; peers (protobuf, connect, React, query-core) left out but in `app`, which is generated", "code, client and transport. *Later* is loaded when it is first used: streams, interceptors, HTTP in place of WebSockets.");
   rows(["", "kB", "bar", "later"], Object.entries(sizes).map(([name, { size, later }]) => [name, size.toFixed(2), bars[name] ?? "", later ? later.toFixed(1) : ""]));
+  lines.push(
+    "",
+    "The bars of `live`, `replica` and `app` do not hold. The transport keeps each promise of the protocol's caller: what follows is",
+    "what its bundle would lose without each part, and none of them alone, nor two, is the difference. What could go has gone:",
+    "names of internal properties are shortened in the build, streams, interceptors and HTTP are loaded when they are used.",
+  );
+  const parted = Object.entries(parts.without).sort(([, one], [, other]) => other - one);
+  rows([`of ${parts.whole.toFixed(2)} kB`, "kB less without it"], parted.map(([name, size]) => [name, size.toFixed(2)]));
   const versions = Object.entries(machine.versions).map(([name, version]) => `${name} ${version}`).join(", ");
   lines.push("", `Clients of others, with what they need but React, protobuf and connect (${versions}):`);
   rows(["", "kB"], Object.entries(peerSizes).map(([name, { size, later }]) => [name, (size + later).toFixed(1)]));

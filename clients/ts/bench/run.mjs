@@ -11,6 +11,7 @@ import { promisify } from "node:util";
 import { build } from "esbuild";
 import { chromium } from "playwright-core";
 import { bundle, sizesOfPackages } from "../sizes.mjs";
+import { weighParts } from "./parts.mjs";
 import { table } from "./report.mjs";
 import { start } from "./server.mjs";
 
@@ -94,7 +95,7 @@ const machine = {
   browser: execFileSync("chromium", ["--version"], { encoding: "utf8" }).trim(),
   versions: JSON.parse(readFileSync(here("package.json"), "utf8")).dependencies,
 };
-const result = { machine, figures, sizes: await sizesOfPackages(), peerSizes };
+const result = { machine, figures, sizes: await sizesOfPackages(), parts: await weighParts(), peerSizes };
 const target = here("../../../bench-runs/live/typescript");
 writeFileSync(`${target}.json`, `${JSON.stringify(result, undefined, 1)}\n`);
 writeFileSync(`${target}.md`, table(result));

@@ -155,6 +155,19 @@ describe("Chromium", () => {
     await page.close();
   });
 
+  test("a page that keeps data comes back from the cache of pages, too", async () => {
+    await notes.set({ key: "n", text: "before" });
+    const page = await context.newPage();
+    await page.goto(`${origin}/?server=${proxy.url}&user=eve`);
+    await shows(page, "before");
+    await page.goto(`${origin}/other`);
+    await notes.set({ key: "n", text: "after" });
+    await page.goBack({ waitUntil: "commit" });
+    await shows(page, "after");
+    assert.deepEqual(await page.evaluate("life.filter((word) => word === 'restored')"), ["restored"]);
+    await page.close();
+  });
+
   test("a page without an origin (`null`) is not let in", async () => {
     await notes.set({ key: "n", text: "secret" });
     const page = await context.newPage();
