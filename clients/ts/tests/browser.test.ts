@@ -32,6 +32,7 @@ before(async () => {
   });
   files = createServer(({ url }, response) => {
     const isScript = url === "/page.js";
+    response.setHeader("access-control-allow-origin", "*"); // A frame without an origin loads it, too.
     response.setHeader("content-type", isScript ? "text/javascript" : "text/html");
     if (policy) response.setHeader("content-security-policy", policy);
     if (isScript) return response.end(outputFiles[0]!.contents);
@@ -152,5 +153,60 @@ describe("Chromium", () => {
     await page.waitForFunction(() => document.querySelector(".note")!.textContent!.includes("fetch"));
     assert.doesNotMatch(await page.locator("body").innerText(), /secret/);
     await page.close();
+  });
+
+  test("a page that keeps data comes back from the cache of pages, too", async () => {
+    await notes.set({ key: "n", text: "before" });
+    const page = await context.newPage();
+    await page.goto(`${origin}/?server=${proxy.url}&user=eve`);
+    await shows(page, "before");
+    await page.goto(`${origin}/other`);
+    await notes.set({ key: "n", text: "after" });
+    await page.goBack({ waitUntil: "commit" });
+    await shows(page, "after");
+    assert.deepEqual(await page.evaluate("life.filter((word) => word === 'restored')"), ["restored"]);
+    await page.close();
+  });
+
+  test("a page without an origin (`null`) is not let in", async () => {
+    await notes.set({ key: "n", text: "secret" });
+    const page = await context.newPage();
+    await page.goto(`${origin}/other`);
+    await page.setContent(`<iframe sandbox="allow-scripts" src="${origin}/?server=${server.url}"></iframe>`);
+    const frame = page.frameLocator("iframe");
+    await frame.locator(".status", { hasText: "fallback" }).waitFor();
+    await frame.locator(".note", { hasText: "fetch" }).first().waitFor();
+    assert.doesNotMatch(await frame.locator("body").innerText(), /secret/);
+    await page.close();
+  });
+
+  test("what IndexedDB keeps is there after a start without a server; a waiting command is sent once it is back", async () => {
+    const url = `${origin}/?server=${proxy.url}&user=ada`;
+    await notes.set({ key: "n", text: "kept" });
+    const before = await context.newPage();
+    await before.goto(url);
+    await shows(before, "kept");
+    await before.evaluate("offline.save()");
+    await before.close();
+    proxy.isRefusing = true;
+    proxy.cut();
+    const page = await context.newPage();
+    await page.goto(url);
+    await page.waitForFunction(() => document.querySelector(".note")?.textContent === "kept");
+    assert.equal(await page.locator(".note").first().getAttribute("data-stale"), "true");
+    await page.evaluate("void offline.mutate(Notes.method.set, { key: 'n', text: 'written without a server' })");
+    await page.waitForFunction("offline.outbox.getSnapshot().length === 1");
+    proxy.isRefusing = false;
+    await page.evaluate("transport.wake()");
+    await shows(page, "written without a server");
+    await page.waitForFunction("life.includes('done')");
+    assert.equal(await page.evaluate("offline.outbox.getSnapshot().length"), 0);
+    // Another tab signs out: this one forgets.
+    const other = await context.newPage();
+    await other.goto(url);
+    await shows(other, "written without a server");
+    await other.evaluate("offline.signOut()");
+    await page.waitForFunction("life.includes('signed out')");
+    await Promise.all([page.close(), other.close()]);
   });
 });

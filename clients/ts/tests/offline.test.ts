@@ -1,10 +1,10 @@
 // Data that outlive the page, and commands made without a connection.
 import assert from "node:assert/strict";
-import { afterEach, beforeEach, describe, test } from "node:test";
-import { Code } from "@connectrpc/connect";
+import { afterEach, beforeEach, describe, mock, test } from "node:test";
+import { Code, createRouterTransport } from "@connectrpc/connect";
 import { createOffline, type OfflineStorage, type Outcome } from "../packages/live/src/offline/index.ts";
 import { createLiveClient } from "../packages/live/src/replica/index.ts";
-import { createLiveTransport } from "../packages/live/src/index.ts";
+import { createLiveTransport, type LiveOptions } from "../packages/live/src/index.ts";
 import { BehaviourService } from "./gen/tidewire/test/v1/behaviour_pb.js";
 import { withClock, withoutClock, World } from "./support/world.ts";
 
@@ -21,24 +21,29 @@ class Memory implements OfflineStorage {
   async set(key: string, value: Uint8Array) {
     this.all.set(key, value.slice());
   }
+  async list(prefix: string) {
+    return [...this.all.keys()].filter((key) => key.startsWith(prefix));
+  }
   async remove(prefix: string) {
     for (const key of this.all.keys()) if (key.startsWith(prefix)) this.all.delete(key);
   }
 }
 
 /** A page: its own transport and client, on a storage that outlives it. */
-async function open(world: World, storage: Memory, principalKey: string | undefined = "ada") {
-  const transport = createLiveTransport({ baseUrl: "http://server.test", webSocket: world.network.webSocket });
+async function open(world: World, storage: Memory, principalKey: string | undefined = "ada", more: Partial<LiveOptions> = {}) {
+  const transport = createLiveTransport({ baseUrl: "http://server.test", webSocket: world.network.webSocket, ...more });
   const client = createLiveClient(transport);
   const outcomes: string[] = [];
   const onOutcome = ({ status, entry }: Outcome) => outcomes.push(`${(entry.input as never as { text: string }).text} ${status}`);
-  const offline = await createOffline({ client, transport, services: [BehaviourService], principalKey, storage, onOutcome });
+  const page = { signedOut: 0 };
+  const onSignOut = () => void page.signedOut++;
+  const offline = await createOffline({ client, transport, services: [BehaviourService], principalKey, storage, onOutcome, onSignOut });
   const ask = (key: string) => {
     const query = client.query(look, { key });
     query.subscribe(() => {});
     return query;
   };
-  return { transport, client, offline, outcomes, ask };
+  return Object.assign(page, { transport, client, offline, outcomes, ask });
 }
 
 describe("data", () => {
@@ -60,6 +65,25 @@ describe("data", () => {
     assert.equal(query.getSnapshot().isStale, false);
   });
 
+  test("save() is done when the data are stored, also if another one was under way", async () => {
+    const world = new World();
+    const storage = new Memory();
+    let isSlow = false;
+    const { set } = storage;
+    storage.set = async (key, value) => {
+      if (isSlow) await new Promise(setImmediate);
+      return set.call(storage, key, value);
+    };
+    const page = await open(world, storage);
+    page.ask("a");
+    await world.settle();
+    isSlow = true;
+    void page.offline.save();
+    await page.offline.save();
+    assert.ok([...storage.all.keys()].some((key) => key.endsWith("/replicas")));
+    page.offline.close();
+  });
+
   test("without a principal nothing is stored, another one reads nothing, and sign-out removes all", async () => {
     const world = new World();
     const storage = new Memory();
@@ -78,6 +102,24 @@ describe("data", () => {
     await ada.offline.signOut();
     assert.deepEqual([...storage.all.keys()].filter((key) => key.startsWith("ada/")), []);
     assert.equal(ada.client.query(look, { key: "b" }).getSnapshot().status, "pending");
+  });
+});
+
+describe("sign-out in another tab", () => {
+  test("this tab forgets what it holds, says so, and stores nothing more", async () => {
+    const world = new World();
+    const storage = new Memory();
+    const [here, other] = [await open(world, storage), await open(world, storage)];
+    world.server.values.set("a", "hers");
+    here.client.query(look, { key: "a" }).subscribe(() => {});
+    await world.settle();
+    await other.offline.signOut();
+    await here.offline.save();
+    assert.equal(here.signedOut, 1);
+    assert.deepEqual([...storage.all.keys()], []);
+    await assert.rejects(here.offline.mutate(echo, { text: "k=v" }), { code: Code.Unauthenticated });
+    assert.deepEqual([...storage.all.keys()], []);
+    assert.equal(here.client.query(look, { key: "a" }).getSnapshot().data, undefined);
   });
 });
 
@@ -159,6 +201,38 @@ describe("commands", () => {
     assert.deepEqual(second.outcomes, ["k=v unknown"]);
   });
 
+  test("two tabs keep theirs apart: each command of both runs, once, and its outcome is told where it was made", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    const first = await open(world, storage);
+    void first.offline.mutate(echo, { text: "a=1" });
+    await new Promise(setImmediate);
+    const tabs = [first, await open(world, storage)] as const;
+    void tabs[1].offline.mutate(echo, { text: "b=2" });
+    void tabs[0].offline.mutate(echo, { text: "c=3" });
+    await new Promise(setImmediate);
+    for (const tab of tabs) tab.ask("a");
+    await world.pass(1_000);
+    assert.deepEqual(tabs.map(({ outcomes }) => outcomes), [["a=1 done", "c=3 done"], ["b=2 done"]]);
+    assert.deepEqual(Object.fromEntries(world.server.runs), { "a=1": 1, "b=2": 1, "c=3": 1 });
+    for (const tab of tabs) tab.offline.close();
+  });
+
+  test("a tab that is closed leaves its commands to one that is open", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    const [closed, left] = [await open(world, storage), await open(world, storage)];
+    void closed.offline.mutate(echo, { text: "a=1" });
+    await new Promise(setImmediate);
+    closed.offline.close();
+    await closed.transport.close();
+    left.ask("a");
+    await world.pass(1_000);
+    assert.deepEqual(left.outcomes, ["a=1 done"]);
+    assert.equal(world.server.runs.get("a=1"), 1);
+    left.offline.close();
+  });
+
   test("they are bounded", async () => {
     const world = new World();
     const transport = world.transport;
@@ -167,5 +241,54 @@ describe("commands", () => {
     void offline.mutate(echo, { text: "k=1" });
     await assert.rejects(offline.mutate(echo, { text: "k=2" }), { code: Code.ResourceExhausted });
     offline.close();
+  });
+
+  test("where WebSockets do not open they go over HTTP: each once, and one that HTTP lost is unknown for ever", async () => {
+    const runs: string[] = [];
+    let isLost = false;
+    mock.method(globalThis, "fetch", async () => new Response());
+    const http = createRouterTransport(({ service }) =>
+      service(BehaviourService, {
+        echo: ({ text }) => {
+          runs.push(text);
+          return { text };
+        },
+      }),
+    );
+    const fallback = async () => ({
+      ...http,
+      unary: async (...call: Parameters<typeof http.unary>) => {
+        const reply = await http.unary(...call);
+        if (isLost) throw new TypeError("the network is gone");
+        return reply;
+      },
+    }) as typeof http;
+    const world = new World({}, { keepsKeys: true });
+    world.network.isDown = true;
+    const storage = new Memory();
+    const page = await open(world, storage, "ada", { fallback });
+    void page.offline.mutate(echo, { text: "waits=1" });
+    page.ask("a"); // Which dials.
+    await world.pass(3_000);
+    assert.equal(page.transport.connection.getSnapshot().status, "fallback");
+    assert.deepEqual(page.outcomes, ["waits=1 done"]);
+    await page.offline.mutate(echo, { text: "at once=2" });
+    assert.deepEqual(runs, ["waits=1", "at once=2"]);
+
+    // The page ends before HTTP has answered: the next one cannot know, and does not run it again.
+    const second = await open(world, storage, "ada", { fallback });
+    second.offline.mutate(echo, { text: "lost=3" }).catch(() => {});
+    await new Promise(setImmediate);
+    isLost = true;
+    second.ask("a");
+    await world.pass(3_000);
+    assert.deepEqual(second.outcomes, ["lost=3 unknown"]);
+    world.network.isDown = false;
+    await world.pass(61_000);
+    assert.equal(second.transport.connection.getSnapshot().status, "open");
+    assert.equal(world.server.runs.size, 0);
+    assert.deepEqual(runs, ["waits=1", "at once=2", "lost=3"]);
+    mock.restoreAll();
+    for (const one of [page, second]) one.offline.close();
   });
 });

@@ -7,6 +7,8 @@ import { cleanup, render } from "@testing-library/react";
 import { HydrationBoundary, LiveProvider, skipToken, useComputed, useConnectionState, useMutation, useQuery, useSuspenseQueries, useSuspenseQuery, useLiveClient } from "@tidewire/react";
 import { LiveDevtools } from "@tidewire/react/devtools";
 import * as React from "react";
+import { hydrateRoot } from "react-dom/client";
+import { renderToString } from "react-dom/server";
 import { createLiveClient, type LiveClient } from "../packages/live/src/replica/index.ts";
 import { BehaviourService, type LookReply } from "./gen/tidewire/test/v1/behaviour_pb.js";
 import { withClock, withoutClock, World } from "./support/world.ts";
@@ -294,6 +296,57 @@ describe("suspense", () => {
   });
 });
 
+describe("renders that are not what is shown in the end", () => {
+  test("one that is thrown away leaves no watch behind", async () => {
+    const page = new Page();
+    let resolve!: () => void;
+    const never = new Promise<void>((done) => (resolve = done));
+    let isThrown = true;
+    function Late() {
+      useQuery(look, { key: "discarded" });
+      if (isThrown) throw never;
+      return null;
+    }
+    page.show(h(Suspense, { fallback: "waiting" }, h(Late)));
+    await page.settle();
+    isThrown = false;
+    page.show("something else");
+    resolve();
+    await page.pass(11_000);
+    assert.equal(page.text, "something else");
+    assert.deepEqual(page.client.inspect(), []);
+    assert.deepEqual(page.world.server.requests, []);
+  });
+
+  test("hydration finds what the server rendered, whatever came since, and then shows that", async () => {
+    const router = createRouterTransport(({ service }) => service(BehaviourService, { look: () => ({ value: "1" }) }));
+    const onServer = createLiveClient(router);
+    await onServer.query(look, { key: "a" }).fetch();
+    const state = onServer.dehydrate();
+    const tree = (client: LiveClient) =>
+      h(LiveProvider, { client }, h(HydrationBoundary, { state }, h("p", null, h(Value, { name: "a" }))));
+    const container = document.createElement("div");
+    document.body.append(container);
+    container.innerHTML = renderToString(tree(onServer));
+    assert.equal(container.textContent, "[1?]");
+    const world = new World();
+    world.server.values.set("a", "2");
+    const errors = mock.method(console, "error", () => {});
+    const client = createLiveClient(world.transport);
+    const recovered: unknown[] = [];
+    const root = await act(async () => hydrateRoot(container, tree(client), { onRecoverableError: (error) => recovered.push(error) }));
+    assert.equal(container.textContent, "[1?]");
+    await act(() => world.settle());
+    assert.equal(container.textContent, "[2]");
+    // The boundary renders again with the state that came with the page: nothing old comes back.
+    await act(async () => root.render(tree(client)));
+    assert.equal(container.textContent, "[2]");
+    assert.deepEqual([recovered, errors.mock.callCount()], [[], 0]);
+    errors.mock.restore();
+    await act(async () => root.unmount());
+  });
+});
+
 describe("the other hooks", () => {
   test("useComputed", async () => {
     const page = new Page();
@@ -362,4 +415,18 @@ describe("the other hooks", () => {
     await page.pass(0);
     assert.match(page.text, /tidewire: connecting, again in/);
   });
+});
+
+// The last one, since the pages of all tests are one window.
+test("a page that ends keeps what it shows: its last words are what is stored", async () => {
+  const page = new Page();
+  page.world.server.values.set("a", "1");
+  page.show(h(Value, { name: "a" }));
+  await page.settle();
+  await act(async () => void dispatchEvent(Object.assign(new Event("pagehide"), { persisted: false })));
+  await page.settle();
+  assert.equal(page.world.status, "closed");
+  assert.equal(page.text, "[1?]");
+  const { data } = page.client.query(look, { key: "a" }).getSnapshot();
+  assert.equal(data!.value, "1");
 });

@@ -3,7 +3,7 @@ import "./support/dom.ts";
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { TransportProvider, useQuery as useConnectQuery } from "@connectrpc/connect-query";
+import { TransportProvider, useInfiniteQuery as useConnectInfiniteQuery, useQuery as useConnectQuery } from "@connectrpc/connect-query";
 import { QueryClient, QueryClientProvider, QueryObserver } from "@tanstack/react-query";
 import { cleanup, render } from "@testing-library/react";
 import { liveQueryOptions, withQueryClient } from "@tidewire/tanstack-query";
@@ -107,4 +107,28 @@ test("connect-query's hooks are told of changes by withQueryClient", async () =>
   await act(() => world.pass(300)); // TanStack tells its observers by timers.
   assert.equal(container.textContent, "[1]");
   assert.deepEqual(world.server.requests, ["Look"]);
+});
+
+test("connect-query's infinite queries are asked page by page, and no watch mixes them up", async () => {
+  const { world, queryClient } = start();
+  world.server.values.set("1", "first");
+  world.server.values.set("2", "second");
+  const transport = withQueryClient(world.transport, queryClient);
+  let more: () => unknown = () => {};
+  function Pages() {
+    const { data, fetchNextPage } = useConnectInfiniteQuery(look, { key: "1" }, {
+      pageParamKey: "key",
+      getNextPageParam: ({ value }) => (value === "first" ? "2" : undefined),
+    });
+    more = fetchNextPage;
+    return data ? data.pages.map(({ value }) => `[${value}]`).join("") : "…";
+  }
+  const tree = h(TransportProvider, { transport } as never, h(QueryClientProvider, { client: queryClient }, h(Pages)));
+  const { container } = render(tree);
+  await act(() => world.pass(300));
+  assert.equal(container.textContent, "[first]");
+  await act(async () => void more());
+  await act(() => world.pass(300));
+  assert.equal(container.textContent, "[first][second]");
+  assert.deepEqual(world.server.requests, ["Look", "Look"]);
 });

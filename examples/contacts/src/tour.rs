@@ -26,11 +26,13 @@ fn file(kind: &'static str, content: &'static str) -> Result<Reply> {
 }
 
 /// Path, content type and content.
-const FILES: [(&str, &str, &str); 5] = [
+const FILES: [(&str, &str, &str); 6] = [
     ("/", "text/html; charset=utf-8", include_str!("../tour/index.html")),
     ("/tour/style.css", "text/css; charset=utf-8", include_str!("../tour/style.css")),
     ("/tour/tour.js", "text/javascript; charset=utf-8", include_str!("../tour/tour.js")),
     ("/tour/calls.js", "text/javascript; charset=utf-8", include_str!("../tour/calls.js")),
+    // Built by web/build.mjs; `cargo xtask ci typescript` says whether it is current.
+    ("/tour/live.js", "text/javascript; charset=utf-8", include_str!("../tour/live.js")),
     ("/tour/icon.svg", "image/svg+xml", include_str!("../tour/icon.svg")),
 ];
 

@@ -1,6 +1,9 @@
-// How each thing is asked for over REST and Connect, and the same as a command for a terminal.
+// How each thing is asked for over REST, Connect and live, and the same as a command for a terminal.
 //
-// A request is { verb, path, headers, message }; `method` beside it names the RPC that it is.
+// A request is { verb, path, headers, message }; `method` beside it names the RPC that it is, and
+// `isLive` says that it goes over the page's own connection.
+
+import { call } from "./live.js";
 
 const SERVICE = "contacts.v1.Contacts";
 
@@ -14,11 +17,11 @@ const REST = {
   Delete: ({ id }) => ({ verb: "DELETE", path: `/contacts/${id}` }),
 };
 
-/// A call of a method of contacts, over "rest" or "connect".
+/// A call of a method of contacts, over "rest", "connect" or "live".
 export function contacts(protocol, name, message) {
   const method = { name: `${SERVICE}/${name}`, message };
   if (protocol === "rest") return { ...REST[name](message), method };
-  return { verb: "POST", path: `/${SERVICE}/${name}`, message, method };
+  return { verb: "POST", path: `/${SERVICE}/${name}`, message, method, isLive: protocol === "live" };
 }
 
 /// A plain request.
@@ -38,6 +41,11 @@ export function begin({ verb, path, headers, message }, signal) {
 export async function send(request) {
   const started = performance.now();
   const answer = { ok: false, status: "no answer", text: "" };
+  if (request.isLive) {
+    const { value, error } = await call(request.method.name.split("/")[1], request.method.message);
+    const status = error ? error.split(":")[0] : "answered over the WebSocket";
+    return { ok: !error, status, text: "", value, error, took: performance.now() - started };
+  }
   try {
     const response = await begin(request);
     answer.status = `${response.status} ${response.statusText}`;

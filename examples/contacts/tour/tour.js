@@ -1,7 +1,9 @@
 // Puts the server's answers on the page. Every call goes through `call`, which shows it on the right;
-// what a person typed is never looked at here, so that the errors are the server's own.
+// what a person typed is never looked at here, so that the errors are the server's own. The table is
+// a live query: whoever changes a contact, the page follows.
 
 import { begin, contacts, curl, get, grpcurl, send } from "./calls.js";
+import { connection, watch } from "./live.js";
 
 const at = (id) => document.getElementById(id);
 const PAGE_SIZE = 10;
@@ -65,56 +67,107 @@ async function ask(name, message, wrong = at("wrong")) {
 
 const called = ({ firstName = "", surname = "" }) => `${firstName} ${surname}`.trim();
 
+/// A line of the table. `write` shows a contact in it, `drop` takes it away.
 function row(contact) {
   const line = make("tr");
-  const cell = (text = "") => make("td", {}, `${text}`);
+  const cells = ["", "", ""].map(() => make("td"));
   const edit = make("button", { type: "button", className: "small" }, "Edit");
   const remove = make("button", { type: "button", className: "small" }, "Delete");
-  const write = () => {
+  line.append(...cells, make("td", {}, edit, " ", remove));
+  const write = (newer) => {
+    contact = newer;
+    const { id, firstName = "", surname = "" } = contact;
+    [id, firstName, surname].forEach((text, index) => (cells[index].textContent = text));
     edit.ariaLabel = `Edit ${called(contact)}`;
     remove.ariaLabel = `Delete ${called(contact)}`;
-    while (line.cells.length > 1) line.cells[0].remove();
-    line.prepend(cell(contact.id), cell(contact.firstName), cell(contact.surname));
   };
-  line.append(make("td", {}, edit, " ", remove));
-  edit.onclick = () => open(contact, (changed) => {
-    contact = changed;
-    write();
-  });
-  remove.onclick = async () => {
-    if (!(await ask("Delete", { id: contact.id }))) return;
+  const drop = () => {
+    const focused = line.contains(document.activeElement);
     const neighbour = line.nextElementSibling ?? line.previousElementSibling;
     line.remove();
-    (neighbour?.querySelector("button:last-child") ?? at("first")).focus();
+    // Who works by keyboard goes on where the contact was.
+    if (focused) (neighbour?.querySelector("button:last-child") ?? at("first")).focus();
+  };
+  edit.onclick = () => open(contact, write);
+  remove.onclick = async () => {
+    if (!(await ask("Delete", { id: contact.id }))) return;
+    forget(contact.id);
     at("said").textContent = `Deleted ${contact.id}, ${called(contact)}.`;
   };
-  write();
-  return line;
+  write(contact);
+  return { line, write, drop };
 }
 
-/// Puts a contact above the others.
+/// The page's contacts, and those that were found or created, which stay above them; by id.
+const listed = new Map();
+const pinned = new Map();
+
+/// A contact is there no more.
+function forget(id) {
+  listed.get(id)?.drop();
+  listed.delete(id);
+  pinned.get(id)?.end();
+  pinned.get(id)?.drop();
+  pinned.delete(id);
+}
+
+/// Puts a contact above the others, and follows it.
 function first(contact, text) {
-  const line = row(contact);
-  line.className = "new";
-  at("rows").prepend(line);
+  forget(contact.id);
+  const kept = row(contact);
+  kept.line.className = "new";
+  kept.end = watch("Get", { id: contact.id }, ({ value, error }) => {
+    if (value) kept.write(value);
+    else if (error.startsWith("not_found")) forget(contact.id);
+  });
+  pinned.set(contact.id, kept);
+  at("rows").prepend(kept.line);
   at("said").textContent = text;
 }
 
-let token = "";
-
-async function page(pageToken) {
-  const answer = await ask("Page", { pageSize: PAGE_SIZE, pageToken });
-  if (!answer) return;
-  const list = answer.contacts ?? [];
-  token = answer.nextPageToken ?? "";
-  at("rows").replaceChildren(...list.map(row));
+/// Shows what the server says the page is now.
+function list({ value, error, isStale }) {
+  if (error) at("wrong").textContent = error;
+  if (!value) return;
+  const { contacts: all = [], nextPageToken = "" } = value;
+  token = nextPageToken;
   at("next").disabled = !token;
-  const from = list.length ? ` from id ${list[0].id}` : "";
-  at("caption").textContent = `${list.length} contacts${from}`;
+  const ids = new Set(all.map(({ id }) => id));
+  for (const [id, kept] of listed) {
+    if (ids.has(id) && !pinned.has(id)) continue;
+    kept.drop();
+    listed.delete(id);
+  }
+  const body = at("rows");
+  let place = pinned.size;
+  for (const contact of all) {
+    if (pinned.has(contact.id)) continue;
+    const kept = listed.get(contact.id) ?? row(contact);
+    listed.set(contact.id, kept);
+    kept.write(contact);
+    // What is in its place keeps the focus.
+    if (body.rows[place] !== kept.line) body.insertBefore(kept.line, body.rows[place] ?? null);
+    place++;
+  }
+  const from = all.length ? ` from id ${all[0].id}` : "";
+  at("caption").textContent = `${all.length} contacts${from}, ${isStale ? "as they were" : "live"}`;
+}
+
+let token = "";
+let endPage = () => {};
+
+function page(pageToken) {
+  endPage();
+  endPage = watch("Page", { pageSize: PAGE_SIZE, pageToken }, list);
 }
 
 at("first").onclick = () => page("");
 at("next").onclick = () => page(token);
+
+connection(({ status, error }) => {
+  const trouble = error ? `Not connected: ${error.rawMessage}` : "Connecting …";
+  at("connection").textContent = status === "open" ? "Live: what others change is shown here." : trouble;
+});
 
 /// What a form submits, as an object.
 function submits(form, then) {
@@ -139,8 +192,8 @@ submits(at("find"), async ({ id }) => {
 
 let changing;
 
-function open(contact, changed) {
-  changing = { contact, changed };
+function open(contact, write) {
+  changing = { contact, write };
   at("editor-heading").textContent = `Edit ${contact.id}, ${called(contact)}`;
   at("edit-wrong").textContent = "";
   for (const name of ["firstName", "surname"]) at("edit").elements[name].value = contact[name] ?? "";
@@ -152,7 +205,7 @@ submits(at("edit"), async (typed) => {
   const contact = await ask("Update", { id: changing.contact.id, ...typed }, at("edit-wrong"));
   if (!contact) return;
   at("editor").close();
-  changing.changed(contact);
+  changing.write(contact);
   at("said").textContent = `Changed ${contact.id}, ${called(contact)}.`;
 });
 
@@ -213,5 +266,5 @@ at("commands").append(...COMMANDS.map(([title, what]) => {
 }));
 
 at("origin").textContent = location.origin;
+page("");
 await health();
-await page("");

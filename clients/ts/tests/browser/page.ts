@@ -2,16 +2,19 @@
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
 import { createLiveTransport } from "@tidewire/live";
+import { createOffline } from "@tidewire/live/offline";
 import { createLiveClient } from "@tidewire/live/replica";
 import { LiveProvider, useConnectionState, useQuery } from "@tidewire/react";
 import { createElement as h, StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { Notes } from "../gen/notes/v1/notes_pb.js";
 
-const baseUrl = new URLSearchParams(location.search).get("server")!;
+const parameters = new URLSearchParams(location.search);
+const baseUrl = parameters.get("server")!;
 const transport = createLiveTransport({
   baseUrl,
-  fallback: async () => createConnectTransport({ baseUrl }),
+  // Whoever is signed in waits for a socket.
+  fallback: parameters.has("user") ? undefined : async () => createConnectTransport({ baseUrl }),
 });
 const client = createLiveClient(transport);
 const notes = createClient(Notes, transport);
@@ -28,6 +31,13 @@ function Note({ name }: { name: string }) {
 function Status() {
   return h("p", { className: "status" }, useConnectionState().status);
 }
+
+const principalKey = parameters.get("user") ?? undefined;
+const offline = principalKey && (await createOffline({
+  client, transport, services: [Notes], principalKey,
+  onOutcome: ({ status }) => life.push(status),
+  onSignOut: () => life.push("signed out"),
+}));
 
 const page = h(LiveProvider, { client }, h(Note, { name: "n" }), h(Note, { name: "n" }), h(Status));
 createRoot(document.getElementById("root")!).render(h(StrictMode, null, page));
@@ -47,4 +57,4 @@ async function measure(count: number, width: number): Promise<{ live: number; fe
   return { live, fetch: await run(() => web.get({ key: "n" }), Math.ceil(count / 50)) };
 }
 
-Object.assign(globalThis, { transport, client, notes, life, measure });
+Object.assign(globalThis, { Notes, offline, transport, client, notes, life, measure });

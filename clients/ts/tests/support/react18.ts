@@ -3,7 +3,7 @@ import { createRequire, registerHooks } from "node:module";
 import { pathToFileURL } from "node:url";
 
 const { resolve } = createRequire(new URL("../react18/package.json", import.meta.url));
-const names = ["react", "react/jsx-runtime", "react-dom", "react-dom/client", "react-dom/test-utils"];
+const names = ["react", "react/jsx-runtime", "react-dom", "react-dom/client", "react-dom/server", "react-dom/test-utils"];
 // Looked up before the hook is there, which would be asked for these, too.
 const urls = new Map(names.map((name) => [name, pathToFileURL(resolve(name)).href]));
 

@@ -1,5 +1,7 @@
 //! The page at `/` in a browser: by keyboard, at the width of a phone and of a desk, with errors.
 
+use hyper::Method;
+
 use crate::app::App;
 use crate::chromium::Page;
 
@@ -47,11 +49,12 @@ async fn choose(page: &mut Page, protocol: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_contact_is_created_changed_found_and_deleted_by_keyboard_over_rest_and_connect() {
+async fn a_contact_is_created_changed_and_deleted_by_keyboard_over_each_protocol() {
     let (app, mut page) = open(1280).await;
     assert!(text(&mut page, "health-answer").await.starts_with("healthy: 204"));
     assert_eq!(text(&mut page, "origin").await, format!("http://{}", app.address()));
-    for (protocol, id, verb) in [("rest", 4, "PATCH"), ("connect", 5, "POST")] {
+    for (protocol, id, verb) in [("rest", 4, "PATCH"), ("connect", 5, "POST"), ("live", 6, "POST")]
+    {
         choose(&mut page, protocol).await;
         tab_to(&mut page, "#create [name=firstName]").await;
         page.write("Ada").await;
@@ -92,15 +95,19 @@ async fn a_contact_is_created_changed_found_and_deleted_by_keyboard_over_rest_an
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_is_said_by_the_server_and_by_the_page_when_there_is_none() {
     let (app, mut page) = open(1280).await;
-    for protocol in ["rest", "connect"] {
+    for (protocol, not_found, invalid) in [
+        ("live", "not_found", "invalid_argument"),
+        ("rest", "404 not_found", "400 invalid_argument"),
+        ("connect", "404 not_found", "400 invalid_argument"),
+    ] {
         choose(&mut page, protocol).await;
         page.value(
             "document.forms.find.elements.id.value = '99'; document.forms.find.requestSubmit()",
         )
         .await;
-        page.until("wrong.textContent.includes('404 not_found: no contact has id 99')").await;
+        page.until(&format!("wrong.textContent === '{not_found}: no contact has id 99'")).await;
         page.value("create.requestSubmit()").await;
-        page.until("wrong.textContent.includes('400 invalid_argument: ')").await;
+        page.until(&format!("wrong.textContent.startsWith('{invalid}: ')")).await;
         assert!(text(&mut page, "wrong").await.contains("first"), "which field");
         page.value(
             "document.forms.find.elements.id.value = 'seven'; document.forms.find.requestSubmit()",
@@ -119,9 +126,40 @@ async fn what_is_wrong_is_said_by_the_server_and_by_the_page_when_there_is_none(
 
     assert_eq!(page.faults, Vec::<String>::new());
     app.stop().await;
-    page.value("first.click()").await;
+    page.value("create.requestSubmit()").await;
     page.until("wrong.textContent.includes('does not answer')").await;
+    page.until("connection.textContent.startsWith('Not connected: ')").await;
+    page.until("caption.textContent.endsWith(', as they were')").await;
     page.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_follows_what_others_change() {
+    let (app, mut page) = open(1280).await;
+    page.until("caption.textContent === '3 contacts from id 1, live'").await;
+    let change = async |path: &str, json: &'static str| {
+        let answer = app.send(Method::PATCH, path, "application/json", json).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    };
+    change("/contacts/1", r#"{"firstName": "Ada"}"#).await;
+    page.until("rows.rows[0].cells[1].textContent === 'Ada'").await;
+    assert_eq!(app.post("/contacts", r#"{"firstName": "Grace"}"#).await.status, 201);
+    page.until("rows.rows[3]?.cells[1].textContent === 'Grace'").await;
+
+    // One that was found stays above the others, and is followed there.
+    page.value("document.forms.find.elements.id.value = '4'; document.forms.find.requestSubmit()")
+        .await;
+    page.until("rows.rows[0].className === 'new' && rows.rows.length === 4").await;
+    change("/contacts/4", r#"{"surname": "Hopper"}"#).await;
+    page.until("rows.rows[0].cells[2].textContent === 'Hopper'").await;
+
+    // The focus stays in the table when somebody else removes its contact.
+    page.value("rows.rows[0].querySelector('button:last-child').focus()").await;
+    assert_eq!(app.delete("/contacts/4").await.status, 204);
+    page.until("rows.rows.length === 3").await;
+    let focus = page.value("document.activeElement.ariaLabel").await;
+    assert_eq!(focus, "Delete Ada Ibrahim");
+    close(app, page).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

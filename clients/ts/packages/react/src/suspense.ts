@@ -1,9 +1,9 @@
 /** Queries that suspend until they have data, once: with data a component never waits again. */
 import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
-import type { DataOf, Query, QueryState } from "@tidewire/live/replica";
-import { useMemo, useSyncExternalStore } from "react";
+import type { DataOf, Query } from "@tidewire/live/replica";
+import { useMemo } from "react";
 import { useLiveClient } from "./provider.ts";
-import { useQueryState } from "./store.ts";
+import { useQueryState, useStore } from "./store.ts";
 
 export interface SuspenseResult<T> {
   data: T;
@@ -17,7 +17,7 @@ export function useSuspenseQuery<I extends DescMessage, O extends DescMessage>(
   const query = useLiveClient().query(method, input);
   const state = useQueryState(query);
   if (state.status === "success") return state as SuspenseResult<MessageShape<O>>;
-  throw waitFor(query, state);
+  throw state.error ?? waitFor(query);
 }
 
 /** Several queries, asked for at once. */
@@ -29,17 +29,16 @@ export function useSuspenseQueries<const Q extends readonly Query<unknown>[]>(qu
         const ends = queries.map((query) => query.subscribe(onChange));
         return () => ends.forEach((end) => end());
       },
-      version: snapshots(queries),
+      getSnapshot: snapshots(queries),
     }),
     queries,
   );
-  useSyncExternalStore(all.subscribe, all.version, all.version);
+  useStore(all);
   const states = queries.map((query) => query.getSnapshot());
-  const waits = states.map((state, at) => (state.status === "success" ? undefined : waitFor(queries[at]!, state)));
-  const failed = states.findIndex(({ status }) => status === "error");
-  if (failed >= 0) throw waits[failed];
-  const pending = waits.filter((wait) => wait !== undefined);
-  if (pending.length) throw Promise.all(pending);
+  const waiting = queries.filter((_, at) => states[at]!.status === "pending").map(waitFor);
+  const failed = states.find(({ status }) => status === "error");
+  if (failed) throw failed.error;
+  if (waiting.length) throw Promise.all(waiting);
   return states.map(({ data }) => data) as DataOf<Q>;
 }
 
@@ -55,14 +54,12 @@ function snapshots(queries: readonly Query<unknown>[]): () => readonly unknown[]
 
 const waits = new WeakMap<Query<any>, Promise<unknown>>();
 
-/** What to throw: the error, or a promise that is the same until the query has data. */
-function waitFor(query: Query<any>, { status, error }: QueryState<unknown>): unknown {
-  if (status === "error") return error;
+/** What to throw: a promise that is the same until the query has data. */
+function waitFor(query: Query<any>): Promise<unknown> {
   let wait = waits.get(query);
   if (!wait) {
     const done = () => void waits.delete(query);
-    wait = query.fetch().then(done, done);
-    waits.set(query, wait);
+    waits.set(query, (wait = query.fetch().then(done, done)));
   }
   return wait;
 }

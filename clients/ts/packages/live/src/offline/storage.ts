@@ -3,6 +3,8 @@
 export interface OfflineStorage {
   get(key: string): Promise<Uint8Array | undefined>;
   set(key: string, value: Uint8Array): Promise<void>;
+  /** The keys that begin so. */
+  list(prefix: string): Promise<string[]>;
   /** Removes all whose key begins so. */
   remove(prefix: string): Promise<void>;
 }
@@ -28,8 +30,11 @@ export function indexedDbStorage(name: string = STORE): OfflineStorage {
   return {
     get: (key) => run("readonly", (store) => store.get(key)),
     set: async (key, value) => void (await run("readwrite", (store) => store.put(value, key))),
-    remove: async (prefix) => {
-      await run("readwrite", (store) => store.delete(IDBKeyRange.bound(prefix, `${prefix}\uffff`)));
-    },
+    list: (prefix) => run("readonly", (store) => store.getAllKeys(beginning(prefix)) as IDBRequest<string[]>),
+    remove: async (prefix) => void (await run("readwrite", (store) => store.delete(beginning(prefix)))),
   };
+}
+
+function beginning(prefix: string): IDBKeyRange {
+  return IDBKeyRange.bound(prefix, `${prefix}\uffff`);
 }

@@ -3,17 +3,19 @@
  * A reply's promise needs a few microtasks until whoever awaits it has acted; the telling waits for
  * that, still within the task of the message: an optimistic layer goes as its answer comes.
  */
+import type { Heard } from "./current.ts";
+
 const HOPS = 8;
 
 export class Batch {
-  private sets: Set<Set<() => void>> = new Set();
+  private told: Set<Heard> = new Set();
   private first: Set<() => void> = new Set();
 
   /** Listeners to be told. */
-  changed(listeners: Set<() => void>): void {
-    if (!listeners.size) return;
+  changed(heard: Heard): void {
+    if (!heard.listeners.length) return;
     this.schedule();
-    this.sets.add(listeners);
+    this.told.add(heard);
   }
 
   /** Runs before listeners are told, once for a batch. */
@@ -23,7 +25,7 @@ export class Batch {
   }
 
   private schedule(): void {
-    if (!this.sets.size && !this.first.size) hop(HOPS, () => this.flush());
+    if (!this.told.size && !this.first.size) hop(HOPS, () => this.flush());
   }
 
   private flush(): void {
@@ -32,10 +34,10 @@ export class Batch {
       this.first.delete(action);
       action();
     }
-    const { sets } = this;
-    this.sets = new Set();
-    for (const listeners of sets) {
-      for (const listener of [...listeners]) {
+    const { told } = this;
+    this.told = new Set();
+    for (const { listeners } of told) {
+      for (const listener of listeners) {
         try {
           listener();
         } catch (error) {

@@ -13,10 +13,11 @@ import { bytesOf, latin1 } from "../wire/varint.ts";
 import { Batch } from "./batch.ts";
 import { Computed, type Get } from "./computed.ts";
 import { fromText, readEntries, toText, writeEntries } from "./dehydrate.ts";
-import { isDevelopment } from "./freeze.ts";
 import { keyOf } from "./key.ts";
 import { Layers, type OptimisticStore } from "./optimistic.ts";
 import { type Host, Kept, type Query, type QueryState } from "./query.ts";
+
+declare const process: { env: Record<string, string | undefined> } | undefined;
 
 export interface LiveClientOptions {
   /** How long a query that nobody uses is kept and watched, in milliseconds: 5,000. */
@@ -82,7 +83,8 @@ const OVER_HTTP: ConnectionState = { status: "fallback" };
 /** Makes a client. Over a transport that is not live, queries are asked once. */
 export function createLiveClient(transport: Transport, { gcTime = 5_000 }: LiveClientOptions = {}): LiveClient {
   const queries = new Map<string, Kept>();
-  const byInput = new WeakMap<DescMethodUnary, WeakMap<object, Kept>>();
+  /** By the input object; one that serves several methods is remembered for the last. */
+  const byInput = new WeakMap<object, Kept>();
   const restored = new Map<string, { data: Uint8Array; validator: Uint8Array | undefined }>();
   const batch = new Batch();
   const layers = new Layers();
@@ -98,9 +100,14 @@ export function createLiveClient(transport: Transport, { gcTime = 5_000 }: LiveC
       unused.delete(query);
       if (isUsed) continue;
       query.stop();
+      query.isListed = false;
       queries.delete(query.key);
     }
     if (unused.size) sweeping = setTimeout(sweep, gcTime);
+  };
+  const list = (query: Kept) => {
+    query.isListed = true;
+    queries.set(query.key, query);
   };
   const host: Host = {
     transport,
@@ -108,7 +115,9 @@ export function createLiveClient(transport: Transport, { gcTime = 5_000 }: LiveC
     layered: (query) => layers.get(query),
     answered: (query) => layers.answered(query),
     // One that was let go, and is held by somebody, is found again.
-    used: (query) => void (queries.has(query.key) || queries.set(query.key, query)),
+    used: (query) => {
+      if (!queries.has(query.key)) list(query);
+    },
     idle(query) {
       query.idleSince = Date.now();
       unused.add(query);
@@ -123,7 +132,7 @@ export function createLiveClient(transport: Transport, { gcTime = 5_000 }: LiveC
     let query = queries.get(key);
     if (query) return query;
     query = new Kept(host, key, method, input, minInterval);
-    queries.set(key, query);
+    list(query);
     const was = restored.get(key);
     if (was) {
       restored.delete(key);
@@ -143,17 +152,16 @@ export function createLiveClient(transport: Transport, { gcTime = 5_000 }: LiveC
   return {
     query: (method, input, { minInterval } = {}) => {
       if (minInterval) return find(method, input, minInterval) as never;
-      let known = byInput.get(method);
-      if (!known) byInput.set(method, (known = new WeakMap()));
-      let query = known.get(input as object);
-      if (query && queries.get(query.key) === query) {
-        if (isDevelopment && keyOf(method, input) !== query.key) {
+      let query = byInput.get(input as object);
+      if (query?.method === method && query.isListed) {
+        // In development only: a bundler drops it from others.
+        if (typeof process !== "undefined" && process.env.NODE_ENV !== "production" && keyOf(method, input) !== query.key) {
           throw new Error(`the input of ${method.name} was changed after it was used; make another object`);
         }
         return query as never;
       }
       query = find(method, input);
-      known.set(input as object, query);
+      byInput.set(input as object, query);
       return query as never;
     },
     computed: (compute, options) => new Computed(batch, compute, options?.equals),
@@ -171,10 +179,10 @@ export function createLiveClient(transport: Transport, { gcTime = 5_000 }: LiveC
     dehydrate: () => {
       // What was restored and nobody has asked for yet goes on, too.
       const entries = [...restored].map(([key, was]) => ({ key: bytesOf(key)!, ...was }));
-      for (const { key, base, method, validator } of queries.values()) {
+      for (const { key, base, method, named } of queries.values()) {
         if (base.status !== "success") continue;
         const data = toBinary(method.output, base.data as MessageShape<DescMessage>);
-        entries.push({ key: bytesOf(key)!, data, validator });
+        entries.push({ key: bytesOf(key)!, data, validator: named === undefined ? undefined : bytesOf(named) });
       }
       return toText(writeEntries(entries));
     },

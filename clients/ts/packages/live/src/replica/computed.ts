@@ -2,9 +2,9 @@
  * Values made of queries. A computation is synchronous, so nothing that it reads is lost; it is made
  * again when one of them changed, and told once for all that a message of the server changed.
  */
-import type { ConnectError } from "@connectrpc/connect";
-import { ConnectError as ErrorClass } from "@connectrpc/connect";
+import { ConnectError } from "@connectrpc/connect";
 import type { Batch } from "./batch.ts";
+import { current, type Heard, isSame, listen, NOBODY } from "./current.ts";
 import type { Input, Query, QueryState } from "./query.ts";
 
 export type DataOf<Q extends readonly Query<unknown>[]> = {
@@ -30,12 +30,12 @@ export class Computed<T> implements Input<T> {
   /** What listeners were told last. */
   private told: QueryState<T> | undefined;
   private isDue = false;
-  private readonly dependents: Set<() => void> = new Set();
+  private readonly dependents: Heard = { listeners: NOBODY };
   /** What the state was made of. */
   private inputs: Map<Input, QueryState<unknown>> = new Map();
   private hasRun = false;
   private isRunning = false;
-  private readonly listeners: Set<() => void> = new Set();
+  listeners: readonly (() => void)[] = NOBODY;
   private readonly subscriptions: Map<Input, () => void> = new Map();
   private settleBy: ReturnType<typeof setTimeout> | undefined;
 
@@ -52,15 +52,14 @@ export class Computed<T> implements Input<T> {
   };
 
   readonly subscribe = (onChange: () => void): (() => void) => {
-    const listener = () => onChange();
-    this.listeners.add(listener);
-    if (this.listeners.size === 1) {
+    const end = listen(this, onChange);
+    if (this.listeners.length === 1) {
       this.hasRun = false; // Made anew, so that its inputs are subscribed to.
       this.told = this.getSnapshot();
     }
     return () => {
-      if (!this.listeners.delete(listener) || this.listeners.size) return;
-      for (const end of this.subscriptions.values()) end();
+      if (!end() || this.listeners.length) return;
+      for (const over of this.subscriptions.values()) over();
       this.subscriptions.clear();
       this.settled();
     };
@@ -68,39 +67,16 @@ export class Computed<T> implements Input<T> {
 
   /** Tells another computation at once, before views are. */
   depend(onChange: () => void): () => void {
-    const dependent = () => onChange();
     const end = this.subscribe(() => {});
-    this.dependents.add(dependent);
+    const leave = listen(this.dependents, onChange);
     return () => {
-      this.dependents.delete(dependent);
+      leave();
       end();
     };
   }
 
   fetch(signal?: AbortSignal): Promise<T> {
-    return new Promise((resolve, reject) => {
-      let end = () => {};
-      const over = () => {
-        end();
-        signal?.removeEventListener("abort", abort);
-      };
-      const abort = () => {
-        over();
-        reject(signal!.reason);
-      };
-      const look = () => {
-        const { status, data, error, isStale } = this.getSnapshot();
-        if (status === "pending" || (status === "success" && isStale)) return false;
-        over();
-        if (status === "error") reject(error);
-        else resolve(data as T);
-        return true;
-      };
-      if (signal?.aborted) return reject(signal.reason);
-      signal?.addEventListener("abort", abort);
-      end = this.subscribe(look);
-      look();
-    });
+    return current(this, signal);
   }
 
   private hasChanged(): boolean {
@@ -111,7 +87,7 @@ export class Computed<T> implements Input<T> {
   /** Makes the state of the inputs as they are; suspect ones hold it back for a moment. */
   private update(): void {
     const isStale = [...this.inputs.keys()].some((input) => input.getSnapshot().isStale);
-    const mayWait = this.hasRun && this.state.status === "success" && this.listeners.size > 0;
+    const mayWait = this.hasRun && this.state.status === "success" && this.listeners.length > 0;
     if (!isStale || !mayWait || this.isDue) {
       this.settled();
       return this.run();
@@ -135,7 +111,7 @@ export class Computed<T> implements Input<T> {
     const read = (given: Query<any>) => {
       const query = given as Input;
       if (isOver) throw new Error("get was called after the computation; it is synchronous, without await");
-      if (this.listeners.size && !this.subscriptions.has(query)) {
+      if (this.listeners.length && !this.subscriptions.has(query)) {
         this.subscriptions.set(query, query.depend(() => this.batch.before(this.changed)));
       }
       const state = query.getSnapshot();
@@ -164,7 +140,7 @@ export class Computed<T> implements Input<T> {
       const isPending = error === NOT_YET;
       next = isPending
         ? { status: "pending", isStale: true }
-        : { status: "error", error: ErrorClass.from(error) as ConnectError, isStale: isStale() };
+        : { status: "error", error: ConnectError.from(error), isStale: isStale() };
     } finally {
       isOver = true;
       this.isRunning = false;
@@ -176,17 +152,15 @@ export class Computed<T> implements Input<T> {
       end();
       this.subscriptions.delete(query);
     }
-    const { status, data, error, isStale: wasStale } = this.state;
-    const isEqual = status === next.status && data === next.data && error === next.error && wasStale === next.isStale;
-    if (!isEqual) this.state = next;
+    if (!isSame(this.state, next)) this.state = next;
   }
 
   private readonly changed = (): void => {
-    if (!this.listeners.size) return;
+    if (!this.listeners.length) return;
     this.getSnapshot();
     if (this.state === this.told) return;
     this.told = this.state;
-    for (const dependent of this.dependents) dependent();
-    this.batch.changed(this.listeners);
+    for (const dependent of this.dependents.listeners) dependent();
+    this.batch.changed(this);
   };
 }

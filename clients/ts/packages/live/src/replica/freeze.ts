@@ -1,11 +1,9 @@
 /** In development data are frozen: views share them, and a change would show in all. */
 declare const process: { env: Record<string, string | undefined> } | undefined;
 
-// Written so that bundlers replace it, and drop what follows from it.
-export const isDevelopment: boolean = typeof process !== "undefined" && process.env.NODE_ENV !== "production";
-
 export function frozen<T>(value: T): T {
-  if (isDevelopment) freeze(value);
+  // Written where it is used: so bundlers drop what follows from it.
+  if (typeof process !== "undefined" && process.env.NODE_ENV !== "production") freeze(value);
   return value;
 }
 

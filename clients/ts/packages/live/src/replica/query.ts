@@ -4,8 +4,9 @@ import type { ConnectError, Transport } from "@connectrpc/connect";
 import type { Store } from "../socket/state.ts";
 import type { Watcher } from "../transport/transport.ts";
 import type { WatchOptions } from "../transport/watches.ts";
-import { latin1 } from "../wire/varint.ts";
+import { bytesOf, latin1 } from "../wire/varint.ts";
 import type { Batch } from "./batch.ts";
+import { current, type Heard, isSame, listen, NOBODY } from "./current.ts";
 import { frozen } from "./freeze.ts";
 
 export interface QueryState<T> {
@@ -51,7 +52,6 @@ interface Watching {
   ): () => void;
 }
 
-const NOBODY: never[] = [];
 const PENDING: QueryState<never> = { status: "pending", isStale: true };
 
 export class Kept<T = any> implements Input<T>, Watcher<T> {
@@ -63,13 +63,14 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
   /** As the server says, and with what is optimistic. */
   base: QueryState<T> = PENDING;
   private shown: QueryState<T> = PENDING;
-  validator: Uint8Array | undefined;
-  private readonly listeners: Set<() => void> = new Set();
-  private dependents: Set<() => void> | undefined;
+  /** As a string: a small one is a fifth of a small array. */
+  named: string | undefined;
+  listeners: readonly (() => void)[] = NOBODY;
+  private dependents: Heard | undefined;
   private end: (() => void) | undefined;
-  private waiting: { resolve(data: T): void; reject(error: unknown): void }[] = NOBODY;
-  private promise: Promise<T> | undefined;
   idleSince = 0;
+  /** The client finds it. */
+  isListed = false;
   answers = 0;
   last = "";
   private wasLayered = false;
@@ -85,51 +86,32 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
   // Properties, since hooks pass them on without their object.
   readonly getSnapshot = (): QueryState<T> => this.shown;
 
-  readonly subscribe = (onChange: () => void): (() => void) => {
-    const listener = () => onChange(); // The same function may subscribe twice.
-    this.listeners.add(listener);
-    this.begin();
-    return () => {
-      if (this.listeners.delete(listener) && !this.isUsed) this.host.idle(this);
-    };
-  };
+  readonly subscribe = (onChange: () => void): (() => void) => this.use(this, onChange);
 
   depend(onChange: () => void): () => void {
-    const dependent = () => onChange();
-    (this.dependents ??= new Set()).add(dependent);
+    return this.use((this.dependents ??= { listeners: NOBODY }), onChange);
+  }
+
+  private use(heard: Heard, onChange: () => void): () => void {
+    const end = listen(heard, onChange);
     this.begin();
-    return () => {
-      if (this.dependents!.delete(dependent) && !this.isUsed) this.host.idle(this);
-    };
+    return () => void (end() && !this.isUsed && this.host.idle(this));
   }
 
   get isUsed(): boolean {
-    return this.listeners.size + (this.dependents?.size ?? 0) + this.waiting.length > 0;
+    return this.listeners.length + (this.dependents?.listeners.length ?? 0) > 0;
   }
 
   fetch(signal?: AbortSignal): Promise<T> {
-    if (this.base.status === "error") this.stop();
-    this.begin();
-    const { status, isStale } = this.base;
-    if (status === "success" && !isStale) return Promise.resolve(this.shown.data as T);
-    this.promise ??= new Promise<T>((resolve, reject) => (this.waiting = [...this.waiting, { resolve, reject }])).finally(() => {
-      this.promise = undefined;
-      if (!this.isUsed) this.host.idle(this);
-    });
-    this.promise.catch(() => {}); // Told to whoever awaits it.
-    if (!signal) return this.promise;
-    return new Promise((resolve, reject) => {
-      const abort = () => reject(signal.reason);
-      if (signal.aborted) abort();
-      signal.addEventListener("abort", abort);
-      this.promise!.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
-    });
+    const old = this.base.status === "error" ? this.shown : undefined;
+    if (old) this.stop(); // It is asked again.
+    return current(this, signal, old);
   }
 
   /** Data that came with the page, or from storage: to be confirmed. */
   restore(data: T, validator: Uint8Array | undefined): void {
     if (this.base.status !== "pending") return;
-    this.validator = validator;
+    this.named = validator && latin1(validator);
     this.set({ status: "success", data: frozen(data), isStale: true });
   }
 
@@ -143,7 +125,7 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
   /** Forgets all: whoever listens sees it pending, and asks again. */
   reset(): void {
     this.end?.();
-    this.end = this.validator = undefined;
+    this.end = this.named = undefined;
     this.set(PENDING);
     if (this.isUsed) this.begin();
   }
@@ -151,10 +133,11 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
   begin(): void {
     if (this.end) return;
     this.host.used(this);
-    const { host, method, input, validator, minInterval } = this;
+    const { host, method, input, named, minInterval } = this;
+    const options = named || minInterval ? { validator: named && bytesOf(named), minInterval } : undefined;
     if ("watch" in host.transport) {
       const { watch } = host.transport as unknown as Watching;
-      this.end = watch(method, input, this as Watcher<unknown>, { validator, minInterval });
+      this.end = watch(method, input, this as Watcher<unknown>, options as WatchOptions);
       return;
     }
     // A transport that tells of nothing: asked once, and nobody vouches for it afterwards.
@@ -171,8 +154,8 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
 
   // What its watch tells.
 
-  next(data: T, named: Uint8Array | undefined): void {
-    this.validator = named;
+  next(data: T, validator: Uint8Array | undefined): void {
+    this.named = validator && latin1(validator);
     this.answers++;
     this.last = "answered";
     this.set({ status: "success", data: frozen(data), isStale: false });
@@ -189,7 +172,7 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
   }
 
   error(error: ConnectError): void {
-    this.validator = undefined;
+    this.named = undefined;
     this.answers++;
     this.last = "failed";
     // It may not be seen any more, or is not there: older data would be a lie.
@@ -207,10 +190,10 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
       if (!layered) this.base = next;
     }
     this.wasLayered = !!layered;
-    if (next.status === shown.status && next.data === shown.data && next.error === shown.error && next.isStale === shown.isStale) return;
+    if (isSame(next, shown)) return;
     this.shown = next;
-    this.dependents?.forEach((dependent) => dependent());
-    this.host.batch.changed(this.listeners);
+    for (const dependent of this.dependents?.listeners ?? NOBODY) dependent();
+    this.host.batch.changed(this);
   }
 
   private isEqual(one: T | undefined, other: T | undefined): boolean {
@@ -222,12 +205,7 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
 
   private set(base: QueryState<T>): void {
     this.base = base;
-    const { status, data, error, isStale } = base;
-    const { waiting } = this;
-    if (status === "error" || (status === "success" && !isStale)) this.waiting = NOBODY;
     this.host.answered(this);
     this.show();
-    if (this.waiting === waiting) return;
-    for (const { resolve, reject } of waiting) status === "error" ? reject(error) : resolve(data as T);
   }
 }

@@ -1,9 +1,9 @@
 /** A session that is lost: what may be asked again is, the rest ends (section 6.2). */
 import { type Call, WAITING, WATCHING } from "./call.ts";
 import { giveUp, mayRepeat, sendLater } from "./caller.ts";
+import { CODE_UNAVAILABLE } from "../wire/code.ts";
 import type { Session } from "./session.ts";
 
-const UNAVAILABLE = 14;
 
 /** The peer knows nothing of what was sent in the session `was`. */
 export function loseSession(session: Session, was: Uint8Array | undefined): void {
@@ -14,7 +14,7 @@ export function loseSession(session: Session, was: Uint8Array | undefined): void
     if (call.isCancelled) {
       slots.end(session, call);
     } else if (call.hasHead || isStreaming || (kind === "command" && !((was || call.key) && mayRepeat(session, call)))) {
-      giveUp(session, call, UNAVAILABLE, "the connection was lost, and its session with it", false);
+      giveUp(session, call, CODE_UNAVAILABLE, "the connection was lost, and its session with it", false);
     } else {
       if (call.isCommand && was) call.key ??= { session: was, id: call.command };
       const wasWatching = call.state === WATCHING;

@@ -1,6 +1,10 @@
 /** One call of this side: what it asks, where it stands, and who is told of its answers. */
 import { EMPTY, PAYLOAD_MAX } from "../wire/frame.ts";
 import { Outgoing, PIECE } from "../wire/items.ts";
+import { bytesOf } from "../wire/varint.ts";
+import { CANCELLED, DROPPED, WAITING } from "./standing.ts";
+
+export * from "./standing.ts";
 
 /** Of a method: NO_SIDE_EFFECTS is a query, IDEMPOTENT a command that may run twice. */
 export type Kind = "query" | "command" | "idempotent";
@@ -14,7 +18,8 @@ export interface CommandKey {
 export interface CallOptions {
   path: string;
   kind: Kind;
-  body?: Uint8Array;
+  /** As a string with a character for each byte where it is kept for long. */
+  body?: Uint8Array | string;
   /** NOTIFY or VALUES of wire/frame.ts. */
   watch?: number;
   /** The application pushes items; else `body` is all. */
@@ -30,14 +35,6 @@ export interface CallOptions {
   /** Belongs to whoever made the call; events carry the call and so this. */
   owner?: unknown;
 }
-
-export const WAITING = 0;
-export const SENT = 1;
-export const WATCHING = 2;
-export const CANCELLED = 3;
-export const ENDED = 4;
-/** A watch that was answered and is not wanted any more. */
-export const DROPPED = 5;
 
 /** What a call needs only when its answer, or its body, comes in items. */
 export interface Incoming {
@@ -101,7 +98,12 @@ export class Call {
   }
 
   get body(): Uint8Array {
-    return this.outgoing ? EMPTY : (this.options.body ?? EMPTY);
+    return this.outgoing ? EMPTY : this.whole;
+  }
+
+  private get whole(): Uint8Array {
+    const { body = EMPTY } = this.options;
+    return typeof body === "string" ? bytesOf(body)! : body;
   }
 
   /** Begins the body anew. */
@@ -110,7 +112,7 @@ export class Call {
     const isLarge = body.length > (watch ? PAYLOAD_MAX : PIECE - 8);
     this.outgoing = isStreaming || isLarge ? new Outgoing() : undefined;
     if (!isStreaming && isLarge) {
-      this.outgoing!.push(body);
+      this.outgoing!.push(this.whole);
       this.outgoing!.isFinished = true;
     }
   }

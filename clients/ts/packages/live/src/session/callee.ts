@@ -4,9 +4,9 @@ import type { Frame } from "../wire/frame.ts";
 import { CODE, OUTCOME, putNumber, readMetadata } from "../wire/metadata.ts";
 import * as R from "../wire/reason.ts";
 import { NOT_RUN } from "./event.ts";
+import { CODE_UNIMPLEMENTED } from "../wire/code.ts";
 import type { Session } from "./session.ts";
 
-const UNIMPLEMENTED = 12;
 
 export function onRequest(session: Session, frame: Frame): void {
   const { stream } = frame;
@@ -14,7 +14,7 @@ export function onRequest(session: Session, frame: Frame): void {
   readMetadata(frame);
   const { main } = session;
   const at = F.beginFrame(main, F.ERROR, stream, 0);
-  putNumber(main, CODE, UNIMPLEMENTED);
+  putNumber(main, CODE, CODE_UNIMPLEMENTED);
   putNumber(main, OUTCOME, NOT_RUN);
   F.endMetadata(main, at);
   F.endFrame(main, at);

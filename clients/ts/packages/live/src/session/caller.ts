@@ -1,16 +1,13 @@
 /** Sends requests: in which order, within which bounds, and what this side ends itself. */
 import * as F from "../wire/frame.ts";
-import { DURABLE_FEATURE, WATCH_FEATURE } from "../wire/hello.ts";
+import { DURABLE_FEATURE, WATCH_FEATURE } from "../wire/kinds.ts";
 import { COMMAND, KEY, putField, VALIDATOR } from "../wire/metadata.ts";
 import { bytesOf, Writer } from "../wire/varint.ts";
 import { type Call, CANCELLED, DROPPED, ENDED, WAITING, WATCHING } from "./call.ts";
 import { NOT_RUN, UNKNOWN } from "./event.ts";
+import { CODE_ABORTED, CODE_DEADLINE_EXCEEDED, CODE_FAILED_PRECONDITION, CODE_RESOURCE_EXHAUSTED } from "../wire/code.ts";
 import type { Session } from "./session.ts";
 
-const DEADLINE_EXCEEDED = 4;
-const RESOURCE_EXHAUSTED = 8;
-const FAILED_PRECONDITION = 9;
-const ABORTED = 10;
 
 /** Between two calls that are sent again after a lost session, in milliseconds. */
 const SPACING = 1;
@@ -55,8 +52,8 @@ function send(session: Session, call: Call): void {
   if (call.key && options.kind === "command" && !mayRepeat(session, call)) {
     call.wasSent ||= call.isRepeated;
     const [code, text] = call.wasSent
-      ? [ABORTED, "the command may have run before, and no key can tell"]
-      : [FAILED_PRECONDITION, "the server keeps no keys of commands"];
+      ? [CODE_ABORTED, "the command may have run before, and no key can tell"]
+      : [CODE_FAILED_PRECONDITION, "the server keeps no keys of commands"];
     failed(session, call, code, text, false);
     return session.slots.end(session, call);
   }
@@ -108,7 +105,7 @@ export function mayRepeat(session: Session, call: Call): boolean {
 }
 
 function tooLarge(session: Session, call: Call, message: string): void {
-  failed(session, call, RESOURCE_EXHAUSTED, message, false);
+  failed(session, call, CODE_RESOURCE_EXHAUSTED, message, false);
   session.slots.end(session, call);
 }
 
@@ -141,7 +138,7 @@ export function expire(session: Session): void {
       session.timedAt = Math.min(session.timedAt, call.deadline!);
       continue;
     }
-    failed(session, call, DEADLINE_EXCEEDED, "the operation timed out", false);
+    failed(session, call, CODE_DEADLINE_EXCEEDED, "the operation timed out", false);
     cancel(session, call);
   }
 }
@@ -188,7 +185,7 @@ export function giveUp(
 ): void {
   if (call.state !== ENDED && !call.isCancelled) {
     const isUnknown = call.wasSent && call.isCommand;
-    failed(session, call, isUnknown ? ABORTED : code, message, isLost);
+    failed(session, call, isUnknown ? CODE_ABORTED : code, message, isLost);
   }
   session.slots.end(session, call);
 }

@@ -5,9 +5,9 @@ import * as R from "../wire/reason.ts";
 import { bytesOf, Reader, Writer } from "../wire/varint.ts";
 import { type Call, WAITING, WATCHING } from "./call.ts";
 import { giveUp, sendLater, tellCancelled } from "./caller.ts";
+import { CODE_UNAVAILABLE } from "../wire/code.ts";
 import type { Session } from "./session.ts";
 
-const UNAVAILABLE = 14;
 
 /** Lists the calls of this side that were sent. */
 export function putResume(session: Session): void {
@@ -121,7 +121,7 @@ function goOn(session: Session, call: Call, flags: number, received: number, cre
 function startOver(session: Session, call: Call, again: Call[], later: Call[]): void {
   if (call.isCancelled) return session.slots.end(session, call);
   if (call.hasHead) {
-    return giveUp(session, call, UNAVAILABLE, "the server does not hold the stream any more", false);
+    return giveUp(session, call, CODE_UNAVAILABLE, "the server does not hold the stream any more", false);
   }
   call.outgoing?.rewind(0, 0);
   const wasWatching = call.state === WATCHING;

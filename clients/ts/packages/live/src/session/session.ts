@@ -7,7 +7,8 @@
  */
 import * as F from "../wire/frame.ts";
 import type { Frame } from "../wire/frame.ts";
-import { DEFAULTS, type Hello, type Limits, putHello, readHello, RESUME_FEATURE } from "../wire/hello.ts";
+import { DEFAULTS, type Hello, type Limits, putHello, readHello } from "../wire/hello.ts";
+import { RESUME_FEATURE } from "../wire/kinds.ts";
 import { putNumber, readMetadata, REASON } from "../wire/metadata.ts";
 import * as R from "../wire/reason.ts";
 import { Writer } from "../wire/varint.ts";

@@ -2,7 +2,7 @@
  * One session on one WebSocket after another: dials, writes, keeps time, and dials again. This
  * folder alone knows of WebSocket, timers and pages.
  */
-import { Code, ConnectError } from "@connectrpc/connect";
+import { ConnectError } from "@connectrpc/connect";
 import type { Call, CallOptions } from "../session/call.ts";
 import type { SessionEvent } from "../session/event.ts";
 import type { Session } from "../session/session.ts";
@@ -11,6 +11,7 @@ import { Backoff } from "./backoff.ts";
 import { Credentials, type GetHeaders, type Why } from "./credentials.ts";
 import { dial, type Dialed, type OpenSocket } from "./dial.ts";
 import { State } from "./state.ts";
+import { CODE_CANCELED, CODE_UNAUTHENTICATED, CODE_UNAVAILABLE } from "../wire/code.ts";
 import { listenToPage } from "./wake.ts";
 
 const UNSENT_MAX = 65_536;
@@ -26,6 +27,8 @@ export interface SocketOptions {
   webSocket: OpenSocket | undefined;
   /** Hears of the connection after the calls of the same message. */
   heard(event: SessionEvent): void;
+  /** The transport is about to be closed, or its page. */
+  left(): void;
   /** A command of this side has ended. */
   wrote(): void;
   /** An attempt to connect failed, for the `failures`th time in a row. */
@@ -78,7 +81,7 @@ export class Socket {
     const call = this.session.call(options, now);
     const { status } = this.state.getSnapshot();
     if (status === "idle" || (status === "unauthenticated" && !options.watch)) this.connect("connect");
-    else if (status === "closed") this.refuse("the transport is closed", Code.Unavailable, true);
+    else if (status === "closed") this.refuse("the transport is closed", CODE_UNAVAILABLE, true);
     // Who calls does not wait for a backoff of half a minute.
     else if (this.redialAt < Infinity && !options.watch) {
       this.redialAt = Math.min(this.redialAt, Math.max(now, this.backoff.soonest));
@@ -136,13 +139,14 @@ export class Socket {
 
   /** Says goodbye: the session is not parked. */
   leave(reason: number): void {
+    this.options.left();
     this.generation++;
     if (this.session.phase === "open") this.session.fail(reason);
     else this.session.close(reason, "the transport is closed");
     this.drain();
     this.flush();
     this.hangUp(4_000 + reason);
-    this.refuse("the transport is closed", Code.Canceled, true);
+    this.refuse("the transport is closed", CODE_CANCELED, true);
     this.redialAt = this.renewAt = Infinity;
     this.state.set({ status: "closed" });
     clearTimeout(this.timer); // Nothing keeps a process from ending.
@@ -192,7 +196,7 @@ export class Socket {
   private drain(): void {
     const { session, options } = this;
     for (let event = session.next(); event; event = session.next()) {
-      const owner = "call" in event ? (event.call.options.owner as Owner) : undefined;
+      const owner = (event as { call?: Call }).call?.options.owner as Owner | undefined;
       try {
         if (owner) owner.on(event as SessionEvent & { call: Call });
         else {
@@ -232,7 +236,7 @@ export class Socket {
       this.redialAfter = event.afterMs;
     } else if (event.type === "lost") {
       this.hangUp(1000);
-      if (event.isRefused) this.refuse(event.message || "the server refuses the connection", Code.Unavailable, false);
+      if (event.isRefused) this.refuse(event.message || "the server refuses the connection", CODE_UNAVAILABLE, false);
       this.after(event.reason ?? R.KEEP_ALIVE, event.message);
     } else if (event.type === "closed") {
       this.flush();
@@ -251,17 +255,17 @@ export class Socket {
     if (this.state.getSnapshot().status === "closed") return;
     const text = `the server ended the live session (${reason})${message && `: ${message}`}`;
     if (reason === R.UNAUTHENTICATED_REASON) {
-      const error = new ConnectError(message || text, Code.Unauthenticated);
+      const error = new ConnectError(message || text, CODE_UNAUTHENTICATED);
       const again = this.credentials.canRefresh && !this.wasRefused;
       this.wasRefused = true;
       if (again) return this.connect("refused");
       this.state.set({ status: "unauthenticated", error });
-      this.refuse(error.rawMessage, Code.Unauthenticated, false);
+      this.refuse(error.rawMessage, CODE_UNAUTHENTICATED, false);
     } else if (R.allowsAgain(reason)) {
-      this.redial(R.parks(reason) ? undefined : new ConnectError(text, Code.Unavailable));
+      this.redial(R.parks(reason) ? undefined : new ConnectError(text, CODE_UNAVAILABLE));
     } else {
-      this.state.set({ status: "closed", error: new ConnectError(text, Code.Unavailable) });
-      this.refuse(text, Code.Unavailable, false);
+      this.state.set({ status: "closed", error: new ConnectError(text, CODE_UNAVAILABLE) });
+      this.refuse(text, CODE_UNAVAILABLE, false);
     }
   }
 
@@ -281,8 +285,8 @@ export class Socket {
       this.drain();
       if (!wasSilent) return;
       const why = reason || `no connection to ${this.options.url}`;
-      const error = new ConnectError(why, Code.Unavailable);
-      this.refuse(why, Code.Unavailable, false);
+      const error = new ConnectError(why, CODE_UNAVAILABLE);
+      this.refuse(why, CODE_UNAVAILABLE, false);
       this.redial(error);
       this.options.failed(this.backoff.failures, error);
     }

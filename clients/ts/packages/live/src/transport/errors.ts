@@ -3,6 +3,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { type Call, ENDED } from "../session/call.ts";
 import { type FailedEvent, NOT_RUN, UNKNOWN } from "../session/event.ts";
 import type { Header } from "../wire/metadata.ts";
+import { CODE_CANCELED, CODE_DEADLINE_EXCEEDED } from "../wire/code.ts";
 import { toHeaders } from "./headers.ts";
 
 const OUTCOME = Symbol.for("tidewire.outcome");
@@ -36,13 +37,13 @@ export function toError(event: FailedEvent, before: Header[] = []): ConnectError
 
 /** The error of a call that this side gave up. */
 export function abortError(reason: unknown, call: Call | undefined): ConnectError {
-  return markAborted(ConnectError.from(reason, Code.Canceled), call);
+  return markAborted(ConnectError.from(reason, CODE_CANCELED), call);
 }
 
 /** Says of an error, if nobody did, what is known of the call that this side gave up. */
 export function markAborted(error: ConnectError, call: Call | undefined): ConnectError {
   if (OUTCOME in error || (call && call.state !== ENDED && !call.isCancelled)) return error;
   if (!call?.wasSent) return withOutcome(error, NOT_RUN);
-  const wasAborted = error.code === Code.Canceled || error.code === Code.DeadlineExceeded;
+  const wasAborted = error.code === CODE_CANCELED || error.code === CODE_DEADLINE_EXCEEDED;
   return withOutcome(error, call.isCommand && wasAborted ? UNKNOWN : undefined);
 }

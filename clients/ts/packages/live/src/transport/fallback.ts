@@ -2,14 +2,17 @@
  * Networks that let no WebSocket through: calls go over another transport, watches are polled, and
  * a socket is tried from time to time.
  */
-import { Code, ConnectError } from "@connectrpc/connect";
+import { ConnectError } from "@connectrpc/connect";
 import type { Transport } from "@connectrpc/connect";
 import { UNKNOWN } from "../session/event.ts";
 import type { Socket } from "../socket/socket.ts";
 import { INTERNAL } from "../wire/reason.ts";
 import { withOutcome } from "./errors.ts";
-import { kindOf } from "./method.ts";
+import { bytesOf, latin1 } from "../wire/varint.ts";
+import { decode, encode, kindOf } from "./method.ts";
 import type { LiveOptions } from "./transport.ts";
+import { POLL, type Watch } from "./watch.ts";
+import { CODE_INVALID_ARGUMENT } from "../wire/code.ts";
 import type { Watches } from "./watches.ts";
 
 /** Sockets that did not open, one after the other, before it is used. */
@@ -33,18 +36,18 @@ export class Fallback {
   /** Sockets fail to open. */
   async consider(failures: number): Promise<void> {
     const { options, socket } = this;
-    if (!options.fallback || failures < FAILURES || this.transport || this.isAsking) return;
+    if (failures < FAILURES || this.transport || this.isAsking) return;
     this.isAsking = true;
     try {
       // Where nothing is reached, HTTP would not help either.
       await fetch(options.baseUrl, { method: "HEAD", mode: "no-cors" });
-      const transport = withOutcomes(await (this.made ??= options.fallback()), () => this.watches.wrote());
+      const transport = withOutcomes(await (this.made ??= options.fallback!()), () => this.watches.wrote());
       if (socket.state.getSnapshot().status === "open") return;
       this.transport = transport;
       socket.state.isFallback = true;
       // What was sent and not answered will not be: commands end unknown.
       socket.give(INTERNAL, "WebSockets do not open here");
-      this.watches.poll(transport);
+      this.watches.poll((watch) => this.ask(watch, transport));
     } catch {
       this.made = undefined; // Tried again after the next failure.
     } finally {
@@ -57,6 +60,33 @@ export class Fallback {
     this.transport = undefined;
     this.socket.state.isFallback = false;
     this.watches.poll(undefined);
+  }
+
+  /** Asks a query for its watch, which itself waits for a socket. */
+  private async ask(watch: Watch<any, any>, over: Transport): Promise<void> {
+    const { method, watches, body } = watch;
+    const { binaryOptions } = watches.options;
+    watch.unschedule();
+    if (body === undefined || watch.isAsking) return;
+    watch.isAsking = true;
+    try {
+      const input = decode(method.input, bytesOf(body)!, binaryOptions);
+      const { message } = await over.unary(method, undefined, undefined, undefined, input as never);
+      const bytes = latin1(encode(method.output, message as never, binaryOptions));
+      if (watch.isOver || !watches.askOver) return;
+      if (bytes === watch.polled) return watch.confirm();
+      watch.polled = bytes;
+      watch.held = watch.named = undefined;
+      watch.tell(message);
+    } catch (error) {
+      if (!watch.isOver && watches.askOver && !watch.hasAnswer) watch.fail(ConnectError.from(error));
+    } finally {
+      watch.isAsking = false;
+      if (!watch.isOver && watches.askOver) {
+        watch.update();
+        watch.askLater(POLL);
+      }
+    }
   }
 }
 
@@ -71,7 +101,7 @@ function withOutcomes(transport: Transport, wrote: () => void): Transport {
       } catch (cause) {
         const error = ConnectError.from(cause);
         const { isWireError } = error as unknown as { isWireError: boolean };
-        const mayHaveRun = !isQuery && !isWireError && error.code !== Code.InvalidArgument;
+        const mayHaveRun = !isQuery && !isWireError && error.code !== CODE_INVALID_ARGUMENT;
         throw mayHaveRun ? withOutcome(error, UNKNOWN) : error;
       } finally {
         if (!isQuery) wrote();

@@ -10,7 +10,8 @@ import {
   type MessageShape,
   toBinary,
 } from "@bufbuild/protobuf";
-import { Code, ConnectError } from "@connectrpc/connect";
+import { ConnectError } from "@connectrpc/connect";
+import { CODE_INTERNAL, CODE_INVALID_ARGUMENT } from "../wire/code.ts";
 import type { Kind } from "../session/call.ts";
 
 export type BinaryOptions = Partial<BinaryReadOptions & BinaryWriteOptions>;
@@ -40,7 +41,7 @@ export function encode<T extends DescMessage>(
   try {
     return toBinary(schema, create(schema, input), options);
   } catch (error) {
-    throw ConnectError.from(error, Code.Internal);
+    throw ConnectError.from(error, CODE_INTERNAL);
   }
 }
 
@@ -52,6 +53,6 @@ export function decode<T extends DescMessage>(
   try {
     return fromBinary(schema, data, options);
   } catch (error) {
-    throw ConnectError.from(error, Code.InvalidArgument);
+    throw ConnectError.from(error, CODE_INVALID_ARGUMENT);
   }
 }

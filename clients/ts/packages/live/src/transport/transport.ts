@@ -7,10 +7,10 @@ import type { GetHeaders } from "../socket/credentials.ts";
 import { type OpenSocket, socketUrl } from "../socket/dial.ts";
 import { Socket } from "../socket/socket.ts";
 import type { ConnectionState, Store } from "../socket/state.ts";
-import { DURABLE_FEATURE, RESUME_FEATURE, WATCH_FEATURE } from "../wire/hello.ts";
-import { Fallback } from "./fallback.ts";
+import { DURABLE_FEATURE, RESUME_FEATURE, WATCH_FEATURE } from "../wire/kinds.ts";
+import type { Fallback } from "./fallback.ts";
+import { loadFallback, loadStream } from "./lazy.ts";
 import type { BinaryOptions } from "./method.ts";
-import { stream } from "./stream.ts";
 import { keyed, unary } from "./unary.ts";
 import { type WatchOptions, Watches } from "./watches.ts";
 
@@ -76,31 +76,36 @@ export function createLiveTransport(options: LiveOptions): LiveTransport {
   const features = WATCH_FEATURE | RESUME_FEATURE | DURABLE_FEATURE;
   const session = new Session({ features, boot, agent: AGENT, random: Math.random });
   const { headers, webSocket } = options;
+  let fallback: Fallback | undefined;
   const socket: Socket = new Socket({
     url: socketUrl(options.baseUrl),
     session,
     headers,
     webSocket,
     heard: (event) => {
-      if (event.type === "connected") fallback.over();
+      if (event.type === "connected") fallback?.over();
       watches.update();
     },
+    left: () => watches.close(),
     wrote: () => watches.wrote(),
-    failed: (failures) => void fallback.consider(failures),
+    failed: (failures) => {
+      if (!options.fallback) return;
+      loadFallback().then(
+        ({ Fallback }) => (fallback ??= new Fallback(socket, options, watches)).consider(failures),
+        () => {}, // Tried again after the next failure.
+      );
+    },
   });
   const watches = new Watches(socket, options);
-  const fallback = new Fallback(socket, options, watches);
   // An object literal with own functions: connect-query spreads transports.
   return {
-    unary: (...call) => fallback.transport?.unary(...call) ?? unary(socket, options, ...call),
-    stream: (...call) => fallback.transport?.stream(...call) ?? stream(socket, options, ...call),
+    unary: (...call) => fallback?.transport?.unary(...call) ?? unary(socket, options, ...call),
+    stream: (...call) =>
+      fallback?.transport?.stream(...call) ?? loadStream().then(({ stream }) => stream(socket, options, ...call)),
     watch: (method, input, watcher, how) => watches.add(method, input, watcher, how),
     command: (method, input, key, firstSent) => keyed(socket, options, method, input, key, firstSent),
     connection: socket.state,
     wake: () => socket.wake(),
-    close: async () => {
-      watches.close();
-      socket.close();
-    },
+    close: async () => socket.close(),
   };
 }

@@ -1,15 +1,16 @@
 /** Calls with one request and one answer. */
 import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
-import { Code, ConnectError, createContextValues } from "@connectrpc/connect";
+import { ConnectError } from "@connectrpc/connect";
 import type { ContextValues, UnaryResponse } from "@connectrpc/connect";
-import { createMethodUrl, runUnaryCall } from "@connectrpc/connect/protocol";
 import type { Call, CallOptions, CommandKey } from "../session/call.ts";
 import { NOT_RUN, type SessionEvent } from "../session/event.ts";
 import type { Owner, Socket } from "../socket/socket.ts";
 import type { Header } from "../wire/metadata.ts";
 import { abortError, markAborted, toError } from "./errors.ts";
 import { encodeHeaders, toHeaders } from "./headers.ts";
+import { loadIntercepted } from "./lazy.ts";
 import { type BinaryOptions, decode, encode, kindOf, pathOf } from "./method.ts";
+import { CODE_INTERNAL, CODE_UNAUTHENTICATED } from "../wire/code.ts";
 import type { LiveOptions } from "./transport.ts";
 
 /** Calls without interceptors go past all that serves those. */
@@ -30,25 +31,16 @@ export function unary<I extends DescMessage, O extends DescMessage>(
     return last.run(message, headers, timeout, ended);
   };
   if (!options.interceptors?.length) return call(input, header, signal);
-  return runUnaryCall({
-    interceptors: options.interceptors,
-    signal,
-    timeoutMs: timeout,
-    req: {
-      stream: false,
-      service: method.parent,
-      method,
-      requestMethod: "POST",
-      url: createMethodUrl(options.baseUrl, method),
-      header: new Headers(header),
-      contextValues: contextValues ?? createContextValues(),
-      message: input,
-    },
-    next: (request) => call(request.message, request.header, request.signal),
-  }).catch((error) => {
-    // What runs the call makes an error of its own from an abort.
-    throw last ? markAborted(error, last.call) : error;
-  }) as Promise<UnaryResponse<I, O>>;
+  return loadIntercepted()
+    .then(({ intercepted }) =>
+      intercepted(options, { method, signal, timeoutMs: timeout, header, input, contextValues }, (request) =>
+        call(request.message as MessageInitShape<I>, request.header, request.signal),
+      ),
+    )
+    .catch((error) => {
+      // What runs the call makes an error of its own from an abort.
+      throw last ? markAborted(error, last.call) : error;
+    });
 }
 
 /** A reply whose headers are made when somebody looks at them. */
@@ -160,7 +152,7 @@ class UnaryCall<I extends DescMessage, O extends DescMessage> implements Owner {
     } else if (event.type === "end") {
       this.done(this.item, event.meta.trailers);
     } else if (event.type === "failed") {
-      const isRefused = event.code === (Code.Unauthenticated as number) && event.outcome === NOT_RUN;
+      const isRefused = event.code === CODE_UNAUTHENTICATED && event.outcome === NOT_RUN;
       if (!isRefused || !event.meta || this.isRetried) return this.fail(toError(event));
       this.isRetried = true;
       void this.socket.renewFor(this.epoch).then((isRenewed) => {
@@ -175,7 +167,7 @@ class UnaryCall<I extends DescMessage, O extends DescMessage> implements Owner {
   private done(data: Uint8Array | undefined, trailers: Header[]): void {
     const { method, headers } = this;
     try {
-      if (!data) throw new ConnectError("the answer has no message", Code.Internal);
+      if (!data) throw new ConnectError("the answer has no message", CODE_INTERNAL);
       const message = decode(method.output, data, this.binaryOptions);
       this.signal?.removeEventListener("abort", this.abort);
       this.resolve(new Reply(method, message, headers, trailers) as UnaryResponse<I, O>);

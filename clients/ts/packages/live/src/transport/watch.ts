@@ -1,9 +1,7 @@
 /** Watches: a query whose answers go on coming, over lost connections and lost sessions. */
 import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
-import { Code, ConnectError } from "@connectrpc/connect";
-import type { Transport, UnaryRequest, UnaryResponse } from "@connectrpc/connect";
-import { createContextValues } from "@connectrpc/connect";
-import { createMethodUrl, runUnaryCall } from "@connectrpc/connect/protocol";
+import { ConnectError } from "@connectrpc/connect";
+import type { UnaryRequest, UnaryResponse } from "@connectrpc/connect";
 import { type Call, WATCHING } from "../session/call.ts";
 import type { FailedEvent, ReplyEvent, SessionEvent } from "../session/event.ts";
 import type { Owner } from "../socket/socket.ts";
@@ -14,45 +12,49 @@ import { toError } from "./errors.ts";
 import { encodeHeaders, toHeaders } from "./headers.ts";
 import { decode, encode, pathOf } from "./method.ts";
 import { Large } from "./large.ts";
+import { loadIntercepted } from "./lazy.ts";
 import type { Watcher } from "./transport.ts";
+import { CODE_ABORTED, CODE_DEADLINE_EXCEEDED, CODE_INTERNAL, CODE_INVALID_ARGUMENT, CODE_PERMISSION_DENIED, CODE_RESOURCE_EXHAUSTED, CODE_UNAUTHENTICATED, CODE_UNAVAILABLE, CODE_UNIMPLEMENTED, CODE_UNKNOWN } from "../wire/code.ts";
 import type { Watches, WatchOptions } from "./watches.ts";
 
 /** Between two questions of a query that nobody tells about. */
-const POLL = 5_000;
+export const POLL = 5_000;
 const RETRY_FIRST = 500;
 const RETRY_LAST = 30_000;
 
 /** These say nothing of the query itself, so it is asked again, and again later. */
 const PASSING: number[] = [
-  Code.Unavailable, Code.Aborted, Code.DeadlineExceeded, Code.ResourceExhausted, Code.Internal, Code.Unknown,
+  CODE_UNAVAILABLE, CODE_ABORTED, CODE_DEADLINE_EXCEEDED, CODE_RESOURCE_EXHAUSTED, CODE_INTERNAL, CODE_UNKNOWN,
 ];
 /** These will not change by themselves: the watch is over. */
-const FINAL: number[] = [Code.InvalidArgument, Code.Unimplemented, Code.PermissionDenied, Code.Unauthenticated];
+const FINAL: number[] = [CODE_INVALID_ARGUMENT, CODE_UNIMPLEMENTED, CODE_PERMISSION_DENIED, CODE_UNAUTHENTICATED];
 
+/** Of ten thousand: what few of them have takes no room until it is there (`declare`). */
 export class Watch<I extends DescMessage, O extends DescMessage> implements Owner {
-  private readonly watches: Watches;
-  private readonly method: DescMethodUnary<I, O>;
+  readonly watches: Watches;
+  readonly method: DescMethodUnary<I, O>;
   private readonly watcher: Watcher<MessageShape<O>>;
   private readonly how: WatchOptions;
-  private body: Uint8Array | undefined;
-  private headers: Uint8Array | undefined;
+  /** A small string is a fourth of a small array. */
+  body: string | undefined;
+  private declare headers: Uint8Array | undefined;
   private call: Call | undefined;
   /** Of the answer that the watcher holds; `named` of the newest one, which may be too large to push. */
-  private held: string | undefined;
-  private named: string | undefined;
-  private large: Large | undefined;
-  private isAsking = false;
+  held: string | undefined;
+  named: string | undefined;
+  private declare large: Large | undefined;
+  isAsking = false;
   /** The answer that was polled last, to tell of others only. */
-  private polled: string | undefined;
-  private hasAnswer: boolean;
+  declare polled: string | undefined;
+  hasAnswer: boolean;
   private isToldStale = false;
-  private isOver = false;
+  isOver = false;
   private isRefreshed = false;
   private failures = 0;
   private epoch = 0;
-  private timer: ReturnType<typeof setTimeout> | undefined;
+  private declare timer: ReturnType<typeof setTimeout> | undefined;
   /** Takes the first answer to the interceptors. */
-  private first: { resolve(r: UnaryResponse<I, O>): void; reject(e: ConnectError): void } | undefined;
+  private declare first: { resolve(r: UnaryResponse<I, O>): void; reject(e: ConnectError): void } | undefined;
 
   constructor(watches: Watches, method: DescMethodUnary<I, O>, watcher: Watcher<MessageShape<O>>, how: WatchOptions) {
     this.watches = watches;
@@ -66,32 +68,20 @@ export class Watch<I extends DescMessage, O extends DescMessage> implements Owne
 
   begin(input: MessageInitShape<I>): void {
     const { method, watches } = this;
-    const { interceptors, baseUrl, binaryOptions } = watches.options;
+    const { interceptors, binaryOptions } = watches.options;
     if (!interceptors?.length) {
-      this.body = encode(method.input, input, binaryOptions);
+      this.body = latin1(encode(method.input, input, binaryOptions));
       return this.ask();
     }
     const next = (request: UnaryRequest<I, O>) =>
       new Promise<UnaryResponse<I, O>>((resolve, reject) => {
         this.first = { resolve, reject };
-        this.body = encode(method.input, request.message as MessageInitShape<I>, binaryOptions);
+        this.body = latin1(encode(method.input, request.message as MessageInitShape<I>, binaryOptions));
         this.headers = encodeHeaders(request.header);
         if (!this.isOver) this.ask();
       });
-    runUnaryCall({
-      interceptors,
-      req: {
-        stream: false,
-        service: method.parent,
-        method,
-        requestMethod: "POST",
-        url: createMethodUrl(baseUrl, method),
-        header: new Headers(),
-        contextValues: createContextValues(),
-        message: input,
-      },
-      next: next as never,
-    }).then(
+    const through = loadIntercepted().then(({ intercepted }) => intercepted(watches.options, { method, input }, next));
+    through.then(
       ({ message }) => {
         if (this.isOver || this.hasAnswer) return; // A later answer came first.
         this.tell(message as MessageShape<O>);
@@ -99,6 +89,11 @@ export class Watch<I extends DescMessage, O extends DescMessage> implements Owne
       },
       (error) => this.isOver || this.watcher.error(ConnectError.from(error)),
     );
+  }
+
+  leave(): void {
+    if (this.hasAnswer && !this.isToldStale) this.watcher.stale();
+    this.end();
   }
 
   end(): void {
@@ -192,7 +187,7 @@ export class Watch<I extends DescMessage, O extends DescMessage> implements Owne
       this.update();
       return this.ask();
     }
-    if (code === (Code.Unauthenticated as number) && event.meta && !this.isRefreshed) {
+    if (code === CODE_UNAUTHENTICATED && event.meta && !this.isRefreshed) {
       this.isRefreshed = true;
       void this.watches.socket.renewFor(this.epoch).then((isRenewed) => {
         if (this.isOver) return;
@@ -215,7 +210,7 @@ export class Watch<I extends DescMessage, O extends DescMessage> implements Owne
     else if (!this.isOver) this.end();
   }
 
-  private fail(error: ConnectError): void {
+  fail(error: ConnectError): void {
     const { first } = this;
     this.first = undefined;
     if (first) first.reject(error);
@@ -233,21 +228,21 @@ export class Watch<I extends DescMessage, O extends DescMessage> implements Owne
     first.resolve({ stream: false, service: this.method.parent, method: this.method, header, trailer: toHeaders(), message });
   }
 
-  private tell(message: MessageShape<O>): void {
+  tell(message: MessageShape<O>): void {
     this.hasAnswer = true;
     this.isToldStale = false;
     this.watcher.next(message, this.held === undefined ? undefined : bytesOf(this.held));
   }
 
   /** The answer was current when it was asked for, which nobody vouches for afterwards. */
-  private confirm(): void {
+  confirm(): void {
     if (!this.hasAnswer || !this.isToldStale) return;
     this.isToldStale = false;
     this.watcher.fresh();
   }
 
   /** Asks again: nothing tells of this query, or it failed in passing. */
-  private askLater(delay: number): void {
+  askLater(delay: number): void {
     this.unschedule();
     this.watches.polling.add(this);
     const jittered = delay * (0.75 + this.watches.socket.session.options.random() / 2);
@@ -259,38 +254,12 @@ export class Watch<I extends DescMessage, O extends DescMessage> implements Owne
 
   askNow(): void {
     if (this.isOver || !isVisible()) return;
-    const { over } = this.watches;
-    if (over) void this.askOver(over);
+    const { watches } = this;
+    if (watches.askOver) void watches.askOver(this);
     else this.ask();
   }
 
-  /** Asks over another transport; the watch itself waits for a socket. */
-  private async askOver(over: Transport): Promise<void> {
-    const { method, watches, body } = this;
-    this.unschedule();
-    if (!body || this.isAsking) return;
-    this.isAsking = true;
-    try {
-      const input = decode(method.input, body, watches.options.binaryOptions);
-      const { message } = await over.unary(method, undefined, undefined, undefined, input as never);
-      const bytes = latin1(encode(method.output, message as never, watches.options.binaryOptions));
-      if (this.isOver || !watches.over) return;
-      if (bytes === this.polled) return this.confirm();
-      this.polled = bytes;
-      this.held = this.named = undefined;
-      this.tell(message);
-    } catch (error) {
-      if (!this.isOver && watches.over && !this.hasAnswer) this.fail(ConnectError.from(error));
-    } finally {
-      this.isAsking = false;
-      if (!this.isOver && watches.over) {
-        this.update();
-        this.askLater(POLL);
-      }
-    }
-  }
-
-  private unschedule(): void {
+  unschedule(): void {
     clearTimeout(this.timer);
     this.watches.polling.delete(this);
   }

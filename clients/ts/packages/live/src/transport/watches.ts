@@ -1,10 +1,10 @@
 /** The watches of a transport. */
 import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
-import { Code, ConnectError } from "@connectrpc/connect";
-import type { Transport } from "@connectrpc/connect";
+import { ConnectError } from "@connectrpc/connect";
 import type { Socket } from "../socket/socket.ts";
 import { kindOf } from "./method.ts";
 import type { LiveOptions, Watcher } from "./transport.ts";
+import { CODE_FAILED_PRECONDITION } from "../wire/code.ts";
 import { Watch } from "./watch.ts";
 
 export interface WatchOptions {
@@ -15,6 +15,8 @@ export interface WatchOptions {
   /** The least time between two answers, in milliseconds; what comes between is left out. */
   minInterval?: number;
 }
+
+const USUAL: WatchOptions = {};
 
 export class Watches {
   private readonly all: Set<Watch<any, any>> = new Set();
@@ -32,15 +34,15 @@ export class Watches {
     method: DescMethodUnary<I, O>,
     input: MessageInitShape<I>,
     watcher: Watcher<MessageShape<O>>,
-    how: WatchOptions = {},
+    how: WatchOptions = USUAL,
   ): () => void {
     if (kindOf(method) !== "query") {
-      throw new ConnectError(`${method.name} is not a query: its .proto has no idempotency_level = NO_SIDE_EFFECTS`, Code.FailedPrecondition);
+      throw new ConnectError(`${method.name} is not a query: its .proto has no idempotency_level = NO_SIDE_EFFECTS`, CODE_FAILED_PRECONDITION);
     }
     const watch = new Watch(this, method, watcher, how);
     this.all.add(watch);
     watch.begin(input);
-    if (this.over) watch.askNow();
+    if (this.askOver) watch.askNow();
     return () => watch.end();
   }
 
@@ -48,17 +50,17 @@ export class Watches {
     this.all.delete(watch);
   }
 
-  /** The application closes the transport: no watch is told of that. */
+  /** The transport is closed, or the page: what is shown stays, and is stale. */
   close(): void {
-    for (const watch of this.all) watch.end();
+    for (const watch of this.all) watch.leave();
   }
 
-  /** Over what watches are polled while there is no socket. */
-  over: Transport | undefined;
+  /** Asks a query over another transport, while there is no socket. */
+  askOver: ((watch: Watch<any, any>) => Promise<void>) | undefined;
 
-  poll(over: Transport | undefined): void {
-    this.over = over;
-    if (over) for (const watch of this.all) watch.askNow();
+  poll(askOver: ((watch: Watch<any, any>) => Promise<void>) | undefined): void {
+    this.askOver = askOver;
+    if (askOver) for (const watch of this.all) watch.askNow();
   }
 
   /** A command of this side has ended: what nobody tells about may have changed by it. */

@@ -1,39 +1,11 @@
 /** Frames: a head of 16 bytes, metadata, payload. */
+import { HELLO, PAYLOAD_MAX } from "./kinds.ts";
 import { MALFORMED, METADATA_MAX, TOO_LARGE, violation } from "./reason.ts";
 import type { Writer } from "./varint.ts";
 
-export const HELLO = 1;
-export const AUTH = 2;
-export const REQUEST = 3;
-export const REPLY = 4;
-export const ERROR = 5;
-export const ITEMS = 6;
-export const STREAM_END = 7;
-export const CANCEL = 8;
-export const CREDIT = 9;
-export const PING = 10;
-export const PONG = 11;
-export const GOAWAY = 12;
-export const STALE = 13;
-export const RESUME = 14;
-export const RESUMED = 15;
-export const READY = 16;
-export const SEEN = 20;
-export const DESCRIPTORS = 21;
+// In a file of its own, without imports: so a bundler puts the numbers where they are used.
+export * from "./kinds.ts";
 
-export const END = 0x01;
-export const ZSTD = 0x02;
-export const HTTP = 0x04;
-export const MORE = 0x08;
-export const NOTIFY = 0x10;
-export const VALUES = 0x20;
-export const WATCHED = 0x10;
-export const UNCHANGED = 0x20;
-export const SUSPECT = 0x40;
-export const KEEP = 0x10;
-
-export const PAYLOAD_MAX = 65_536;
-export const MAGIC = 0x564c5754;
 export const EMPTY: Uint8Array = new Uint8Array(0);
 
 /** One frame of a message that was received; `data` belongs to the message. */

@@ -4,10 +4,6 @@ import { utf8Bytes } from "./metadata.ts";
 import { FEATURE, MAGIC_REASON, MALFORMED, VERSION, violation } from "./reason.ts";
 import { numberOf, Reader, Writer } from "./varint.ts";
 
-export const WATCH_FEATURE = 4;
-export const RESUME_FEATURE = 8;
-export const DURABLE_FEATURE = 16;
-
 /** What one side takes; it binds the other. */
 export interface Limits {
   bodyMax: number;
@@ -44,6 +40,7 @@ export const DEFAULTS: Limits = {
   repliesKeptMax: 0,
 };
 
+// The build shortens names of properties: these are such.
 const NUMBERS: [
   tag: number,
   name: keyof Limits | "features" | "required" | "retainMs" | "keysMs" | "expiresMs",
@@ -51,25 +48,25 @@ const NUMBERS: [
   floor?: number,
   max?: number,
 ][] = [
-  [2, "features", 0],
-  [3, "required", 0],
-  [4, "bodyMax", DEFAULTS.bodyMax, 65_536, 0xffff_ffff],
-  [5, "callsMax", DEFAULTS.callsMax, 1, 0xffff_ffff],
-  [6, "watchesMax", 0, 0, 0xffff_ffff],
-  [7, "methodsMax", DEFAULTS.methodsMax, 0, 0xffff_ffff],
-  [8, "streamCredit", DEFAULTS.streamCredit, 1],
-  [9, "connectionCredit", DEFAULTS.connectionCredit, 1],
-  [10, "metadataMax", DEFAULTS.metadataMax, 256, 65_535],
-  [15, "retainMs", 0],
-  [17, "keysMs", 86_400_000],
-  [18, "repliesKeptMax", 0, 0, 0xffff_ffff],
-  [21, "expiresMs", 0],
+  [2, /* @__KEY__ */ "features", 0],
+  [3, /* @__KEY__ */ "required", 0],
+  [4, /* @__KEY__ */ "bodyMax", DEFAULTS.bodyMax, 65_536, 0xffff_ffff],
+  [5, /* @__KEY__ */ "callsMax", DEFAULTS.callsMax, 1, 0xffff_ffff],
+  [6, /* @__KEY__ */ "watchesMax", 0, 0, 0xffff_ffff],
+  [7, /* @__KEY__ */ "methodsMax", DEFAULTS.methodsMax, 0, 0xffff_ffff],
+  [8, /* @__KEY__ */ "streamCredit", DEFAULTS.streamCredit, 1],
+  [9, /* @__KEY__ */ "connectionCredit", DEFAULTS.connectionCredit, 1],
+  [10, /* @__KEY__ */ "metadataMax", DEFAULTS.metadataMax, 256, 65_535],
+  [15, /* @__KEY__ */ "retainMs", 0],
+  [17, /* @__KEY__ */ "keysMs", 86_400_000],
+  [18, /* @__KEY__ */ "repliesKeptMax", 0, 0, 0xffff_ffff],
+  [21, /* @__KEY__ */ "expiresMs", 0],
 ];
 const BYTES: [tag: number, name: "boot" | "session" | "secret" | "schema", size: number][] = [
-  [11, "boot", 16],
-  [12, "session", 16],
-  [13, "secret", 32],
-  [20, "schema", 16],
+  [11, /* @__KEY__ */ "boot", 16],
+  [12, /* @__KEY__ */ "session", 16],
+  [13, /* @__KEY__ */ "secret", 32],
+  [20, /* @__KEY__ */ "schema", 16],
 ];
 
 /** Writes the dialer's hello; `headers` are the default headers as metadata. */

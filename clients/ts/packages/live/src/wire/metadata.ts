@@ -5,24 +5,10 @@
 import { getTextEncoding } from "@bufbuild/protobuf/wire";
 import type { Frame } from "./frame.ts";
 import { FEATURE, MALFORMED, violation } from "./reason.ts";
+import { AFTER, CODE, DEPENDS, DETAIL, EXPIRES, MAX_AGE, MESSAGE, OUTCOME, REASON, TOKEN, TRAILERS, VALIDATOR } from "./tags.ts";
 import { bytesOf, latin1, numberOf, Reader, type Writer } from "./varint.ts";
 
-export const METHOD = 1;
-export const NAME = 2;
-export const COMMAND = 3;
-export const VALIDATOR = 4;
-export const MAX_AGE = 5;
-export const TOKEN = 6;
-const TRAILERS = 7;
-export const CODE = 8;
-const MESSAGE = 9;
-const DETAIL = 10;
-export const OUTCOME = 11;
-const DEPENDS = 15;
-export const REASON = 16;
-export const KEY = 18;
-const AFTER = 20;
-const EXPIRES = 21;
+export * from "./tags.ts";
 
 /** Headers by number, from tag 64 on. */
 const HEADERS = (
@@ -107,15 +93,16 @@ export function readMetadata(frame: Frame): Metadata {
   return meta;
 }
 
+// The build shortens names of properties: these are such.
 const NUMBERS: Partial<
   Record<number, "maxAge" | "code" | "outcome" | "reason" | "after" | "expires">
 > = {
-  [MAX_AGE]: "maxAge",
-  [CODE]: "code",
-  [OUTCOME]: "outcome",
-  [REASON]: "reason",
-  [AFTER]: "after",
-  [EXPIRES]: "expires",
+  [MAX_AGE]: /* @__KEY__ */ "maxAge",
+  [CODE]: /* @__KEY__ */ "code",
+  [OUTCOME]: /* @__KEY__ */ "outcome",
+  [REASON]: /* @__KEY__ */ "reason",
+  [AFTER]: /* @__KEY__ */ "after",
+  [EXPIRES]: /* @__KEY__ */ "expires",
 };
 
 const TOKEN_CHARACTERS = /^[a-z0-9!#$%&'*+\-.^_`|~]{1,256}$/;

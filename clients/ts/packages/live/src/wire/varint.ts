@@ -134,8 +134,10 @@ export function readNumbers(data: Uint8Array): number[] {
 
 /** Bytes as a string with one character each: small to keep, quick to compare. */
 export function latin1(bytes: Uint8Array): string {
+  // Piece by piece, since an engine takes only so many arguments; not one by one, which makes a
+  // tree of strings.
   let text = "";
-  for (const byte of bytes) text += String.fromCharCode(byte);
+  for (let at = 0; at < bytes.length; at += 4_096) text += String.fromCharCode(...bytes.subarray(at, at + 4_096));
   return text;
 }
 
