@@ -89,8 +89,12 @@ impl Serve {
         if programs.is_some() {
             what += &format!("\n{}", config.memo.summary(Answers::External));
         }
-        if config.memo.verify.is_some_and(|share| share.get() > 0.0) {
+        let share = config.memo.verify.map_or(0.0, |share| share.get());
+        if config.memo.is_on() && share > 0.0 {
             what += "\ncached replies are checked: methods run again for hits (memo.verify)";
+        } else if self.dev {
+            let why = if config.memo.is_on() { "memo.verify = 0" } else { "memo.enabled = false" };
+            what += &format!("\n--dev checks no replies: {why}");
         }
         let start = serving::start(&running, &what, flags);
         let stopped = running.until_stopped();

@@ -239,7 +239,12 @@ impl Part {
 
 impl<'de> Deserialize<'de> for Part {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        let part = f64::deserialize(input)?;
+        let part = match toml::Value::deserialize(input)? {
+            toml::Value::Float(part) => part,
+            toml::Value::Integer(0) => 0.0,
+            toml::Value::Integer(1) => 1.0,
+            _ => f64::NAN,
+        };
         match (0.0..=1.0).contains(&part) {
             true => Ok(Self(part)),
             false => Err(D::Error::custom("this takes a part of all, from 0 to 1")),
