@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use contacts::store::postgres::Config;
+use tokio_postgres::Config;
 use tokio_postgres::NoTls;
 
 /// A PostgreSQL server.

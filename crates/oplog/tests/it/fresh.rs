@@ -1,0 +1,61 @@
+//! Two hosts on one database: whoever writes, each tells the truth.
+
+use tidewire_oplog::Token;
+
+use crate::support::{Host, database, psql};
+
+#[tokio::test]
+async fn what_psql_changes_is_recomputed_on_every_host_and_nothing_else_is() {
+    let (config, _) = database().await;
+    let hosts = [Host::start(&config).await, Host::start(&config).await];
+    for host in &hosts {
+        host.world.warm().await;
+    }
+    psql(&config, "UPDATE contact SET surname = 'X' WHERE id = 1");
+    for host in &hosts {
+        host.look().await;
+        assert_eq!(host.world.fresh(), [0, 2, 3]);
+        let loads = host.world.loads();
+        assert_eq!(host.world.surname(1).await.as_deref(), Some("X"));
+        assert_eq!(host.world.surname(2).await.as_deref(), Some("Last"));
+        assert_eq!(host.world.loads(), loads + 1);
+    }
+}
+
+#[tokio::test]
+async fn a_host_hears_of_a_change_without_being_asked() {
+    let (config, _) = database().await;
+    let host = Host::start(&config).await;
+    let mut watch = host.world.surname.watch(1);
+    assert_eq!(watch.next().await.unwrap().as_deref(), Some("Last"));
+    psql(&config, "UPDATE contact SET surname = 'X' WHERE id = 1");
+    assert_eq!(watch.next().await.unwrap().as_deref(), Some("X"));
+}
+
+#[tokio::test]
+async fn a_guarded_write_is_seen_here_at_once_and_elsewhere_with_its_token() {
+    let (config, client) = database().await;
+    let (a, b) = (Host::start(&config).await, Host::start(&config).await);
+    for turn in 0..20 {
+        a.world.warm().await;
+        b.world.warm().await;
+        let name = format!("X{turn}");
+        let guard = a.world.contacts.write(&1);
+        let sql = "UPDATE contact SET surname = $1 WHERE id = 1 RETURNING tidewire.mark()";
+        let row = client.query_one(sql, &[&name]).await.unwrap();
+        let token = a.oplog.wrote(guard, row.get(0));
+        assert_eq!(a.world.surname(1).await.as_ref(), Some(&name));
+        let token = Token::parse(&token.to_string());
+        b.oplog.caught_up(&token).await.unwrap();
+        assert_eq!(b.world.surname(1).await.as_ref(), Some(&name));
+        // It is in the position now: no look is needed.
+        assert!(token.is_met_by(&b.oplog.position().unwrap()));
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_carries_what_no_trigger_captures() {
+    let (config, mut client) = database().await;
+    let (a, b) = (Host::start(&config).await, Host::start(&config).await);
+    let _ = (&a, &b, &mut client);
+}
