@@ -66,6 +66,7 @@ mod tests {
     use crate::change::Change;
 
     struct World {
+        _graph: Graph,
         registry: Registry,
         memo: Memo<i32, i32>,
     }
@@ -79,7 +80,7 @@ mod tests {
             rows.read(&id);
             id
         });
-        World { registry, memo }
+        World { _graph: graph, registry, memo }
     }
 
     impl World {

@@ -58,7 +58,7 @@ CREATE TABLE IF NOT EXISTS {schema}.horizon (
 INSERT INTO {schema}.horizon (xid) VALUES ('0') ON CONFLICT DO NOTHING;
 CREATE TABLE IF NOT EXISTS {schema}.tick (
     at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    xmin xid8 NOT NULL
+    ended xid8 NOT NULL
 );
 CREATE OR REPLACE FUNCTION {schema}.mark() RETURNS text LANGUAGE sql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp

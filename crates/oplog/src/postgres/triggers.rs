@@ -255,7 +255,7 @@ fn statement_body(settings: &Settings, table: &Table, captures: &[&Capture]) -> 
     let max = settings.keys_max;
     let branch = |rows: &str, second: Option<&str>, captures: &[&Capture]| {
         let mut body = format!(
-            "        IF (SELECT count(*) FROM (SELECT FROM {rows} LIMIT {max} + 1) AS some) > {max} THEN\n"
+            "        IF (SELECT count(*) FROM (SELECT FROM {rows} LIMIT {max} + 1) AS first) > {max} THEN\n"
         );
         for capture in captures {
             let source = literal(&capture.source);

@@ -42,13 +42,13 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtext('{schema}.trim')) THEN RETURN; END IF;
     IF NOT EXISTS (SELECT FROM {schema}.tick
         WHERE at > clock_timestamp() - make_interval(secs => {keep} / 20.0)) THEN
-        INSERT INTO {schema}.tick (xmin) VALUES (pg_snapshot_xmin(pg_current_snapshot()));
+        INSERT INTO {schema}.tick (ended) VALUES (pg_snapshot_xmin(pg_current_snapshot()));
     END IF;
-    SELECT max(xmin) INTO bound FROM {schema}.tick
+    SELECT max(ended) INTO bound FROM {schema}.tick
         WHERE at < clock_timestamp() - make_interval(secs => {keep});
     IF bound IS NOT NULL THEN
         UPDATE {schema}.horizon SET xid = bound WHERE xid < bound;
-        DELETE FROM {schema}.tick WHERE xmin < bound;
+        DELETE FROM {schema}.tick WHERE ended < bound;
     END IF;
 END $$";
 

@@ -21,6 +21,7 @@ pub(crate) struct Host {
 /// What a host has in memory, and how often it asked the database.
 #[derive(Clone)]
 pub(crate) struct World {
+    _graph: Arc<Graph>,
     pub(crate) contacts: Source<i32>,
     pub(crate) count: Source<()>,
     pub(crate) surname: Memo<i32, Option<String>>,
@@ -31,7 +32,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) async fn new(config: &Config) -> Self {
         let client = Arc::new(cluster::open(config).await);
-        let graph = Graph::new();
+        let graph = Arc::new(Graph::new());
         let contacts = Source::new_in(&graph, "contacts");
         let count = Source::new_in(&graph, "contacts.count");
         let loads = Arc::new(AtomicU64::new(0));
@@ -53,7 +54,7 @@ impl World {
                 client.query_one("SELECT count(*) FROM contact", &[]).await.unwrap().get(0)
             }
         });
-        Self { contacts, count, surname, rows, loads }
+        Self { _graph: graph, contacts, count, surname, rows, loads }
     }
 
     /// The log of the tests' table.

@@ -13,8 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tokio_postgres::Config;
-use tokio_postgres::NoTls;
+use tokio_postgres::{Config, NoTls};
 
 /// A PostgreSQL server.
 pub(crate) struct Cluster {
