@@ -93,9 +93,12 @@ impl Follower {
             is_other_log = matches!(&missing, Ok(Some(missing)) if missing.table.is_none());
             self.check(core, missing)?;
         }
-        let step = match is_other_log {
-            true => Step::Reset(ResetReason::LogReplaced),
-            false => self.open.rows().map_err(failed)?,
+        let step = if is_other_log {
+            // The new one is empty.
+            self.open.last = None;
+            Step::Reset(ResetReason::LogReplaced)
+        } else {
+            self.open.rows().map_err(failed)?
         };
         (self.open.version, self.open.schema) = (Some(version), Some(schema));
         Ok(step)
@@ -112,7 +115,7 @@ impl Follower {
             Ok(None) => None,
             Ok(Some(missing)) if core.settings.install => {
                 // The tables may have been there before the triggers were.
-                self.suspend(core, &missing.what, &mut broken);
+                self.suspend(&missing.what, &mut broken);
                 core.set_broken(&broken);
                 broken.clear();
                 install(&self.path, &core.settings, &self.captures).err().map(|error| error.to_string())
@@ -121,14 +124,14 @@ impl Follower {
             Err(error) => Some(error.to_string()),
         };
         if let Some(fault) = fault {
-            self.suspend(core, &fault, &mut broken);
+            self.suspend(&fault, &mut broken);
         }
         core.set_broken(&broken);
         Ok(())
     }
 
     /// One missing trigger may hide more, so every source is concerned.
-    fn suspend(&self, _: &Core, fault: &str, broken: &mut BTreeMap<String, String>) {
+    fn suspend(&self, fault: &str, broken: &mut BTreeMap<String, String>) {
         for capture in &self.captures {
             broken.insert(capture.source.clone(), fault.to_owned());
         }

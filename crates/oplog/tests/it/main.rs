@@ -8,3 +8,4 @@ mod support;
 
 mod capture;
 mod fresh;
+mod sqlite;
