@@ -141,7 +141,10 @@ impl Core {
     }
 
     fn reset(&self, state: &mut State, reason: ResetReason) {
-        tracing::warn!(reason = reason.as_str(), "everything that depends on the database is stale");
+        tracing::warn!(
+            reason = reason.as_str(),
+            "everything that depends on the database is stale"
+        );
         apply_all(&self.registry);
         *state.counts.resets.entry(reason).or_default() += 1;
     }
@@ -165,7 +168,9 @@ impl Core {
         }
         let mut state = self.state.lock();
         if !self.lease.is_valid() && state.suspended.is_none() {
-            tracing::warn!("the lease on the change log has ended; nothing is answered from memory");
+            tracing::warn!(
+                "the lease on the change log has ended; nothing is answered from memory"
+            );
             state.suspended = Some(self.registry.suspend());
             state.counts.lapses += 1;
         }

@@ -215,7 +215,9 @@ mod tests {
     fn an_incarnation_is_read_from_a_uuid() {
         let id = Incarnation::parse("00112233-4455-6677-8899-aabbccddeeff").unwrap();
         assert_eq!(id.to_string(), "00112233445566778899aabbccddeeff");
-        for text in ["", "00112233-4455-6677-8899-aabbccddeef", "00112233-4455-6677-8899-aabbccddeefg"] {
+        for text in
+            ["", "00112233-4455-6677-8899-aabbccddeef", "00112233-4455-6677-8899-aabbccddeefg"]
+        {
             assert_eq!(Incarnation::parse(text), None);
         }
     }

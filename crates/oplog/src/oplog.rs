@@ -119,10 +119,7 @@ impl OplogHandle {
     pub async fn transaction<T, E>(
         &self,
         client: &mut tokio_postgres::Client,
-        work: impl AsyncFnOnce(
-            &tokio_postgres::Transaction<'_>,
-            &mut crate::Changes,
-        ) -> Result<T, E>,
+        work: impl AsyncFnOnce(&tokio_postgres::Transaction<'_>, &mut crate::Changes) -> Result<T, E>,
     ) -> Result<(T, Token), crate::WriteError<E>> {
         crate::postgres::transaction(&self.core, client, work).await
     }

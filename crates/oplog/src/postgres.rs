@@ -120,7 +120,9 @@ impl PostgresLog {
         let following = self.following();
         let (client, _line, _) = following.connect().await?;
         let mut ddl = schema::tables(&settings.schema);
-        ddl.push_str(role.map(|role| schema::grants(&settings.schema, role)).as_deref().unwrap_or(""));
+        ddl.push_str(
+            role.map(|role| schema::grants(&settings.schema, role)).as_deref().unwrap_or(""),
+        );
         for (_, triggers) in triggers::Triggers::find(&client, &settings, &captures).await {
             ddl.push_str(&triggers?.ddl());
         }
@@ -147,7 +149,8 @@ impl PostgresLog {
         let following = self.following();
         let session = following.open().await?;
         let core = Arc::clone(&following.core);
-        if let Some(source) = core.status().sources.into_iter().find(|source| source.problem.is_some())
+        if let Some(source) =
+            core.status().sources.into_iter().find(|source| source.problem.is_some())
         {
             let problem = source.problem.unwrap_or_default();
             let text = format!("source {} cannot be captured: {problem}", source.name);

@@ -222,9 +222,13 @@ mod tests {
     #[test]
     fn a_token_is_met_where_all_its_transactions_are_visible() {
         let here = position("10:20:10,14");
-        for (xids, expected) in
-            [(vec![9], true), (vec![10], false), (vec![11, 13], true), (vec![11, 14], false), (vec![20], false)]
-        {
+        for (xids, expected) in [
+            (vec![9], true),
+            (vec![10], false),
+            (vec![11, 13], true),
+            (vec![11, 14], false),
+            (vec![20], false),
+        ] {
             let token = token(xids);
             assert_eq!(token.is_met_by(&here), expected, "{token:?}");
             assert_eq!(Token::parse(&token.to_string()), token);
@@ -237,7 +241,7 @@ mod tests {
         assert!(long.to_string().len() < 30);
         assert!(!long.is_met_by(&position("130:140:130,135")));
         assert!(long.is_met_by(&position("131:140:131")));
-        let mut more = long.clone();
+        let mut more = long;
         more.merge(&token([50, 200]));
         assert!(!more.is_met_by(&position("131:200:131")));
         assert!(more.is_met_by(&position("131:201:131")));
@@ -256,7 +260,8 @@ mod tests {
             assert_eq!(Token::parse(&token.to_string()), token);
         }
         let long = "A".repeat(TEXT_BYTES_MAX + 1);
-        for text in ["", "?", "AAAA", "é", "AQ", "AQ==", "AQcHBwcHBwcH", &long, "AQcHBwcHBwcHAAAA"] {
+        for text in ["", "?", "AAAA", "é", "AQ", "AQ==", "AQcHBwcHBwcH", &long, "AQcHBwcHBwcHAAAA"]
+        {
             assert_eq!(Token::parse(text), Token::unclear(), "{text}");
         }
     }

@@ -102,8 +102,9 @@ impl Following {
     pub(super) async fn connect(&self) -> Result<(Client, Line, Arc<Notify>), Error> {
         let heard = Arc::new(Notify::new());
         let connecting = (self.connector)(self.config.clone(), Arc::clone(&heard));
-        let unreachable =
-            |text: &str| Error::new(ErrorKind::Unreachable, format!("cannot connect to PostgreSQL{text}"));
+        let unreachable = |text: &str| {
+            Error::new(ErrorKind::Unreachable, format!("cannot connect to PostgreSQL{text}"))
+        };
         let connected = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
         let connected = connected.map_err(|_| unreachable(": no answer within 5 s"))?;
         let (client, line) = connected.map_err(|error| unreachable("").because(error))?;
@@ -154,7 +155,9 @@ impl Following {
             }
             if session.trimmed.elapsed() >= settings.keep / 10 {
                 session.trimmed = Instant::now();
-                within(HOUSE_TIMEOUT, trim::trim(&session.client, settings)).await?.map_err(refused)?;
+                within(HOUSE_TIMEOUT, trim::trim(&session.client, settings))
+                    .await?
+                    .map_err(refused)?;
             }
         }
     }

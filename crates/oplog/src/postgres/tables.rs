@@ -78,7 +78,8 @@ impl Table {
             let is_deterministic: bool = row.get(3);
             let form = Form::of(row.get(1)).filter(|_| is_deterministic).ok_or_else(|| {
                 let of: &str = row.get(2);
-                let why = if is_deterministic { "" } else { " whose collation calls unequal text equal" };
+                let why =
+                    if is_deterministic { "" } else { " whose collation calls unequal text equal" };
                 refuse(format!(
                     "column {column} is of type {of}{why}, so that equal keys may be unequal text; \
                      keys are integers, text, varchar, uuid, boolean or bytea"

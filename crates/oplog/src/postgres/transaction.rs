@@ -70,7 +70,10 @@ pub(super) async fn run<T, E>(
     let is_captured = |change: &Change| {
         core.registry.find(&change.source).is_some_and(|known| !known.tables.is_empty())
     };
-    listed.into_iter().filter(|change| !is_captured(change)).for_each(|change| by_source.add(change));
+    listed
+        .into_iter()
+        .filter(|change| !is_captured(change))
+        .for_each(|change| by_source.add(change));
     for change in by_source.into_changes() {
         let keys = change.keys.filter(|keys| keys.len() <= core.settings.keys_max as usize);
         let added = transaction.execute(&insert, &[&change.source, &keys]).await;

@@ -100,7 +100,10 @@ impl Triggers {
     }
 
     /// What is not as it has to be; `None` when all is.
-    pub(crate) async fn fault(&self, client: &Client) -> Result<Option<String>, tokio_postgres::Error> {
+    pub(crate) async fn fault(
+        &self,
+        client: &Client,
+    ) -> Result<Option<String>, tokio_postgres::Error> {
         let mut bodies = vec![(&self.function, &self.body)];
         if self.table.relations.iter().any(|relation| relation.is_subscribed) {
             bodies.push((&self.row_function, &self.row_body));
@@ -127,7 +130,10 @@ impl Triggers {
                     Some((found, true)) if *found == shape => {}
                     Some((_, false)) => {
                         let name = trigger.name;
-                        return Ok(Some(format!("trigger {name} of {} is disabled", relation.name)));
+                        return Ok(Some(format!(
+                            "trigger {name} of {} is disabled",
+                            relation.name
+                        )));
                     }
                     _ => {
                         let name = trigger.name;
@@ -211,7 +217,8 @@ impl Trigger<'_> {
                 if self.tables.contains("new_rows") { "new_rows" } else { "" },
             ),
         };
-        format!("{} {} {old} {new}", bits + i32::from(self.by_row), self.function)
+        let function = self.function.replace('"', "");
+        format!("{} {function} {old} {new}", bits + i32::from(self.by_row))
     }
 }
 
@@ -267,7 +274,8 @@ fn statement_body(settings: &Settings, table: &Table, captures: &[&Capture]) -> 
         }
         body.push_str("        ELSE\n");
         for capture in captures {
-            let keys = |rows: &str| format!("SELECT {} AS key FROM {rows} AS r", key(table, capture, "r"));
+            let keys =
+                |rows: &str| format!("SELECT {} AS key FROM {rows} AS r", key(table, capture, "r"));
             let all = match second {
                 Some(second) => format!("{} UNION ALL {}", keys(rows), keys(second)),
                 None => keys(rows),
@@ -284,7 +292,8 @@ fn statement_body(settings: &Settings, table: &Table, captures: &[&Capture]) -> 
         body.push_str("        END IF;\n");
         body
     };
-    let keyed: Vec<&Capture> = captures.iter().copied().filter(|capture| !capture.is_of_rows).collect();
+    let keyed: Vec<&Capture> =
+        captures.iter().copied().filter(|capture| !capture.is_of_rows).collect();
     let update = match keyed.is_empty() {
         true => "        NULL;\n".to_owned(),
         false => branch("new_rows", Some("old_rows"), &keyed),
@@ -340,7 +349,8 @@ WHERE oid = to_regproc($1) AND prosecdef AND proconfig = ARRAY['search_path=pg_c
 /// always fire.
 const TRIGGERS: &str = "
 SELECT t.tgrelid, t.tgname::text,
-    format('%s %I.%I %s %s', t.tgtype, n.nspname, p.proname, coalesce(t.tgoldtable, ''), coalesce(t.tgnewtable, '')),
+    format('%s %s %s %s', t.tgtype, replace(n.nspname || '.' || p.proname, chr(34), ''),
+        t.tgoldtable, t.tgnewtable),
     t.tgenabled = 'A'
 FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid JOIN pg_namespace n ON n.oid = p.pronamespace
 WHERE t.tgrelid = ANY ($1::oid[]) AND NOT t.tgisinternal";

@@ -71,7 +71,8 @@ impl Follower {
             replaced = true;
         }
         let step = self.read(core).map_err(|error| {
-            Error::new(ErrorKind::Database, format!("cannot read {}", self.path.display())).because(error)
+            Error::new(ErrorKind::Database, format!("cannot read {}", self.path.display()))
+                .because(error)
         })?;
         core.end_step(&begun, if replaced { Step::Reset(ResetReason::LogReplaced) } else { step });
         Ok(())
@@ -118,7 +119,9 @@ impl Follower {
                 self.suspend(&missing.what, &mut broken);
                 core.set_broken(&broken);
                 broken.clear();
-                install(&self.path, &core.settings, &self.captures).err().map(|error| error.to_string())
+                install(&self.path, &core.settings, &self.captures)
+                    .err()
+                    .map(|error| error.to_string())
             }
             Ok(Some(missing)) => Some(format!("{} is missing", missing.what)),
             Err(error) => Some(error.to_string()),

@@ -67,7 +67,9 @@ pub(super) fn missing(
         match found {
             Ok(sql) => Ok(Some(sql)),
             Err(rusqlite::Error::QueryReturnedNoRows) => Ok(None),
-            Err(error) => Err(Error::new(ErrorKind::Database, "cannot read sqlite_schema").because(error)),
+            Err(error) => {
+                Err(Error::new(ErrorKind::Database, "cannot read sqlite_schema").because(error))
+            }
         }
     };
     if look("tidewire_log")?.is_none() || look("tidewire_log_trim")?.is_none() {

@@ -33,7 +33,8 @@ pub(super) fn triggers(
 ) -> Result<Vec<Trigger>, Error> {
     let mut all = Vec::new();
     for (table, captures) in by_table(captures) {
-        let refuse = |text: String| Error::new(ErrorKind::Capture, format!("table {table}: {text}"));
+        let refuse =
+            |text: String| Error::new(ErrorKind::Capture, format!("table {table}: {text}"));
         let failed = |error: rusqlite::Error| {
             Error::new(ErrorKind::Database, format!("cannot look up table {table}")).because(error)
         };
@@ -53,7 +54,10 @@ pub(super) fn triggers(
             }
         }
         let mut unique = unique(database, table).map_err(failed)?.ok_or_else(|| {
-            refuse("it has a unique index over an expression, so that REPLACE may remove rows unseen".to_owned())
+            refuse(
+                "it has a unique index over an expression, so that REPLACE may remove rows unseen"
+                    .to_owned(),
+            )
         })?;
         let primary: Vec<_> = known.iter().filter(|(_, in_primary)| *in_primary).collect();
         if let [(name, _)] = primary[..] {
@@ -108,7 +112,8 @@ fn of_table(
         }
         sql
     };
-    let keyed: Vec<&Capture> = captures.iter().copied().filter(|capture| !capture.is_of_rows).collect();
+    let keyed: Vec<&Capture> =
+        captures.iter().copied().filter(|capture| !capture.is_of_rows).collect();
     let bodies = [
         ("before_insert", "BEFORE INSERT", replaced(false)),
         ("before_update", "BEFORE UPDATE", replaced(true)),
@@ -132,9 +137,13 @@ fn of_table(
 /// The new key, and the old one where it was another.
 fn updated(settings: &Settings, captures: &[&Capture]) -> String {
     captures.iter().fold(String::new(), |mut sql, capture| {
-        let (source, new, old) =
-            (literal(&capture.source), key(settings, capture, "NEW"), key(settings, capture, "OLD"));
-        let _ = writeln!(sql, "    INSERT INTO tidewire_log (source, key) VALUES ({source}, {new});");
+        let (source, new, old) = (
+            literal(&capture.source),
+            key(settings, capture, "NEW"),
+            key(settings, capture, "OLD"),
+        );
+        let _ =
+            writeln!(sql, "    INSERT INTO tidewire_log (source, key) VALUES ({source}, {new});");
         if !capture.columns.is_empty() {
             let changed = |name: &String| format!("OLD.{0} IS NOT NEW.{0}", identifier(name));
             let changed = capture.columns.iter().map(changed).collect::<Vec<_>>().join(" OR ");
@@ -162,7 +171,9 @@ fn key(settings: &Settings, capture: &Capture, row: &str) -> String {
     }
     let key = capture.columns.iter().map(part).collect::<Vec<_>>().join(" || '/' || ");
     let max = settings.key_bytes_max;
-    format!("(SELECT CASE WHEN length(CAST(k AS BLOB)) <= {max} THEN k END FROM (SELECT {key} AS k))")
+    format!(
+        "(SELECT CASE WHEN length(CAST(k AS BLOB)) <= {max} THEN k END FROM (SELECT {key} AS k))"
+    )
 }
 
 /// The columns of a table, and whether they are in its primary key.

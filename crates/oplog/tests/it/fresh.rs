@@ -1,8 +1,12 @@
 //! Two hosts on one database: whoever writes, each tells the truth.
 
-use tidewire_oplog::Token;
+use std::convert::Infallible;
 
-use crate::support::{Host, database, psql};
+use tidewire_memo::{Graph, Memo, Source};
+use tidewire_oplog::{Changes, Oplog, Token, WriteError, collect};
+use tokio_postgres::Transaction;
+
+use crate::support::{Host, database, psql, settings};
 
 #[tokio::test]
 async fn what_psql_changes_is_recomputed_on_every_host_and_nothing_else_is() {
@@ -56,6 +60,56 @@ async fn a_guarded_write_is_seen_here_at_once_and_elsewhere_with_its_token() {
 #[tokio::test]
 async fn a_transaction_carries_what_no_trigger_captures() {
     let (config, mut client) = database().await;
-    let (a, b) = (Host::start(&config).await, Host::start(&config).await);
-    let _ = (&a, &b, &mut client);
+    let lists = || async {
+        let graph = Graph::new();
+        let list = Source::<(String, i64)>::new_in(&graph, "lists");
+        let memo = Memo::infallible_in(&graph, "list", move |key: (String, i64)| async move {
+            list.read(&key);
+        });
+        let oplog = Oplog::postgres(&config).settings(settings()).source(&list).start().await;
+        (oplog.unwrap(), list, memo, graph)
+    };
+    let ((a, list, of_a, _graph), (b, _, of_b, _other)) = (lists().await, lists().await);
+    let key = |id| ("50% a/b".to_owned(), id);
+    for memo in [&of_a, &of_b] {
+        memo.get(key(1)).await.unwrap();
+        memo.get(key(2)).await.unwrap();
+    }
+    let work = async |_: &Transaction<'_>, changes: &mut Changes| {
+        changes.changed(&list, &key(1));
+        Ok::<_, Infallible>(7)
+    };
+    let (output, token) = a.transaction(&mut client, work).await.unwrap();
+    assert_eq!(output, 7);
+    b.caught_up(&token).await.unwrap();
+    for memo in [&of_a, &of_b] {
+        assert!(memo.cached(&key(1)).is_none() && memo.cached(&key(2)).is_some());
+    }
+    // What fails is rolled back, and no host hears of it.
+    let work = async |_: &Transaction<'_>, changes: &mut Changes| {
+        changes.changed(&list, &key(2));
+        Err::<(), _>("no")
+    };
+    let failed = a.transaction(&mut client, work).await;
+    assert!(matches!(failed, Err(WriteError::Work("no"))), "{failed:?}");
+    b.barrier().await.unwrap();
+    assert!(of_b.cached(&key(2)).is_some());
+}
+
+#[tokio::test]
+async fn the_tokens_of_a_call_are_collected_for_its_reply() {
+    let (config, client) = database().await;
+    let host = Host::start(&config).await;
+    let call = async {
+        for id in [1, 2] {
+            let guard = host.world.contacts.write(&id);
+            let sql = "UPDATE contact SET surname = 'X' WHERE id = $1 RETURNING tidewire.mark()";
+            let row = client.query_one(sql, &[&id]).await.unwrap();
+            host.oplog.wrote(guard, row.get(0));
+        }
+    };
+    let ((), token) = collect(call).await;
+    host.look().await;
+    assert!(token.is_met_by(&host.oplog.position().unwrap()), "{token:?}");
+    assert_eq!(collect(async { 1 }).await, (1, Token::default()));
 }

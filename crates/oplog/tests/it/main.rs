@@ -1,5 +1,5 @@
 //! The change log against a real PostgreSQL and real SQLite files.
-#![expect(clippy::unwrap_used, clippy::large_futures, reason = "tests fail by panicking")]
+#![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
 #[path = "../../../../examples/contacts/tests/it/cluster.rs"]
 #[expect(dead_code, reason = "the reference application's tests use all of it")]
@@ -8,4 +8,6 @@ mod support;
 
 mod capture;
 mod fresh;
+mod keys;
 mod sqlite;
+mod trouble;

@@ -106,7 +106,11 @@ impl Host {
     }
 }
 
-fn one<T: rusqlite::types::FromSql>(path: &Path, sql: &str, params: impl rusqlite::Params) -> Option<T> {
+fn one<T: rusqlite::types::FromSql>(
+    path: &Path,
+    sql: &str,
+    params: impl rusqlite::Params,
+) -> Option<T> {
     let database = Connection::open(path).unwrap();
     match database.query_row(sql, params, |row| row.get(0)) {
         Ok(value) => Some(value),
@@ -142,10 +146,16 @@ async fn the_shell_is_seen_and_only_what_it_changes_is_stale() {
         ("INSERT INTO contact VALUES (9, 'a', '9@x')", &[1, 2, 3, 11, 12, 13]),
         ("UPDATE contact SET email = '2@y' WHERE id = 2", &[0, 1, 3, 11, 13]),
         ("UPDATE contact SET email = '2@x' WHERE id = 2", &[0, 1, 3, 11, 13]),
-        ("UPDATE contact SET id = 20 WHERE id = 2; UPDATE contact SET id = 2 WHERE id = 20", &[0, 1, 3, 11, 13]),
+        (
+            "UPDATE contact SET id = 20 WHERE id = 2; UPDATE contact SET id = 2 WHERE id = 20",
+            &[0, 1, 3, 11, 13],
+        ),
         ("DELETE FROM contact WHERE id = 9", &[1, 2, 3, 11, 12, 13]),
         // The rows that a REPLACE would have removed are logged before it is known what happens.
-        ("INSERT INTO contact VALUES (1, 'u', '1@x') ON CONFLICT DO UPDATE SET surname = 'u'", &[2, 3, 12, 13]),
+        (
+            "INSERT INTO contact VALUES (1, 'u', '1@x') ON CONFLICT DO UPDATE SET surname = 'u'",
+            &[2, 3, 12, 13],
+        ),
         ("INSERT OR IGNORE INTO contact VALUES (8, 'i', '1@x')", &[2, 3, 12, 13]),
         ("UPDATE contact SET surname = 'all'", &[0]),
         ("DELETE FROM contact", &[]),
@@ -166,7 +176,9 @@ async fn replace_marks_the_rows_that_it_removes() {
     assert_eq!(*host.world.by_email.get("1@x".to_owned()).await.unwrap(), None);
     let sql = "INSERT INTO contact VALUES (3, 'c', '5@x'), (4, 'd', '1@x')";
     host.after(|| shell(&path, sql)).await;
-    let after = host.after(|| shell(&path, "UPDATE OR REPLACE contact SET email = '2@x' WHERE id = 4")).await;
+    let after = host
+        .after(|| shell(&path, "UPDATE OR REPLACE contact SET email = '2@x' WHERE id = 4"))
+        .await;
     assert_eq!(after, [1, 3, 13]);
     assert_eq!(*host.world.surname.get(2).await.unwrap(), None);
 }
@@ -195,7 +207,11 @@ async fn keys_that_have_no_text_of_their_own_make_the_source_stale() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.sqlite");
     let database = Connection::open(&path).unwrap();
-    database.execute_batch("CREATE TABLE contact (id, surname, email); INSERT INTO contact VALUES (1, 'a', 'b')").unwrap();
+    database
+        .execute_batch(
+            "CREATE TABLE contact (id, surname, email); INSERT INTO contact VALUES (1, 'a', 'b')",
+        )
+        .unwrap();
     let host = Host::start(&path).await;
     let long = format!("INSERT INTO contact VALUES (7, 'a', '{}')", "x".repeat(1025));
     for (sql, fresh) in [
@@ -244,7 +260,8 @@ async fn an_older_backup_in_place_is_noticed() {
     assert_eq!(host.world.surname.get(1).await.unwrap().as_deref(), Some("old"));
     // The numbers come again with other nonces.
     host.after(|| shell(&path, "UPDATE contact SET surname = 'x' WHERE id = 1")).await;
-    let sql = format!(".restore {}\nUPDATE contact SET surname = 'y' WHERE id <= 2", backup.display());
+    let sql =
+        format!(".restore {}\nUPDATE contact SET surname = 'y' WHERE id <= 2", backup.display());
     let both = || {
         let (restore, update) = sql.split_once('\n').unwrap();
         shell(&path, restore);
@@ -314,7 +331,8 @@ async fn what_cannot_be_captured_is_said_at_the_start() {
     assert!(!absent.exists());
     let mut by_hand = settings();
     by_hand.install = false;
-    let log = || Oplog::sqlite(&path).settings(by_hand.clone()).capture("contact", &source, ["email"]);
+    let log =
+        || Oplog::sqlite(&path).settings(by_hand.clone()).capture("contact", &source, ["email"]);
     assert!(refusal(log().start().await).contains("oplog.install is false"));
     let ddl = log().ddl().unwrap();
     shell(&path, &ddl);

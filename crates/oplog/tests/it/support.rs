@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tidewire_memo::{Graph, Memo, Source};
 use tidewire_oplog::{Error, Oplog, PostgresLog, Settings, Status};
+use tokio::sync::Mutex;
 use tokio_postgres::{Client, Config};
 
 use crate::cluster;
@@ -29,29 +30,47 @@ pub(crate) struct World {
     loads: Arc<AtomicU64>,
 }
 
+/// Reads the database over a connection that is opened again when it is gone.
+#[derive(Clone)]
+struct Reader {
+    config: Config,
+    client: Arc<Mutex<Option<Arc<Client>>>>,
+}
+
+impl Reader {
+    async fn client(&self) -> Arc<Client> {
+        let mut client = self.client.lock().await;
+        match &*client {
+            Some(open) if !open.is_closed() => Arc::clone(open),
+            _ => Arc::clone(client.insert(Arc::new(cluster::open(&self.config).await))),
+        }
+    }
+}
+
 impl World {
-    pub(crate) async fn new(config: &Config) -> Self {
-        let client = Arc::new(cluster::open(config).await);
+    pub(crate) fn new(config: &Config) -> Self {
+        let reader = Reader { config: config.clone(), client: Arc::default() };
         let graph = Arc::new(Graph::new());
         let contacts = Source::new_in(&graph, "contacts");
         let count = Source::new_in(&graph, "contacts.count");
         let loads = Arc::new(AtomicU64::new(0));
-        let (of_name, of_count) = ((client.clone(), loads.clone()), (client, loads.clone()));
+        let (of_name, of_count) = ((reader.clone(), loads.clone()), (reader, loads.clone()));
         let surname = Memo::infallible_in(&graph, "surname", move |id: i32| {
-            let (client, loads) = of_name.clone();
+            let (reader, loads) = of_name.clone();
             async move {
                 contacts.read(&id);
                 loads.fetch_add(1, SeqCst);
                 let sql = "SELECT surname FROM contact WHERE id = $1";
-                client.query_opt(sql, &[&id]).await.unwrap().map(|row| row.get(0))
+                reader.client().await.query_opt(sql, &[&id]).await.unwrap().map(|row| row.get(0))
             }
         });
         let rows = Memo::infallible_in(&graph, "rows", move |(): ()| {
-            let (client, loads) = of_count.clone();
+            let (reader, loads) = of_count.clone();
             async move {
                 count.read(&());
                 loads.fetch_add(1, SeqCst);
-                client.query_one("SELECT count(*) FROM contact", &[]).await.unwrap().get(0)
+                let sql = "SELECT count(*) FROM contact";
+                reader.client().await.query_one(sql, &[]).await.unwrap().get(0)
             }
         });
         Self { _graph: graph, contacts, count, surname, rows, loads }
@@ -98,7 +117,7 @@ impl Host {
     }
 
     pub(crate) async fn start_with(config: &Config, settings: Settings) -> Self {
-        let world = World::new(config).await;
+        let world = World::new(config);
         let oplog = world.log(config, settings).start().await.unwrap();
         Self { oplog, world }
     }
@@ -161,7 +180,7 @@ pub(crate) fn try_psql(config: &Config, sql: &str) -> Output {
 
 /// What a start says that cannot be.
 pub(crate) fn refusal(started: Result<Oplog, Error>) -> String {
-    started.err().expect("the start is refused").to_string()
+    started.expect_err("the start is refused").to_string()
 }
 
 const CONTACTS: &str = "
