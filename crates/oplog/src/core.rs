@@ -253,19 +253,17 @@ impl Core {
         self.wake_others.notify_one();
     }
 
+    pub(crate) fn includes(&self, token: &Token) -> bool {
+        token.is_empty()
+            || self.state.lock().cursor.position().is_some_and(|here| token.is_met_by(here))
+    }
+
     /// See [`crate::Oplog::caught_up`].
     pub(crate) async fn caught_up(&self, token: &Token) -> Result<(), Behind> {
-        if token.is_empty() {
-            return Ok(());
+        match self.includes(token) {
+            true => Ok(()),
+            false => self.barrier().await,
         }
-        {
-            let mut state = self.state.lock();
-            state.counts.tokens += 1;
-            if state.cursor.position().is_some_and(|position| token.is_met_by(position)) {
-                return Ok(());
-            }
-        }
-        self.barrier().await
     }
 
     pub(crate) fn status(&self) -> Status {

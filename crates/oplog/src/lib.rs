@@ -24,6 +24,10 @@
 //! Not promised: one snapshot across several keys, and anything of a database that itself lost commits.
 
 #![doc = include_str!("../README.md")]
+#![cfg_attr(
+    not(any(feature = "postgres", feature = "sqlite")),
+    allow(dead_code, reason = "without a database nobody follows anything")
+)]
 
 mod apply;
 mod capture;
@@ -42,6 +46,7 @@ mod snapshot;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod status;
+mod text_key;
 mod token;
 
 pub use self::collect::{collect, note};
@@ -56,4 +61,5 @@ pub use self::snapshot::{Snapshot, SnapshotError};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::SqliteLog;
 pub use self::status::{Counts, SourceStatus, Status};
+pub use self::text_key::TextKey;
 pub use self::token::{TOKEN_HEADER, Token};

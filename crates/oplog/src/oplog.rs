@@ -53,6 +53,19 @@ impl Oplog {
         crate::PostgresLog::new(config)
     }
 
+    /// As [`postgres`](Self::postgres), by a URL: `postgres://user@host/name`.
+    ///
+    /// # Errors
+    /// Text that is not such a URL.
+    #[cfg(feature = "postgres")]
+    pub fn postgres_url(url: &str) -> Result<crate::PostgresLog, crate::Error> {
+        let parsed = url.parse().map_err(|error: tokio_postgres::Error| {
+            let text = "not a URL of a PostgreSQL database; write postgres://user@host/name";
+            crate::Error::new(crate::ErrorKind::Database, text).because(error)
+        });
+        Ok(Self::postgres(&parsed?))
+    }
+
     /// A log in the SQLite file that the data is in.
     #[cfg(feature = "sqlite")]
     pub fn sqlite(path: impl AsRef<Path>) -> crate::SqliteLog {
@@ -122,6 +135,18 @@ impl OplogHandle {
         work: impl AsyncFnOnce(&tokio_postgres::Transaction<'_>, &mut crate::Changes) -> Result<T, E>,
     ) -> Result<(T, Token), crate::WriteError<E>> {
         crate::postgres::transaction(&self.core, client, work).await
+    }
+
+    /// Whether this host's memory includes what the token names, without waiting.
+    #[must_use]
+    pub fn includes(&self, token: &Token) -> bool {
+        self.core.includes(token)
+    }
+
+    /// Wakes the other hosts after a commit whose keys were marked here, and notes its token for the reply
+    /// of the running call.
+    pub fn announce(&self, token: &Token) {
+        self.core.wrote(token);
     }
 
     /// Waits until this host's memory includes what the token names: at once where its position does, else

@@ -65,8 +65,6 @@ pub struct Counts {
     pub resets: BTreeMap<ResetReason, u64>,
     /// Times that the lease ended.
     pub lapses: u64,
-    /// Tokens that came with requests.
-    pub tokens: u64,
     /// Requests that waited for another look.
     pub barriers: u64,
 }

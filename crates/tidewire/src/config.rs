@@ -29,6 +29,7 @@ mod keys;
 #[cfg(feature = "log")]
 mod log;
 mod memo;
+mod oplog;
 mod origin;
 mod program;
 mod programs;
@@ -53,6 +54,7 @@ pub use self::error::ConfigError;
 pub use self::flags::Flags;
 pub use self::keys::{KEYS, Key};
 pub use self::memo::{Answers, MemoConfig, MemoMethodConfig};
+pub use self::oplog::{CaptureConfig, OplogConfig};
 pub use self::program::ProgramConfig;
 pub use self::programs::Programs;
 pub use self::rest::{
@@ -80,6 +82,8 @@ pub struct Config {
     pub auth: AuthConfig,
     /// `[memo]`: for how long and for whom answers are kept.
     pub memo: MemoConfig,
+    /// `[oplog]`: how changes made elsewhere are heard of.
+    pub oplog: OplogConfig,
     /// `[validation]`: whether requests are checked against rules of their schema.
     pub validation: ValidationConfig,
     /// `[log]`: what is logged.
