@@ -23,6 +23,9 @@ pub(crate) struct ChangeSet {
 impl ChangeSet {
     /// Adds a change.
     pub(crate) fn add(&mut self, change: Change) {
+        if change.keys.as_ref().is_some_and(Vec::is_empty) {
+            return;
+        }
         let known = self.sources.entry(change.source).or_insert_with(|| Some(BTreeSet::new()));
         match (known.as_mut(), change.keys) {
             (None, _) => {}

@@ -5,6 +5,7 @@
 //! the first position is taken, whenever the lease has ended, and for as long as their capture is broken.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,10 +18,11 @@ use crate::collect::note;
 use crate::cursor::{Cursor, Look, Position, ResetReason, Step};
 use crate::error::Behind;
 use crate::lease::{Lease, Moment};
+use crate::own::OwnCommits;
 use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::status::{Counts, SourceStatus, Status};
-use crate::token::Token;
+use crate::token::{Token, parse_mark};
 
 /// The state of a host's log.
 #[derive(Debug)]
@@ -29,6 +31,7 @@ pub(crate) struct Core {
     pub(crate) registry: Registry,
     pub(crate) lease: Lease,
     state: Mutex<State>,
+    pub(crate) own: Mutex<OwnCommits>,
     looks: watch::Sender<Looks>,
     /// Somebody waits for a look.
     pub(crate) wanted: Notify,
@@ -76,6 +79,7 @@ impl Core {
             settings,
             registry,
             state: Mutex::new(state),
+            own: Mutex::default(),
             looks: watch::Sender::default(),
             wanted: Notify::new(),
             wake_others: Notify::new(),
@@ -245,6 +249,20 @@ impl Core {
         drop(state);
         self.lease.end();
         self.looks.send_modify(|looks| looks.is_closed = true);
+    }
+
+    /// A commit of this process was acknowledged; its keys are not marked yet.
+    pub(crate) fn committed(&self, mark: &str) -> Token {
+        let Some((incarnation, xid)) = parse_mark(mark) else { return Token::unclear() };
+        let now = self.registry.ticks();
+        self.own.lock().add_transaction(incarnation.short(), xid, now);
+        Token::of(&incarnation, xid)
+    }
+
+    /// The same, by the rows of a SQLite file.
+    pub(crate) fn committed_rows(&self, rows: RangeInclusive<i64>) {
+        let now = self.registry.ticks();
+        self.own.lock().add_rows(rows, now);
     }
 
     /// A commit was acknowledged and marked here: other hosts should look.

@@ -38,6 +38,7 @@ mod cursor;
 mod error;
 mod lease;
 mod oplog;
+mod own;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod registry;
@@ -59,7 +60,7 @@ pub use self::postgres::{Changes, PostgresLog, WriteError};
 pub use self::settings::Settings;
 pub use self::snapshot::{Snapshot, SnapshotError};
 #[cfg(feature = "sqlite")]
-pub use self::sqlite::SqliteLog;
+pub use self::sqlite::{SqliteLog, last_row};
 pub use self::status::{Counts, SourceStatus, Status};
 pub use self::text_key::TextKey;
 pub use self::token::{TOKEN_HEADER, Token};

@@ -104,10 +104,25 @@ impl OplogHandle {
     /// token of the transaction. `mark` is what `tidewire.mark()` returned in it, as in
     /// `UPDATE … RETURNING …, tidewire.mark()`.
     pub fn wrote(&self, guard: WriteGuard, mark: &str) -> Token {
+        let token = self.core.committed(mark);
         guard.finish();
-        let token = Token::of_mark(mark);
         self.core.wrote(&token);
         token
+    }
+
+    /// The first half of [`wrote`](Self::wrote), for where the guard is elsewhere: to be called when the
+    /// commit is acknowledged. [`announce`](Self::announce) its token when the guard is finished.
+    pub fn committed(&self, mark: &str) -> Token {
+        self.core.committed(mark)
+    }
+
+    /// The same in a SQLite file: the rows of the log that the transaction added, by
+    /// [`last_row`](crate::last_row) at its begin and at its end.
+    #[cfg(feature = "sqlite")]
+    pub fn committed_rows(&self, after: i64, last: i64) {
+        if last > after {
+            self.core.committed_rows(after + 1..=last);
+        }
     }
 
     /// As [`wrote`](Self::wrote), where no mark was asked for: another host that is shown the token looks at

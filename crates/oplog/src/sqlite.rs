@@ -16,6 +16,7 @@ use tidewire_memo::{Source, SourceKey, Suspension};
 use tokio::task::{JoinSet, spawn_blocking};
 
 use self::look::Follower;
+pub use self::look::last_row;
 use crate::capture::Capture;
 use crate::core::{Backoff, Core};
 use crate::error::{Error, ErrorKind};
@@ -105,22 +106,46 @@ impl SqliteLog {
     /// # Errors
     /// When the file cannot be opened, or a table cannot be captured.
     pub async fn start(self) -> Result<Oplog, Error> {
-        let core = Arc::new(Core::new(self.settings, self.registry, self.suspended));
-        let (of_start, path, captures) = (Arc::clone(&core), self.path, self.captures);
-        let opened = spawn_blocking(move || {
-            schema::install(&path, &of_start.settings, &captures)?;
-            let mut follower = Follower::open(path, captures)?;
-            follower.look(&of_start)?;
-            Ok(follower)
-        });
-        let follower = opened.await.map_err(|error| {
+        let opened = spawn_blocking(|| self.open()).await.map_err(|error| {
             Error::new(ErrorKind::Database, "opening the change log failed").because(error)
-        })??;
+        })?;
+        opened.map(Opened::follow)
+    }
+
+    /// As [`start`](Self::start), and blocks the thread meanwhile.
+    ///
+    /// # Errors
+    /// As those of [`start`](Self::start).
+    ///
+    /// # Panics
+    /// Outside of a runtime of tokio.
+    pub fn start_blocking(self) -> Result<Oplog, Error> {
+        self.open().map(Opened::follow)
+    }
+
+    fn open(self) -> Result<Opened, Error> {
+        let core = Arc::new(Core::new(self.settings, self.registry, self.suspended));
+        schema::install(&self.path, &core.settings, &self.captures)?;
+        let mut follower = Follower::open(self.path, self.captures)?;
+        follower.look(&core)?;
+        Ok(Opened { core, follower })
+    }
+}
+
+/// A file that was looked at once.
+struct Opened {
+    core: Arc<Core>,
+    follower: Follower,
+}
+
+impl Opened {
+    fn follow(self) -> Oplog {
+        let Self { core, follower } = self;
         let mut tasks = JoinSet::new();
         let (of_task, watched) = (Arc::clone(&core), Arc::clone(&core));
         tasks.spawn(async move { follow(of_task, follower).await });
         tasks.spawn(async move { watched.watch_lease().await });
-        Ok(Oplog::new(core, tasks))
+        Oplog::new(core, tasks)
     }
 }
 

@@ -41,16 +41,6 @@ impl Token {
         }
     }
 
-    /// The token of a transaction by what `tidewire.mark()` returned in it: its id and the incarnation.
-    #[must_use]
-    pub fn of_mark(mark: &str) -> Self {
-        let parts = mark.split_once(':');
-        let known = parts.and_then(|(xid, incarnation)| {
-            Some(Self::of(&Incarnation::parse(incarnation)?, xid.parse().ok()?))
-        });
-        known.unwrap_or_else(Self::unclear)
-    }
-
     /// A token that only a new look at the log meets.
     #[must_use]
     pub fn unclear() -> Self {
@@ -136,6 +126,12 @@ impl Token {
             && self.below.is_none_or(|below| below < snapshot.xmin())
             && self.transactions.iter().all(|&xid| snapshot.contains(xid))
     }
+}
+
+/// Transaction and incarnation, by what `tidewire.mark()` returned.
+pub(crate) fn parse_mark(mark: &str) -> Option<(Incarnation, u64)> {
+    let (xid, incarnation) = mark.split_once(':')?;
+    Some((Incarnation::parse(incarnation)?, xid.parse().ok()?))
 }
 
 impl fmt::Display for Token {

@@ -66,8 +66,17 @@ impl Looking {
             if let Some(source) = row.get::<_, Option<String>>(3) {
                 let keys: Option<Vec<Option<String>>> = row.get(4);
                 let keys = keys.and_then(|keys| keys.into_iter().collect());
-                look.changes.add(Change { source, keys });
+                let mut change = Change { source, keys };
+                let xid = row.get::<_, Option<&str>>(5).and_then(|xid| xid.parse().ok());
+                if let Some(xid) = xid {
+                    let incarnation = look.position.incarnation.short();
+                    core.own.lock().strip(&core.registry, &mut change, incarnation, xid);
+                }
+                look.changes.add(change);
             }
+        }
+        if let Some(look) = &look {
+            core.own.lock().forget(&look.position);
         }
         Ok(look)
     }
@@ -86,6 +95,6 @@ pub(super) fn refused(error: tokio_postgres::Error) -> Error {
 
 /// What the last position does not contain: two conditions on one index.
 const LOOK: &str = "
-SELECT pg_current_snapshot()::text, i.id::text, h.xid::text, l.source, l.keys
+SELECT pg_current_snapshot()::text, i.id::text, h.xid::text, l.source, l.keys, l.xid::text
 FROM {schema}.incarnation i CROSS JOIN {schema}.horizon h
 LEFT JOIN {schema}.log l ON l.xid >= $1::text::xid8 OR l.xid = ANY ($2::text[]::xid8[])";

@@ -83,13 +83,13 @@ pub(super) async fn run<T, E>(
         .query_one(&format!("SELECT {schema}.mark()"), &[])
         .await
         .map_err(WriteError::Refused)?;
-    let token = Token::of_mark(mark.get(0));
     if let Err(error) = transaction.commit().await {
         return Err(match error.is_closed() || error.as_db_error().is_none() {
             true => WriteError::Unknown(error),
             false => WriteError::Refused(error),
         });
     }
+    let token = core.committed(mark.get(0));
     if let Some(guard) = guard {
         guard.finish_async().await;
     }

@@ -34,6 +34,17 @@ struct Open {
     is_first: bool,
 }
 
+/// The number of the log's last row. In a transaction that may write, asked at its begin and at its end,
+/// it tells the rows that the transaction added; see
+/// [`OplogHandle::committed_rows`](crate::OplogHandle::committed_rows).
+///
+/// # Errors
+/// A file without a log.
+pub fn last_row(database: &Connection) -> rusqlite::Result<i64> {
+    let sql = "SELECT coalesce(max(seq), 0) FROM tidewire_log";
+    database.prepare_cached(sql)?.query_row([], |row| row.get(0))
+}
+
 /// Opens a file to read it.
 pub(super) fn open(path: &Path) -> Result<Connection, Error> {
     let failed = |error: rusqlite::Error| {
@@ -99,7 +110,7 @@ impl Follower {
             self.open.last = None;
             Step::Reset(ResetReason::LogReplaced)
         } else {
-            self.open.rows().map_err(failed)?
+            self.open.rows(core).map_err(failed)?
         };
         (self.open.version, self.open.schema) = (Some(version), Some(schema));
         Ok(step)
@@ -143,7 +154,7 @@ impl Follower {
 
 impl Open {
     /// The rows after the last one.
-    fn rows(&mut self) -> rusqlite::Result<Step> {
+    fn rows(&mut self, core: &Core) -> rusqlite::Result<Step> {
         if self.is_first {
             let sql = "SELECT seq, nonce FROM tidewire_log ORDER BY seq DESC LIMIT 1";
             let mut select = self.database.prepare_cached(sql)?;
@@ -171,9 +182,14 @@ impl Open {
             }
             if Some(&here) != self.last.as_ref() {
                 let key: Option<String> = row.get(3)?;
-                changes.add(Change { source: row.get(2)?, keys: key.map(|key| vec![key]) });
+                let mut change = Change { source: row.get(2)?, keys: key.map(|key| vec![key]) };
+                core.own.lock().strip_row(&core.registry, &mut change, here.0);
+                changes.add(change);
             }
             last = Some(here);
+        }
+        if let Some((last, _)) = &last {
+            core.own.lock().forget_rows(*last);
         }
         let was_empty = self.last.is_none() && last.is_none();
         self.last = last;

@@ -113,3 +113,30 @@ async fn the_tokens_of_a_call_are_collected_for_its_reply() {
     assert!(token.is_met_by(&host.oplog.position().unwrap()), "{token:?}");
     assert_eq!(collect(async { 1 }).await, (1, Token::default()));
 }
+
+#[tokio::test]
+async fn a_write_of_this_process_is_marked_once_and_what_it_did_not_announce_by_the_log() {
+    let (config, client) = database().await;
+    let host = Host::start(&config).await;
+    let sql = "WITH other AS (UPDATE contact SET surname = 'o' WHERE id = 2 RETURNING id) \
+               UPDATE contact SET surname = 'X' WHERE id = 1 RETURNING tidewire.mark()";
+    for _ in 0..20 {
+        host.world.warm().await;
+        let guard = host.world.contacts.write(&1);
+        let row = client.query_one(sql, &[]).await.unwrap();
+        host.oplog.wrote(guard, row.get(0));
+        host.world.surname(1).await;
+        host.look().await;
+        // The log named both; only the second was news.
+        assert_eq!(host.world.fresh(), [0, 1, 3]);
+    }
+    // A look between the commit and the announcement marks; so does one after the guard was dropped unused.
+    host.world.warm().await;
+    let guard = host.world.contacts.write(&1);
+    let row = client.query_one(sql, &[]).await.unwrap();
+    let token = host.oplog.committed(row.get(0));
+    host.look().await;
+    assert_eq!(host.world.fresh(), [0, 3]);
+    guard.unchanged();
+    assert!(host.oplog.includes(&token));
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use tidewire_memo::{Graph, Memo, Source};
-use tidewire_oplog::{Oplog, ResetReason, Settings};
+use tidewire_oplog::{Oplog, ResetReason, Settings, last_row};
 
 use crate::support::{refusal, settings};
 
@@ -199,6 +199,28 @@ async fn two_processes_on_one_file_hear_each_other() {
         b.oplog.caught_up(&token).await.unwrap();
         assert_eq!(b.world.surname.get(1).await.unwrap().as_ref(), Some(&name));
         assert_eq!(b.world.fresh(), [0, 1, 2, 3, 12, 13]);
+    }
+}
+
+#[tokio::test]
+async fn rows_of_this_process_are_marked_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(&folder);
+    let host = Host::start(&path).await;
+    let database = Connection::open(&path).unwrap();
+    for _ in 0..20 {
+        host.world.warm().await;
+        let guard = host.world.contacts.write(&1);
+        database.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let before = last_row(&database).unwrap();
+        database.execute("UPDATE contact SET surname = 'X' WHERE id <= 2", []).unwrap();
+        let last = last_row(&database).unwrap();
+        database.execute_batch("COMMIT").unwrap();
+        host.oplog.committed_rows(before, last);
+        guard.finish();
+        host.world.surname.get(1).await.unwrap();
+        host.oplog.barrier().await.unwrap();
+        assert_eq!(host.world.fresh(), [0, 1, 3, 13]);
     }
 }
 

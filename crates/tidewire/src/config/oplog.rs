@@ -91,14 +91,18 @@ impl OplogConfig {
     /// What is wrong with it.
     pub(super) fn fault(&self) -> Option<String> {
         if self.is_on() && !self.capture.is_empty() && self.url.is_none() {
-            return Some("oplog.capture needs oplog.url, such as postgres://user@host/name".to_owned());
+            return Some(
+                "oplog.capture needs oplog.url, such as postgres://user@host/name".to_owned(),
+            );
         }
         let url = self.url.as_deref().filter(|_| self.is_on())?;
         let is_postgres = ["postgres://", "postgresql://"].iter().any(|it| url.starts_with(it));
         let is_sqlite = url.starts_with("sqlite:");
         // It may hold a password, so it is not repeated.
         if !is_postgres && !is_sqlite {
-            return Some("oplog.url is neither postgres://user@host/name nor sqlite:path".to_owned());
+            return Some(
+                "oplog.url is neither postgres://user@host/name nor sqlite:path".to_owned(),
+            );
         }
         let lacks = |feature: &str| {
             Some(format!("oplog.url: this program was built without the feature {feature}"))
@@ -229,7 +233,8 @@ mod tests {
 
     #[test]
     fn what_is_set_is_set_and_the_rest_is_as_usual() {
-        let config = oplog("[oplog]\nlease = \"2s\"\nkey_bytes_max = \"2KiB\"\nwake = false\n").unwrap();
+        let config =
+            oplog("[oplog]\nlease = \"2s\"\nkey_bytes_max = \"2KiB\"\nwake = false\n").unwrap();
         let settings = config.settings();
         assert_eq!(settings.lease, Duration::from_secs(2));
         assert_eq!((settings.key_bytes_max, settings.wake), (2048, false));
@@ -242,8 +247,12 @@ mod tests {
             [[oplog.capture]]\ntable = \"a\"\nsource = \"s\"\nkey = [\"id\"]\n\
             [[oplog.capture]]\ntable = \"b\"\nsource = \"s\"\nkey = [\"a_id\"]\n\
             [[oplog.capture]]\ntable = \"b\"\nsource = \"t\"\n";
-        let names: Vec<_> =
-            oplog(text).unwrap().sources(&Graph::new()).iter().map(|it| it.name().to_owned()).collect();
+        let names: Vec<_> = oplog(text)
+            .unwrap()
+            .sources(&Graph::new())
+            .iter()
+            .map(|it| it.name().to_owned())
+            .collect();
         assert_eq!(names, ["s", "t"]);
     }
 
