@@ -425,6 +425,22 @@ impl Config {
         }
     }
 
+    /// As [`server`](Self::server), going by a change log where there is one; see
+    /// [`ChangeLog`](crate::ChangeLog). The admin listener tells of it.
+    ///
+    /// # Errors
+    /// As those of [`server`](Self::server).
+    pub fn server_with_log(
+        &self,
+        log: Option<&tidewire_oplog::OplogHandle>,
+    ) -> Result<Builder, ConfigError> {
+        use crate::ChangeLog as _;
+        let builder = self.server()?;
+        let Some(log) = log else { return Ok(builder) };
+        self.told.0.set_oplog(log.clone());
+        Ok(builder.change_log(log))
+    }
+
     /// Lets the level of a log of the program's own be set while it runs, by the admin listener;
     /// that of [`LogConfig::start`] can be set without it.
     pub fn on_log_level(
