@@ -101,17 +101,17 @@ impl Postgres {
     /// When the database cannot be reached or refuses: an application that starts with a wrong
     /// address should end and say so. Once connected, a database that goes away is waited for.
     pub async fn connect(config: &Config, options: &Options) -> anyhow::Result<Self> {
+        schema::prepare(&session::prepared(config, options)?).await?;
         Self::connect_logged(config, options, None).await
     }
 
-    /// As [`connect`](Self::connect). The log is told of each commit.
+    /// As [`connect`](Self::connect), to tables that are there. The log is told of each commit.
     pub(super) async fn connect_logged(
         config: &Config,
         options: &Options,
         log: Option<OplogHandle>,
     ) -> anyhow::Result<Self> {
         let config = session::prepared(config, options)?;
-        schema::prepare(&config).await?;
         let marks = log.as_ref().map(|_| options.log.clone().unwrap_or_default().schema);
         let pool = Pool::start(&config, options, marks).await?;
         Ok(Self { pool, lists: Arc::new(list::Lists::new(config, options)), log })
