@@ -150,13 +150,9 @@ async fn what_a_subscription_writes_is_captured() {
     let (from, publisher) = database().await;
     let (config, client) = database().await;
     let slot = format!("slot_{}", config.get_dbname().unwrap());
-    publisher
-        .batch_execute(&format!(
-            "CREATE PUBLICATION all_rows FOR TABLE contact; \
-             SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')"
-        ))
-        .await
-        .unwrap();
+    publisher.batch_execute("CREATE PUBLICATION all_rows FOR TABLE contact").await.unwrap();
+    let make_slot = format!("SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')");
+    publisher.batch_execute(&make_slot).await.unwrap();
     let host = from.get_hosts().iter().find_map(|host| match host {
         tokio_postgres::config::Host::Unix(path) => Some(path.display().to_string()),
         tokio_postgres::config::Host::Tcp(_) => None,
