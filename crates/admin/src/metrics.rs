@@ -70,53 +70,37 @@ pub(crate) fn text(admin: &Admin, handle: &Handle, context: &Context) -> Reply {
 fn change_log(text: &mut Exposition, status: &Status) {
     let counts = &status.counts;
     let broken = status.sources.iter().filter(|source| source.problem.is_some()).count();
-    let mut one = |name, kind, about, value: f64| {
-        text.family(name, kind, about);
-        text.sample("", &[], value);
-    };
     let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
-    one(
-        "tidewire_oplog_lag_seconds",
-        "gauge",
-        "How long ago the last look at the change log began.",
-        seconds(status.lag),
-    );
-    one(
-        "tidewire_oplog_look_seconds",
-        "gauge",
-        "How long the last look took.",
-        seconds(status.look_time),
-    );
-    one(
-        "tidewire_oplog_lease_remaining_seconds",
-        "gauge",
-        "For how long replies are given from memory without another look.",
-        status.lease_remaining.as_secs_f64(),
-    );
-    one(
-        "tidewire_oplog_suspended",
-        "gauge",
-        "Whether nothing is given from memory.",
-        f64::from(u8::from(status.is_suspended)),
-    );
-    one(
-        "tidewire_oplog_sources_suspended",
-        "gauge",
-        "Sources whose changes are not captured.",
-        broken as f64,
-    );
-    one(
-        "tidewire_oplog_rows",
-        "gauge",
-        "About how many rows the log has.",
-        status.rows.unwrap_or(0) as f64,
-    );
-    one(
-        "tidewire_oplog_hosts",
-        "gauge",
-        "Hosts that read the log.",
-        status.hosts.unwrap_or(0) as f64,
-    );
+    let suspended = f64::from(u8::from(status.is_suspended));
+    let lease = status.lease_remaining.as_secs_f64();
+    for (name, about, value) in [
+        (
+            "tidewire_oplog_lag_seconds",
+            "How long ago the last look at the change log began.",
+            seconds(status.lag),
+        ),
+        ("tidewire_oplog_look_seconds", "How long the last look took.", seconds(status.look_time)),
+        (
+            "tidewire_oplog_lease_remaining_seconds",
+            "How long memory is trusted without another look.",
+            lease,
+        ),
+        ("tidewire_oplog_suspended", "Whether nothing is given from memory.", suspended),
+        (
+            "tidewire_oplog_sources_suspended",
+            "Sources whose changes are not captured.",
+            broken as f64,
+        ),
+        (
+            "tidewire_oplog_rows",
+            "About how many rows the log has.",
+            status.rows.unwrap_or(0) as f64,
+        ),
+        ("tidewire_oplog_hosts", "Hosts that read the log.", status.hosts.unwrap_or(0) as f64),
+    ] {
+        text.family(name, "gauge", about);
+        text.sample("", &[], value);
+    }
     for (name, about, value) in [
         ("tidewire_oplog_looks_total", "Looks at the log.", counts.looks),
         (
@@ -147,7 +131,8 @@ fn change_log(text: &mut Exposition, status: &Status) {
             counts.barriers,
         ),
     ] {
-        one(name, "counter", about, value as f64);
+        text.family(name, "counter", about);
+        text.sample("", &[], value);
     }
     text.family("tidewire_oplog_resets_total", "counter", "Times that everything was made stale.");
     for (reason, times) in &counts.resets {

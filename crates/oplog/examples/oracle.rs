@@ -111,12 +111,7 @@ async fn run(length: Duration, hosts: u64, seed: u64) -> ExitCode {
 }
 
 /// One user: writes here, reads there, with the token or without.
-async fn work(
-    mut random: Random,
-    hosts: Arc<[HostProcess]>,
-    history: Arc<History>,
-    end: Instant,
-) {
+async fn work(mut random: Random, hosts: Arc<[HostProcess]>, history: Arc<History>, end: Instant) {
     let mut last = None::<(u64, u64, String)>;
     while Instant::now() < end {
         let at = random.below(hosts.len() as u64) as usize;
@@ -150,7 +145,9 @@ async fn write_past(mut random: Random, config: Config, history: Arc<History>, e
         let cell = i64::try_from(random.below(CELLS)).unwrap();
         let sql = "UPDATE cell SET value = value + 1 WHERE id = $1 RETURNING value";
         match open.query_one(sql, &[&cell]).await {
-            Ok(row) => history.acknowledged(cell.unsigned_abs(), row.get::<_, i64>(0).unsigned_abs()),
+            Ok(row) => {
+                history.acknowledged(cell.unsigned_abs(), row.get::<_, i64>(0).unsigned_abs())
+            }
             Err(_) => client = None,
         }
         tokio::time::sleep(Duration::from_millis(random.below(20))).await;
@@ -185,7 +182,10 @@ async fn at_rest(config: &Config, hosts: &[HostProcess], history: &History) {
                 }
             };
             if reply.value != truth {
-                history.violated(&format!("at rest: cell {cell} is {truth}, a host says {}", reply.value));
+                history.violated(&format!(
+                    "at rest: cell {cell} is {truth}, a host says {}",
+                    reply.value
+                ));
             }
         }
     }

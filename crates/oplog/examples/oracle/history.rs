@@ -78,7 +78,8 @@ impl History {
         for (promise, least) in [(2, begun.of_token), (4, given), (5, of_lease)] {
             if value < least {
                 let Begun { cell, host, .. } = begun;
-                let text = format!("promise {promise}: cell {cell}, host {host}: {value} after {least}");
+                let text =
+                    format!("promise {promise}: cell {cell}, host {host}: {value} after {least}");
                 self.violated(&text);
             }
         }
@@ -94,8 +95,12 @@ impl History {
 impl fmt::Display for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [reads, with_token, writes, violations] =
-            [&self.reads, &self.with_token, &self.writes, &self.violations].map(|it| it.load(SeqCst));
-        write!(f, "reads {reads} ({with_token} with a token), writes {writes}, violations {violations}")
+            [&self.reads, &self.with_token, &self.writes, &self.violations]
+                .map(|it| it.load(SeqCst));
+        write!(
+            f,
+            "reads {reads} ({with_token} with a token), writes {writes}, violations {violations}"
+        )
     }
 }
 
