@@ -1,15 +1,15 @@
 //! What an admin listener tells of that is added while the program is put together: programs and
-//! mocks.
+//! mocks, a change log.
 
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
-#[cfg(feature = "mock")]
 use std::sync::OnceLock;
 
 use tidewire_hosting::HostedService;
 #[cfg(feature = "mock")]
 use tidewire_mock::Mock;
+use tidewire_oplog::OplogHandle;
 
 /// Programs and mocks that are told of; clones share them.
 #[derive(Clone, Default)]
@@ -18,6 +18,7 @@ pub struct Inventory(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     programs: Mutex<Vec<HostedService>>,
+    oplog: OnceLock<OplogHandle>,
     #[cfg(feature = "mock")]
     mock: OnceLock<Mock>,
 }
@@ -38,6 +39,15 @@ impl Inventory {
     /// Sets the mock; the first one is told of.
     pub fn set_mock(&self, mock: Mock) {
         let _ = self.0.mock.set(mock);
+    }
+
+    /// Sets the change log; the first one is told of.
+    pub fn set_oplog(&self, oplog: OplogHandle) {
+        let _ = self.0.oplog.set(oplog);
+    }
+
+    pub(crate) fn oplog(&self) -> Option<&OplogHandle> {
+        self.0.oplog.get()
     }
 
     pub(crate) fn programs(&self) -> Vec<HostedService> {

@@ -1,6 +1,9 @@
 //! `/metrics`: all counts, as Prometheus reads them, or as OpenMetrics where that is asked for.
 
+use std::time::Duration;
+
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use tidewire_oplog::Status;
 use tidewire_server::Handle;
 use tidewire_service::{Context, Reply};
 use tidewire_telemetry::{Exposition, Format};
@@ -54,8 +57,85 @@ pub(crate) fn text(admin: &Admin, handle: &Handle, context: &Context) -> Reply {
     for (bound, times) in &usage.reached {
         text.sample("", &[("limit", bound.key().to_owned())], times);
     }
+    if let Some(log) = admin.told.oplog() {
+        change_log(&mut text, &log.status());
+    }
     let content_type = HeaderValue::from_static(format.content_type());
     let mut reply = Reply::text(text.into_text());
     reply.headers.insert(CONTENT_TYPE, content_type);
     reply
+}
+
+/// How this host stands to the change log of its database.
+fn change_log(text: &mut Exposition, status: &Status) {
+    let counts = &status.counts;
+    let broken = status.sources.iter().filter(|source| source.problem.is_some()).count();
+    let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
+    let suspended = f64::from(u8::from(status.is_suspended));
+    let lease = status.lease_remaining.as_secs_f64();
+    for (name, about, value) in [
+        (
+            "tidewire_oplog_lag_seconds",
+            "How long ago the last look at the change log began.",
+            seconds(status.lag),
+        ),
+        ("tidewire_oplog_look_seconds", "How long the last look took.", seconds(status.look_time)),
+        (
+            "tidewire_oplog_lease_remaining_seconds",
+            "How long memory is trusted without another look.",
+            lease,
+        ),
+        ("tidewire_oplog_suspended", "Whether nothing is given from memory.", suspended),
+        (
+            "tidewire_oplog_sources_suspended",
+            "Sources whose changes are not captured.",
+            broken as f64,
+        ),
+        (
+            "tidewire_oplog_rows",
+            "About how many rows the log has.",
+            status.rows.unwrap_or(0) as f64,
+        ),
+        ("tidewire_oplog_hosts", "Hosts that read the log.", status.hosts.unwrap_or(0) as f64),
+    ] {
+        text.family(name, "gauge", about);
+        text.sample("", &[], value);
+    }
+    for (name, about, value) in [
+        ("tidewire_oplog_looks_total", "Looks at the log.", counts.looks),
+        (
+            "tidewire_oplog_failures_total",
+            "Looks, or attempts to connect, that failed.",
+            counts.failures,
+        ),
+        ("tidewire_oplog_keys_total", "Keys that the log made stale.", counts.keys),
+        (
+            "tidewire_oplog_sources_total",
+            "Sources that the log made stale as a whole.",
+            counts.whole_sources,
+        ),
+        (
+            "tidewire_oplog_unknown_sources_total",
+            "Changes of sources that are not here.",
+            counts.unknown_sources,
+        ),
+        (
+            "tidewire_oplog_unreadable_keys_total",
+            "Keys that their source cannot read.",
+            counts.unreadable_keys,
+        ),
+        ("tidewire_oplog_lapses_total", "Times that the lease ended.", counts.lapses),
+        (
+            "tidewire_oplog_barriers_total",
+            "Requests that waited for another look.",
+            counts.barriers,
+        ),
+    ] {
+        text.family(name, "counter", about);
+        text.sample("", &[], value);
+    }
+    text.family("tidewire_oplog_resets_total", "counter", "Times that everything was made stale.");
+    for (reason, times) in &counts.resets {
+        text.sample("", &[("reason", reason.as_str().to_owned())], times);
+    }
 }

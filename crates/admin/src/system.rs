@@ -1,14 +1,18 @@
 //! `System`: the program as a whole.
 
+use std::time::Duration;
+
 use parking_lot::{Mutex, MutexGuard};
 
+use tidewire_oplog::{SourceStatus, Status};
 use tidewire_server::Handle;
 use tidewire_service::{Context, Error, Reply, Result};
 
 use crate::Admin;
 use crate::proto::tidewire::admin::v1::{
-    BoundReached, DrainReply, DrainRequest, OverviewReply, OverviewRequest, SetLogLevelReply,
-    SetLogLevelRequest, Setting, SettingsReply, SettingsRequest, System,
+    BoundReached, ChangeLog, DrainReply, DrainRequest, LoggedSource, OverviewReply,
+    OverviewRequest, SetLogLevelReply, SetLogLevelRequest, Setting, SettingsReply, SettingsRequest,
+    System,
 };
 
 pub(crate) struct SystemApi {
@@ -96,6 +100,31 @@ pub(crate) fn overview(admin: &Admin, handle: &Handle) -> OverviewReply {
         calls_waiting: usage.calls_waiting as u64,
         commands_running: usage.commands_running as u64,
         bounds: bounds.collect(),
+        change_log: admin.told.oplog().map(|log| change_log(&log.status())).into(),
+        ..Default::default()
+    }
+}
+
+fn change_log(status: &Status) -> ChangeLog {
+    let micros = |time: Option<Duration>| {
+        u64::try_from(time.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
+    };
+    let source = |source: &SourceStatus| LoggedSource {
+        name: source.name.clone(),
+        tables: source.tables.clone(),
+        problem: source.problem.clone().unwrap_or_default(),
+        ..Default::default()
+    };
+    ChangeLog {
+        position: status.position.clone().unwrap_or_default(),
+        lag_us: micros(status.lag),
+        look_us: micros(status.look_time),
+        lease_remaining_ms: micros(Some(status.lease_remaining)) / 1000,
+        suspended: status.is_suspended,
+        problem: status.problem.clone().unwrap_or_default(),
+        hosts: status.hosts.unwrap_or_default(),
+        rows: status.rows.unwrap_or_default(),
+        sources: status.sources.iter().map(source).collect(),
         ..Default::default()
     }
 }

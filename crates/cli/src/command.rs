@@ -11,6 +11,7 @@ pub(crate) mod inspect;
 pub(crate) mod list;
 pub(crate) mod mock;
 pub(crate) mod mocks;
+pub(crate) mod oplog;
 pub(crate) mod processes;
 pub(crate) mod serve;
 pub(crate) mod top;

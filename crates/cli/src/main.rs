@@ -78,6 +78,7 @@ enum Command {
     /// Let frozen processes of a hosted program run again.
     Thaw(command::processes::ProcessArgs),
     Mocks(command::mocks::Mocks),
+    Oplog(command::oplog::OplogArgs),
     List(command::list::List),
     Describe(command::describe::Describe),
     Check(command::check::Check),
@@ -109,6 +110,7 @@ fn main() -> ExitCode {
         Command::Restart(one) => done(wait(one.run(ProcessAction::Restart))),
         Command::Freeze(one) => done(wait(one.run(ProcessAction::Freeze))),
         Command::Thaw(one) => done(wait(one.run(ProcessAction::Thaw))),
+        Command::Oplog(oplog) => done(wait(oplog.run())),
         Command::Mocks(mocks) => done(wait(mocks.run())),
         Command::Check(check) => check.run(),
         Command::Completions(completions) => completions.run(),

@@ -32,8 +32,15 @@ pub struct Batch {
 impl Batch {
     /// Adds a change; it is applied when the closure returns.
     pub fn changed<K: Key>(&mut self, source: &Source<K>, key: &K) {
-        let shared = source.shared();
-        let mark = Box::new(source.mark(key));
+        self.add(source.shared(), Box::new(source.mark(key)));
+    }
+
+    /// Adds a change of every key of a source; it is applied when the closure returns.
+    pub fn changed_all<K: Key>(&mut self, source: &Source<K>) {
+        self.add(source.shared(), source.every_key().0);
+    }
+
+    fn add(&mut self, shared: &'static Shared, mark: Box<dyn Mark>) {
         match self.changes.iter_mut().find(|(graph, _)| std::ptr::eq(*graph, shared)) {
             Some((_, marks)) => marks.push(mark),
             None => self.changes.push((shared, vec![mark])),

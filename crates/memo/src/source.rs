@@ -1,6 +1,8 @@
 //! What can change: plain data, a name and a key.
 #![allow(unsafe_code)]
 
+mod since;
+
 use std::fmt;
 use std::ops::RangeBounds;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -29,6 +29,7 @@ mod keys;
 #[cfg(feature = "log")]
 mod log;
 mod memo;
+mod oplog;
 mod origin;
 mod program;
 mod programs;
@@ -53,6 +54,7 @@ pub use self::error::ConfigError;
 pub use self::flags::Flags;
 pub use self::keys::{KEYS, Key};
 pub use self::memo::{Answers, MemoConfig, MemoMethodConfig};
+pub use self::oplog::{CaptureConfig, OplogConfig};
 pub use self::program::ProgramConfig;
 pub use self::programs::Programs;
 pub use self::rest::{
@@ -80,6 +82,8 @@ pub struct Config {
     pub auth: AuthConfig,
     /// `[memo]`: for how long and for whom answers are kept.
     pub memo: MemoConfig,
+    /// `[oplog]`: how changes made elsewhere are heard of.
+    pub oplog: OplogConfig,
     /// `[validation]`: whether requests are checked against rules of their schema.
     pub validation: ValidationConfig,
     /// `[log]`: what is logged.
@@ -419,6 +423,22 @@ impl Config {
             None => Ok(builder),
             Some(tls) => tls.apply(builder),
         }
+    }
+
+    /// As [`server`](Self::server), going by a change log where there is one; see
+    /// [`ChangeLog`](crate::ChangeLog). The admin listener tells of it.
+    ///
+    /// # Errors
+    /// As those of [`server`](Self::server).
+    pub fn server_with_log(
+        &self,
+        log: Option<&tidewire_oplog::OplogHandle>,
+    ) -> Result<Builder, ConfigError> {
+        use crate::ChangeLog as _;
+        let builder = self.server()?;
+        let Some(log) = log else { return Ok(builder) };
+        self.told.0.set_oplog(log.clone());
+        Ok(builder.change_log(log))
     }
 
     /// Lets the level of a log of the program's own be set while it runs, by the admin listener;

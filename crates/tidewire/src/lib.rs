@@ -29,6 +29,7 @@
 
 #![doc = include_str!("../README.md")]
 
+mod change_log;
 mod changes;
 pub mod config;
 mod echo;
@@ -40,6 +41,7 @@ mod keys;
 pub mod mock;
 
 pub use bytes;
+pub use change_log::ChangeLog;
 pub use echo::Echo;
 pub use exit::{Exit, Failure};
 pub use http;
@@ -53,6 +55,7 @@ pub use tidewire_hosting::supervisor;
 pub use tidewire_memo as memo;
 #[cfg(feature = "mock")]
 pub use tidewire_mock::Mock;
+pub use tidewire_oplog as oplog;
 pub use tidewire_rest::{
     Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestError, RestFinding, RestOptions,
     RestRule, UnknownNames, check_rest, rest_rules,

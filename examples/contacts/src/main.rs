@@ -13,6 +13,7 @@ use contacts::store::postgres;
 use contacts::store::{Progress, Store, Tracked, sqlite};
 use tidewire::config::{Answers, Config, Flags};
 use tidewire::memo::Graph;
+use tidewire::oplog::{OplogHandle, Settings};
 use tidewire::{Address, Client, RunningServer};
 
 /// Contacts over REST, Connect, gRPC and gRPC-Web on one port, kept in SQLite or PostgreSQL.
@@ -72,33 +73,46 @@ async fn run(arguments: &Arguments) -> Result<()> {
     match arguments.database()? {
         Database::Sqlite(path) => {
             let added = sqlite::fill::fill(&path, arguments.contacts.unwrap_or(100_000), show)?;
-            let store = Tracked::open(&Graph::global(), &path, &sqlite::Options::default())?;
-            let place = path.display().to_string();
-            serve(&config, store, Answers::Announced, key_values, &place, added).await
+            let options = sqlite::Options { log: log(&config), ..Default::default() };
+            let store = Tracked::open(&Graph::global(), &path, &options)?;
+            let (log, place) = (store.log(), path.display().to_string());
+            serve(&config, store, log, key_values, &place, added).await
         }
         #[cfg(feature = "postgres")]
         Database::Postgres(database) => {
-            let mut options = postgres::Options::default();
+            let mut options = postgres::Options { log: log(&config), ..Default::default() };
             options.connections = arguments.database_connections.unwrap_or(options.connections);
             let added =
                 postgres::fill::fill(&database, arguments.contacts.unwrap_or(0), show).await?;
             let store = Tracked::connect(&Graph::global(), &database, &options).await?;
-            let place = postgres::place(&database);
-            serve(&config, store, Answers::External, key_values, &place, added).await
+            let (log, place) = (store.log(), postgres::place(&database));
+            serve(&config, store, log, key_values, &place, added).await
         }
     }
+}
+
+/// How the change log is followed; not at all where `oplog.enabled` is false.
+fn log(config: &Config) -> Option<Settings> {
+    config.oplog.is_on().then(|| config.oplog.settings())
 }
 
 async fn serve(
     config: &Config,
     store: impl Store,
-    answers: Answers,
+    log: Option<OplogHandle>,
     key_values: Client,
     place: &str,
     added: u32,
 ) -> Result<()> {
-    let server = contacts::add_to(config.server()?, store, key_values).start().await?;
-    let start = start(&server, place, added, config.memo.summary(answers));
+    let builder = config.server_with_log(log.as_ref())?;
+    let server = contacts::add_to(builder, store, key_values).start().await?;
+    let memo = match &log {
+        Some(log) => {
+            format!("{}\n{}", config.memo.summary(Answers::Logged), log.status().summary())
+        }
+        None => config.memo.summary(Answers::External).to_owned(),
+    };
+    let start = start(&server, place, added, &memo);
     let stopped = server.until_stopped();
     print(&start);
     let in_time = stopped.await?;

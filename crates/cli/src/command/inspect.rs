@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use tidewire::admin::proto::tidewire::admin::v1::{
-    CountHitsRequest, ExplainReply, ExplainRequest, GetEntryReply, GetEntryRequest,
+    ChangeLog, CountHitsRequest, ExplainReply, ExplainRequest, GetEntryReply, GetEntryRequest,
     InvalidatorsReply, InvalidatorsRequest, ListEntriesRequest, ListMemosReply, ListMemosRequest,
     MemoClient, MemoEntry, MemoEvent, MemoInfo, MemoOverviewReply, MemoOverviewRequest,
-    ObserveMemoRequest, SteerMemoReply, SteerMemoRequest,
+    ObserveMemoRequest, OverviewRequest, SteerMemoReply, SteerMemoRequest, SystemClient,
 };
 
 use crate::Failure;
@@ -66,7 +66,10 @@ impl Inspect {
                 let memos = body_or_failure(client.list_memos(ListMemosRequest::default()).await)?;
                 let request = InvalidatorsRequest { limit: 10, ..Default::default() };
                 let invalidators = body_or_failure(client.invalidators(request).await)?;
-                of_all(&overview, &memos, &invalidators)
+                let system = SystemClient::new(self.admin.channel()?);
+                let system = body_or_failure(system.overview(OverviewRequest::default()).await)?;
+                let log = system.change_log.as_option().map(change_log).unwrap_or_default();
+                log + &of_all(&overview, &memos, &invalidators)
             }
             (Some(memo), None) => of_memo(&client, &memo).await?,
             (Some(memo), Some(key)) => of_key(&client, &memo, &key).await?,
@@ -111,6 +114,35 @@ async fn steer(
             format!("{entries} entries made stale, and {marked} suspect that depend on them\n")
         }
     })
+}
+
+/// Where this host is in the change log of its database, and what is not captured.
+fn change_log(log: &ChangeLog) -> String {
+    let lag = log.lag_us as f64 / 1000.0;
+    let mut text = format!("change log: read {lag:.1} ms ago, by {} hosts", log.hosts.max(1));
+    if log.suspended {
+        text.push_str(", nothing is given from memory");
+    }
+    if !log.problem.is_empty() {
+        let _ = write!(text, " ({})", printable(&log.problem));
+    }
+    text.push('\n');
+    if !log.position.is_empty() {
+        let _ = writeln!(text, "  position {}", printable(&log.position));
+    }
+    for source in &log.sources {
+        let from = match source.tables.is_empty() {
+            true => "changes that programs announce".to_owned(),
+            false => format!("table {}", source.tables.join(", ")),
+        };
+        let _ = write!(text, "  {}: {}", printable(&source.name), printable(&from));
+        if !source.problem.is_empty() {
+            let _ = write!(text, "; not cached: {}", printable(&source.problem));
+        }
+        text.push('\n');
+    }
+    text.push('\n');
+    text
 }
 
 fn of_all(all: &MemoOverviewReply, memos: &ListMemosReply, made: &InvalidatorsReply) -> String {

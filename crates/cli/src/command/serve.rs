@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use tidewire::config::{Answers, Backend, Config, Flags, ServiceConfig, sources};
+use tidewire::memo::Graph;
 use tidewire::{Schema, StartError};
 
 use crate::{Failure, resident, serving};
@@ -61,7 +62,9 @@ impl Serve {
         if let Some(proto) = &self.proto {
             services.push(ServiceConfig::echo(proto));
         }
-        let mut builder = config.server().map_err(Failure::usage)?;
+        let sources = config.oplog.sources(&Graph::global());
+        let log = config.oplog.start(&sources).await.map_err(Failure::usage)?;
+        let mut builder = config.server_with_log(log.as_deref()).map_err(Failure::usage)?;
         let mut names = Vec::new();
         for service in &services {
             let schema = Schema::compile(&sources(&service.proto));
@@ -82,12 +85,16 @@ impl Serve {
             _ => Failure::usage(error),
         })?;
         if let Some(programs) = &programs {
+            sources.into_iter().for_each(|source| programs.host().sources().share(source));
             programs.host().answered_by(running.callee());
         }
         resident::give_back_code();
         let mut what = format!("serving {}", names.join(", "));
         if programs.is_some() {
             what += &format!("\n{}", config.memo.summary(Answers::External));
+        }
+        if let Some(log) = &log {
+            what += &format!("\n{}", log.status().summary());
         }
         let share = config.memo.verify.map_or(0.0, |share| share.get());
         if config.memo.is_on() && share > 0.0 {

@@ -219,7 +219,7 @@ impl Shared {
 
     /// Takes the cascade lock with no walk left in it. Whom that wakes is woken with `trash`, by when the
     /// lock is released: a waker may come straight back.
-    fn lock_cascade(&self, trash: &mut Trash) -> MutexGuard<'_, Option<Walk>> {
+    pub(crate) fn lock_cascade(&self, trash: &mut Trash) -> MutexGuard<'_, Option<Walk>> {
         let mut held = self.cascade.lock();
         if let Some(mut left) = held.take() {
             left.finish(self);

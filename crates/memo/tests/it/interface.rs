@@ -191,6 +191,45 @@ fn a_change_of_all_keys_rejects_what_had_loaded_before_and_declares_after() {
 }
 
 #[test]
+fn a_change_that_was_announced_after_a_tick_covers_what_was_true_at_it() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let other = Source::<u64>::new_in(&graph, "other");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        match key {
+            0 => rows.range(10..20),
+            key => rows.read(&key),
+        }
+        key
+    });
+    for key in [0, 1, 12] {
+        now(memo.get(key)).unwrap();
+        let tick = rows.tick();
+        assert!(!rows.changed_since(&12, tick), "nothing was announced");
+        rows.changed(&1);
+        other.changed(&12);
+        assert!(rows.changed_since(&1, tick));
+        assert!(!rows.changed_since(&12, tick), "others were announced");
+        let later = rows.tick();
+        rows.changed(&12);
+        assert!(rows.changed_since(&12, tick) && rows.changed_since(&12, later));
+        assert!(!rows.changed_since(&12, rows.tick()));
+        let tick = rows.tick();
+        rows.changed_all();
+        assert!(rows.changed_since(&12, tick));
+    }
+    // Who reads the interval again is covered; a guard that is open has announced nothing.
+    let tick = rows.tick();
+    let write = rows.write(&15);
+    now(memo.get(0)).unwrap();
+    assert!(!rows.changed_since(&15, tick));
+    write.finish();
+    now(memo.get(0)).unwrap();
+    assert!(rows.changed_since(&15, tick));
+    assert!(memo.cached(&0).is_some());
+}
+
+#[test]
 fn nothing_that_reads_a_suspended_source_is_memoized() {
     let world = world();
     world.get();

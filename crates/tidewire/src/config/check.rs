@@ -96,6 +96,9 @@ impl Checker<'_> {
         if let Some((key, message)) = config.admin.fault() {
             self.at_key(table, key, &message);
         }
+        if let Some(message) = config.oplog.fault() {
+            self.at_key(table, "oplog.url", &message);
+        }
         if let Some(message) = config.traces.fault() {
             self.at_key(table, "traces.endpoint", &message);
         }

@@ -18,7 +18,7 @@ pub struct Key {
 }
 
 /// All settings that are one value. `[[service]]`, `[rest.services]`, `[[auth.api_key]]`,
-/// `[auth.methods]`, `[auth.paths]` and `[memo.methods]` come from the file only.
+/// `[auth.methods]`, `[auth.paths]`, `[memo.methods]` and `[[oplog.capture]]` come from the file only.
 pub const KEYS: &[Key] = &[
     key(
         "server.listen",
@@ -299,6 +299,54 @@ pub const KEYS: &[Key] = &[
         "none",
         "how much longer they may answer if revalidation fails",
     ),
+    key(
+        "oplog.enabled",
+        "true",
+        "true",
+        "whether the change log of the database is followed, where a program has one",
+    ),
+    key(
+        "oplog.url",
+        "postgres://user@localhost/shop",
+        "none",
+        "database whose tables `[[oplog.capture]]` names, for hosted programs: `postgres://…` or `sqlite:path`; connect directly, not through a pooler",
+    ),
+    key(
+        "oplog.schema",
+        "tidewire",
+        "tidewire",
+        "schema of the log's tables in PostgreSQL; hosts with the same one tell each other",
+    ),
+    key(
+        "oplog.install",
+        "true",
+        "true",
+        "whether missing tables and triggers are made; if not, run what `tidewire oplog sql` prints",
+    ),
+    key("oplog.poll", "25ms", "25ms", "pause between looks at the log"),
+    key("oplog.wake", "true", "true", "whether hosts wake each other after a commit"),
+    key(
+        "oplog.lease",
+        "5s",
+        "5s",
+        "how long a host that cannot read the log answers from memory; no reply is older",
+    ),
+    key(
+        "oplog.token_wait",
+        "1s",
+        "1s",
+        "how long a request with a `tidewire-token` waits before it is refused",
+    ),
+    key("oplog.keep", "10m", "10m", "how long rows of the log are kept in PostgreSQL"),
+    key("oplog.check", "10s", "10s", "pause between checks that every trigger is in place"),
+    key(
+        "oplog.keys_max",
+        "1000",
+        "1000",
+        "a statement that changes more rows makes whole sources stale",
+    ),
+    key("oplog.key_bytes_max", "1KiB", "1KiB", "a longer key makes its whole source stale"),
+    key("oplog.rows_max", "100000", "100000", "rows of the log that a SQLite file keeps"),
     key("validation.enabled", "false", "true", "validate requests by the rules of their schema"),
     key(
         "admin.listen",

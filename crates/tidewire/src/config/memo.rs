@@ -96,6 +96,9 @@ impl MemoConfig {
                 "replies are cached until this process changes their dependencies; what other \
                  processes change is not noticed"
             }
+            (true, Answers::Logged, _) => {
+                "replies are cached until their dependencies change, whoever changes them"
+            }
             (true, Answers::External, true) => {
                 "replies are cached until this program changes their dependencies \
                  (memo.single_writer = true)"
@@ -154,6 +157,8 @@ impl MemoConfig {
 pub enum Answers {
     /// Everybody's.
     Announced,
+    /// Everybody's, by a change log of the database.
+    Logged,
     /// This program's only.
     External,
 }
@@ -285,6 +290,7 @@ mod tests {
         for (config, answers, says) in [
             (&on, Answers::Announced, "until this process changes their dependencies"),
             (&on, Answers::External, "for 5 s at most"),
+            (&on, Answers::Logged, "whoever changes them"),
             (&single, Answers::External, "memo.single_writer = true)"),
             (&off, Answers::External, "not kept"),
         ] {

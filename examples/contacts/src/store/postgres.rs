@@ -31,11 +31,13 @@ mod tls;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidewire::oplog::{Oplog, OplogHandle, PostgresLog, Settings, note};
 use tidewire::{CommandKey, Stream};
 pub use tokio_postgres::Config;
 
 pub use self::session::place;
 
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use self::pool::Pool;
@@ -50,6 +52,8 @@ use crate::store::Store;
 pub struct Postgres {
     pool: Pool,
     lists: Arc<list::Lists>,
+    /// Told of each commit.
+    log: Option<OplogHandle>,
 }
 
 /// The bounds of a [`Postgres`].
@@ -71,6 +75,8 @@ pub struct Options {
     pub list_idle_timeout: Duration,
     /// The pauses between attempts to connect grow from the first to the second.
     pub backoff: (Duration, Duration),
+    /// How the change log of the database is followed; without it what others write is not heard of.
+    pub log: Option<Settings>,
 }
 
 impl Default for Options {
@@ -83,6 +89,7 @@ impl Default for Options {
             statement_timeout: Duration::from_secs(5),
             list_idle_timeout: Duration::from_mins(5),
             backoff: (Duration::from_millis(50), Duration::from_secs(5)),
+            log: Some(Settings::default()),
         }
     }
 }
@@ -94,10 +101,40 @@ impl Postgres {
     /// When the database cannot be reached or refuses: an application that starts with a wrong
     /// address should end and say so. Once connected, a database that goes away is waited for.
     pub async fn connect(config: &Config, options: &Options) -> anyhow::Result<Self> {
+        schema::prepare(&session::prepared(config, options)?).await?;
+        Self::connect_logged(config, options, None).await
+    }
+
+    /// As [`connect`](Self::connect), to tables that are there. The log is told of each commit.
+    pub(super) async fn connect_logged(
+        config: &Config,
+        options: &Options,
+        log: Option<OplogHandle>,
+    ) -> anyhow::Result<Self> {
+        let config = session::prepared(config, options)?;
+        let marks = log.as_ref().map(|_| options.log.clone().unwrap_or_default().schema);
+        let pool = Pool::start(&config, options, marks).await?;
+        Ok(Self { pool, lists: Arc::new(list::Lists::new(config, options)), log })
+    }
+
+    /// Makes the tables where there are none, and the change log of this database, not started yet.
+    pub(super) async fn prepare(config: &Config, options: &Options) -> anyhow::Result<PostgresLog> {
         let config = session::prepared(config, options)?;
         schema::prepare(&config).await?;
-        let pool = Pool::start(&config, options).await?;
-        Ok(Self { pool, lists: Arc::new(list::Lists::new(config, options)) })
+        let log = Oplog::postgres(&config);
+        #[cfg(feature = "tls")]
+        if config.get_ssl_mode() == tokio_postgres::config::SslMode::Require {
+            return Ok(log.tls(tls::connector()?));
+        }
+        Ok(log)
+    }
+
+    /// A row of a write came back, so it is committed; its last column is the transaction's mark.
+    fn committed(&self, row: &Row) {
+        let mark: Option<&str> = row.get(row.len() - 1);
+        if let Some((log, mark)) = self.log.as_ref().zip(mark) {
+            note(&log.committed(mark));
+        }
     }
 }
 
@@ -108,6 +145,7 @@ impl Store for Postgres {
         let session = lease.session();
         let names: [&(dyn ToSql + Sync); 2] = [&first_name, &surname];
         let row = lease.write(session.client.query_one(&session.insert, &names)).await?;
+        self.committed(&row);
         Ok(Contact { id: row.get(0), first_name, surname, ..Default::default() })
     }
 
@@ -121,6 +159,7 @@ impl Store for Postgres {
         let (first_name, surname, key) = (&names.first_name, &names.surname, key.as_str());
         let all: [&(dyn ToSql + Sync); 3] = [first_name, surname, &key];
         let first = lease.write_once(session.client.query_one(&session.insert_once, &all)).await?;
+        self.committed(&first);
         super::repeated(&names, session::contact(&first))
     }
 
@@ -161,13 +200,15 @@ impl Store for Postgres {
         let session = lease.session();
         let params: [&(dyn ToSql + Sync); 3] = [&id, &first_name, &surname];
         let updated = lease.write(session.client.query_opt(&session.update, &params)).await?;
+        updated.iter().for_each(|row| self.committed(row));
         Ok(updated.as_ref().map(session::contact))
     }
 
     async fn delete(&self, id: i32) -> tidewire::Result<()> {
         let lease = self.pool.lease()?;
         let session = lease.session();
-        lease.write(session.client.execute(&session.delete, &[&id])).await?;
+        let deleted = lease.write(session.client.query_opt(&session.delete, &[&id])).await?;
+        deleted.iter().for_each(|row| self.committed(row));
         Ok(())
     }
 
@@ -184,6 +225,7 @@ impl Store for Postgres {
         let session = lease.session();
         let params: [&(dyn ToSql + Sync); 3] = [&id, &name, &email];
         let updated = lease.write(session.client.query_opt(&session.update_user, &params)).await?;
+        updated.iter().for_each(|row| self.committed(row));
         Ok(updated.as_ref().map(session::user))
     }
 }

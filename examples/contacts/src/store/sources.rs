@@ -18,8 +18,8 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Makes the sources of a store whose every change is announced: by this program, or by whoever
-    /// watches what other programs write.
+    /// Makes the sources of a store whose every change is heard of: this program announces its own, and a
+    /// change log tells of all others.
     pub fn new(graph: &Graph) -> Self {
         Self {
             contacts: Source::new_in(graph, "contacts"),
@@ -39,12 +39,5 @@ impl Sources {
     /// the store is answered and not kept.
     pub(super) fn suspend(&self) -> [Suspension; 3] {
         [self.contacts.suspend(), self.count.suspend(), self.users.suspend()]
-    }
-
-    /// Says that anything may have changed.
-    pub(super) fn changed_all(&self) {
-        self.contacts.changed_all();
-        self.count.changed_all();
-        self.users.changed_all();
     }
 }

@@ -9,8 +9,8 @@
 //! are bounded: a call that finds one full fails at once. The journal is a write-ahead log (readers
 //! never wait for the writer) with `synchronous = FULL`: a write is on the disk before it is
 //! acknowledged. `NORMAL` would lose the latest writes with the power. What a sync costs is shared
-//! by all writes that wait. Between writes the writer looks whether another program has written
-//! ([`Options::sources`]).
+//! by all writes that wait. What another program writes to the file is heard of by its change log
+//! ([`Options::log`]).
 //!
 //! A list is read page by page, so that a client that takes hours to read it holds neither a thread
 //! nor a snapshot, which would keep the log from being written back.
@@ -19,7 +19,6 @@ mod fault;
 pub mod fill;
 mod list;
 mod once;
-mod others;
 mod reader;
 mod schema;
 mod users;
@@ -31,13 +30,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rusqlite::OptionalExtension as _;
+use tidewire::oplog::{OplogHandle, Settings};
 use tidewire::{CommandKey, Stream};
 
 use self::reader::Reads;
 use self::writer::Writes;
 use crate::proto::contacts::v1::{Contact, CreateRequest, UpdateRequest};
 use crate::proto::users::v1::{UpdateRequest as UserChange, User};
-use crate::store::{Sources, Store};
+use crate::store::Store;
 
 /// A store in a SQLite database file.
 ///
@@ -61,10 +61,8 @@ pub struct Options {
     pub readers: usize,
     /// How long a write waits for another program that writes to the same file.
     pub busy_timeout: Duration,
-    /// What changes when another program has written to the file; without it nobody looks.
-    pub sources: Option<Sources>,
-    /// How often somebody looks whether one has.
-    pub poll_interval: Duration,
+    /// How the change log of the file is followed; without it what others write is not heard of.
+    pub log: Option<Settings>,
 }
 
 impl Default for Options {
@@ -75,21 +73,37 @@ impl Default for Options {
             batch_max: 256,
             readers,
             busy_timeout: Duration::from_secs(5),
-            sources: None,
-            poll_interval: Duration::from_millis(25),
+            log: Some(Settings::default()),
         }
     }
 }
 
 impl Sqlite {
+    /// Makes the file and its tables where they are not there.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(super) fn prepare(path: &Path, options: &Options) -> Result<()> {
+        schema::open(path, options.busy_timeout).map(drop)
+    }
+
     /// Opens a database file, which is made when it is not there.
     ///
     /// # Errors
     /// When it cannot be opened, or is not a database of this application.
     pub fn open(path: &Path, options: &Options) -> Result<Self> {
+        Self::open_logged(path, options, None)
+    }
+
+    /// As [`open`](Self::open). The log is told which of its rows are written here.
+    pub(super) fn open_logged(
+        path: &Path,
+        options: &Options,
+        log: Option<OplogHandle>,
+    ) -> Result<Self> {
         let writer = schema::open(path, options.busy_timeout)?;
         let mut threads = Threads(Vec::new());
-        let (writes, writer) = writer::start(writer, options)?;
+        let (writes, writer) = writer::start(writer, options, log)?;
         threads.0.push(writer);
         let reads = Reads::start(options, || schema::open_to_read(path), &mut threads.0)
             .with_context(|| format!("database {}", path.display()))?;

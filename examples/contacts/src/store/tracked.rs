@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidewire::memo::{Graph, WriteGuard};
+use tidewire::oplog::{Oplog, OplogHandle, collect, note};
 use tidewire::{CommandKey, Error, Outcome, Result, Stream};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -39,43 +40,80 @@ pub struct Tracked<S> {
     sources: Sources,
     /// How long the database may go on with a write that it was cut off from.
     in_doubt: Duration,
+    /// Hears of what others write, as long as it is there.
+    log: Option<Oplog>,
     /// Writes that go on, whether or not their callers wait. Dropped, it ends them.
     writes: Mutex<JoinSet<()>>,
 }
 
 impl Tracked<Sqlite> {
-    /// Opens a database file; what other programs write to it is noticed within
-    /// [`poll_interval`](sqlite::Options::poll_interval).
+    /// Opens a database file. What other programs write to it is heard of by its change log, unless
+    /// [`log`](sqlite::Options::log) is off: then what depends on it does not live long
+    /// ([`Source::external`](tidewire::memo::Source::external)).
     ///
     /// # Errors
-    /// As [`Sqlite::open`].
+    /// As [`Sqlite::open`]; a file that cannot hold the log.
+    ///
+    /// # Panics
+    /// Outside of a runtime of tokio, where the log is on.
     pub fn open(graph: &Graph, path: &Path, options: &sqlite::Options) -> anyhow::Result<Self> {
+        let Some(settings) = &options.log else {
+            let store = Sqlite::open(path, options)?;
+            return Ok(Self::new(store, Sources::external(graph), Duration::ZERO, None));
+        };
         let sources = Sources::new(graph);
-        let options = sqlite::Options { sources: Some(sources), ..options.clone() };
-        Ok(Self::new(Sqlite::open(path, &options)?, sources, Duration::ZERO))
+        Sqlite::prepare(path, options)?;
+        let log = Oplog::sqlite(path)
+            .settings(settings.clone())
+            .capture("contact", &sources.contacts, ["id"])
+            .capture_rows("contact", &sources.count)
+            .capture("user", &sources.users, ["id"])
+            .start_blocking()?;
+        let store = Sqlite::open_logged(path, options, Some(log.handle()))?;
+        Ok(Self::new(store, sources, Duration::ZERO, Some(log)))
     }
 }
 
 #[cfg(feature = "postgres")]
 impl Tracked<Postgres> {
-    /// Connects to a database; what other programs write to it is not noticed, so what depends on
-    /// it does not live long ([`Source::external`](tidewire::memo::Source::external)).
+    /// Connects to a database. What others write to it, such as other hosts or a person with `psql`, is
+    /// heard of by its change log, unless [`log`](postgres::Options::log) is off: then what depends on it
+    /// does not live long ([`Source::external`](tidewire::memo::Source::external)).
     ///
     /// # Errors
-    /// As [`Postgres::connect`].
+    /// As [`Postgres::connect`]; a role that may not make the log.
     pub async fn connect(
         graph: &Graph,
         config: &postgres::Config,
         options: &postgres::Options,
     ) -> anyhow::Result<Self> {
-        let store = Postgres::connect(config, options).await?;
-        Ok(Self::new(store, Sources::external(graph), options.statement_timeout))
+        let in_doubt = options.statement_timeout;
+        let Some(settings) = &options.log else {
+            let store = Postgres::connect(config, options).await?;
+            return Ok(Self::new(store, Sources::external(graph), in_doubt, None));
+        };
+        let sources = Sources::new(graph);
+        let log = Postgres::prepare(config, options)
+            .await?
+            .settings(settings.clone())
+            .capture("contact", &sources.contacts, ["id"])
+            .capture_rows("contact", &sources.count)
+            .capture("app_user", &sources.users, ["id"])
+            .start()
+            .await?;
+        let store = Postgres::connect_logged(config, options, Some(log.handle())).await?;
+        Ok(Self::new(store, sources, in_doubt, Some(log)))
     }
 }
 
 impl<S: Store> Tracked<S> {
-    fn new(store: S, sources: Sources, in_doubt: Duration) -> Self {
-        Self { store: Arc::new(store), sources, in_doubt, writes: Mutex::default() }
+    fn new(store: S, sources: Sources, in_doubt: Duration, log: Option<Oplog>) -> Self {
+        Self { store: Arc::new(store), sources, in_doubt, log, writes: Mutex::default() }
+    }
+
+    /// The change log, for the server that goes by it.
+    pub fn log(&self) -> Option<OplogHandle> {
+        self.log.as_ref().map(|log| log.handle())
     }
 
     /// Runs a write to its end.
@@ -87,17 +125,26 @@ impl<S: Store> Tracked<S> {
         let (reply, outcome) = oneshot::channel();
         let (sources, in_doubt) = (self.sources, self.in_doubt);
         let work = work(Arc::clone(&self.store), sources);
+        let log = self.log();
         self.spawn(async move {
-            let done = work.await;
+            // The store notes the token of its commit; the guard has marked when this returns.
+            let (done, token) = collect(work).await;
+            if let Some(log) = &log {
+                log.announce(&token);
+            }
             let is_in_doubt = done.as_ref().is_err_and(|error| error.outcome() == Outcome::Unknown);
             let suspended = is_in_doubt.then(|| sources.suspend());
             // The caller may have gone in the meantime, which is fine.
-            let _ = reply.send(done);
+            let _ = reply.send((done, token));
             if suspended.is_some() {
                 tokio::time::sleep(in_doubt).await;
             }
         });
-        outcome.await.map_err(|_| Error::internal("the write failed; see the log"))?
+        let outcome = outcome.await;
+        let (done, token) =
+            outcome.map_err(|_| Error::internal("the write failed; see the log"))?;
+        note(&token);
+        done
     }
 
     fn spawn(&self, write: impl Future<Output = ()> + Send + 'static) {

@@ -72,7 +72,7 @@ impl App {
         Self::start_on_parts(store, folder, key_values).await
     }
 
-    async fn start_with(store: impl Store, folder: TempDir) -> Self {
+    async fn start_with<S: Store>(store: Tracked<S>, folder: TempDir) -> Self {
         Self::start_on_parts(store, folder, NOWHERE).await
     }
 
@@ -85,20 +85,24 @@ impl App {
         Self::start_on_config(config, store, folder, NOWHERE).await
     }
 
-    async fn start_on_parts(store: impl Store, folder: TempDir, key_values: &str) -> Self {
+    async fn start_on_parts<S: Store>(
+        store: Tracked<S>,
+        folder: TempDir,
+        key_values: &str,
+    ) -> Self {
         Self::start_on_config(Config::default(), store, folder, key_values).await
     }
 
-    async fn start_on_config(
+    async fn start_on_config<S: Store>(
         config: Config,
-        store: impl Store,
+        store: Tracked<S>,
         folder: TempDir,
         key_values: &str,
     ) -> Self {
         let key_values = Client::builder(key_values).build().unwrap();
         let mut config = contacts::with_defaults(config);
         config.server.listen = vec!["127.0.0.1:0".parse().unwrap()];
-        let builder = config.server().unwrap();
+        let builder = config.server_with_log(store.log().as_ref()).unwrap();
         let server = contacts::add_to(builder, store, key_values).start().await.unwrap();
         Self { server, folder }
     }

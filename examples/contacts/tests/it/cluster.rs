@@ -13,8 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use contacts::store::postgres::Config;
-use tokio_postgres::NoTls;
+use tokio_postgres::{Config, NoTls};
 
 /// A PostgreSQL server.
 pub(crate) struct Cluster {
@@ -82,7 +81,9 @@ impl Cluster {
     fn start_with(&self, more: &str) {
         let socket = self.folder.display();
         // What a crash of PostgreSQL, not of the machine, must not lose needs no sync.
-        let options = format!("-k {socket} -F -c max_connections=100 {more}");
+        let options = format!(
+            "-k {socket} -F -c max_connections=200 -c max_prepared_transactions=8 -c wal_level=logical {more}"
+        );
         let mut start = self.pg_ctl("start");
         run(start.args(["-o", &options, "-l"]).arg(self.folder.join("log")));
     }
@@ -90,6 +91,12 @@ impl Cluster {
     /// Stops it as a crash would: no connection is told, nothing is written out.
     pub(crate) fn crash(&self) {
         run(self.pg_ctl("stop").args(["-m", "immediate"]));
+    }
+
+    /// Stops it as a person would.
+    #[allow(dead_code, reason = "the change log's tests use it")]
+    pub(crate) fn shut_down(&self) {
+        run(self.pg_ctl("stop").args(["-m", "fast"]));
     }
 
     fn pg_ctl(&self, action: &str) -> Command {

@@ -10,6 +10,7 @@ mod cluster;
 mod contract;
 mod durability;
 mod filling;
+mod hosts;
 mod live;
 mod memoized;
 mod once;

@@ -6,8 +6,9 @@
 
 use crate::store::{FORGOTTEN_AT_ONCE, KEYS_KEPT};
 
-/// Gives the contact as it was when the key came first. Parameters: first name, surname, key.
-pub(super) fn statement() -> String {
+/// Gives the contact as it was when the key came first, and the mark of the transaction. Parameters: first
+/// name, surname, key.
+pub(super) fn statement(mark: &str) -> String {
     let kept = KEYS_KEPT.as_secs();
     format!(
         "WITH forgotten AS (
@@ -31,6 +32,6 @@ pub(super) fn statement() -> String {
             INSERT INTO contact (id, firstname, surname)
             SELECT contact_id, firstname, surname FROM command WHERE repeats = 0
         )
-        SELECT contact_id, firstname, surname FROM command"
+        SELECT contact_id, firstname, surname, {mark} FROM command"
     )
 }

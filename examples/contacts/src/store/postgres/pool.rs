@@ -39,10 +39,16 @@ struct Place {
 
 impl Pool {
     /// Opens the first connection; the others follow by themselves.
-    pub(super) async fn start(config: &Config, options: &Options) -> anyhow::Result<Self> {
+    ///
+    /// Writes ask for the mark of their transaction, where a change log is in a schema.
+    pub(super) async fn start(
+        config: &Config,
+        options: &Options,
+        marks: Option<String>,
+    ) -> anyhow::Result<Self> {
         let places: Arc<[Place]> =
             (0..options.connections.max(1)).map(|_| Place::default()).collect();
-        let (session, line) = Session::open(config).await?;
+        let (session, line) = Session::open(config, marks.as_deref()).await?;
         places[0].set(Some(session));
         let mut keepers = JoinSet::new();
         let mut line = Some(line);
@@ -51,6 +57,7 @@ impl Pool {
                 places: Arc::clone(&places),
                 index,
                 config: config.clone(),
+                marks: marks.clone(),
                 backoff: options.backoff,
             };
             keepers.spawn(keeper.run(line.take()));
@@ -173,6 +180,7 @@ struct CachedBody {
     places: Arc<[Place]>,
     index: usize,
     config: Config,
+    marks: Option<String>,
     backoff: (Duration, Duration),
 }
 
@@ -195,7 +203,7 @@ impl CachedBody {
     async fn reopen(&self, place: &Place) -> Line {
         let (mut pause, longest) = self.backoff;
         loop {
-            match Session::open(&self.config).await {
+            match Session::open(&self.config, self.marks.as_deref()).await {
                 Ok((session, line)) => {
                     tracing::info!("connected to the database");
                     place.set(Some(session));

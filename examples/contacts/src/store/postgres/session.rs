@@ -118,23 +118,31 @@ where
 }
 
 impl Session {
-    /// Opens a connection and prepares its statements.
-    pub(super) async fn open(config: &Config) -> Result<(Self, Line)> {
+    /// Opens a connection and prepares its statements. Each write returns the mark of its transaction
+    /// last, where the schema of a change log is given.
+    pub(super) async fn open(config: &Config, marks: Option<&str>) -> Result<(Self, Line)> {
         let (client, line) = connect(config).await?;
+        let mark = match marks {
+            Some(schema) => format!("\"{}\".mark()", schema.replace('"', "\"\"")),
+            None => "NULL::text".to_owned(),
+        };
+        let marked = |sql: &str| format!("{sql}, {mark}");
         // On their way together: one round trip.
         let prepare = |sql: &'static str| client.prepare(sql);
-        let once = once::statement();
+        let (once, insert) = (once::statement(&mark), marked(INSERT));
+        let (update, update_user) = (marked(UPDATE), marked(UPDATE_USER));
+        let delete = format!("DELETE FROM contact WHERE id = $1 RETURNING {mark}");
         let (insert, insert_once, find, page, count, update, delete, find_user, update_user) =
             tokio::try_join!(
-                prepare(INSERT),
+                client.prepare(&insert),
                 client.prepare(&once),
                 prepare(FIND),
                 prepare(PAGE),
                 prepare("SELECT count(*) FROM contact"),
-                prepare(UPDATE),
-                prepare("DELETE FROM contact WHERE id = $1"),
+                client.prepare(&update),
+                client.prepare(&delete),
                 prepare("SELECT id, name, email FROM app_user WHERE id = $1"),
-                prepare(UPDATE_USER),
+                client.prepare(&update_user),
             )
             .with_context(|| {
                 format!("tables contact, contact_command and app_user of {}", place(config))

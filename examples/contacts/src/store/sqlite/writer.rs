@@ -8,15 +8,14 @@
 //! | one write, and SQLite rolls all back (disk full, I/O error) | every caller of the batch |
 
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError};
+use crossbeam_channel::{Receiver, Sender, TrySendError};
 use rusqlite::Connection;
 use tidewire::Error;
+use tidewire::oplog::{OplogHandle, last_row};
 use tokio::sync::oneshot;
 
-use super::others::Others;
 use super::{Options, fault};
 
 /// Sends writes to the thread.
@@ -33,19 +32,19 @@ type Write = Box<dyn FnOnce(Result<&Connection, Error>) -> Uncommitted + Send>;
 type Uncommitted = Box<dyn FnOnce(Result<(), Error>)>;
 
 /// Starts the thread.
-pub(super) fn start(database: Connection, options: &Options) -> Result<(Writes, JoinHandle<()>)> {
+pub(super) fn start(
+    database: Connection,
+    options: &Options,
+    log: Option<OplogHandle>,
+) -> Result<(Writes, JoinHandle<()>)> {
     let (queue, waiting) = crossbeam_channel::bounded(options.queue_max);
     let batch_max = options.batch_max.max(1);
-    // Before anything is read, so that nothing that is read is missed.
-    let others = options.sources.map(|sources| Others::new(&database, sources));
-    let poll_interval = options.poll_interval;
     let thread = std::thread::Builder::new()
         .name("sqlite-write".to_owned())
-        .spawn(move || match others {
-            None => {
-                waiting.iter().for_each(|first| commit_all(&database, first, &waiting, batch_max))
+        .spawn(move || {
+            for first in &waiting {
+                commit_all(&database, first, &waiting, batch_max, log.as_ref());
             }
-            Some(others) => write(&database, &waiting, batch_max, others, poll_interval),
         })
         .context("cannot start a thread")?;
     Ok((Writes { queue, queue_max: options.queue_max }, thread))
@@ -80,34 +79,24 @@ impl Writes {
     }
 }
 
-/// Writes, and looks after each batch and each interval without one what others have written.
-fn write(
+/// Commits a write with those that wait behind it.
+fn commit_all(
     database: &Connection,
+    first: Write,
     waiting: &Receiver<Write>,
     batch_max: usize,
-    mut others: Others,
-    poll_interval: Duration,
+    log: Option<&OplogHandle>,
 ) {
-    loop {
-        match waiting.recv_timeout(poll_interval) {
-            Ok(first) => commit_all(database, first, waiting, batch_max),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
-        }
-        others.look(database);
-    }
-}
-
-/// Commits a write with those that wait behind it.
-fn commit_all(database: &Connection, first: Write, waiting: &Receiver<Write>, batch_max: usize) {
     let mut batch = Vec::with_capacity(1 + waiting.len().min(batch_max));
     batch.push(first);
     batch.extend(waiting.try_iter().take(batch_max - 1));
-    commit(database, batch);
+    commit(database, batch, log);
 }
 
-fn commit(database: &Connection, batch: Vec<Write>) {
+fn commit(database: &Connection, batch: Vec<Write>, log: Option<&OplogHandle>) {
     let mut failed = run(database, "BEGIN IMMEDIATE").err();
+    // Nobody else writes between the two, so what is between them is of this transaction.
+    let before = log.and_then(|_| last_row(database).ok());
     let mut uncommitted = Vec::with_capacity(batch.len());
     for write in batch {
         uncommitted.push(write(failed.clone().map_or(Ok(database), Err)));
@@ -117,10 +106,14 @@ fn commit(database: &Connection, batch: Vec<Write>) {
             ));
         }
     }
+    let last = log.and_then(|_| last_row(database).ok());
     let committed = match failed {
         Some(error) => Err(error),
         None => run(database, "COMMIT").inspect_err(|_| roll_back(database)),
     };
+    if let (Ok(()), Some(log), Some(before), Some(last)) = (&committed, log, before, last) {
+        log.committed_rows(before, last);
+    }
     for write in uncommitted {
         write(committed.clone());
     }

@@ -1,0 +1,50 @@
+//! Whether a change was announced already, so that the same one need not be announced again.
+//!
+//! Whoever commits a write and announces it hears of it a second time where a change log tells of every
+//! write. He notes the tick when the commit was acknowledged: what was announced after that covers it.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Node, Point, Source};
+use crate::graph::trash::Trash;
+use crate::memory::line::pin;
+use crate::range::Stabbed;
+use crate::store::key::Key;
+
+impl<K: Key> Source<K> {
+    /// Where the graph's counter of changes is. A change that is announced after this call is later.
+    #[must_use]
+    pub fn tick(&self) -> u64 {
+        self.shared().core.lock().tick
+    }
+
+    /// Whether a change of `key` was announced after [`tick`](Self::tick) returned this, and everything
+    /// that depends on it is marked: whatever was true of the data at that tick, nobody is given an older
+    /// value any more. May say `false` of one that was.
+    #[must_use]
+    pub fn changed_since(&self, key: &K, tick: u64) -> bool {
+        let inner = self.inner;
+        let hash = inner.hasher.hash(key);
+        // Wakes whom a walk left, after the lock is released.
+        let mut trash = Trash::default();
+        // A walk that has begun is over when this is held.
+        let _walks = self.shared().lock_cascade(&mut trash);
+        let _pin = pin();
+        let stabbed = inner.intervals.get().map(|intervals| intervals.stab(key));
+        if stabbed.as_ref().is_some_and(Stabbed::is_unsure) {
+            return false;
+        }
+        let is_it = |node: &Node<K>| matches!(&node.key, Point::Key(known) if known == key);
+        let node = inner.table.find(hash, is_it);
+        let core = self.shared().core.lock();
+        // Who reads the key from now on begins with this version, whoever raised it.
+        let of_key = match node.and_then(|node| core.node(node.header.id)) {
+            Some(node) => node.version(),
+            None => core.absent(inner.owner.number, hash),
+        };
+        let ids = stabbed.iter().flat_map(Stabbed::ids);
+        let of_intervals = ids.filter_map(|id| core.node(id)).all(|node| node.version() > tick);
+        // An interval that is read from now on begins with the last change of any key.
+        of_key > tick && of_intervals && inner.last_change.load(Relaxed) > tick
+    }
+}

@@ -1,0 +1,207 @@
+//! The log of a running host.
+
+#[cfg(feature = "sqlite")]
+use std::path::Path;
+
+use tidewire_memo::WriteGuard;
+use tokio::task::JoinSet;
+
+use crate::core::SharedCore;
+use crate::cursor::Position;
+use crate::error::Behind;
+use crate::lease::Lease;
+use crate::status::Status;
+use crate::token::Token;
+
+/// Follows the log of a database, so that what anybody writes makes its dependants stale here.
+///
+/// Dropping it ends that: from then on what depends on its sources is answered and not kept.
+///
+/// ```no_run
+/// # async fn example(config: tokio_postgres::Config) -> Result<(), tidewire_oplog::Error> {
+/// use tidewire_memo::Source;
+/// use tidewire_oplog::Oplog;
+///
+/// let contacts = Source::<i32>::new("contacts");
+/// let oplog = Oplog::postgres(&config)
+///     .capture("public.contact", &contacts, ["id"])
+///     .start()
+///     .await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Oplog {
+    handle: OplogHandle,
+    tasks: JoinSet<()>,
+}
+
+/// Asks and tells a running [`Oplog`]; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct OplogHandle {
+    core: SharedCore,
+}
+
+impl Oplog {
+    pub(crate) fn new(core: SharedCore, tasks: JoinSet<()>) -> Self {
+        Self { handle: OplogHandle { core }, tasks }
+    }
+
+    /// A log in the PostgreSQL database that the data is in. Connect directly, not through a pooler that
+    /// gives each transaction another connection.
+    #[cfg(feature = "postgres")]
+    pub fn postgres(config: &tokio_postgres::Config) -> crate::PostgresLog {
+        crate::PostgresLog::new(config)
+    }
+
+    /// As [`postgres`](Self::postgres), by a URL: `postgres://user@host/name`.
+    ///
+    /// # Errors
+    /// Text that is not such a URL.
+    #[cfg(feature = "postgres")]
+    pub fn postgres_url(url: &str) -> Result<crate::PostgresLog, crate::Error> {
+        let parsed = url.parse().map_err(|error: tokio_postgres::Error| {
+            let text = "not a URL of a PostgreSQL database; write postgres://user@host/name";
+            crate::Error::new(crate::ErrorKind::Database, text).because(error)
+        });
+        Ok(Self::postgres(&parsed?))
+    }
+
+    /// A log in the SQLite file that the data is in.
+    #[cfg(feature = "sqlite")]
+    pub fn sqlite(path: impl AsRef<Path>) -> crate::SqliteLog {
+        crate::SqliteLog::new(path.as_ref())
+    }
+
+    /// What may be given to whoever asks and tells.
+    #[must_use]
+    pub fn handle(&self) -> OplogHandle {
+        self.handle.clone()
+    }
+
+    /// Ends following. What waits for a look is given [`Behind::Stopped`]; nothing is kept any more.
+    pub async fn stop(mut self) {
+        self.handle.core.close();
+        self.tasks.shutdown().await;
+    }
+}
+
+impl Drop for Oplog {
+    fn drop(&mut self) {
+        self.handle.core.close();
+    }
+}
+
+impl std::ops::Deref for Oplog {
+    type Target = OplogHandle;
+
+    fn deref(&self) -> &OplogHandle {
+        &self.handle
+    }
+}
+
+impl OplogHandle {
+    /// After an acknowledged commit: marks what the guard covers, wakes the other hosts, and returns the
+    /// token of the transaction. `mark` is what `tidewire.mark()` returned in it, as in
+    /// `UPDATE … RETURNING …, tidewire.mark()`.
+    pub fn wrote(&self, guard: WriteGuard, mark: &str) -> Token {
+        let token = self.core.committed(mark);
+        guard.finish();
+        self.core.wrote(&token);
+        token
+    }
+
+    /// The first half of [`wrote`](Self::wrote), for where the guard is elsewhere: to be called when the
+    /// commit is acknowledged. [`announce`](Self::announce) its token when the guard is finished.
+    pub fn committed(&self, mark: &str) -> Token {
+        self.core.committed(mark)
+    }
+
+    /// The same in a SQLite file: the rows of the log that the transaction added, by
+    /// [`last_row`](crate::last_row) at its begin and at its end.
+    #[cfg(feature = "sqlite")]
+    pub fn committed_rows(&self, after: i64, last: i64) {
+        if last > after {
+            self.core.committed_rows(after + 1..=last);
+        }
+    }
+
+    /// As [`wrote`](Self::wrote), where no mark was asked for: another host that is shown the token looks at
+    /// the log once more.
+    pub fn wrote_unmarked(&self, guard: WriteGuard) -> Token {
+        guard.finish();
+        let token = Token::unclear();
+        self.core.wrote(&token);
+        token
+    }
+
+    /// Runs `work` in a transaction and marks what it lists when the commit is acknowledged, here at once
+    /// and on other hosts by the log.
+    ///
+    /// # Errors
+    /// When the work fails, or the database does; [`crate::WriteError`] says whether it was rolled back.
+    ///
+    /// # Cancel safety
+    /// Dropped before the commit, the transaction is rolled back. Dropped during the commit, it may have been
+    /// committed: then the log has its rows.
+    #[cfg(feature = "postgres")]
+    pub async fn transaction<T, E>(
+        &self,
+        client: &mut tokio_postgres::Client,
+        work: impl AsyncFnOnce(&tokio_postgres::Transaction<'_>, &mut crate::Changes) -> Result<T, E>,
+    ) -> Result<(T, Token), crate::WriteError<E>> {
+        crate::postgres::transaction(&self.core, client, work).await
+    }
+
+    /// Whether this host's memory includes what the token names, without waiting.
+    #[must_use]
+    pub fn includes(&self, token: &Token) -> bool {
+        self.core.includes(token)
+    }
+
+    /// Wakes the other hosts after a commit whose keys were marked here, and notes its token for the reply
+    /// of the running call.
+    pub fn announce(&self, token: &Token) {
+        self.core.wrote(token);
+    }
+
+    /// Waits until this host's memory includes what the token names: at once where its position does, else
+    /// for a look that begins after this call.
+    ///
+    /// # Errors
+    /// When the log could not be read within `oplog.token_wait`.
+    pub async fn caught_up(&self, token: &Token) -> Result<(), Behind> {
+        self.core.caught_up(token).await
+    }
+
+    /// Waits until every change that was acknowledged before this call has been applied.
+    ///
+    /// # Errors
+    /// As [`caught_up`](Self::caught_up).
+    pub async fn barrier(&self) -> Result<(), Behind> {
+        self.core.barrier().await
+    }
+
+    /// To be called for each request before memory is asked: if the lease has ended, everything is
+    /// suspended. Returns whether memory is trusted. Reads one clock.
+    pub fn check_lease(&self) -> bool {
+        self.core.check_lease()
+    }
+
+    /// For how long memory is trusted.
+    #[must_use]
+    pub fn lease(&self) -> &Lease {
+        &self.core.lease
+    }
+
+    /// How far this host has applied the log; `None` in a SQLite file, and before the first look.
+    #[must_use]
+    pub fn position(&self) -> Option<Position> {
+        self.core.position()
+    }
+
+    /// How this host stands to the log.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.core.status()
+    }
+}

@@ -1,0 +1,100 @@
+//! A look at the log: one statement, so that all it shows is of one moment.
+
+use std::pin::pin;
+
+use futures_util::TryStreamExt as _;
+use tokio_postgres::{Client, Statement};
+
+use super::schema::{identifier, incarnate};
+use crate::change::{Change, ChangeSet};
+use crate::core::Core;
+use crate::cursor::{Incarnation, Look, Position};
+use crate::error::{Error, ErrorKind};
+use crate::snapshot::Snapshot;
+
+/// The prepared statement of one connection.
+pub(super) struct Looking {
+    statement: Statement,
+    incarnate: String,
+}
+
+impl Looking {
+    pub(super) async fn prepare(client: &Client, schema: &str) -> Result<Self, Error> {
+        let sql = LOOK.replace("{schema}", &identifier(schema));
+        let statement = client.prepare(&sql).await.map_err(refused)?;
+        Ok(Self { statement, incarnate: incarnate(schema) })
+    }
+
+    /// Looks once, and applies what there is.
+    pub(super) async fn look(&self, client: &Client, core: &Core) -> Result<(), Error> {
+        loop {
+            let begun = core.begin();
+            if let Some(look) = self.read(client, core).await? {
+                core.end(&begun, look);
+                return Ok(());
+            }
+            // The database crashed, or this is its first host.
+            client.batch_execute(&self.incarnate).await.map_err(refused)?;
+        }
+    }
+
+    /// `None` where the log has no incarnation.
+    async fn read(&self, client: &Client, core: &Core) -> Result<Option<Look>, Error> {
+        let (from, running) = core.with_cursor(|cursor| {
+            let unseen = cursor.unseen();
+            let running = unseen.running.iter().map(ToString::to_string).collect::<Vec<_>>();
+            (unseen.from.to_string(), running)
+        });
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&from, &running];
+        let rows = client.query_raw(&self.statement, params).await.map_err(refused)?;
+        let mut rows = pin!(rows);
+        let mut look = None::<Look>;
+        while let Some(row) = rows.try_next().await.map_err(refused)? {
+            let look = match &mut look {
+                Some(look) => look,
+                none => none.insert(Look {
+                    position: Position {
+                        snapshot: row.get::<_, &str>(0).parse::<Snapshot>().map_err(corrupt)?,
+                        incarnation: Incarnation::parse(row.get(1))
+                            .ok_or_else(|| Error::new(ErrorKind::Corrupt, "not a uuid"))?,
+                    },
+                    horizon: row.get::<_, &str>(2).parse().map_err(corrupt)?,
+                    changes: ChangeSet::default(),
+                }),
+            };
+            // No source: nothing was changed, or somebody added a row that no writer of a log adds.
+            if let Some(source) = row.get::<_, Option<String>>(3) {
+                let keys: Option<Vec<Option<String>>> = row.get(4);
+                let keys = keys.and_then(|keys| keys.into_iter().collect());
+                let mut change = Change { source, keys };
+                let xid = row.get::<_, Option<&str>>(5).and_then(|xid| xid.parse().ok());
+                if let Some(xid) = xid {
+                    let incarnation = look.position.incarnation.short();
+                    core.own.lock().strip(&core.registry, &mut change, incarnation, xid);
+                }
+                look.changes.add(change);
+            }
+        }
+        if let Some(look) = &look {
+            core.own.lock().forget(&look.position);
+        }
+        Ok(look)
+    }
+}
+
+fn corrupt(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::new(ErrorKind::Corrupt, "the change log shows what PostgreSQL does not write")
+        .because(error)
+}
+
+/// The database refused a statement, or is gone.
+pub(super) fn refused(error: tokio_postgres::Error) -> Error {
+    let kind = if error.is_closed() { ErrorKind::Unreachable } else { ErrorKind::Database };
+    Error::new(kind, "the change log cannot be read").because(error)
+}
+
+/// What the last position does not contain: two conditions on one index.
+const LOOK: &str = "
+SELECT pg_current_snapshot()::text, i.id::text, h.xid::text, l.source, l.keys, l.xid::text
+FROM {schema}.incarnation i CROSS JOIN {schema}.horizon h
+LEFT JOIN {schema}.log l ON l.xid >= $1::text::xid8 OR l.xid = ANY ($2::text[]::xid8[])";

@@ -1,0 +1,85 @@
+//! The log's own tables.
+//!
+//! | table | holds |
+//! |---|---|
+//! | `log` | a row for each statement that changed a captured table: which source, which keys |
+//! | `incarnation` | one random id, unlogged: a crash or a promotion empties it, a clean restart does not |
+//! | `tick` | when which transactions had ended, so that the log is trimmed by snapshot and not by time |
+//! | `horizon` | below which transaction rows were trimmed |
+
+/// The statements that make the tables in a schema where they are missing. Anybody may run them again.
+pub(crate) fn tables(schema: &str) -> String {
+    TABLES.replace("{schema}", &identifier(schema))
+}
+
+/// Makes an incarnation where there is none; of several hosts one does.
+pub(crate) fn incarnate(schema: &str) -> String {
+    format!(
+        "INSERT INTO {}.incarnation (id) VALUES (gen_random_uuid()) ON CONFLICT DO NOTHING",
+        identifier(schema)
+    )
+}
+
+/// What lets a role follow the log that another one made. Writers need none of this.
+pub(crate) fn grants(schema: &str, role: &str) -> String {
+    GRANTS.replace("{schema}", &identifier(schema)).replace("{role}", &identifier(role))
+}
+
+/// A name as SQL has it.
+pub(crate) fn identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A text as SQL has it. It holds no backslash escapes, whatever the settings are.
+pub(crate) fn literal(text: &str) -> String {
+    let quoted = text.replace('\'', "''");
+    if quoted.contains('\\') {
+        return format!("E'{}'", quoted.replace('\\', "\\\\"));
+    }
+    format!("'{quoted}'")
+}
+
+const TABLES: &str = "\
+CREATE SCHEMA IF NOT EXISTS {schema};
+CREATE TABLE IF NOT EXISTS {schema}.log (
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    source text NOT NULL,
+    keys text[]
+);
+CREATE INDEX IF NOT EXISTS log_xid ON {schema}.log (xid);
+CREATE UNLOGGED TABLE IF NOT EXISTS {schema}.incarnation (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    id uuid NOT NULL
+);
+CREATE TABLE IF NOT EXISTS {schema}.horizon (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    xid xid8 NOT NULL
+);
+INSERT INTO {schema}.horizon (xid) VALUES ('0') ON CONFLICT DO NOTHING;
+CREATE TABLE IF NOT EXISTS {schema}.tick (
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ended xid8 NOT NULL
+);
+CREATE OR REPLACE FUNCTION {schema}.mark() RETURNS text LANGUAGE sql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+    AS $$ SELECT pg_current_xact_id()::text || ':' || coalesce((SELECT id::text FROM {schema}.incarnation), '') $$;
+";
+
+const GRANTS: &str = "\
+GRANT USAGE ON SCHEMA {schema} TO {role};
+GRANT SELECT, INSERT, DELETE ON {schema}.log, {schema}.tick TO {role};
+GRANT SELECT, INSERT ON {schema}.incarnation TO {role};
+GRANT SELECT, UPDATE ON {schema}.horizon TO {role};
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_texts_cannot_leave_their_quotes() {
+        assert_eq!(identifier("a\"b"), "\"a\"\"b\"");
+        assert_eq!(literal("it's"), "'it''s'");
+        assert_eq!(literal(r"a\'b"), r"E'a\\''b'");
+    }
+}

@@ -1,0 +1,233 @@
+//! One connection that follows the log: looks, hears other hosts, wakes them, keeps house.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{AsyncMessage, Client, Config, Socket};
+
+use super::look::{Looking, refused};
+use super::schema::{identifier, tables};
+use super::{triggers, trim};
+use crate::capture::Capture;
+use crate::core::{Backoff, Core};
+use crate::error::{Error, ErrorKind};
+use crate::settings::Settings;
+
+/// Opens connections, over TLS or not.
+pub(super) type Connector = Arc<dyn Fn(Config, Arc<Notify>) -> Connecting + Send + Sync>;
+pub(super) type Connecting =
+    Pin<Box<dyn Future<Output = Result<(Client, Line), tokio_postgres::Error>> + Send>>;
+
+/// The task that carries a connection; dropping it closes the connection.
+#[derive(Debug)]
+pub(super) struct Line(JoinHandle<()>);
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Connects as `tls` says. A notification wakes whoever waits.
+pub(super) fn connector<T>(tls: T) -> Connector
+where
+    T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+    T::Stream: Send + 'static,
+    T::TlsConnect: Send,
+    <T::TlsConnect as tokio_postgres::tls::TlsConnect<Socket>>::Future: Send,
+{
+    Arc::new(move |config, heard| {
+        let tls = tls.clone();
+        Box::pin(async move {
+            let (client, mut connection) = config.connect(tls).await?;
+            let line = tokio::spawn(async move {
+                loop {
+                    match poll_fn(|context| connection.poll_message(context)).await {
+                        Some(Ok(AsyncMessage::Notification(_))) => heard.notify_one(),
+                        Some(Ok(_)) => {}
+                        Some(Err(_)) | None => break,
+                    }
+                }
+                // Whoever waits for the next look finds the connection closed.
+                heard.notify_one();
+            });
+            Ok((client, Line(line)))
+        })
+    })
+}
+
+/// What a session needs to begin.
+pub(super) struct Following {
+    pub(super) core: Arc<Core>,
+    pub(super) config: Config,
+    pub(super) connector: Connector,
+    pub(super) captures: Vec<Capture>,
+}
+
+/// A connection that has looked at least once.
+pub(super) struct Session {
+    client: Client,
+    _line: Line,
+    looking: Looking,
+    heard: Arc<Notify>,
+    checked: Instant,
+    trimmed: Instant,
+}
+
+impl Following {
+    /// Connects, sees to the tables and triggers, and looks once.
+    pub(super) async fn open(&self) -> Result<Session, Error> {
+        let settings = &self.core.settings;
+        let (client, line, heard) = self.connect().await?;
+        install(&client, settings).await?;
+        let broken = triggers::settle(&client, settings, &self.captures).await.map_err(refused)?;
+        self.tell(broken);
+        if settings.wake {
+            let listen = format!("LISTEN {}", identifier(&channel(settings)));
+            client.batch_execute(&listen).await.map_err(refused)?;
+        }
+        let looking = Looking::prepare(&client, &settings.schema).await?;
+        looking.look(&client, &self.core).await?;
+        let checked = Instant::now();
+        Ok(Session { client, _line: line, looking, heard, checked, trimmed: checked })
+    }
+
+    pub(super) async fn connect(&self) -> Result<(Client, Line, Arc<Notify>), Error> {
+        let heard = Arc::new(Notify::new());
+        let connecting = (self.connector)(self.config.clone(), Arc::clone(&heard));
+        let unreachable = |text: &str| {
+            Error::new(ErrorKind::Unreachable, format!("cannot connect to PostgreSQL{text}"))
+        };
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
+        let connected = connected.map_err(|_| unreachable(": no answer within 5 s"))?;
+        let (client, line) = connected.map_err(|error| unreachable("").because(error))?;
+        client.batch_execute(SETUP).await.map_err(refused)?;
+        Ok((client, line, heard))
+    }
+
+    /// Follows the log for ever.
+    pub(super) async fn run(&self, mut session: Option<Session>) {
+        let mut backoff = Backoff::new();
+        loop {
+            let opened = match session.take() {
+                Some(session) => Ok(session),
+                None => self.open().await,
+            };
+            match opened {
+                Ok(open) => {
+                    backoff = Backoff::new();
+                    let Err(error) = self.follow(open).await;
+                    self.core.fail(error.to_string());
+                }
+                Err(error) => self.core.fail(error.to_string()),
+            }
+            backoff.wait().await;
+        }
+    }
+
+    /// Looks until that fails.
+    async fn follow(&self, mut session: Session) -> Result<std::convert::Infallible, Error> {
+        let (core, settings) = (&self.core, &self.core.settings);
+        let notify = format!("NOTIFY {}", identifier(&channel(settings)));
+        // A database that does not answer is as one that is gone.
+        let answer = settings.lease.max(CONNECT_TIMEOUT);
+        loop {
+            tokio::select! {
+                biased;
+                () = core.wake_others.notified(), if settings.wake => {
+                    within(answer, session.client.batch_execute(&notify)).await?.map_err(refused)?;
+                }
+                () = core.wanted.notified() => {}
+                () = session.heard.notified() => {}
+                () = tokio::time::sleep(settings.poll) => {}
+            }
+            within(answer, session.looking.look(&session.client, core)).await??;
+            if session.checked.elapsed() >= settings.check {
+                session.checked = Instant::now();
+                within(HOUSE_TIMEOUT, self.keep_house(&session.client)).await?.map_err(refused)?;
+            }
+            if session.trimmed.elapsed() >= settings.keep / 10 {
+                session.trimmed = Instant::now();
+                within(HOUSE_TIMEOUT, trim::trim(&session.client, settings))
+                    .await?
+                    .map_err(refused)?;
+            }
+        }
+    }
+
+    /// Sees whether every trigger is in place.
+    async fn keep_house(&self, client: &Client) -> Result<(), tokio_postgres::Error> {
+        let settings = &self.core.settings;
+        let broken = triggers::settle(client, settings, &self.captures).await?;
+        self.tell(broken);
+        let (rows, hosts) = trim::figures(client, settings).await?;
+        self.core.set_figures(rows, hosts);
+        Ok(())
+    }
+
+    fn tell(&self, broken: BTreeMap<String, Error>) {
+        let mut sources = BTreeMap::new();
+        for (table, error) in broken {
+            let of_table = self.captures.iter().filter(|capture| capture.table == table);
+            sources.extend(of_table.map(|capture| (capture.source.clone(), error.to_string())));
+        }
+        self.core.set_broken(&sources);
+    }
+}
+
+async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, Error> {
+    tokio::time::timeout(limit, work)
+        .await
+        .map_err(|_| Error::new(ErrorKind::Unreachable, "PostgreSQL does not answer"))
+}
+
+/// Makes the log's tables where they are missing, if that is allowed.
+async fn install(client: &Client, settings: &Settings) -> Result<(), Error> {
+    let log = format!("{}.log", identifier(&settings.schema));
+    let exists = client
+        .query_one(INSTALLED, &[&log, &format!("{}.mark", identifier(&settings.schema))])
+        .await
+        .map_err(refused)?;
+    if exists.get(0) {
+        return Ok(());
+    }
+    if !settings.install {
+        let text = format!(
+            "table {log} is not there, and oplog.install is false; run what `tidewire oplog sql` prints"
+        );
+        return Err(Error::new(ErrorKind::NotInstalled, text));
+    }
+    let lock = "SELECT pg_advisory_xact_lock(hashtext('tidewire oplog install'))";
+    let sql = format!("BEGIN; {lock}; {}; COMMIT", tables(&settings.schema));
+    if let Err(error) = client.batch_execute(&sql).await {
+        // Ends the transaction, if the connection is there still.
+        let _ = client.batch_execute("ROLLBACK").await;
+        let text = "cannot make the tables of the change log; let a role that may run what \
+                    `tidewire oplog sql` prints";
+        return Err(Error::new(ErrorKind::NotInstalled, text).because(error));
+    }
+    Ok(())
+}
+
+fn channel(settings: &Settings) -> String {
+    format!("{}_log", settings.schema)
+}
+
+/// Looks must use the index however few statistics there are, and nothing here has to survive a crash:
+/// that is another incarnation.
+const SETUP: &str = "
+SET synchronous_commit = off; SET enable_seqscan = off; SET plan_cache_mode = force_custom_plan;
+SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off;
+SET jit = off; SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = 0";
+
+const INSTALLED: &str = "SELECT to_regclass($1) IS NOT NULL AND to_regproc($2) IS NOT NULL";
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Checks and trims wait for locks, and may have much to do.
+const HOUSE_TIMEOUT: Duration = Duration::from_secs(30);

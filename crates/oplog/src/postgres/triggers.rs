@@ -1,0 +1,356 @@
+//! Triggers that fill the log: whoever writes, the change is in the writer's own transaction.
+//!
+//! They are of statements, with transition tables, so that a statement adds a row for each source and not
+//! one for each row. They run with the rights of whoever made them, so that writers need none, and they
+//! fire under `session_replication_role = replica` too. A statement on a partitioned table fires the
+//! triggers of the table that it names, so every partition has them. A subscription fires triggers of
+//! rows only, so where one writes they are of rows.
+//!
+//! Names end in a fingerprint of what the triggers do, so that two versions of a program that capture
+//! differently stand beside each other while one replaces the other.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use tokio_postgres::Client;
+
+use super::schema::{identifier, literal};
+use super::tables::{Form, Relation, Table};
+use crate::capture::{Capture, by_table};
+use crate::error::{Error, ErrorKind};
+use crate::settings::Settings;
+
+/// The triggers of one table and of its partitions, as they have to be.
+#[derive(Debug)]
+pub(crate) struct Triggers {
+    table: Table,
+    prefix: String,
+    hash: String,
+    function: String,
+    body: String,
+    row_function: String,
+    row_body: String,
+}
+
+impl Triggers {
+    /// What the tables of these captures need. A table that cannot be captured is an error.
+    pub(crate) async fn find(
+        client: &Client,
+        settings: &Settings,
+        captures: &[Capture],
+    ) -> Vec<(String, Result<Self, Error>)> {
+        let mut found = Vec::new();
+        for (name, captures) in by_table(captures) {
+            let table = Table::find(client, name, &captures).await;
+            let triggers = table.map(|table| Self::of(settings, table, &captures));
+            found.push((name.to_owned(), triggers));
+        }
+        found
+    }
+
+    fn of(settings: &Settings, table: Table, captures: &[&Capture]) -> Self {
+        let schema = identifier(&settings.schema);
+        let body = statement_body(settings, &table, captures);
+        let row_body = row_body(settings, &table, captures);
+        let hash = fingerprint(&[&table.name, &body, &row_body]);
+        let function = |kind: &str| format!("{schema}.{}", identifier(&format!("{kind}_{hash}")));
+        Self {
+            function: function("capture"),
+            body,
+            row_function: function("capture_row"),
+            row_body,
+            prefix: settings.schema.clone(),
+            hash,
+            table,
+        }
+    }
+
+    /// The statements that put them in place. Anybody may run them again; each waits for the writers of
+    /// its table, once.
+    pub(crate) fn ddl(&self) -> String {
+        let mut ddl = format!("-- {}\n", self.table.name);
+        ddl.push_str(&function(&self.function, &self.body));
+        let has_rows = self.table.relations.iter().any(|relation| relation.is_subscribed);
+        if has_rows {
+            ddl.push_str(&function(&self.row_function, &self.row_body));
+        }
+        for relation in &self.table.relations {
+            for trigger in self.expected(relation) {
+                ddl.push_str(&trigger.ddl(relation));
+            }
+        }
+        ddl
+    }
+
+    fn expected(&self, relation: &Relation) -> Vec<Trigger<'_>> {
+        let named = |event: &'static str, tables, by_row: bool| Trigger {
+            name: format!("{}_{}_{}", self.prefix, event.to_lowercase(), self.hash),
+            event,
+            tables,
+            by_row,
+            function: if by_row { &self.row_function } else { &self.function },
+        };
+        let by_row = relation.is_subscribed;
+        vec![
+            named("INSERT", "NEW TABLE AS new_rows", by_row),
+            named("UPDATE", "OLD TABLE AS old_rows NEW TABLE AS new_rows", by_row),
+            named("DELETE", "OLD TABLE AS old_rows", by_row),
+            named("TRUNCATE", "", false),
+        ]
+    }
+
+    /// What is not as it has to be; `None` when all is.
+    pub(crate) async fn fault(
+        &self,
+        client: &Client,
+    ) -> Result<Option<String>, tokio_postgres::Error> {
+        let mut bodies = vec![(&self.function, &self.body)];
+        if self.table.relations.iter().any(|relation| relation.is_subscribed) {
+            bodies.push((&self.row_function, &self.row_body));
+        }
+        for (function, body) in bodies {
+            let row = client.query_opt(SOURCE, &[function]).await?;
+            let found: Option<&str> = row.as_ref().map(|row| row.get(0));
+            if found != Some(body) {
+                return Ok(Some(format!("function {function} is missing, or is another")));
+            }
+        }
+        let oids: Vec<u32> = self.table.relations.iter().map(|relation| relation.oid).collect();
+        let found: BTreeMap<(u32, String), (String, bool)> = client
+            .query(TRIGGERS, &[&oids])
+            .await?
+            .iter()
+            .map(|row| ((row.get(0), row.get(1)), (row.get(2), row.get(3))))
+            .collect();
+        for relation in &self.table.relations {
+            for trigger in self.expected(relation) {
+                let known = found.get(&(relation.oid, trigger.name.clone()));
+                let shape = trigger.shape();
+                match known {
+                    Some((found, true)) if *found == shape => {}
+                    Some((_, false)) => {
+                        let name = trigger.name;
+                        return Ok(Some(format!(
+                            "trigger {name} of {} is disabled",
+                            relation.name
+                        )));
+                    }
+                    _ => {
+                        let name = trigger.name;
+                        return Ok(Some(format!("trigger {name} of {} is missing", relation.name)));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Puts missing triggers in place, in one transaction for each table, or says what is missing.
+pub(crate) async fn settle(
+    client: &Client,
+    settings: &Settings,
+    captures: &[Capture],
+) -> Result<BTreeMap<String, Error>, tokio_postgres::Error> {
+    let mut broken = BTreeMap::new();
+    for (name, triggers) in Triggers::find(client, settings, captures).await {
+        let triggers = match triggers {
+            Ok(triggers) => triggers,
+            Err(error) => {
+                broken.insert(name, error);
+                continue;
+            }
+        };
+        let Some(fault) = triggers.fault(client).await? else { continue };
+        if !settings.install {
+            let text = format!("{fault}; run what `tidewire oplog sql` prints");
+            broken.insert(name, Error::new(ErrorKind::NotInstalled, text));
+            continue;
+        }
+        let ddl = format!("BEGIN; SET LOCAL lock_timeout = '5s'; {}; COMMIT", triggers.ddl());
+        if let Err(error) = client.batch_execute(&ddl).await {
+            client.batch_execute("ROLLBACK").await?;
+            let text = format!("{fault}, and cannot be made");
+            broken.insert(name, Error::new(ErrorKind::NotInstalled, text).because(error));
+        }
+    }
+    Ok(broken)
+}
+
+/// One trigger of one relation.
+struct Trigger<'a> {
+    name: String,
+    event: &'static str,
+    tables: &'static str,
+    by_row: bool,
+    function: &'a str,
+}
+
+impl Trigger<'_> {
+    fn ddl(&self, relation: &Relation) -> String {
+        let Self { event, function, .. } = self;
+        let (name, on) = (identifier(&self.name), &relation.name);
+        let referencing = match self.tables {
+            tables if tables.is_empty() || self.by_row => String::new(),
+            tables => format!(" REFERENCING {tables}"),
+        };
+        let each = if self.by_row { "ROW" } else { "STATEMENT" };
+        format!(
+            "CREATE OR REPLACE TRIGGER {name} AFTER {event} ON {on}{referencing}\n    \
+             FOR EACH {each} EXECUTE FUNCTION {function}();\n\
+             ALTER TABLE {on} ENABLE ALWAYS TRIGGER {name};\n"
+        )
+    }
+
+    /// As [`TRIGGERS`] describes it.
+    fn shape(&self) -> String {
+        let bits = match self.event {
+            "INSERT" => 4,
+            "DELETE" => 8,
+            "UPDATE" => 16,
+            _ => 32,
+        };
+        let (old, new) = match self.by_row {
+            true => ("", ""),
+            false => (
+                if self.tables.contains("old_rows") { "old_rows" } else { "" },
+                if self.tables.contains("new_rows") { "new_rows" } else { "" },
+            ),
+        };
+        let function = self.function.replace('"', "");
+        format!("{} {function} {old} {new}", bits + i32::from(self.by_row))
+    }
+}
+
+/// FNV-1a over texts, as 16 digits.
+fn fingerprint(texts: &[&str]) -> String {
+    let bytes = texts.iter().flat_map(|text| text.bytes().chain([0xff]));
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+fn function(name: &str, body: &str) -> String {
+    format!(
+        "CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER\n    \
+         SET search_path = pg_catalog, pg_temp AS $tidewire${body}$tidewire$;\n"
+    )
+}
+
+/// Which key a row has, by the name that the row has.
+fn key(table: &Table, capture: &Capture, row: &str) -> String {
+    let part = |column: &String| {
+        let value = format!("{row}.{}", identifier(column));
+        let text = match table.form(column) {
+            Some(Form::Hexadecimal) => format!("encode({value}, 'hex')"),
+            Some(Form::Escaped) => {
+                format!("replace(replace({value}::text, '%', '%25'), '/', '%2F')")
+            }
+            Some(Form::Printed) | None => format!("{value}::text"),
+        };
+        format!("coalesce({text}, '%_')")
+    };
+    match capture.columns.is_empty() {
+        true => "''".to_owned(),
+        false => capture.columns.iter().map(part).collect::<Vec<_>>().join(" || '/' || "),
+    }
+}
+
+fn statement_body(settings: &Settings, table: &Table, captures: &[&Capture]) -> String {
+    let log = format!("{}.log", identifier(&settings.schema));
+    let max = settings.keys_max;
+    let branch = |rows: &str, second: Option<&str>, captures: &[&Capture]| {
+        let mut body = format!(
+            "        IF (SELECT count(*) FROM (SELECT FROM {rows} LIMIT {max} + 1) AS first) > {max} THEN\n"
+        );
+        for capture in captures {
+            let source = literal(&capture.source);
+            let _ = writeln!(
+                body,
+                "            INSERT INTO {log} (source, keys) VALUES ({source}, {});",
+                if capture.columns.is_empty() { "'{\"\"}'" } else { "NULL" }
+            );
+        }
+        body.push_str("        ELSE\n");
+        for capture in captures {
+            let keys =
+                |rows: &str| format!("SELECT {} AS key FROM {rows} AS r", key(table, capture, "r"));
+            let all = match second {
+                Some(second) => format!("{} UNION ALL {}", keys(rows), keys(second)),
+                None => keys(rows),
+            };
+            let _ = writeln!(
+                body,
+                "            INSERT INTO {log} (source, keys)\n                SELECT {}, CASE WHEN \
+                 max(octet_length(k.key)) <= {} THEN array_agg(DISTINCT k.key) END\n                \
+                 FROM ({all}) AS k HAVING count(*) > 0;",
+                literal(&capture.source),
+                settings.key_bytes_max,
+            );
+        }
+        body.push_str("        END IF;\n");
+        body
+    };
+    let keyed: Vec<&Capture> =
+        captures.iter().copied().filter(|capture| !capture.is_of_rows).collect();
+    let update = match keyed.is_empty() {
+        true => "        NULL;\n".to_owned(),
+        false => branch("new_rows", Some("old_rows"), &keyed),
+    };
+    format!(
+        "\nBEGIN\n    IF TG_OP = 'INSERT' THEN\n{}    ELSIF TG_OP = 'UPDATE' THEN\n{update}    \
+         ELSIF TG_OP = 'DELETE' THEN\n{}    ELSE\n{}    END IF;\n    RETURN NULL;\nEND\n",
+        branch("new_rows", None, captures),
+        branch("old_rows", None, captures),
+        whole(&log, captures),
+    )
+}
+
+fn whole(log: &str, captures: &[&Capture]) -> String {
+    let row = |capture: &&Capture| format!("({}, NULL)", literal(&capture.source));
+    let rows: Vec<String> = captures.iter().map(row).collect();
+    format!("        INSERT INTO {log} (source, keys) VALUES {};\n", rows.join(", "))
+}
+
+fn row_body(settings: &Settings, table: &Table, captures: &[&Capture]) -> String {
+    let log = format!("{}.log", identifier(&settings.schema));
+    let branch = |rows: &[&str], updates: bool| {
+        let mut body = String::new();
+        for capture in captures.iter().filter(|capture| !(updates && capture.is_of_rows)) {
+            let keys: Vec<String> = rows.iter().map(|row| key(table, capture, row)).collect();
+            let _ = writeln!(
+                body,
+                "        INSERT INTO {log} (source, keys)\n            SELECT {}, CASE WHEN \
+                 max(octet_length(k.key)) <= {} THEN array_agg(DISTINCT k.key) END\n            \
+                 FROM unnest(ARRAY[{}]::text[]) AS k(key);",
+                literal(&capture.source),
+                settings.key_bytes_max,
+                keys.join(", "),
+            );
+        }
+        if body.is_empty() { "        NULL;\n".to_owned() } else { body }
+    };
+    format!(
+        "\nBEGIN\n    IF TG_OP = 'INSERT' THEN\n{}    ELSIF TG_OP = 'UPDATE' THEN\n{}    ELSE\n{}    \
+         END IF;\n    RETURN NULL;\nEND\n",
+        branch(&["NEW"], false),
+        branch(&["NEW", "OLD"], true),
+        branch(&["OLD"], false),
+    )
+}
+
+/// The text of a function without arguments that returns a trigger, as it has to be.
+const SOURCE: &str = "
+SELECT prosrc FROM pg_proc
+WHERE oid = to_regproc($1) AND prosecdef AND proconfig = ARRAY['search_path=pg_catalog, pg_temp']";
+
+/// The triggers of relations: bits of the event and of rows, function, transition tables, whether they
+/// always fire.
+const TRIGGERS: &str = "
+SELECT t.tgrelid, t.tgname::text,
+    format('%s %s %s %s', t.tgtype, replace(n.nspname || '.' || p.proname, chr(34), ''),
+        t.tgoldtable, t.tgnewtable),
+    t.tgenabled = 'A'
+FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid JOIN pg_namespace n ON n.oid = p.pronamespace
+WHERE t.tgrelid = ANY ($1::oid[]) AND NOT t.tgisinternal";

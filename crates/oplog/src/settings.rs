@@ -1,0 +1,50 @@
+//! The settings of a log, `[oplog]` of `tidewire.toml`.
+
+use std::time::Duration;
+
+/// How a host follows the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The schema of the log's tables in PostgreSQL: hosts with the same one tell each other.
+    pub schema: String,
+    /// Whether tables and triggers are made where they are missing. Otherwise a start without them fails
+    /// and names the DDL.
+    pub install: bool,
+    /// The pause between looks at the log.
+    pub poll: Duration,
+    /// Whether hosts wake each other after a commit, and do not wait for the next look.
+    pub wake: bool,
+    /// For how long a host that cannot look at the log trusts its memory.
+    pub lease: Duration,
+    /// How long a request with a token waits.
+    pub token_wait: Duration,
+    /// For how long rows of the log are kept.
+    pub keep: Duration,
+    /// A statement that changes more rows than this makes whole sources stale.
+    pub keys_max: u32,
+    /// A key that is longer than this, as text, makes its whole source stale.
+    pub key_bytes_max: u32,
+    /// How many rows of the log a SQLite file keeps.
+    pub rows_max: u32,
+    /// The pause between checks that every trigger is in place.
+    pub check: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            schema: "tidewire".to_owned(),
+            install: true,
+            poll: Duration::from_millis(25),
+            wake: true,
+            lease: Duration::from_secs(5),
+            token_wait: Duration::from_secs(1),
+            keep: Duration::from_mins(10),
+            keys_max: 1000,
+            key_bytes_max: 1024,
+            rows_max: 100_000,
+            check: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The log in a SQLite file: triggers in the file fill it, whichever program writes.
+//!
+//! There is one writer at a time, so the rows' numbers are the order of commits. A connection that never
+//! writes asks for `data_version`, which changes when anybody has committed, this program too. Each row
+//! has a random nonce: a file that is an older one again has another row, or none, where this host stopped
+//! reading.
+
+mod look;
+mod schema;
+mod triggers;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tidewire_memo::{Source, SourceKey, Suspension};
+use tokio::task::{JoinSet, spawn_blocking};
+
+use self::look::Follower;
+pub use self::look::last_row;
+use crate::capture::Capture;
+use crate::core::{Backoff, Core};
+use crate::error::{Error, ErrorKind};
+use crate::oplog::Oplog;
+use crate::registry::Registry;
+use crate::settings::Settings;
+
+/// What a log in a SQLite file has to know before it starts; see [`Oplog::sqlite`].
+#[derive(Debug)]
+#[must_use = "nothing is followed until `start`"]
+pub struct SqliteLog {
+    path: PathBuf,
+    settings: Settings,
+    registry: Registry,
+    captures: Vec<Capture>,
+    suspended: Vec<Suspension>,
+}
+
+impl SqliteLog {
+    pub(crate) fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            settings: Settings::default(),
+            registry: Registry::default(),
+            captures: Vec::new(),
+            suspended: Vec::new(),
+        }
+    }
+
+    /// How the log is followed; the defaults are those of [`Settings`].
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Makes changes of a table, by whoever writes it, changes of a source: `columns` are the parts of its
+    /// key, in order. The source is suspended until the log has started.
+    pub fn capture<K: SourceKey>(
+        self,
+        table: &str,
+        source: &Source<K>,
+        columns: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        let columns = columns.into_iter().map(Into::into).collect();
+        self.add(source, table, columns, false)
+    }
+
+    /// As [`capture`](Self::capture), for a source that changes when rows are added or removed and not when
+    /// a row changes: what a count depends on.
+    pub fn capture_rows(self, table: &str, source: &Source<()>) -> Self {
+        self.add(source, table, Vec::new(), true)
+    }
+
+    fn add<K: SourceKey>(
+        mut self,
+        source: &Source<K>,
+        table: &str,
+        columns: Vec<String>,
+        is_of_rows: bool,
+    ) -> Self {
+        if self.registry.find(source.name()).is_none() {
+            self.suspended.push(source.suspend());
+        }
+        self.registry.add(source, Some(table));
+        let (table, source) = (table.to_owned(), source.name().to_owned());
+        self.captures.push(Capture { table, source, columns, is_of_rows });
+        self
+    }
+
+    /// The statements that [`start`](Self::start) runs where something is missing.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, or a table cannot be captured.
+    pub fn ddl(&self) -> Result<String, Error> {
+        let database = look::open(&self.path)?;
+        let mut ddl = schema::tables(self.settings.rows_max);
+        for trigger in triggers::triggers(&database, &self.settings, &self.captures)? {
+            ddl.push_str(&trigger.sql);
+            ddl.push_str(";\n");
+        }
+        Ok(ddl)
+    }
+
+    /// Opens the file, sees to table and triggers, takes the first position, and follows the log from then
+    /// on.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, or a table cannot be captured.
+    pub async fn start(self) -> Result<Oplog, Error> {
+        let opened = spawn_blocking(|| self.open()).await.map_err(|error| {
+            Error::new(ErrorKind::Database, "opening the change log failed").because(error)
+        })?;
+        opened.map(Opened::follow)
+    }
+
+    /// As [`start`](Self::start), and blocks the thread meanwhile.
+    ///
+    /// # Errors
+    /// As those of [`start`](Self::start).
+    ///
+    /// # Panics
+    /// Outside of a runtime of tokio.
+    pub fn start_blocking(self) -> Result<Oplog, Error> {
+        self.open().map(Opened::follow)
+    }
+
+    fn open(self) -> Result<Opened, Error> {
+        let core = Arc::new(Core::new(self.settings, self.registry, self.suspended));
+        schema::install(&self.path, &core.settings, &self.captures)?;
+        let mut follower = Follower::open(self.path, self.captures)?;
+        follower.look(&core)?;
+        Ok(Opened { core, follower })
+    }
+}
+
+/// A file that was looked at once.
+struct Opened {
+    core: Arc<Core>,
+    follower: Follower,
+}
+
+impl Opened {
+    fn follow(self) -> Oplog {
+        let Self { core, follower } = self;
+        let mut tasks = JoinSet::new();
+        let (of_task, watched) = (Arc::clone(&core), Arc::clone(&core));
+        tasks.spawn(async move { follow(of_task, follower).await });
+        tasks.spawn(async move { watched.watch_lease().await });
+        Oplog::new(core, tasks)
+    }
+}
+
+/// Looks for ever, on a thread for what blocks.
+async fn follow(core: Arc<Core>, follower: Follower) {
+    let mut follower = Some(follower);
+    let mut backoff = Backoff::new();
+    loop {
+        tokio::select! {
+            () = core.wanted.notified() => {}
+            () = core.wake_others.notified() => {}
+            () = tokio::time::sleep(core.settings.poll) => {}
+        }
+        let Some(mut taken) = follower.take() else { return };
+        let of_look = Arc::clone(&core);
+        let looked = spawn_blocking(move || {
+            let looked = taken.look(&of_look);
+            (taken, looked)
+        });
+        // The runtime is shutting down, or a look panicked: then the lease runs out.
+        let Ok((given_back, looked)) = looked.await else { return };
+        follower = Some(given_back);
+        match looked {
+            Ok(()) => backoff = Backoff::new(),
+            Err(error) => {
+                core.fail(error.to_string());
+                backoff.wait().await;
+            }
+        }
+    }
+}

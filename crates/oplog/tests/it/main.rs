@@ -1,0 +1,13 @@
+//! The change log against a real PostgreSQL and real SQLite files.
+#![allow(clippy::unwrap_used, reason = "a test says what it expects")]
+
+#[path = "../../../../examples/contacts/tests/it/cluster.rs"]
+#[expect(dead_code, reason = "the reference application's tests use all of it")]
+mod cluster;
+mod support;
+
+mod capture;
+mod fresh;
+mod keys;
+mod sqlite;
+mod trouble;

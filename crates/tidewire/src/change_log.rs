@@ -1,0 +1,99 @@
+//! A server that goes by a change log: no reply from memory when the lease has ended, and none that is
+//! older than a request's token.
+//!
+//! A gate looks at each request before memory is asked; a layer adds the token of what a command wrote to
+//! its reply. Without a token a request costs one look at a clock.
+
+use std::sync::Arc;
+
+use http::HeaderValue;
+use tidewire_oplog::{OplogHandle, TOKEN_HEADER, Token, collect};
+use tidewire_server::Builder;
+use tidewire_service::{
+    Admission, Answer, Call, Error, Gate, GateFuture, Head, Layer, Result, Service,
+};
+
+/// Lets a server go by a change log.
+pub trait ChangeLog {
+    /// Replies from memory include what a request's `tidewire-token` names, or are refused with
+    /// `UNAVAILABLE`; none is older than `oplog.lease`. Replies to commands carry the token of what they
+    /// wrote.
+    ///
+    /// ```no_run
+    /// # fn example(oplog: tidewire::oplog::Oplog) {
+    /// use tidewire::{ChangeLog as _, Server};
+    /// let builder = Server::builder().change_log(&oplog);
+    /// # }
+    /// ```
+    #[must_use]
+    fn change_log(self, log: &OplogHandle) -> Self;
+}
+
+impl ChangeLog for Builder {
+    fn change_log(self, log: &OplogHandle) -> Self {
+        self.gate(FreshnessGate(log.clone())).inner_layer(TokenLayer)
+    }
+}
+
+struct FreshnessGate(OplogHandle);
+
+impl Gate for FreshnessGate {
+    fn admit(&self, head: &mut Head) -> Admission {
+        self.0.check_lease();
+        match token(head) {
+            Some(token) if !self.0.includes(&token) => Admission::Waits,
+            _ => Admission::Ready(Ok(())),
+        }
+    }
+
+    fn wait<'a>(&'a self, head: &'a mut Head) -> GateFuture<'a> {
+        Box::pin(async move {
+            let Some(token) = token(head) else { return Ok(()) };
+            let caught_up = self.0.caught_up(&token).await;
+            caught_up.map_err(|behind| Error::unavailable(behind.to_string()))
+        })
+    }
+}
+
+/// What the request asks for, of all its headers.
+fn token(head: &Head) -> Option<Token> {
+    let mut all = None::<Token>;
+    for value in head.context.header_values(TOKEN_HEADER) {
+        let token = value.to_str().map_or_else(|_| Token::unclear(), Token::parse);
+        all.get_or_insert_default().merge(&token);
+    }
+    all
+}
+
+struct TokenLayer;
+
+impl Layer for TokenLayer {
+    fn layer(&self, inner: Arc<dyn Service>) -> Arc<dyn Service> {
+        Arc::new(TokenService(inner))
+    }
+}
+
+struct TokenService(Arc<dyn Service>);
+
+impl Service for TokenService {
+    fn call(&self, call: Call) -> Answer {
+        let is_command = match call.spec() {
+            Some(method) => !method.is_query(),
+            None => call.http_target().is_some_and(|target| !target.method.is_safe()),
+        };
+        if !is_command {
+            return self.0.call(call);
+        }
+        let inner = Arc::clone(&self.0);
+        Answer::pending(async move {
+            let (reply, token) = collect(async move { inner.call(call).await }).await;
+            let mut reply: Result<_> = reply;
+            if let (Ok(reply), Ok(value)) = (&mut reply, HeaderValue::try_from(token.to_string()))
+                && !value.is_empty()
+            {
+                reply.headers.insert(TOKEN_HEADER, value);
+            }
+            reply
+        })
+    }
+}
