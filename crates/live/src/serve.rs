@@ -40,6 +40,13 @@ pub trait Host: Send + Sync + 'static {
         call.is_command && !matches!(call.body, Body::Stream(_))
     }
 
+    /// Whether there is a method at this path. The connection keeps the names of those only: a peer
+    /// may name thousands.
+    fn knows(&self, path: &str) -> bool {
+        let _ = path;
+        true
+    }
+
     /// A hosted process says something beside its calls, in the order in which it does: what comes
     /// from it after this is heard later. It must not wait, nor use the link, whose lock is held.
     fn hear(&self, said: ProcessMessage) {
@@ -136,6 +143,8 @@ pub(crate) struct RequestParts {
     pub(crate) call: CallId,
     /// The number of its method on this connection.
     pub(crate) number: Option<u32>,
+    /// The number, if the request gave it to its method.
+    pub(crate) named: Option<u32>,
     pub(crate) watch: Watch,
     target: CallTarget,
     metadata: Metadata,
@@ -159,6 +168,7 @@ impl RequestParts {
         Self {
             call: request.call,
             number: request.method(),
+            named: request.method().filter(|_| request.names_method()),
             watch: request.watch(),
             target,
             metadata: request.metadata(),
@@ -176,6 +186,14 @@ impl RequestParts {
     /// Whether its message comes as items.
     pub(crate) fn is_streaming(&self) -> bool {
         self.body.is_none()
+    }
+
+    /// Whether there is its method.
+    pub(crate) fn is_known_to(&self, host: &dyn Host) -> bool {
+        match &self.target {
+            CallTarget::Method(method) => host.knows(&method.path),
+            _ => true,
+        }
     }
 
     /// Its own headers in place of the connection's.
@@ -291,6 +309,7 @@ impl AnswerTask {
     ) -> Option<Items> {
         let mut state = self.link.lock();
         state.tell_stale(&self.link);
+        state.settle(&self.link);
         let items = match outcome {
             Err(failed) => {
                 state.fail(self.call, &failed, depends);

@@ -63,7 +63,8 @@ impl Live {
         let stopping = Signal::new();
         let calls = Calls { app, stopping: stopping.clone() };
         let parked_max = limits.sessions_parked_max;
-        let links = Links::new(config(limits), Arc::new(calls), tasks, parked_max);
+        let links = Links::new(config(limits), Arc::new(calls), tasks, parked_max)
+            .bounded(limits.sessions_parked_bytes_max, limits.reply_bytes_waiting_all_max);
         Self { links, stopping }
     }
 
@@ -180,6 +181,7 @@ fn config(limits: &Limits) -> Config {
         boot: Some(random_boot()),
         agent: concat!("tidewire/", env!("CARGO_PKG_VERSION")).to_owned(),
         handshake_timeout: limits.handshake_timeout,
+        output_hard_max: limits.reply_bytes_waiting_max,
         ..Config::default()
     }
 }

@@ -42,6 +42,10 @@ impl Host for Calls {
             None => error_answer(Error::unavailable("the server stopped")),
         }
     }
+
+    fn knows(&self, path: &str) -> bool {
+        self.app.upgrade().is_some_and(|app| app.methods.find(path).is_some())
+    }
 }
 
 fn error_answer(error: Error) -> AnswerFuture {
