@@ -121,14 +121,14 @@ impl Flood {
         let (mut sent, mut all) = (vec![0; self.open], 0);
         loop {
             let before = all;
-            for call in 0..self.open {
+            for (call, sent) in sent.iter_mut().enumerate() {
                 let stream = 2 * call as u32 + 1;
-                while sent[call] < bytes && self.may_send(stream) {
+                while *sent < bytes && self.may_send(stream) {
                     frame::put(&mut self.out, Kind::Items, stream, flag::MORE, &piece);
                     for level in [0, stream] {
                         *self.outstanding.entry(level).or_default() += piece.len() as u64;
                     }
-                    sent[call] += piece.len();
+                    *sent += piece.len();
                     all += piece.len();
                 }
                 self.flush().await;
