@@ -94,6 +94,8 @@ pub struct IncomingCall {
     pub body: Body,
     /// Whether it came as a command, so that it is known when it comes again.
     pub is_command: bool,
+    /// Whether it is a command of an earlier session, under the key that it had there.
+    pub is_sent_again: bool,
     /// The call of this side that it is part of, whether that is open or not.
     pub parent: Option<CallId>,
 }
@@ -154,6 +156,7 @@ pub(crate) struct RequestParts {
     held: Option<Validator>,
     command: Option<u64>,
     origin: Option<CommandOrigin>,
+    is_sent_again: bool,
     parent: Option<CallId>,
 }
 
@@ -179,6 +182,7 @@ impl RequestParts {
             held: request.validator(),
             command: request.command(),
             origin: request.origin(),
+            is_sent_again: request.sent_before().is_some(),
             parent: request.parent(),
         }
     }
@@ -229,7 +233,8 @@ impl RequestParts {
             None => Body::batches(RequestBody::new(link.clone(), self.call)),
         };
         let (target, parent, is_command) = (self.target, self.parent, self.command.is_some());
-        IncomingCall { target, context, body, is_command, parent }
+        let is_sent_again = self.is_sent_again;
+        IncomingCall { target, context, body, is_command, is_sent_again, parent }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use http::Method;
 use tidewire_cache::ReplyCache;
@@ -18,6 +19,7 @@ use crate::activity::UnreadBytes;
 use crate::callers::CallerAddresses;
 use crate::clock::TokioClock;
 use crate::command::Commands;
+use crate::command_keys::CommandKeys;
 use crate::connection::App;
 use crate::cors::{Cors, Policy};
 use crate::freshness;
@@ -79,6 +81,7 @@ impl Server {
             hosts: Hosts::any(),
             callers: CallerAddresses::default(),
             validation: true,
+            command_keys: CommandKeys::default(),
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -109,6 +112,7 @@ pub struct Builder {
     hosts: Hosts,
     callers: CallerAddresses,
     validation: bool,
+    command_keys: CommandKeys,
     #[cfg(feature = "tls")]
     tls: Option<tidewire_listen::Tls>,
 }
@@ -284,6 +288,18 @@ impl Builder {
         self
     }
 
+    /// Says that these methods (`contacts.v1.Contacts/Create`) store the key of each command in its
+    /// transaction ([`Context::command_key`](tidewire_service::Context::command_key)), and keep it
+    /// for at least `kept`. Live clients then send a command again whose session was lost, over a
+    /// restart too, and are never told that its outcome is unknown.
+    pub fn command_keys<M>(mut self, methods: impl IntoIterator<Item = M>, kept: Duration) -> Self
+    where
+        M: Into<String>,
+    {
+        self.command_keys.add(methods.into_iter().map(Into::into), kept);
+        self
+    }
+
     /// Speaks TLS on every TCP address.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: tidewire_listen::Tls) -> Self {
@@ -424,6 +440,10 @@ impl Builder {
             let served = methods.each().chain(interfaces().flat_map(Interface::methods));
             access_gate(self.access, layering.cache.as_ref(), served.map(|method| &**method))?
         };
+        let served = interfaces().flat_map(Interface::methods);
+        if let Some(method) = self.command_keys.misfit(served) {
+            return Err(StartError::CommandKeys(method));
+        }
         let counters = Arc::new(Counters::default());
         let AllGates { gates, mut open, access, shows_host } =
             AllGates::new(gate::of_limits(&self.limits, &counters), self.gates, access, is_open);
@@ -441,7 +461,7 @@ impl Builder {
         let cors = Policy::new(&self.cors).map_err(StartError::Cors)?.map(Arc::new);
         let tasks = TaskTracker::new();
         let app = Arc::new_cyclic(|app| App {
-            live: Live::new(app.clone(), &self.limits, tasks.clone()),
+            live: Live::new(app.clone(), &self.limits, self.command_keys, tasks.clone()),
             followers: Arc::new(Semaphore::new(self.limits.followers_max)),
             interfaces,
             methods: methods.with(freshness::service(app.clone())),
