@@ -312,7 +312,7 @@ impl Builder {
     /// # Errors
     /// [`StartError`]: an address in use, routes, methods or settings that exclude each other.
     pub async fn start(mut self) -> Result<RunningServer, StartError> {
-        self.check_limits()?;
+        self.check_settings()?;
         let addresses = if self.listen.is_empty() {
             vec![Address::Tcp(([127, 0, 0, 1], 8080).into())]
         } else {
@@ -379,17 +379,22 @@ impl Builder {
     /// # Errors
     /// [`StartError`], as [`start`](Self::start) finds it.
     pub fn check(self) -> Result<(), StartError> {
-        self.check_limits()?;
+        self.check_settings()?;
         let with_reflection = self.with_reflection();
         self.app(with_reflection).map(|_| ())
     }
 
-    fn check_limits(&self) -> Result<(), StartError> {
-        self.limits
-            .faults()
-            .into_iter()
-            .next()
-            .map_or(Ok(()), |error| Err(StartError::Limits(error)))
+    fn check_settings(&self) -> Result<(), StartError> {
+        if let Some(error) = self.limits.faults().into_iter().next() {
+            return Err(StartError::Limits(error));
+        }
+        let offered = self.offer.iter().flat_map(|offer| offer.services());
+        let offered: Vec<_> = offered.map(|(interface, _)| interface).collect();
+        let interfaces = self.services.iter().map(|(interface, _)| interface).chain(&offered);
+        match self.command_keys.misfit(interfaces.flat_map(Interface::methods)) {
+            Some(method) => Err(StartError::CommandKeys(method)),
+            None => Ok(()),
+        }
     }
 
     /// Whether reflection is on: as it was set, or where every address is local.
@@ -440,10 +445,6 @@ impl Builder {
             let served = methods.each().chain(interfaces().flat_map(Interface::methods));
             access_gate(self.access, layering.cache.as_ref(), served.map(|method| &**method))?
         };
-        let served = interfaces().flat_map(Interface::methods);
-        if let Some(method) = self.command_keys.misfit(served) {
-            return Err(StartError::CommandKeys(method));
-        }
         let counters = Arc::new(Counters::default());
         let AllGates { gates, mut open, access, shows_host } =
             AllGates::new(gate::of_limits(&self.limits, &counters), self.gates, access, is_open);
