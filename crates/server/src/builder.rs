@@ -216,15 +216,13 @@ impl Builder {
         self
     }
 
-    /// Lets only the owner of the program connect to its Unix sockets (mode 0600); otherwise the
-    /// umask says who may.
+    /// Lets only the program's owner connect to its Unix sockets (mode 0600, not by the umask).
     pub fn private_sockets(mut self, on: bool) -> Self {
         self.private_sockets = on;
         self
     }
 
-    /// Starts another server with this one, on its own addresses: what watches over it. It goes on
-    /// while this one drains, and ends with it.
+    /// Starts another server with this one, on its own addresses, which goes on while this drains.
     pub fn beside(mut self, make: impl FnOnce(Handle) -> Self + Send + 'static) -> Self {
         self.beside = Some(Box::new(make));
         self
@@ -280,23 +278,19 @@ impl Builder {
         self
     }
 
-    /// Switches off, or on again, that requests are checked against the rules that their schema has
-    /// for them (protovalidate, protoc-gen-validate, `REQUIRED`): after all layers of the server,
-    /// just before the service and the layers that it its own has; see `Validate` of the schema.
+    /// Switches off, or on again, that requests are checked against the rules of their schema
+    /// (protovalidate, protoc-gen-validate, `REQUIRED`): after all layers of the server, just before
+    /// the service and its own layers; see `Validate` of the schema.
     pub fn validation(mut self, on: bool) -> Self {
         self.validation = on;
         self
     }
 
-    /// Says that these methods (`contacts.v1.Contacts/Create`) store the key of each command in its
+    /// Says that these methods (`shop.v1.Orders/Create`) store the key of each command in its
     /// transaction ([`Context::command_key`](tidewire_service::Context::command_key)), and keep it
-    /// for at least `kept`. Live clients then send a command again whose session was lost, over a
-    /// restart too, and are never told that its outcome is unknown.
-    pub fn command_keys<M>(mut self, methods: impl IntoIterator<Item = M>, kept: Duration) -> Self
-    where
-        M: Into<String>,
-    {
-        self.command_keys.add(methods.into_iter().map(Into::into), kept);
+    /// for `kept`. Live clients then send a command again whose session was lost.
+    pub fn command_keys<M: AsRef<str>>(mut self, methods: &[M], kept: Duration) -> Self {
+        self.command_keys.add(methods, kept);
         self
     }
 
@@ -385,16 +379,9 @@ impl Builder {
     }
 
     fn check_settings(&self) -> Result<(), StartError> {
-        if let Some(error) = self.limits.faults().into_iter().next() {
-            return Err(StartError::Limits(error));
-        }
-        let offered = self.offer.iter().flat_map(|offer| offer.services());
-        let offered: Vec<_> = offered.map(|(interface, _)| interface).collect();
-        let interfaces = self.services.iter().map(|(interface, _)| interface).chain(&offered);
-        match self.command_keys.misfit(interfaces.flat_map(Interface::methods)) {
-            Some(method) => Err(StartError::CommandKeys(method)),
-            None => Ok(()),
-        }
+        let fault = self.limits.faults().into_iter().next();
+        fault.map_or(Ok(()), |fault| Err(StartError::Limits(fault)))?;
+        self.command_keys.check(&self.services, self.offer.as_deref())
     }
 
     /// Whether reflection is on: as it was set, or where every address is local.

@@ -2,9 +2,12 @@
 //! again over the live protocol (specification 6.5) and runs once all the same.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_service::{Idempotency, Method, StreamKind};
+use tidewire_service::{Idempotency, Interface, Method, Service, ServiceSource, StreamKind};
+
+use crate::running::StartError;
 
 /// The methods that keep keys, and for how long.
 #[derive(Debug, Clone, Default)]
@@ -15,8 +18,9 @@ pub(crate) struct CommandKeys {
 
 impl CommandKeys {
     /// These methods keep keys for at least `kept`, as `pkg.Service/Method`.
-    pub(crate) fn add(&mut self, methods: impl Iterator<Item = String>, kept: Duration) {
-        self.methods.extend(methods.map(|method| format!("/{}", method.trim_start_matches('/'))));
+    pub(crate) fn add(&mut self, methods: &[impl AsRef<str>], kept: Duration) {
+        let paths = methods.iter().map(|method| method.as_ref().trim_start_matches('/'));
+        self.methods.extend(paths.map(|path| format!("/{path}")));
         self.kept = Some(self.kept.map_or(kept, |before| before.min(kept)));
     }
 
@@ -30,10 +34,24 @@ impl CommandKeys {
         method.idempotency == Idempotency::Idempotent || self.methods.contains(&*method.path)
     }
 
-    /// The first that is not one of these commands.
-    pub(crate) fn misfit<'a>(&self, served: impl Iterator<Item = &'a Method>) -> Option<String> {
-        let is_command = |method: &&Method| method.kind == StreamKind::Unary && !method.is_query();
-        let commands: BTreeSet<_> = served.filter(is_command).map(|m| m.path.to_string()).collect();
-        self.methods.iter().find(|method| !commands.contains(*method)).cloned()
+    /// # Errors
+    /// Names one that is not a unary command of these services.
+    pub(crate) fn check(
+        &self,
+        services: &[(Interface, Arc<dyn Service>)],
+        offer: Option<&dyn ServiceSource>,
+    ) -> Result<(), StartError> {
+        let mut commands = BTreeSet::new();
+        let mut serve = |interface: &Interface| {
+            let is_command =
+                |method: &&Method| method.kind == StreamKind::Unary && !method.is_query();
+            let served = interface.methods().iter().filter(is_command);
+            commands.extend(served.map(|method| method.path.to_string()));
+        };
+        services.iter().for_each(|(interface, _)| serve(interface));
+        let offered = offer.map(ServiceSource::services).unwrap_or_default();
+        offered.iter().for_each(|(interface, _)| serve(interface));
+        let misfit = self.methods.difference(&commands).next();
+        misfit.map_or(Ok(()), |method| Err(StartError::CommandKeys(method.clone())))
     }
 }
