@@ -417,9 +417,9 @@ impl Builder {
         }
         let layering = Layering { outer: self.layers, cache: self.memo, inner: self.inner_layers };
         let layers = layering.of_methods();
-        let offer =
-            self.offer.map(|offer| ReloadableServices::new(offer, layers.clone(), self.validation));
-        let offer = offer.transpose()?.map(Arc::new);
+        let reloadable =
+            |offer| Arc::new(ReloadableServices::new(offer, layers.clone(), self.validation));
+        let offer = self.offer.map(reloadable);
         let names = self.services.iter().map(|(interface, _)| interface.name().to_owned());
         let health = Health::new(names, offer.clone());
         let mut methods = Methods::new(offer.clone());
