@@ -46,7 +46,7 @@ impl Live {
             // Within one network, or one machine, compressing takes longer than sending.
             Opening::Frames => feature::USUAL & !feature::ZSTD,
             Opening::Http => feature::USUAL,
-        };
+        } | feature::DURABLE;
         let config = Config { features, ..config(limits) };
         Remote::new(server, config, None, TaskTracker::new())
     }

@@ -26,7 +26,7 @@ use crate::native::Native;
 use crate::output::{OutputTail, Pipes};
 use crate::peer::{Peer, Shared};
 use crate::pool::Failure;
-use crate::program::Listen;
+use crate::program::{Listen, Program};
 use crate::ready::{Address, ListenPlace};
 use crate::supervisor_client::{Process, SupervisorClient};
 use crate::supervisor_message::{End, Start};
@@ -210,7 +210,7 @@ impl Instance {
         let has_answered = self.has_answered.load(Ordering::Relaxed);
         let program = &self.generation.program;
         (!has_answered && program.listen == Listen::Inherited)
-            .then(|| NeverAccepted { pid: self.pid(), executable: program.executable().to_owned() })
+            .then(|| NeverAccepted::of(self.pid(), program))
     }
 
     /// It did not answer a call in time. One that does so again and again hangs, and is killed.
@@ -294,7 +294,8 @@ async fn launch(
     let Surroundings { launcher, generation, ring, .. } = surroundings;
     let Generation { program, life, .. } = &***generation;
     let peer = Arc::new(Peer::new(surroundings.named, order.id, surroundings.shared));
-    let mut way = pin!(reach(place, surroundings, &peer));
+    let not_ready = parking_lot::Mutex::new("did not listen".to_owned());
+    let mut way = pin!(reach(place, surroundings, &peer, &not_ready));
     // It is greeted while it starts.
     let (launching, mut early) = (launcher.start(order, fds), None);
     let process = {
@@ -327,8 +328,14 @@ async fn launch(
             process.signal(Signal::KILL);
             process.ended().await;
             drain.to_its_end().await;
-            let timeout = life.start_timeout;
-            return Err(Failure::text(format!("it did not listen within {timeout:?}")));
+            let (timeout, not_ready) = (life.start_timeout, not_ready.lock().clone());
+            let hint = match program.listen {
+                Listen::Inherited => Some(NeverAccepted::of(process.pid(), program)),
+                _ => None,
+            };
+            let hint = hint.filter(|_| !not_ready.starts_with("was not ready"));
+            let hint = hint.map_or_else(String::new, |hint| format!(": {hint}"));
+            return Err(Failure::text(format!("it {not_ready} within {timeout:?}{hint}")));
         }
     };
     let way = match way {
@@ -358,6 +365,7 @@ async fn reach(
     place: &ListenPlace,
     surroundings: &Surroundings<'_>,
     peer: &Arc<Peer>,
+    not_ready: &parking_lot::Mutex<String>,
 ) -> Result<CallMode, String> {
     let Surroundings { generation, .. } = surroundings;
     if let Some(socket) = place.take_socket() {
@@ -365,7 +373,38 @@ async fn reach(
     }
     let address = place.until_open().await;
     let client = client(&address.url(), &generation.life);
-    Ok(CallMode::Http(client.map_err(|error| error.to_string())?, address))
+    let client = client.map_err(|error| error.to_string())?;
+    if let Some(path) = generation.program.ready_path() {
+        until_ready(&client, path, not_ready).await?;
+    }
+    Ok(CallMode::Http(client, address))
+}
+
+/// Waits until a path is answered with a status below 400, and notes what it was answered last.
+///
+/// # Errors
+/// It is no path.
+async fn until_ready(
+    client: &Client,
+    path: &str,
+    not_ready: &parking_lot::Mutex<String>,
+) -> Result<(), String> {
+    let target = path.parse::<http::Uri>().map_err(|error| format!("ready = {path:?}: {error}"))?;
+    let mut wait = READY_FIRST_WAIT;
+    loop {
+        let context = tidewire_service::Context::default();
+        let body = tidewire_service::Body::Empty;
+        let call = client.call(Call::http(http::Method::GET, target.clone(), context, body));
+        let told = match tokio::time::timeout(READY_PATIENCE, call).await {
+            Ok(Ok(reply)) if reply.status.as_u16() < 400 => return Ok(()),
+            Ok(Ok(reply)) => format!("was answered with status {}", reply.status.as_u16()),
+            Ok(Err(error)) => format!("was answered with {error}"),
+            Err(_) => format!("was not answered for {READY_PATIENCE:?}"),
+        };
+        *not_ready.lock() = format!("was not ready (GET {path} {told})");
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(READY_LONGEST_WAIT);
+    }
 }
 
 fn client(url: &str, life: &LifeLimits) -> Result<Client, BuildError> {
@@ -384,6 +423,12 @@ pub(crate) struct NeverAccepted {
     executable: String,
 }
 
+impl NeverAccepted {
+    fn of(pid: i32, program: &Program) -> Self {
+        Self { pid, executable: program.executable().to_owned() }
+    }
+}
+
 impl fmt::Display for NeverAccepted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -398,6 +443,10 @@ impl fmt::Display for NeverAccepted {
 impl std::error::Error for NeverAccepted {}
 
 const OVERDUE_MAX: u32 = 3;
+/// Between two questions whether a program is ready, and how long each may take.
+const READY_FIRST_WAIT: Duration = Duration::from_millis(10);
+const READY_LONGEST_WAIT: Duration = Duration::from_millis(250);
+const READY_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a connection of plain HTTP waits for its next call. Programs close theirs after 2 s
 /// (gunicorn) or 5 s (Node), one that was frozen as soon as it goes on: a call that is sent in that
 /// moment would be lost.

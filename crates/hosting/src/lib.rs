@@ -29,6 +29,7 @@
 
 #![doc = include_str!("../README.md")]
 
+mod accepted;
 mod breaker;
 mod caller;
 mod cold;

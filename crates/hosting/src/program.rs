@@ -30,6 +30,7 @@ pub struct Program {
     folder: Option<PathBuf>,
     environment: Vec<(String, String)>,
     user: Option<String>,
+    ready: Option<String>,
     pub(crate) listen: Listen,
 }
 
@@ -43,8 +44,7 @@ pub enum Listen {
     Port,
     /// At a Unix socket whose path the variable `SOCKET` names, and `{socket}` in its arguments.
     Unix,
-    /// At a socket that is open as descriptor 3 (`LISTEN_FDS`, as systemd has it): no call is lost
-    /// while it starts, and nobody has to find out when it is ready.
+    /// At a socket that is open as descriptor 3 (`LISTEN_FDS`, as systemd has it).
     Inherited,
     /// Not at all: it speaks the live protocol on a socket that is open as the descriptor that the
     /// variable `TIDEWIRE_FD` names. So it serves methods too, and calls back.
@@ -64,6 +64,7 @@ impl Program {
             folder: None,
             environment: Vec::new(),
             user: None,
+            ready: None,
             listen: Listen::default(),
         }
     }
@@ -94,6 +95,20 @@ impl Program {
     pub fn user(mut self, name: impl Into<String>) -> Self {
         self.user = Some(name.into());
         self
+    }
+
+    /// Sets a path, such as `/healthz`, that says whether it is ready: it is called once that is
+    /// answered with a status below 400, and not before. Without one it is ready once it accepts a
+    /// connection. A program that speaks the live protocol says it itself.
+    #[must_use]
+    pub fn ready(mut self, path: impl Into<String>) -> Self {
+        self.ready = Some(path.into());
+        self
+    }
+
+    /// The path that says whether it is ready.
+    pub(crate) fn ready_path(&self) -> Option<&str> {
+        self.ready.as_deref()
     }
 
     /// Whether its user is known on this machine.

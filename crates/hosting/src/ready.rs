@@ -2,9 +2,10 @@
 //!
 //! | how it listens | it can be called |
 //! |---|---|
-//! | at an inherited socket | at once: the system keeps calls until it accepts them |
-//! | at a port | once a connection succeeds: tried after 1 ms, then after twice as long, up to 25 ms |
-//! | at a path | once the system says that the socket is there, and it takes a connection |
+//! | at an inherited socket | once it accepts a connection (`accepted.rs`) |
+//! | at a port | the same; tried after 1 ms, then after twice as long, up to 25 ms |
+//! | at a path | once the system says that the socket is there, and it accepts a connection |
+//! | any of these, with a path that says whether it is ready | once that answers, too (`instance.rs`) |
 //! | not at all, as it speaks the live protocol | once it says so (`native.rs`) |
 //!
 //! A port is a free one when the program is started and may be taken by another until it listens;
@@ -29,6 +30,7 @@ use rustix::fs::{FileType, Mode, OFlags, inotify};
 use tokio::net::unix::pipe::Receiver;
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::accepted::Pending;
 use crate::native;
 use crate::program::Listen;
 use crate::supervisor_message::User;
@@ -172,13 +174,18 @@ impl ListenPlace {
 
     async fn address(&self) -> Option<Address> {
         match self {
-            Self::Inherited(path) => Some(Address::Unix(Socket::At(path.clone()))),
+            Self::Inherited(path) => {
+                let _stream = UnixStream::connect(path).await.ok()?;
+                Pending::Unix(path).until_accepted().await;
+                Some(Address::Unix(Socket::At(path.clone())))
+            }
             Self::Path(path, user) => {
                 let socket = match user {
                     Some(user) => Socket::of_user(path, *user)?,
                     None => Socket::At(path.clone()),
                 };
-                UnixStream::connect(socket.path()).await.ok()?;
+                let _stream = UnixStream::connect(socket.path()).await.ok()?;
+                Pending::Unix(path).until_accepted().await;
                 Some(Address::Unix(socket))
             }
             Self::Native(_) => None,
@@ -186,9 +193,11 @@ impl ListenPlace {
                 let both: [SocketAddr; 2] =
                     [(Ipv4Addr::LOCALHOST, *port).into(), (Ipv6Addr::LOCALHOST, *port).into()];
                 for address in both {
-                    if TcpStream::connect(address).await.is_ok() {
-                        return Some(Address::Port(address));
+                    let Ok(stream) = TcpStream::connect(address).await else { continue };
+                    if let Ok(from) = stream.local_addr() {
+                        Pending::Tcp { from: from.port(), to: *port }.until_accepted().await;
                     }
+                    return Some(Address::Port(address));
                 }
                 None
             }

@@ -20,7 +20,7 @@ use crate::output::{
     CompressionPolicy, put_error_frame, put_error_metadata, put_kept, put_reply_metadata,
 };
 use crate::reason::{Reason, Violation};
-use crate::session::Session;
+use crate::session::{Phase, Session};
 use crate::slots::{CallId, index};
 use crate::stream::{Finish, PIECE_BYTES, Stream};
 use crate::varint;
@@ -239,12 +239,39 @@ impl Session {
             let error = over("the reply", body.len(), "body_max", limit);
             return self.fail_to_answer(call, &error);
         }
+        if open && !self.has_room_for(body.len()) {
+            return self.fail_for_want_of_room(call, body.len());
+        }
         let (raw, trailers) = head.metadata.split();
         let trailers = Bytes::copy_from_slice(trailers);
         let metadata = Metadata::from_checked(Bytes::copy_from_slice(raw));
         self.reply_stream(call, &OutgoingReply { metadata, payload: &[], ..head.clone() });
         self.queue_body(call, body);
         self.finish_stream(call, Finish::end(trailers.to_vec()));
+    }
+
+    /// Whether another body of this size may wait for the peer; one that is alone always may.
+    fn has_room_for(&self, bytes: usize) -> bool {
+        let held = self.pool.held;
+        let max = match self.phase {
+            Phase::Open => self.config.output_hard_max,
+            _ => self.config.parked_answers_max,
+        };
+        held == 0 || held + bytes <= max
+    }
+
+    /// An answer is not kept. Without a connection the caller of a query will ask again, since this
+    /// side does not know it then.
+    #[cold]
+    fn fail_for_want_of_room(&mut self, call: CallId, bytes: usize) {
+        let is_query = self.incoming.of(call).is_some_and(|served| served.command == 0);
+        if self.phase != Phase::Open && is_query {
+            return self.remove_served(call.index());
+        }
+        let what = "answers that the peer does not read";
+        let held = self.pool.held + bytes;
+        let error = over(what, held, "output_hard_max", self.config.output_hard_max);
+        self.fail_to_answer(call, &error);
     }
 
     /// Answers a call that has a stream: the reply is its end, after what waits to be sent.
@@ -457,6 +484,7 @@ impl Session {
             self.calls_in -= 1;
         }
         if let Some(stream) = served.stream {
+            self.pool.dropped(Some(&stream));
             let held = stream.receive.held();
             self.return_credit(held);
         }

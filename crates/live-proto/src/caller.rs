@@ -113,12 +113,13 @@ impl Session {
     #[cold]
     pub(crate) fn load_body(&mut self, index: u32) {
         let Some(call) = self.outgoing.get_mut(index) else { return };
-        call.stream = None;
+        self.pool.dropped(call.stream.take().as_deref());
         if !is_large(&call.request) {
             return;
         }
         let mut stream = Box::<Stream>::default();
         stream.send.push_pieces(&call.request.payload, &mut self.pool);
+        stream.send.is_whole = true;
         stream.send.finish = Some(Finish::end(Vec::new()));
         call.stream = Some(stream);
     }
@@ -304,6 +305,7 @@ impl Session {
     #[inline(always)]
     pub(crate) fn free_outgoing(&mut self, index: u32) {
         let seen = self.outgoing.clear(index, |call| {
+            self.pool.dropped(call.stream.as_deref());
             let heard = call.stream.as_ref().filter(|_| call.state != State::Cancelled);
             (call.counted, call.command, heard.map(|stream| stream.receive.held()))
         });

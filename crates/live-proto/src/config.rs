@@ -46,6 +46,15 @@ pub struct Config {
     pub output_soft_max: usize,
     /// Bytes of untaken output above which a reply becomes `RESOURCE_EXHAUSTED`.
     pub output_hard_max: usize,
+    /// Item bytes that one stream queues before they are sent, whatever credit the peer states.
+    pub stream_queued_max: u64,
+    /// Item bytes of all streams that are queued or kept above which each stream queues one frame
+    /// at a time. Above `output_hard_max` what was sent is not kept, so that such a stream does not
+    /// go on over another connection.
+    pub items_held_max: usize,
+    /// Bytes of answers that are kept for a peer without a connection; above them queries are
+    /// forgotten, for their caller to ask again, and answers of commands are lost.
+    pub parked_answers_max: usize,
     /// Bytes of stored replies in the command window.
     pub command_bytes_max: usize,
     /// The smallest payload worth compressing.
@@ -75,6 +84,9 @@ impl Default for Config {
             retain: Duration::from_secs(120),
             output_soft_max: 1 << 20,
             output_hard_max: 64 << 20,
+            stream_queued_max: 1 << 20,
+            items_held_max: 16 << 20,
+            parked_answers_max: 8 << 20,
             command_bytes_max: 1 << 20,
             compress_min: 1024,
             again_per_second: 1000,

@@ -175,6 +175,11 @@ impl<'a> IncomingRequest<'a> {
         self.session.fields.method().map(|number| number as u32)
     }
 
+    /// Whether it names its method, as the first call of each does.
+    pub fn names_method(&self) -> bool {
+        self.session.fields.has_name()
+    }
+
     /// The method of an RPC call, whether it has a number or not.
     pub fn peer_method(&self) -> Option<PeerMethod> {
         let raw = self.session.reader.metadata();

@@ -13,9 +13,9 @@ use crate::metadata::Metadata;
 use crate::output::CompressionPolicy;
 use crate::reason::{Reason, Violation};
 use crate::receive::FrameOutcome;
-use crate::session::{NextEvent, Session};
+use crate::session::{NextEvent, Phase, Session};
 use crate::slots::{CallId, index};
-use crate::stream::{Finish, PIECE_BYTES, Stream};
+use crate::stream::{Finish, PIECE_BYTES, Room, Stream};
 use crate::varint;
 
 impl Session {
@@ -45,6 +45,7 @@ impl Session {
     #[inline]
     pub fn push(&mut self, call: CallId, item: &[u8]) -> Push {
         let ours = self.is_ours(call.stream);
+        let room = self.room(ours);
         let stream = if ours {
             let open = self.outgoing.of(call).filter(|call| call.state != State::Cancelled);
             open.and_then(|call| call.stream.as_deref_mut())
@@ -55,8 +56,7 @@ impl Session {
         if !stream.takes_items(ours) {
             return Push::Over;
         }
-        let limits = &self.peer.limits;
-        if !stream.send.has_room(limits.stream_credit) {
+        if !stream.send.has_room(room) {
             stream.send.wants_room = true;
             return Push::Full;
         }
@@ -73,11 +73,11 @@ impl Session {
     /// Queues items that were put together before, all or none.
     pub fn push_messages(&mut self, call: CallId, messages: &mut Messages) -> Push {
         let ours = self.is_ours(call.stream);
-        let window = self.peer.limits.stream_credit;
+        let room = self.room(ours);
         let mut pool = std::mem::take(&mut self.pool);
         let pushed = match self.stream_of(call) {
             Some(stream) if stream.takes_items(ours) => {
-                if stream.send.has_room(window) {
+                if stream.send.has_room(room) {
                     stream.send.push_messages(messages, &mut pool);
                     Push::Queued
                 } else {
@@ -99,9 +99,9 @@ impl Session {
         if item.len() + varint::BYTES_MAX <= PIECE_BYTES {
             return self.push(call, item);
         }
-        let limits = &self.peer.limits;
-        let (window, body_max) = (limits.stream_credit, limits.body_max as usize);
+        let body_max = self.peer.limits.body_max as usize;
         let ours = self.is_ours(call.stream);
+        let room = self.room(ours);
         let Some(stream) = self.stream_of(call) else { return Push::Over };
         if !stream.takes_items(ours) {
             return Push::Over;
@@ -109,7 +109,7 @@ impl Session {
         if item.len() > body_max {
             return Push::TooLarge;
         }
-        if !stream.send.has_room(window) {
+        if !stream.send.has_room(room) {
             stream.send.wants_room = true;
             return Push::Full;
         }
@@ -121,12 +121,20 @@ impl Session {
         if item.len() > self.peer.limits.body_max as usize {
             return Push::TooLarge;
         }
-        self.queue_body(call, item);
+        self.queue_item(call, item);
         Push::Queued
     }
 
+    /// Queues the one item of a call, which is kept until its end was seen.
+    pub(crate) fn queue_body(&mut self, call: CallId, body: &Bytes) {
+        if let Some(stream) = self.stream_of(call) {
+            stream.send.is_whole = true;
+        }
+        self.queue_item(call, body);
+    }
+
     /// Queues an item of any size, whatever else is queued.
-    pub(crate) fn queue_body(&mut self, call: CallId, item: &Bytes) {
+    fn queue_item(&mut self, call: CallId, item: &Bytes) {
         let mut pool = std::mem::take(&mut self.pool);
         if let Some(stream) = self.stream_of(call) {
             if item.len() + varint::BYTES_MAX > PIECE_BYTES {
@@ -185,15 +193,51 @@ impl Session {
         let Some(stream) = self.stream_of(call) else { return };
         let bytes = bytes.min(stream.receive.held());
         let owed = stream.receive.consume(bytes, window);
+        self.give_credit(call, ours, owed);
+        self.return_credit(bytes);
+    }
+
+    /// The application has put aside bytes of an item that is not complete, and has no room for more
+    /// of it: the peer may send as many on other streams. [`take_more`](Self::take_more) lets this
+    /// one go on.
+    pub fn put_aside(&mut self, call: CallId, bytes: u64) {
+        let Some(stream) = self.stream_of(call) else { return };
+        let bytes = bytes.min(stream.receive.held());
+        stream.receive.return_early(bytes);
+        self.return_credit(bytes);
+    }
+
+    /// What was put aside of a stream counts as consumed from now on.
+    pub fn take_more(&mut self, call: CallId) {
+        let (window, ours) = (self.config.limits.stream_credit, self.is_ours(call.stream));
+        let Some(stream) = self.stream_of(call) else { return };
+        let owed = stream.receive.consume_early(window);
+        self.give_credit(call, ours, owed);
+    }
+
+    /// Credit that is due on a stream.
+    fn give_credit(&mut self, call: CallId, ours: bool, owed: Option<u64>) {
+        let live = self.is_live(call.stream);
+        let Some(stream) = self.stream_of(call) else { return };
         // Nor does a caller know of a call that its callee has ended.
         let ended = stream.receive.ended || !ours && stream.send.finish.is_some();
         if let Some(owed) = owed
             && !ended
-            && self.is_live(call.stream)
+            && live
         {
             self.output.put_number(Kind::Credit, call.stream, 0, owed);
         }
-        self.return_credit(bytes);
+    }
+
+    /// How much a stream may queue: what the peer takes, as far as this side keeps so much; and
+    /// without a connection nothing of an answer, since nobody may ever come for it.
+    #[inline]
+    fn room(&self, ours: bool) -> Room {
+        if self.phase != Phase::Open && !ours {
+            return Room { window: 0, is_wide: false };
+        }
+        let is_wide = self.pool.held < self.config.items_held_max && !self.is_tight;
+        Room { window: self.peer.limits.stream_credit.min(self.config.stream_queued_max), is_wide }
     }
 
     /// Whether credit, or another frame of the connection itself, waits to be written.
@@ -204,7 +248,7 @@ impl Session {
     /// Returns bytes on the connection level.
     pub(crate) fn return_credit(&mut self, bytes: u64) {
         if let Some(owed) = self.receive_window.consumed(bytes)
-            && self.phase == crate::session::Phase::Open
+            && self.phase == Phase::Open
         {
             self.output.put_number(Kind::Credit, 0, 0, owed);
         }
@@ -229,8 +273,10 @@ impl Session {
     /// Writes one turn of a stream. False when the connection has no credit: then it stays first.
     pub(crate) fn write_stream(&mut self, stream: u32, out: &mut Vec<u8>) -> bool {
         let window = self.peer.limits.stream_credit;
+        let room = self.room(self.is_ours(stream));
         let zstd = self.features & feature::ZSTD != 0;
         let resume = self.features & feature::RESUME != 0;
+        let is_full = self.is_tight || self.pool.held > self.config.output_hard_max;
         let min = if zstd { self.config.compress_min } else { usize::MAX };
         let may_send = self.send_window.may_send();
         let ours = self.is_ours(stream);
@@ -253,7 +299,8 @@ impl Session {
                     let frame = frame::open(out, Kind::Items, stream, flags);
                     let packed = packing.put(out, chunk);
                     frame.flags(packed).finish(out);
-                    state.send.advance(resume, &mut pool);
+                    let keep = resume && (state.send.is_whole || !is_full);
+                    state.send.advance(keep, &mut pool);
                 } else {
                     goes_on = false;
                 }
@@ -267,7 +314,7 @@ impl Session {
                 state.send.in_line = state.send.may_send(window);
             }
             let in_line = state.send.in_line;
-            let has_room = state.send.has_room(window) && state.send.wants_room;
+            let has_room = state.send.has_room(room) && state.send.wants_room;
             if has_room {
                 state.send.wants_room = false;
                 self.events.push_back(Event::Writable { call: CallId { stream, generation } });

@@ -148,6 +148,16 @@ impl PeerMethods {
         Ok(())
     }
 
+    /// There is no such method: what is left of its name is a mark, and enough to say which.
+    pub(crate) fn forget(&mut self, number: u32) {
+        const KEPT_CHARS_MAX: usize = 100;
+        let Some(method) = self.0.get_mut(number as usize) else { return };
+        if let Some((end, _)) = method.path.char_indices().nth(KEPT_CHARS_MAX) {
+            // No path of a method has this character.
+            method.path = format!("{}…", &method.path[..end]).into();
+        }
+    }
+
     pub(crate) fn restart(&mut self) {
         self.0.clear();
     }

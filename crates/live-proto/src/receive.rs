@@ -129,7 +129,7 @@ impl Session {
             return Err(Violation::malformed("a frame in pieces changes its kind"));
         }
         self.part.extend_from_slice(self.reader.payload());
-        if self.part.len() > self.part_bytes_max() {
+        if self.part.len() > self.part_bytes_max(kind) {
             let message = format!("{} is over what its limits allow", kind.as_str());
             return Err(Violation::new(Reason::TooLarge, message));
         }
@@ -180,9 +180,12 @@ impl Session {
     }
 
     /// The most bytes of a `resume`, `resumed` or `descriptors`.
-    fn part_bytes_max(&self) -> usize {
+    fn part_bytes_max(&self, kind: Kind) -> usize {
+        if kind == Kind::Descriptors {
+            return DESCRIPTORS_BYTES_MAX;
+        }
         let calls = self.slots_in.max(self.slots_out) as usize;
-        calls.saturating_mul(ENTRY_BYTES_MAX).saturating_add(DESCRIPTORS_BYTES_MAX)
+        calls.saturating_mul(ENTRY_BYTES_MAX).saturating_add(PAYLOAD_BYTES_MAX)
     }
 
     /// Decompresses the payload, if need be, for [`received_payload`](Self::received_payload).

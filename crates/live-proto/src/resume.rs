@@ -258,6 +258,9 @@ impl Session {
             Call::Stream(_, position) => position,
         };
         if let Some(stream) = &mut served.stream {
+            if !stream.send.keeps(position.received) {
+                return Ok(false);
+            }
             stream.send.rewind(position.received, position.credited, &mut self.pool)?;
         }
         Ok(true)
@@ -303,6 +306,10 @@ impl Session {
         let stream = self.own_stream(index);
         let Some(call) = self.outgoing.get_mut(index) else { return Ok(()) };
         if let Some(items) = &mut call.stream {
+            if !items.send.keeps(position.received) {
+                self.give_up(index, Reason::Drain, "its items were not kept");
+                return Ok(());
+            }
             items.send.rewind(position.received, position.credited, &mut self.pool)?;
             items.send.finish_sent = position.flags & HAS_END != 0;
         }
@@ -325,6 +332,10 @@ impl Session {
         }
         if call.stream.as_ref().is_some_and(|stream| stream.head.is_some()) {
             self.give_up(index, Reason::Drain, "the peer did not keep the stream");
+            return Ok(false);
+        }
+        if call.stream.as_ref().is_some_and(|stream| !stream.send.keeps(0)) {
+            self.give_up(index, Reason::Drain, "its items were not kept");
             return Ok(false);
         }
         if let Some(stream) = &mut call.stream {

@@ -43,6 +43,7 @@ use crate::output::{OUTPUT_BYTES, Output};
 use crate::pending::PendingCalls;
 use crate::reader::Reader;
 use crate::slots::{CallId, FreeSlots, Slots};
+use crate::stream::Pool;
 
 /// One end of a session.
 pub struct Session {
@@ -105,7 +106,9 @@ pub struct Session {
     pub(crate) orphans: Vec<(CallId, u64)>,
     pub(crate) send_window: SendWindow,
     pub(crate) receive_window: ReceiveWindow,
-    pub(crate) pool: Vec<Vec<u8>>,
+    pub(crate) pool: Pool,
+    /// What all sessions hold together is too much: streams queue a frame at a time.
+    pub(crate) is_tight: bool,
     pub(crate) compression: Compression,
     /// The smallest payload worth compressing; the largest number when that is not in force.
     pub(crate) compress_min: usize,
@@ -195,7 +198,8 @@ impl Session {
             orphans: Vec::new(),
             send_window: SendWindow::new(0, 0),
             receive_window: ReceiveWindow::new(limits.connection_credit),
-            pool: Vec::new(),
+            pool: Pool::default(),
+            is_tight: false,
             compression: Compression::new(),
             compress_min: usize::MAX,
             earliest_deadline: Micros::MAX,
@@ -453,6 +457,29 @@ impl Session {
     /// A method that the peer named on this connection; numbers count from 0 in order of naming.
     pub fn peer_method(&self, number: u32) -> Option<&PeerMethod> {
         self.named.get(number)
+    }
+
+    /// How many bytes of items that are not complete its owner puts together at once (specification
+    /// 4.2): above them, those of one item at a time.
+    pub fn items_put_together_max(&self) -> usize {
+        usize::try_from(self.config.limits.connection_credit).unwrap_or(usize::MAX)
+    }
+
+    /// Bytes of answers that this session holds for its peer, near enough: what is looked at after
+    /// each turn, so it is not counted anew.
+    pub fn held_bytes(&self) -> usize {
+        self.pool.held + self.output.main.len() + self.window.bytes()
+    }
+
+    /// What its owner holds for all peers together is too much, or not any more: while it is,
+    /// streams queue one frame at a time.
+    pub fn set_tight(&mut self, is_tight: bool) {
+        self.is_tight = is_tight;
+    }
+
+    /// There is no method of the name that the peer gave this number: the name need not be kept.
+    pub fn forget_method(&mut self, number: u32) {
+        self.named.forget(number);
     }
 
     /// Calls, watches and bytes that this session holds.

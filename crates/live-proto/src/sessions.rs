@@ -20,6 +20,9 @@ pub struct Sessions<T> {
     by_age: BTreeMap<(Micros, u64), [u8; 16]>,
     order: u64,
     parked_max: usize,
+    /// Bytes of those without a connection, and the most that they may be.
+    bytes: usize,
+    bytes_max: usize,
 }
 
 /// What resumes a session: [`Session::ticket`].
@@ -43,6 +46,8 @@ struct DetachedSession<T> {
     principal: Bytes,
     /// Since when it has no connection, and until when it is kept.
     age: Option<(Micros, u64)>,
+    /// What it holds without a connection.
+    bytes: usize,
     owned: T,
 }
 
@@ -58,7 +63,20 @@ impl Session {
 impl<T> Sessions<T> {
     /// Keeps at most `parked_max` without a connection.
     pub fn new(parked_max: usize) -> Self {
-        Self { kept: HashMap::new(), by_age: BTreeMap::new(), order: 0, parked_max }
+        let (kept, by_age) = (HashMap::new(), BTreeMap::new());
+        Self { kept, by_age, order: 0, parked_max, bytes: 0, bytes_max: usize::MAX }
+    }
+
+    /// Those without a connection hold at most so many bytes together.
+    #[must_use]
+    pub fn with_bytes_max(mut self, bytes_max: usize) -> Self {
+        self.bytes_max = bytes_max;
+        self
+    }
+
+    /// How many bytes those without a connection hold.
+    pub fn parked_bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The number of sessions without a connection.
@@ -71,14 +89,14 @@ impl<T> Sessions<T> {
     pub fn hold(&mut self, ticket: Ticket, principal: Bytes, owned: T) {
         let id = *ticket.id();
         self.remove(&id);
-        self.kept.insert(id, DetachedSession { ticket, principal, age: None, owned });
+        self.kept.insert(id, DetachedSession { ticket, principal, age: None, bytes: 0, owned });
     }
 
-    /// A session lost its connection.
+    /// A session lost its connection, and holds so many bytes.
     ///
-    /// Returns what was kept for others that are given up for it: the owner
-    /// [expires](Session::expire) them, so that their queries stop.
-    pub fn park(&mut self, id: &[u8; 16], now: Micros) -> Vec<T> {
+    /// Returns what was kept for those that are given up for it, the oldest first, and itself if it
+    /// holds too much alone: the owner [expires](Session::expire) them, so that their queries stop.
+    pub fn park(&mut self, id: &[u8; 16], bytes: usize, now: Micros) -> Vec<T> {
         let Some(kept) = self.kept.get_mut(id) else { return Vec::new() };
         self.order += 1;
         let age = (now.saturating_add(kept.ticket.retain), self.order);
@@ -86,9 +104,27 @@ impl<T> Sessions<T> {
             self.by_age.remove(&before);
         }
         self.by_age.insert(age, *id);
+        self.bytes = self.bytes - kept.bytes + bytes;
+        kept.bytes = bytes;
+        self.drop_beyond_bounds()
+    }
+
+    /// Looks again at what those without a connection hold, since their calls go on; returns as
+    /// [`park`](Self::park) does.
+    pub fn measure(&mut self, mut bytes_of: impl FnMut(&T) -> usize) -> Vec<T> {
+        for kept in self.kept.values_mut().filter(|kept| kept.age.is_some()) {
+            let bytes = bytes_of(&kept.owned);
+            self.bytes = self.bytes - kept.bytes + bytes;
+            kept.bytes = bytes;
+        }
+        self.drop_beyond_bounds()
+    }
+
+    fn drop_beyond_bounds(&mut self) -> Vec<T> {
         let mut dropped = Vec::new();
-        while self.by_age.len() > self.parked_max {
-            dropped.extend(self.pop());
+        while self.by_age.len() > self.parked_max || self.bytes > self.bytes_max {
+            let Some(oldest) = self.pop() else { break };
+            dropped.push(oldest);
         }
         dropped
     }
@@ -114,6 +150,7 @@ impl<T> Sessions<T> {
         if let Some(age) = kept.age {
             self.by_age.remove(&age);
         }
+        self.bytes -= kept.bytes;
         Some(kept.owned)
     }
 
@@ -134,6 +171,8 @@ impl<T> Sessions<T> {
 
     fn pop(&mut self) -> Option<T> {
         let (_, id) = self.by_age.pop_first()?;
-        self.kept.remove(&id).map(|kept| kept.owned)
+        let kept = self.kept.remove(&id)?;
+        self.bytes -= kept.bytes;
+        Some(kept.owned)
     }
 }

@@ -52,6 +52,10 @@ pub(crate) struct Sender {
     sent: u64,
     /// Item bytes that the receiver consumed.
     credited: u64,
+    /// What was sent before this byte is not kept, whether it was consumed or not.
+    kept_from: u64,
+    /// All of it was queued at once, the body of a call: it is kept however much that is.
+    pub(crate) is_whole: bool,
     /// What ends this direction.
     pub(crate) finish: Option<Finish>,
     pub(crate) finish_sent: bool,
@@ -59,6 +63,14 @@ pub(crate) struct Sender {
     pub(crate) in_line: bool,
     /// Whether the application waits for room.
     pub(crate) wants_room: bool,
+}
+
+/// Buffers for chunks, and how much all chunks of a session hold.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    spare: Vec<Vec<u8>>,
+    /// Bytes of chunks: all that is queued or kept, but for the one that takes items.
+    pub(crate) held: usize,
 }
 
 #[derive(Debug)]
@@ -107,6 +119,15 @@ impl Finish {
     }
 }
 
+/// How much a stream may queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    /// Bytes that are not sent.
+    pub(crate) window: u64,
+    /// Whether it may be more than one frame: the streams together hold less than they may.
+    pub(crate) is_wide: bool,
+}
+
 impl Sender {
     /// Queued and not yet sent.
     #[inline]
@@ -116,13 +137,20 @@ impl Sender {
 
     /// Whether another item may be queued.
     #[inline]
-    pub(crate) fn has_room(&self, window: u64) -> bool {
-        self.unsent() < window
+    pub(crate) fn has_room(&self, room: Room) -> bool {
+        let unsent = self.unsent();
+        unsent < room.window && (unsent < PIECE_BYTES as u64 || room.is_wide)
+    }
+
+    /// Bytes of its chunks.
+    fn chunk_bytes(&self) -> usize {
+        (self.open_start - self.chunks.front().map_or(self.open_start, |chunk| chunk.start))
+            as usize
     }
 
     /// Queues an item.
     #[inline]
-    pub(crate) fn push(&mut self, item: &[u8], pool: &mut Vec<Vec<u8>>) {
+    pub(crate) fn push(&mut self, item: &[u8], pool: &mut Pool) {
         if self.open.len() + item.len() + varint::BYTES_MAX > PIECE_BYTES {
             self.close(pool);
         }
@@ -130,7 +158,7 @@ impl Sender {
     }
 
     /// Queues items that somebody put together.
-    pub(crate) fn push_messages(&mut self, messages: &mut Messages, pool: &mut Vec<Vec<u8>>) {
+    pub(crate) fn push_messages(&mut self, messages: &mut Messages, pool: &mut Pool) {
         const { assert!(Messages::BYTES_MAX <= PIECE_BYTES) };
         if self.open.len() + messages.encoded_bytes() > PIECE_BYTES {
             self.close(pool);
@@ -140,7 +168,7 @@ impl Sender {
 
     /// Queues an item that is too large to share a frame. One that would be a single piece goes as
     /// an item, since the last piece is told from items by those before it.
-    pub(crate) fn push_pieces(&mut self, item: &Bytes, pool: &mut Vec<Vec<u8>>) {
+    pub(crate) fn push_pieces(&mut self, item: &Bytes, pool: &mut Pool) {
         if item.len() <= PIECE_BYTES {
             return self.push(item, pool);
         }
@@ -150,19 +178,21 @@ impl Sender {
             let bytes = QueuedBytes::Piece(item.slice(at..end));
             let chunk = Chunk { start: self.open_start, bytes, more: end < item.len() };
             self.open_start = chunk.end();
+            pool.held += chunk.bytes.bytes().len();
             self.chunks.push_back(chunk);
         }
     }
 
     /// Closes the open chunk: later items go into a new one.
     #[cold]
-    fn close(&mut self, pool: &mut Vec<Vec<u8>>) {
+    fn close(&mut self, pool: &mut Pool) {
         if self.open.is_empty() {
             return;
         }
-        let bytes = std::mem::replace(&mut self.open, pool.pop().unwrap_or_default());
+        let bytes = std::mem::replace(&mut self.open, pool.spare.pop().unwrap_or_default());
         let chunk = Chunk { start: self.open_start, bytes: QueuedBytes::Items(bytes), more: false };
         self.open_start = chunk.end();
+        pool.held += chunk.bytes.bytes().len();
         self.chunks.push_back(chunk);
     }
 
@@ -177,26 +207,36 @@ impl Sender {
     }
 
     /// The next chunk to be written, and whether it is a piece that goes on.
-    pub(crate) fn next(&mut self, pool: &mut Vec<Vec<u8>>) -> (&[u8], bool) {
+    pub(crate) fn next(&mut self, pool: &mut Pool) -> (&[u8], bool) {
         if self.next >= self.chunks.len() {
             self.close(pool);
         }
         self.chunks.get(self.next).map_or((&[], false), |chunk| (chunk.bytes.bytes(), chunk.more))
     }
 
-    /// The chunk of [`next`](Self::next) was written; it is kept if the session can be resumed.
-    pub(crate) fn advance(&mut self, keep: bool, pool: &mut Vec<Vec<u8>>) {
+    /// The chunk of [`next`](Self::next) was written; it is kept if the session can be resumed and
+    /// has room, else nothing is that was sent.
+    pub(crate) fn advance(&mut self, keep: bool, pool: &mut Pool) {
         let Some(chunk) = self.chunks.get(self.next) else { return };
         self.sent = chunk.end();
+        self.next += 1;
         if keep {
-            self.next += 1;
-        } else if let Some(chunk) = self.chunks.pop_front() {
+            return;
+        }
+        for chunk in self.chunks.drain(..self.next) {
             recycle(pool, chunk.bytes);
         }
+        self.next = 0;
+        self.kept_from = self.sent;
+    }
+
+    /// Whether what comes from this byte on is there.
+    pub(crate) fn keeps(&self, from: u64) -> bool {
+        from >= self.kept_from
     }
 
     /// The receiver consumed so many bytes.
-    pub(crate) fn credit(&mut self, bytes: u64, pool: &mut Vec<Vec<u8>>) -> Result<(), Violation> {
+    pub(crate) fn credit(&mut self, bytes: u64, pool: &mut Pool) -> Result<(), Violation> {
         if bytes > self.sent - self.credited {
             return Err(credit::too_much());
         }
@@ -205,7 +245,7 @@ impl Sender {
         Ok(())
     }
 
-    fn drop_credited(&mut self, pool: &mut Vec<Vec<u8>>) {
+    fn drop_credited(&mut self, pool: &mut Pool) {
         while self.next > 0
             && let Some(first) = self.chunks.front()
             && first.end() <= self.credited
@@ -221,7 +261,7 @@ impl Sender {
         &mut self,
         received: u64,
         credited: u64,
-        pool: &mut Vec<Vec<u8>>,
+        pool: &mut Pool,
     ) -> Result<(), Violation> {
         let gap = |sender: &Self| {
             let Self { sent, credited: known, .. } = sender;
@@ -252,8 +292,8 @@ impl Sender {
     }
 
     /// Drops what is queued, because nobody wants it.
-    pub(crate) fn clear(&mut self, pool: &mut Vec<Vec<u8>>) {
-        recycle(pool, QueuedBytes::Items(std::mem::take(&mut self.open)));
+    pub(crate) fn clear(&mut self, pool: &mut Pool) {
+        pool.take_back(QueuedBytes::Items(std::mem::take(&mut self.open)));
         while self.chunks.len() > self.next {
             let chunk = self.chunks.pop_back().expect("the length was just looked at");
             self.open_start = chunk.start;
@@ -267,12 +307,26 @@ impl Sender {
     }
 }
 
-fn recycle(pool: &mut Vec<Vec<u8>>, bytes: QueuedBytes) {
-    const POOLED_MAX: usize = 64;
-    let QueuedBytes::Items(mut bytes) = bytes else { return };
-    if pool.len() < POOLED_MAX && bytes.capacity() > 0 && bytes.capacity() <= 2 * PIECE_BYTES {
-        bytes.clear();
-        pool.push(bytes);
+/// Takes back the buffer of a chunk.
+fn recycle(pool: &mut Pool, bytes: QueuedBytes) {
+    pool.held -= bytes.bytes().len();
+    pool.take_back(bytes);
+}
+
+impl Pool {
+    fn take_back(&mut self, bytes: QueuedBytes) {
+        const POOLED_MAX: usize = 64;
+        let QueuedBytes::Items(mut bytes) = bytes else { return };
+        let fits = bytes.capacity() > 0 && bytes.capacity() <= 2 * PIECE_BYTES;
+        if fits && self.spare.len() < POOLED_MAX {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+    }
+
+    /// A stream is dropped with what it has.
+    pub(crate) fn dropped(&mut self, stream: Option<&Stream>) {
+        self.held -= stream.map_or(0, |stream| stream.send.chunk_bytes());
     }
 }
 
@@ -282,6 +336,8 @@ pub(crate) struct Receiver {
     pub(crate) received: u64,
     consumed: u64,
     pub(crate) credited: u64,
+    /// Returned on the level of the connection, and not consumed yet.
+    early: u64,
     /// Bytes received of an item that is not complete.
     pub(crate) partial: u64,
     /// The peer's end was received.
@@ -294,9 +350,20 @@ impl Receiver {
         self.received - self.credited < window
     }
 
-    /// Received, not consumed.
+    /// Received, and neither consumed nor returned on the level of the connection.
     pub(crate) fn held(&self) -> u64 {
-        self.received - self.consumed
+        self.received - self.consumed - self.early
+    }
+
+    /// So many of the bytes that are held are returned on the level of the connection alone.
+    pub(crate) fn return_early(&mut self, bytes: u64) {
+        self.early += bytes;
+    }
+
+    /// Notes consumption of what was returned early; as [`consume`](Self::consume).
+    pub(crate) fn consume_early(&mut self, window: u64) -> Option<u64> {
+        let bytes = std::mem::take(&mut self.early);
+        self.consume(bytes, window)
     }
 
     /// Notes consumption; a quarter of the window is due as credit.
@@ -314,7 +381,7 @@ impl Receiver {
 mod tests {
     use super::*;
 
-    fn send_all(sender: &mut Sender, window: u64, pool: &mut Vec<Vec<u8>>) -> Vec<usize> {
+    fn send_all(sender: &mut Sender, window: u64, pool: &mut Pool) -> Vec<usize> {
         let mut sizes = Vec::new();
         while sender.may_send(window) {
             sizes.push(sender.next(pool).0.len());
@@ -325,7 +392,7 @@ mod tests {
 
     #[test]
     fn items_share_chunks_and_large_ones_go_in_pieces() {
-        let (mut sender, mut pool) = (Sender::default(), Vec::new());
+        let (mut sender, mut pool) = (Sender::default(), Pool::default());
         for _ in 0..3 {
             sender.push(b"abc", &mut pool);
         }
@@ -336,7 +403,7 @@ mod tests {
 
     #[test]
     fn a_rewound_stream_sends_again_from_the_named_byte() {
-        let (mut sender, mut pool) = (Sender::default(), Vec::new());
+        let (mut sender, mut pool) = (Sender::default(), Pool::default());
         for _ in 0..3 {
             sender.push(b"abc", &mut pool);
             assert_eq!(send_all(&mut sender, 1 << 20, &mut pool), [4]);

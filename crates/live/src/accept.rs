@@ -20,6 +20,7 @@ use tidewire_service::Peer;
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
+use crate::budget::Budget;
 use crate::driver::{Connection, ConnectionEnd, leave};
 use crate::link::Link;
 use crate::serve::Host;
@@ -35,6 +36,7 @@ pub struct Links {
     clock: SessionClock,
     host: Arc<dyn Host>,
     tasks: TaskTracker,
+    budget: Arc<Budget>,
 }
 
 /// What a connection says of itself before its first byte.
@@ -54,8 +56,20 @@ impl Links {
     /// Sessions whose calls `host` answers, in place or in `tasks`. At most `parked_max` are kept
     /// without a connection.
     pub fn new(config: Config, host: Arc<dyn Host>, tasks: TaskTracker, parked_max: usize) -> Self {
-        let sessions = Mutex::new(Sessions::new(parked_max));
-        Self { sessions, parked: Notify::new(), config, clock: SessionClock::start(), host, tasks }
+        let sessions = Mutex::new(Sessions::new(parked_max).with_bytes_max(PARKED_BYTES_MAX));
+        let (clock, budget) = (SessionClock::start(), Arc::new(Budget::new(HELD_BYTES_MAX)));
+        Self { sessions, parked: Notify::new(), config, clock, host, tasks, budget }
+    }
+
+    /// Bounds what all sessions together hold: those without a connection `parked_bytes_max`, above
+    /// which the oldest are given up; all of them `held_bytes_max` of answers that were not taken,
+    /// above which streams queue a frame at a time.
+    #[must_use]
+    pub fn bounded(mut self, parked_bytes_max: usize, held_bytes_max: usize) -> Self {
+        let sessions = self.sessions.into_inner();
+        self.sessions = Mutex::new(sessions.with_bytes_max(parked_bytes_max));
+        self.budget = Arc::new(Budget::new(held_bytes_max));
+        self
     }
 
     /// Greets a connection: reads its hello, asks `identify` whose its headers are, and goes on
@@ -150,7 +164,8 @@ impl Links {
             }
             None => {
                 let session = acceptor.accept(hello, random_id(), now);
-                Link::new(session, self.clock, Some(Arc::clone(&self.host)), self.tasks.clone())
+                let (host, tasks) = (Arc::clone(&self.host), self.tasks.clone());
+                Link::accepted(session, self.clock, host, tasks, &self.budget)
             }
         };
         let ticket = link.lock().session.ticket();
@@ -174,7 +189,9 @@ impl Links {
                 Vec::new()
             }
             // It may be connected anew already.
-            Some(id) if !link.lock().session.is_connected() => sessions.park(&id, self.clock.now()),
+            Some(id) if !link.lock().session.is_connected() => {
+                sessions.park(&id, link.held_bytes(), self.clock.now())
+            }
             _ => Vec::new(),
         };
         drop(sessions);
@@ -189,12 +206,17 @@ impl Links {
     pub async fn keep(&self) {
         loop {
             let due = self.lock().poll_timeout();
-            let due = due.and_then(|due| self.clock.instant(due));
+            // Their calls go on, so what they hold is looked at again.
+            let look = self.clock.now().saturating_add(LOOK_AGAIN);
+            let due = due.and_then(|due| self.clock.instant(due.min(look)));
             tokio::select! {
                 () = self.parked.notified() => {}
                 () = until(due) => {}
             }
-            let expired = self.lock().expire(self.clock.now());
+            let mut sessions = self.lock();
+            let mut expired = sessions.expire(self.clock.now());
+            expired.extend(sessions.measure(Link::held_bytes));
+            drop(sessions);
             expired.iter().for_each(Link::expire);
         }
     }
@@ -203,6 +225,11 @@ impl Links {
     pub fn expire_parked(&self) {
         let expired = self.lock().expire(u64::MAX);
         expired.iter().for_each(Link::expire);
+    }
+
+    /// How many bytes the sessions hold that wait to be resumed, when last looked at.
+    pub fn parked_bytes(&self) -> usize {
+        self.lock().parked_bytes()
     }
 
     /// How many sessions wait to be resumed.
@@ -245,6 +272,13 @@ fn random_id() -> SessionId {
 pub fn random_boot() -> [u8; 16] {
     random_id().id
 }
+
+/// What all sessions without a connection hold, unless told otherwise.
+const PARKED_BYTES_MAX: usize = 64 << 20;
+/// What all sessions hold of answers that were not taken, unless told otherwise.
+const HELD_BYTES_MAX: usize = 1 << 30;
+/// After how many microseconds it is looked again at what sessions without a connection hold.
+const LOOK_AGAIN: u64 = 1_000_000;
 
 impl fmt::Debug for Links {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

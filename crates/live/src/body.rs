@@ -62,9 +62,10 @@ impl ItemStream {
             match ready!(self.link.poll_heard(self.call, cx)) {
                 CallEvent::Items(items) => self.items = items,
                 CallEvent::Piece(piece) => {
-                    self.link.consumed(self.call, piece.bytes.len() as u64);
                     self.partial.extend_from_slice(&piece.bytes);
+                    self.link.took_piece(self.call, piece.bytes.len(), piece.last);
                     if piece.last {
+                        self.link.has_item(self.call, self.partial.len() - piece.bytes.len());
                         let item = std::mem::take(&mut self.partial).freeze();
                         return Poll::Ready(Some(Ok(Frame::Data(item))));
                     }
@@ -91,6 +92,14 @@ impl ItemStream {
         match reply.body {
             Body::Full(item) if !item.is_empty() => Some(Ok(Frame::Data(item))),
             _ => None,
+        }
+    }
+}
+
+impl Drop for ItemStream {
+    fn drop(&mut self) {
+        if !self.partial.is_empty() {
+            self.link.has_item(self.call, self.partial.len());
         }
     }
 }

@@ -231,6 +231,7 @@ impl<T: Transport> Connection<T> {
             if !state.session.poll_output(now, &mut self.out) && self.out.is_empty() {
                 return Ok(false);
             }
+            state.settle(&self.link);
             state.beside.is_writing = state.beside.by.is_some();
         }
         let before = self.out.len();

@@ -18,6 +18,7 @@
 mod accept;
 mod backoff;
 mod body;
+mod budget;
 mod call;
 mod dependencies;
 mod dial;
@@ -33,6 +34,7 @@ mod stream_out;
 mod submit;
 mod transport;
 mod turn;
+mod unfinished;
 mod watch;
 mod watch_guard;
 mod websocket;

@@ -21,11 +21,13 @@ use tidewire_live_proto::{CallId, Event, Metadata, Reason, Session, Usage, Viola
 use tidewire_service::{Error, Outcome, Peer, Wakers};
 use tokio_util::task::TaskTracker;
 
+use crate::budget::Budget;
 use crate::call::given_up;
 use crate::exchange::{CallEvent, Exchange};
 use crate::serve::{Host, ProcessMessage, RequestParts};
 use crate::session_clock::SessionClock;
 use crate::shared_writer::SharedWriter;
+use crate::unfinished::{Next, Unfinished};
 use crate::watch::Watches;
 use crate::watch_guard::{AnswerState, DroppedGuards};
 
@@ -44,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) dropped: DroppedGuards,
     /// This side is a hosted process.
     pub(crate) is_process: bool,
+    /// What all sessions of its acceptor hold.
+    budget: Option<Arc<Budget>>,
 }
 
 /// Something of each call. The numbers of calls are dense and bounded, so a hash that is quick will
@@ -54,6 +58,10 @@ pub type CallMap<T> = HashMap<CallId, T, foldhash::fast::RandomState>;
 pub(crate) struct State {
     pub(crate) session: Session,
     pub(crate) exchanges: CallMap<Exchange>,
+    /// Items of the peer that are being put together.
+    pub(crate) unfinished: Unfinished,
+    /// What is counted of this session in the budget of all.
+    counted: usize,
     /// Answers of this side that the peer is told about.
     pub(crate) watches: Watches,
     /// Who wait for room for another call.
@@ -85,7 +93,18 @@ impl Link {
         host: Option<Arc<dyn Host>>,
         tasks: TaskTracker,
     ) -> Self {
-        Self::made(session, clock, host, tasks, false)
+        Self::made(session, clock, host, tasks, false, None)
+    }
+
+    /// A session of an acceptor, whose sessions share a budget.
+    pub(crate) fn accepted(
+        session: Session,
+        clock: SessionClock,
+        host: Arc<dyn Host>,
+        tasks: TaskTracker,
+        budget: &Arc<Budget>,
+    ) -> Self {
+        Self::made(session, clock, Some(host), tasks, false, Some(Arc::clone(budget)))
     }
 
     /// The side of a hosted process.
@@ -95,7 +114,7 @@ impl Link {
         host: Arc<dyn Host>,
         tasks: TaskTracker,
     ) -> Self {
-        Self::made(session, clock, Some(host), tasks, true)
+        Self::made(session, clock, Some(host), tasks, true, None)
     }
 
     fn made(
@@ -104,9 +123,13 @@ impl Link {
         host: Option<Arc<dyn Host>>,
         tasks: TaskTracker,
         is_process: bool,
+        budget: Option<Arc<Budget>>,
     ) -> Self {
+        let unfinished = Unfinished::new(session.items_put_together_max());
         let state = State {
             session,
+            unfinished,
+            counted: 0,
             exchanges: CallMap::default(),
             watches: Watches::default(),
             waiting: Wakers::default(),
@@ -122,7 +145,7 @@ impl Link {
         };
         let dropped = DroppedGuards::default();
         let state = Mutex::new(state);
-        Self(Arc::new(Shared { state, clock, host, tasks, dropped, is_process }))
+        Self(Arc::new(Shared { state, clock, host, tasks, dropped, is_process, budget }))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -201,6 +224,40 @@ impl Link {
         }
     }
 
+    /// A piece of an item was taken: the peer may send as much again, of this item if it is its turn
+    /// (`unfinished.rs`).
+    pub(crate) fn took_piece(&self, call: CallId, bytes: usize, is_last: bool) {
+        let mut state = self.lock();
+        if is_last || state.unfinished.take(call, bytes) == Next::GoesOn {
+            state.session.consumed(call, bytes as u64);
+        } else {
+            state.session.put_aside(call, bytes as u64);
+        }
+        if state.session.has_control() {
+            state.wake();
+        }
+    }
+
+    /// An item of which so many bytes were put together is complete, or not wanted any more.
+    pub(crate) fn has_item(&self, call: CallId, bytes: usize) {
+        let mut state = self.lock();
+        state.unfinished.let_go(call, bytes);
+        state.session.take_more(call);
+        while let Some(next) = state.unfinished.next() {
+            state.session.take_more(next);
+        }
+        if state.session.has_control() {
+            state.wake();
+        }
+    }
+
+    /// Bytes that the session holds for its peer.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let state = self.lock();
+        let received = state.session.usage().received_bytes as usize;
+        state.session.held_bytes() + state.unfinished.bytes() + received
+    }
+
     /// Items were taken: the peer may send as many again.
     pub(crate) fn consumed(&self, call: CallId, bytes: u64) {
         let mut state = self.lock();
@@ -211,7 +268,27 @@ impl Link {
     }
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let counted = self.state.get_mut().counted;
+        if let Some(budget) = &self.budget {
+            budget.settle(counted, 0);
+        }
+    }
+}
+
 impl State {
+    /// Counts what the session holds among what all of its acceptor do.
+    pub(crate) fn settle(&mut self, link: &Link) {
+        let Some(budget) = &link.0.budget else { return };
+        let held = self.session.held_bytes() + self.unfinished.bytes();
+        if held != self.counted {
+            let is_tight = budget.settle(self.counted, held);
+            self.counted = held;
+            self.session.set_tight(is_tight);
+        }
+    }
+
     /// Lets the connection look at the session again.
     pub(crate) fn wake(&self) {
         if let Some(waker) = &self.connection {
@@ -261,6 +338,19 @@ impl State {
         self.exchanges.get_mut(&call).into_iter().for_each(|exchange| exchange.tell(word));
     }
 
+    /// Makes room for the items of a request, and forgets the name that it gives to a method which
+    /// nobody has.
+    fn note_request(&mut self, link: &Link, request: &RequestParts) {
+        if request.is_streaming() {
+            self.exchanges.insert(request.call, Exchange::default());
+        }
+        if let (Some(number), Some(host)) = (request.named, &link.0.host)
+            && !request.is_known_to(&**host)
+        {
+            self.session.forget_method(number);
+        }
+    }
+
     /// Hears everything that the session has to tell without a connection.
     pub(crate) fn hear_all(&mut self, link: &Link) {
         let now = link.0.clock.now();
@@ -275,9 +365,7 @@ impl State {
         match event {
             Event::Request(request) => {
                 let taken = RequestParts::of(&request).with_headers(&self.session);
-                if taken.is_streaming() {
-                    self.exchanges.insert(taken.call, Exchange::default());
-                }
+                self.note_request(link, &taken);
                 return Some(link.0.host.is_some().then_some(taken));
             }
             Event::Reply(reply) => {

@@ -40,6 +40,13 @@ pub trait Host: Send + Sync + 'static {
         call.is_command && !matches!(call.body, Body::Stream(_))
     }
 
+    /// Whether there is a method at this path. The connection keeps the names of those only: a peer
+    /// may name thousands.
+    fn knows(&self, path: &str) -> bool {
+        let _ = path;
+        true
+    }
+
     /// A hosted process says something beside its calls, in the order in which it does: what comes
     /// from it after this is heard later. It must not wait, nor use the link, whose lock is held.
     fn hear(&self, said: ProcessMessage) {
@@ -87,6 +94,8 @@ pub struct IncomingCall {
     pub body: Body,
     /// Whether it came as a command, so that it is known when it comes again.
     pub is_command: bool,
+    /// Whether it is a command of an earlier session, under the key that it had there.
+    pub is_sent_again: bool,
     /// The call of this side that it is part of, whether that is open or not.
     pub parent: Option<CallId>,
 }
@@ -136,6 +145,8 @@ pub(crate) struct RequestParts {
     pub(crate) call: CallId,
     /// The number of its method on this connection.
     pub(crate) number: Option<u32>,
+    /// The number, if the request gave it to its method.
+    pub(crate) named: Option<u32>,
     pub(crate) watch: Watch,
     target: CallTarget,
     metadata: Metadata,
@@ -145,6 +156,7 @@ pub(crate) struct RequestParts {
     held: Option<Validator>,
     command: Option<u64>,
     origin: Option<CommandOrigin>,
+    is_sent_again: bool,
     parent: Option<CallId>,
 }
 
@@ -159,6 +171,7 @@ impl RequestParts {
         Self {
             call: request.call,
             number: request.method(),
+            named: request.method().filter(|_| request.names_method()),
             watch: request.watch(),
             target,
             metadata: request.metadata(),
@@ -169,6 +182,7 @@ impl RequestParts {
             held: request.validator(),
             command: request.command(),
             origin: request.origin(),
+            is_sent_again: request.sent_before().is_some(),
             parent: request.parent(),
         }
     }
@@ -176,6 +190,14 @@ impl RequestParts {
     /// Whether its message comes as items.
     pub(crate) fn is_streaming(&self) -> bool {
         self.body.is_none()
+    }
+
+    /// Whether there is its method.
+    pub(crate) fn is_known_to(&self, host: &dyn Host) -> bool {
+        match &self.target {
+            CallTarget::Method(method) => host.knows(&method.path),
+            _ => true,
+        }
     }
 
     /// Its own headers in place of the connection's.
@@ -211,7 +233,8 @@ impl RequestParts {
             None => Body::batches(RequestBody::new(link.clone(), self.call)),
         };
         let (target, parent, is_command) = (self.target, self.parent, self.command.is_some());
-        IncomingCall { target, context, body, is_command, parent }
+        let is_sent_again = self.is_sent_again;
+        IncomingCall { target, context, body, is_command, is_sent_again, parent }
     }
 }
 
@@ -291,6 +314,7 @@ impl AnswerTask {
     ) -> Option<Items> {
         let mut state = self.link.lock();
         state.tell_stale(&self.link);
+        state.settle(&self.link);
         let items = match outcome {
             Err(failed) => {
                 state.fail(self.call, &failed, depends);

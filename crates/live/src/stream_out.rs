@@ -73,6 +73,7 @@ where
             return Poll::Ready(Ok(true));
         }
         let mut state = self.link.lock();
+        state.settle(&self.link);
         let State { session, exchanges, .. } = &mut *state;
         let Some(exchange) = exchanges.get_mut(&self.call) else { return Poll::Ready(Ok(false)) };
         let mut pushed = Push::Queued;

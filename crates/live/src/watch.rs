@@ -69,7 +69,14 @@ impl RepeatableCall {
         context.set_held(held.validator().into_iter().collect());
         context.set_watching(Watching::Continues);
         let body = Body::Full(self.message.clone());
-        IncomingCall { target: self.target.clone(), context, body, is_command: false, parent: None }
+        IncomingCall {
+            target: self.target.clone(),
+            context,
+            body,
+            is_command: false,
+            is_sent_again: false,
+            parent: None,
+        }
     }
 }
 

@@ -247,6 +247,23 @@ impl Coercion<'_, '_> {
     ) -> Result<Option<Json>, BodyFault> {
         let name = owner.full_name();
         let Some(short) = name.strip_prefix("google.protobuf.") else { return Ok(None) };
+        let json = self.well_known_json(owner, short, node)?;
+        // Here rather than with the whole body, for the sake of the place.
+        if let ("Any" | "FieldMask" | "Timestamp" | "Duration", Some(json)) = (short, &json)
+            && let Err(error) = self.schema.from_json(name, json)
+        {
+            return Err(self.fault(node, error.message().to_owned()));
+        }
+        Ok(json)
+    }
+
+    fn well_known_json(
+        &mut self,
+        owner: MessageType<'_>,
+        short: &str,
+        node: &Node,
+    ) -> Result<Option<Json>, BodyFault> {
+        let name = owner.full_name();
         Ok(Some(match short {
             "Timestamp" | "Duration" => match &node.value {
                 Tree::Object(_) => {

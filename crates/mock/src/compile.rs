@@ -56,6 +56,8 @@ pub(crate) struct Compiler<'c> {
     pub(crate) schema: &'c Schema,
     pub(crate) method: &'c Method,
     pub(crate) file: Arc<str>,
+    /// The files that it includes, which places count from 1.
+    pub(crate) included: Arc<[Arc<str>]>,
     pub(crate) findings: &'c mut Vec<Finding>,
     /// Whether templates were rendered already, so that braces are only text.
     pub(crate) is_rendered: bool,
@@ -119,21 +121,29 @@ impl Compiler<'_> {
         });
         let looks_back = |root: &Root| matches!(root, Root::State | Root::Attempt);
         let mut is_stateful = gate.iter().any(|one| looks_back(&one.path.root));
+        let of_state = |one: &Condition| one.path.root == Root::State;
+        let mut reads_state = gate.iter().any(of_state);
         for response in &responses {
             let when = response.when.as_deref().unwrap_or_default();
             is_stateful |= response.is_counted()
                 || !response.set_state.is_empty()
                 || when.iter().any(|one| looks_back(&one.path.root));
-            answer::templates(response, &mut |template| is_stateful |= template.looks_back());
+            reads_state |= when.iter().any(of_state);
+            answer::templates(response, &mut |template| {
+                is_stateful |= template.looks_back();
+                reads_state |= template.looks_back();
+            });
         }
         let rule = MethodRule {
             file: Arc::clone(&self.file),
+            included: Arc::clone(&self.included),
             gate,
             responses,
             ranking,
             fallbacks,
             vars,
             is_stateful,
+            reads_state,
         };
         for (place, why) in crate::reach::unreachable(&rule) {
             self.warn(place, why);
@@ -173,7 +183,7 @@ impl Compiler<'_> {
         expected: &Node,
     ) -> Condition {
         self.check_path(&path, key, place);
-        self.check_operators(expected);
+        self.check_operators(&path, expected);
         let mut notes = Vec::new();
         let mut note = |place, why| notes.push((place, why));
         let mut making =
@@ -184,7 +194,7 @@ impl Compiler<'_> {
     }
 
     /// Operators that nobody knows, in an object that is a test.
-    fn check_operators(&mut self, expected: &Node) {
+    fn check_operators(&mut self, path: &Path, expected: &Node) {
         let is_known = |key: &str| OPERATORS.contains(&key) || MORE_OPERATORS.contains(&key);
         let members = expected.members();
         if members.is_empty() {
@@ -193,7 +203,10 @@ impl Compiler<'_> {
         let known: Vec<_> = OPERATORS.iter().chain(&MORE_OPERATORS).copied().collect();
         for member in members {
             if !is_known(&member.key) {
-                let meant = meant(&member.key, &known);
+                let meant = match self.is_input(path, &member.key) {
+                    true => format!("; did you mean request.{}?", member.key),
+                    false => meant(&member.key, &known),
+                };
                 let what = match members.iter().any(|one| is_known(&one.key)) {
                     true => "it is passed over",
                     false => "the object is compared as the text [object Object]",
@@ -292,8 +305,18 @@ impl Compiler<'_> {
     }
 
     fn diagnostic(&self, place: Position, why: impl Into<String>) -> Diagnostic {
-        diagnostic(&self.file, place, why)
+        diagnostic(file_of(&self.file, &self.included, place), place, why)
     }
+}
+
+/// The file of a place, of a rule file and of those that it includes.
+pub(crate) fn file_of<'f>(
+    file: &'f Arc<str>,
+    included: &'f [Arc<str>],
+    place: Position,
+) -> &'f Arc<str> {
+    let number = (place.file as usize).checked_sub(1);
+    number.and_then(|number| included.get(number)).unwrap_or(file)
 }
 
 /// What is wrong at a place of a file; the whole file is meant where there is no line.

@@ -6,11 +6,13 @@
 
 use std::fmt;
 
-/// A place in a file: line and column from 1, the column in characters.
+/// A place in a file: line and column from 1, the column in characters; and in which file: 0 is the
+/// rule file itself, others are those that it includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Position {
     pub(crate) line: u32,
     pub(crate) column: u32,
+    pub(crate) file: u32,
 }
 
 /// A value and where it stands.
@@ -67,6 +69,36 @@ impl Node {
     /// A value that stands nowhere: made by a program.
     pub(crate) fn new(value: Tree) -> Self {
         Self { value, place: Position::default() }
+    }
+
+    /// Says that it and all in it stand in another file.
+    pub(crate) fn set_file(&mut self, file: u32) {
+        self.place.file = file;
+        match &mut self.value {
+            Tree::List(items) => items.iter_mut().for_each(|item| item.set_file(file)),
+            Tree::Object(members) => members.iter_mut().for_each(|member| {
+                member.place.file = file;
+                member.value.set_file(file);
+            }),
+            _ => {}
+        }
+    }
+
+    /// How many bytes of memory it takes, near enough.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + match &self.value {
+                Tree::Text(text) | Tree::Date(text) => text.len(),
+                Tree::Bytes(bytes) => bytes.len(),
+                Tree::List(items) => items.iter().map(Self::bytes).sum(),
+                Tree::Object(members) => {
+                    let of = |member: &ObjectMember| {
+                        size_of::<ObjectMember>() + member.key.len() + member.value.bytes()
+                    };
+                    members.iter().map(of).sum()
+                }
+                _ => 0,
+            }
     }
 
     /// The members of an object; none of anything else.

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use tidewire_service::Error;
+use tidewire_service::{Error, Signal};
 
+use crate::compile::file_of;
 use crate::random::Random;
 use crate::rule::{MethodRule, Response};
 
@@ -26,6 +27,8 @@ pub struct Plan {
     pub trailers: HeaderMap,
     /// The messages, encoded as the caller wants them.
     pub outcome: Outcome,
+    /// Fires when what was read of the session is another.
+    pub(crate) state: Option<Signal>,
 }
 
 /// The response of a rule file that decided.
@@ -74,7 +77,8 @@ impl Decision {
     /// A response of a rule.
     pub(crate) fn of(rule: &MethodRule, response: &Response) -> Self {
         let (line, name) = (response.place.line, response.name.clone());
-        Self { file: Arc::clone(&rule.file), line, name }
+        let file = file_of(&rule.file, &rule.included, response.place);
+        Self { file: Arc::clone(file), line, name }
     }
 }
 
@@ -82,6 +86,6 @@ impl Plan {
     /// A plan of an outcome and nothing else.
     pub(crate) fn of(outcome: Outcome) -> Self {
         let (headers, trailers) = (HeaderMap::new(), HeaderMap::new());
-        Self { rule: None, delay: Duration::ZERO, headers, trailers, outcome }
+        Self { rule: None, delay: Duration::ZERO, headers, trailers, outcome, state: None }
     }
 }

@@ -28,6 +28,8 @@ use crate::template::Template;
 pub(crate) struct MethodRule {
     /// The file that they are from.
     pub(crate) file: Arc<str>,
+    /// Those that it includes.
+    pub(crate) included: Arc<[Arc<str>]>,
     /// What has to hold for conditional responses to be looked at.
     pub(crate) gate: Vec<Condition>,
     /// In the order of the file.
@@ -40,6 +42,8 @@ pub(crate) struct MethodRule {
     pub(crate) vars: Option<Node>,
     /// Whether anything depends on what was called before, or changes what is remembered.
     pub(crate) is_stateful: bool,
+    /// Whether it reads what responses have set, or the number of the call.
+    pub(crate) reads_state: bool,
 }
 
 /// One response.

@@ -77,6 +77,12 @@ impl RuleFiles {
         self.files.len()
     }
 
+    /// Whether a file is there and has no text: as it is for a moment while it is saved in place.
+    pub(crate) fn is_blank(&self, path: &str) -> bool {
+        let file = self.files.get(Path::new(path));
+        file.is_some_and(|file| file.as_ref().is_ok_and(|text| text.trim().is_empty()))
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
@@ -155,8 +161,9 @@ fn one(
 ) {
     let shown = path.display().to_string();
     let stem = Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    let mut sources = Vec::new();
-    let read = RuleReader { files, sources: &mut sources }.root(path, 0);
+    let mut reader = RuleReader { files, sources: Vec::new(), included: Vec::new() };
+    let read = reader.root(path, 0);
+    let RuleReader { sources, included, .. } = reader;
     let named = read
         .as_ref()
         .ok()
@@ -191,6 +198,7 @@ fn one(
                 schema,
                 method,
                 file: shown.clone().into(),
+                included: included.into(),
                 findings: &mut compiled.findings,
                 is_rendered: false,
             };
@@ -218,7 +226,9 @@ fn one(
 /// Reads a file and those that it includes.
 struct RuleReader<'f> {
     files: &'f RuleFiles,
-    sources: &'f mut Vec<Arc<str>>,
+    sources: Vec<Arc<str>>,
+    /// The names of those that are included.
+    included: Vec<Arc<str>>,
 }
 
 impl RuleReader<'_> {
@@ -234,6 +244,11 @@ impl RuleReader<'_> {
         let read = if is_json { yaml::parse_json(&text) } else { yaml::parse(&text) };
         let root = read.map_err(|fault| diagnostic(&shown, fault.place, fault.message))?;
         let Some(mut root) = root else { return Ok(None) };
+        if depth > 0 {
+            self.included.push(shown.clone().into());
+            root.set_file(u32::try_from(self.included.len()).unwrap_or(0));
+        }
+        check_form(&shown, &root, depth > 0)?;
         let Some(include) = root.get("include").cloned() else { return Ok(Some(root)) };
         if depth == INCLUDE_DEPTH_MAX {
             let why = format!("files include one another more than {INCLUDE_DEPTH_MAX} deep");
@@ -261,6 +276,29 @@ impl RuleReader<'_> {
             }
         }
         Ok(Some(root))
+    }
+}
+
+/// What a file has to be for others to include it, and for its variables to be known.
+fn check_form(shown: &str, root: &Node, is_included: bool) -> Result<(), Diagnostic> {
+    let fault = |node: &Node, why: String| Err(diagnostic(shown, node.place, why));
+    if let Some(vars) = root.get("vars")
+        && !matches!(vars.value, Tree::Object(_) | Tree::Null)
+    {
+        return fault(vars, format!("vars is {}; write an object", vars.kind()));
+    }
+    if !is_included {
+        return Ok(());
+    }
+    if !matches!(root.value, Tree::Object(_) | Tree::List(_)) {
+        let why = format!("an included file is an object or a list, and this is {}", root.kind());
+        return fault(root, why);
+    }
+    match root.get("responses") {
+        Some(node) if !matches!(node.value, Tree::List(_) | Tree::Null) => {
+            fault(node, format!("responses is {}; write a list", node.kind()))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -85,7 +85,16 @@ impl<'a, 'r> Maker<'a, 'r> {
         let Some(answer) = response.answer(use_number) else { return self.empty() };
         let made = self.shape(rule, answer).and_then(|late| self.play(answer, late.as_ref()));
         let mut plan = made.unwrap_or_else(|error| Plan::of(Outcome::Error(error)));
-        plan.rule = Some(Decision::of(rule, response));
+        let decision = Decision::of(rule, response);
+        let locate = |error: &mut Error| locate(error, &decision);
+        match &mut plan.outcome {
+            Outcome::Error(error) => locate(error),
+            Outcome::Stream(frames) => {
+                frames.list.iter_mut().filter_map(|(_, made)| made.as_mut().err()).for_each(locate);
+            }
+            Outcome::Message(_) => {}
+        }
+        plan.rule = Some(decision);
         plan
     }
 
@@ -156,13 +165,14 @@ impl<'a, 'r> Maker<'a, 'r> {
             schema: self.stage.schema,
             method: self.stage.method,
             file: std::sync::Arc::clone(&rule.file),
+            included: std::sync::Arc::clone(&rule.included),
             findings: &mut findings,
             is_rendered: true,
         };
         let made = compile(&mut compiler);
         match findings.into_iter().find(|finding| finding.is_error) {
             Some(fault) => {
-                Err(Error::internal(format!("the rule's answer: {}", fault.diagnostic.message)))
+                Err(Error::internal(format!("{RULES_ANSWER}: {}", fault.diagnostic.message)))
             }
             None => Ok(made),
         }
@@ -196,7 +206,7 @@ impl<'a, 'r> Maker<'a, 'r> {
                         let text = self.text(template)?;
                         http::HeaderValue::from_bytes(text.as_bytes()).map_err(|_| {
                             let why = format!(
-                                "the rule's answer: what {name} says cannot be sent in a header"
+                                "{RULES_ANSWER}: what {name} says cannot be sent in a header"
                             );
                             Error::internal(why)
                         })?
@@ -358,12 +368,25 @@ fn unrendered(why: RenderError) -> Error {
             Error::resource_exhausted(format!("the templates of this answer make over {max} MiB"))
         }
         RenderError::Formula(text, why) => {
-            Error::internal(format!("the rule's answer: cel: {text}: {why}"))
+            Error::internal(format!("{RULES_ANSWER}: cel: {text}: {why}"))
         }
     }
 }
 
 fn broken(fault: &body::BodyFault) -> Error {
     let at = if fault.path.is_empty() { String::new() } else { format!(" at {}", fault.path) };
-    Error::internal(format!("the rule's answer{at}: {}", fault.message))
+    Error::internal(format!("{RULES_ANSWER}{at}: {}", fault.message))
+}
+
+/// How errors begin that are the rule's.
+const RULES_ANSWER: &str = "the rule's answer";
+
+/// Says in an error that is the rule's which rule that is.
+fn locate(error: &mut Error, rule: &Decision) {
+    if let Some(rest) = error.message().strip_prefix(RULES_ANSWER)
+        && rest.starts_with([':', ' '])
+    {
+        let text = format!("{RULES_ANSWER} ({}:{}){rest}", rule.file, rule.line);
+        *error = Error::internal(text);
+    }
 }

@@ -1,12 +1,13 @@
 //! What calls leave behind: how often each response answered, and what rules set.
 //!
 //! A session is what the header `x-mock-session` names; calls without it share one. Parallel tests
-//! with a session each do not see one another. At most 10,000 sessions are kept: then the one that
-//! was used longest ago is forgotten.
+//! with a session each do not see one another. At most 10,000 sessions are kept, and 64 MiB of what
+//! they remember: then those that were used longest ago are forgotten.
 
 use std::collections::HashMap;
 
 use http::HeaderMap;
+use tidewire_service::Signal;
 
 use crate::node::Node;
 
@@ -16,6 +17,12 @@ pub const SESSION_HEADER: &str = "x-mock-session";
 const SESSIONS_MAX: usize = 10_000;
 /// How many values one session keeps.
 const VALUES_MAX: usize = 10_000;
+/// How many bytes one session keeps, and all of them.
+const SESSION_BYTES_MAX: usize = 16 << 20;
+const BYTES_MAX: usize = 64 << 20;
+
+/// What an entry takes beside its key and value.
+const ENTRY_BYTES: usize = 64;
 
 /// The sessions of a mock.
 #[derive(Debug, Default)]
@@ -23,6 +30,9 @@ pub(crate) struct Sessions {
     all: HashMap<String, Session>,
     /// Counts uses, to tell which session was used longest ago.
     clock: u64,
+    /// What all of them keep, but for what the one that was used last added since.
+    bytes: usize,
+    last: Option<String>,
 }
 
 /// What one session remembers.
@@ -34,6 +44,11 @@ pub(crate) struct Session {
     /// How often each response of each method has answered.
     used: HashMap<String, HashMap<usize, u64>>,
     last_used: u64,
+    /// Fires when a value changes that rules of queries may read.
+    changed: Signal,
+    /// What its values take, and what of that is counted among all.
+    bytes: usize,
+    counted: usize,
 }
 
 /// The name of the session of a call.
@@ -45,23 +60,42 @@ impl Sessions {
     /// The session of a name.
     pub(crate) fn session(&mut self, name: &str) -> &mut Session {
         self.clock += 1;
-        if !self.all.contains_key(name) && self.all.len() >= SESSIONS_MAX {
-            let oldest = self.all.iter().min_by_key(|(_, session)| session.last_used);
-            if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
-                self.all.remove(&oldest);
-            }
+        self.count_last();
+        let is_new = !self.all.contains_key(name);
+        while (is_new && self.all.len() >= SESSIONS_MAX) || self.bytes > BYTES_MAX {
+            let others = self.all.iter().filter(|(other, _)| *other != name);
+            let oldest = others.min_by_key(|(_, session)| session.last_used);
+            let Some(oldest) = oldest.map(|(name, _)| name.clone()) else { break };
+            self.forget(&oldest);
         }
+        self.last = Some(name.to_owned());
         let session = self.all.entry(name.to_owned()).or_default();
         session.last_used = self.clock;
         session
     }
 
-    /// Forgets one session, or all of them.
-    pub(crate) fn reset(&mut self, name: Option<&str>) {
-        match name {
-            Some(name) => drop(self.all.remove(name)),
-            None => self.all.clear(),
-        }
+    /// Counts what the session that was used last remembers now.
+    fn count_last(&mut self) {
+        let Some(name) = self.last.take() else { return };
+        let Some(session) = self.all.get_mut(&name) else { return };
+        let bytes = session.bytes + name.len();
+        self.bytes = self.bytes - session.counted + bytes;
+        session.counted = bytes;
+    }
+
+    fn forget(&mut self, name: &str) -> Option<Signal> {
+        let session = self.all.remove(name)?;
+        self.bytes -= session.counted;
+        Some(session.changed.clone())
+    }
+
+    /// Forgets one session, or all of them; returns what is to be fired then.
+    pub(crate) fn reset(&mut self, name: Option<&str>) -> Vec<Signal> {
+        let names = match name {
+            Some(name) => vec![name.to_owned()],
+            None => self.all.keys().cloned().collect(),
+        };
+        names.iter().filter_map(|name| self.forget(name)).collect()
     }
 
     /// Forgets how often the responses of a method answered: its rules are others now.
@@ -93,12 +127,65 @@ impl Session {
         *self.used.entry(path.to_owned()).or_default().entry(index).or_default() += 1;
     }
 
-    /// Remembers a value; `null` forgets it.
-    pub(crate) fn set(&mut self, key: String, value: Node) {
+    /// What fires when a value changes.
+    pub(crate) fn changed(&self) -> Signal {
+        self.changed.clone()
+    }
+
+    /// Remembers values; what is to be fired then, if they are others than before.
+    pub(crate) fn set_all(&mut self, values: Vec<(String, Node)>) -> Option<Signal> {
+        let is_changed = values.into_iter().fold(false, |any, (key, value)| {
+            // Each is remembered.
+            self.set(key, value) || any
+        });
+        is_changed.then(|| std::mem::take(&mut self.changed))
+    }
+
+    /// Remembers a value, and `null` forgets it; whether it was another one. What would be too much
+    /// is not remembered.
+    fn set(&mut self, key: String, value: Node) -> bool {
+        let size = |key: &str, value: &Node| key.len() + value.bytes() + ENTRY_BYTES;
+        let before = self.state.get(&key);
+        let is_same = before.is_some_and(|before| before.value == value.value);
+        let freed = before.map_or(0, |before| size(&key, before));
         if value.value == crate::node::Tree::Null {
-            self.state.remove(&key);
-        } else if self.state.len() < VALUES_MAX || self.state.contains_key(&key) {
-            self.state.insert(key, value);
+            self.bytes -= freed;
+            return self.state.remove(&key).is_some();
         }
+        let bytes = self.bytes - freed + size(&key, &value);
+        let is_known = before.is_some();
+        if is_same || bytes > SESSION_BYTES_MAX || self.state.len() >= VALUES_MAX && !is_known {
+            return false;
+        }
+        self.bytes = bytes;
+        self.state.insert(key, value);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Tree;
+
+    fn text(bytes: usize) -> Vec<(String, Node)> {
+        vec![("cart".to_owned(), Node::new(Tree::Text("x".repeat(bytes))))]
+    }
+
+    #[test]
+    fn what_sessions_remember_is_bounded_and_the_oldest_go() {
+        let mut sessions = Sessions::default();
+        for number in 0..20 {
+            assert!(sessions.session(&number.to_string()).set_all(text(4 << 20)).is_some());
+        }
+        let kept = |sessions: &mut Sessions, name: &str| sessions.session(name).state.len();
+        assert_eq!((kept(&mut sessions, "19"), kept(&mut sessions, "0")), (1, 0));
+        assert!(sessions.bytes <= BYTES_MAX, "{}", sessions.bytes);
+        let session = sessions.session("19");
+        assert!(session.set_all(text(17 << 20)).is_none(), "more than one may keep");
+        assert!(session.set_all(text(4 << 20)).is_none(), "the same");
+        assert!(session.set_all(text(15 << 20)).is_some(), "in place of the other");
+        sessions.reset(None);
+        assert_eq!((sessions.bytes, sessions.all.len()), (0, 0));
     }
 }

@@ -284,7 +284,11 @@ impl Expression {
             Self::Path(path) if path.root == Root::Unknown => {
                 let inside = source.trim_matches(['{', '}']).trim();
                 let first = inside.split(['.', '[']).next().unwrap_or_default();
-                let meant = crate::body::meant(first, &crate::path::ROOTS);
+                let function = format!("utils.{first}");
+                let meant = match FUNCTIONS.contains(&&*function) {
+                    true => format!("; did you mean {{{{{function}()}}}}?"),
+                    false => crate::body::meant(first, &crate::path::ROOTS),
+                };
                 doubts.push(format!("{source} gives nothing: nothing is called {first}{meant}"));
             }
             Self::Random(parts) | Self::Format(parts) => {

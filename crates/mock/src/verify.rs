@@ -140,6 +140,7 @@ impl Mock {
                 schema: &set.schema,
                 method,
                 file: "the program".into(),
+                included: Arc::default(),
                 findings: &mut findings,
                 is_rendered: false,
             };

@@ -43,7 +43,8 @@ pub(crate) fn parse(text: &str) -> Result<Option<Node>, Fault> {
 pub(crate) fn parse_json(text: &str) -> Result<Option<Node>, Fault> {
     let checked: serde_json::Value = serde_json::from_str(text).map_err(|error| {
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let place = Position { line: number(error.line()), column: number(error.column()) };
+        let place =
+            Position { line: number(error.line()), column: number(error.column()), file: 0 };
         let told = error.to_string();
         let message = told.rsplit_once(" at line ").map_or(&*told, |(message, _)| message);
         Fault { place, message: format!("not valid JSON: {message}") }
@@ -185,7 +186,7 @@ impl<'t> Reader<'t> {
 
 fn place(marker: &Marker) -> Position {
     let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    Position { line: number(marker.line()), column: number(marker.col() + 1) }
+    Position { line: number(marker.line()), column: number(marker.col() + 1), file: 0 }
 }
 
 /// What `<<` brings: the members of an object, or of a list of them.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use http::Method;
 use tidewire_cache::ReplyCache;
@@ -18,6 +19,7 @@ use crate::activity::UnreadBytes;
 use crate::callers::CallerAddresses;
 use crate::clock::TokioClock;
 use crate::command::Commands;
+use crate::command_keys::CommandKeys;
 use crate::connection::App;
 use crate::cors::{Cors, Policy};
 use crate::freshness;
@@ -79,6 +81,7 @@ impl Server {
             hosts: Hosts::any(),
             callers: CallerAddresses::default(),
             validation: true,
+            command_keys: CommandKeys::default(),
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -109,6 +112,7 @@ pub struct Builder {
     hosts: Hosts,
     callers: CallerAddresses,
     validation: bool,
+    command_keys: CommandKeys,
     #[cfg(feature = "tls")]
     tls: Option<tidewire_listen::Tls>,
 }
@@ -212,15 +216,13 @@ impl Builder {
         self
     }
 
-    /// Lets only the owner of the program connect to its Unix sockets (mode 0600); otherwise the
-    /// umask says who may.
+    /// Lets only the program's owner connect to its Unix sockets (mode 0600, not by the umask).
     pub fn private_sockets(mut self, on: bool) -> Self {
         self.private_sockets = on;
         self
     }
 
-    /// Starts another server with this one, on its own addresses: what watches over it. It goes on
-    /// while this one drains, and ends with it.
+    /// Starts another server with this one, on its own addresses, which goes on while this drains.
     pub fn beside(mut self, make: impl FnOnce(Handle) -> Self + Send + 'static) -> Self {
         self.beside = Some(Box::new(make));
         self
@@ -276,11 +278,19 @@ impl Builder {
         self
     }
 
-    /// Switches off, or on again, that requests are checked against the rules that their schema has
-    /// for them (protovalidate, protoc-gen-validate, `REQUIRED`): after all layers of the server,
-    /// just before the service and the layers that it its own has; see `Validate` of the schema.
+    /// Switches off, or on again, that requests are checked against the rules of their schema
+    /// (protovalidate, protoc-gen-validate, `REQUIRED`): after all layers of the server, just before
+    /// the service and its own layers; see `Validate` of the schema.
     pub fn validation(mut self, on: bool) -> Self {
         self.validation = on;
+        self
+    }
+
+    /// Says that these methods (`shop.v1.Orders/Create`) store the key of each command in its
+    /// transaction ([`Context::command_key`](tidewire_service::Context::command_key)), and keep it
+    /// for `kept`. Live clients then send a command again whose session was lost.
+    pub fn command_keys<M: AsRef<str>>(mut self, methods: &[M], kept: Duration) -> Self {
+        self.command_keys.add(methods, kept);
         self
     }
 
@@ -296,7 +306,7 @@ impl Builder {
     /// # Errors
     /// [`StartError`]: an address in use, routes, methods or settings that exclude each other.
     pub async fn start(mut self) -> Result<RunningServer, StartError> {
-        self.check_limits()?;
+        self.check_settings()?;
         let addresses = if self.listen.is_empty() {
             vec![Address::Tcp(([127, 0, 0, 1], 8080).into())]
         } else {
@@ -363,17 +373,15 @@ impl Builder {
     /// # Errors
     /// [`StartError`], as [`start`](Self::start) finds it.
     pub fn check(self) -> Result<(), StartError> {
-        self.check_limits()?;
+        self.check_settings()?;
         let with_reflection = self.with_reflection();
         self.app(with_reflection).map(|_| ())
     }
 
-    fn check_limits(&self) -> Result<(), StartError> {
-        self.limits
-            .faults()
-            .into_iter()
-            .next()
-            .map_or(Ok(()), |error| Err(StartError::Limits(error)))
+    fn check_settings(&self) -> Result<(), StartError> {
+        let fault = self.limits.faults().into_iter().next();
+        fault.map_or(Ok(()), |fault| Err(StartError::Limits(fault)))?;
+        self.command_keys.check(&self.services, self.offer.as_deref())
     }
 
     /// Whether reflection is on: as it was set, or where every address is local.
@@ -409,9 +417,9 @@ impl Builder {
         }
         let layering = Layering { outer: self.layers, cache: self.memo, inner: self.inner_layers };
         let layers = layering.of_methods();
-        let offer =
-            self.offer.map(|offer| ReloadableServices::new(offer, layers.clone(), self.validation));
-        let offer = offer.transpose()?.map(Arc::new);
+        let reloadable =
+            |offer| Arc::new(ReloadableServices::new(offer, layers.clone(), self.validation));
+        let offer = self.offer.map(reloadable);
         let names = self.services.iter().map(|(interface, _)| interface.name().to_owned());
         let health = Health::new(names, offer.clone());
         let mut methods = Methods::new(offer.clone());
@@ -441,7 +449,7 @@ impl Builder {
         let cors = Policy::new(&self.cors).map_err(StartError::Cors)?.map(Arc::new);
         let tasks = TaskTracker::new();
         let app = Arc::new_cyclic(|app| App {
-            live: Live::new(app.clone(), &self.limits, tasks.clone()),
+            live: Live::new(app.clone(), &self.limits, self.command_keys, tasks.clone()),
             followers: Arc::new(Semaphore::new(self.limits.followers_max)),
             interfaces,
             methods: methods.with(freshness::service(app.clone())),

@@ -24,6 +24,7 @@ mod builder;
 mod callers;
 mod clock;
 mod command;
+mod command_keys;
 mod connection;
 mod cors;
 mod deadline;

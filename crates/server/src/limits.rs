@@ -23,6 +23,7 @@
 //! | `watches_max` | 131,072 a connection | live answers that the peer is told about: others come without that |
 //! | `followers_max` | 10,000 | queries followed for clients of HTTP: `resource_exhausted` |
 //! | `sessions_parked_max` | 1,000 | live sessions without a connection: the oldest are given up |
+//! | `sessions_parked_bytes_max` | 64 MiB | what these hold together: the same |
 //! | `stream_window_bytes` | 128 KiB | HTTP/2 senders wait |
 //! | `connection_window_bytes` | 8 MiB | HTTP/2 senders wait |
 //! | `drain_timeout` | 10 s | what still runs is cut off |
@@ -100,6 +101,8 @@ pub struct Limits {
     pub followers_max: usize,
     /// How many live sessions wait without a connection to be resumed.
     pub sessions_parked_max: usize,
+    /// How many bytes of requests and replies these hold together.
+    pub sessions_parked_bytes_max: usize,
     /// How many bytes of one HTTP/2 stream may be on their way without having been read.
     pub stream_window_bytes: u32,
     /// How many bytes of one HTTP/2 connection may be on their way without having been read.
@@ -157,6 +160,7 @@ impl Default for Limits {
             watches_max: 131_072,
             followers_max: 10_000,
             sessions_parked_max: 1_000,
+            sessions_parked_bytes_max: 64 << 20,
             stream_window_bytes: 128 << 10,
             connection_window_bytes: 8 << 20,
             drain_timeout: Duration::from_secs(10),

@@ -21,7 +21,7 @@ use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, Method, Uri};
 use tidewire_live::{
     AnswerFuture, Arrival, ByteStream, Config, ConnectionEnd, Host, IncomingCall, Links, PATH,
-    Reason, Transport, Violation, WebSocket, random_boot,
+    Reason, Transport, Violation, WebSocket, feature, random_boot,
 };
 use tidewire_service::{Code, Context, Head, HttpTarget, Peer, Protocol, Signal, Target};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -29,6 +29,7 @@ use tokio_util::task::TaskTracker;
 
 use self::calls::Calls;
 pub(crate) use self::upgrade::Takeover;
+use crate::command_keys::CommandKeys;
 use crate::connection::App;
 use crate::limits::Limits;
 use crate::pipeline::admitted;
@@ -56,15 +57,28 @@ pub(crate) struct Live {
     links: Links,
     /// Tells handlers of a drain.
     stopping: Signal,
+    /// Which methods keep the keys of their commands.
+    keys: CommandKeys,
 }
 
 impl Live {
-    pub(crate) fn new(app: Weak<App>, limits: &Limits, tasks: TaskTracker) -> Self {
+    pub(crate) fn new(
+        app: Weak<App>,
+        limits: &Limits,
+        keys: CommandKeys,
+        tasks: TaskTracker,
+    ) -> Self {
         let stopping = Signal::new();
         let calls = Calls { app, stopping: stopping.clone() };
         let parked_max = limits.sessions_parked_max;
-        let links = Links::new(config(limits), Arc::new(calls), tasks, parked_max);
-        Self { links, stopping }
+        let mut config = config(limits);
+        if let Some(kept) = keys.kept() {
+            config.features |= feature::DURABLE;
+            config.keys_kept = kept;
+        }
+        let links = Links::new(config, Arc::new(calls), tasks, parked_max)
+            .bounded(limits.sessions_parked_bytes_max, limits.reply_bytes_waiting_all_max);
+        Self { links, stopping, keys }
     }
 
     /// Looks after sessions without a connection until the server drains; then nobody resumes them.
@@ -180,6 +194,7 @@ fn config(limits: &Limits) -> Config {
         boot: Some(random_boot()),
         agent: concat!("tidewire/", env!("CARGO_PKG_VERSION")).to_owned(),
         handshake_timeout: limits.handshake_timeout,
+        output_hard_max: limits.reply_bytes_waiting_max,
         ..Config::default()
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use tidewire_rest::Schemas;
-use tidewire_service::{Interface, Layer, Service, ServiceSource, stack};
+use tidewire_service::{Answer, Call, Error, Interface, Layer, Service, ServiceSource, stack};
 use tidewire_validate::Validate;
 
 use crate::rpc::Entry;
@@ -38,19 +38,16 @@ pub(crate) struct Edition {
 
 impl ReloadableServices {
     /// What is offered at the start.
-    ///
-    /// # Errors
-    /// Rules of validation that do not compile.
     pub(crate) fn new(
         offer: Arc<dyn ServiceSource>,
         layers: Vec<Arc<dyn Layer>>,
         validates: bool,
-    ) -> Result<Self, StartError> {
+    ) -> Self {
         let (now, making) = (RwLock::default(), Mutex::default());
         let offered = Self { offer, layers, validates, now, making };
-        let first = offered.edition(offered.offer.edition(), Err)?;
+        let first = offered.edition(offered.offer.edition());
         *offered.now.write() = Arc::new(first);
-        Ok(offered)
+        offered
     }
 
     /// What is offered now.
@@ -61,13 +58,7 @@ impl ReloadableServices {
             return now;
         }
         let Some(_making) = self.making.try_lock() else { return now };
-        let made = self.edition(number, |error| {
-            tracing::error!(%error, "requests of a changed service are not checked against its rules");
-            Ok::<_, StartError>(())
-        });
-        if let Ok(made) = made {
-            *self.now.write() = Arc::new(made);
-        }
+        *self.now.write() = Arc::new(self.edition(number));
         self.last()
     }
 
@@ -75,11 +66,9 @@ impl ReloadableServices {
         Arc::clone(&self.now.read())
     }
 
-    fn edition<E>(
-        &self,
-        number: u64,
-        wrong: impl Fn(StartError) -> Result<(), E>,
-    ) -> Result<Edition, E> {
+    /// A service whose rules of validation do not compile answers with what is wrong with them, and
+    /// the others as ever.
+    fn edition(&self, number: u64) -> Edition {
         let mut edition = Edition { number, ..Edition::default() };
         let mut schemas = Schemas::default();
         for (interface, service) in self.offer.services() {
@@ -89,8 +78,8 @@ impl ReloadableServices {
             {
                 Some(Ok(validated)) => validated,
                 Some(Err(error)) => {
-                    wrong(error)?;
-                    service
+                    tracing::error!("{error}; its calls fail, and other services are served");
+                    Arc::new(Unchecked(error.to_string()))
                 }
                 None => service,
             };
@@ -101,7 +90,16 @@ impl ReloadableServices {
             }
             edition.services.push((interface, service));
         }
-        Ok(edition)
+        edition
+    }
+}
+
+/// A service whose requests cannot be checked, and why.
+struct Unchecked(String);
+
+impl Service for Unchecked {
+    fn call(&self, _: Call) -> Answer {
+        Answer::ready(Err(Error::internal(self.0.clone())))
     }
 }
 

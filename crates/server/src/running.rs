@@ -344,6 +344,8 @@ pub enum StartError {
     },
     /// Cache settings are for what is not a served query, or refine what is not cached.
     Terms(tidewire_cache::OverrideError),
+    /// Keys are said to be kept by what is not a unary command that is served.
+    CommandKeys(String),
 }
 
 impl fmt::Display for StartError {
@@ -366,6 +368,12 @@ impl fmt::Display for StartError {
             Self::Rules { service, cause } => write!(f, "{service} cannot be served: {cause}"),
             Self::Memo(_) => f.write_str("the clock of the memo graph cannot be started"),
             Self::Terms(error) => error.fmt(f),
+            Self::CommandKeys(method) => {
+                write!(
+                    f,
+                    "command_keys names {method}, which is not a unary command of this server"
+                )
+            }
             Self::Access(error) => error.fmt(f),
             Self::PublicCache { method, access } => write!(
                 f,
@@ -397,6 +405,7 @@ impl std::error::Error for StartError {
             | Self::Cors(_)
             | Self::DuplicateMethod(_)
             | Self::Terms(_)
+            | Self::CommandKeys(_)
             | Self::Access(_)
             | Self::PublicCache { .. }
             | Self::Descriptors(_)

@@ -403,7 +403,8 @@ impl Context {
     /// What makes a repeated command harmless: a service stores it in the transaction of the
     /// command, and answers the next one with the same key from what it stored.
     ///
-    /// It comes from the live protocol or from the header `Idempotency-Key`, and holds the
+    /// It is the header `Idempotency-Key`, whatever the protocol, so that a caller may go on over
+    /// another one, else what the live protocol says of the command; and it holds the
     /// principal, so that no caller can meet the key of another.
     ///
     /// # Errors
@@ -413,12 +414,10 @@ impl Context {
         self.read(ContextPart::Header(command_key::HEADER));
         self.read(ContextPart::Principal);
         let known = self.rare.as_ref().and_then(|rare| rare.command.as_ref());
-        let (client, id) = match known {
-            Some(command) => (command.client.as_str(), command.id.as_str()),
-            None => match command_key::of_headers(&self.headers)? {
-                Some(id) => ("", id),
-                None => return Ok(None),
-            },
+        let (client, id) = match (command_key::of_headers(&self.headers)?, known) {
+            (Some(id), _) => ("", id),
+            (None, Some(command)) => (command.client.as_str(), command.id.as_str()),
+            (None, None) => return Ok(None),
         };
         Ok(Some(CommandKey::new(self.known_principal(), client, id)))
     }
@@ -619,11 +618,15 @@ mod tests {
     }
 
     #[test]
-    fn the_key_of_a_protocol_goes_before_the_header() {
+    fn the_key_of_the_header_goes_before_that_of_a_protocol() {
         let mut context = Context::new(headers(&[("idempotency-key", "of-the-header")]));
+        let over_http = context.command_key().expect("a key");
+        context.set_command("tab-7", "42");
+        assert_eq!(context.command_key().expect("a key"), over_http);
+        let mut context = Context::default();
         context.set_command("tab-7", "42");
         let key = context.command_key().expect("a key").expect("a key").to_string();
-        assert!(key.contains("tab-7") && key.contains("42") && !key.contains("header"), "{key}");
+        assert!(key.contains("tab-7") && key.contains("42"), "{key}");
     }
 
     #[derive(Default)]

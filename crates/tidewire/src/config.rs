@@ -227,6 +227,9 @@ pub struct LimitsConfig {
     pub followers_max: Option<usize>,
     /// See [`Limits::sessions_parked_max`].
     pub sessions_parked_max: Option<usize>,
+    /// See [`Limits::sessions_parked_bytes_max`].
+    #[serde(deserialize_with = "value::bytes")]
+    pub sessions_parked_bytes_max: Option<usize>,
     /// See [`Limits::stream_window_bytes`].
     #[serde(deserialize_with = "value::bytes")]
     pub stream_window_bytes: Option<usize>,
@@ -483,8 +486,8 @@ impl Config {
             body_progress_timeout body_progress_bytes_min unread_body_bytes_max
             unread_body_timeout reply_progress_timeout
             reply_bytes_waiting_max reply_bytes_waiting_all_max commands_max connections_max
-            streams_max watches_max followers_max sessions_parked_max drain_timeout drain_grace
-            queue_timeout deadline_min
+            streams_max watches_max followers_max sessions_parked_max sessions_parked_bytes_max
+            drain_timeout drain_grace queue_timeout deadline_min
         }
         limits.calls_max = set.calls_max;
         limits.caller_calls_max = set.caller_calls_max;

@@ -65,8 +65,17 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// The bytes that a further piece of text completes.
-    pub(crate) fn decode(&mut self, mut text: &[u8]) -> Bytes {
+    /// The bytes that a further piece of text completes. Ends of lines are not part of it: tools
+    /// that make base64 put one at the end.
+    pub(crate) fn decode(&mut self, text: &[u8]) -> Bytes {
+        if !text.iter().any(is_line_end) {
+            return self.decode_line(text);
+        }
+        let line: Vec<u8> = text.iter().copied().filter(|byte| !is_line_end(byte)).collect();
+        self.decode_line(&line)
+    }
+
+    fn decode_line(&mut self, mut text: &[u8]) -> Bytes {
         let mut out = Vec::with_capacity(text.len() / 4 * 3 + 3);
         if self.is_broken {
             return Bytes::new();
@@ -97,6 +106,10 @@ impl Decoder {
     pub(crate) fn is_partial(&self) -> bool {
         !self.waiting.is_empty()
     }
+}
+
+fn is_line_end(byte: &u8) -> bool {
+    matches!(byte, b'\r' | b'\n')
 }
 
 /// Decodes groups of four, of which any may be padded, up to one that is not valid; whether all
@@ -137,6 +150,8 @@ mod tests {
             (b"AAAAAAM=YWJj", Some(&[0, 0, 0, 0, 3, b'a', b'b', b'c'][..])),
             (b"YQ==YWI=YWJjYQ==", Some(b"aababca")),
             (b"", Some(b"")),
+            (b"YQ==\n", Some(b"a")),
+            (b"YW\r\nJj\r\n", Some(b"abc")),
             (b"YQ=", None),
             (b"YQ", None),
             (b"YQ=a", None),

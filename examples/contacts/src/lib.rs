@@ -61,4 +61,5 @@ pub fn add_to(builder: Builder, store: impl Store, key_values: Client) -> Builde
         .service(KeyValueServer::new(Caesar))
         .service(RelayServer::new(ToStore(key_values)))
         .service(IndexServer::new(Hello))
+        .command_keys(&["contacts.v1.Contacts/Create"], store::KEYS_KEPT)
 }

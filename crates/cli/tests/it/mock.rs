@@ -111,3 +111,39 @@ fn a_rule_that_breaks_while_it_is_served_is_logged_and_the_old_one_stays() {
     assert!(kept.is_some(), "the log says what became of it");
     run(here.path(), &["call", &server.1, "Price"]).check(0, &["{\"price\":\"4\"}"]);
 }
+
+#[test]
+fn a_service_with_a_broken_rule_of_validation_fails_its_calls_and_others_are_served() {
+    let rule = "import \"buf/validate/validate.proto\";\nservice Cart";
+    let good = SHOP
+        .replace("service Cart", rule)
+        .replace("string sku = 1;", "string sku = 1 [(buf.validate.field).string.min_len = 3];");
+    let bad = "syntax = \"proto3\";\npackage b;\nimport \"buf/validate/validate.proto\";\n\
+        service Bad { rpc Do(Asked) returns (Asked); }\n\
+        message Asked { string name = 1 [(buf.validate.field).string.pattern = \"[\"]; }\n";
+    let here = folder(&[("protos/shop.proto", &*good), ("protos/bad.proto", bad)]);
+    let server = start(here.path(), &["--validate"]);
+    run(here.path(), &["call", &server.1, "Price", r#"{"sku":"tea"}"#]).check(0, &["price"]);
+    let refused = run(here.path(), &["call", &server.1, "Price", r#"{"sku":"x"}"#]);
+    refused.check(67, &["invalid_argument"]);
+    run(here.path(), &["call", &server.1, "Do"]).check(77, &["internal", "b.Bad", "bad.proto"]);
+}
+
+#[test]
+fn a_fifo_beside_rules_is_named_and_stops_neither_check_nor_reloads() {
+    let rule = "responses: [{body: {price: 4}}]";
+    let files = [("protos/shop.proto", SHOP), ("rules/shop.v1.cart.price.yaml", rule)];
+    let here = folder(&files);
+    let fifo = here.path().join("rules/x.yaml");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    run(here.path(), &["check", "rules"]).check(1, &["x.yaml", "it is not a regular file"]);
+    let server = start(here.path(), &[]);
+    run(here.path(), &["call", &server.1, "Price"]).check(0, &["{\"price\":\"4\"}"]);
+    std::fs::write(here.path().join(files[1].0), rule.replace('4', "5")).unwrap();
+    // It is live once it is; asked until then.
+    let is_live = || {
+        let asked = command(here.path(), &["call", &server.1, "Price"]).output().unwrap();
+        String::from_utf8_lossy(&asked.stdout).contains("{\"price\":\"5\"}")
+    };
+    while !is_live() {}
+}

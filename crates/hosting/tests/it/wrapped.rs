@@ -1,7 +1,6 @@
 //! Programs behind a shell or npm, what they print at their end, and what the supervisor makes of
 //! them.
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use http::Method;
@@ -37,11 +36,11 @@ async fn a_wrapper_that_keeps_the_socket_from_its_program_is_named() {
         };
         // The program finds that LISTEN_PID is not its own, and PORT is not set: it does not
         // listen, and waits for what never comes.
-        let short = limits(|limits| limits.request_timeout = Duration::from_millis(200));
+        let short = limits(|limits| limits.start_timeout = Duration::from_millis(200));
         let hosted = host.add(of_shell(format!("{command} never; true")), short);
         let error = get(&hosted, "/").await.unwrap_err();
-        assert_eq!(error.code(), Code::DeadlineExceeded);
-        let cause = error.source().unwrap().to_string();
+        assert_eq!(error.code(), Code::Unavailable);
+        let cause = hosted.status().failure.unwrap();
         assert!(cause.contains("LISTEN_PID") && cause.contains("sh"), "{cause}");
         // Where the shell becomes the program, all is well.
         let hosted = host.add(of_shell(format!("exec {command}")), LifeLimits::default());

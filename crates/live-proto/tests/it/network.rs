@@ -282,7 +282,7 @@ impl World {
                 Some(ticket) => {
                     let id = *ticket.id();
                     self.sessions.hold(ticket, line.name.into(), *session);
-                    self.sessions.park(&id, self.now)
+                    self.sessions.park(&id, 0, self.now)
                 }
             };
             for dropped in &mut dropped {

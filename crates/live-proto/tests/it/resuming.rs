@@ -294,7 +294,7 @@ fn a_session_is_resumed_only_with_its_secret_by_its_principal_and_page_and_in_ti
     pair.server.connection_lost(0);
     let mut sessions = Sessions::new(2);
     sessions.hold(pair.server.ticket().unwrap(), "ada".into(), "opened");
-    assert!(sessions.park(&ID.id, 0).is_empty());
+    assert!(sessions.park(&ID.id, 0, 0).is_empty());
     pair.client.connect(0);
     let mut wire = Vec::new();
     pair.client.poll_output(0, &mut wire);
@@ -312,31 +312,50 @@ fn a_session_is_resumed_only_with_its_secret_by_its_principal_and_page_and_in_ti
     assert!(sessions.take(&hello, b"ada").is_none(), "once");
     sessions.hold(pair.server.ticket().unwrap(), "ada".into(), "again");
     assert_eq!(sessions.poll_timeout(), None, "it has a connection");
-    assert!(sessions.park(&ID.id, 0).is_empty());
+    assert!(sessions.park(&ID.id, 0, 0).is_empty());
     let due = sessions.poll_timeout().unwrap();
     assert!(sessions.expire(due - 1).is_empty());
     assert_eq!((sessions.expire(due), sessions.parked()), (vec!["again"], 0));
+}
+
+/// A session that lost its connection.
+fn lost_session(id: u8) -> Session {
+    let mut pair = Pair::new();
+    let mut acceptor = Acceptor::new(Config::default(), 0);
+    pair.client.connection_lost(0);
+    pair.client.connect(0);
+    let mut wire = Vec::new();
+    pair.client.poll_output(0, &mut wire);
+    acceptor.input().extend_from_slice(&wire);
+    let hello = acceptor.poll(0).unwrap().unwrap();
+    let mut server = acceptor.accept(hello, SessionId { id: [id; 16], ..ID }, 0);
+    server.connection_lost(0);
+    server
 }
 
 #[test]
 fn parked_sessions_are_bounded_and_the_oldest_goes() {
     let mut sessions = Sessions::new(2);
     for id in 0..3u8 {
-        let mut pair = Pair::new();
-        let mut acceptor = Acceptor::new(Config::default(), 0);
-        pair.client.connection_lost(0);
-        pair.client.connect(0);
-        let mut wire = Vec::new();
-        pair.client.poll_output(0, &mut wire);
-        acceptor.input().extend_from_slice(&wire);
-        let hello = acceptor.poll(0).unwrap().unwrap();
-        let mut server = acceptor.accept(hello, SessionId { id: [id; 16], ..ID }, 0);
-        server.connection_lost(0);
-        sessions.hold(server.ticket().unwrap(), "ada".into(), id);
-        let dropped = sessions.park(&[id; 16], id.into());
+        sessions.hold(lost_session(id).ticket().unwrap(), "ada".into(), id);
+        let dropped = sessions.park(&[id; 16], 0, id.into());
         assert_eq!(dropped, [0; 1][..usize::from(id == 2)]);
     }
     assert_eq!(sessions.parked(), 2);
+}
+
+#[test]
+fn parked_sessions_hold_so_many_bytes_together_and_the_oldest_goes() {
+    let mut sessions = Sessions::new(10).with_bytes_max(100);
+    for (id, dropped) in [(0, vec![]), (1, vec![]), (2, vec![0])] {
+        sessions.hold(lost_session(id).ticket().unwrap(), "ada".into(), id);
+        assert_eq!(sessions.park(&[id; 16], 40, id.into()), dropped);
+    }
+    assert_eq!(sessions.parked_bytes(), 80);
+    // Their calls go on.
+    assert_eq!(sessions.measure(|id| if *id == 2 { 90 } else { 40 }), [1]);
+    assert_eq!(sessions.measure(|_| 101), [2], "alone too much");
+    assert_eq!((sessions.parked(), sessions.parked_bytes()), (0, 0));
 }
 
 #[test]

@@ -110,6 +110,12 @@ impl Echo {
                 let items = (0..1000u32).map(|n| Ok(Bytes::from(n.to_string())));
                 Ok(Reply::new(Body::stream(futures_util::stream::iter(items))))
             }
+            "Lines" => {
+                self.counted.fetch_add(1, Ordering::SeqCst);
+                let line = Bytes::from(vec![b'l'; 1000]);
+                let items = (0..1000).map(move |_| Ok(line.clone()));
+                Ok(Reply::new(Body::stream(futures_util::stream::iter(items))))
+            }
             "Sum" => {
                 let mut sum = 0u32;
                 let Body::Stream(mut frames) = body else { return Err(Error::internal("whole")) };
@@ -138,6 +144,10 @@ impl Host for Hosted {
             let name = method.path.rsplit('/').next().unwrap_or_default().to_owned();
             echo.answer(&name, call.body).await.map_err(CallFailure::from)
         })
+    }
+
+    fn knows(&self, path: &str) -> bool {
+        path.len() < 100
     }
 }
 

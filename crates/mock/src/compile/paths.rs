@@ -126,6 +126,14 @@ impl Compiler<'_> {
         }
     }
 
+    /// Whether a path is the whole request, and this a field of it.
+    pub(super) fn is_input(&self, path: &Path, name: &str) -> bool {
+        let is_whole = path.root == Root::Request && path.steps().is_empty();
+        is_whole
+            && !self.method.kind.client_streams()
+            && self.in_input(&[name.to_owned()]).is_none()
+    }
+
     fn in_input(&self, steps: &[String]) -> Option<String> {
         let owner = self.schema.message_type(&self.method.input)?;
         in_message(owner, steps)

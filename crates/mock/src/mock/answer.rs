@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use tidewire_schema::Message;
 use tidewire_service::{
     Answer, Body, Call, Codec, Context, Error, Frame, Freshness, Method, Reply, Result, Script,
-    Validator,
+    Signal, Validator,
 };
 
 use super::{DefaultReply, Mock, Set, seen};
@@ -138,7 +138,19 @@ fn plan(
     request: Request<'_>,
 ) -> Result<Plan> {
     let number = mock.0.calls.fetch_add(1, Ordering::Relaxed);
-    choose(mock, set, method, codec, context, request, (number, Memory::Changed))
+    // Before it is read: what changes meanwhile makes the answer stale.
+    let state = state_read(mock, set, method, context);
+    let plan = choose(mock, set, method, codec, context, request, (number, Memory::Changed));
+    plan.map(|plan| Plan { state, ..plan })
+}
+
+/// What fires when the state changes that a query's rules read.
+fn state_read(mock: &Mock, set: &Set, method: &Method, context: &Context) -> Option<Signal> {
+    let mocked = set.methods.get(&*method.path).filter(|_| method.is_query())?;
+    let file = mocked.found.as_ref().and_then(|found| found.rule.as_ref().ok());
+    let mut rules = [mocked.added.as_ref(), file].into_iter().flatten();
+    let is_read = rules.any(|rule| rule.reads_state);
+    is_read.then(|| mock.sessions().session(sessions::name(context.headers())).changed())
 }
 
 fn choose(
@@ -224,10 +236,13 @@ fn by_rule(
     }
     let remembered = maker.remembered(response);
     session.count(path, index);
-    match remembered {
-        Ok(values) => values.into_iter().for_each(|(key, value)| session.set(key, value)),
+    let changed = match remembered {
+        Ok(values) => session.set_all(values),
         Err(error) => return Some(Plan { rule: plan.rule, ..Plan::of(Outcome::Error(error)) }),
-    }
+    };
+    drop(sessions);
+    // A query that changed what others read would be asked again for ever.
+    changed.filter(|_| !stage.method.is_query()).iter().for_each(Signal::fire);
     Some(plan)
 }
 
@@ -271,13 +286,17 @@ pub(super) fn record(
 /// The reply of a plan. A query's can be watched, and nothing may store it: the log, `times` and
 /// sessions have to see every call.
 fn finish(mock: &Mock, set: &Set, method: &Method, plan: Plan) -> Result<Reply> {
+    let state = plan.state.clone();
     let reply = play::reply(plan, &mock.0.timer)?;
     if !method.is_query() {
         return Ok(reply);
     }
     let reply = reply.with_script(Script::default());
     let Some(mocked) = set.methods.get(&*method.path) else { return Ok(reply) };
-    let freshness = Freshness::tracked(Arc::new(mocked.changed.clone()));
+    let mut freshness = Freshness::tracked(Arc::new(mocked.changed.clone()));
+    if let Some(state) = state {
+        freshness = freshness.and(Freshness::tracked(Arc::new(state)));
+    }
     let validator = validator(&reply.body);
     Ok(reply.with_freshness(freshness.with_validator(validator)))
 }

@@ -325,7 +325,8 @@ impl Mock {
     /// that alone ([`ResponseBuilder::in_session`]).
     pub fn reset(&self, session: Option<&str>) {
         self.log().reset(session);
-        self.sessions().reset(session);
+        let changed = self.sessions().reset(session);
+        changed.iter().for_each(Signal::fire);
         let Some(session) = session else { return };
         let header = format!("metadata.{SESSION_HEADER}");
         let is_of = |said: &Json| said["when"][&header] == session;
@@ -348,6 +349,7 @@ pub(super) fn say_anew(mocked: &mut MockedMethod, schema: &Schema) -> Vec<Findin
         schema,
         method: &mocked.method,
         file: "the program".into(),
+        included: Arc::default(),
         findings: &mut findings,
         is_rendered: false,
     };

@@ -50,6 +50,7 @@ impl Mock {
                     reloaded.findings.extend(build::say_anew(mocked, &set.schema));
                 }
                 keep_broken(mocked, before, &mut reloaded.kept);
+                keep_blank(mocked, before, files, &mut reloaded);
                 if is_same && same_rules(mocked.found.as_ref(), before.found.as_ref()) {
                     mocked.found = before.found.clone();
                     mocked.changed = before.changed.clone();
@@ -94,6 +95,27 @@ fn keep_broken(
     let Some(MethodResponses { rule: Err(fault), .. }) = &mocked.found else { return };
     if let Some(MethodResponses { rule: Ok(_), .. }) = &before.found {
         kept.push(fault.file.clone());
+        mocked.found = before.found.clone();
+    }
+}
+
+/// A file without a text keeps the rules that it had: it may be being saved.
+fn keep_blank(
+    mocked: &mut super::MockedMethod,
+    before: &super::MockedMethod,
+    files: &RuleFiles,
+    reloaded: &mut ReloadReport,
+) {
+    let (None, Some(MethodResponses { rule: Ok(rule), .. })) = (&mocked.found, &before.found)
+    else {
+        return;
+    };
+    if files.is_blank(&rule.file) {
+        let why = "the file is empty, so its earlier rules stay; delete it to have none";
+        let place = crate::node::Position::default();
+        let told = crate::compile::diagnostic(&rule.file, place, why);
+        reloaded.findings.push(Finding::warning(told));
+        reloaded.kept.push(rule.file.to_string());
         mocked.found = before.found.clone();
     }
 }

@@ -15,7 +15,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use tidewire_schema::Message;
-use tidewire_service::{Body, Codec, Context, Error, Frame, Headers, Method, Reply, Result};
+use tidewire_service::{
+    Body, Codec, Context, Error, Frame, Headers, Method, Reply, Result, Signal,
+};
 
 use super::answer::{self, Requests};
 use super::{Mock, MockedMethod, Set};
@@ -94,7 +96,10 @@ pub(super) fn choose(
     let state = session.state.clone();
     session.count_attempt(path);
     session.count(path, index);
-    values.into_iter().for_each(|(key, value)| session.set(key, value));
+    let changed = session.set_all(values);
+    drop(sessions);
+    // A query that changed what others read would be asked again for ever.
+    changed.filter(|_| !method.is_query()).iter().for_each(Signal::fire);
     Ok(Some(ReactingResponse { rule: Arc::clone(rule), index, used, attempt, state }))
 }
 

@@ -34,6 +34,17 @@ async fn a_file_that_breaks_keeps_its_rules_and_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_file_that_is_empty_while_it_is_saved_keeps_its_rules() {
+    let mock = with_rules(PRICE, "responses: [{body: {note: a}}]");
+    let reloaded = mock.reload(schema(), &RuleFiles::new().with(PRICE, ""));
+    assert_eq!(reloaded.kept, [PRICE]);
+    assert!(reloaded.findings[0].to_string().contains("is empty, so its earlier rules stay"));
+    assert_eq!(message(&mock, "Price", sku("x")).await["note"], "a");
+    mock.reload(schema(), &RuleFiles::new());
+    assert_ne!(message(&mock, "Price", sku("x")).await["note"], "a", "it is deleted");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_file_that_is_broken_at_boot_says_so_to_callers_of_its_method_only() {
     let files =
         RuleFiles::new().with(PRICE, "responses: [\n").with("shop.v1.cart.watch.yaml", "[]");

@@ -15,6 +15,16 @@ const P: &str = "shop.v1.cart.price.yaml";
 /// A file, what it says, and what is found in it.
 const FAULTS: &[(&str, &str, &str)] = &[
     (
+        P,
+        "- {when: {request: {sku: a}}, body: {}}",
+        "shop.v1.cart.price.yaml:1:21: there is no operator sku, so the object is compared as the text [object Object]\n  next step: write request.sku",
+    ),
+    (
+        P,
+        "- {body: {note: '{{now}}'}}",
+        "shop.v1.cart.price.yaml:1:17: {{now}} gives nothing: nothing is called now\n  next step: write {{utils.now()}}",
+    ),
+    (
         "shop.v1.cart.prise.yaml",
         "[]",
         "shop.v1.cart.prise.yaml: no method is called shop.v1.cart.prise, so this file is dead\n  next step: write shop.v1.cart.price",
@@ -162,4 +172,44 @@ fn responses_that_never_answer_are_found() {
         ],
     );
     check(P, "- {times: 1, body: {note: a}}\n- {body: {note: b}}\n", &[]);
+}
+
+#[test]
+fn what_is_wrong_in_an_included_file_is_said_of_that_file() {
+    let told = |included: &str| -> Vec<String> {
+        let files =
+            RuleFiles::new().with(P, "include: _p.yaml\nresponses: []").with("_p.yaml", included);
+        files.check(&schema()).iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(
+        told("responses:\n  - {when: {request.sku: {regex: 'a^b'}}, body: {nte: a}}"),
+        ["_p.yaml:2:50: shop.v1.PriceReply has no field nte\n  next step: write note"]
+    );
+    assert_eq!(told("responses: 7"), ["_p.yaml:1:12: responses is a number; write a list"]);
+    assert_eq!(told("vars: 5"), ["_p.yaml:1:7: vars is a number; write an object"]);
+    assert_eq!(
+        told("hello"),
+        ["_p.yaml:1:1: an included file is an object or a list, and this is text"]
+    );
+    check(P, "vars: 5", &["shop.v1.cart.price.yaml:1:7: vars is a number; write an object"]);
+}
+
+#[test]
+fn what_is_no_value_of_a_well_known_type_is_said_where_it_stands() {
+    let told = |body: &str| -> String {
+        let files = RuleFiles::new()
+            .with("shop.v1.cart.customer.yaml", format!("- body:\n    email: a\n    {body}"));
+        files.check(&schema()).iter().map(ToString::to_string).collect()
+    };
+    let timestamp = told("created_at: soon");
+    assert!(timestamp.starts_with("shop.v1.cart.customer.yaml:3:17: created_at: "), "{timestamp}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_goes_wrong_at_a_call_names_the_rule() {
+    let mock = crate::harness::with_rules(P, "responses:\n  - {body: {price: '{{request.sku}}'}}");
+    let asked = [serde_json::json!({"sku": "dear"})];
+    let error = crate::harness::call(&mock, "Price", &asked).await.unwrap_err();
+    let expected = "the rule's answer (shop.v1.cart.price.yaml:2) at price: the text \"dear\"";
+    assert!(error.message().starts_with(expected), "{error}");
 }

@@ -1,7 +1,7 @@
 //! What calls leave behind: uses, attempts, state, sessions, the log and its verification.
 
 use serde_json::json;
-use tidewire_mock::{Calls, Times};
+use tidewire_mock::{Calls, RuleFiles, Times};
 use tidewire_service::{Code, Context};
 
 use crate::harness::{PRICE, call, call_in, json_of, message, session, shop, sku, with_rules};
@@ -234,4 +234,39 @@ async fn what_cannot_be_verified_is_no_success() {
     }
     assert!(told(&never).contains("the log has forgotten 1 call"), "{}", told(&never));
     mock.verify(&Calls::of("shop.v1.Cart/Price"), Times::AtLeast(2)).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_watches_a_query_is_told_when_a_command_changes_the_state_that_its_rule_reads() {
+    let customer = "responses: [{set_state: {cart: '{{request.sku}}'}, body: {login: ok}}]";
+    let price = "responses: [{when: {state.cart: paid}, body: {note: paid}}, {body: {note: open}}]";
+    let files = RuleFiles::new().with(PRICE, price).with("shop.v1.cart.customer.yaml", customer);
+    let (mock, findings) = shop().rules(files).build();
+    assert!(findings.is_empty(), "{findings:?}");
+    let ask = async |name| call_in(&mock, session(name), "Price", &[]).await.unwrap();
+    let pay = async |sku_is| {
+        call_in(&mock, session("one"), "Customer", &[sku(sku_is)]).await.unwrap();
+    };
+    let (one, other) = (ask("one").await, ask("two").await);
+    assert!(!one.freshness.is_stale());
+    pay("paid").await;
+    assert!(one.freshness.is_stale(), "its answer is another now");
+    assert!(!other.freshness.is_stale(), "another session");
+    let one = ask("one").await;
+    assert_ne!(one.freshness.validator(), other.freshness.validator());
+    pay("paid").await;
+    assert!(!one.freshness.is_stale(), "the same value");
+    mock.reset(Some("one"));
+    assert!(one.freshness.is_stale());
+    assert_eq!(json_of(ask("one").await)["note"], "open");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_query_that_sets_state_tells_nobody() {
+    let text =
+        "responses: [{set_state: {cart: '{{request.sku}}'}, body: {note: '{{state.cart}}'}}]";
+    let mock = with_rules(PRICE, text);
+    let first = call(&mock, "Price", &[sku("a")]).await.unwrap();
+    call(&mock, "Price", &[sku("b")]).await.unwrap();
+    assert!(!first.freshness.is_stale(), "it would be asked again for ever");
 }

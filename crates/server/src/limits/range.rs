@@ -95,6 +95,10 @@ static RANGES: &[Range] = &[
         Bound::Count(|l| l.sessions_parked_max as u64, 0, COUNT_MAX),
     ),
     range(
+        "limits.sessions_parked_bytes_max",
+        Bound::Bytes(|l| l.sessions_parked_bytes_max as u64, 0, 1 << 50),
+    ),
+    range(
         "limits.stream_window_bytes",
         Bound::Bytes(|l| u64::from(l.stream_window_bytes), 1, WINDOW_MAX),
     ),

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | of a method that is there | by its service, through `run.rs` |
 //! | of a method that is not | UNIMPLEMENTED, which names those that are; *not run* |
+//! | of a command of a lost session, by a method that keeps no keys | ABORTED; *unknown* |
 //! | of a command, sent as a query | FAILED_PRECONDITION; *not run* |
 //! | of plain HTTP | by the route at its path, or 404 |
 //!
@@ -42,6 +43,10 @@ impl Host for Calls {
             None => error_answer(Error::unavailable("the server stopped")),
         }
     }
+
+    fn knows(&self, path: &str) -> bool {
+        self.app.upgrade().is_some_and(|app| app.methods.find(path).is_some())
+    }
 }
 
 fn error_answer(error: Error) -> AnswerFuture {
@@ -50,9 +55,15 @@ fn error_answer(error: Error) -> AnswerFuture {
 
 impl App {
     fn answer_live(self: Arc<Self>, arrived: IncomingCall, stopping: Signal) -> AnswerFuture {
-        let IncomingCall { target, context, body, is_command, .. } = arrived;
+        let IncomingCall { target, context, body, is_command, is_sent_again, .. } = arrived;
         let (target, codec) = match target {
             CallTarget::Method(asked) => match self.methods.find(&asked.path) {
+                Some(entry) if is_sent_again && !self.live.keys.holds(&entry.method) => {
+                    let text = format!("outcome unknown: {} keeps no command keys", asked.path);
+                    return Box::pin(std::future::ready(Err(CallFailure::unknown(
+                        Error::aborted(text),
+                    ))));
+                }
                 Some(entry) => (Target::Method(entry.method.clone()), asked.codec),
                 None => (Target::Unknown((*asked.path).into()), asked.codec),
             },

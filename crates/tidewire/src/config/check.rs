@@ -344,6 +344,8 @@ mod tests {
             ("instances_max = 90000", "5:17: instances_max = 90000 is over 1000 processes"),
             ("idle_stop = \"soon\"", "5:13: \"soon\" is not a duration"),
             ("start_timeout = 0", "5:17: a duration of 0 allows nothing"),
+            ("ready = \"healthz\"", "5:9: ready = \"healthz\" is not a path"),
+            ("protocol = \"native\"\nready = \"/a\"", "6:9: ready goes with plain HTTP"),
             ("folder = \"no/such\"", "5:10: no/such is not a folder"),
             ("host = \"shop.example:80\"", "5:8: host \"shop.example:80\" matches nothing"),
             ("host = \"*.example\"", "5:8: host \"*.example\" matches nothing"),
@@ -376,6 +378,10 @@ mod tests {
         ] {
             check(&format!("{shop}{line}\n"), &[expected]);
         }
+        check(
+            &format!("{shop}concurrency = 0\nspares = 1001\nready = \"x\"\nhost = \"a b\"\n"),
+            &["5:15: concurrency", "6:10: spares", "7:9: ready", "8:8: host"],
+        );
         let reports = "[[service]]\nname = \"reports\"\nproto = \".\"\nrun = [\"sh\"]\n";
         check(&format!("{reports}codec = \"json\"\nnames = [\"a.A\"]\n"), &[]);
         check(&format!("{reports}host = \"a\"\n"), &["5:8: host goes with route"]);

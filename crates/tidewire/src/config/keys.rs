@@ -132,6 +132,12 @@ pub const KEYS: &[Key] = &[
         "1000",
         "live sessions that wait for their client to reconnect",
     ),
+    key(
+        "limits.sessions_parked_bytes_max",
+        "64MiB",
+        "64MiB",
+        "bytes that these sessions hold together; the oldest are given up above it",
+    ),
     key("limits.stream_window_bytes", "128KiB", "128KiB", "unread bytes of one HTTP/2 stream"),
     key("limits.connection_window_bytes", "8MiB", "8MiB", "unread bytes of one HTTP/2 connection"),
     key("limits.drain_timeout", "10s", "10s", "how long a drain waits for running calls"),

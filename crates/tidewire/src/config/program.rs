@@ -85,6 +85,7 @@ impl TryFrom<Table> for ProgramConfig {
         let listen = listen(&table)?;
         let site = site(&table)?;
         can_be_told(&table, listen)?;
+        ready(&table, listen)?;
         if site.is_none() && table.proto.is_none() {
             return Err(missing("route", "route = \"/shop/*\""));
         }
@@ -99,6 +100,9 @@ impl TryFrom<Table> for ProgramConfig {
         };
         let life = life(&table)?;
         let mut program = Program::new(name, command).listen(listen);
+        if let Some(path) = &table.ready {
+            program = program.ready(path);
+        }
         if let Some(folder) = &table.folder {
             program = program.folder(folder);
         }
@@ -110,6 +114,21 @@ impl TryFrom<Table> for ProgramConfig {
         }
         let watch = table.watch.unwrap_or_default();
         Ok(Self { program, site, methods, codec, life, run, folder: table.folder, watch })
+    }
+}
+
+/// Whether the path that says that it is ready can be asked for.
+fn ready(table: &Table, listen: Listen) -> Result<(), String> {
+    let Some(path) = &table.ready else { return Ok(()) };
+    if listen == Listen::Native {
+        return Err(
+            "ready goes with plain HTTP; a native program says itself that it is".to_owned()
+        );
+    }
+    let is_path = |uri: &http::Uri| uri.scheme().is_none() && uri.authority().is_none();
+    match path.parse::<http::Uri>() {
+        Ok(uri) if path.starts_with('/') && is_path(&uri) => Ok(()),
+        _ => Err(format!("ready = {path:?} is not a path; write one, such as \"/healthz\"")),
     }
 }
 

@@ -224,6 +224,7 @@ pub(super) struct Table {
     pub(super) queue_timeout: Option<Duration>,
     #[serde(deserialize_with = "value::positive_duration")]
     pub(super) start_timeout: Option<Duration>,
+    pub(super) ready: Option<String>,
     #[serde(deserialize_with = "value::positive_duration")]
     pub(super) request_timeout: Option<Duration>,
     pub(super) idle_freeze: Option<super::program::Idle>,
@@ -304,6 +305,7 @@ impl Table {
             (self.queue_max.is_some(), "queue_max"),
             (self.queue_timeout.is_some(), "queue_timeout"),
             (self.start_timeout.is_some(), "start_timeout"),
+            (self.ready.is_some(), "ready"),
             (self.request_timeout.is_some(), "request_timeout"),
             (self.idle_freeze.is_some(), "idle_freeze"),
             (self.idle_stop.is_some(), "idle_stop"),

@@ -109,7 +109,13 @@ pub fn load_rules(folder: &Path) -> Result<RuleFiles, Diagnostic> {
     walk(folder, 0, &mut |path| RuleFiles::is_rule_file(path), &mut paths).map_err(gone)?;
     let mut files = RuleFiles::new();
     for path in paths {
-        let size = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        let metadata = std::fs::metadata(&path);
+        if metadata.as_ref().is_ok_and(|metadata| !metadata.is_file()) {
+            // Reading it may never end.
+            files.add_unreadable(&path, "it is not a regular file, so it is not read");
+            continue;
+        }
+        let size = metadata.map_or(0, |metadata| metadata.len());
         if size > RULE_FILE_BYTES_MAX {
             let max = RULE_FILE_BYTES_MAX >> 20;
             files.add_unreadable(&path, format!("the file is {} MiB, over {max} MiB", size >> 20));
@@ -123,6 +129,14 @@ pub fn load_rules(folder: &Path) -> Result<RuleFiles, Diagnostic> {
     Ok(files)
 }
 
+/// Whether a path is a link to a folder or to one that holds it.
+fn is_above(path: &Path, folder: &Path) -> bool {
+    path.is_symlink()
+        && path.canonicalize().is_ok_and(|target| {
+            folder.canonicalize().is_ok_and(|folder| folder.starts_with(target))
+        })
+}
+
 /// The files below a folder, in the order of their names; hidden ones are left out.
 pub(super) fn walk(
     folder: &Path,
@@ -134,6 +148,10 @@ pub(super) fn walk(
     entries.sort_by_key(std::fs::DirEntry::file_name);
     for entry in entries {
         let path = entry.path();
+        // A link to the folder itself, or to one above it, would be read over and over.
+        if is_above(&path, folder) {
+            continue;
+        }
         if entry.file_name().to_string_lossy().starts_with('.') || found.len() >= FILES_MAX {
             continue;
         }
@@ -147,4 +165,31 @@ pub(super) fn walk(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_a_regular_file_is_told_and_not_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("a.yaml"), "[]").expect("a file");
+        let made = std::process::Command::new("mkfifo").arg(path("fifo.yaml")).status();
+        assert!(made.expect("mkfifo").success());
+        std::os::unix::fs::symlink("/dev/zero", path("zero.yaml")).expect("a link");
+        std::os::unix::fs::symlink("/", path("root")).expect("a link");
+        std::os::unix::fs::symlink(".", path("itself")).expect("a link");
+        let files = load_rules(folder.path()).expect("the folder is there");
+        let names: Vec<_> = files.paths().filter_map(Path::file_name).collect();
+        assert_eq!(names, ["a.yaml", "fifo.yaml", "zero.yaml"]);
+        let schema = Schema::from_descriptors(Vec::new()).expect("no descriptors");
+        let told = files.check(&schema).iter().map(ToString::to_string).collect::<String>();
+        assert_eq!(
+            told.matches("it is not a regular file, so it is not read").count(),
+            2,
+            "{told}"
+        );
+    }
 }

@@ -87,7 +87,7 @@ fn wrong_settings_end_the_program_with_a_line_that_says_what_is_wrong() {
 
 /// The application as its own process.
 pub(crate) struct Program {
-    child: Child,
+    pub(crate) child: Child,
     output: BufReader<std::process::ChildStdout>,
     address: String,
 }
@@ -135,7 +135,7 @@ impl Drop for Program {
     }
 }
 
-fn command(folder: &TempDir, contacts: &str) -> Command {
+pub(crate) fn command(folder: &TempDir, contacts: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_contacts"));
     command
         .current_dir(folder.path())

@@ -9,6 +9,7 @@ mod chromium;
 mod cluster;
 mod contract;
 mod durability;
+mod exactly_once;
 mod filling;
 mod hosts;
 mod live;

@@ -172,7 +172,7 @@ impl<D: Database> Callee<D> {
             if let Some(ticket) = session.ticket() {
                 let id = *ticket.id();
                 self.parked.hold(ticket, "ada".into(), *session);
-                self.parked.park(&id, now);
+                self.parked.park(&id, 0, now);
             }
         }
     }
