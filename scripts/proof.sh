@@ -4,7 +4,7 @@
 #
 #   scripts/proof.sh          all parts
 #   scripts/proof.sh PART...  only these: deny, attack, h2spec, interop, kept, mock, stress, programs, mutants, models,
-#                             dynamic, live, fuzz, miri
+#                             dynamic, live, runtimes, fuzz, miri
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,7 +19,7 @@ NIGHTLY=nightly-2026-11-01
 
 tools="$PWD/.tools"
 parts=("$@")
-((${#parts[@]})) || parts=(deny attack h2spec interop kept mock stress programs mutants models dynamic live fuzz miri)
+((${#parts[@]})) || parts=(deny attack h2spec interop kept mock stress programs mutants models dynamic live runtimes fuzz miri)
 
 # Licences, bans and sources. Advisories need a copy of their database, which not every machine can
 # fetch: they are checked where it can be.
@@ -121,6 +121,16 @@ part_dynamic() {
 # Two thousand schedules of the live protocol's virtual network; the seeds are printed.
 part_live() {
   LIVE_ROUNDS=2000 cargo test --release --package tidewire-live-proto --test it -- --nocapture all_properties_hold
+}
+
+# The browser client on Bun and Deno, which npm brings.
+part_runtimes() {
+  cargo build --package live-client-server
+  npm --prefix clients/ts ci --no-audit --no-fund --silent
+  npm --prefix clients/ts run --silent build
+  npm --prefix clients/ts run --silent generate
+  npm --prefix clients/ts/tests/runtimes ci --no-audit --no-fund --silent
+  node clients/ts/tests/runtimes/run.mjs
 }
 
 # Ten minutes a fuzz target.
