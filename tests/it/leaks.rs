@@ -33,6 +33,13 @@ service Leak {
     option (google.api.http) = { get: "/open/{n}" };
     option (tidewire.v1.method) = { access: ANONYMOUS cache: PUBLIC ttl: { seconds: 60 } max_age: { seconds: 60 } };
   }
+  rpc Guarded(Ask) returns (Told) {
+    option idempotency_level = NO_SIDE_EFFECTS;
+    option (google.api.http) = { get: "/guarded/{n}" };
+    option (tidewire.v1.method) = {
+      cache: VARY vary: "authorization" ttl: { seconds: 60 } max_age: { seconds: 60 }
+    };
+  }
   rpc Tenant(Ask) returns (Told) {
     option idempotency_level = NO_SIDE_EFFECTS;
     option (google.api.http) = { get: "/tenant/{n}" };
@@ -52,7 +59,7 @@ impl Implementation for Leak {
     async fn unary(&self, method: &Method, context: Context, _: Message) -> Result<Reply<Message>> {
         let mut told = self.0.message(&method.output).expect("a known message");
         let who = match &*method.method {
-            "Open" => "everybody",
+            "Open" | "Guarded" => "everybody",
             "Tenant" => context.header("x-tenant").map_or("none", |value| value.to_str().unwrap()),
             _ => context.principal().map_or("nobody", Principal::subject),
         };
@@ -121,7 +128,8 @@ impl Callers {
     }
 }
 
-const FOR_CALLERS: [&str; 4] = [
+const FOR_CALLERS: [&str; 5] = [
+    "known:/guarded/1",
     "caller:/young/1",
     "caller:/fixed/1",
     "caller:/test.v1.Leak/Young?connect=v1&encoding=json&message=%7B%22n%22:1%7D",

@@ -14,7 +14,7 @@ use tidewire_service::{
 };
 
 use crate::difference;
-use crate::http::From;
+use crate::http::{Credentials, From};
 use crate::key::Key;
 use crate::refusal::Refusal;
 use crate::staleness::VersionWatch;
@@ -60,8 +60,7 @@ pub(crate) struct CallerView {
     pub(crate) is_conditional: bool,
     /// Whether any current reply will do: `If-None-Match: *` (RFC 9110, section 13.1.2).
     pub(crate) holds_any: bool,
-    /// Whether it has shown a client certificate.
-    pub(crate) has_certificate: bool,
+    pub(crate) credentials: Credentials,
 }
 
 /// Of what an answer is, and when it was made.
@@ -198,7 +197,7 @@ impl CachedReply {
     pub(crate) fn give(&self, version: u64, asker: &CallerView, from: From) -> Result<Reply> {
         let freshness = self.freshness(version);
         let entry = &*self.0;
-        let told = asker.is_conditional.then(|| self.cache_headers(from, asker.has_certificate));
+        let told = asker.is_conditional.then(|| self.cache_headers(from, asker.credentials));
         match &entry.answer {
             CachedOutcome::Reply { validator, headers, status, .. }
                 if asker.held.contains(validator) || asker.holds_any && status.is_success() =>
@@ -371,7 +370,7 @@ impl CachedReply {
     }
 
     /// The headers of the answer with what caches are told.
-    fn cache_headers(&self, from: From, has_certificate: bool) -> HeaderMap {
+    fn cache_headers(&self, from: From, credentials: Credentials) -> HeaderMap {
         let own = match &self.0.answer {
             CachedOutcome::Reply { headers, .. } => headers,
             CachedOutcome::Error(error) => error.headers(),
@@ -379,8 +378,8 @@ impl CachedReply {
         };
         let rules = &self.0.terms.rules;
         match from {
-            From::Memory => rules.cache_headers(own, Some(self.age()), has_certificate),
-            From::Service => rules.cache_headers(own, None, has_certificate),
+            From::Memory => rules.cache_headers(own, Some(self.age()), credentials),
+            From::Service => rules.cache_headers(own, None, credentials),
         }
     }
 }

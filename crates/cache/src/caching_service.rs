@@ -13,7 +13,7 @@ use tidewire_service::{
 
 use crate::attempt::{Attempt, NotCached};
 use crate::cached_reply::{CachedReply, CallerView};
-use crate::http::From;
+use crate::http::{Credentials, From};
 use crate::key::{BorrowedKey, Key, Parts};
 use crate::reply_cache::Settings;
 use crate::table::{MethodMemo, Table};
@@ -214,7 +214,10 @@ impl CallerView {
             held: context.held(),
             is_conditional: context.is_conditional(),
             holds_any: context.holds_any(),
-            has_certificate: context.peer().is_some_and(|peer| !peer.certificates.is_empty()),
+            credentials: Credentials {
+                has_certificate: context.peer().is_some_and(|peer| !peer.certificates.is_empty()),
+                is_known: context.principal().is_some(),
+            },
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | header | value | source |
 //! |---|---|---|
-//! | `cache-control` | `no-cache`: keep it and ask each time; `max-age`, `stale-while-revalidate`, `stale-if-error` where set; `immutable` where declared; `private` where a caller's | RFC 9111, 5861, 8246 |
+//! | `cache-control` | `no-cache`: keep it and ask each time; `max-age`, `stale-while-revalidate`, `stale-if-error` where set; `immutable` where declared; `private` where a caller's, and where `VARY` and the caller is known | RFC 9111, 5861, 8246 |
 //! | `vary` | what of the request the answer depends on | RFC 9110, section 12.5.5 |
 //! | `age` | seconds since it was computed | RFC 9111, section 5.1 |
 //! | `cache-status` | `tidewire; hit`, or `tidewire; fwd=miss; stored` | RFC 9211 |
@@ -16,6 +16,7 @@ use http::HeaderValue;
 use http::header::{AGE, CACHE_CONTROL, HeaderMap, HeaderName, VARY};
 use tidewire_service::{Caching, Headers, Lifetime};
 
+use crate::reply_cache::Settings;
 use crate::scope::Scope;
 
 /// The headers that are the same for all answers of a method.
@@ -24,6 +25,26 @@ pub(crate) struct Rules {
     headers: Vec<(HeaderName, HeaderValue)>,
     /// Whether replies are one caller's.
     is_private: bool,
+    /// The headers in place of these for a caller that is known, of `VARY`: who else may have the
+    /// reply is for the access rules to say, and no HTTP cache asks them.
+    for_known: Option<Vec<(HeaderName, HeaderValue)>>,
+}
+
+/// What a method's replies are told of by.
+pub(crate) struct Terms {
+    pub(crate) lifetime: Lifetime,
+    /// Whether they are of a plain HTTP handler.
+    pub(crate) is_page: bool,
+    pub(crate) caching: Caching,
+}
+
+/// By what a caller is known.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Credentials {
+    /// Whether it has shown a client certificate.
+    pub(crate) has_certificate: bool,
+    /// Whether it has a principal.
+    pub(crate) is_known: bool,
 }
 
 /// Where an answer came from.
@@ -39,34 +60,37 @@ const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 impl Rules {
     pub(crate) fn new(
         scope: &Scope,
-        credentials: &[HeaderName],
-        lifetime: Lifetime,
-        is_page: bool,
-        caching: Caching,
+        settings: &Settings,
+        terms: Terms,
     ) -> Self {
-        let mut vary = Vec::new();
-        let whose = match scope {
-            Scope::Public => "public",
-            Scope::Vary(names) => {
-                vary.extend(names.iter());
-                "public"
-            }
-            _ => {
-                vary.extend(["authorization", "cookie"]);
-                vary.extend(credentials.iter().map(HeaderName::as_str));
-                "private"
-            }
+        let Terms { lifetime, is_page, caching } = terms;
+        let credentials = || {
+            let usual = ["authorization", "cookie"].into_iter();
+            usual.chain(settings.credential_headers.iter().map(HeaderName::as_str))
         };
-        if is_page {
-            vary.push("accept");
+        let accept = is_page.then_some("accept");
+        let life = life(lifetime, caching);
+        let private_life = if settings.certificates { NO_CACHE } else { &life };
+        let private = |names: &mut dyn Iterator<Item = &str>| {
+            headers(format!("private, {private_life}"), &mut names.chain(accept))
+        };
+        match scope {
+            Scope::Public => Self {
+                headers: headers(format!("public, {life}"), &mut accept.into_iter()),
+                is_private: false,
+                for_known: None,
+            },
+            Scope::Vary(names) => Self {
+                headers: headers(format!("public, {life}"), &mut names.iter().chain(accept)),
+                is_private: false,
+                for_known: Some(private(&mut names.iter().chain(credentials()))),
+            },
+            _ => Self {
+                headers: private(&mut credentials()),
+                is_private: true,
+                for_known: None,
+            },
         }
-        let cache_control = format!("{whose}, {}", life(lifetime, caching));
-        let no_cache = HeaderValue::from_static("no-cache");
-        let mut told =
-            vec![(CACHE_CONTROL, HeaderValue::try_from(cache_control).unwrap_or(no_cache))];
-        let vary = HeaderValue::try_from(vary.join(", ")).ok().filter(|vary| !vary.is_empty());
-        told.extend(vary.map(|vary| (VARY, vary)));
-        Self { headers: told, is_private: whose == "private" }
     }
 
     /// What is told of an answer that has these its own headers, which stay, and comes from memory
@@ -76,16 +100,17 @@ impl Rules {
         &self,
         own: &Headers,
         age: Option<Duration>,
-        has_certificate: bool,
+        credentials: Credentials,
     ) -> HeaderMap {
         let mut told = HeaderMap::with_capacity(TOLD_HEADERS);
         for (name, value) in own.iter() {
             told.append(name, value.clone());
         }
-        if has_certificate && self.is_private {
+        let for_known = self.for_known.as_ref().filter(|_| credentials.is_known);
+        if credentials.has_certificate && (self.is_private || for_known.is_some()) {
             told.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
         }
-        for (name, value) in &self.headers {
+        for (name, value) in for_known.unwrap_or(&self.headers) {
             told.entry(name).or_insert_with(|| value.clone());
         }
         told.entry(CACHE_STATUS).or_insert(if age.is_some() { HIT } else { STORED });
@@ -105,11 +130,31 @@ const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 const HIT: HeaderValue = HeaderValue::from_static("tidewire; hit");
 const STORED: HeaderValue = HeaderValue::from_static("tidewire; fwd=miss; stored");
 
+/// Keep it, and ask each time.
+const NO_CACHE: &str = "no-cache";
+
+fn headers(
+    cache_control: String,
+    vary: &mut dyn Iterator<Item = &str>,
+) -> Vec<(HeaderName, HeaderValue)> {
+    let no_cache = HeaderValue::from_static(NO_CACHE);
+    let mut told = vec![(CACHE_CONTROL, HeaderValue::try_from(cache_control).unwrap_or(no_cache))];
+    let mut names = Vec::new();
+    for name in vary {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let vary = HeaderValue::try_from(names.join(", ")).ok().filter(|vary| !vary.is_empty());
+    told.extend(vary.map(|vary| (VARY, vary)));
+    told
+}
+
 fn life(lifetime: Lifetime, caching: Caching) -> String {
     if lifetime == Lifetime::Immutable {
         return format!("max-age={}, immutable", YEAR.as_secs());
     }
-    let Some(max_age) = caching.max_age else { return "no-cache".to_owned() };
+    let Some(max_age) = caching.max_age else { return NO_CACHE.to_owned() };
     let mut text = format!("max-age={max_age}");
     for (name, seconds) in [
         ("stale-while-revalidate", caching.stale_while_revalidate),

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
-use http::header::{AUTHORIZATION, COOKIE};
 use tidewire_memo::Graph;
 use tidewire_service::{CacheScope, Caching, Clock, FormsBudget, Layer, Spec};
 
@@ -55,6 +54,8 @@ pub(crate) struct Settings {
     pub(crate) on_mismatch: OnMismatch,
     /// Headers, beside `authorization` and `cookie`, by which a caller may say who it is.
     pub(crate) credential_headers: Vec<HeaderName>,
+    /// Whether a caller may be known by a client certificate, which no `vary` can name.
+    pub(crate) certificates: bool,
     /// By the method's name, `shop.v1.Items/Get`, or its service's, `shop.v1.Items/*`.
     pub(crate) methods: BTreeMap<String, MethodOverride>,
 }
@@ -85,6 +86,7 @@ impl ReplyCache {
             verify: Arc::default(),
             on_mismatch: OnMismatch::default(),
             credential_headers: Vec::new(),
+            certificates: false,
             methods: BTreeMap::new(),
         };
         Self { graph: graph.clone(), terms }
@@ -161,18 +163,17 @@ impl ReplyCache {
         self
     }
 
-    /// Whether HTTP caches may give replies of a method to everybody: those of `PUBLIC`, and of
-    /// `VARY` unless one of its headers says who calls.
+    /// Says that callers may be known by a client certificate: HTTP caches have to ask each time
+    /// for a caller's reply, since no header tells callers apart.
+    pub fn certificates(mut self) -> Self {
+        self.terms.certificates = true;
+        self
+    }
+
+    /// Whether HTTP caches may give replies of a method to everybody, known or not: those of
+    /// `PUBLIC`.
     pub fn is_public(&self, spec: &Spec) -> bool {
-        let usual = [AUTHORIZATION, COOKIE];
-        let credentials = || usual.iter().chain(&self.terms.credential_headers);
-        let says_who = |name: &str| credentials().any(|credential| credential.as_str() == name);
-        spec.is_query()
-            && match self.terms.of(spec).scope(spec) {
-                Scope::Public => true,
-                Scope::Vary(names) => !names.iter().any(says_who),
-                Scope::Caller | Scope::Call => false,
-            }
+        spec.is_query() && matches!(self.terms.of(spec).scope(spec), Scope::Public)
     }
 
     /// Sets what holds for a method, `shop.v1.Items/Get`, in place of what its `.proto` says; or

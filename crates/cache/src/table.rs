@@ -13,7 +13,7 @@ use tidewire_service::{
 use crate::attempt::{Attempt, NotCached};
 use crate::cached_reply::CachedReply;
 use crate::flights::Flights;
-use crate::http::Rules;
+use crate::http::{Rules, Terms};
 use crate::key::Key;
 use crate::method_override::Effective;
 use crate::methods::Methods;
@@ -202,13 +202,7 @@ impl Table {
         let is_page = !name.starts_with('/');
         MethodPolicy {
             name: name.to_owned(),
-            rules: Rules::new(
-                &scope,
-                &self.settings.credential_headers,
-                lifetime,
-                is_page,
-                caching,
-            ),
+            rules: Rules::new(&scope, &self.settings, Terms { lifetime, is_page, caching }),
             scope,
             lifetime,
             coalesces,

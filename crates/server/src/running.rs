@@ -377,9 +377,9 @@ impl fmt::Display for StartError {
             Self::Access(error) => error.fmt(f),
             Self::PublicCache { method, access } => write!(
                 f,
-                "{method} has cache: PUBLIC, or VARY by headers that do not say who calls, but only {} may \
-                 call it, and HTTP caches would give its replies to everybody; set cache: CALLER in its \
-                 .proto or memo.methods, or let everybody call it",
+                "{method} has cache: PUBLIC, but only {} may call it, and HTTP caches would give its \
+                 replies to everybody; set cache: CALLER in its .proto or memo.methods, or let everybody \
+                 call it",
                 describe(access)
             ),
         }

@@ -415,6 +415,9 @@ impl Config {
             if let Some(header) = self.auth.key_header()? {
                 cache = cache.credential_header(header);
             }
+            if self.auth.certificates == Some(true) {
+                cache = cache.certificates();
+            }
             builder = builder.memo(cache);
         }
         for address in &self.server.listen {

@@ -7,9 +7,10 @@ CALLER is `name|header|value`, `name|certificate|FILE.pem,FILE.key`, or `nobody|
 
 KIND is what PATH answers:
   caller  the caller's name, to nobody 401
+  known   nobody's name, to nobody 401
   public  nobody's name, to anybody
   tenant  what stands in x-tenant, to anybody
-A shared cache holds nothing of the first and something of the others.
+A shared cache holds nothing of the first two and something of the others.
 
 Prints a line a case, "ok ..." or "not ok ...".
 """
@@ -75,6 +76,8 @@ def allowed(kind, name, header, value):
     """The status and the names that an answer may have."""
     if kind == "caller":
         return (401, set()) if name == "nobody" else (200, {name})
+    if kind == "known":
+        return (401, set()) if name == "nobody" else (200, set())
     return 200, {name} if kind == "tenant" and header == "x-tenant" else set()
 
 
@@ -111,7 +114,7 @@ def main():
                     named = {other for other, *_ in callers if f'"{other}"' in reply.text}
                     said = (reply.status_code, reply.headers, reply.text)
                     check(f"{path}: {name}", (reply.status_code, named) == allowed(kind, name, header, value), said)
-        check(f"{path}: held {held} times", (held == 0) if shared and kind == "caller" else held > 0, held)
+        check(f"{path}: held {held} times", (held == 0) if shared and kind in ("caller", "known") else held > 0, held)
     if process:
         process.terminate()
         process.wait()
