@@ -62,8 +62,8 @@ impl Serve {
         if let Some(proto) = &self.proto {
             services.push(ServiceConfig::echo(proto));
         }
-        let sources = config.oplog.sources(&Graph::global());
-        let log = config.oplog.start(&sources).await.map_err(Failure::usage)?;
+        let captured = config.oplog.sources(&Graph::global());
+        let log = config.oplog.start(&captured).await.map_err(Failure::usage)?;
         let mut builder = config.server_with_log(log.as_deref()).map_err(Failure::usage)?;
         let mut names = Vec::new();
         for service in &services {
@@ -85,7 +85,7 @@ impl Serve {
             _ => Failure::usage(error),
         })?;
         if let Some(programs) = &programs {
-            sources.into_iter().for_each(|source| programs.host().sources().share(source));
+            captured.into_iter().for_each(|source| programs.host().sources().share(source));
             programs.host().answered_by(running.callee());
         }
         resident::give_back_code();
