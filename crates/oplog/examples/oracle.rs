@@ -1,12 +1,12 @@
-//! Tries to read an old value, for as long as it is told to: several host processes on one PostgreSQL, writers
-//! on each of them and past all of them, and faults.
+//! Tries to read an old value, for as long as it is told to: several host processes on one
+//! PostgreSQL, writers on each of them and past all of them, and faults.
 //!
 //! ```text
 //! cargo run -p tidewire-oplog --example oracle -- --seconds 600 --hosts 3 --seed 1
 //! ```
 //!
-//! Each cell of the table holds a number that writes increase by one, so that any two values of a cell say
-//! which is older. What is checked of each read:
+//! Each cell of the table holds a number that writes increase by one, so that any two values of a
+//! cell say which is older. What is checked of each read:
 //!
 //! | promise | a value is never below |
 //! |---|---|
@@ -15,8 +15,9 @@
 //! | 5 | what had been acknowledged a lease before the request began |
 //! | at rest | what the table has, on each host, after a barrier |
 //!
-//! Faults: a host is killed or stopped for longer than its lease; a backend is ended; PostgreSQL crashes; a
-//! transaction stays open. It prints one line a second and ends with 1 if anything was violated.
+//! Faults: a host is killed or stopped for longer than its lease; a backend is ended; PostgreSQL
+//! crashes; a transaction stays open. It prints one line a second and ends with 1 if anything was
+//! violated.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test program")]
 
 #[path = "oracle/faults.rs"]

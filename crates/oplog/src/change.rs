@@ -11,8 +11,8 @@ pub(crate) struct Change {
     pub(crate) keys: Option<Vec<String>>,
 }
 
-/// Changes that are applied together, without repetition. Above a number of keys it holds the names of
-/// the sources alone, so that memory stays bounded whatever a statement changed.
+/// Changes that are applied together, without repetition. Above a number of keys it holds the names
+/// of the sources alone, so that memory stays bounded whatever a statement changed.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeSet {
     /// `None`: every key.

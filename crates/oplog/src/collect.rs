@@ -10,7 +10,7 @@ tokio::task_local! {
 
 /// Runs a call and returns what it gave, with the token of what was written meanwhile in its task.
 ///
-/// A write in a task of its own is not seen; pass its token to [`note`] in the task that waits for it.
+/// A write in another task is not seen; pass its token to [`note`] in the task that waits for it.
 pub async fn collect<F: Future>(call: F) -> (F::Output, Token) {
     let scoped = COLLECTED.scope(RefCell::new(Token::default()), async move {
         let output = call.await;

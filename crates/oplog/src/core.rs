@@ -1,8 +1,9 @@
-//! What every log has, whatever database it is in: the position, the lease, what is suspended, and who
-//! waits for a look.
+//! What every log has, whatever database it is in: the position, the lease, what is suspended, and
+//! who waits for a look.
 //!
-//! Sources are suspended (nothing that reads them is kept) from the moment that they are registered until
-//! the first position is taken, whenever the lease has ended, and for as long as their capture is broken.
+//! Sources are suspended (nothing that reads them is kept) from the moment that they are registered
+//! until the first position is taken, whenever the lease has ended, and for as long as their
+//! capture is broken.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;

@@ -1,8 +1,8 @@
 //! Where a host is in the log, and what a look at it brings: no socket, no clock, no task.
 //!
-//! A look is one statement, so its snapshot, the incarnation, the horizon and the rows are of one moment.
-//! New are the rows that its snapshot sees and the last one did not see. A serial number as the cursor
-//! would lose the rows of transactions that took a number early and commit late.
+//! A look is one statement, so its snapshot, the incarnation, the horizon and the rows are of one
+//! moment. New are the rows that its snapshot sees and the last one did not see. A serial number as
+//! the cursor would lose the rows of transactions that took a number early and commit late.
 //!
 //! | a look shows | what follows |
 //! |---|---|

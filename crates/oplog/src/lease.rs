@@ -1,8 +1,8 @@
 //! For how long a host that hears nothing from the log may trust what it has in memory.
 //!
-//! What was acknowledged before a look began is in what the look shows. So a host whose last look began
-//! at `t` knows every change up to `t`, and may answer from memory until `t + length`: nothing that it
-//! says is older than `length`. The clock runs on while the machine is suspended.
+//! What was acknowledged before a look began is in what the look shows. So a host whose last look
+//! began at `t` knows every change up to `t`, and may answer from memory until `t + length`:
+//! nothing that it says is older than `length`. The clock runs on while the machine is suspended.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;

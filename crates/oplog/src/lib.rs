@@ -6,27 +6,27 @@
 //!                              every host looks ◀───┘ ─▶ memo sources ─▶ cached replies, watches
 //! ```
 //!
-//! A log is a small table in the application's own database. Triggers fill it, so that it does not matter
-//! who writes; every host reads it by difference of snapshots, so that no commit is passed over. Nothing
-//! here elects, replicates or stores: the database does.
+//! A log is a small table in the application's own database. Triggers fill it, so that it does not
+//! matter who writes; every host reads it by difference of snapshots, so that no commit is passed
+//! over. Nothing here elects, replicates or stores: the database does.
 //!
 //! # What is promised
-//! 1. **Complete.** Every committed change of a captured table is applied on every host, at least once.
-//! 2. **Read your writes.** A request with a [`Token`] is answered from a state that includes it, or is
-//!    refused ([`OplogHandle::caught_up`]).
-//! 3. **Order.** Changes are applied in the order in which they became visible, whole transactions at once,
-//!    and never before a fresh snapshot shows them.
+//! 1. **Complete.** Every committed change of a captured table is applied on every host, at least
+//!    once.
+//! 2. **Read your writes.** A request with a [`Token`] is answered from a state that includes it,
+//!    or is refused ([`OplogHandle::caught_up`]).
+//! 3. **Order.** Changes are applied in the order in which they became visible, whole transactions
+//!    at once, and never before a fresh snapshot shows them.
 //! 4. **Monotonic** for each host and key, where the memo is `strict` and loads from one database.
-//! 5. **Bounded.** Without a token a reply is at most [`Settings::lease`] old. A host that cannot read the
-//!    log for that long keeps nothing ([`OplogHandle::check_lease`]).
-//! 6. **Reset over loss.** Any doubt makes whole sources stale.
-//!
-//! Not promised: one snapshot across several keys, and anything of a database that itself lost commits.
+//! 5. **Bounded.** Without a token a reply is at most [`Settings::lease`] old. A host that cannot
+//!    read the log for that long keeps nothing ([`OplogHandle::check_lease`]).
+//! 6. **Reset over loss.** Any doubt makes whole sources stale.  Not promised: one snapshot across
+//!    several keys, and anything of a database that itself lost commits.
 
 #![doc = include_str!("../README.md")]
 #![cfg_attr(
     not(all(feature = "postgres", feature = "sqlite")),
-    allow(dead_code, reason = "with one database what is for the other is not used")
+    allow(dead_code, reason = "each database uses a part of what is shared")
 )]
 
 mod apply;

@@ -46,8 +46,8 @@ impl Oplog {
         Self { handle: OplogHandle { core }, tasks }
     }
 
-    /// A log in the PostgreSQL database that the data is in. Connect directly, not through a pooler that
-    /// gives each transaction another connection.
+    /// A log in the PostgreSQL database that the data is in. Connect directly, not through a pooler
+    /// that gives each transaction another connection.
     #[cfg(feature = "postgres")]
     pub fn postgres(config: &tokio_postgres::Config) -> crate::PostgresLog {
         crate::PostgresLog::new(config)
@@ -78,7 +78,8 @@ impl Oplog {
         self.handle.clone()
     }
 
-    /// Ends following. What waits for a look is given [`Behind::Stopped`]; nothing is kept any more.
+    /// Ends following. What waits for a look is given [`Behind::Stopped`]; nothing is kept any
+    /// more.
     pub async fn stop(mut self) {
         self.handle.core.close();
         self.tasks.shutdown().await;
@@ -100,8 +101,8 @@ impl std::ops::Deref for Oplog {
 }
 
 impl OplogHandle {
-    /// After an acknowledged commit: marks what the guard covers, wakes the other hosts, and returns the
-    /// token of the transaction. `mark` is what `tidewire.mark()` returned in it, as in
+    /// After an acknowledged commit: marks what the guard covers, wakes the other hosts, and
+    /// returns the token of the transaction. `mark` is what `tidewire.mark()` returned in it, as in
     /// `UPDATE … RETURNING …, tidewire.mark()`.
     pub fn wrote(&self, guard: WriteGuard, mark: &str) -> Token {
         let token = self.core.committed(mark);
@@ -110,8 +111,9 @@ impl OplogHandle {
         token
     }
 
-    /// The first half of [`wrote`](Self::wrote), for where the guard is elsewhere: to be called when the
-    /// commit is acknowledged. [`announce`](Self::announce) its token when the guard is finished.
+    /// The first half of [`wrote`](Self::wrote), for where the guard is elsewhere: to be called
+    /// when the commit is acknowledged. [`announce`](Self::announce) its token when the guard is
+    /// finished.
     pub fn committed(&self, mark: &str) -> Token {
         self.core.committed(mark)
     }
@@ -125,8 +127,8 @@ impl OplogHandle {
         }
     }
 
-    /// As [`wrote`](Self::wrote), where no mark was asked for: another host that is shown the token looks at
-    /// the log once more.
+    /// As [`wrote`](Self::wrote), where no mark was asked for: another host that is shown the token
+    /// looks at the log once more.
     pub fn wrote_unmarked(&self, guard: WriteGuard) -> Token {
         guard.finish();
         let token = Token::unclear();
@@ -134,15 +136,15 @@ impl OplogHandle {
         token
     }
 
-    /// Runs `work` in a transaction and marks what it lists when the commit is acknowledged, here at once
-    /// and on other hosts by the log.
-    ///
+    /// Runs `work` in a transaction and marks what it lists when the commit is acknowledged, here
+    /// at once and on other hosts by the log.
     /// # Errors
-    /// When the work fails, or the database does; [`crate::WriteError`] says whether it was rolled back.
+    /// When the work fails, or the database does; [`crate::WriteError`] says whether it was rolled
+    /// back.
     ///
     /// # Cancel safety
-    /// Dropped before the commit, the transaction is rolled back. Dropped during the commit, it may have been
-    /// committed: then the log has its rows.
+    /// Dropped before the commit, the transaction is rolled back. Dropped during the commit, it may
+    /// have been committed: then the log has its rows.
     #[cfg(feature = "postgres")]
     pub async fn transaction<T, E>(
         &self,
@@ -158,14 +160,14 @@ impl OplogHandle {
         self.core.includes(token)
     }
 
-    /// Wakes the other hosts after a commit whose keys were marked here, and notes its token for the reply
-    /// of the running call.
+    /// Wakes the other hosts after a commit whose keys were marked here, and notes its token for
+    /// the reply of the running call.
     pub fn announce(&self, token: &Token) {
         self.core.wrote(token);
     }
 
-    /// Waits until this host's memory includes what the token names: at once where its position does, else
-    /// for a look that begins after this call.
+    /// Waits until this host's memory includes what the token names: at once where its position
+    /// does, else for a look that begins after this call.
     ///
     /// # Errors
     /// When the log could not be read within `oplog.token_wait`.

@@ -1,8 +1,8 @@
 //! Commits of this process: their rows need no second mark, once their guards have marked.
 //!
-//! When a commit is acknowledged the counters of changes are noted. A row of it whose key was announced
-//! later than that was announced after its commit, by whomever, and is passed over. A key that nobody
-//! announced, as one that a trigger of the application wrote, is marked as anybody's.
+//! When a commit is acknowledged the counters of changes are noted. A row of it whose key was
+//! announced later than that was announced after its commit, by whomever, and is passed over. A key
+//! that nobody announced, as one that a trigger of the application wrote, is marked as anybody's.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;

@@ -67,8 +67,8 @@ impl PostgresLog {
         self
     }
 
-    /// Makes changes of a table, by whoever writes it, changes of a source: `columns` are the parts of its
-    /// key, in order. The source is suspended until the log has started.
+    /// Makes changes of a table, by whoever writes it, changes of a source: `columns` are the parts
+    /// of its key, in order. The source is suspended until the log has started.
     ///
     /// Several tables may feed one source, and one table several sources.
     pub fn capture<K: SourceKey>(
@@ -81,8 +81,8 @@ impl PostgresLog {
         self.add(source, Some((table, columns, false)))
     }
 
-    /// As [`capture`](Self::capture), for a source that changes when rows are added or removed and not when
-    /// a row changes: what a count depends on.
+    /// As [`capture`](Self::capture), for a source that changes when rows are added or removed and
+    /// not when a row changes: what a count depends on.
     pub fn capture_rows(self, table: &str, source: &Source<()>) -> Self {
         self.add(source, Some((table, Vec::new(), true)))
     }
@@ -109,8 +109,9 @@ impl PostgresLog {
         self
     }
 
-    /// The statements that [`start`](Self::start) runs where something is missing, for whoever may run them.
-    /// It connects, since they depend on types and partitions. `role` is given what following needs.
+    /// The statements that [`start`](Self::start) runs where something is missing, for whoever may
+    /// run them. It connects, since they depend on types and partitions. `role` is given what
+    /// following needs.
     ///
     /// # Errors
     /// When the database cannot be reached, or a table cannot be captured.
@@ -140,11 +141,12 @@ impl PostgresLog {
         }
     }
 
-    /// Connects, sees to tables and triggers, takes the first position, and follows the log from then on.
-    ///
+    /// Connects, sees to tables and triggers, takes the first position, and follows the log from
+    /// then on.
     /// # Errors
-    /// When the database cannot be reached, or a table cannot be captured: a program that starts with a
-    /// wrong setting should end and say so. Once started, a database that goes away is waited for.
+    /// When the database cannot be reached, or a table cannot be captured: a program that starts
+    /// with a wrong setting should end and say so. Once started, a database that goes away is
+    /// waited for.
     pub async fn start(self) -> Result<Oplog, Error> {
         let following = self.following();
         let session = following.open().await?;

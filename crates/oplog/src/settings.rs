@@ -8,8 +8,8 @@ use std::time::Duration;
 pub struct Settings {
     /// The schema of the log's tables in PostgreSQL: hosts with the same one tell each other.
     pub schema: String,
-    /// Whether tables and triggers are made where they are missing. Otherwise a start without them fails
-    /// and names the DDL.
+    /// Whether tables and triggers are made where they are missing. Otherwise a start without them
+    /// fails and names the DDL.
     pub install: bool,
     /// The pause between looks at the log.
     pub poll: Duration,

@@ -1,8 +1,9 @@
 //! Which transactions of PostgreSQL a reader has seen: `pg_snapshot`, read from its text.
 //!
-//! A snapshot is `xmin:xmax:xip`. Every transaction below `xmin` has ended, every one from `xmax` on
-//! had not begun, and those in `xip` were running. Ids are 64 bits wide and never wrap. A transaction
-//! that has ended may have been rolled back; then it left no rows, so nobody asks about it.
+//! A snapshot is `xmin:xmax:xip`. Every transaction below `xmin` has ended, every one from `xmax`
+//! on had not begun, and those in `xip` were running. Ids are 64 bits wide and never wrap. A
+//! transaction that has ended may have been rolled back; then it left no rows, so nobody asks about
+//! it.
 
 use std::fmt;
 use std::str::FromStr;

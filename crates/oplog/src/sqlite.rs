@@ -1,9 +1,9 @@
 //! The log in a SQLite file: triggers in the file fill it, whichever program writes.
 //!
-//! There is one writer at a time, so the rows' numbers are the order of commits. A connection that never
-//! writes asks for `data_version`, which changes when anybody has committed, this program too. Each row
-//! has a random nonce: a file that is an older one again has another row, or none, where this host stopped
-//! reading.
+//! There is one writer at a time, so the rows' numbers are the order of commits. A connection that
+//! never writes asks for `data_version`, which changes when anybody has committed, this program
+//! too. Each row has a random nonce: a file that is an older one again has another row, or none,
+//! where this host stopped reading.
 
 mod look;
 mod schema;
@@ -52,8 +52,8 @@ impl SqliteLog {
         self
     }
 
-    /// Makes changes of a table, by whoever writes it, changes of a source: `columns` are the parts of its
-    /// key, in order. The source is suspended until the log has started.
+    /// Makes changes of a table, by whoever writes it, changes of a source: `columns` are the parts
+    /// of its key, in order. The source is suspended until the log has started.
     pub fn capture<K: SourceKey>(
         self,
         table: &str,
@@ -64,8 +64,8 @@ impl SqliteLog {
         self.add(source, table, columns, false)
     }
 
-    /// As [`capture`](Self::capture), for a source that changes when rows are added or removed and not when
-    /// a row changes: what a count depends on.
+    /// As [`capture`](Self::capture), for a source that changes when rows are added or removed and
+    /// not when a row changes: what a count depends on.
     pub fn capture_rows(self, table: &str, source: &Source<()>) -> Self {
         self.add(source, table, Vec::new(), true)
     }
@@ -100,8 +100,8 @@ impl SqliteLog {
         Ok(ddl)
     }
 
-    /// Opens the file, sees to table and triggers, takes the first position, and follows the log from then
-    /// on.
+    /// Opens the file, sees to table and triggers, takes the first position, and follows the log
+    /// from then on.
     ///
     /// # Errors
     /// When the file cannot be opened, or a table cannot be captured.

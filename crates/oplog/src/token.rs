@@ -1,9 +1,9 @@
 //! What a writer hands to a reader on another host: answer from a state that includes this.
 //!
-//! A token is a lower bound: transactions of one incarnation, each exactly or with all below it. A host
-//! whose position contains them goes on at once; any other looks at the log once more, since what was
-//! acknowledged before a look began is in what the look shows. So a token that is garbage, foreign or
-//! too long costs a look, never a wrong reply.
+//! A token is a lower bound: transactions of one incarnation, each exactly or with all below it. A
+//! host whose position contains them goes on at once; any other looks at the log once more, since
+//! what was acknowledged before a look began is in what the look shows. So a token that is garbage,
+//! foreign or too long costs a look, never a wrong reply.
 //!
 //! ```text
 //! version (1 byte) ‖ incarnation (8 bytes) ‖ up to 30 × transaction (8 bytes, big-endian; top bit: and all below)
@@ -53,7 +53,7 @@ impl Token {
         *self == Self::default()
     }
 
-    /// Reads a token; text that is none asks for a look at the log.
+    /// Reads a token. Any other text asks for a look at the log.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         Self::read(text).unwrap_or_else(Self::unclear)

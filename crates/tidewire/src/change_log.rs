@@ -1,8 +1,8 @@
-//! A server that goes by a change log: no reply from memory when the lease has ended, and none that is
-//! older than a request's token.
+//! A server that goes by a change log: no reply from memory when the lease has ended, and none that
+//! is older than a request's token.
 //!
-//! A gate looks at each request before memory is asked; a layer adds the token of what a command wrote to
-//! its reply. Without a token a request costs one look at a clock.
+//! A gate looks at each request before memory is asked; a layer adds the token of what a command
+//! wrote to its reply. Without a token a request costs one look at a clock.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use tidewire_service::{
 /// Lets a server go by a change log.
 pub trait ChangeLog {
     /// Replies from memory include what a request's `tidewire-token` names, or are refused with
-    /// `UNAVAILABLE`; none is older than `oplog.lease`. Replies to commands carry the token of what they
-    /// wrote.
+    /// `UNAVAILABLE`; none is older than `oplog.lease`. Replies to commands carry the token of what
+    /// they wrote.
     ///
     /// ```no_run
     /// # fn example(oplog: tidewire::oplog::Oplog) {

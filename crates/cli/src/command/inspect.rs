@@ -119,7 +119,7 @@ async fn steer(
 /// Where this host is in the change log of its database, and what is not captured.
 fn change_log(log: &ChangeLog) -> String {
     let lag = log.lag_us as f64 / 1000.0;
-    let mut text = format!("change log: read {lag:.1} ms ago, by {} hosts", log.hosts.max(1));
+    let mut text = format!("change log: read {lag:.1} ms ago; hosts: {}", log.hosts.max(1));
     if log.suspended {
         text.push_str(", nothing is given from memory");
     }

@@ -17,7 +17,8 @@ pub(crate) struct OplogArgs {
 
 #[derive(Debug, Subcommand)]
 enum OplogAction {
-    /// Print the statements that make the tables and triggers of the change log, for whoever may run them.
+    /// Print the statements that make the tables and triggers of the change log, for whoever may
+    /// run them.
     ///
     /// The database (oplog.url) is asked for types of keys and for partitions; nothing is changed.
     Sql(Sql),

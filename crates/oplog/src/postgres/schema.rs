@@ -7,7 +7,8 @@
 //! | `tick` | when which transactions had ended, so that the log is trimmed by snapshot and not by time |
 //! | `horizon` | below which transaction rows were trimmed |
 
-/// The statements that make the tables in a schema where they are missing. Anybody may run them again.
+/// The statements that make the tables in a schema where they are missing. Anybody may run them
+/// again.
 pub(crate) fn tables(schema: &str) -> String {
     TABLES.replace("{schema}", &identifier(schema))
 }

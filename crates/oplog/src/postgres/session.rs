@@ -220,8 +220,8 @@ fn channel(settings: &Settings) -> String {
     format!("{}_log", settings.schema)
 }
 
-/// Looks must use the index however few statistics there are, and nothing here has to survive a crash:
-/// that is another incarnation.
+/// Looks must use the index however few statistics there are, and nothing here has to survive a
+/// crash: that is another incarnation.
 const SETUP: &str = "
 SET synchronous_commit = off; SET enable_seqscan = off; SET plan_cache_mode = force_custom_plan;
 SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off;

@@ -123,7 +123,8 @@ SELECT c.oid, format('%I.%I', n.nspname, c.relname), c.relkind::text,
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = to_regclass($1)";
 
-/// Its columns: name, the type below all domains, the type as declared, whether equal is equal text.
+/// Its columns: name, the type below all domains, the type as declared, whether equal is equal
+/// text.
 const COLUMNS: &str = "
 WITH RECURSIVE domains AS (
     SELECT a.attname, a.atttypid AS type, a.atttypid AS declared, a.attcollation AS collation

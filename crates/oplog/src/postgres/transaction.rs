@@ -1,9 +1,9 @@
 //! A transaction that takes its invalidations along.
 //!
-//! What a trigger captures needs no listing: the database adds its rows. What it lists is marked here as
-//! soon as the commit is acknowledged, and is written into the log in the same transaction where no
-//! trigger does so. A connection that is cut during the commit loses nothing: if the transaction was
-//! committed, its rows are in the log.
+//! What a trigger captures needs no listing: the database adds its rows. What it lists is marked
+//! here as soon as the commit is acknowledged, and is written into the log in the same transaction
+//! where no trigger does so. A connection that is cut during the commit loses nothing: if the
+//! transaction was committed, its rows are in the log.
 
 use std::fmt;
 
@@ -42,8 +42,8 @@ pub enum WriteError<E> {
     Work(E),
     /// The database refused the transaction, or what it lists; it was rolled back.
     Refused(tokio_postgres::Error),
-    /// The connection ended during the commit: whether it was committed is not known. If it was, every
-    /// host hears of it by the log.
+    /// The connection ended during the commit: whether it was committed is not known. If it was,
+    /// every host hears of it by the log.
     Unknown(tokio_postgres::Error),
 }
 
@@ -57,8 +57,8 @@ pub(super) async fn run<T, E>(
     let output = match work(&transaction, &mut changes).await {
         Ok(output) => output,
         Err(error) => {
-            // That the connection is gone rolls it back, too. The guard marks what did not change, which
-            // costs a verification.
+            // That the connection is gone rolls it back, too. The guard marks what did not change,
+            // which costs a verification.
             let _ = transaction.rollback().await;
             return Err(WriteError::Work(error));
         }

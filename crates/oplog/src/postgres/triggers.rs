@@ -1,13 +1,13 @@
 //! Triggers that fill the log: whoever writes, the change is in the writer's own transaction.
 //!
-//! They are of statements, with transition tables, so that a statement adds a row for each source and not
-//! one for each row. They run with the rights of whoever made them, so that writers need none, and they
-//! fire under `session_replication_role = replica` too. A statement on a partitioned table fires the
-//! triggers of the table that it names, so every partition has them. A subscription fires triggers of
-//! rows only, so where one writes they are of rows.
+//! They are of statements, with transition tables, so that a statement adds a row for each source
+//! and not one for each row. They run with the rights of whoever made them, so that writers need
+//! none, and they fire under `session_replication_role = replica` too. A statement on a partitioned
+//! table fires the triggers of the table that it names, so every partition has them. A subscription
+//! fires triggers of rows only, so where one writes they are of rows.
 //!
-//! Names end in a fingerprint of what the triggers do, so that two versions of a program that capture
-//! differently stand beside each other while one replaces the other.
+//! Names end in a fingerprint of what the triggers do, so that two versions of a program that
+//! capture differently stand beside each other while one replaces the other.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -65,8 +65,8 @@ impl Triggers {
         }
     }
 
-    /// The statements that put them in place. Anybody may run them again; each waits for the writers of
-    /// its table, once.
+    /// The statements that put them in place. Anybody may run them again; each waits for the
+    /// writers of its table, once.
     pub(crate) fn ddl(&self) -> String {
         let mut ddl = format!("-- {}\n", self.table.name);
         ddl.push_str(&function(&self.function, &self.body));
@@ -345,8 +345,8 @@ const SOURCE: &str = "
 SELECT prosrc FROM pg_proc
 WHERE oid = to_regproc($1) AND prosecdef AND proconfig = ARRAY['search_path=pg_catalog, pg_temp']";
 
-/// The triggers of relations: bits of the event and of rows, function, transition tables, whether they
-/// always fire.
+/// The triggers of relations: bits of the event and of rows, function, transition tables, whether
+/// they always fire.
 const TRIGGERS: &str = "
 SELECT t.tgrelid, t.tgname::text,
     format('%s %s %s %s', t.tgtype, replace(n.nspname || '.' || p.proname, chr(34), ''),

@@ -1,9 +1,9 @@
 //! The log is trimmed by snapshot, not by time.
 //!
 //! A tick notes when which transactions had ended. Rows below the newest tick that is older than
-//! `oplog.keep` go: whoever looked since then has seen them, and a transaction that was open longer has a
-//! higher id than that tick. The horizon moves first, so that a host which has not looked for that long
-//! knows what it missed. Any host does it; of several at once, one.
+//! `oplog.keep` go: whoever looked since then has seen them, and a transaction that was open longer
+//! has a higher id than that tick. The horizon moves first, so that a host which has not looked for
+//! that long knows what it missed. Any host does it; of several at once, one.
 
 use tokio_postgres::{Client, Error};
 

@@ -34,8 +34,8 @@ struct Open {
     is_first: bool,
 }
 
-/// The number of the log's last row. In a transaction that may write, asked at its begin and at its end,
-/// it tells the rows that the transaction added; see
+/// The number of the log's last row. In a transaction that may write, asked at its begin and at its
+/// end, it tells the rows that the transaction added; see
 /// [`OplogHandle::committed_rows`](crate::OplogHandle::committed_rows).
 ///
 /// # Errors
@@ -76,7 +76,8 @@ impl Follower {
         let begun = core.begin();
         let mut replaced = false;
         if self.open.identity.is_none() || identity(&self.path) != self.open.identity {
-            // Others have put another file there. What was read of the last one says nothing about it.
+            // Others have put another file there. What was read of the last one says nothing about
+            // it.
             install(&self.path, &core.settings, &self.captures)?;
             self.open = Open::new(&self.path)?;
             replaced = true;

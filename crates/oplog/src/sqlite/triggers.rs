@@ -1,7 +1,7 @@
 //! Triggers that fill the log, for each row: SQLite has no others.
 //!
-//! `REPLACE` removes rows that share a unique key with the new one and fires no trigger for that. So
-//! before a row comes, the rows that it could replace are logged.
+//! `REPLACE` removes rows that share a unique key with the new one and fires no trigger for that.
+//! So before a row comes, the rows that it could replace are logged.
 
 use std::fmt::Write as _;
 

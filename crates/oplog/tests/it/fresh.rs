@@ -130,7 +130,8 @@ async fn a_write_of_this_process_is_marked_once_and_what_it_did_not_announce_by_
         // The log named both; only the second was news.
         assert_eq!(host.world.fresh(), [0, 1, 3]);
     }
-    // A look between the commit and the announcement marks; so does one after the guard was dropped unused.
+    // A look between the commit and the announcement marks; so does one after the guard was dropped
+    // unused.
     host.world.warm().await;
     let guard = host.world.contacts.write(&1);
     let row = client.query_one(sql, &[]).await.unwrap();

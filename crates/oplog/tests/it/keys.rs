@@ -1,5 +1,5 @@
-//! Keys as text: what Rust writes and reads, PostgreSQL logs and SQLite logs is the same, by one file that
-//! every language is tested with.
+//! Keys as text: what Rust writes and reads, PostgreSQL logs and SQLite logs is the same, by one
+//! file that every language is tested with.
 
 use rusqlite::Connection;
 use serde_json::Value;
@@ -103,7 +103,8 @@ async fn sqlite_logs_them() {
     let path = folder.path().join("keys.sqlite");
     let database = Connection::open(&path).unwrap();
     for (number, case) in cases().iter().enumerate() {
-        // SQLite has no type for these; a program that keeps booleans as 0 and 1 has integers as keys.
+        // SQLite has no type for these; a program that keeps booleans as 0 and 1 has integers as
+        // keys.
         if case.parts.iter().any(|part| part.kind == "boolean") {
             continue;
         }

@@ -136,16 +136,18 @@ impl Host {
         self.world.fresh()
     }
 
-    /// Waits until the status is as asked for; the status is looked at after each look and each failure.
+    /// Waits until the status is as asked for; the status is looked at after each look and each
+    /// failure.
     pub(crate) async fn until(&self, is_so: impl Fn(&Status) -> bool) {
         while !is_so(&self.oplog.status()) {
+            // tidy: allow-sleep a log tells nobody of its failures; this asks again
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 }
 
-/// Settings under which a test waits for nothing that it does not ask for: a wait that is too short fails
-/// the test on a slow machine, one that is long costs nothing.
+/// Settings under which a test waits for nothing that it does not ask for: a wait that is too short
+/// fails the test on a slow machine, one that is long costs nothing.
 pub(crate) fn settings() -> Settings {
     let mut settings = Settings::default();
     settings.lease = Duration::from_hours(1);

@@ -47,6 +47,7 @@ async fn until_trimmed(client: &Client) {
     let horizon = "SELECT xid::text::bigint FROM tidewire.horizon";
     while number(client, horizon).await <= now {
         client.batch_execute("UPDATE contact SET surname = 'w' WHERE id = 2").await.unwrap();
+        // tidy: allow-sleep the log is trimmed by time
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -164,6 +165,7 @@ async fn a_connection_that_is_cut_during_the_commit_loses_no_change() {
             "SELECT count(*) FROM pg_locks WHERE pid = {pid} AND locktype = 'advisory' AND NOT granted"
         );
         while number(&holder, &waits).await == 0 {
+            // tidy: allow-sleep PostgreSQL tells nobody who waits for a lock
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         holder
@@ -226,6 +228,7 @@ async fn a_host_whose_lease_has_ended_answers_and_keeps_nothing() {
     let host = Host::start_with(&config, settings).await;
     host.world.warm().await;
     while host.oplog.check_lease() {
+        // tidy: allow-sleep a lease ends by time alone
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     client.batch_execute("UPDATE contact SET surname = 'X' WHERE id = 1").await.unwrap();
@@ -249,6 +252,8 @@ async fn a_host_that_missed_trimmed_rows_starts_over() {
     client.batch_execute("UPDATE contact SET surname = 'X' WHERE id = 1").await.unwrap();
     until_trimmed(&client).await;
     no_resets(&trimmer);
+    // It trims no more, so that the next look of the other one misses nothing.
+    trimmer.oplog.stop().await;
     late.look().await;
     assert_eq!(resets(&late, ResetReason::Trimmed), 1);
     assert_eq!(late.world.fresh(), [0; 0]);

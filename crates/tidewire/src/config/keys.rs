@@ -18,7 +18,8 @@ pub struct Key {
 }
 
 /// All settings that are one value. `[[service]]`, `[rest.services]`, `[[auth.api_key]]`,
-/// `[auth.methods]`, `[auth.paths]`, `[memo.methods]` and `[[oplog.capture]]` come from the file only.
+/// `[auth.methods]`, `[auth.paths]`, `[memo.methods]` and `[[oplog.capture]]` come from the file
+/// only.
 pub const KEYS: &[Key] = &[
     key(
         "server.listen",

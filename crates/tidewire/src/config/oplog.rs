@@ -1,8 +1,8 @@
 //! `[oplog]`: how this host follows the change log of its database.
 //!
-//! A Rust program names its sources and tables itself ([`Oplog`](tidewire_oplog::Oplog)) and takes the
-//! rest from here. For hosted programs `[[oplog.capture]]` names them: what a program declares with
-//! `depends` is then stale when anybody changes the table.
+//! A Rust program names its sources and tables itself ([`Oplog`](tidewire_oplog::Oplog)) and takes
+//! the rest from here. For hosted programs `[[oplog.capture]]` names them: what a program declares
+//! with `depends` is then stale when anybody changes the table.
 
 use std::time::Duration;
 
@@ -135,10 +135,11 @@ mod follow {
     use crate::config::ConfigError;
 
     impl OplogConfig {
-        /// Follows the log of `oplog.url` for these sources; `None` where no URL is set, or it is off.
+        /// Follows the log of `oplog.url` for these sources; `None` where no URL is set, or it is
+        /// off.
         ///
-        /// # Errors
-        /// A URL that cannot be used; a database that cannot be reached; a table that cannot be captured.
+        /// # Errors A URL that cannot be used; a database that cannot be reached; a table that
+        /// cannot be captured.
         pub async fn start(
             &self,
             sources: &[Source<TextKey>],

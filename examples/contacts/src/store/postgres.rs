@@ -75,7 +75,8 @@ pub struct Options {
     pub list_idle_timeout: Duration,
     /// The pauses between attempts to connect grow from the first to the second.
     pub backoff: (Duration, Duration),
-    /// How the change log of the database is followed; without it what others write is not heard of.
+    /// How the change log of the database is followed; without it what others write is not heard
+    /// of.
     pub log: Option<Settings>,
 }
 

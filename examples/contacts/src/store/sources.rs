@@ -18,8 +18,8 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Makes the sources of a store whose every change is heard of: this program announces its own, and a
-    /// change log tells of all others.
+    /// Makes the sources of a store whose every change is heard of: this program announces its own,
+    /// and a change log tells of all others.
     pub fn new(graph: &Graph) -> Self {
         Self {
             contacts: Source::new_in(graph, "contacts"),

@@ -76,9 +76,10 @@ impl Tracked<Sqlite> {
 
 #[cfg(feature = "postgres")]
 impl Tracked<Postgres> {
-    /// Connects to a database. What others write to it, such as other hosts or a person with `psql`, is
-    /// heard of by its change log, unless [`log`](postgres::Options::log) is off: then what depends on it
-    /// does not live long ([`Source::external`](tidewire::memo::Source::external)).
+    /// Connects to a database. What others write to it, such as other hosts or a person with
+    /// `psql`, is heard of by its change log, unless [`log`](postgres::Options::log) is off: then
+    /// what depends on it does not live long
+    /// ([`Source::external`](tidewire::memo::Source::external)).
     ///
     /// # Errors
     /// As [`Postgres::connect`]; a role that may not make the log.

@@ -1,4 +1,5 @@
-//! Several hosts on one database, and people who write past all of them: cached replies tell the truth.
+//! Several hosts on one database, and people who write past all of them: cached replies tell the
+//! truth.
 
 use std::process::Command;
 
@@ -20,6 +21,7 @@ async fn get(app: &App, path: &str, token: Option<&str>) -> Answer {
 /// Waits until the reply from memory is of the changed row: the log tells of it by itself.
 async fn until(app: &App, path: &str, text: &str) {
     while !get(app, path, None).await.text().contains(text) {
+        // tidy: allow-sleep a client of HTTP has nobody to tell it; it asks again
         tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     }
 }

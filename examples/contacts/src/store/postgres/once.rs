@@ -6,8 +6,8 @@
 
 use crate::store::{FORGOTTEN_AT_ONCE, KEYS_KEPT};
 
-/// Gives the contact as it was when the key came first, and the mark of the transaction. Parameters: first
-/// name, surname, key.
+/// Gives the contact as it was when the key came first, and the mark of the transaction.
+/// Parameters: first name, surname, key.
 pub(super) fn statement(mark: &str) -> String {
     let kept = KEYS_KEPT.as_secs();
     format!(

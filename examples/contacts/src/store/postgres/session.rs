@@ -118,8 +118,8 @@ where
 }
 
 impl Session {
-    /// Opens a connection and prepares its statements. Each write returns the mark of its transaction
-    /// last, where the schema of a change log is given.
+    /// Opens a connection and prepares its statements. Each write returns the mark of its
+    /// transaction last, where the schema of a change log is given.
     pub(super) async fn open(config: &Config, marks: Option<&str>) -> Result<(Self, Line)> {
         let (client, line) = connect(config).await?;
         let mark = match marks {

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Puts deliberate faults into crates/oplog, one at a time, and sees that a test finds each.
+
+    scripts/oplog-mutants.py            all of them
+    scripts/oplog-mutants.py NAME...    those with this in their name
+
+Each is an edit of one file and the tests that have to fail with it. The file is put back after each, also
+when this is interrupted. It ends with 1 if a fault is found by nobody.
+"""
+
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CRATE = ROOT / "crates/oplog/src"
+
+MUTANTS = [
+    ("running transactions are taken for seen", "cursor.rs",
+     "Unseen { from: snapshot.xmax(), running: snapshot.running() }",
+     "Unseen { from: snapshot.xmax(), running: &[] }",
+     ["a_transaction_that_is_open_longer", "a_prepared_transaction_counts"]),
+    ("a crash does not end the incarnation", "postgres/schema.rs",
+     "CREATE UNLOGGED TABLE", "CREATE TABLE", ["a_crash_resets_each_host_once"]),
+    ("another incarnation is no doubt", "cursor.rs",
+     "if last.incarnation != now.incarnation {",
+     "if false && last.incarnation != now.incarnation {",
+     ["a_crash_resets_each_host_once"]),
+    ("the log is trimmed by time", "postgres/trim.rs",
+     "VALUES (pg_snapshot_xmin(pg_current_snapshot()))",
+     "VALUES (pg_snapshot_xmax(pg_current_snapshot()))",
+     ["a_transaction_that_is_open_longer"]),
+    ("trimmed rows are not missed", "cursor.rs",
+     "if look.horizon > last.snapshot.xmin() {",
+     "if false && look.horizon > last.snapshot.xmin() {",
+     ["a_host_that_missed_trimmed_rows"]),
+    ("rows of this process are always skipped", "registry.rs",
+     "keys.retain(|key| !registered.target.changed_since(key, tick));",
+     "let _ = (registered, tick); keys.clear();",
+     ["a_write_of_this_process_is_marked_once"]),
+    ("values are kept before the first position", "postgres.rs",
+     "self.suspended.push(source.suspend());",
+     "drop(source.tick());",
+     ["what_is_computed_before_the_first_position"]),
+    ("the lease is ignored", "core.rs",
+     "if !self.lease.is_valid() && state.suspended.is_none() {",
+     "if false && state.suspended.is_none() {",
+     ["a_host_whose_lease_has_ended"]),
+    ("a token is met by any position", "token.rs",
+     "&& self.transactions.iter().all(|&xid| snapshot.contains(xid))",
+     "&& (true || self.transactions.iter().all(|&xid| snapshot.contains(xid)))",
+     ["a_token_that_says_nothing", "a_guarded_write_is_seen"]),
+    ("a barrier joins a look that has begun", "core.rs",
+     "let number = looks.borrow().begun + 1;",
+     "let number = looks.borrow().begun;",
+     ["a_guarded_write_is_seen", "each_way_of_writing", "a_source_that_nobody_has"]),
+    ("triggers rest under the replica role", "postgres/triggers.rs",
+     "ENABLE ALWAYS TRIGGER {name};", "ENABLE TRIGGER {name};", ["each_way_of_writing"]),
+    ("REPLACE is not looked at", "sqlite/triggers.rs",
+     '("before_insert", "BEFORE INSERT", replaced(false)),',
+     '("before_insert", "BEFORE INSERT", String::new()),',
+     ["replace_marks_the_rows"]),
+    ("nonces are not compared", "sqlite/look.rs",
+     "is_continued |= Some(&here) == self.last.as_ref();",
+     "is_continued |= self.last.as_ref().is_some_and(|(seq, _)| *seq == here.0);",
+     ["an_older_backup_in_place"]),
+]
+
+
+def tests_fail(names):
+    command = ["cargo", "test", "--offline", "-q", "-p", "tidewire-oplog", "--test", "it", "--", *names]
+    try:
+        return subprocess.run(command, cwd=ROOT, capture_output=True, timeout=180).returncode != 0
+    except subprocess.TimeoutExpired:
+        return True
+
+
+def main():
+    missed = 0
+    for name, file, old, new, names in MUTANTS:
+        if sys.argv[1:] and not any(part in name for part in sys.argv[1:]):
+            continue
+        path = CRATE / file
+        text = path.read_text()
+        if text.count(old) != 1:
+            sys.exit(f"{name}: {file} has its place {text.count(old)} times")
+        try:
+            path.write_text(text.replace(old, new))
+            check = ["cargo", "check", "--offline", "-q", "-p", "tidewire-oplog"]
+            if subprocess.run(check, cwd=ROOT, capture_output=True).returncode != 0:
+                sys.exit(f"{name}: does not compile")
+            found = tests_fail(names)
+        finally:
+            path.write_text(text)
+        print(f"{'found ' if found else 'MISSED'}  {name}", flush=True)
+        missed += not found
+    sys.exit(1 if missed else 0)
+
+
+main()
