@@ -38,7 +38,7 @@ fn reply(error: &Error) -> Result<Reply> {
     Ok(reply)
 }
 
-/// As gRPC has messages: everything but visible ASCII and the space, and the percent sign, as bytes.
+/// As gRPC has messages: all but visible ASCII and the space, and the percent sign, as bytes.
 fn percent_encoded(text: &str) -> String {
     text.bytes().fold(String::with_capacity(text.len()), |mut out, byte| {
         match byte {
