@@ -38,6 +38,22 @@ function encode(value, isJson) {
   );
 }
 
+/** As `encode`, of what a handler gives: nothing is a `return` that was forgotten. */
+function encodeAnswer(value, isJson) {
+  if (value === undefined || value === null)
+    throw new TypeError(
+      "the handler returned nothing; return {} (or new Uint8Array()) for a message without fields",
+    );
+  return encode(value, isJson);
+}
+
+/** Headers that a handler gives: one that cannot be sent is its mistake, not to be passed over. */
+function checkHeaders(headers) {
+  for (const [name, value] of headers)
+    if (/[\r\n\0]/.test(value instanceof Uint8Array ? Buffer.from(value).toString("latin1") : value))
+      throw new TypeError(`reply header ${name} has a CR, LF or NUL in its value; take it out`);
+}
+
 function text(what, value) {
   if (typeof value === "string") return value;
   throw new TypeError(`${what} is a string, not ${typeof value}`);
@@ -250,16 +266,17 @@ class App {
     // A command with one reply that has begun ends by itself, though its call may be over before.
     call.runsOn = call.command > 0 && !handler.streams;
     const answer = await handler(request, context);
+    checkHeaders([...context.replyHeaders, ...context.replyTrailers]);
     if (answer?.[Symbol.asyncIterator] || (answer?.[Symbol.iterator] && answer.next)) {
       call.runsOn = false;
       if (call.isCancelled && !call.isOpen) call.gone.abort(new TidewireError("canceled", GAVE_UP));
       for await (const item of answer) {
         this.#session.begin(call, context.said);
-        await this.#push(call, encode(item, call.isJson));
+        await this.#push(call, encodeAnswer(item, call.isJson));
       }
       this.#session.begin(call, context.said);
       this.#session.finish(call, context.replyTrailers);
-    } else this.#session.reply(call, encode(answer, call.isJson), context.said);
+    } else this.#session.reply(call, encodeAnswer(answer, call.isJson), context.said);
   }
 
   /** What the caller sends, item by item. */

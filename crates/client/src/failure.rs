@@ -68,6 +68,9 @@ impl ConnectionFailure {
 }
 
 fn of_http1(error: &hyper::Error, host: &str, what: &str) -> String {
+    if error.is_parse_too_large() {
+        return format!("{host} answered with more than 100 headers, or a head that is too large");
+    }
     if error.is_parse() {
         return format!(
             "{host} does not speak HTTP/1.1 as expected ({error}); it may want HTTP/2 or TLS"

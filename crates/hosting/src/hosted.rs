@@ -307,7 +307,10 @@ impl Inner {
     /// An instance has ended; it may be told more than once.
     pub(crate) fn ended(&self, id: u64, end: End) {
         if self.pool().ended(id, end, Instant::now()) {
-            tracing::error!(service = self.name(), "crashed: {end}");
+            match end {
+                End::Lost => tracing::error!(service = self.name(), "{end}; it is started again"),
+                _ => tracing::error!(service = self.name(), "crashed: {end}"),
+            }
             self.lost_its_memory();
         }
         self.wake.notify_one();

@@ -383,7 +383,7 @@ async fn reach(
 /// Waits until a path is answered with a status below 400, and notes what it was answered last.
 ///
 /// # Errors
-/// It is no path.
+/// It is not a path.
 async fn until_ready(
     client: &Client,
     path: &str,

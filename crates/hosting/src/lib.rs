@@ -37,6 +37,7 @@ mod commands;
 mod control;
 mod forwarded;
 mod generation;
+mod grpc_failure;
 mod headers;
 mod host;
 mod hosted;

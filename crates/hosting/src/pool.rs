@@ -316,7 +316,8 @@ impl<M: Clone> Pool<M> {
         }
     }
 
-    /// An instance has ended; returns whether that was a crash.
+    /// An instance has ended; returns whether that was not wanted. The end of the supervisor is no
+    /// crash of a program: it is started again at once.
     pub(crate) fn ended(&mut self, id: u64, end: End, now: Instant) -> bool {
         let Some(index) = self.members.iter().position(|member| member.id == id) else {
             return false;
@@ -329,7 +330,9 @@ impl<M: Clone> Pool<M> {
         if !is_wanted || is_leaving && !member.is_spare {
             return false;
         }
-        self.breaker.crashed(now);
+        if end != End::Lost {
+            self.breaker.crashed(now);
+        }
         self.failure = Some(Failure { text: end.to_string(), is_hopeless: false });
         if self.breaker.is_broken_until(now).is_some() && self.active() == 0 {
             self.refuse(now);

@@ -224,8 +224,8 @@ impl Link {
         }
     }
 
-    /// A piece of an item was taken: the peer may send as much again, of this item if it is its turn
-    /// (`unfinished.rs`).
+    /// A piece of an item was taken: the peer may send as much again, of this item if it is its
+    /// turn (`unfinished.rs`).
     pub(crate) fn took_piece(&self, call: CallId, bytes: usize, is_last: bool) {
         let mut state = self.lock();
         if is_last || state.unfinished.take(call, bytes) == Next::GoesOn {

@@ -16,6 +16,8 @@ use tidewire_service::{
 };
 
 use crate::Schema;
+use crate::json::{self, Unknown};
+use crate::message::Message;
 
 /// What is left to do of a call that was translated.
 #[derive(Debug)]
@@ -29,6 +31,9 @@ struct Direction {
     codecs: (Codec, Codec),
     /// The body is one message, nothing being one without any field.
     is_one: bool,
+    /// What becomes of members of JSON that the schema does not know: a caller may be newer than
+    /// it, and who answers has made a mistake.
+    unknown: Unknown,
     explain: fn(Error) -> Error,
 }
 
@@ -55,19 +60,20 @@ impl Schema {
     /// As [`decode`](Self::decode).
     pub fn translate(&self, codec: Codec, call: &mut Call) -> Result<Option<Back>> {
         let Target::Method(method) = &call.target else { return Ok(None) };
-        let way = |name: &str, codecs, streams: bool, explain| {
-            let index = self.index(name)?;
-            Ok(Direction { schema: self.clone(), index, codecs, is_one: !streams, explain })
+        let way = |name: &str, codecs, streams: bool, unknown, explain| {
+            let (schema, index) = (self.clone(), self.index(name)?);
+            Ok(Direction { schema, index, codecs, is_one: !streams, unknown, explain })
         };
         let kind = method.kind;
         if (call.codec, codec) != UNTOUCHED {
-            let asked =
-                way(&method.input, (call.codec, codec), kind.client_streams(), |error| error)?;
+            let (codecs, streams) = ((call.codec, codec), kind.client_streams());
+            let asked = way(&method.input, codecs, streams, Unknown::Ignored, |error| error)?;
             call.body = asked.body(std::mem::take(&mut call.body))?;
         }
         let codecs = (codec, call.accept);
         (call.codec, call.accept) = (codec, codec);
-        let back = || way(&method.output, codecs, kind.server_streams(), wrong).map(Back);
+        let streams = kind.server_streams();
+        let back = || way(&method.output, codecs, streams, Unknown::Refused, wrong).map(Back);
         (codecs != UNTOUCHED).then(back).transpose()
     }
 }
@@ -104,7 +110,10 @@ impl Direction {
         if (from, to) == (Codec::Json, Codec::Json) && is_canonical(pool, self.index, &message) {
             return Ok(message);
         }
-        let decoded = self.schema.decode_at(self.index, from, &message);
+        let decoded = match from {
+            Codec::Json => json::read(pool, self.index, &message, self.unknown).map(Message),
+            Codec::Proto => self.schema.decode_at(self.index, from, &message),
+        };
         decoded.and_then(|message| message.encode(to)).map_err(self.explain)
     }
 }

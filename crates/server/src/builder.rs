@@ -222,7 +222,7 @@ impl Builder {
         self
     }
 
-    /// Starts another server with this one, on its own addresses, which goes on while this drains.
+    /// Starts another server with this one, on its own addresses; it goes on while this drains.
     pub fn beside(mut self, make: impl FnOnce(Handle) -> Self + Send + 'static) -> Self {
         self.beside = Some(Box::new(make));
         self

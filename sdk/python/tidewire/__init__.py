@@ -124,6 +124,20 @@ def encode(value, codec):
     raise TypeError(f'{what} is not bytes; write codec = "json" for this service in tidewire.toml')
 
 
+def encode_answer(value, codec):
+    """As `encode`, of what a handler gives: nothing is a `return` that was forgotten."""
+    if value is None:
+        raise TypeError("the handler returned None; return {} (or b\"\") for a message without fields")
+    return encode(value, codec)
+
+
+def check_headers(headers):
+    """Headers that a handler gives: one that cannot be sent is its mistake, not to be passed over."""
+    for name, value in headers:
+        if any(character in (b"\r\n\0" if isinstance(value, bytes) else "\r\n\0") for character in value):
+            raise ValueError(f"reply header {name!r} has a CR, LF or NUL in its value; take it out")
+
+
 def in_this_thread(coroutine):
     """Runs what waits for nothing but this thread: see `App.wait`."""
     try:
@@ -202,9 +216,11 @@ class App:
                 answer = function(request, call)
                 if not streams_out:
                     answer = await answer if is_async else answer
-                    return self.do("reply", call, encode(answer, call.codec))
+                    check_headers([*call.reply_headers, *call.reply_trailers])
+                    return self.do("reply", call, encode_answer(answer, call.codec))
                 async for item in answer if is_async else one_by_one(answer):
-                    await self.push(call, encode(item, call.codec))
+                    check_headers([*call.reply_headers, *call.reply_trailers])
+                    await self.push(call, encode_answer(item, call.codec))
                 self.finish(call)
 
             name = path.lstrip("/")

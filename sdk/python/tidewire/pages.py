@@ -2,7 +2,7 @@
 
 import sys
 
-from . import in_this_thread
+from . import check_headers, in_this_thread
 from .frames import PAYLOAD_MAX
 
 ASGI = {"version": "3.0", "spec_version": "2.3"}
@@ -69,6 +69,7 @@ async def wsgi(app, application, call):
         if exc_info and call.has_head:
             raise exc_info[1]
         call.status = int(status.split(" ")[0])
+        check_headers(headers)
         call.reply_headers = [(name, value.encode("latin-1")) for name, value in headers]
         return write
 
@@ -141,7 +142,8 @@ async def asgi(app, application, call):
 
     async def send(message):
         if message["type"] == "http.response.start":
-            call.status, call.reply_headers = message["status"], message.get("headers", ())
+            call.status, call.reply_headers = message["status"], [*message.get("headers", ())]
+            check_headers(call.reply_headers)
         elif message["type"] == "http.response.body":
             await send_body(app, call, bytes(message.get("body", b"")))
             if not message.get("more_body", False):

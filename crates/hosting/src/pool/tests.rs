@@ -146,6 +146,18 @@ fn five_crashes_break_the_circuit_and_refuse_who_waits() {
 }
 
 #[test]
+fn the_end_of_the_supervisor_is_no_crash_of_a_program() {
+    let (mut pool, now) = pool(|_| {});
+    for id in 1..=20 {
+        let mut call = later(&mut pool, now);
+        assert_eq!(pool.step(now), Step::Start, "without a rest");
+        pool.started(id, id, 1, now);
+        assert!(call.try_recv().is_ok());
+        assert!(pool.ended(id, End::Lost, now), "what it knew is lost all the same");
+    }
+}
+
+#[test]
 fn a_further_instance_is_started_when_calls_wait_for_a_busy_one() {
     let (mut pool, now) = pool(|life| (life.concurrency, life.instances_max) = (1, 2));
     let [_first, mut second, _third] = [0; 3].map(|_| later(&mut pool, now));

@@ -41,6 +41,13 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
+        if self.path == "/healthz":
+            is_ready = os.path.exists(sys.argv[2])
+            open(sys.argv[2] + ".asked", "w").close()
+            self.send_response(204 if is_ready else 503)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         path = self.path.split("?")[0]
         if path == "/pid":
             # In pieces: such an answer is open until it is read.
@@ -246,7 +253,12 @@ def main():
         # One line a start, for whoever counts them.
         with open(sys.argv[2], "a") as file:
             file.write("started\n")
-    Server().serve_forever()
+    server = Server()
+    if mode == "unborn":
+        # It listens, as a server does whose workers are still to start, and accepts nothing.
+        server.socket.listen()
+        threading_forever()
+    server.serve_forever()
 
 
 main()

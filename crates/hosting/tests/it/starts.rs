@@ -324,6 +324,47 @@ async fn a_replaced_program_serves_until_the_next_can_and_no_call_fails() {
     }
 }
 
+#[tokio::test]
+async fn a_version_that_never_accepts_does_not_replace_the_one_that_works() {
+    for listen in [Listen::Port, Listen::Unix, Listen::Inherited] {
+        let host = host();
+        let hosted = host.add(python(&[]).listen(listen), LifeLimits::default());
+        assert_eq!(get(&hosted, "/a").await.unwrap(), "/a");
+        let short = limits(|limits| limits.start_timeout = Duration::from_millis(500));
+        hosted.replace(python(&["unborn"]).listen(listen), short);
+        hosted.until(|status| status.failure.is_some()).await;
+        let failure = hosted.status().failure.unwrap();
+        assert!(failure.starts_with("it did not listen within 500ms"), "{listen:?}: {failure}");
+        assert_eq!(get(&hosted, "/b").await.unwrap(), "/b", "{listen:?}");
+        host.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_program_is_called_once_the_path_that_says_so_answers() {
+    let folder = std::env::temp_dir().join(format!("tidewire-ready-{}", std::process::id()));
+    let file = folder.display().to_string();
+    let asked = format!("{file}.asked");
+    for listen in [Listen::Port, Listen::Unix, Listen::Inherited] {
+        let host = host();
+        let program = python(&["", &file]).listen(listen).ready("/healthz");
+        let hosted = host.add(program, LifeLimits::default());
+        let called = tokio::spawn({
+            let hosted = hosted.clone();
+            async move { get(&hosted, "/a").await }
+        });
+        while !std::path::Path::new(&asked).exists() {
+            tokio::task::yield_now().await;
+        }
+        assert!(!called.is_finished() && hosted.status().starts == 0, "{listen:?}");
+        std::fs::write(&folder, "").unwrap();
+        assert_eq!(called.await.unwrap().unwrap(), "/a", "{listen:?}");
+        std::fs::remove_file(&asked).unwrap();
+        std::fs::remove_file(&folder).unwrap();
+        host.stop().await;
+    }
+}
+
 fn assert_unavailable(error: &Error) {
     assert_eq!((error.code(), error.http_status().as_u16()), (Code::Unavailable, 503));
     assert!(error.headers().contains_key(RETRY_AFTER), "{error:?}");
