@@ -15,8 +15,8 @@ const peers = {
   "live, full path": async () => {
     const { createLiveTransport } = await import("@tidewire/live");
     const client = createClient(BehaviourService, createLiveTransport({ baseUrl: url, interceptors: [(next) => next] }));
-    const { signal } = new AbortController();
-    return () => client.look({ key: "hello" }, { signal, timeoutMs: 60_000 });
+    // A signal for each call, as a component has: connect leaves listeners on one that outlives its calls.
+    return () => client.look({ key: "hello" }, { signal: new AbortController().signal, timeoutMs: 60_000 });
   },
   "connect-web (fetch)": async () =>
     connect((await import("@connectrpc/connect-web")).createConnectTransport({ baseUrl: url, useBinaryFormat: true })),

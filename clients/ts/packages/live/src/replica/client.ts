@@ -83,7 +83,7 @@ const OVER_HTTP: ConnectionState = { status: "fallback" };
 /** Makes a client. Over a transport that is not live, queries are asked once. */
 export function createLiveClient(transport: Transport, { gcTime = 5_000 }: LiveClientOptions = {}): LiveClient {
   const queries = new Map<string, Kept>();
-  /** By the input object; one that serves several methods is remembered for the last. */
+  /** By the input, if that is a message: a literal is another one at each call, and costs more to keep. */
   const byInput = new WeakMap<object, Kept>();
   const restored = new Map<string, { data: Uint8Array; validator: Uint8Array | undefined }>();
   const batch = new Batch();
@@ -161,7 +161,8 @@ export function createLiveClient(transport: Transport, { gcTime = 5_000 }: LiveC
         return query as never;
       }
       query = find(method, input);
-      byInput.set(input as object, query);
+      const isDevelopment = typeof process !== "undefined" && process.env.NODE_ENV !== "production";
+      if ("$typeName" in (input as object) || isDevelopment) byInput.set(input as object, query);
       return query as never;
     },
     computed: (compute, options) => new Computed(batch, compute, options?.equals),
