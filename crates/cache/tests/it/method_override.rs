@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use http::HeaderName;
 use http::header::CACHE_CONTROL;
 use tidewire_cache::{CacheSetting, MethodOverride, ReplyCache};
 use tidewire_memo::Graph;
