@@ -1,11 +1,11 @@
-//! How long after a commit is acknowledged its dependants are stale on another host, and what capture costs
-//! a writer.
+//! How long after a commit is acknowledged its dependants are stale on another host, and what
+//! capture costs a writer.
 //!
 //! ```text
 //! cargo run --release -p tidewire-oplog --example latency -- 2000
 //! ```
 //!
-//! Two hosts in one process, one PostgreSQL of its own with `fsync = off`.
+//! Two hosts in one process, and a new PostgreSQL with `fsync = off`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement")]
 
 #[path = "../../../examples/contacts/tests/it/cluster.rs"]
