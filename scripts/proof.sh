@@ -3,7 +3,7 @@
 # first that fails ends the run.
 #
 #   scripts/proof.sh          all parts
-#   scripts/proof.sh PART...  only these: deny, attack, h2spec, interop, kept, mock, stress, programs, mutants, models,
+#   scripts/proof.sh PART...  only these: deny, attack, h2spec, interop, kept, mock, stress, oplog, programs, mutants, models,
 #                             dynamic, live, runtimes, fuzz, miri
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,7 +19,7 @@ NIGHTLY=nightly-2026-11-01
 
 tools="$PWD/.tools"
 parts=("$@")
-((${#parts[@]})) || parts=(deny attack h2spec interop kept mock stress programs mutants models dynamic live runtimes fuzz miri)
+((${#parts[@]})) || parts=(deny attack h2spec interop kept mock stress oplog programs mutants models dynamic live runtimes fuzz miri)
 
 # Licences, bans and sources. Advisories need a copy of their database, which not every machine can
 # fetch: they are checked where it can be.
@@ -102,6 +102,12 @@ part_programs() {
     cargo test --package tidewire-memo --test it programs -- --nocapture
 }
 
+# Ten minutes of trying to read an old value from three hosts on one PostgreSQL; deliberate faults.
+part_oplog() {
+  cargo run --package tidewire-oplog --example oracle -- --seconds 600 --seed "$(date +%s)"
+  scripts/oplog-mutants.py
+}
+
 # Deliberate faults, each of which has to be found by the proof that it names.
 part_mutants() {
   MEMO_NIGHTLY=$NIGHTLY python3 scripts/memo-mutants.py
@@ -156,7 +162,7 @@ part_miri() {
 
 for part in "${parts[@]}"; do
   if ! declare -F "part_$part" >/dev/null; then
-    echo "proof: no part is called $part; there are deny, attack, h2spec, interop, kept, mock, stress, programs, mutants, models, dynamic, live, fuzz, miri" >&2
+    echo "proof: no part is called $part; there are deny, attack, h2spec, interop, kept, mock, stress, oplog, programs, mutants, models, dynamic, live, fuzz, miri" >&2
     exit 2
   fi
   started=$SECONDS

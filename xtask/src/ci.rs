@@ -68,6 +68,7 @@ const STEPS: &[Step] = &[
     Step { name: "board", about: "the example page, built by Vite, in Chromium", work: board },
     Step { name: "models", about: "schedules of the models of memo", work: models },
     Step { name: "stress", about: "a minute of randomized stress on memo", work: stress },
+    Step { name: "oplog", about: "three hosts on one PostgreSQL, and faults", work: oplog },
 ];
 
 /// Prints the steps.
@@ -290,6 +291,11 @@ fn models(root: &Path) -> Result<Outcome> {
     let variables = [("RUSTFLAGS", "--cfg shuttle"), ("CARGO_TARGET_DIR", "target/shuttle")];
     let variables = [&variables[..], &QUICK_RELEASE].concat();
     cargo(root, "test --package tidewire-memo --release --test model", &variables)
+}
+
+/// Nobody is given an old value while hosts, connections and the database fail.
+fn oplog(root: &Path) -> Result<Outcome> {
+    cargo(root, "run --package tidewire-oplog --example oracle -- --seconds 15", &[])
 }
 
 fn stress(root: &Path) -> Result<Outcome> {

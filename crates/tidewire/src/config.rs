@@ -399,6 +399,9 @@ impl Config {
         if let Some(fault) = self.limits().faults().first() {
             return Err(ConfigError::new(fault.to_string()));
         }
+        if let Some(fault) = self.oplog.fault() {
+            return Err(ConfigError::new(fault));
+        }
         let cors = self.cors.cors();
         cors.check().map_err(|error| ConfigError::new(error.to_string()))?;
         let mut rest = self.rest.options();

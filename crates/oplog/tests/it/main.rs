@@ -9,5 +9,6 @@ mod support;
 mod capture;
 mod fresh;
 mod keys;
+mod reset;
 mod sqlite;
 mod trouble;

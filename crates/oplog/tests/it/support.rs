@@ -185,6 +185,6 @@ pub(crate) fn refusal(started: Result<Oplog, Error>) -> String {
     started.expect_err("the start is refused").to_string()
 }
 
-const CONTACTS: &str = "
+pub(crate) const CONTACTS: &str = "
 CREATE TABLE contact (id integer PRIMARY KEY, firstname varchar, surname varchar);
 INSERT INTO contact SELECT id, 'First', 'Last' FROM generate_series(1, 3) AS id";

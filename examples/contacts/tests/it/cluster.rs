@@ -99,6 +99,23 @@ impl Cluster {
         run(self.pg_ctl("stop").args(["-m", "fast"]));
     }
 
+    /// Copies the whole cluster as it is now.
+    #[allow(dead_code, reason = "the change log's tests use it")]
+    pub(crate) fn back_up(&self) {
+        let mut back_up = unprivileged(self.bin.join("pg_basebackup"));
+        back_up.args(["-U", "postgres", "-c", "fast", "-h"]).arg(&self.folder);
+        run(back_up.arg("-D").arg(self.folder.join("backup")));
+    }
+
+    /// Starts again from the copy: what was committed since is gone.
+    #[allow(dead_code, reason = "the change log's tests use it")]
+    pub(crate) fn restore(&self) {
+        self.crash();
+        std::fs::remove_dir_all(self.folder.join("data")).unwrap();
+        std::fs::rename(self.folder.join("backup"), self.folder.join("data")).unwrap();
+        self.resume();
+    }
+
     fn pg_ctl(&self, action: &str) -> Command {
         let mut command = unprivileged(self.bin.join("pg_ctl"));
         command.args(["-w", "-s", "-D"]).arg(self.folder.join("data")).arg(action);
