@@ -86,7 +86,7 @@ impl Sessions {
     fn forget(&mut self, name: &str) -> Option<Signal> {
         let session = self.all.remove(name)?;
         self.bytes -= session.counted;
-        Some(session.changed.clone())
+        Some(session.changed)
     }
 
     /// Forgets one session, or all of them; returns what is to be fired then.
