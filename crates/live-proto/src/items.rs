@@ -198,8 +198,8 @@ impl Session {
     }
 
     /// The application has put aside bytes of an item that is not complete, and has no room for
-    /// more of it: the peer may send as many on other streams. [`take_more`](Self::take_more) lets this
-    /// one go on.
+    /// more of it: the peer may send as many on other streams.
+    /// [`take_more`](Self::take_more) lets this one go on.
     pub fn put_aside(&mut self, call: CallId, bytes: u64) {
         let Some(stream) = self.stream_of(call) else { return };
         let bytes = bytes.min(stream.receive.held());
