@@ -198,8 +198,8 @@ impl Session {
     }
 
     /// The application has put aside bytes of an item that is not complete, and has no room for
-    /// more of it: the peer may send as many on other streams. [`take_more`](Self::take_more) lets this
-    /// one go on.
+    /// more of it: the peer may send as many on other streams.
+    /// [`take_more`](Self::take_more) lets this one go on.
     pub fn put_aside(&mut self, call: CallId, bytes: u64) {
         let Some(stream) = self.stream_of(call) else { return };
         let bytes = bytes.min(stream.receive.held());
@@ -349,7 +349,7 @@ impl Session {
             (call.stream.as_deref_mut().filter(|s| s.head.is_some()), generation, wanted)
         } else {
             if slot >= self.slots_in {
-                return Err(self.no_stream(stream));
+                return Err(self.misplaced(stream).unwrap_or_else(|| over_the_bound("items")));
             }
             let Some((generation, call)) = self.incoming.at(slot) else {
                 self.return_credit(bytes);
@@ -404,6 +404,9 @@ impl Session {
     pub(crate) fn receive_end_of_request(&mut self) -> FrameOutcome {
         let metadata = self.metadata_of()?;
         let stream = self.reader.head().stream;
+        if index(stream) >= self.slots_in {
+            return Err(over_the_bound("an end"));
+        }
         let Some((generation, call)) = self.incoming.at(index(stream)) else { return Ok(None) };
         match call.stream.as_deref_mut().filter(|stream| !stream.receive.ended) {
             Some(state) => state.receive.ended = true,
@@ -427,6 +430,9 @@ impl Session {
             return Ok(None);
         }
         let ours = self.is_ours(stream);
+        if !ours && index(stream) >= self.slots_in {
+            return Err(over_the_bound("credit"));
+        }
         let mut pool = std::mem::take(&mut self.pool);
         let credited = self.stream_at(stream).map(|state| state.send.credit(bytes, &mut pool));
         self.pool = pool;
@@ -495,6 +501,11 @@ fn are_items(payload: &[u8]) -> bool {
         }
     }
     !payload.is_empty()
+}
+
+#[cold]
+fn over_the_bound(what: &str) -> Violation {
+    Violation::new(Reason::StreamNumber, format!("{what} on a number over the bound"))
 }
 
 fn unknown(stream: u32) -> Violation {

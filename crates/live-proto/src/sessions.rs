@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use bytes::Bytes;
 
 use crate::config::{Micros, SessionId, micros};
-use crate::hello::Hello;
+use crate::hello::{Hello, feature};
 use crate::session::Session;
 
 /// The sessions of one acceptor, with what its owner keeps for each.
@@ -135,6 +135,10 @@ impl<T> Sessions<T> {
     /// It may still have a connection, which its owner then ends with [`Session::take_over`].
     pub fn take(&mut self, hello: &Hello, principal: &[u8]) -> Option<T> {
         let (id, secret) = (hello.session?, hello.secret?);
+        // A side that does not offer to resume could not say what it holds.
+        if hello.features & feature::RESUME == 0 {
+            return None;
+        }
         let DetachedSession { ticket, principal: known, .. } = self.kept.get(&id)?;
         // A reloaded page begins its counts anew, so it must not find the ids of the one before.
         let same_process = ticket.boot.is_some() && ticket.boot == hello.boot;

@@ -279,8 +279,8 @@ impl Builder {
     }
 
     /// Switches off, or on again, that requests are checked against the rules of their schema
-    /// (protovalidate, protoc-gen-validate, `REQUIRED`): after all layers of the server, just before
-    /// the service and its own layers; see `Validate` of the schema.
+    /// (protovalidate, protoc-gen-validate, `REQUIRED`): after all layers of the server, just
+    /// before the service and its own layers; see `Validate` of the schema.
     pub fn validation(mut self, on: bool) -> Self {
         self.validation = on;
         self

@@ -483,6 +483,19 @@ fn kinds_flags_and_fields_of_the_future_are_skipped() {
 }
 
 #[test]
+fn callers_frames_on_a_number_over_the_bound_end_the_connection() {
+    let frames = [
+        Bytes::new().frame(Kind::Items, 11, 0, &[], &[1, 0]),
+        Bytes::new().frame(Kind::End, 11, 0, &[], &[]),
+        Bytes::new().frame(Kind::Credit, 11, 0, &[], &[1]),
+        Bytes::new().frame(Kind::Cancel, 11, 0, &[], &[]),
+    ];
+    for frame in frames {
+        assert_eq!(reason(server(), frame), Reason::StreamNumber);
+    }
+}
+
+#[test]
 fn callers_frames_on_a_free_slot_are_ignored_and_their_credit_returned() {
     let mut session = server();
     let mut bytes = Bytes::new();

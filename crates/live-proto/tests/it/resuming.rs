@@ -307,6 +307,9 @@ fn a_session_is_resumed_only_with_its_secret_by_its_principal_and_page_and_in_ti
     assert!(sessions.take(&hello, b"eve").is_none());
     let reloaded = tidewire_live_proto::Hello { boot: Some([8; 16]), ..hello.clone() };
     assert!(sessions.take(&reloaded, b"ada").is_none(), "a page that begins its counts anew");
+    let features = hello.features & !feature::RESUME;
+    let without = tidewire_live_proto::Hello { features, ..hello.clone() };
+    assert!(sessions.take(&without, b"ada").is_none(), "it does not offer to resume");
     assert_eq!(sessions.parked(), 1);
     assert_eq!(sessions.take(&hello, b"ada"), Some("opened"));
     assert!(sessions.take(&hello, b"ada").is_none(), "once");

@@ -380,7 +380,12 @@ mod tests {
         }
         check(
             &format!("{shop}concurrency = 0\nspares = 1001\nready = \"x\"\nhost = \"a b\"\n"),
-            &["5:15: concurrency", "6:10: spares", "7:9: ready", "8:8: host"],
+            &[
+                "5:15: concurrency = 0 would never let a call through",
+                "6:10: spares = 1001 is over 1000 processes",
+                "7:9: ready = \"x\" is not a path",
+                "8:8: host \"a b\" matches nothing",
+            ],
         );
         let reports = "[[service]]\nname = \"reports\"\nproto = \".\"\nrun = [\"sh\"]\n";
         check(&format!("{reports}codec = \"json\"\nnames = [\"a.A\"]\n"), &[]);
