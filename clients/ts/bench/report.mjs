@@ -55,7 +55,6 @@ export function table({ machine, figures, sizes, parts, peerSizes, alone }) {
     rows(["Node, the client alone, 100 in flight", "calls/s", "CPU, µs a call"], all.map(([name, each]) => [
       name.replace("100 in flight, ", ""), spread(each.map(({ rate }) => rate)), spread(each.map(({ cpu }) => cpu)),
     ]));
-    lines.push("", "With an interceptor most of the time is connect's own `runUnaryCall`.");
   }
   lines.push("", "## What is there already", "", "Read from the page's memory; bundled for production, as a browser runs it.");
   const hits = { handle: ["by handle", "20 ns"], object: ["by the same input object", "50 ns"], input: ["by input", "2.5 µs"], "connect-query": ["connect-query: key and `getQueryData`", ""] };
