@@ -12,7 +12,7 @@ const number = (value) => {
 /** Median, and least to most. */
 const spread = (values) => `${number(median(values))} (${number(sorted(values)[0])} to ${number(sorted(values).at(-1))})`;
 
-export function table({ machine, figures, sizes, parts, peerSizes }) {
+export function table({ machine, figures, sizes, parts, peerSizes, alone }) {
   const of = (name, key) => figures[name].map((one) => one[key]);
   const lines = [];
   const rows = (head, all) => {
@@ -49,6 +49,13 @@ export function table({ machine, figures, sizes, parts, peerSizes }) {
     );
   }
   lines.push("", "Bars: in Node at least 100,000 calls/s, 30 × fetch, 25 × HTTP/2, at most 8 µs (full path 20 µs) of CPU a call; in", "Chromium at least 40,000 and 50 × fetch.");
+  if (alone) {
+    lines.push("", `By itself, with a server of a few lines in the same process (\`bench/alone.mjs\`, right after; load ${alone.loads.map((load) => load.toFixed(1)).join(", ")}):`);
+    const all = Object.entries(alone.figures);
+    rows(["Node, the client alone, 100 in flight", "calls/s", "CPU, µs a call"], all.map(([name, each]) => [
+      name.replace("100 in flight, ", ""), spread(each.map(({ rate }) => rate)), spread(each.map(({ cpu }) => cpu)),
+    ]));
+  }
   lines.push("", "## What is there already", "", "Read from the page's memory; bundled for production, as a browser runs it.");
   const hits = { handle: ["by handle", "20 ns"], object: ["by the same input object", "50 ns"], input: ["by input", "2.5 µs"], "connect-query": ["connect-query: key and `getQueryData`", ""] };
   rows(["hit", "ns", "bar"], Object.entries(hits).map(([key, [name, bar]]) => [name, spread(of("hits", key)), bar]));
