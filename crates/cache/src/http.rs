@@ -58,11 +58,7 @@ pub(crate) enum From {
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 impl Rules {
-    pub(crate) fn new(
-        scope: &Scope,
-        settings: &Settings,
-        terms: Terms,
-    ) -> Self {
+    pub(crate) fn new(scope: &Scope, settings: &Settings, terms: Terms) -> Self {
         let Terms { lifetime, is_page, caching } = terms;
         let credentials = || {
             let usual = ["authorization", "cookie"].into_iter();
@@ -85,11 +81,7 @@ impl Rules {
                 is_private: false,
                 for_known: Some(private(&mut names.iter().chain(credentials()))),
             },
-            _ => Self {
-                headers: private(&mut credentials()),
-                is_private: true,
-                for_known: None,
-            },
+            _ => Self { headers: private(&mut credentials()), is_private: true, for_known: None },
         }
     }
 
