@@ -2,7 +2,7 @@
 //!
 //! | call | headers |
 //! |---|---|
-//! | a unary query that is cached | those that its reply may depend on by its `cache`: `authorization` and `cookie` of a caller, or the named ones; and `traceparent`, `tracestate` |
+//! | a unary query that is cached | those that its reply may depend on by its `cache`: `authorization` and `cookie` of a caller, or the named ones but those that only a proxy may say; `traceparent`; and `tracestate` where it is one caller's |
 //! | any other method | all but those of the connection, of the protocol that it came by, and those that only a proxy may say |
 //! | plain HTTP | all but those of the connection |
 //!
@@ -49,6 +49,7 @@ fn of_cached(method: &Method, context: &Context) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let mut take = |name: &str| {
         if !is_of_gateway(name)
+            && !forwarded::is_of_proxy(name)
             && let Ok(known) = name.parse::<HeaderName>()
         {
             for value in context.header_values(name) {
@@ -56,12 +57,20 @@ fn of_cached(method: &Method, context: &Context) -> HeaderMap {
             }
         }
     };
-    match &method.cache {
-        Some(CacheScope::Public) => {}
-        Some(CacheScope::Vary(names)) => names.iter().for_each(&mut take),
-        _ => ["authorization", "cookie"].iter().for_each(|name| take(name)),
-    }
-    context.trace().for_each(|(name, value)| _ = headers.append(name, value.clone()));
+    let is_shared = match &method.cache {
+        Some(CacheScope::Public) => true,
+        Some(CacheScope::Vary(names)) => {
+            names.iter().for_each(&mut take);
+            true
+        }
+        _ => {
+            ["authorization", "cookie"].iter().for_each(|name| take(name));
+            false
+        }
+    };
+    // The span is the gateway's own; what else the caller says of its trace is not for others.
+    let trace = context.trace().filter(|(name, _)| !is_shared || name.as_str() == "traceparent");
+    trace.for_each(|(name, value)| _ = headers.append(name, value.clone()));
     headers
 }
 
@@ -97,7 +106,7 @@ mod tests {
         let mut context = Context::default();
         let proxies = ["forwarded", "x-forwarded-for"];
         let names = ["authorization", "cookie", "x-tenant", "grpc-timeout", "te", "traceparent"];
-        for name in proxies.into_iter().chain(names) {
+        for name in proxies.into_iter().chain(names).chain(["tracestate"]) {
             context.headers_mut().insert(name, HeaderValue::from_static("a"));
         }
         let target = Target::Method(Arc::new(spec).into());
@@ -112,9 +121,11 @@ mod tests {
         let query = Idempotency::NoSideEffects;
         let cached = |scope| given(Some(scope), query);
         assert_eq!(cached(CacheScope::Public), ["traceparent"]);
-        assert_eq!(cached(CacheScope::Caller), ["authorization", "cookie", "traceparent"]);
+        let of_caller = ["authorization", "cookie", "traceparent", "tracestate"];
+        assert_eq!(cached(CacheScope::Caller), of_caller);
         assert_eq!(cached(CacheScope::vary(&["x-tenant"])), ["traceparent", "x-tenant"]);
-        let all = ["authorization", "cookie", "traceparent", "x-tenant"];
+        assert_eq!(cached(CacheScope::vary(&["x-forwarded-for"])), ["traceparent"]);
+        let all = ["authorization", "cookie", "traceparent", "tracestate", "x-tenant"];
         assert_eq!(given(None, query), all);
         assert_eq!(given(None, Idempotency::Unknown), all);
     }

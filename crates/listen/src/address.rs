@@ -18,7 +18,7 @@ impl Address {
     /// Whether only this machine can reach it.
     pub fn is_local(&self) -> bool {
         match self {
-            Self::Tcp(address) => address.ip().is_loopback(),
+            Self::Tcp(address) => address.ip().to_canonical().is_loopback(),
             Self::Unix(_) => true,
         }
     }

@@ -104,6 +104,7 @@ const methods = {
     noted(first).note();
     await noted(second).when;
     if (!context.signal.aborted) noted(third).note();
+    return {};
   },
   Within: (request, context) => context.call(NAME + "Echo", { text: "inner " + request.text }),
   Through: (request, context) => context.call(NAME + "Get", { text: request.text }, { query: true }),

@@ -145,6 +145,7 @@ def begin(request, context):
     note(first)
     until_noted(second)
     note(third)
+    return {}
 
 
 @app.unary(NAME + "Within")
@@ -317,6 +318,7 @@ def in_the_loop():
         note(first)
         await asyncio.get_running_loop().run_in_executor(None, until_noted, second)
         note(third)
+        return {}
 
     @app.unary(NAME + "Within")
     async def within_(request, context):

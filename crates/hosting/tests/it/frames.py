@@ -6,7 +6,7 @@
 | Fail | not_found, made of `items/TEXT`; `no code` breaks a rule by it, `a large code` has one of eight bytes |
 | Through | a number, made of `items/TEXT`, without a part that it asked for: `hurry` does not wait for it, `leave` gives it up, `refuse` asks for what is not there |
 | Wait | nothing, ever; `let in` says that the gateway is not |
-| Set | the request, after a change of `items/TEXT`; the key is not UTF-8 for `no text` |
+| Set | an empty message, after a change of `items/TEXT`; the key is not UTF-8 for `no text` |
 | Do | nothing: it ends; `gets` is answered by how often Get and Through ran; `who` and `leave` are answered by its process id, the latter as the last call that it takes; `twice` so, and then once more |
 
 `call back` of Do makes a command within, `late`, and is answered as that one arrives, which never is; `told` is answered
@@ -133,7 +133,7 @@ def main():
         elif name == "Set":
             key = b"\xff" if text == "no text" else text.encode()
             session.send(CHANGED, payload=string(b"items") + string(key))
-            session.send(REPLY, stream, payload=payload, flags=END)
+            session.send(REPLY, stream, payload=b"{}", flags=END)
         elif name == "Do" and text == "gets":
             session.send(REPLY, stream, payload=json.dumps({"text": str(gets)}).encode(), flags=END)
         elif name == "Fail":

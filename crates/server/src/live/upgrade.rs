@@ -84,9 +84,8 @@ impl App {
             let text = format!("{PATH} takes WebSockets of the subprotocol {SUBPROTOCOL}; name it");
             return Err(Error::invalid_argument(text));
         }
-        if let Some(origin) = headers.get(ORIGIN)
-            && !self.may_connect(origin, request)
-        {
+        let mut origins = headers.get_all(ORIGIN).iter();
+        if let Some(origin) = origins.find(|origin| !self.may_connect(origin, request)) {
             let text = format!("pages of {origin:?} may not connect; add it to cors.origins");
             return Err(Error::permission_denied(text));
         }
