@@ -2,7 +2,7 @@
 
 | method | it answers |
 |---|---|
-| Get | the request, made of `items/TEXT` |
+| Get | an empty message, made of `items/TEXT` |
 | Fail | not_found, made of `items/TEXT`; `no code` breaks a rule by it, `a large code` has one of eight bytes |
 | Through | a number, made of `items/TEXT`, without a part that it asked for: `hurry` does not wait for it, `leave` gives it up, `refuse` asks for what is not there |
 | Wait | nothing, ever; `let in` says that the gateway is not |
@@ -119,7 +119,7 @@ def main():
         name, text = session.method(fields), json.loads(payload)["text"]
         if name == "Get":
             gets += 1
-            session.send(REPLY, stream, depends(payload), payload, flags=END)
+            session.send(REPLY, stream, depends(payload), b"{}", flags=END)
         elif name == "Through":
             gets += 1
             part, asked = part + 2, b"Nothing" if text == "refuse" else b"Wait"
