@@ -152,8 +152,7 @@ fn doctest(root: &Path) -> Result<Outcome> {
 }
 
 fn docs(root: &Path) -> Result<Outcome> {
-    let words = "doc --workspace --no-deps --lib --bins --example gateway";
-    cargo(root, words, &[("RUSTDOCFLAGS", "-D warnings")])
+    cargo(root, "doc --workspace --no-deps", &[("RUSTDOCFLAGS", "-D warnings")])
 }
 
 /// The hook for commands quoted in documents: `docs/guide/run-snippets.sh` runs them and fails when
@@ -295,7 +294,12 @@ fn models(root: &Path) -> Result<Outcome> {
 
 /// Nobody is given an old value while hosts, connections and the database fail.
 fn oplog(root: &Path) -> Result<Outcome> {
-    cargo(root, "run --package tidewire-oplog --example oracle -- --seconds 15", &[])
+    let built = build(root, "--example oracle")?;
+    if !matches!(built, Outcome::Passed) {
+        return Ok(built);
+    }
+    let mut oracle = Command::new(root.join("target/debug/examples/oracle"));
+    execute(oracle.args(["--seconds", "15"]).current_dir(root))
 }
 
 fn stress(root: &Path) -> Result<Outcome> {

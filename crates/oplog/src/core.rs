@@ -277,7 +277,7 @@ impl Core {
             || self.state.lock().cursor.position().is_some_and(|here| token.is_met_by(here))
     }
 
-    /// See [`crate::Oplog::caught_up`].
+    /// See `OplogHandle::caught_up`.
     pub(crate) async fn caught_up(&self, token: &Token) -> Result<(), Behind> {
         match self.includes(token) {
             true => Ok(()),

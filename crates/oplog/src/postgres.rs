@@ -88,7 +88,7 @@ impl PostgresLog {
     }
 
     /// Carries changes of a source that no table is captured for:
-    /// [`Oplog::transaction`] writes them.
+    /// [`OplogHandle::transaction`](crate::OplogHandle::transaction) writes them.
     pub fn source<K: SourceKey>(self, source: &Source<K>) -> Self {
         self.add(source, None)
     }
@@ -182,7 +182,7 @@ fn application_name(settings: &Settings) -> String {
     format!("tidewire oplog {}", settings.schema)
 }
 
-/// Runs `work` in a transaction; see [`Oplog::transaction`].
+/// Runs `work` in a transaction; see `OplogHandle::transaction`.
 pub(crate) async fn transaction<T, E>(
     core: &Core,
     client: &mut Client,

@@ -15,7 +15,7 @@ use crate::change::{Change, ChangeSet};
 use crate::core::Core;
 use crate::token::Token;
 
-/// What a transaction changes; see [`Oplog::transaction`](crate::Oplog::transaction).
+/// What a transaction changes; see [`OplogHandle::transaction`](crate::OplogHandle::transaction).
 #[derive(Debug, Default)]
 pub struct Changes {
     guard: Option<WriteGuard>,
