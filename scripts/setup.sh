@@ -2,7 +2,7 @@
 # Installs what the tests need and the Rust toolchain does not bring: pinned Go programs into
 # .tools/bin, the Go test programs built from tests/foreign/go, the Node packages of
 # tests/foreign/node and clients/ts, a .NET SDK, schemathesis, CacheControl, grpcio and opentelemetry-proto in Python
-# environments below .tools, and Debian's PostgreSQL, Chromium, nginx, zsh
+# environments below .tools, and Debian's PostgreSQL, Chromium, nginx, sqlite3, zsh
 # and fish.
 # What is there already at the right version is left alone. `setup.sh grpcurl` and
 # `setup.sh dotnet` install that alone.
@@ -261,6 +261,7 @@ postgresql
 debian setpriv util-linux
 debian zsh zsh
 debian fish fish
+debian sqlite3 sqlite3
 chromium
 nginx_program
 
