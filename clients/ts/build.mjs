@@ -8,6 +8,7 @@ import { execFileSync } from "node:child_process";
 import { globSync, readFileSync, rmSync } from "node:fs";
 import { basename, dirname, relative, resolve } from "node:path";
 import { build } from "esbuild";
+import { namesOfPeers } from "./check-names.mjs";
 
 const builds = [
   { folder: "live", entries: ["core"] },
@@ -23,6 +24,8 @@ const folders = new Set(builds.map(({ folder }) => `packages/${folder}`));
 for (const folder of folders) rmSync(`${folder}/dist`, { recursive: true, force: true });
 for (const file of globSync("packages/*/*.tsbuildinfo")) rmSync(file);
 execFileSync("node_modules/.bin/tsc", ["--build"], { stdio: "inherit" });
+const refused = namesOfPeers(new Set(names), [...folders].map((folder) => `${folder}/tsconfig.json`));
+if (refused.length) throw new Error(`internal-names.txt has names of peers:\n${refused.join("\n")}`);
 for (const folder of folders) for (const file of globSync(`${folder}/dist/**/*.js`)) rmSync(file);
 for (const { folder, entries } of builds) {
   const source = resolve(`packages/${folder}/src`);

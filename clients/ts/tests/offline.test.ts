@@ -1,6 +1,8 @@
 // Data that outlive the page, and commands made without a connection.
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, mock, test } from "node:test";
+import { create, createFileRegistry, type DescMethodUnary } from "@bufbuild/protobuf";
+import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { Code, createRouterTransport } from "@connectrpc/connect";
 import { createOffline, type OfflineStorage, type Outcome } from "../packages/live/src/offline/index.ts";
 import { createLiveClient } from "../packages/live/src/replica/index.ts";
@@ -102,6 +104,38 @@ describe("data", () => {
     await ada.offline.signOut();
     assert.deepEqual([...storage.all.keys()].filter((key) => key.startsWith("ada/")), []);
     assert.equal(ada.client.query(look, { key: "b" }).getSnapshot().status, "pending");
+  });
+});
+
+describe("a schema", () => {
+  /** A service whose request has two strings, under these numbers. */
+  const service = (...numbers: [number, number]) => {
+    const field = numbers.map((number, at) => ({ name: `text${at}`, number, label: 1, type: 9 }));
+    const [inputType, outputType] = [".swap.Request", ".swap.Request"];
+    const file = {
+      name: "swap.proto", package: "swap", syntax: "proto3", messageType: [{ name: "Request", field }],
+      service: [{ name: "Swap", method: [{ name: "Write", inputType, outputType }] }],
+    };
+    return createFileRegistry(create(FileDescriptorSetSchema, { file: [file] })).getService("swap.Swap")!;
+  };
+
+  test("with other numbers of fields is another one: its commands are not sent with fields swapped", async () => {
+    const storage = new Memory();
+    const { transport } = new World();
+    const client = createLiveClient(transport);
+    const pages = [service(1, 2), service(2, 1)].map((one) => () =>
+      createOffline({ client, transport, services: [one], principalKey: "ada", storage }));
+    const before = await pages[0]!();
+    const method = service(1, 2).method.write as DescMethodUnary;
+    before.mutate(method, { text0: "one" } as never).catch(() => {});
+    await new Promise(setImmediate);
+    before.close();
+    const after = await pages[1]!();
+    assert.deepEqual(after.outbox.getSnapshot(), []);
+    after.close();
+    const again = await pages[0]!();
+    assert.equal(again.outbox.getSnapshot().length, 1);
+    again.close();
   });
 });
 
