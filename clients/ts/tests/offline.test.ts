@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, mock, test } from "node:test";
 import { create, createFileRegistry, type DescMethodUnary } from "@bufbuild/protobuf";
 import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
-import { Code, createRouterTransport } from "@connectrpc/connect";
+import { Code, ConnectError, createRouterTransport } from "@connectrpc/connect";
 import { createOffline, type OfflineStorage, type Outcome } from "../packages/live/src/offline/index.ts";
 import { createLiveClient } from "../packages/live/src/replica/index.ts";
 import { createLiveTransport, type LiveOptions } from "../packages/live/src/index.ts";
@@ -14,6 +14,7 @@ const { look, echo } = BehaviourService.method;
 
 beforeEach(withClock);
 afterEach(withoutClock);
+afterEach(() => mock.restoreAll());
 
 class Memory implements OfflineStorage {
   readonly all = new Map<string, Uint8Array>();
@@ -31,12 +32,35 @@ class Memory implements OfflineStorage {
   }
 }
 
+/** Puts what a test needs in the place of a method of a storage. */
+function instead<K extends "get" | "set" | "remove">(storage: Memory, name: K, act: (real: Memory[K]) => Memory[K]): void {
+  mock.method(storage, name, act(storage[name].bind(storage) as Memory[K]));
+}
+
+/** The next use of it fails. */
+function failOnce(storage: Memory, name: "get" | "set" | "remove", prefix = ""): void {
+  let hasFailed = false;
+  instead(storage, name, (real) => async (key: string, ...rest: unknown[]) => {
+    if (hasFailed || !key.includes(prefix)) return (real as (...all: unknown[]) => Promise<never>)(key, ...rest);
+    hasFailed = true;
+    throw new Error("the disk is full");
+  });
+}
+
+/** Echo over HTTP, where no WebSocket opens. */
+function overHttp(echo: (text: string) => Promise<void>): Partial<LiveOptions> {
+  mock.method(globalThis, "fetch", async () => new Response());
+  const transport = createRouterTransport(({ service }) =>
+    service(BehaviourService, { echo: async ({ text }) => (await echo(text), { text }) }));
+  return { fallback: async () => transport };
+}
+
 /** A page: its own transport and client, on a storage that outlives it. */
 async function open(world: World, storage: Memory, principalKey: string | undefined = "ada", more: Partial<LiveOptions> = {}) {
   const transport = createLiveTransport({ baseUrl: "http://server.test", webSocket: world.network.webSocket, ...more });
   const client = createLiveClient(transport);
   const outcomes: string[] = [];
-  const onOutcome = ({ status, entry }: Outcome) => outcomes.push(`${(entry.input as never as { text: string }).text} ${status}`);
+  const onOutcome = ({ status, entry }: Outcome) => outcomes.push(`${(entry?.input as { text: string } | undefined)?.text ?? "?"} ${status}`);
   const page = { signedOut: 0 };
   const onSignOut = () => void page.signedOut++;
   const offline = await createOffline({ client, transport, services: [BehaviourService], principalKey, storage, onOutcome, onSignOut });
@@ -177,7 +201,7 @@ describe("commands", () => {
     const world = new World({}, { keepsKeys: true });
     const storage = new Memory();
     const first = await open(world, storage);
-    void first.offline.mutate(echo, { text: "k=v" });
+    first.offline.mutate(echo, { text: "k=v" }).catch(() => {});
     first.ask("k");
     for (let round = 0; round < 8; round++) {
       await new Promise(setImmediate);
@@ -215,7 +239,7 @@ describe("commands", () => {
     const world = new World({}, { keepsKeys: true, keysMs: 10_000 });
     const storage = new Memory();
     const first = await open(world, storage);
-    void first.offline.mutate(echo, { text: "k=v" });
+    first.offline.mutate(echo, { text: "k=v" }).catch(() => {});
     first.ask("k");
     for (let round = 0; round < 6; round++) {
       await new Promise(setImmediate);
@@ -322,7 +346,266 @@ describe("commands", () => {
     assert.equal(second.transport.connection.getSnapshot().status, "open");
     assert.equal(world.server.runs.size, 0);
     assert.deepEqual(runs, ["waits=1", "at once=2", "lost=3"]);
-    mock.restoreAll();
     for (const one of [page, second]) one.offline.close();
   });
+});
+
+describe("a storage that fails", () => {
+  test("a command that could not be stored is refused, and does not run", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    const page = await open(world, storage);
+    failOnce(storage, "set", "outbox/");
+    await assert.rejects(page.offline.mutate(echo, { text: "k=1" }), /disk is full/);
+    assert.equal(page.offline.outbox.getSnapshot().length, 0);
+    const replies = ["k=2", "k=3"].map((text) => page.offline.mutate(echo, { text }));
+    page.ask("k");
+    await world.settle();
+    await Promise.all(replies);
+    assert.deepEqual(Object.fromEntries(world.server.runs), { "k=2": 1, "k=3": 1 });
+    page.offline.close();
+  });
+
+  test("while it says that a command is being sent: the command waits, and runs once", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    const page = await open(world, storage);
+    const reply = page.offline.mutate(echo, { text: "k=1" });
+    await new Promise(setImmediate);
+    failOnce(storage, "set", "outbox/");
+    page.ask("k");
+    await world.pass(11_000);
+    await reply;
+    assert.deepEqual(page.outcomes, ["k=1 done"]);
+    assert.equal(world.server.runs.get("k=1"), 1);
+    page.offline.close();
+  });
+
+  test("while a command that ran is removed: it is told once, and not sent again", async () => {
+    const runs: string[] = [];
+    const world = new World();
+    world.network.isDown = true;
+    const storage = new Memory();
+    const page = await open(world, storage, "ada", overHttp(async (text) => void runs.push(text)));
+    const reply = page.offline.mutate(echo, { text: "k=1" });
+    await new Promise(setImmediate);
+    failOnce(storage, "remove", "outbox/");
+    page.ask("k");
+    await world.pass(11_000);
+    await reply;
+    assert.deepEqual([runs, page.outcomes], [["k=1"], ["k=1 done"]]);
+    assert.equal(page.offline.outbox.getSnapshot().length, 0);
+    page.offline.close();
+  });
+
+  test("while commands are taken over: they stay where they are, and are taken over later", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    const [closed, left] = [await open(world, storage), await open(world, storage)];
+    closed.offline.mutate(echo, { text: "a=1" }).catch(() => {});
+    await new Promise(setImmediate);
+    closed.offline.close();
+    failOnce(storage, "set", "outbox/");
+    left.ask("a");
+    await world.settle();
+    assert.deepEqual(left.outcomes, []);
+    await world.pass(6_000);
+    assert.deepEqual(left.outcomes, ["a=1 done"]);
+    assert.equal(world.server.runs.get("a=1"), 1);
+    left.offline.close();
+  });
+
+  test("at the start: the page hears of it, and holds no lock", async () => {
+    const storage = new Memory();
+    failOnce(storage, "set");
+    await assert.rejects(open(new World(), storage, "eve"), /disk is full/);
+    await new Promise(setImmediate);
+    const { held = [] } = await navigator.locks.query();
+    assert.deepEqual(held.filter(({ name }) => name?.includes("eve/")), []);
+  });
+
+  test("at sign-out: all tabs forget what they hold, and who signs out hears of it", async () => {
+    const world = new World();
+    const storage = new Memory();
+    const [here, other] = [await open(world, storage), await open(world, storage)];
+    for (const tab of [here, other]) tab.ask("a");
+    await world.settle();
+    failOnce(storage, "remove");
+    await assert.rejects(other.offline.signOut(), /disk is full/);
+    while (!here.signedOut) await new Promise(setImmediate);
+    for (const tab of [here, other]) {
+      assert.equal(tab.client.query(look, { key: "a" }).getSnapshot().data, undefined);
+      await assert.rejects(tab.offline.mutate(echo, { text: "k=v" }), { code: Code.Unauthenticated });
+    }
+  });
+});
+
+describe("a page that is closed", () => {
+  test("what waits is refused there, and so is what comes later", async () => {
+    const page = await open(new World(), new Memory());
+    const waits = page.offline.mutate(echo, { text: "k=1" });
+    await new Promise(setImmediate);
+    page.offline.close();
+    await assert.rejects(waits, { code: Code.Canceled });
+    await assert.rejects(page.offline.mutate(echo, { text: "k=2" }), { code: Code.Canceled });
+  });
+
+  test("what is being sent belongs to it until that has ended", async () => {
+    const runs: string[] = [];
+    let answer = () => {};
+    const http = overHttp(async (text) => {
+      runs.push(text);
+      await new Promise<void>((resolve) => (answer = resolve));
+    });
+    const world = new World();
+    world.network.isDown = true;
+    const storage = new Memory();
+    const [closed, left] = [await open(world, storage, "ada", http), await open(world, storage, "ada", http)];
+    const reply = closed.offline.mutate(echo, { text: "k=1" });
+    for (const tab of [closed, left]) tab.ask("k");
+    await world.pass(3_000);
+    assert.deepEqual(runs, ["k=1"]);
+    closed.offline.close();
+    await world.pass(11_000);
+    assert.deepEqual(left.outcomes, []);
+    answer();
+    assert.equal((await reply).text, "k=1");
+    await world.pass(11_000);
+    assert.deepEqual([runs, closed.outcomes, left.outcomes], [["k=1"], ["k=1 done"], []]);
+    assert.deepEqual([...storage.all.keys()].filter((key) => key.includes("outbox/")), []);
+    left.offline.close();
+  });
+
+  test("also where only its transport was closed: the next page learns what became of the command", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    const first = await open(world, storage);
+    first.offline.mutate(echo, { text: "k=v" }).catch(() => {});
+    first.ask("k");
+    for (let round = 0; round < 6; round++) {
+      await new Promise(setImmediate);
+      if (world.network.socket?.state === "connecting") world.network.socket.open();
+      world.network.socket?.deliver("toServer");
+      if (!world.server.requests.includes("Echo")) world.network.socket?.deliver("toClient");
+    }
+    assert.ok(world.server.requests.includes("Echo"), "it was sent");
+    await first.transport.close();
+    await new Promise(setImmediate);
+    assert.deepEqual(first.outcomes, []);
+    first.offline.close();
+    const second = await open(world, storage);
+    second.ask("k");
+    await world.pass(6_000);
+    assert.deepEqual(second.outcomes, ["k=v done"]);
+    assert.equal(world.server.runs.get("k=v"), 1);
+    second.offline.close();
+  });
+
+  test("its commands are taken over where WebSockets do not open, too", async () => {
+    const runs: string[] = [];
+    const world = new World();
+    world.network.isDown = true;
+    const http = overHttp(async (text) => void runs.push(text));
+    const storage = new Memory();
+    const [closed, left] = [await open(world, storage, "ada", http), await open(world, storage, "ada", http)];
+    left.ask("k");
+    await world.pass(3_000);
+    closed.offline.mutate(echo, { text: "k=1" }).catch(() => {});
+    await new Promise(setImmediate);
+    closed.offline.close();
+    await world.pass(6_000);
+    assert.deepEqual([runs, left.outcomes], [["k=1"], ["k=1 done"]]);
+    left.offline.close();
+  });
+});
+
+describe("commands over HTTP", () => {
+  test("a service that answers UNAVAILABLE may have run one: it is told, and not sent again", async () => {
+    const runs: string[] = [];
+    const world = new World();
+    world.network.isDown = true;
+    const page = await open(world, new Memory(), "ada", overHttp(async (text) => {
+      runs.push(text);
+      throw new ConnectError("come back later", Code.Unavailable);
+    }));
+    const reply = page.offline.mutate(echo, { text: "k=1" }).catch((error) => error);
+    page.ask("k");
+    await world.pass(20_000);
+    assert.deepEqual([runs, page.outcomes], [["k=1"], ["k=1 failed"]]);
+    assert.equal((await reply).code, Code.Unavailable);
+    page.offline.close();
+  });
+});
+
+describe("sign-out", () => {
+  test("refuses the commands that wait, and stores nothing of what was under way", async () => {
+    const world = new World();
+    const storage = new Memory();
+    const page = await open(world, storage);
+    const waits = page.offline.mutate(echo, { text: "k=1" });
+    await new Promise(setImmediate);
+    await page.offline.signOut();
+    await assert.rejects(waits, { code: Code.Unauthenticated });
+    assert.deepEqual([[...storage.all.keys()], page.outcomes], [[], []]);
+  });
+
+  test("while another tab writes: what that wrote is removed again", async () => {
+    const world = new World();
+    const storage = new Memory();
+    const [here, other] = [await open(world, storage), await open(world, storage)];
+    let isHeld = true;
+    let go = () => {};
+    instead(storage, "set", (real) => async (key, value) => {
+      if (isHeld) await new Promise<void>((resolve) => (go = resolve));
+      isHeld = false;
+      return real(key, value);
+    });
+    const writes = here.offline.mutate(echo, { text: "k=1" });
+    await new Promise(setImmediate);
+    await other.offline.signOut();
+    go();
+    await assert.rejects(writes, { code: Code.Unauthenticated });
+    assert.deepEqual([...storage.all.keys()], []);
+  });
+});
+
+describe("where pages cannot keep apart what is theirs", () => {
+  const without: [string, () => void][] = [
+    ["Web Locks", () => mock.getter(navigator, "locks", () => undefined)],
+    ["crypto.subtle", () => mock.getter(crypto, "subtle", () => undefined)],
+  ];
+  for (const [name, remove] of without) {
+    test(`without ${name} the page works, and nothing is stored`, async () => {
+      const world = new World({}, { keepsKeys: true });
+      const storage = new Memory();
+      remove();
+      const page = await open(world, storage);
+      assert.equal(page.offline.isStored, false);
+      const reply = page.offline.mutate(echo, { text: "k=1" });
+      page.ask("k");
+      await world.settle();
+      assert.equal((await reply).text, "k=1");
+      assert.deepEqual([[...storage.all.keys()], page.outcomes], [[], ["k=1 done"]]);
+      page.offline.close();
+    });
+  }
+
+  test("locks that are refused are told", async () => {
+    mock.method(navigator.locks, "request", () => Promise.reject(new Error("no locks for you")));
+    await assert.rejects(open(new World(), new Memory()), /no locks for you/);
+  });
+});
+
+test("commands in the format of another version are told as failed", async () => {
+  const storage = new Memory();
+  const first = await open(new World(), storage);
+  first.offline.mutate(echo, { text: "k=1" }).catch(() => {});
+  await new Promise(setImmediate);
+  first.offline.close();
+  const [key, bytes] = [...storage.all].find(([name]) => name.includes("outbox/"))!;
+  storage.all.set(key, Uint8Array.from([99, ...bytes.slice(1)]));
+  const second = await open(new World(), storage);
+  assert.deepEqual(second.outcomes, ["? failed"]);
+  assert.equal(storage.all.has(key), false);
+  second.offline.close();
 });

@@ -16,7 +16,11 @@ const transport = createLiveTransport({
 });
 const client = createLiveClient(transport);
 // Everybody is the same user here; an application passes who is signed in.
-const offline = await createOffline({ client, transport, services: [Board], principalKey: "everybody" });
+const options = { client, transport, services: [Board] };
+const offline = await createOffline({ ...options, principalKey: "everybody" }).catch((error) => {
+  console.warn("nothing is stored here:", error); // As where the user forbids it; the page works all the same.
+  return createOffline({ ...options, principalKey: undefined });
+});
 
 // Loaded by whoever asks for it: `/?devtools`.
 const Devtools = new URLSearchParams(location.search).has("devtools")

@@ -6,6 +6,7 @@ export { createLiveTransport } from "./transport/transport.ts";
 export { abortError, isNotRun, isOutcomeUnknown, markAborted, toError, withOutcome } from "./transport/errors.ts";
 export { appendHeaders, encodeHeaders } from "./transport/headers.ts";
 export { decode, encode, kindOf, pathOf } from "./transport/method.ts";
+export { apart } from "./socket/apart.ts";
 export { UNKNOWN } from "./session/event.ts";
 export { POLL } from "./transport/watch.ts";
 export { EMPTY } from "./wire/frame.ts";

@@ -22,7 +22,7 @@ export interface OfflineOptions {
   services: DescService[];
   /** Names the user, such as an account's id. Without one nothing is stored. */
   principalKey: string | undefined;
-  /** IndexedDB by default. */
+  /** IndexedDB by default. Used in secure contexts only: what keeps tabs apart, Web Locks, is there alone. */
   storage?: OfflineStorage;
   /** Commands that may wait for a connection: 100. */
   commandsMax?: number;
@@ -40,6 +40,8 @@ export interface Offline {
     method: DescMethodUnary<I, O>,
     input: MessageInitShape<I>,
   ): Promise<MessageShape<O>>;
+  /** Whether anything outlives the page: there is a principal, and the page is a secure context. */
+  readonly isStored: boolean;
   /** The commands that wait. */
   readonly outbox: Store<readonly OutboxEntry[]>;
   /** Stores what the client holds now. It is done every few seconds, and when the page is hidden. */
@@ -54,20 +56,29 @@ const SAVE_EVERY = 5_000;
 /** Restores what was stored, before anything is shown. */
 export async function createOffline(options: OfflineOptions): Promise<Offline> {
   const { client, transport, services, principalKey, commandsMax = 100, bytesMax = 5_000_000 } = options;
-  const storage = principalKey === undefined ? undefined : (options.storage ?? indexedDbStorage());
+  const canStore = principalKey !== undefined && !!locksHere() && !!crypto.subtle;
+  const storage = canStore ? (options.storage ?? indexedDbStorage()) : undefined;
   const user = `${encodeURIComponent(principalKey ?? "")}/`;
-  const prefix = `${user}${await schemaHash(services)}/`;
+  const prefix = `${user}${storage ? await schemaHash(services) : ""}/`;
   const place = `${prefix}outbox/${toHex(crypto.getRandomValues(new Uint8Array(16)))}`;
   const mark = `${user}mark`;
   let saved = "";
   let isOver = false;
   let isSignedOut = false;
-  /** Writes, unless the user has signed out meanwhile, which removed the mark. */
-  const write = async (key: string, bytes: Uint8Array | undefined) => {
-    if (!storage) return;
+  /** The user signed out, if not here then in another tab, which removed the mark. */
+  const refuseSignedOut = async (storage: OfflineStorage) => {
     if (!isSignedOut && !(await storage.get(mark))) forget();
     if (isSignedOut) throw signedOut();
+  };
+  const write = async (key: string, bytes: Uint8Array | undefined) => {
+    if (!storage) return;
+    await refuseSignedOut(storage);
     await (bytes ? storage.set(key, bytes) : storage.remove(key));
+    await refuseSignedOut(storage).catch(async (error) => {
+      // It may have been written after all was removed.
+      if (isSignedOut) await storage.remove(key);
+      throw error;
+    });
   };
   const outbox = new Outbox(
     transport,
@@ -79,22 +90,27 @@ export async function createOffline(options: OfflineOptions): Promise<Offline> {
   for (const service of services) {
     for (const one of service.methods) if (one.methodKind === "unary") methods.set(pathOf(one), one as DescMethodUnary);
   }
-  const release = await hold(place);
-  const adopt = async () => {
-    for (const other of (await storage?.list(`${prefix}outbox/`)) ?? []) {
+  const adopt = async (storage: OfflineStorage) => {
+    for (const other of await storage.list(`${prefix}outbox/`)) {
       if (isOver || other === place) continue;
       await ifFree(other, async () => {
-        const commands = await storage!.get(other);
+        const commands = await storage.get(other);
         if (commands) await outbox.adopt(commands, methods);
-        await storage!.remove(other);
+        await storage.remove(other);
       });
     }
   };
+  const release = storage ? await hold(place) : () => {};
   if (storage) {
-    await storage.set(mark, new Uint8Array([1]));
-    const replicas = await storage.get(`${prefix}replicas`);
-    if (replicas) client.hydrate((saved = base64Encode(replicas)));
-    await adopt();
+    try {
+      await storage.set(mark, new Uint8Array([1]));
+      const replicas = await storage.get(`${prefix}replicas`);
+      if (replicas) client.hydrate((saved = base64Encode(replicas)));
+      await adopt(storage);
+    } catch (error) {
+      release();
+      throw error;
+    }
   }
   const store = async () => {
     if (isOver || !storage) return;
@@ -109,52 +125,61 @@ export async function createOffline(options: OfflineOptions): Promise<Offline> {
   // One after the other: who awaits it finds the data stored, also if that was under way.
   const save = () => (saving = saving.catch(() => {}).then(store));
   const saveSometime = () => void save().catch(() => {}); // Tried again with the next change.
+  /** Also what others left; what fails is tried again by the timer. */
+  const sendSometime = () => {
+    if (storage && !isOver && outbox.isReached) adopt(storage).catch(() => {});
+    void outbox.send();
+  };
   const timer = setInterval(() => {
     saveSometime();
-    void outbox.send();
+    sendSometime();
   }, SAVE_EVERY);
   const channel = storage && new BroadcastChannel(`tidewire ${user}`);
   for (const one of [timer, channel]) (one as { unref?(): void } | undefined)?.unref?.();
   globalThis.document?.addEventListener("visibilitychange", saveSometime);
-  const stopListening = transport.connection.subscribe(() => {
-    if (transport.connection.getSnapshot().status === "open") void adopt();
-    void outbox.send();
-  });
+  const stopListening = transport.connection.subscribe(sendSometime);
   void outbox.send();
-  const close = () => {
-    isOver = outbox.isClosed = true;
+  const close = (error = new ConnectError("the page, or what it stores, was closed", Code.Canceled)) => {
+    if (isOver) return;
+    isOver = true;
     clearInterval(timer);
     channel?.close();
     globalThis.document?.removeEventListener("visibilitychange", saveSometime);
     stopListening();
-    release();
+    // What is being sent is this page's until it has ended.
+    void outbox.close(error).then(release);
   };
   const forget = () => {
-    if (isOver) return;
+    const isNews = !isOver;
     isSignedOut = true;
-    close();
+    outbox.clear(signedOut());
+    close(signedOut());
+    if (!isNews) return;
     client.clear();
     options.onSignOut?.();
   };
   if (channel) channel.onmessage = forget;
   return {
+    isStored: !!storage,
     mutate: (method, input) => {
       if (isSignedOut) return Promise.reject(signedOut());
-      const { status } = transport.connection.getSnapshot();
-      const isOpen = status === "open" || status === "fallback";
       // With a connection, and nothing before it, a command needs no key of ours.
-      return isOpen && !outbox.getSnapshot().length ? client.mutate(method, input) : outbox.add(method, input);
+      return !isOver && outbox.isReached && outbox.isEmpty ? client.mutate(method, input) : outbox.add(method, input);
     },
     outbox,
     save,
     signOut: async () => {
       isSignedOut = true;
-      await storage?.remove(user);
-      channel?.postMessage(0);
-      close();
-      client.clear();
+      try {
+        await storage?.remove(user);
+      } finally {
+        if (!isOver) channel?.postMessage(0);
+        outbox.clear(signedOut());
+        close(signedOut());
+        client.clear();
+      }
     },
-    close,
+    close: () => close(),
   };
 }
 
@@ -164,19 +189,24 @@ function toHex(bytes: Uint8Array): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
+/**
+ * Those of the browser. Without them, as in a page that is not a secure context, a page cannot tell
+ * which commands are of a page that is still there.
+ */
+function locksHere(): LockManager | undefined {
+  return globalThis.navigator?.locks;
+}
+
 /** Holds the lock of a place until what it returns is called, or the page is gone. */
-async function hold(place: string): Promise<() => void> {
-  let release = () => {};
-  const over = new Promise<void>((resolve) => (release = resolve));
-  // Without locks a page cannot tell whether others are there; all browsers with IndexedDB have them.
-  const { locks } = globalThis.navigator ?? {};
-  if (locks) await new Promise<void>((held) => void locks.request(`tidewire ${place}`, () => (held(), over)));
-  return release;
+function hold(place: string): Promise<() => void> {
+  return new Promise((held, failed) => {
+    locksHere()!
+      .request(`tidewire ${place}`, () => new Promise<void>((release) => held(release)))
+      .catch(failed);
+  });
 }
 
 /** Acts while no page holds the lock of a place. */
 async function ifFree(place: string, act: () => Promise<void>): Promise<void> {
-  const { locks } = globalThis.navigator ?? {};
-  if (!locks) return act();
-  await locks.request(`tidewire ${place}`, { ifAvailable: true }, (lock) => lock && act());
+  await locksHere()!.request(`tidewire ${place}`, { ifAvailable: true }, (lock) => lock && act());
 }

@@ -7,7 +7,8 @@ import { create, type DescMessage, type DescMethodUnary, fromBinary, type Messag
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { Store } from "../socket/state.ts";
 import { UNKNOWN } from "../session/event.ts";
-import { isOutcomeUnknown, withOutcome } from "../transport/errors.ts";
+import { apart } from "../socket/apart.ts";
+import { isNotRun, isOutcomeUnknown, withOutcome } from "../transport/errors.ts";
 import { kindOf, pathOf } from "../transport/method.ts";
 import type { LiveTransport } from "../transport/transport.ts";
 import { utf8, utf8Bytes } from "../wire/metadata.ts";
@@ -21,18 +22,22 @@ export interface OutboxEntry {
 }
 
 /** What became of a command. */
-export type Outcome = { entry: OutboxEntry } & (
-  | { status: "done"; reply: MessageShape<DescMessage> }
-  | { status: "failed"; error: ConnectError }
+export type Outcome =
+  | { status: "done"; entry: OutboxEntry; reply: MessageShape<DescMessage> }
+  /** Without an entry: what another version of this library stored, which cannot be read. */
+  | { status: "failed"; entry: OutboxEntry | undefined; error: ConnectError }
   /** It may have run. It is not sent again: ask the server, or the user. */
-  | { status: "unknown"; error: ConnectError }
-);
+  | { status: "unknown"; entry: OutboxEntry; error: ConnectError };
 
 interface Kept extends OutboxEntry {
   /** Its key: the session and the id under which it is sent, by whichever page. */
   session: Uint8Array;
   id: number;
   firstSent: number | undefined;
+  /** It has ended, and is still to be removed. */
+  outcome?: Outcome;
+  /** What `add` returned. */
+  reply?: Promise<unknown>;
   resolve?(reply: MessageShape<DescMessage>): void;
   reject?(error: ConnectError): void;
 }
@@ -41,13 +46,18 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
   private entries: readonly Kept[] = [];
   private readonly listeners: Set<() => void> = new Set();
   private nextId = 1;
-  private isSending = false;
+  private sending: Promise<void> | undefined;
+  private current: Kept | undefined;
+  /** Ends when what is to be stored has been. */
+  private changing: Promise<void> = Promise.resolve();
+  private changes = 0;
   private readonly session: Uint8Array = crypto.getRandomValues(new Uint8Array(16));
   private readonly transport: LiveTransport;
   private readonly entriesMax: number;
   private readonly save: (bytes: Uint8Array | undefined) => Promise<void>;
   private readonly told: (outcome: Outcome) => void;
-  isClosed = false;
+  /** Why nothing more is taken. */
+  private closed: ConnectError | undefined;
 
   constructor(
     transport: LiveTransport,
@@ -67,126 +77,219 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
     return () => void this.listeners.delete(onChange);
   };
 
-  /** Stores a command; it is sent when there is a connection. The promise is for its reply. */
-  async add<I extends DescMessage, O extends DescMessage>(
-    method: DescMethodUnary<I, O>,
-    input: MessageInitShape<I>,
-  ): Promise<MessageShape<O>> {
-    if (this.entries.length >= this.entriesMax) {
-      throw new ConnectError(`${this.entriesMax} commands wait for a connection already`, Code.ResourceExhausted);
-    }
-    const message = create(method.input, input) as MessageShape<DescMessage>;
-    const { session } = this;
-    const entry: Kept = { method, input: message, madeAt: Date.now(), session, id: this.nextId++, firstSent: undefined };
-    const reply = new Promise<MessageShape<DescMessage>>((resolve, reject) => Object.assign(entry, { resolve, reject }));
-    reply.catch(() => {}); // Told by `onOutcome`, whoever awaits it.
-    await this.set([...this.entries, entry]);
-    void this.send();
-    return reply as Promise<MessageShape<O>>;
+  /** Nothing waits, nor is about to. */
+  get isEmpty(): boolean {
+    return !this.entries.length && !this.changes;
   }
 
-  /** Sends what waits, one after the other. */
-  async send(): Promise<void> {
-    if (this.isSending) return;
-    this.isSending = true;
-    try {
-      while (!this.isClosed && this.entries.length && this.isReached) {
-        if (!(await this.sendFirst(this.entries[0]!))) break;
-      }
-    } catch (error) {
-      if (!this.isClosed) throw error; // It could not be stored.
-    } finally {
-      this.isSending = false;
-    }
-  }
-
-  private get isReached(): boolean {
+  get isReached(): boolean {
     const { status } = this.transport.connection.getSnapshot();
     return status === "open" || status === "fallback";
   }
 
-  private async sendFirst(entry: Kept): Promise<boolean> {
-    const { method } = entry;
-    const mayRepeat = kindOf(method) === "idempotent";
-    const isOverHttp = this.transport.connection.getSnapshot().status === "fallback";
-    let outcome: Outcome;
+  /** Stores a command; it is sent when there is a connection. The promise is for its reply. */
+  add<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    input: MessageInitShape<I>,
+  ): Promise<MessageShape<O>> {
+    const { session } = this;
+    let message: MessageShape<DescMessage>;
     try {
-      const reply = await (isOverHttp ? this.overHttp(entry, mayRepeat) : this.underKey(entry));
-      outcome = { entry, status: "done", reply };
-      entry.resolve?.(reply);
-    } catch (cause) {
-      const error = ConnectError.from(cause);
-      const isUnknown = isOutcomeUnknown(error);
-      const isPassing = error.code === Code.Unavailable && (mayRepeat || !isUnknown);
-      if (isPassing && !isUnknown && isOverHttp) entry.firstSent = undefined; // It did not run.
-      if (this.isClosed || isPassing) return false; // It waits for the next connection.
-      outcome = { entry, status: isUnknown ? "unknown" : "failed", error };
-      entry.reject?.(error);
+      message = create(method.input, input) as MessageShape<DescMessage>;
+    } catch (error) {
+      return Promise.reject(error);
     }
-    await this.set(this.entries.filter((other) => other !== entry));
-    this.told(outcome);
+    const entry: Kept = { method, input: message, madeAt: Date.now(), session, id: this.nextId++, firstSent: undefined };
+    const replied = new Promise<MessageShape<DescMessage>>((resolve, reject) => Object.assign(entry, { resolve, reject }));
+    replied.catch(() => {}); // Heard of through what is returned.
+    const reply = this.change((entries) => {
+      if (entries.length < this.entriesMax) return [...entries, entry];
+      throw new ConnectError(`${this.entriesMax} commands wait for a connection already`, Code.ResourceExhausted);
+    }).then(() => {
+      void this.send();
+      return replied;
+    });
+    entry.reply = reply;
+    return reply as Promise<MessageShape<O>>;
+  }
+
+  /** Sends what waits, one after the other. Where that cannot be stored, it is for another time. */
+  send(): Promise<void> {
+    return (this.sending ??= this.sendAll()
+      .catch(() => {})
+      .finally(() => (this.sending = this.current = undefined)));
+  }
+
+  /** Takes no more commands and sends no more; what waits is for another page. Ends with the last send. */
+  async close(error: ConnectError): Promise<void> {
+    if (this.closed) return;
+    this.closed = error;
+    for (const entry of this.entries) if (entry !== this.current) this.refuse(entry, error);
+    await this.sending; // What is being sent hears of its own end, if that comes.
+    for (const entry of this.entries) this.refuse(entry, error);
+    await this.changing;
+  }
+
+  /** The user signed out: nothing is kept of what waits, and nobody told what becomes of it. */
+  clear(error: ConnectError): void {
+    for (const entry of this.entries) this.refuse(entry, error);
+    this.entries = [];
+    this.changed();
+  }
+
+  /** Who does not wait for it needs not hear of it either. */
+  private refuse(entry: Kept, error: ConnectError): void {
+    entry.reply?.catch(() => {});
+    entry.reject?.(error);
+  }
+
+  private async sendAll(): Promise<void> {
+    while (!this.closed && this.entries.length && this.isReached) {
+      this.current = this.entries[0]!;
+      if (!(await this.sendOne(this.current))) break;
+    }
+  }
+
+  private async sendOne(entry: Kept): Promise<boolean> {
+    entry.outcome ??= await this.run(entry);
+    const { outcome } = entry;
+    if (!outcome || !this.entries.includes(entry)) return false;
+    await this.change((entries) => entries.filter((other) => other !== entry), true);
+    apart(() => this.told(outcome));
     return true;
   }
 
-  private async underKey(entry: Kept): Promise<MessageShape<DescMessage>> {
-    const { method, input, session, id, firstSent } = entry;
-    if (firstSent === undefined) await this.sending(entry, Date.now());
+  /** What became of it; undefined if it waits for the next connection, or the next page. */
+  private async run(entry: Kept): Promise<Outcome | undefined> {
+    const { method, firstSent } = entry;
+    const mayRepeat = kindOf(method) === "idempotent";
+    const isOverHttp = this.transport.connection.getSnapshot().status === "fallback";
+    const maySend = !isOverHttp || mayRepeat || firstSent === undefined;
+    if (firstSent === undefined) await this.begin(entry, isOverHttp ? LONG_AGO : Date.now());
+    try {
+      // HTTP has no keys: what may have been sent once is not sent again, by whatever way.
+      if (!maySend) throw withOutcome(new ConnectError("the command may have run before, and no key can tell", Code.Aborted), UNKNOWN);
+      const reply = await (isOverHttp ? this.overHttp(entry) : this.underKey(entry, firstSent));
+      entry.resolve?.(reply);
+      return { status: "done", entry, reply };
+    } catch (cause) {
+      const error = ConnectError.from(cause);
+      const isUnknown = isOutcomeUnknown(error);
+      const isAgain = mayBeSentAgain(error, mayRepeat);
+      if (isAgain && isOverHttp && !isUnknown) entry.firstSent = undefined; // It did not run.
+      // The page gave up, not the server: the next one finds out.
+      const isLeft = this.isLeft && (isUnknown || error.code === Code.Canceled);
+      if (isAgain || isLeft) return undefined;
+      entry.reject?.(error);
+      return { status: isUnknown ? "unknown" : "failed", entry, error };
+    }
+  }
+
+  private get isLeft(): boolean {
+    return !!this.closed || this.transport.connection.getSnapshot().status === "closed";
+  }
+
+  private underKey({ method, input, session, id }: Kept, firstSent: number | undefined): Promise<MessageShape<DescMessage>> {
     return this.transport.command(method, input as never, { session, id }, firstSent);
   }
 
-  /** HTTP has no keys: what may have been sent once is not sent again, by whatever way. */
-  private async overHttp(entry: Kept, mayRepeat: boolean): Promise<MessageShape<DescMessage>> {
-    const { method, input, firstSent } = entry;
-    if (firstSent !== undefined && !mayRepeat) {
-      throw withOutcome(new ConnectError("the command may have run before, and no key can tell", Code.Aborted), UNKNOWN);
-    }
-    if (firstSent === undefined) await this.sending(entry, LONG_AGO);
+  private async overHttp({ method, input }: Kept): Promise<MessageShape<DescMessage>> {
     const { message } = await this.transport.unary(method, undefined, undefined, undefined, input as never);
     return message;
   }
 
   /** Stored before it is sent: a page that ends now does not forget that. */
-  private async sending(entry: Kept, when: number): Promise<void> {
+  private async begin(entry: Kept, when: number): Promise<void> {
     entry.firstSent = when;
-    await this.set(this.entries);
-  }
-
-  private async set(entries: readonly Kept[]): Promise<void> {
-    this.entries = entries;
-    await this.save(entries.length ? this.write() : undefined);
-    for (const listener of [...this.listeners]) listener();
-  }
-
-  private write(): Uint8Array {
-    const writer = new Writer();
-    writer.byte(VERSION);
-    for (const { method, input, madeAt, session, id, firstSent } of this.entries) {
-      writer.string(utf8Bytes(pathOf(method)));
-      writer.string(toBinary(method.input, input));
-      writer.varint(madeAt);
-      writer.string(session);
-      writer.varint(id);
-      writer.varint(firstSent ?? 0);
+    try {
+      await this.change((entries) => entries, true);
+    } catch (error) {
+      entry.firstSent = undefined;
+      throw error;
     }
-    return writer.take();
+  }
+
+  /**
+   * Stored first: what could not be stored did not happen. One after the other, each from what the
+   * one before made. Once the page is closed, only what is being sent ends (`isLast`).
+   */
+  private change(edit: (entries: readonly Kept[]) => readonly Kept[], isLast = false): Promise<void> {
+    this.changes++;
+    const change = async () => {
+      if (this.closed && !isLast) throw this.closed;
+      const before = this.entries;
+      const entries = edit(before);
+      try {
+        await this.save(write(entries));
+      } catch (error) {
+        await this.save(write(before)).catch(() => {}); // If it was half done.
+        throw error;
+      }
+      this.entries = entries;
+    };
+    const done = this.changing.then(change).finally(() => this.changes--);
+    this.changing = done.catch(() => {});
+    return done.then(() => this.changed());
+  }
+
+  private changed(): void {
+    for (const listener of [...this.listeners]) apart(listener);
   }
 
   /** Takes over what a page that is gone has stored, in the order in which it was made. */
   async adopt(bytes: Uint8Array, methods: Map<string, DescMethodUnary>): Promise<void> {
-    const reader = new Reader(bytes);
-    const entries = [...this.entries];
-    if (reader.byte() !== VERSION) return;
+    const others = read(bytes, methods);
+    if (!others) {
+      const error = new ConnectError("commands that another version of @tidewire/live stored cannot be read", Code.DataLoss);
+      return apart(() => this.told({ status: "failed", entry: undefined, error }));
+    }
+    await this.change((entries) => {
+      const isHere = ({ id, session }: Kept) => entries.some((one) => one.id === id && one.session.join() === session.join());
+      const all = [...entries, ...others.filter((one) => !isHere(one))];
+      return all.sort((one, other) => one.madeAt - other.madeAt);
+    });
+    void this.send();
+  }
+}
+
+/** What kept it from being answered will pass, and it did not run for sure, or may run twice. */
+function mayBeSentAgain(error: ConnectError, mayRepeat: boolean): boolean {
+  return error.code === Code.Unavailable && (isNotRun(error) || mayRepeat);
+}
+
+/** What is stored of commands; undefined if there are none. */
+function write(entries: readonly Kept[]): Uint8Array | undefined {
+  if (!entries.length) return undefined;
+  const writer = new Writer();
+  writer.byte(VERSION);
+  for (const { method, input, madeAt, session, id, firstSent } of entries) {
+    writer.string(utf8Bytes(pathOf(method)));
+    writer.string(toBinary(method.input, input));
+    writer.varint(madeAt);
+    writer.string(session);
+    writer.varint(id);
+    writer.varint(firstSent ?? 0);
+  }
+  return writer.take();
+}
+
+/** Undefined if another version wrote it. */
+function read(bytes: Uint8Array, methods: Map<string, DescMethodUnary>): Kept[] | undefined {
+  const reader = new Reader(bytes);
+  const entries: Kept[] = [];
+  try {
+    if (reader.byte() !== VERSION) return undefined;
     while (reader.hasMore) {
       const method = methods.get(utf8(reader.string()));
       const data = reader.string();
       const madeAt = reader.varint();
       const session = reader.string().slice();
       const [id, firstSent] = [reader.varint(), reader.varint() || undefined];
-      const isHere = entries.some((one) => one.id === id && one.session.join() === session.join());
-      if (method && !isHere) entries.push({ method, input: fromBinary(method.input, data), madeAt, session, id, firstSent });
+      if (method) entries.push({ method, input: fromBinary(method.input, data), madeAt, session, id, firstSent });
     }
-    await this.set(entries.sort((one, other) => one.madeAt - other.madeAt));
-    void this.send();
+    return entries;
+  } catch {
+    return undefined;
   }
 }
 

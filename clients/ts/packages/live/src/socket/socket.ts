@@ -7,6 +7,7 @@ import type { Call, CallOptions } from "../session/call.ts";
 import type { SessionEvent } from "../session/event.ts";
 import type { Session } from "../session/session.ts";
 import * as R from "../wire/reason.ts";
+import { apart } from "./apart.ts";
 import { Backoff } from "./backoff.ts";
 import { Credentials, type GetHeaders, type Why } from "./credentials.ts";
 import { dial, type Dialed, type OpenSocket } from "./dial.ts";
@@ -197,18 +198,11 @@ export class Socket {
     const { session, options } = this;
     for (let event = session.next(); event; event = session.next()) {
       const owner = (event as { call?: Call }).call?.options.owner as Owner | undefined;
-      try {
-        if (owner) owner.on(event as SessionEvent & { call: Call });
-        else {
-          this.on(event);
-          options.heard(event);
-        }
-      } catch (error) {
-        // What a listener throws is its own, and stops nobody else.
-        queueMicrotask(() => {
-          throw error;
-        });
-      }
+      apart(() => {
+        if (owner) return owner.on(event as SessionEvent & { call: Call });
+        this.on(event);
+        options.heard(event);
+      });
     }
     if (this.doneBefore !== session.commands.done) {
       this.doneBefore = session.commands.done;
