@@ -1,5 +1,7 @@
 //! A batch of changes to the memo graph, as one change: whoever reads sees all of it or none of it.
 
+use std::collections::BTreeSet;
+
 use tidewire_memo::batch;
 
 use crate::change::ChangeSet;
@@ -51,8 +53,13 @@ pub(crate) fn apply(registry: &Registry, changes: ChangeSet) -> Applied {
 
 /// Marks every source as a whole: what happened meanwhile is not known.
 pub(crate) fn apply_all(registry: &Registry) {
+    apply_sources(registry, &registry.iter().map(|(name, _)| name).collect());
+}
+
+/// Marks these sources as a whole.
+pub(crate) fn apply_sources(registry: &Registry, sources: &BTreeSet<&str>) {
     batch(|batch| {
-        for (_, registered) in registry.iter() {
+        for registered in sources.iter().filter_map(|name| registry.find(name)) {
             registered.target.add_all(batch);
         }
     });

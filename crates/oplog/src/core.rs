@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tidewire_memo::Suspension;
 use tokio::sync::{Notify, watch};
 
-use crate::apply::{Applied, apply, apply_all};
+use crate::apply::{Applied, apply, apply_all, apply_sources};
 use crate::collect::note;
 use crate::cursor::{Cursor, Look, Position, ResetReason, Step};
 use crate::error::Behind;
@@ -243,13 +243,23 @@ impl Core {
 
     /// Nobody follows the log any more: nothing is trusted from here on.
     pub(crate) fn close(&self) {
+        // At once, so that no look that ends now trusts memory again.
         let mut state = self.state.lock();
-        if state.suspended.is_none() {
-            state.suspended = Some(self.registry.suspend());
-        }
-        drop(state);
         self.lease.end();
         self.looks.send_modify(|looks| looks.is_closed = true);
+        state.suspended.get_or_insert_with(|| self.registry.suspend());
+    }
+
+    /// What tables feed has to be computed again: for a while its changes were not captured.
+    pub(crate) fn capture_restored(&self, sources: &BTreeSet<&str>) {
+        // What is suspended is marked when it is trusted again.
+        if sources.is_empty() || self.state.lock().suspended.is_some() {
+            return;
+        }
+        tracing::warn!(?sources, "changes were not captured for a while; what reads them is stale");
+        apply_sources(&self.registry, sources);
+        let mut state = self.state.lock();
+        *state.counts.resets.entry(ResetReason::CaptureRestored).or_default() += 1;
     }
 
     /// A commit of this process was acknowledged; its keys are not marked yet.
@@ -304,6 +314,16 @@ impl Core {
             rows: state.rows,
             sources: self.registry.iter().map(source).collect(),
             counts: state.counts.clone(),
+        }
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        // Nobody hears of changes after a log that was followed, so nothing that depends on them may
+        // be kept. One that never started leaves the sources as they were.
+        if self.looks.borrow().is_closed {
+            std::mem::forget(self.state.get_mut().suspended.take());
         }
     }
 }

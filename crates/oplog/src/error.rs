@@ -25,6 +25,8 @@ pub enum ErrorKind {
     Database,
     /// The log's tables hold what no log holds.
     Corrupt,
+    /// A setting cannot work.
+    Settings,
 }
 
 impl Error {

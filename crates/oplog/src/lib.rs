@@ -20,8 +20,10 @@
 //! 4. **Monotonic** for each host and key, where the memo is `strict` and loads from one database.
 //! 5. **Bounded.** Without a token a reply is at most [`Settings::lease`] old. A host that cannot
 //!    read the log for that long keeps nothing ([`OplogHandle::check_lease`]).
-//! 6. **Reset over loss.** Any doubt makes whole sources stale.  Not promised: one snapshot across
-//!    several keys, and anything of a database that itself lost commits.
+//! 6. **Reset over loss.** Any doubt makes whole sources stale.
+//!
+//! Not promised: one snapshot across several keys, and anything of a database that itself lost
+//! commits.
 
 #![doc = include_str!("../README.md")]
 #![cfg_attr(
@@ -44,6 +46,7 @@ mod postgres;
 mod registry;
 mod settings;
 mod snapshot;
+mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod status;

@@ -138,6 +138,7 @@ impl OplogHandle {
 
     /// Runs `work` in a transaction and marks what it lists when the commit is acknowledged, here
     /// at once and on other hosts by the log.
+    ///
     /// # Errors
     /// When the work fails, or the database does; [`crate::WriteError`] says whether it was rolled
     /// back.

@@ -11,19 +11,19 @@ mod trim;
 
 use std::sync::Arc;
 
-use tidewire_memo::{Source, SourceKey, Suspension};
+use tidewire_memo::{Source, SourceKey};
 use tokio::task::JoinSet;
 use tokio_postgres::tls::MakeTlsConnect;
-use tokio_postgres::{Client, Config, NoTls, Socket};
+use tokio_postgres::{Config, NoTls, Socket};
 
+pub(crate) use self::transaction::transaction;
 pub use self::transaction::{Changes, WriteError};
 
 use self::session::{Connector, Following, connector};
-use crate::capture::Capture;
+use crate::capture::{Capture, CaptureSet};
 use crate::core::Core;
 use crate::error::{Error, ErrorKind};
 use crate::oplog::Oplog;
-use crate::registry::Registry;
 use crate::settings::Settings;
 
 /// What a log in PostgreSQL has to know before it starts; see [`Oplog::postgres`].
@@ -32,9 +32,7 @@ pub struct PostgresLog {
     config: Config,
     connector: Connector,
     settings: Settings,
-    registry: Registry,
-    captures: Vec<Capture>,
-    suspended: Vec<Suspension>,
+    sources: CaptureSet,
 }
 
 impl PostgresLog {
@@ -43,9 +41,7 @@ impl PostgresLog {
             config: config.clone(),
             connector: connector(NoTls),
             settings: Settings::default(),
-            registry: Registry::default(),
-            captures: Vec::new(),
-            suspended: Vec::new(),
+            sources: CaptureSet::default(),
         }
     }
 
@@ -72,40 +68,26 @@ impl PostgresLog {
     ///
     /// Several tables may feed one source, and one table several sources.
     pub fn capture<K: SourceKey>(
-        self,
+        mut self,
         table: &str,
         source: &Source<K>,
         columns: impl IntoIterator<Item = impl Into<String>>,
     ) -> Self {
-        let columns = columns.into_iter().map(Into::into).collect();
-        self.add(source, Some((table, columns, false)))
+        self.sources.add(source, Some(Capture::keys(table, source, columns)));
+        self
     }
 
     /// As [`capture`](Self::capture), for a source that changes when rows are added or removed and
     /// not when a row changes: what a count depends on.
-    pub fn capture_rows(self, table: &str, source: &Source<()>) -> Self {
-        self.add(source, Some((table, Vec::new(), true)))
+    pub fn capture_rows(mut self, table: &str, source: &Source<()>) -> Self {
+        self.sources.add(source, Some(Capture::rows(table, source)));
+        self
     }
 
     /// Carries changes of a source that no table is captured for:
     /// [`OplogHandle::transaction`](crate::OplogHandle::transaction) writes them.
-    pub fn source<K: SourceKey>(self, source: &Source<K>) -> Self {
-        self.add(source, None)
-    }
-
-    fn add<K: SourceKey>(
-        mut self,
-        source: &Source<K>,
-        capture: Option<(&str, Vec<String>, bool)>,
-    ) -> Self {
-        if self.registry.find(source.name()).is_none() {
-            self.suspended.push(source.suspend());
-        }
-        self.registry.add(source, capture.as_ref().map(|(table, ..)| *table));
-        if let Some((table, columns, is_of_rows)) = capture {
-            let source = source.name().to_owned();
-            self.captures.push(Capture { table: table.to_owned(), source, columns, is_of_rows });
-        }
+    pub fn source<K: SourceKey>(mut self, source: &Source<K>) -> Self {
+        self.sources.add(source, None);
         self
     }
 
@@ -117,7 +99,7 @@ impl PostgresLog {
     /// When the database cannot be reached, or a table cannot be captured.
     pub async fn ddl(mut self, role: Option<&str>) -> Result<String, Error> {
         self.settings.install = false;
-        let (settings, captures) = (self.settings.clone(), self.captures.clone());
+        let (settings, captures) = (self.settings.clone(), self.sources.captures.clone());
         let following = self.following();
         let (client, _line, _) = following.connect().await?;
         let mut ddl = schema::tables(&settings.schema);
@@ -133,21 +115,20 @@ impl PostgresLog {
     fn following(self) -> Following {
         let mut config = self.config;
         config.application_name(application_name(&self.settings));
-        Following {
-            core: Arc::new(Core::new(self.settings, self.registry, self.suspended)),
-            config,
-            connector: self.connector,
-            captures: self.captures,
-        }
+        let CaptureSet { registry, captures, suspended } = self.sources;
+        let core = Arc::new(Core::new(self.settings, registry, suspended));
+        Following { core, config, connector: self.connector, captures }
     }
 
     /// Connects, sees to tables and triggers, takes the first position, and follows the log from
     /// then on.
+    ///
     /// # Errors
     /// When the database cannot be reached, or a table cannot be captured: a program that starts
-    /// with a wrong setting should end and say so. Once started, a database that goes away is
+    /// with a wrong setting should end and say so. The sources are then as they were before. Once started, a database that goes away is
     /// waited for.
     pub async fn start(self) -> Result<Oplog, Error> {
+        self.settings.check()?;
         let following = self.following();
         let session = following.open().await?;
         let core = Arc::clone(&following.core);
@@ -168,10 +149,9 @@ impl PostgresLog {
 
 impl std::fmt::Debug for PostgresLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { captures, registry, settings, .. } = self;
+        let Self { sources, settings, .. } = self;
         f.debug_struct("PostgresLog")
-            .field("captures", captures)
-            .field("sources", registry)
+            .field("sources", sources)
             .field("settings", settings)
             .finish_non_exhaustive()
     }
@@ -180,13 +160,4 @@ impl std::fmt::Debug for PostgresLog {
 /// By which hosts that follow one log are counted.
 fn application_name(settings: &Settings) -> String {
     format!("tidewire oplog {}", settings.schema)
-}
-
-/// Runs `work` in a transaction; see `OplogHandle::transaction`.
-pub(crate) async fn transaction<T, E>(
-    core: &Core,
-    client: &mut Client,
-    work: impl AsyncFnOnce(&tokio_postgres::Transaction<'_>, &mut Changes) -> Result<T, E>,
-) -> Result<(T, crate::Token), WriteError<E>> {
-    transaction::run(core, client, work).await
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::error::{Error, ErrorKind};
+
 /// How a host follows the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -30,6 +32,23 @@ pub struct Settings {
     /// The pause between checks that every trigger is in place.
     pub check: Duration,
 }
+
+impl Settings {
+    /// What of it cannot work, by the name in `tidewire.toml`.
+    #[must_use]
+    pub fn fault(&self) -> Option<String> {
+        let length = self.schema.len();
+        let fits = (1..=SCHEMA_BYTES_MAX).contains(&length);
+        (!fits).then(|| format!("oplog.schema has {length} bytes; 1 to {SCHEMA_BYTES_MAX} fit"))
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.fault().map_or(Ok(()), |fault| Err(Error::new(ErrorKind::Settings, fault)))
+    }
+}
+
+/// Names of triggers begin with the schema, and PostgreSQL cuts names after 63 bytes.
+const SCHEMA_BYTES_MAX: usize = 32;
 
 impl Default for Settings {
     fn default() -> Self {

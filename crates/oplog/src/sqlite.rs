@@ -12,16 +12,15 @@ mod triggers;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tidewire_memo::{Source, SourceKey, Suspension};
+use tidewire_memo::{Source, SourceKey};
 use tokio::task::{JoinSet, spawn_blocking};
 
 use self::look::Follower;
 pub use self::look::last_row;
-use crate::capture::Capture;
+use crate::capture::{Capture, CaptureSet};
 use crate::core::{Backoff, Core};
 use crate::error::{Error, ErrorKind};
 use crate::oplog::Oplog;
-use crate::registry::Registry;
 use crate::settings::Settings;
 
 /// What a log in a SQLite file has to know before it starts; see [`Oplog::sqlite`].
@@ -30,9 +29,7 @@ use crate::settings::Settings;
 pub struct SqliteLog {
     path: PathBuf,
     settings: Settings,
-    registry: Registry,
-    captures: Vec<Capture>,
-    suspended: Vec<Suspension>,
+    sources: CaptureSet,
 }
 
 impl SqliteLog {
@@ -40,9 +37,7 @@ impl SqliteLog {
         Self {
             path: path.to_owned(),
             settings: Settings::default(),
-            registry: Registry::default(),
-            captures: Vec::new(),
-            suspended: Vec::new(),
+            sources: CaptureSet::default(),
         }
     }
 
@@ -55,34 +50,19 @@ impl SqliteLog {
     /// Makes changes of a table, by whoever writes it, changes of a source: `columns` are the parts
     /// of its key, in order. The source is suspended until the log has started.
     pub fn capture<K: SourceKey>(
-        self,
+        mut self,
         table: &str,
         source: &Source<K>,
         columns: impl IntoIterator<Item = impl Into<String>>,
     ) -> Self {
-        let columns = columns.into_iter().map(Into::into).collect();
-        self.add(source, table, columns, false)
+        self.sources.add(source, Some(Capture::keys(table, source, columns)));
+        self
     }
 
     /// As [`capture`](Self::capture), for a source that changes when rows are added or removed and
     /// not when a row changes: what a count depends on.
-    pub fn capture_rows(self, table: &str, source: &Source<()>) -> Self {
-        self.add(source, table, Vec::new(), true)
-    }
-
-    fn add<K: SourceKey>(
-        mut self,
-        source: &Source<K>,
-        table: &str,
-        columns: Vec<String>,
-        is_of_rows: bool,
-    ) -> Self {
-        if self.registry.find(source.name()).is_none() {
-            self.suspended.push(source.suspend());
-        }
-        self.registry.add(source, Some(table));
-        let (table, source) = (table.to_owned(), source.name().to_owned());
-        self.captures.push(Capture { table, source, columns, is_of_rows });
+    pub fn capture_rows(mut self, table: &str, source: &Source<()>) -> Self {
+        self.sources.add(source, Some(Capture::rows(table, source)));
         self
     }
 
@@ -93,7 +73,7 @@ impl SqliteLog {
     pub fn ddl(&self) -> Result<String, Error> {
         let database = look::open(&self.path)?;
         let mut ddl = schema::tables(self.settings.rows_max);
-        for trigger in triggers::triggers(&database, &self.settings, &self.captures)? {
+        for trigger in triggers::triggers(&database, &self.settings, &self.sources.captures)? {
             ddl.push_str(&trigger.sql);
             ddl.push_str(";\n");
         }
@@ -124,9 +104,11 @@ impl SqliteLog {
     }
 
     fn open(self) -> Result<Opened, Error> {
-        let core = Arc::new(Core::new(self.settings, self.registry, self.suspended));
-        schema::install(&self.path, &core.settings, &self.captures)?;
-        let mut follower = Follower::open(self.path, self.captures)?;
+        self.settings.check()?;
+        let CaptureSet { registry, captures, suspended } = self.sources;
+        let core = Arc::new(Core::new(self.settings, registry, suspended));
+        schema::install(&self.path, &core.settings, &captures)?;
+        let mut follower = Follower::open(self.path, captures)?;
         follower.look(&core)?;
         Ok(Opened { core, follower })
     }

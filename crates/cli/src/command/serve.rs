@@ -80,12 +80,15 @@ impl Serve {
             )));
         }
         let (builder, mut programs) = config.host(builder).map_err(Failure::usage)?;
+        // Without a log nobody hears of changes, so a source of a program is one that may be old.
+        if let (Some(programs), Some(_)) = (&programs, &log) {
+            captured.into_iter().for_each(|source| programs.host().sources().share(source));
+        }
         let running = builder.start().await.map_err(|error| match error {
             StartError::Listen { .. } => Failure::from(error),
             _ => Failure::usage(error),
         })?;
         if let Some(programs) = &programs {
-            captured.into_iter().for_each(|source| programs.host().sources().share(source));
             programs.host().answered_by(running.callee());
         }
         resident::give_back_code();

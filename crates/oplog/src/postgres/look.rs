@@ -5,12 +5,13 @@ use std::pin::pin;
 use futures_util::TryStreamExt as _;
 use tokio_postgres::{Client, Statement};
 
-use super::schema::{identifier, incarnate};
+use super::schema::incarnate;
 use crate::change::{Change, ChangeSet};
 use crate::core::Core;
 use crate::cursor::{Incarnation, Look, Position};
 use crate::error::{Error, ErrorKind};
 use crate::snapshot::Snapshot;
+use crate::sql::identifier;
 
 /// The prepared statement of one connection.
 pub(super) struct Looking {
@@ -27,7 +28,7 @@ impl Looking {
 
     /// Looks once, and applies what there is.
     pub(super) async fn look(&self, client: &Client, core: &Core) -> Result<(), Error> {
-        loop {
+        for _ in 0..2 {
             let begun = core.begin();
             if let Some(look) = self.read(client, core).await? {
                 core.end(&begun, look);
@@ -36,6 +37,7 @@ impl Looking {
             // The database crashed, or this is its first host.
             client.batch_execute(&self.incarnate).await.map_err(refused)?;
         }
+        Err(Error::new(ErrorKind::Corrupt, "the change log has no incarnation and takes none"))
     }
 
     /// `None` where the log has no incarnation.

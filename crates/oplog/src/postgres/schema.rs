@@ -7,28 +7,28 @@
 //! | `tick` | when which transactions had ended, so that the log is trimmed by snapshot and not by time |
 //! | `horizon` | below which transaction rows were trimmed |
 
+use crate::sql::identifier;
+
+/// Taken by whoever makes tables or triggers, for the transaction: several hosts start at once.
+pub(crate) const INSTALL_LOCK: &str =
+    "SELECT pg_advisory_xact_lock(hashtext('tidewire oplog install'))";
+
 /// The statements that make the tables in a schema where they are missing. Anybody may run them
 /// again.
 pub(crate) fn tables(schema: &str) -> String {
     TABLES.replace("{schema}", &identifier(schema))
 }
 
-/// Makes an incarnation where there is none; of several hosts one does.
+/// Makes an incarnation where there is none, and a horizon where somebody emptied the table, so
+/// that every host resets; of several hosts one does.
 pub(crate) fn incarnate(schema: &str) -> String {
-    format!(
-        "INSERT INTO {}.incarnation (id) VALUES (gen_random_uuid()) ON CONFLICT DO NOTHING",
-        identifier(schema)
-    )
+    INCARNATE.replace("{schema}", &identifier(schema))
 }
 
-/// What lets a role follow the log that another one made. Writers need none of this.
+/// What lets a role follow the log that another one made. A role that only writes captured tables
+/// needs none of this; one that asks for `mark()` needs the schema's `USAGE`.
 pub(crate) fn grants(schema: &str, role: &str) -> String {
     GRANTS.replace("{schema}", &identifier(schema)).replace("{role}", &identifier(role))
-}
-
-/// A name as SQL has it.
-pub(crate) fn identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// A text as SQL has it. It holds no backslash escapes, whatever the settings are.
@@ -66,11 +66,15 @@ CREATE OR REPLACE FUNCTION {schema}.mark() RETURNS text LANGUAGE sql VOLATILE SE
     AS $$ SELECT pg_current_xact_id()::text || ':' || coalesce((SELECT id::text FROM {schema}.incarnation), '') $$;
 ";
 
+const INCARNATE: &str = "
+INSERT INTO {schema}.incarnation (id) VALUES (gen_random_uuid()) ON CONFLICT DO NOTHING;
+INSERT INTO {schema}.horizon (xid) VALUES (pg_snapshot_xmax(pg_current_snapshot())) ON CONFLICT DO NOTHING";
+
 const GRANTS: &str = "\
 GRANT USAGE ON SCHEMA {schema} TO {role};
 GRANT SELECT, INSERT, DELETE ON {schema}.log, {schema}.tick TO {role};
 GRANT SELECT, INSERT ON {schema}.incarnation TO {role};
-GRANT SELECT, UPDATE ON {schema}.horizon TO {role};
+GRANT SELECT, INSERT, UPDATE ON {schema}.horizon TO {role};
 ";
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! One connection that follows the log: looks, hears other hosts, wakes them, keeps house.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,12 +13,14 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{AsyncMessage, Client, Config, Socket};
 
 use super::look::{Looking, refused};
-use super::schema::{identifier, tables};
-use super::{triggers, trim};
+use super::schema::{INSTALL_LOCK, tables};
+use super::triggers::{self, Settled};
+use super::trim;
 use crate::capture::Capture;
 use crate::core::{Backoff, Core};
 use crate::error::{Error, ErrorKind};
 use crate::settings::Settings;
+use crate::sql::identifier;
 
 /// Opens connections, over TLS or not.
 pub(super) type Connector = Arc<dyn Fn(Config, Arc<Notify>) -> Connecting + Send + Sync>;
@@ -79,16 +81,22 @@ pub(super) struct Session {
     heard: Arc<Notify>,
     checked: Instant,
     trimmed: Instant,
+    has_more_to_trim: bool,
 }
 
 impl Following {
-    /// Connects, sees to the tables and triggers, and looks once.
+    /// Connects, sees to the tables and triggers, and looks once. A network that falls silent
+    /// meanwhile is a failure after a minute.
     pub(super) async fn open(&self) -> Result<Session, Error> {
+        within(OPEN_TIMEOUT, self.open_patiently()).await?
+    }
+
+    async fn open_patiently(&self) -> Result<Session, Error> {
         let settings = &self.core.settings;
         let (client, line, heard) = self.connect().await?;
         install(&client, settings).await?;
-        let broken = triggers::settle(&client, settings, &self.captures).await.map_err(refused)?;
-        self.tell(broken);
+        let settled = triggers::settle(&client, settings, &self.captures, "5s").await;
+        self.tell(&settled.map_err(refused)?);
         if settings.wake {
             let listen = format!("LISTEN {}", identifier(&channel(settings)));
             client.batch_execute(&listen).await.map_err(refused)?;
@@ -96,7 +104,15 @@ impl Following {
         let looking = Looking::prepare(&client, &settings.schema).await?;
         looking.look(&client, &self.core).await?;
         let checked = Instant::now();
-        Ok(Session { client, _line: line, looking, heard, checked, trimmed: checked })
+        Ok(Session {
+            client,
+            _line: line,
+            looking,
+            heard,
+            checked,
+            trimmed: checked,
+            has_more_to_trim: false,
+        })
     }
 
     pub(super) async fn connect(&self) -> Result<(Client, Line, Arc<Notify>), Error> {
@@ -153,11 +169,10 @@ impl Following {
                 session.checked = Instant::now();
                 within(HOUSE_TIMEOUT, self.keep_house(&session.client)).await?.map_err(refused)?;
             }
-            if session.trimmed.elapsed() >= settings.keep / 10 {
+            if session.has_more_to_trim || session.trimmed.elapsed() >= settings.keep / 10 {
                 session.trimmed = Instant::now();
-                within(HOUSE_TIMEOUT, trim::trim(&session.client, settings))
-                    .await?
-                    .map_err(refused)?;
+                let trimmed = within(HOUSE_TIMEOUT, trim::trim(&session.client, settings)).await?;
+                session.has_more_to_trim = trimmed.map_err(refused)?;
             }
         }
     }
@@ -165,20 +180,25 @@ impl Following {
     /// Sees whether every trigger is in place.
     async fn keep_house(&self, client: &Client) -> Result<(), tokio_postgres::Error> {
         let settings = &self.core.settings;
-        let broken = triggers::settle(client, settings, &self.captures).await?;
-        self.tell(broken);
+        // Looks wait meanwhile, so it does not wait for long.
+        self.tell(&triggers::settle(client, settings, &self.captures, "500ms").await?);
         let (rows, hosts) = trim::figures(client, settings).await?;
         self.core.set_figures(rows, hosts);
         Ok(())
     }
 
-    fn tell(&self, broken: BTreeMap<String, Error>) {
-        let mut sources = BTreeMap::new();
-        for (table, error) in broken {
-            let of_table = self.captures.iter().filter(|capture| capture.table == table);
-            sources.extend(of_table.map(|capture| (capture.source.clone(), error.to_string())));
+    fn tell(&self, settled: &Settled) {
+        let (mut broken, mut restored) = (BTreeMap::new(), BTreeSet::new());
+        for capture in &self.captures {
+            if let Some(error) = settled.broken.get(&capture.table) {
+                broken.insert(capture.source.clone(), error.to_string());
+            }
+            if settled.repaired.contains(&capture.table) {
+                restored.insert(&*capture.source);
+            }
         }
-        self.core.set_broken(&sources);
+        self.core.set_broken(&broken);
+        self.core.capture_restored(&restored);
     }
 }
 
@@ -204,8 +224,7 @@ async fn install(client: &Client, settings: &Settings) -> Result<(), Error> {
         );
         return Err(Error::new(ErrorKind::NotInstalled, text));
     }
-    let lock = "SELECT pg_advisory_xact_lock(hashtext('tidewire oplog install'))";
-    let sql = format!("BEGIN; {lock}; {}; COMMIT", tables(&settings.schema));
+    let sql = format!("BEGIN; {INSTALL_LOCK}; {}; COMMIT", tables(&settings.schema));
     if let Err(error) = client.batch_execute(&sql).await {
         // Ends the transaction, if the connection is there still.
         let _ = client.batch_execute("ROLLBACK").await;
@@ -228,6 +247,7 @@ SET default_transaction_isolation = 'read committed'; SET default_transaction_re
 SET jit = off; SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = 0";
 
 const INSTALLED: &str = "SELECT to_regclass($1) IS NOT NULL AND to_regproc($2) IS NOT NULL";
+const OPEN_TIMEOUT: Duration = Duration::from_mins(1);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Checks and trims wait for locks, and may have much to do.
 const HOUSE_TIMEOUT: Duration = Duration::from_secs(30);

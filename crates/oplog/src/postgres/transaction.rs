@@ -1,18 +1,18 @@
 //! A transaction that takes its invalidations along.
 //!
-//! What a trigger captures needs no listing: the database adds its rows. What it lists is marked
-//! here as soon as the commit is acknowledged, and is written into the log in the same transaction
-//! where no trigger does so. A connection that is cut during the commit loses nothing: if the
-//! transaction was committed, its rows are in the log.
+//! What a trigger captures needs no listing: the database adds its rows. What a transaction lists is
+//! written into the log with it, and is marked here as soon as the commit is acknowledged. A
+//! connection that is cut during the commit loses nothing: if the transaction was committed, its
+//! rows are in the log.
 
 use std::fmt;
 
 use tidewire_memo::{Source, SourceKey, WriteGuard};
 use tokio_postgres::{Client, Transaction};
 
-use super::schema::identifier;
 use crate::change::{Change, ChangeSet};
 use crate::core::Core;
+use crate::sql::identifier;
 use crate::token::Token;
 
 /// What a transaction changes; see [`OplogHandle::transaction`](crate::OplogHandle::transaction).
@@ -47,7 +47,7 @@ pub enum WriteError<E> {
     Unknown(tokio_postgres::Error),
 }
 
-pub(super) async fn run<T, E>(
+pub(crate) async fn transaction<T, E>(
     core: &Core,
     client: &mut Client,
     work: impl AsyncFnOnce(&Transaction<'_>, &mut Changes) -> Result<T, E>,
@@ -67,13 +67,7 @@ pub(super) async fn run<T, E>(
     let schema = identifier(&core.settings.schema);
     let insert = format!("INSERT INTO {schema}.log (source, keys) VALUES ($1, $2)");
     let mut by_source = ChangeSet::default();
-    let is_captured = |change: &Change| {
-        core.registry.find(&change.source).is_some_and(|known| !known.tables.is_empty())
-    };
-    listed
-        .into_iter()
-        .filter(|change| !is_captured(change))
-        .for_each(|change| by_source.add(change));
+    listed.into_iter().for_each(|change| by_source.add(change));
     for change in by_source.into_changes() {
         let keys = change.keys.filter(|keys| keys.len() <= core.settings.keys_max as usize);
         let added = transaction.execute(&insert, &[&change.source, &keys]).await;

@@ -9,16 +9,17 @@
 //! Names end in a fingerprint of what the triggers do, so that two versions of a program that
 //! capture differently stand beside each other while one replaces the other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use tokio_postgres::Client;
 
-use super::schema::{identifier, literal};
+use super::schema::{INSTALL_LOCK, literal};
 use super::tables::{Form, Relation, Table};
 use crate::capture::{Capture, by_table};
 use crate::error::{Error, ErrorKind};
 use crate::settings::Settings;
+use crate::sql::{fingerprint, identifier};
 
 /// The triggers of one table and of its partitions, as they have to be.
 #[derive(Debug)]
@@ -146,13 +147,24 @@ impl Triggers {
     }
 }
 
+/// What was found of the triggers of all tables.
+#[derive(Debug, Default)]
+pub(crate) struct Settled {
+    /// Tables whose changes are not captured, and why.
+    pub(crate) broken: BTreeMap<String, Error>,
+    /// Tables whose triggers were put in place just now: changes before are in no log.
+    pub(crate) repaired: BTreeSet<String>,
+}
+
 /// Puts missing triggers in place, in one transaction for each table, or says what is missing.
+/// `patience` bounds the wait for a table's writers, as PostgreSQL reads it.
 pub(crate) async fn settle(
     client: &Client,
     settings: &Settings,
     captures: &[Capture],
-) -> Result<BTreeMap<String, Error>, tokio_postgres::Error> {
-    let mut broken = BTreeMap::new();
+    patience: &str,
+) -> Result<Settled, tokio_postgres::Error> {
+    let Settled { mut broken, mut repaired } = Settled::default();
     for (name, triggers) in Triggers::find(client, settings, captures).await {
         let triggers = match triggers {
             Ok(triggers) => triggers,
@@ -167,14 +179,20 @@ pub(crate) async fn settle(
             broken.insert(name, Error::new(ErrorKind::NotInstalled, text));
             continue;
         }
-        let ddl = format!("BEGIN; SET LOCAL lock_timeout = '5s'; {}; COMMIT", triggers.ddl());
-        if let Err(error) = client.batch_execute(&ddl).await {
-            client.batch_execute("ROLLBACK").await?;
-            let text = format!("{fault}, and cannot be made");
-            broken.insert(name, Error::new(ErrorKind::NotInstalled, text).because(error));
+        let ddl = format!(
+            "BEGIN; SET LOCAL lock_timeout = '{patience}'; {INSTALL_LOCK}; {}; COMMIT",
+            triggers.ddl()
+        );
+        match client.batch_execute(&ddl).await {
+            Ok(()) => _ = repaired.insert(name),
+            Err(error) => {
+                client.batch_execute("ROLLBACK").await?;
+                let text = format!("{fault}, and cannot be made");
+                broken.insert(name, Error::new(ErrorKind::NotInstalled, text).because(error));
+            }
         }
     }
-    Ok(broken)
+    Ok(Settled { broken, repaired })
 }
 
 /// One trigger of one relation.
@@ -222,19 +240,13 @@ impl Trigger<'_> {
     }
 }
 
-/// FNV-1a over texts, as 16 digits.
-fn fingerprint(texts: &[&str]) -> String {
-    let bytes = texts.iter().flat_map(|text| text.bytes().chain([0xff]));
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("{hash:016x}")
-}
-
 fn function(name: &str, body: &str) -> String {
+    // No text in the body ends it.
+    let quote = |number: u64| format!("$tidewire{number}$");
+    let quote = (0..).map(quote).find(|quote| !body.contains(quote.as_str())).unwrap_or_default();
     format!(
         "CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER\n    \
-         SET search_path = pg_catalog, pg_temp AS $tidewire${body}$tidewire$;\n"
+         SET search_path = pg_catalog, pg_temp AS {quote}{body}{quote};\n"
     )
 }
 

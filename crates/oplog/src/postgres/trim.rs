@@ -3,25 +3,22 @@
 //! A tick notes when which transactions had ended. Rows below the newest tick that is older than
 //! `oplog.keep` go: whoever looked since then has seen them, and a transaction that was open longer
 //! has a higher id than that tick. The horizon moves first, so that a host which has not looked for
-//! that long knows what it missed. Any host does it; of several at once, one.
+//! that long knows what it missed. Any host does it.
 
 use tokio_postgres::{Client, Error};
 
-use super::schema::identifier;
 use crate::settings::Settings;
+use crate::sql::identifier;
 
-/// Adds a tick and removes what nobody needs.
-pub(super) async fn trim(client: &Client, settings: &Settings) -> Result<(), Error> {
+/// Adds a tick and removes some of what nobody needs; whether there is more.
+pub(super) async fn trim(client: &Client, settings: &Settings) -> Result<bool, Error> {
     let schema = identifier(&settings.schema);
     let keep = settings.keep.as_secs_f64();
     let begin = BEGIN.replace("{schema}", &schema).replace("{keep}", &keep.to_string());
     client.batch_execute(&begin).await?;
     let chunk = CHUNK.replace("{schema}", &schema);
     // Bounded, so that looks go on in between.
-    while client.execute(&chunk, &[]).await? == ROWS_AT_ONCE {
-        tokio::task::yield_now().await;
-    }
-    Ok(())
+    Ok(client.execute(&chunk, &[]).await? == ROWS_AT_ONCE)
 }
 
 /// About how many rows the log has, and how many hosts read it.
@@ -39,7 +36,7 @@ const BEGIN: &str = "
 DO $$
 DECLARE bound xid8;
 BEGIN
-    IF NOT pg_try_advisory_xact_lock(hashtext('{schema}.trim')) THEN RETURN; END IF;
+    IF NOT pg_try_advisory_xact_lock(hashtext('tidewire oplog trim')) THEN RETURN; END IF;
     IF NOT EXISTS (SELECT FROM {schema}.tick
         WHERE at > clock_timestamp() - make_interval(secs => {keep} / 20.0)) THEN
         INSERT INTO {schema}.tick (ended) VALUES (pg_snapshot_xmin(pg_current_snapshot()));

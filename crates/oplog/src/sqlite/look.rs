@@ -32,6 +32,8 @@ struct Open {
     /// Number and nonce of the last row that was read; none of an empty log.
     last: Option<(i64, Vec<u8>)>,
     is_first: bool,
+    /// Another file was here before, and nobody has been told.
+    is_replaced: bool,
 }
 
 /// The number of the log's last row. In a transaction that may write, asked at its begin and at its
@@ -61,7 +63,15 @@ impl Open {
         // Before it is opened: what is put in its place meanwhile is another.
         let identity = identity(path);
         let database = open(path)?;
-        Ok(Self { database, identity, version: None, schema: None, last: None, is_first: true })
+        Ok(Self {
+            database,
+            identity,
+            version: None,
+            schema: None,
+            last: None,
+            is_first: true,
+            is_replaced: false,
+        })
     }
 }
 
@@ -74,19 +84,21 @@ impl Follower {
     /// Looks once, and applies what there is.
     pub(super) fn look(&mut self, core: &Core) -> Result<(), Error> {
         let begun = core.begin();
-        let mut replaced = false;
         if self.open.identity.is_none() || identity(&self.path) != self.open.identity {
             // Others have put another file there. What was read of the last one says nothing about
             // it.
             install(&self.path, &core.settings, &self.captures)?;
-            self.open = Open::new(&self.path)?;
-            replaced = true;
+            self.open = Open { is_replaced: true, ..Open::new(&self.path)? };
         }
         let step = self.read(core).map_err(|error| {
             Error::new(ErrorKind::Database, format!("cannot read {}", self.path.display()))
                 .because(error)
         })?;
-        core.end_step(&begun, if replaced { Step::Reset(ResetReason::LogReplaced) } else { step });
+        let step = match std::mem::take(&mut self.open.is_replaced) {
+            true => Step::Reset(ResetReason::LogReplaced),
+            false => step,
+        };
+        core.end_step(&begun, step);
         Ok(())
     }
 

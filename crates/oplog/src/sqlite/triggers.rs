@@ -10,6 +10,7 @@ use rusqlite::Connection;
 use crate::capture::{Capture, by_table};
 use crate::error::{Error, ErrorKind};
 use crate::settings::Settings;
+use crate::sql::{fingerprint, identifier};
 
 /// One trigger, as it has to be.
 #[derive(Debug)]
@@ -123,7 +124,7 @@ fn of_table(
     ];
     let bodies = bodies.into_iter().filter(|(.., body)| !body.is_empty());
     let trigger = |(event, when, body): (&str, &str, String)| {
-        let name = format!("tidewire_{event}_{:016x}", fingerprint(&[table, &body]));
+        let name = format!("tidewire_{event}_{}", fingerprint(&[table, &body]));
         let sql = format!(
             "CREATE TRIGGER IF NOT EXISTS {} {when} ON {} BEGIN\n{body}END",
             identifier(&name),
@@ -214,17 +215,6 @@ fn is_binary(database: &Connection, table: &str, column: &str) -> rusqlite::Resu
          SELECT 'b ') WHERE v = 'A' OR v = 'b'"
     );
     database.query_row(&sql, [], |row| row.get::<_, i64>(0)).map(|equal| equal == 0)
-}
-
-fn fingerprint(texts: &[&str]) -> u64 {
-    let bytes = texts.iter().flat_map(|text| text.bytes().chain([0xff]));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
-
-fn identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 fn literal(text: &str) -> String {

@@ -429,6 +429,69 @@ async fn a_log_that_is_dropped_or_forbidden_is_never_trusted() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("permission denied"));
 }
 
+/// Case 13, where the host may put the trigger back by itself.
+#[tokio::test]
+async fn what_was_written_while_a_trigger_was_missing_is_heard_once_it_is_put_back() {
+    let (config, client) = database().await;
+    let mut settings = settings();
+    settings.check = Duration::ZERO;
+    let host = Host::start_with(&config, settings).await;
+    host.world.warm().await;
+    let name: String = client
+        .query_one("SELECT tgname::text FROM pg_trigger WHERE tgname LIKE 'tidewire_update%'", &[])
+        .await
+        .unwrap()
+        .get(0);
+    let sql = format!(
+        "BEGIN; DROP TRIGGER {name} ON contact; UPDATE contact SET surname = 'unseen' WHERE id = 1; \
+         COMMIT"
+    );
+    client.batch_execute(&sql).await.unwrap();
+    host.until(|status| status.counts.resets.contains_key(&ResetReason::CaptureRestored)).await;
+    assert_eq!(host.world.surname(1).await.as_deref(), Some("unseen"));
+    let again = host.after(&client, "UPDATE contact SET surname = 'Y' WHERE id = 1").await;
+    assert_eq!(again, [0, 2, 3]);
+}
+
+/// Case 21: somebody emptied the log's own tables.
+#[tokio::test]
+async fn a_log_whose_tables_were_emptied_is_begun_anew() {
+    let (config, client) = database().await;
+    let host = Host::start(&config).await;
+    host.world.warm().await;
+    let sql = "TRUNCATE tidewire.log, tidewire.horizon, tidewire.incarnation, tidewire.tick";
+    client.batch_execute(sql).await.unwrap();
+    host.look().await;
+    assert_eq!(host.world.fresh(), [0; 0]);
+    let again = host.after(&client, "UPDATE contact SET surname = 'Y' WHERE id = 1").await;
+    assert_eq!(again, [0, 2, 3]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hosts_that_start_at_once_on_a_new_database_all_start() {
+    let (config, client) = database().await;
+    let start = || Host::start(&config);
+    let (one, two, three, four) = tokio::join!(start(), start(), start(), start());
+    for host in [one, two, three, four] {
+        host.look().await;
+        let again = host.after(&client, "UPDATE contact SET surname = 'Y' WHERE id = 1").await;
+        assert_eq!(again, [0, 2, 3]);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_kept_after_a_log_that_nobody_holds_any_more() {
+    let (config, client) = database().await;
+    let host = Host::start(&config).await;
+    host.world.warm().await;
+    let Host { oplog, world } = host;
+    drop(oplog);
+    client.batch_execute("UPDATE contact SET surname = 'X' WHERE id = 1").await.unwrap();
+    assert_eq!(world.surname(1).await.as_deref(), Some("X"));
+    world.warm().await;
+    assert_eq!(world.fresh(), [0; 0]);
+}
+
 /// Case 28.
 #[tokio::test]
 async fn a_stop_ends_every_wait_and_nothing_is_kept_after_it() {

@@ -96,6 +96,17 @@ impl OplogConfig {
             );
         }
         let url = self.url.as_deref().filter(|_| self.is_on())?;
+        let settings = self.settings();
+        if let Some(fault) = settings.fault() {
+            return Some(fault);
+        }
+        let Settings { poll, lease, .. } = &settings;
+        if poll >= lease {
+            return Some(format!(
+                "oplog.poll = {poll:?} is not shorter than oplog.lease = {lease:?}; between two \
+                 looks nothing would be given from memory"
+            ));
+        }
         let is_postgres = ["postgres://", "postgresql://"].iter().any(|it| url.starts_with(it));
         let is_sqlite = url.starts_with("sqlite:");
         // It may hold a password, so it is not repeated.
@@ -107,11 +118,13 @@ impl OplogConfig {
         let lacks = |feature: &str| {
             Some(format!("oplog.url: this program was built without the feature {feature}"))
         };
-        match () {
-            () if is_postgres && cfg!(not(feature = "oplog-postgres")) => lacks("oplog-postgres"),
-            () if is_sqlite && cfg!(not(feature = "oplog-sqlite")) => lacks("oplog-sqlite"),
-            () => None,
+        if is_postgres && cfg!(not(feature = "oplog-postgres")) {
+            return lacks("oplog-postgres");
         }
+        if is_sqlite && cfg!(not(feature = "oplog-sqlite")) {
+            return lacks("oplog-sqlite");
+        }
+        None
     }
 
     /// The sources of `[[oplog.capture]]`, one for each name, in a graph.
@@ -138,8 +151,9 @@ mod follow {
         /// Follows the log of `oplog.url` for these sources; `None` where no URL is set, or it is
         /// off.
         ///
-        /// # Errors A URL that cannot be used; a database that cannot be reached; a table that
-        /// cannot be captured.
+        /// # Errors
+        /// A URL that cannot be used; a database that cannot be reached; a table that cannot be
+        /// captured.
         pub async fn start(
             &self,
             sources: &[Source<TextKey>],
@@ -173,6 +187,10 @@ mod follow {
             if let Some(fault) = self.fault() {
                 return Err(ConfigError::new(fault));
             }
+            if role.is_some() && url.starts_with("sqlite:") {
+                let text = "--role: a SQLite file has no roles; leave it out";
+                return Err(ConfigError::new(text.to_owned()));
+            }
             let sources = self.sources(&tidewire_memo::Graph::new());
             let ddl = match url.strip_prefix("sqlite:") {
                 #[cfg(feature = "oplog-sqlite")]
@@ -184,7 +202,6 @@ mod follow {
                 #[cfg(not(feature = "oplog-postgres"))]
                 None => return Ok(String::new()),
             };
-            let _ = role;
             ddl.map_err(|error| ConfigError::new(format!("oplog: {error}")))
         }
 
@@ -262,6 +279,8 @@ mod tests {
         for (text, expected) in [
             ("[[oplog.capture]]\ntable = \"a\"\nsource = \"s\"\n", "oplog.capture needs oplog.url"),
             ("[oplog]\nurl = \"mysql://secret\"\n", "oplog.url is neither"),
+            ("[oplog]\nurl = \"postgres://h/d\"\npoll = \"5s\"\n", "oplog.poll = 5s is not"),
+            ("[oplog]\nurl = \"postgres://h/d\"\nschema = \"\"\n", "oplog.schema has 0 bytes"),
         ] {
             let fault = oplog(text).unwrap().fault().unwrap();
             assert!(fault.starts_with(expected) && !fault.contains("secret"), "{fault}");
