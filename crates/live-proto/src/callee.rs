@@ -11,6 +11,7 @@ use bytes::Bytes;
 use tidewire_service::{Error, Outcome, Validator};
 
 use crate::command_window::StoredAnswer;
+use crate::config::Config;
 use crate::event::Event;
 use crate::frame::{self, HEAD_BYTES, Head, Kind, PAYLOAD_BYTES_MAX, flag};
 use crate::hello::feature;
@@ -124,6 +125,19 @@ impl PeerCallState {
         self != Self::Open
     }
 }
+
+/// What bounds the answers that are held for a peer.
+#[derive(Debug, Clone, Copy)]
+enum HeldBound {
+    /// `output_hard_max`.
+    Connection(usize),
+    /// `parked_answers_max`.
+    Parked(usize),
+    /// That of all sessions together.
+    All,
+}
+
+const UNREAD: &str = "answers that the peer does not read";
 
 /// Room for the protocol's own fields in a reply's metadata.
 const OWN_FIELDS_BYTES_MAX: usize = 48;
@@ -239,8 +253,8 @@ impl Session {
             let error = over("the reply", body.len(), "body_max", limit);
             return self.fail_to_answer(call, &error);
         }
-        if open && !self.has_room_for(body.len()) {
-            return self.fail_for_want_of_room(call, body.len());
+        if open && let Some(bound) = self.bound_over(body.len()) {
+            return self.refuse_reply(call, body.len(), bound);
         }
         let (raw, trailers) = head.metadata.split();
         let trailers = Bytes::copy_from_slice(trailers);
@@ -250,27 +264,40 @@ impl Session {
         self.finish_stream(call, Finish::end(trailers.to_vec()));
     }
 
-    /// Whether another body of this size may wait for the peer; one that is alone always may.
-    fn has_room_for(&self, bytes: usize) -> bool {
+    /// Which bound another body of this size would break; one that is alone breaks none.
+    fn bound_over(&self, bytes: usize) -> Option<HeldBound> {
         let held = self.pool.held;
-        let max = match self.phase {
-            Phase::Open => self.config.output_hard_max,
-            _ => self.config.parked_answers_max,
+        let Config { output_hard_max, parked_answers_max, .. } = self.config;
+        let (max, own) = match self.phase {
+            Phase::Open => (output_hard_max, HeldBound::Connection(output_hard_max)),
+            _ => (parked_answers_max, HeldBound::Parked(parked_answers_max)),
         };
-        held == 0 || held + bytes <= max
+        match held {
+            0 => None,
+            _ if held + bytes > max => Some(own),
+            _ => self.is_tight.then_some(HeldBound::All),
+        }
     }
 
     /// An answer is not kept. Without a connection the caller of a query will ask again, since this
     /// side does not know it then.
     #[cold]
-    fn fail_for_want_of_room(&mut self, call: CallId, bytes: usize) {
+    fn refuse_reply(&mut self, call: CallId, bytes: usize, bound: HeldBound) {
         let is_query = self.incoming.of(call).is_some_and(|served| served.command == 0);
         if self.phase != Phase::Open && is_query {
             return self.remove_served(call.index());
         }
-        let what = "answers that the peer does not read";
-        let held = self.pool.held + bytes;
-        let error = over(what, held, "output_hard_max", self.config.output_hard_max);
+        let (held, names) = (self.pool.held + bytes, &self.config.bound_names);
+        let error = match bound {
+            HeldBound::Connection(max) => over(UNREAD, held, names.output_hard_max, max),
+            HeldBound::Parked(max) => {
+                over("answers for a peer that is away", held, "parked_answers_max", max)
+            }
+            HeldBound::All => Error::resource_exhausted(format!(
+                "answers that no peer reads are over {}; read those at hand first",
+                names.output_all_max
+            )),
+        };
         self.fail_to_answer(call, &error);
     }
 
@@ -364,8 +391,8 @@ impl Session {
         let pending = self.output.main.len() + whole.min(PAYLOAD_BYTES_MAX);
         let limit = self.config.output_hard_max;
         if pending > limit {
-            let what = "answers that the peer does not read";
-            return Err(over(what, pending, "output_hard_max", limit));
+            let name = self.config.bound_names.output_hard_max;
+            return Err(over(UNREAD, pending, name, limit));
         }
         Ok(())
     }

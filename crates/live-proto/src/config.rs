@@ -63,6 +63,26 @@ pub struct Config {
     pub again_per_second: u32,
     /// Seeds the jitter of asking again.
     pub seed: u64,
+    /// What errors call the bounds that a peer ran into.
+    pub bound_names: BoundNames,
+}
+
+/// How the owner of a session names its bounds, such as by the keys of a configuration file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BoundNames {
+    /// [`Config::output_hard_max`].
+    pub output_hard_max: &'static str,
+    /// The bound of all sessions together; see [`Session::set_tight`](crate::Session::set_tight).
+    pub output_all_max: &'static str,
+}
+
+impl Default for BoundNames {
+    fn default() -> Self {
+        Self {
+            output_hard_max: "output_hard_max",
+            output_all_max: "the bound of all sessions together",
+        }
+    }
 }
 
 impl Default for Config {
@@ -91,6 +111,7 @@ impl Default for Config {
             compress_min: 1024,
             again_per_second: 1000,
             seed: 0,
+            bound_names: BoundNames::default(),
         }
     }
 }

@@ -85,7 +85,7 @@ pub mod varint;
 mod watch;
 
 pub use acceptor::Acceptor;
-pub use config::{Config, Micros, SessionId};
+pub use config::{BoundNames, Config, Micros, SessionId};
 pub use event::{
     ChangedSources, Continuation, Event, IncomingReply, IncomingRequest, Items, KeptItems, Piece,
 };

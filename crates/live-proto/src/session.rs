@@ -472,9 +472,14 @@ impl Session {
     }
 
     /// What its owner holds for all peers together is too much, or not any more: while it is,
-    /// streams queue one frame at a time.
+    /// streams queue one frame at a time, and a large reply is refused on top of others.
     pub fn set_tight(&mut self, is_tight: bool) {
         self.is_tight = is_tight;
+    }
+
+    /// What it was last told by [`set_tight`](Self::set_tight).
+    pub fn is_tight(&self) -> bool {
+        self.is_tight
     }
 
     /// There is no method of the name that the peer gave this number: the name need not be kept.

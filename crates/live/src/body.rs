@@ -62,10 +62,12 @@ impl ItemStream {
             match ready!(self.link.poll_heard(self.call, cx)) {
                 CallEvent::Items(items) => self.items = items,
                 CallEvent::Piece(piece) => {
+                    let (before, bytes) = (self.partial.len(), piece.bytes.len());
                     self.partial.extend_from_slice(&piece.bytes);
-                    self.link.took_piece(self.call, piece.bytes.len(), piece.last);
-                    if piece.last {
-                        self.link.has_item(self.call, self.partial.len() - piece.bytes.len());
+                    if !piece.last {
+                        self.link.took_piece(self.call, bytes);
+                    } else {
+                        self.link.took_last_piece(self.call, bytes, before);
                         let item = std::mem::take(&mut self.partial).freeze();
                         return Poll::Ready(Some(Ok(Frame::Data(item))));
                     }
@@ -99,7 +101,7 @@ impl ItemStream {
 impl Drop for ItemStream {
     fn drop(&mut self) {
         if !self.partial.is_empty() {
-            self.link.has_item(self.call, self.partial.len());
+            self.link.drop_item(self.call, self.partial.len());
         }
     }
 }

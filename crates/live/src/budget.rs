@@ -14,13 +14,17 @@ impl Budget {
         Self { bytes: AtomicUsize::new(0), bytes_max }
     }
 
-    /// A session holds `now` bytes where it held `before`; whether all hold too much.
-    pub(crate) fn settle(&self, before: usize, now: usize) -> bool {
-        let all = if now >= before {
-            self.bytes.fetch_add(now - before, Ordering::AcqRel) + (now - before)
+    /// A session holds `now` bytes where it held `before`.
+    pub(crate) fn settle(&self, before: usize, now: usize) {
+        if now >= before {
+            self.bytes.fetch_add(now - before, Ordering::AcqRel);
         } else {
-            self.bytes.fetch_sub(before - now, Ordering::AcqRel) - (before - now)
-        };
-        all > self.bytes_max
+            self.bytes.fetch_sub(before - now, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether all hold too much.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.bytes.load(Ordering::Acquire) > self.bytes_max
     }
 }

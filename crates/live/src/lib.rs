@@ -49,7 +49,9 @@ pub use process::{Process, depends, depends_unheard};
 pub use serve::{AnswerFuture, CallFailure, CallTarget, Host, IncomingCall, ProcessMessage};
 pub use session_clock::SessionClock;
 pub use socket::Socket;
-pub use tidewire_live_proto::{CallId, ChangedSources, Config, Limits, Reason, Violation, feature};
+pub use tidewire_live_proto::{
+    BoundNames, CallId, ChangedSources, Config, Limits, Reason, Violation, feature,
+};
 pub use transport::{ByteStream, DirectWriter, Transport, TransportEnd};
 pub use watch_guard::{AnswerState, WatchGuard, Watcher};
 pub use websocket::{PATH, SUBPROTOCOL, WebSocket, accept_key, random_key};

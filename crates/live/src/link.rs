@@ -224,11 +224,11 @@ impl Link {
         }
     }
 
-    /// A piece of an item was taken: the peer may send as much again, of this item if it is its
-    /// turn (`unfinished.rs`).
-    pub(crate) fn took_piece(&self, call: CallId, bytes: usize, is_last: bool) {
+    /// A piece of an item was taken, and others follow: the peer may send as much again, of this
+    /// item if it is its turn (`unfinished.rs`).
+    pub(crate) fn took_piece(&self, call: CallId, bytes: usize) {
         let mut state = self.lock();
-        if is_last || state.unfinished.take(call, bytes) == Next::GoesOn {
+        if state.unfinished.take(call, bytes) == Next::GoesOn {
             state.session.consumed(call, bytes as u64);
         } else {
             state.session.put_aside(call, bytes as u64);
@@ -238,17 +238,16 @@ impl Link {
         }
     }
 
-    /// An item of which so many bytes were put together is complete, or not wanted any more.
-    pub(crate) fn has_item(&self, call: CallId, bytes: usize) {
+    /// The last piece of an item was taken, of which so many bytes were put together before.
+    pub(crate) fn took_last_piece(&self, call: CallId, bytes: usize, before: usize) {
         let mut state = self.lock();
-        state.unfinished.let_go(call, bytes);
-        state.session.take_more(call);
-        while let Some(next) = state.unfinished.next() {
-            state.session.take_more(next);
-        }
-        if state.session.has_control() {
-            state.wake();
-        }
+        state.session.consumed(call, bytes as u64);
+        state.end_item(call, before);
+    }
+
+    /// An item of which so many bytes were put together is not wanted any more.
+    pub(crate) fn drop_item(&self, call: CallId, bytes: usize) {
+        self.lock().end_item(call, bytes);
     }
 
     /// Bytes that the session holds for its peer.
@@ -278,14 +277,28 @@ impl Drop for Shared {
 }
 
 impl State {
-    /// Counts what the session holds among what all of its acceptor do.
+    /// Counts what the session holds among what all of its acceptor do, and lets it know whether
+    /// that is too much.
     pub(crate) fn settle(&mut self, link: &Link) {
         let Some(budget) = &link.0.budget else { return };
         let held = self.session.held_bytes() + self.unfinished.bytes();
         if held != self.counted {
-            let is_tight = budget.settle(self.counted, held);
+            budget.settle(self.counted, held);
             self.counted = held;
-            self.session.set_tight(is_tight);
+        }
+        // Others may have let go, or taken more.
+        self.session.set_tight(budget.is_tight());
+    }
+
+    /// An item of which so many bytes were put together is complete, or not wanted any more.
+    fn end_item(&mut self, call: CallId, bytes: usize) {
+        self.unfinished.let_go(call, bytes);
+        self.session.take_more(call);
+        while let Some(next) = self.unfinished.next() {
+            self.session.take_more(next);
+        }
+        if self.session.has_control() {
+            self.wake();
         }
     }
 
@@ -453,5 +466,29 @@ fn trailers(metadata: &Metadata) -> http::HeaderMap {
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").field("session", &self.lock().session).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidewire_live_proto::Config;
+
+    use super::*;
+
+    #[test]
+    fn a_session_that_holds_nothing_hears_what_others_hold_and_that_they_let_go() {
+        let budget = Arc::new(Budget::new(100));
+        let session = Session::dialer(Config::default());
+        let (clock, tasks) = (SessionClock::start(), TaskTracker::new());
+        let link = Link::made(session, clock, None, tasks, false, Some(Arc::clone(&budget)));
+        let is_tight = || {
+            let mut state = link.lock();
+            state.settle(&link);
+            state.session.is_tight()
+        };
+        budget.settle(0, 200);
+        assert!(is_tight());
+        budget.settle(200, 0);
+        assert!(!is_tight());
     }
 }

@@ -331,6 +331,8 @@ impl AnswerTask {
                 state.exchanges.remove(&self.call);
             }
         }
+        // What waits now bounds the answers of other sessions.
+        state.settle(&self.link);
         state.wake();
         items
     }

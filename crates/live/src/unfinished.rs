@@ -1,7 +1,7 @@
 //! Items of a connection that are not complete: how much of them is put together at once.
 //!
-//! A piece is taken as it comes, so that an item larger than a window passes. So that many items
-//! which never end do not fill the memory, only so many bytes are put together for all calls:
+//! A piece is taken as it comes, so an item larger than a window passes. The bytes that are put
+//! together for all calls are bounded, so items that never end do not fill the memory:
 //!
 //! | what is put together | a call that takes another piece |
 //! |---|---|

@@ -16,7 +16,7 @@
 //! | `unread_body_timeout` | 5 s | HTTP/2: how long that is taken in; the stream is reset |
 //! | `reply_progress_timeout` | 60 s | nobody reads the reply: the stream is reset, or the connection closed |
 //! | `reply_bytes_waiting_max` | 64 MiB a connection | further replies are `resource_exhausted` |
-//! | `reply_bytes_waiting_all_max` | 1 GiB | the same, over all connections |
+//! | `reply_bytes_waiting_all_max` | 1 GiB | the same, over all connections of HTTP; and as much again over all live sessions |
 //! | `commands_max` | 10,000 | `resource_exhausted`; the command does not run |
 //! | `connections_max` | 10,000 | new connections wait in the listen queue |
 //! | `streams_max` | 256 a connection | HTTP/2 refuses the stream; a live client waits |
@@ -87,7 +87,8 @@ pub struct Limits {
     pub reply_progress_timeout: Duration,
     /// How many bytes of replies may wait for the client of one connection.
     pub reply_bytes_waiting_max: usize,
-    /// How many bytes of replies may wait for the clients of all connections.
+    /// How many bytes of replies may wait for the clients of all connections: of HTTP, and as many
+    /// again of the live protocol, since the two are counted apart.
     pub reply_bytes_waiting_all_max: usize,
     /// How many commands run at once, over all connections and protocols.
     pub commands_max: usize,

@@ -20,8 +20,8 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, Method, Uri};
 use tidewire_live::{
-    AnswerFuture, Arrival, ByteStream, Config, ConnectionEnd, Host, IncomingCall, Links, PATH,
-    Reason, Transport, Violation, WebSocket, feature, random_boot,
+    AnswerFuture, Arrival, BoundNames, ByteStream, Config, ConnectionEnd, Host, IncomingCall,
+    Links, PATH, Reason, Transport, Violation, WebSocket, feature, random_boot,
 };
 use tidewire_service::{Code, Context, Head, HttpTarget, Peer, Protocol, Signal, Target};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -195,6 +195,10 @@ fn config(limits: &Limits) -> Config {
         agent: concat!("tidewire/", env!("CARGO_PKG_VERSION")).to_owned(),
         handshake_timeout: limits.handshake_timeout,
         output_hard_max: limits.reply_bytes_waiting_max,
+        bound_names: BoundNames {
+            output_hard_max: "limits.reply_bytes_waiting_max",
+            output_all_max: "limits.reply_bytes_waiting_all_max",
+        },
         ..Config::default()
     }
 }

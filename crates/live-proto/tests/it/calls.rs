@@ -1,8 +1,8 @@
 //! Unary calls, errors, deadlines, cancel, HTTP, numbering, compression, drain, identity.
 
 use tidewire_live_proto::{
-    CallRefusal, Config, Continuation, Extra, Limits, Metadata, OutgoingReply, Request, Session,
-    feature,
+    BoundNames, CallRefusal, Config, Continuation, Extra, Limits, Metadata, OutgoingReply, Request,
+    Session, feature,
 };
 use tidewire_service::{Code, Codec, Detail, Error, Outcome};
 
@@ -377,4 +377,43 @@ fn calls_made_before_the_connection_wait_for_it() {
     let mut pair = Pair { client, server, now: 0, at_client: vec![], at_server: vec![] };
     pair.run();
     assert_eq!(&pair.incoming().payload[..], b"early");
+}
+
+#[test]
+fn a_large_reply_on_top_of_others_is_refused_and_names_the_bound_that_held() {
+    let bound_names = BoundNames { output_hard_max: "one", output_all_max: "all" };
+    let features = feature::USUAL & !feature::ZSTD;
+    let server = Config { output_hard_max: 300_000, bound_names, features, ..Config::default() };
+    let mut pair = Pair::with(Config::default(), server);
+    let method = pair.method();
+    let calls = [(); 4].map(|()| pair.call(Request::query(method, &b""[..])));
+    pair.run();
+    let asked: Vec<_> = std::mem::take(&mut pair.at_server)
+        .into_iter()
+        .filter_map(|event| match event {
+            Event::Request(incoming) => Some(incoming.call),
+            _ => None,
+        })
+        .collect();
+    let body = vec![1; 100_000].into();
+    let whole = vec![1; 250_000].into();
+    for (number, is_tight, body) in
+        [(0, true, &body), (1, true, &body), (2, false, &body), (3, false, &whole)]
+    {
+        pair.server.set_tight(is_tight);
+        pair.server.reply_body(asked[number], &OutgoingReply::default(), body);
+    }
+    pair.run();
+    let told: Vec<_> = pair
+        .at_client
+        .iter()
+        .filter_map(|event| match event {
+            Event::Failed { call, error, .. } => Some((*call, error.code(), error.message())),
+            _ => None,
+        })
+        .collect();
+    let all = "answers that no peer reads are over all; read those at hand first";
+    let one = "answers that the peer does not read at 450000 bytes are over one = 300000";
+    let code = Code::ResourceExhausted;
+    assert_eq!(told, [(calls[1], code, all), (calls[3], code, one)], "one that is alone passes");
 }

@@ -456,3 +456,31 @@ fn a_command_is_not_sent_again_after_half_of_the_time_for_which_its_key_is_kept(
         assert_eq!(unknown, !sent, "{kind:?} after {age_s} s: {:?}", pair.at_client);
     }
 }
+
+#[test]
+fn without_a_connection_queries_over_the_bound_are_forgotten_and_answers_of_commands_are_lost() {
+    let server = Config { parked_answers_max: 150_000, ..Config::default() };
+    let mut pair = Pair::with(Config::default(), server);
+    let method = pair.method();
+    let [kept, forgotten] =
+        [(); 2].map(|()| (pair.call(Request::query(method, &b""[..])), pair.incoming().call));
+    let lost = (pair.call(Request::command(method, &b""[..])), pair.incoming().call);
+    pair.client.connection_lost(0);
+    pair.server.connection_lost(0);
+    pair.run();
+    let body = vec![1; 100_000].into();
+    for (_, asked) in [kept, forgotten, lost] {
+        pair.server.reply_body(asked, &OutgoingReply::default(), &body);
+    }
+    pair.at_server.clear();
+    pair.resume();
+    let again = pair.at_server.iter().filter(|event| matches!(event, Event::Request(_)));
+    assert_eq!(again.count(), 1, "one query is asked again");
+    let failed = pair.at_client.iter().find_map(|event| match event {
+        Event::Failed { call, error, .. } => Some((*call, error)),
+        _ => None,
+    });
+    let (call, error) = failed.unwrap();
+    assert_eq!((call, error.outcome()), (lost.0, Outcome::ReplyLost));
+    assert!(error.message().contains("parked_answers_max = 150000"), "{error}");
+}

@@ -8,11 +8,12 @@ use std::process::Command;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use tidewire_live::{ByteStream, Config};
+use tidewire_live::{ByteStream, Config, ConnectionEnd};
 use tidewire_live_proto::frame::{self, HEAD_BYTES, Head, Kind, flag};
 use tidewire_live_proto::metadata::{put_entry, put_number, tag};
 use tidewire_live_proto::{Hello, Limits, feature, varint};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::task::JoinHandle;
 
 use crate::pair::{Served, client, pair, query, text};
 
@@ -46,6 +47,8 @@ fn resident() -> usize {
 /// A peer by hand: it keeps to its credit, and to nothing else.
 struct Flood {
     stream: DuplexStream,
+    /// Ends when the server has seen that the connection ended.
+    served: JoinHandle<Option<ConnectionEnd>>,
     input: BytesMut,
     out: Vec<u8>,
     /// What was sent and not credited, by stream; 0 is the connection.
@@ -56,17 +59,23 @@ struct Flood {
 impl Flood {
     async fn new(served: &Served, credit: u64) -> Self {
         let (stream, far) = tokio::io::duplex(1 << 20);
-        served.serve(ByteStream::new(far));
+        let served = served.serve(ByteStream::new(far));
         let limits = Limits { stream_credit: credit, connection_credit: credit, ..limits() };
         let boot = Some([9; 16]);
         let hello = Hello { features: feature::USUAL, limits, boot, ..Hello::default() };
         let mut out = Vec::new();
         hello.encode(&mut out);
-        let mut flood =
-            Self { stream, input: BytesMut::new(), out, outstanding: HashMap::new(), open: 0 };
+        let (input, outstanding) = (BytesMut::new(), HashMap::new());
+        let mut flood = Self { stream, served, input, out, outstanding, open: 0 };
         flood.flush().await;
         while !flood.read().await {}
         flood
+    }
+
+    /// Goes away; the server has seen it.
+    async fn leave(self) {
+        drop(self.stream);
+        self.served.await.unwrap();
     }
 
     async fn flush(&mut self) {
@@ -146,14 +155,6 @@ impl Flood {
     }
 }
 
-/// Waits until the server has seen that so many sessions lost their connection, or were given up.
-async fn left(served: &Served) {
-    served.tasks.close();
-    while served.links.parked() == 0 {
-        tokio::task::yield_now().await;
-    }
-}
-
 #[test]
 fn what_a_peer_makes_the_server_hold_is_bounded() {
     if std::env::var_os(MEASURED).is_some() {
@@ -183,8 +184,7 @@ async fn floods() {
         }
         let sent = flood.unfinished_items(3 * MIB).await;
         assert!(grown() < MOST, "{} MiB in connection {round}, of {} sent", grown(), sent / MIB);
-        drop(flood);
-        left(&served).await;
+        flood.leave().await;
     }
     assert!(grown() < MOST, "{} MiB are parked", grown());
     served.links.expire_parked();
@@ -201,11 +201,7 @@ async fn floods() {
             tokio::task::yield_now().await;
         }
         assert!(grown() < MOST, "{} MiB in connection {round}", grown());
-        drop(flood);
-        left(&served).await;
-        for _ in 0..1000 {
-            tokio::task::yield_now().await;
-        }
+        flood.leave().await;
     }
     assert!(grown() < MOST, "{} MiB are parked", grown());
     served.links.expire_parked();
