@@ -31,7 +31,7 @@ pub use self::reload::ReloadReport;
 use crate::generate::GenerateOptions;
 use crate::log::Log;
 use crate::rules::MethodResponses;
-use crate::sessions::Sessions;
+use crate::sessions::{LockedSessions, Sessions};
 
 /// Services that exist only as `.proto` files and rules.
 ///
@@ -120,8 +120,8 @@ impl Mock {
         Arc::clone(&self.0.current.read())
     }
 
-    pub(crate) fn sessions(&self) -> MutexGuard<'_, Sessions> {
-        self.0.sessions.lock()
+    pub(crate) fn sessions(&self) -> LockedSessions<'_> {
+        LockedSessions::of(&self.0.sessions)
     }
 
     pub(crate) fn log(&self) -> MutexGuard<'_, Log> {

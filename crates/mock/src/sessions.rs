@@ -5,8 +5,10 @@
 //! they remember: then those that were used longest ago are forgotten.
 
 use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
 
 use http::HeaderMap;
+use parking_lot::{Mutex, MutexGuard};
 use tidewire_service::Signal;
 
 use crate::node::Node;
@@ -33,7 +35,12 @@ pub(crate) struct Sessions {
     /// What all of them keep, but for what the one that was used last added since.
     bytes: usize,
     last: Option<String>,
+    /// What is to be fired for those that were forgotten, once nobody has the lock.
+    forgotten: Vec<Signal>,
 }
+
+/// The sessions while nobody else has them.
+pub(crate) struct LockedSessions<'m>(Option<MutexGuard<'m, Sessions>>);
 
 /// What one session remembers.
 #[derive(Debug, Default)]
@@ -56,8 +63,39 @@ pub(crate) fn name(headers: &HeaderMap) -> &str {
     headers.get(SESSION_HEADER).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
+impl<'m> LockedSessions<'m> {
+    pub(crate) fn of(sessions: &'m Mutex<Sessions>) -> Self {
+        Self(Some(sessions.lock()))
+    }
+}
+
+impl Deref for LockedSessions<'_> {
+    type Target = Sessions;
+
+    fn deref(&self) -> &Sessions {
+        self.0.as_ref().expect("held until dropped")
+    }
+}
+
+impl DerefMut for LockedSessions<'_> {
+    fn deref_mut(&mut self) -> &mut Sessions {
+        self.0.as_mut().expect("held until dropped")
+    }
+}
+
+impl Drop for LockedSessions<'_> {
+    /// Who is woken may ask at once.
+    fn drop(&mut self) {
+        let Some(mut sessions) = self.0.take() else { return };
+        let forgotten = std::mem::take(&mut sessions.forgotten);
+        drop(sessions);
+        forgotten.iter().for_each(Signal::fire);
+    }
+}
+
 impl Sessions {
-    /// The session of a name.
+    /// The session of a name. Those that are forgotten for it lose what they remember, so their
+    /// watchers are told.
     pub(crate) fn session(&mut self, name: &str) -> &mut Session {
         self.clock += 1;
         self.count_last();
@@ -66,7 +104,8 @@ impl Sessions {
             let others = self.all.iter().filter(|(other, _)| *other != name);
             let oldest = others.min_by_key(|(_, session)| session.last_used);
             let Some(oldest) = oldest.map(|(name, _)| name.clone()) else { break };
-            self.forget(&oldest);
+            let changed = self.forget(&oldest);
+            self.forgotten.extend(changed);
         }
         self.last = Some(name.to_owned());
         let session = self.all.entry(name.to_owned()).or_default();
@@ -132,13 +171,17 @@ impl Session {
         self.changed.clone()
     }
 
-    /// Remembers values; what is to be fired then, if they are others than before.
-    pub(crate) fn set_all(&mut self, values: Vec<(String, Node)>) -> Option<Signal> {
-        let is_changed = values.into_iter().fold(false, |any, (key, value)| {
+    /// What is to be fired since a value changed; who watches from now on hears of the next change.
+    pub(crate) fn take_changed(&mut self) -> Signal {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Remembers values; whether they are others than before.
+    pub(crate) fn set_all(&mut self, values: Vec<(String, Node)>) -> bool {
+        values.into_iter().fold(false, |any, (key, value)| {
             // Each is remembered.
             self.set(key, value) || any
-        });
-        is_changed.then(|| std::mem::take(&mut self.changed))
+        })
     }
 
     /// Remembers a value, and `null` forgets it; whether it was another one. What would be too much
@@ -176,15 +219,15 @@ mod tests {
     fn what_sessions_remember_is_bounded_and_the_oldest_go() {
         let mut sessions = Sessions::default();
         for number in 0..20 {
-            assert!(sessions.session(&number.to_string()).set_all(text(4 << 20)).is_some());
+            assert!(sessions.session(&number.to_string()).set_all(text(4 << 20)));
         }
         let kept = |sessions: &mut Sessions, name: &str| sessions.session(name).state.len();
         assert_eq!((kept(&mut sessions, "19"), kept(&mut sessions, "0")), (1, 0));
         assert!(sessions.bytes <= BYTES_MAX, "{}", sessions.bytes);
         let session = sessions.session("19");
-        assert!(session.set_all(text(17 << 20)).is_none(), "more than one may keep");
-        assert!(session.set_all(text(4 << 20)).is_none(), "the same");
-        assert!(session.set_all(text(15 << 20)).is_some(), "in place of the other");
+        assert!(!session.set_all(text(17 << 20)), "more than one may keep");
+        assert!(!session.set_all(text(4 << 20)), "the same");
+        assert!(session.set_all(text(15 << 20)), "in place of the other");
         sessions.reset(None);
         assert_eq!((sessions.bytes, sessions.all.len()), (0, 0));
     }

@@ -236,13 +236,15 @@ fn by_rule(
     }
     let remembered = maker.remembered(response);
     session.count(path, index);
-    let changed = match remembered {
+    let is_changed = match remembered {
         Ok(values) => session.set_all(values),
         Err(error) => return Some(Plan { rule: plan.rule, ..Plan::of(Outcome::Error(error)) }),
     };
+    // A query that changed what others read would be asked again for ever; its watchers stay, for
+    // the next command.
+    let changed = (is_changed && !stage.method.is_query()).then(|| session.take_changed());
     drop(sessions);
-    // A query that changed what others read would be asked again for ever.
-    changed.filter(|_| !stage.method.is_query()).iter().for_each(Signal::fire);
+    changed.iter().for_each(Signal::fire);
     Some(plan)
 }
 

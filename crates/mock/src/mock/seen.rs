@@ -96,10 +96,12 @@ pub(super) fn choose(
     let state = session.state.clone();
     session.count_attempt(path);
     session.count(path, index);
-    let changed = session.set_all(values);
+    let is_changed = session.set_all(values);
+    // A query that changed what others read would be asked again for ever; its watchers stay, for
+    // the next command.
+    let changed = (is_changed && !method.is_query()).then(|| session.take_changed());
     drop(sessions);
-    // A query that changed what others read would be asked again for ever.
-    changed.filter(|_| !method.is_query()).iter().for_each(Signal::fire);
+    changed.iter().for_each(Signal::fire);
     Ok(Some(ReactingResponse { rule: Arc::clone(rule), index, used, attempt, state }))
 }
 

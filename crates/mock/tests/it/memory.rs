@@ -270,3 +270,31 @@ async fn a_query_that_sets_state_tells_nobody() {
     call(&mock, "Price", &[sku("b")]).await.unwrap();
     assert!(!first.freshness.is_stale(), "it would be asked again for ever");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_query_that_sets_state_keeps_its_watchers_for_the_next_command() {
+    let customer = "responses: [{set_state: {cart: '{{request.sku}}'}, body: {login: ok}}]";
+    let price =
+        "responses: [{set_state: {seen: '{{request.sku}}'}, body: {note: '{{state.cart}}'}}]";
+    let files = RuleFiles::new().with(PRICE, price).with("shop.v1.cart.customer.yaml", customer);
+    let (mock, findings) = shop().rules(files).build();
+    assert!(findings.is_empty(), "{findings:?}");
+    let watched = call(&mock, "Price", &[sku("a")]).await.unwrap();
+    call(&mock, "Price", &[sku("b")]).await.unwrap();
+    assert!(!watched.freshness.is_stale(), "queries tell nobody");
+    call(&mock, "Customer", &[sku("paid")]).await.unwrap();
+    assert!(watched.freshness.is_stale(), "its answer is another now");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_watches_in_a_session_that_is_forgotten_is_told() {
+    let mock = with_rules(PRICE, "responses: [{body: {note: '{{state.cart}}'}}]");
+    let watched = call_in(&mock, session("first"), "Price", &[]).await.unwrap();
+    assert!(!watched.freshness.is_stale());
+    for number in 0..10_000_u16 {
+        let name_of = "x-mock-session".parse().unwrap();
+        let context = Context::default().with_header(name_of, number.into());
+        call_in(&mock, context, "Price", &[]).await.unwrap();
+    }
+    assert!(watched.freshness.is_stale(), "its values are gone");
+}
