@@ -39,6 +39,8 @@ for (const { folder, entries } of builds) {
     platform: "neutral", // Leaves `process.env.NODE_ENV` to the bundler of the application.
     format: "esm",
     target: "es2022",
+    // Fields that a constructor sets are not set before to undefined: smaller, and nothing else.
+    tsconfigRaw: { compilerOptions: { useDefineForClassFields: false } },
     chunkNames: "shared/[name]",
     sourcemap: true,
     minifySyntax: true,

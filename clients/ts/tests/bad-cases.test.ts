@@ -12,6 +12,7 @@ const { look } = BehaviourService.method;
 
 beforeEach(withClock);
 afterEach(withoutClock);
+afterEach(() => mock.restoreAll());
 
 describe("a page", () => {
   test("that was frozen for longer than the server keeps its session asks again with what it holds", async () => {
@@ -86,10 +87,34 @@ describe("listeners that throw", () => {
     await world.settle();
     world.server.set("a", "1");
     await world.settle();
-    mock.restoreAll();
     assert.deepEqual(heard, ["", "1"]);
     assert.deepEqual(thrown, ["of the view", "of the view"]);
     assert.equal(world.status, "open");
+  });
+
+  test("keep nobody else from hearing of a cut, nor of the end, nor close() from ending it", async () => {
+    const world = new World();
+    const thrown: unknown[] = [];
+    mock.method(globalThis, "queueMicrotask", (action: () => void) => {
+      void Promise.resolve().then(action).catch((error) => thrown.push(error.message));
+    });
+    const fails = (text: string) => () => {
+      throw new Error(text);
+    };
+    world.transport.watch(look, { key: "a" }, { next() {}, stale: fails("stale"), fresh() {}, error() {} });
+    const { heard } = world.watch("a");
+    await world.settle();
+    world.cut();
+    await world.pass(2_000);
+    assert.deepEqual(heard, ["", "stale", "fresh"]);
+    world.transport.connection.subscribe(fails("connection"));
+    const statuses: string[] = [];
+    world.transport.connection.subscribe(() => statuses.push(world.status));
+    await world.transport.close();
+    await world.settle();
+    assert.deepEqual([heard.at(-1), world.status, statuses.at(-1)], ["stale", "closed", "closed"]);
+    assert.deepEqual([...new Set(thrown)], ["stale", "connection"]);
+    assert.equal(world.network.sockets.size, 0);
   });
 });
 
@@ -144,7 +169,7 @@ test("where the platform has no TextDecoder (Hermes), the encoding that protobuf
     console.log(heard.join());
     await world.transport.close();
   `;
-  const options = { cwd: folder, encoding: "utf8" } as const;
+  const options = { cwd: folder, encoding: "utf8", timeout: 30_000 } as const;
   const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "--eval", program], options);
   assert.equal(stdout.trim(), ",ö", stderr);
 });

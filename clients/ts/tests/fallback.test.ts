@@ -22,12 +22,12 @@ afterEach(() => {
 });
 
 function start() {
-  const http = { value: "over HTTP", looks: 0, fails: false };
+  const http = { value: "over HTTP", looks: 0, fails: false, isSilent: false };
   const fallback = async () =>
     createRouterTransport(({ service }) =>
       service(BehaviourService, {
         look: () => ({ value: http.value, looks: http.looks++ }),
-        echo: ({ text }) => ({ text }),
+        echo: ({ text }) => (http.isSilent ? new Promise<never>(() => {}) : { text }),
       }),
     );
   const world = new World({
@@ -138,4 +138,36 @@ test("replicas show polled data", async () => {
   assert.equal(query.getSnapshot().data!.value, "over HTTP");
   assert.equal(query.getSnapshot().isStale, true);
   assert.equal(client.connection.getSnapshot().status, "fallback");
+});
+
+test("close() ends it: calls that are under way, calls that come, and what is polled", async () => {
+  const { world, http } = start();
+  world.watch("a");
+  await world.pass(2_000);
+  assert.equal(world.status, "fallback");
+  http.isSilent = true;
+  const underWay = world.client.echo({ text: "k=1" }).catch((error) => error);
+  await new Promise(setImmediate);
+  await world.transport.close();
+  assert.equal(world.status, "closed");
+  const error = await underWay;
+  assert.deepEqual([error.code, isOutcomeUnknown(error)], [Code.Canceled, true]);
+  http.isSilent = false;
+  const { looks } = http;
+  await assert.rejects(world.client.look({ key: "b" }), { code: Code.Unavailable });
+  await world.pass(70_000);
+  assert.deepEqual([http.looks, world.status], [looks, "closed"]);
+});
+
+test("close() while it begins: it does not begin", async () => {
+  const { world, http } = start();
+  let answer = (_: Response) => {};
+  mock.method(globalThis, "fetch", () => new Promise((resolve) => (answer = resolve)));
+  world.watch("a");
+  await world.pass(2_000);
+  await world.transport.close();
+  answer(new Response());
+  await world.pass(10_000);
+  await assert.rejects(world.client.look({ key: "a" }), { code: Code.Unavailable });
+  assert.deepEqual([world.status, http.looks], ["closed", 0]);
 });

@@ -24,7 +24,7 @@ test("the code of browser.md and browser-migrating.md compiles", () => {
     compilerOptions: { jsx: "react-jsx" },
     include: ["*.ts", "*.tsx"],
   }));
-  const { stdout, status } = spawnSync(here("../node_modules/.bin/tsc"), ["--project", folder], { encoding: "utf8" });
+  const { stdout, status } = spawnSync(here("../node_modules/.bin/tsc"), ["--project", folder], { encoding: "utf8", timeout: 60_000 });
   assert.equal(status, 0, stdout);
   assert.equal(count, 9);
 });

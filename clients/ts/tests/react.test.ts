@@ -18,6 +18,7 @@ const { createElement: h, StrictMode, Suspense, act, useState, startTransition }
 
 beforeEach(withClock);
 afterEach(() => {
+  mock.restoreAll();
   cleanup();
   withoutClock();
 });
@@ -269,7 +270,7 @@ describe("suspense", () => {
     }
     let boundary: Boundary | null = null;
     const ref = (one: Boundary | null) => void (boundary = one);
-    const errors = mock.method(console, "error", () => {});
+    mock.method(console, "error", () => {});
     page.show(h(Boundary, { ref } as never, h(Suspense, { fallback: "waiting" }, h(Shown, { name: "a" }))));
     await page.settle();
     assert.equal(page.text, `caught ${Code.Unauthenticated}`);
@@ -279,7 +280,6 @@ describe("suspense", () => {
       boundary!.setState({ error: undefined });
     });
     await page.settle();
-    errors.mock.restore();
     assert.equal(page.text, "");
   });
 
@@ -342,7 +342,6 @@ describe("renders that are not what is shown in the end", () => {
     await act(async () => root.render(tree(client)));
     assert.equal(container.textContent, "[2]");
     assert.deepEqual([recovered, errors.mock.callCount()], [[], 0]);
-    errors.mock.restore();
     await act(async () => root.unmount());
   });
 });

@@ -1,7 +1,7 @@
 // The transport over sockets that the test cuts, on a clock that the test moves.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { afterEach, beforeEach, describe, test } from "node:test";
+import { afterEach, beforeEach, describe, mock, test } from "node:test";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { isNotRun, isOutcomeUnknown } from "../packages/live/src/index.ts";
 import { BehaviourService } from "./gen/tidewire/test/v1/behaviour_pb.js";
@@ -319,9 +319,47 @@ describe("the connection", () => {
       console.log(before, timers());
     `;
     const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module-typescript", "--eval", program], {
-      cwd: new URL("..", import.meta.url), encoding: "utf8",
+      cwd: new URL("..", import.meta.url), encoding: "utf8", timeout: 30_000,
     });
     assert.equal(stdout.trim(), "1 0", stderr);
+  });
+
+  test("what its options need is loaded when it is made, not when the network is bad", () => {
+    const program = `
+      import { registerHooks } from "node:module";
+      const loaded = [];
+      registerHooks({
+        load(url, context, next) {
+          loaded.push(url.split("/").at(-1).split(".")[0]);
+          return next(url, context);
+        },
+      });
+      const { createLiveTransport } = await import("./packages/live/src/index.ts");
+      const after = async (options) => {
+        createLiveTransport({ baseUrl: "http://x.test", ...options });
+        for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
+        return ["fallback", "intercepted"].map((name) => loaded.includes(name)).join();
+      };
+      console.log(await after({}), await after({ fallback: async () => {} }), await after({ interceptors: [(next) => next] }));
+    `;
+    const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "--eval", program], {
+      cwd: new URL("..", import.meta.url), encoding: "utf8", timeout: 30_000,
+    });
+    assert.equal(stdout.trim(), "false,false true,false true,true", stderr);
+  });
+
+  test("the time of a call passes while what interceptors need is loaded, and its signal ends it", async () => {
+    const world = new World({ interceptors: [(next) => next] });
+    const timed = world.client.echo({ text: "k=1" }, { timeoutMs: 50 }).catch((error) => error);
+    mock.timers.tick(60);
+    const controller = new AbortController();
+    const ended = world.client.echo({ text: "k=2" }, { signal: controller.signal }).catch((error) => error);
+    controller.abort();
+    const errors = await Promise.all([timed, ended]);
+    await world.settle();
+    assert.deepEqual(errors.map(codeOf), [Code.DeadlineExceeded, Code.Canceled]);
+    assert.deepEqual(errors.map(isNotRun), [true, true]);
+    assert.deepEqual(world.server.requests, []);
   });
 
   test("closing while connecting", async () => {

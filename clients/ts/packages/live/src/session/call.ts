@@ -50,7 +50,7 @@ export class Call {
   stream = 0;
   state: number = WAITING;
   /** The count of requests before it in its session. */
-  number = 0;
+  nth = 0;
   command = 0;
   wasSent = false;
   /** Sent in an earlier session, so that "not run" says nothing of that. */

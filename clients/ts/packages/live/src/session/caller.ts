@@ -93,7 +93,7 @@ function send(session: Session, call: Call): void {
   F.endMetadata(main, at);
   main.bytes(call.body);
   F.endFrame(main, at);
-  call.number = session.requests++;
+  call.nth = session.requests++;
   call.wasSent = true;
   session.flow.lineUp(call);
 }

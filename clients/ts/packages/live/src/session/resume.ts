@@ -22,7 +22,7 @@ export function putResume(session: Session): void {
     previous = call.stream;
     if (call.isStream) {
       body.byte(2);
-      body.varint(call.number);
+      body.varint(call.nth);
       body.byte(call.hasHead ? 1 : 0);
       body.varint(call.incoming?.received ?? 0);
       body.varint(call.incoming?.returned ?? 0);
@@ -31,7 +31,7 @@ export function putResume(session: Session): void {
       body.bytes(bytesOf(call.validator!)!);
     } else {
       body.byte(0);
-      body.varint(call.number);
+      body.varint(call.nth);
     }
   }
   putParts(session, F.RESUME, body.take());

@@ -1,5 +1,6 @@
 /** The state of the connection, as a store that views subscribe to. */
 import type { ConnectError } from "@connectrpc/connect";
+import { apart } from "./apart.ts";
 
 /** A value that changes, and word of it. */
 export interface Store<T> {
@@ -40,6 +41,6 @@ export class State implements Store<ConnectionState> {
     const { status, error, retryAt } = this.value;
     if (value.status === status && value.error === error && value.retryAt === retryAt) return;
     this.value = value;
-    for (const listener of [...this.listeners]) listener();
+    for (const listener of [...this.listeners]) apart(listener);
   }
 }

@@ -12,7 +12,7 @@ import { bytesOf, latin1 } from "../wire/varint.ts";
 import { decode, encode, kindOf } from "./method.ts";
 import type { LiveOptions } from "./transport.ts";
 import { POLL, type Watch } from "./watch.ts";
-import { CODE_INVALID_ARGUMENT } from "../wire/code.ts";
+import { CODE_CANCELED, CODE_INVALID_ARGUMENT } from "../wire/code.ts";
 import type { Watches } from "./watches.ts";
 
 /** Sockets that did not open, one after the other, before it is used. */
@@ -24,6 +24,8 @@ export class Fallback {
   private readonly watches: Watches;
   private made: Promise<Transport> | undefined;
   private isAsking = false;
+  /** Of calls over it. */
+  private ending: AbortController = new AbortController();
   /** What calls go over now; undefined while they go over the socket. */
   transport: Transport | undefined;
 
@@ -41,8 +43,11 @@ export class Fallback {
     try {
       // Where nothing is reached, HTTP would not help either.
       await fetch(options.baseUrl, { method: "HEAD", mode: "no-cors" });
-      const transport = withOutcomes(await (this.made ??= options.fallback!()), () => this.watches.wrote());
-      if (socket.state.getSnapshot().status === "open") return;
+      const made = await (this.made ??= options.fallback!());
+      const { status } = socket.state.getSnapshot();
+      if (status === "open" || status === "closed") return;
+      this.ending = new AbortController();
+      const transport = withOutcomes(made, this.ending.signal, () => this.watches.wrote());
       this.transport = transport;
       socket.state.isFallback = true;
       // What was sent and not answered will not be: commands end unknown.
@@ -60,6 +65,12 @@ export class Fallback {
     this.transport = undefined;
     this.socket.state.isFallback = false;
     this.watches.poll(undefined);
+  }
+
+  /** The transport is closed, or its page: so are the calls. */
+  end(): void {
+    this.over();
+    this.ending.abort(new ConnectError("the transport is closed", CODE_CANCELED));
   }
 
   /** Asks a query for its watch, which itself waits for a socket. */
@@ -91,13 +102,14 @@ export class Fallback {
 }
 
 /** Over HTTP a command that got no answer may have run. */
-function withOutcomes(transport: Transport, wrote: () => void): Transport {
+function withOutcomes(transport: Transport, ending: AbortSignal, wrote: () => void): Transport {
+  const either = (signal: AbortSignal | undefined) => (signal ? AbortSignal.any([signal, ending]) : ending);
   return {
-    ...transport,
-    unary: async (method, ...rest) => {
+    stream: (method, signal, ...rest) => transport.stream(method, either(signal), ...rest),
+    unary: async (method, signal, ...rest) => {
       const isQuery = kindOf(method) === "query";
       try {
-        return await transport.unary(method, ...rest);
+        return await transport.unary(method, either(signal), ...rest);
       } catch (cause) {
         const error = ConnectError.from(cause);
         const { isWireError } = error as unknown as { isWireError: boolean };

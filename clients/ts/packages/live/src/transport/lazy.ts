@@ -4,8 +4,8 @@
  */
 import { ConnectError } from "@connectrpc/connect";
 import { NOT_RUN } from "../session/event.ts";
-import { CODE_UNAVAILABLE } from "../wire/code.ts";
-import { withOutcome } from "./errors.ts";
+import { CODE_DEADLINE_EXCEEDED, CODE_UNAVAILABLE } from "../wire/code.ts";
+import { abortError, withOutcome } from "./errors.ts";
 
 /** Loads once; what could not be loaded is tried again with the next use. */
 function lazy<T>(load: () => Promise<T>): () => Promise<T> {
@@ -15,6 +15,20 @@ function lazy<T>(load: () => Promise<T>): () => Promise<T> {
       loading = undefined;
       throw withOutcome(ConnectError.from(error, CODE_UNAVAILABLE), NOT_RUN);
     }));
+}
+
+/** Waits for what is loaded no longer than its call may last. */
+export function whileAllowed<T>(loading: Promise<T>, signal: AbortSignal | undefined, timeoutMs: number | undefined): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const end = (reason: unknown) => reject(abortError(reason, undefined));
+    const abort = () => end(signal!.reason);
+    const timer = timeoutMs && setTimeout(end, timeoutMs, new ConnectError("timed out", CODE_DEADLINE_EXCEEDED));
+    signal?.addEventListener("abort", abort);
+    loading.then(resolve, reject).finally(() => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", abort);
+    });
+  });
 }
 
 export const loadIntercepted: () => Promise<typeof import("./intercepted.ts")> = lazy(() => import("./intercepted.ts"));

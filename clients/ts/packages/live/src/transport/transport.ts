@@ -9,7 +9,7 @@ import { Socket } from "../socket/socket.ts";
 import type { ConnectionState, Store } from "../socket/state.ts";
 import { DURABLE_FEATURE, RESUME_FEATURE, WATCH_FEATURE } from "../wire/kinds.ts";
 import type { Fallback } from "./fallback.ts";
-import { loadFallback, loadStream } from "./lazy.ts";
+import { loadFallback, loadIntercepted, loadStream } from "./lazy.ts";
 import type { BinaryOptions } from "./method.ts";
 import { keyed, unary } from "./unary.ts";
 import { type WatchOptions, Watches } from "./watches.ts";
@@ -68,6 +68,7 @@ export interface LiveTransport extends Transport {
   close(): Promise<void>;
 }
 
+const ignore = () => {};
 const AGENT = "tidewire-live/0.1.0";
 
 /** Makes a transport. It connects with the first call. */
@@ -86,17 +87,23 @@ export function createLiveTransport(options: LiveOptions): LiveTransport {
       if (event.type === "connected") fallback?.over();
       watches.update();
     },
-    left: () => watches.close(),
+    left: () => {
+      fallback?.end();
+      watches.close();
+    },
     wrote: () => watches.wrote(),
     failed: (failures) => {
       if (!options.fallback) return;
       loadFallback().then(
         ({ Fallback }) => (fallback ??= new Fallback(socket, options, watches)).consider(failures),
-        () => {}, // Tried again after the next failure.
+        ignore, // Tried again after the next failure.
       );
     },
   });
   const watches = new Watches(socket, options);
+  // Now, while there is a network: what fails is loaded when it is used.
+  if (options.fallback) loadFallback().catch(ignore);
+  if (options.interceptors?.length) loadIntercepted().catch(ignore);
   // An object literal with own functions: connect-query spreads transports.
   return {
     unary: (...call) => fallback?.transport?.unary(...call) ?? unary(socket, options, ...call),

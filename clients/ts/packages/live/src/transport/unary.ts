@@ -8,7 +8,7 @@ import type { Owner, Socket } from "../socket/socket.ts";
 import type { Header } from "../wire/metadata.ts";
 import { abortError, markAborted, toError } from "./errors.ts";
 import { encodeHeaders, toHeaders } from "./headers.ts";
-import { loadIntercepted } from "./lazy.ts";
+import { loadIntercepted, whileAllowed } from "./lazy.ts";
 import { type BinaryOptions, decode, encode, kindOf, pathOf } from "./method.ts";
 import { CODE_INTERNAL, CODE_UNAUTHENTICATED } from "../wire/code.ts";
 import type { LiveOptions } from "./transport.ts";
@@ -31,9 +31,10 @@ export function unary<I extends DescMessage, O extends DescMessage>(
     return last.run(message, headers, timeout, ended);
   };
   if (!options.interceptors?.length) return call(input, header, signal);
-  return loadIntercepted()
+  const begun = socket.now();
+  return whileAllowed(loadIntercepted(), signal, timeout)
     .then(({ intercepted }) =>
-      intercepted(options, { method, signal, timeoutMs: timeout, header, input, contextValues }, (request) =>
+      intercepted(options, { method, signal, timeoutMs: timeout && timeout + begun - socket.now(), header, input, contextValues }, (request) =>
         call(request.message as MessageInitShape<I>, request.header, request.signal),
       ),
     )

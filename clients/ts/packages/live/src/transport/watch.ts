@@ -92,8 +92,8 @@ export class Watch<I extends DescMessage, O extends DescMessage> implements Owne
   }
 
   leave(): void {
-    if (this.hasAnswer && !this.isToldStale) this.watcher.stale();
     this.end();
+    if (this.hasAnswer && !this.isToldStale) this.watcher.stale();
   }
 
   end(): void {

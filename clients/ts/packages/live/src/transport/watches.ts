@@ -1,6 +1,7 @@
 /** The watches of a transport. */
 import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import { ConnectError } from "@connectrpc/connect";
+import { apart } from "../socket/apart.ts";
 import type { Socket } from "../socket/socket.ts";
 import { kindOf } from "./method.ts";
 import type { LiveOptions, Watcher } from "./transport.ts";
@@ -52,7 +53,7 @@ export class Watches {
 
   /** The transport is closed, or the page: what is shown stays, and is stale. */
   close(): void {
-    for (const watch of this.all) watch.leave();
+    for (const watch of this.all) apart(() => watch.leave());
   }
 
   /** Asks a query over another transport, while there is no socket. */
@@ -70,6 +71,6 @@ export class Watches {
 
   /** The connection changed: each watch says whether its answer is still current. */
   update(): void {
-    for (const watch of this.all) watch.update();
+    for (const watch of this.all) apart(() => watch.update());
   }
 }
