@@ -266,17 +266,27 @@ class App {
     // A command with one reply that has begun ends by itself, though its call may be over before.
     call.runsOn = call.command > 0 && !handler.streams;
     const answer = await handler(request, context);
-    checkHeaders([...context.replyHeaders, ...context.replyTrailers]);
     if (answer?.[Symbol.asyncIterator] || (answer?.[Symbol.iterator] && answer.next)) {
       call.runsOn = false;
       if (call.isCancelled && !call.isOpen) call.gone.abort(new TidewireError("canceled", GAVE_UP));
-      for await (const item of answer) {
+      let hasBegun = false;
+      const begin = () => {
+        if (hasBegun) return;
+        checkHeaders(context.replyHeaders);
         this.#session.begin(call, context.said);
+        hasBegun = true;
+      };
+      for await (const item of answer) {
+        begin();
         await this.#push(call, encodeAnswer(item, call.isJson));
       }
-      this.#session.begin(call, context.said);
+      begin();
+      checkHeaders(context.replyTrailers);
       this.#session.finish(call, context.replyTrailers);
-    } else this.#session.reply(call, encodeAnswer(answer, call.isJson), context.said);
+    } else {
+      checkHeaders([...context.replyHeaders, ...context.replyTrailers]);
+      this.#session.reply(call, encodeAnswer(answer, call.isJson), context.said);
+    }
   }
 
   /** What the caller sends, item by item. */

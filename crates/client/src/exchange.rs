@@ -72,9 +72,9 @@ pub(crate) async fn exchange(
     trace: Option<Trace>,
 ) -> Result<ResponseStart, RequestFailure> {
     let UnboundRequest { method, path, headers, body, cancel } = outbound;
-    let has_body = !body.is_end_stream();
+    let leaves_bytes = !body.is_end_stream() || method == Method::HEAD;
     let is_http1 = matches!(lease.kind, Kind::Http1 { .. });
-    let closes = is_http1 && has_body && lease.pool.target.dialer.closes_after_bodies;
+    let closes = is_http1 && leaves_bytes && lease.pool.target.dialer.closes_after_bodies;
     let request = match bind(&lease, method, path, headers, body) {
         Ok(request) => request,
         Err(error) => return Err(RequestFailure::sent(error)),

@@ -2,12 +2,23 @@
 //! anybody accepts them, such as that which a program inherits, or that of a server whose workers
 //! are still to start.
 //!
-//! The system shows it in `/proc/net`: its side of a connection has no inode until it is accepted.
+//! The system shows it in `/proc/net` (`accepted/rows.rs`):
+//!
+//! | the program's side of the connection | what is done |
+//! |---|---|
+//! | has no inode yet | it is looked again until it has one |
+//! | is not shown, or is still being made | it is looked again, [`ABSENT_MAX`] times |
+//! | has an inode, or is over | the connection is accepted |
+//!
 //! Where that cannot be read, and where a program listens elsewhere than is known, every connection
 //! counts as accepted.
 
+mod rows;
+
 use std::path::Path;
 use std::time::Duration;
+
+use self::rows::Shown;
 
 /// A connection to a program.
 #[derive(Debug, Clone, Copy)]
@@ -24,68 +35,83 @@ impl Pending<'_> {
     /// # Cancel safety
     /// Cancel safe.
     pub(crate) async fn until_accepted(self) {
-        let mut wait = FIRST_WAIT;
-        while self.is_pending() {
+        let (mut wait, mut absent) = (FIRST_WAIT, 0);
+        loop {
+            match self.look_aside().await {
+                Shown::Accepted => return,
+                Shown::Pending => {}
+                Shown::Absent if absent == ABSENT_MAX => return,
+                Shown::Absent => absent += 1,
+            }
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(LONGEST_WAIT);
         }
     }
 
-    fn is_pending(self) -> bool {
-        match self {
-            Self::Unix(path) => shows("/proc/net/unix", |row| is_unix(row, path)),
+    /// Looks where nobody waits for it: the tables are of all connections of the system.
+    async fn look_aside(self) -> Shown {
+        let looked = match self {
+            Self::Unix(path) => {
+                let path = path.to_owned();
+                tokio::task::spawn_blocking(move || Pending::Unix(&path).look()).await
+            }
             Self::Tcp { from, to } => {
-                let of = |row: &str| is_tcp(row, from, to);
-                shows("/proc/net/tcp", of) || shows("/proc/net/tcp6", of)
+                tokio::task::spawn_blocking(move || Pending::Tcp { from, to }.look()).await
+            }
+        };
+        looked.unwrap_or(Shown::Accepted)
+    }
+
+    fn look(self) -> Shown {
+        match self {
+            Self::Unix(path) => rows::look(&["/proc/net/unix"], |row| rows::unix(row, path)),
+            Self::Tcp { from, to } => {
+                let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
+                rows::look(&tables, |row| rows::tcp(row, from, to))
             }
         }
     }
-}
 
-fn shows(table: &str, is_pending: impl Fn(&str) -> bool) -> bool {
-    std::fs::read_to_string(table).is_ok_and(|text| text.lines().any(is_pending))
-}
-
-/// `NUM: REFCOUNT PROTOCOL FLAGS TYPE STATE INODE PATH`
-fn is_unix(row: &str, path: &Path) -> bool {
-    let mut fields = row.split_ascii_whitespace().skip(6);
-    let inode = fields.next();
-    inode == Some("0") && fields.next().is_some_and(|shown| Path::new(shown) == path)
-}
-
-/// `SL LOCAL:PORT REMOTE:PORT STATE QUEUES TIMER RETRANSMITS UID TIMEOUT INODE ...`
-fn is_tcp(row: &str, from: u16, to: u16) -> bool {
-    const ESTABLISHED: &str = "01";
-    let mut fields = row.split_ascii_whitespace();
-    let mut port = |skipped| {
-        let (_, port) = fields.nth(skipped)?.rsplit_once(':')?;
-        u16::from_str_radix(port, 16).ok()
-    };
-    if port(1) != Some(to) || port(0) != Some(from) || fields.next() != Some(ESTABLISHED) {
-        return false;
+    #[cfg(test)]
+    fn is_pending(self) -> bool {
+        self.look() == Shown::Pending
     }
-    fields.nth(5) == Some("0")
 }
 
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 const LONGEST_WAIT: Duration = Duration::from_millis(25);
+/// How often a connection that is not shown is looked for again.
+const ABSENT_MAX: u32 = 8;
 
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv6Addr, TcpListener, TcpStream};
     use std::os::unix::net::{UnixListener, UnixStream};
+    use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
     use super::*;
 
+    /// The last step of a handshake may come a moment after `connect` returned.
+    fn becomes(is_pending: bool, pending: Pending<'_>) {
+        let began = Instant::now();
+        while pending.is_pending() != is_pending {
+            let text = format!("{pending:?} never becomes {is_pending}");
+            assert!(began.elapsed() < Duration::from_secs(60), "{text}");
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn a_connection_waits_until_somebody_accepts_it() {
-        let path = std::env::temp_dir().join(format!("tidewire-accepted-{}", std::process::id()));
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
+        let name = format!("tidewire-accepted-{}-{time}", std::process::id());
+        let path = std::env::temp_dir().join(name);
         let listener = UnixListener::bind(&path).unwrap();
         let stream = UnixStream::connect(&path).unwrap();
         let pending = Pending::Unix(&path);
-        assert!(pending.is_pending());
+        becomes(true, pending);
         let accepted = listener.accept().unwrap();
-        assert!(!pending.is_pending());
+        becomes(false, pending);
         drop((stream, accepted));
         std::fs::remove_file(&path).unwrap();
 
@@ -98,9 +124,9 @@ mod tests {
                 continue;
             };
             let pending = Pending::Tcp { from: stream.local_addr().unwrap().port(), to };
-            assert!(pending.is_pending(), "{address}");
+            becomes(true, pending);
             let accepted = listener.accept().unwrap();
-            assert!(!pending.is_pending(), "{address}");
+            becomes(false, pending);
             drop((stream, accepted));
         }
     }

@@ -294,7 +294,7 @@ async fn launch(
     let Surroundings { launcher, generation, ring, .. } = surroundings;
     let Generation { program, life, .. } = &***generation;
     let peer = Arc::new(Peer::new(surroundings.named, order.id, surroundings.shared));
-    let not_ready = parking_lot::Mutex::new("did not listen".to_owned());
+    let not_ready = parking_lot::Mutex::new(NotReady::Silent);
     let mut way = pin!(reach(place, surroundings, &peer, &not_ready));
     // It is greeted while it starts.
     let (launching, mut early) = (launcher.start(order, fds), None);
@@ -319,6 +319,8 @@ async fn launch(
         }
     };
     let way = tokio::select! {
+        // A process whose hello was refused ends, too: the refusal says why.
+        biased;
         way = reached => way,
         end = ended => {
             drain.to_its_end().await;
@@ -333,7 +335,7 @@ async fn launch(
                 Listen::Inherited => Some(NeverAccepted::of(process.pid(), program)),
                 _ => None,
             };
-            let hint = hint.filter(|_| !not_ready.starts_with("was not ready"));
+            let hint = hint.filter(|_| !matches!(not_ready, NotReady::Answers { .. }));
             let hint = hint.map_or_else(String::new, |hint| format!(": {hint}"));
             return Err(Failure::text(format!("it {not_ready} within {timeout:?}{hint}")));
         }
@@ -365,13 +367,13 @@ async fn reach(
     place: &ListenPlace,
     surroundings: &Surroundings<'_>,
     peer: &Arc<Peer>,
-    not_ready: &parking_lot::Mutex<String>,
+    not_ready: &parking_lot::Mutex<NotReady>,
 ) -> Result<CallMode, String> {
     let Surroundings { generation, .. } = surroundings;
     if let Some(socket) = place.take_socket() {
         return Native::greet(socket, peer).await.map(CallMode::Native);
     }
-    let address = place.until_open().await;
+    let address = place.until_open(&|| *not_ready.lock() = NotReady::Listens).await;
     let client = client(&address.url(), &generation.life);
     let client = client.map_err(|error| error.to_string())?;
     if let Some(path) = generation.program.ready_path() {
@@ -387,7 +389,7 @@ async fn reach(
 async fn until_ready(
     client: &Client,
     path: &str,
-    not_ready: &parking_lot::Mutex<String>,
+    not_ready: &parking_lot::Mutex<NotReady>,
 ) -> Result<(), String> {
     let target = path.parse::<http::Uri>().map_err(|error| format!("ready = {path:?}: {error}"))?;
     let mut wait = READY_FIRST_WAIT;
@@ -401,7 +403,7 @@ async fn until_ready(
             Ok(Err(error)) => format!("was answered with {error}"),
             Err(_) => format!("was not answered for {READY_PATIENCE:?}"),
         };
-        *not_ready.lock() = format!("was not ready (GET {path} {told})");
+        *not_ready.lock() = NotReady::Answers { path: path.to_owned(), told };
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(READY_LONGEST_WAIT);
     }
@@ -414,6 +416,27 @@ fn client(url: &str, life: &LifeLimits) -> Result<Client, BuildError> {
     limits.idle_timeout = UNUSED_MAX;
     let client = Client::builder(url).http(HttpVersion::Http1).retry(Retry::none());
     client.pass_host().close_after_bodies().limits(limits).build()
+}
+
+/// How far a process has come that cannot be called yet.
+#[derive(Debug, Clone)]
+enum NotReady {
+    /// Nothing listens.
+    Silent,
+    /// Something does, and accepts nothing.
+    Listens,
+    /// The path that says whether it is ready was answered otherwise.
+    Answers { path: String, told: String },
+}
+
+impl fmt::Display for NotReady {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Silent => f.write_str("did not listen"),
+            Self::Listens => f.write_str("accepted no connection"),
+            Self::Answers { path, told } => write!(f, "was not ready (GET {path} {told})"),
+        }
+    }
 }
 
 /// A process has never answered a call that waits in the socket that it inherited.

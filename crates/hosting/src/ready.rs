@@ -147,18 +147,18 @@ impl ListenPlace {
         }
     }
 
-    /// Waits until it can be called, and says where.
+    /// Waits until it can be called, and says where; `listens` hears once something listens there.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(crate) async fn until_open(&self) -> Address {
+    pub(crate) async fn until_open(&self, listens: &(dyn Fn() + Sync)) -> Address {
         let mut wait = FIRST_WAIT;
         let arrivals = match self {
             Self::Path(path, _) => Arrivals::watch(path).ok(),
             _ => None,
         };
         loop {
-            if let Some(address) = self.address().await {
+            if let Some(address) = self.address(listens).await {
                 return address;
             }
             match (&arrivals, self) {
@@ -172,10 +172,11 @@ impl ListenPlace {
         }
     }
 
-    async fn address(&self) -> Option<Address> {
+    async fn address(&self, listens: &(dyn Fn() + Sync)) -> Option<Address> {
         match self {
             Self::Inherited(path) => {
                 let _stream = UnixStream::connect(path).await.ok()?;
+                listens();
                 Pending::Unix(path).until_accepted().await;
                 Some(Address::Unix(Socket::At(path.clone())))
             }
@@ -185,6 +186,7 @@ impl ListenPlace {
                     None => Socket::At(path.clone()),
                 };
                 let _stream = UnixStream::connect(socket.path()).await.ok()?;
+                listens();
                 Pending::Unix(path).until_accepted().await;
                 Some(Address::Unix(socket))
             }
@@ -194,6 +196,7 @@ impl ListenPlace {
                     [(Ipv4Addr::LOCALHOST, *port).into(), (Ipv6Addr::LOCALHOST, *port).into()];
                 for address in both {
                     let Ok(stream) = TcpStream::connect(address).await else { continue };
+                    listens();
                     if let Ok(from) = stream.local_addr() {
                         Pending::Tcp { from: from.port(), to: *port }.until_accepted().await;
                     }

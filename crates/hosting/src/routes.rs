@@ -157,7 +157,7 @@ impl Service for HostedRoutes {
     fn call(&self, call: Call) -> Answer {
         let is_grpc = grpc_failure::is_grpc(call.context.headers());
         let answer = self.answer(call);
-        if is_grpc { grpc_failure::told(answer) } else { answer }
+        if is_grpc { grpc_failure::marked(answer) } else { answer }
     }
 }
 

@@ -218,9 +218,15 @@ class App:
                     answer = await answer if is_async else answer
                     check_headers([*call.reply_headers, *call.reply_trailers])
                     return self.do("reply", call, encode_answer(answer, call.codec))
+                has_begun = False
                 async for item in answer if is_async else one_by_one(answer):
-                    check_headers([*call.reply_headers, *call.reply_trailers])
+                    if not has_begun:
+                        check_headers(call.reply_headers)
+                        has_begun = True
                     await self.push(call, encode_answer(item, call.codec))
+                if not has_begun:
+                    check_headers(call.reply_headers)
+                check_headers(call.reply_trailers)
                 self.finish(call)
 
             name = path.lstrip("/")

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
-use crate::{host, limits, python};
+use crate::{StoppedClock, host, limits, python};
 
 /// A server with the program of the tests at `/shop`.
 struct Gateway {
@@ -201,6 +201,10 @@ async fn over_http2_cookies_are_one_field_no_content_has_no_length_and_trailers_
 #[tokio::test]
 async fn a_connection_to_a_program_serves_one_call_after_another() {
     let gateway = Gateway::start(Listen::Inherited, LifeLimits::default()).await;
+    gateway.hosted.start();
+    gateway.hosted.until(|status| status.state == State::Ready).await;
+    // An unused one is kept for a second, which does not pass.
+    let _stopped = StoppedClock::stop();
     for _ in 0..3 {
         let mut stream = gateway.ask("/shop/connections", "").await;
         // The first one found out that it accepts connections.
@@ -214,6 +218,10 @@ async fn a_connection_on_which_a_body_was_sent_is_used_by_nobody_else() {
     // A program that leaves one unread takes it for the next request, which would be another
     // caller's.
     let gateway = Gateway::start(Listen::Inherited, LifeLimits::default()).await;
+    gateway.hosted.start();
+    gateway.hosted.until(|status| status.state == State::Ready).await;
+    // An unused one is kept for a second, which does not pass.
+    let _stopped = StoppedClock::stop();
     // The first one found out that it accepts connections.
     for connection in 2..=4 {
         let mut stream = gateway.ask("/shop/connections", "").await;
@@ -221,6 +229,18 @@ async fn a_connection_on_which_a_body_was_sent_is_used_by_nobody_else() {
         let call = crate::call(Method::POST, "/echo", "text");
         let reply = tidewire_service::Service::call(&gateway.hosted, call).await.unwrap();
         assert_eq!(reply.body.collect(100).await.unwrap(), "text");
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_in_answer_to_head_is_not_the_reply_to_the_next_caller() {
+    let gateway = Gateway::start(Listen::Inherited, LifeLimits::default()).await;
+    for _ in 0..20 {
+        let call = crate::call(Method::HEAD, "/another", "");
+        let reply = tidewire_service::Service::call(&gateway.hosted, call).await.unwrap();
+        assert_eq!(reply.body.collect(100).await.unwrap(), "");
+        assert_eq!(crate::get(&gateway.hosted, "/own").await.unwrap(), "/own");
     }
     gateway.stop().await;
 }

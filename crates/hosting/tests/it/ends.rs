@@ -190,9 +190,7 @@ async fn until_state(pid: i32, is_so: impl Fn(char) -> bool) {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
         stat.rsplit(") ").next().and_then(|fields| fields.chars().next()).expect("a state")
     };
-    while !is_so(state()) {
-        tokio::task::yield_now().await;
-    }
+    crate::until(|| is_so(state())).await;
 }
 
 #[tokio::test]
@@ -241,9 +239,7 @@ async fn nothing_that_ended_stays_a_zombie() {
             get(&hosted, "/crash").await.unwrap_err();
             for pid in [child, daemon] {
                 // A zombie still has its place there.
-                while std::fs::exists(format!("/proc/{pid}")).unwrap() {
-                    tokio::task::yield_now().await;
-                }
+                crate::until(|| !std::fs::exists(format!("/proc/{pid}")).unwrap()).await;
             }
             hosted.close_breaker();
         }
@@ -439,7 +435,5 @@ fn until_ended(pid: i32) -> impl Future<Output = ()> {
 
 /// Waits until a socket is listened on.
 async fn until_there(socket: &Path) {
-    while tokio::net::UnixStream::connect(socket).await.is_err() {
-        tokio::task::yield_now().await;
-    }
+    crate::until(|| UnixStream::connect(socket).is_ok()).await;
 }

@@ -17,13 +17,75 @@ mod scarce;
 mod starts;
 mod wrapped;
 
+use std::panic::Location;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{OnceLock, mpsc};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 use tidewire_hosting::{Host, HostedService, LifeLimits, Listen, Program};
 use tidewire_service::{Body, Call, Context, Error, Reply, Service};
+
+/// Moves the clock of the gateway on.
+async fn some_time_passes(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
+/// The clock of the gateway stands still until this is dropped, however slow a machine is.
+struct StoppedClock(#[expect(dead_code, reason = "it is dropped")] mpsc::Sender<()>);
+
+impl StoppedClock {
+    fn stop() -> Self {
+        tokio::time::pause();
+        let (ends, ended) = mpsc::channel();
+        // Beside work of this kind a paused clock does not go on by itself.
+        drop(tokio::task::spawn_blocking(move || ended.recv()));
+        Self(ends)
+    }
+}
+
+impl Drop for StoppedClock {
+    fn drop(&mut self) {
+        tokio::time::resume();
+    }
+}
+
+/// A folder of one test, which ends with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_nanos();
+        let name = format!("tidewire-test-{}-{time}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).expect("a folder of its own");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Ready once it is so.
+#[track_caller]
+fn until(is_so: impl Fn() -> bool) -> impl Future<Output = ()> {
+    let (caller, began) = (Location::caller(), Instant::now());
+    async move {
+        while !is_so() {
+            assert!(began.elapsed() < HANG, "it never is what is waited for at {caller}");
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// After so long what is waited for never comes, however slow a machine is.
+const HANG: Duration = Duration::from_secs(120);
 
 /// What builds the programs that these tests start.
 const BUILD: &str = "cargo build --workspace --bins --example gateway";

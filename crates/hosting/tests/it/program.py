@@ -128,6 +128,10 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.answer(self.path)
 
+    def do_HEAD(self):
+        # With the body, against the rule of HTTP.
+        self.do_GET()
+
     def do_POST(self):
         if self.path == "/crash":
             os._exit(3)
@@ -257,6 +261,7 @@ def main():
     if mode == "unborn":
         # It listens, as a server does whose workers are still to start, and accepts nothing.
         server.socket.listen()
+        open(sys.argv[2], "w").close()
         threading_forever()
     server.serve_forever()
 

@@ -7,17 +7,11 @@ use tidewire_hosting::{LifeLimits, State};
 use tidewire_service::{Call, Codec, Context, Service};
 
 use crate::native::{self, Gateway, go, json_of, node, rust};
-use crate::{get, host, limits, programs, python};
+use crate::{StoppedClock, get, host, limits, programs, python, some_time_passes};
 
 /// Frozen at once, and never ended.
 fn frozen() -> LifeLimits {
     limits(|limits| (limits.idle_freeze, limits.idle_stop) = (Some(Duration::ZERO), None))
-}
-
-async fn some_time_passes(time: Duration) {
-    tokio::time::pause();
-    tokio::time::advance(time).await;
-    tokio::time::resume();
 }
 
 async fn a_day_passes() {
@@ -48,13 +42,16 @@ async fn a_day_in_the_ice_ends_no_session() {
 async fn a_connection_that_a_program_may_be_about_to_close_is_not_used_again() {
     let host = host();
     let hosted = host.add(python(&[]), LifeLimits::default());
+    hosted.start();
+    hosted.until(|status| status.state == State::Ready).await;
+    let _stopped = StoppedClock::stop();
     // The first one found out that it accepts connections.
     for connection in 2..=4 {
         for _ in 0..2 {
             let connections = get(&hosted, "/connections").await.unwrap();
             assert_eq!(connections, connection.to_string());
         }
-        some_time_passes(Duration::from_secs(1)).await;
+        tokio::time::advance(Duration::from_secs(1)).await;
     }
     host.stop().await;
 }

@@ -7,11 +7,12 @@ use http::header::RETRY_AFTER;
 use tidewire_hosting::{LifeLimits, Listen, Program, State};
 use tidewire_service::{Code, Error, Outcome};
 
-use crate::{get, host, limits, programs, python};
+use crate::{Folder, get, host, limits, programs, python, some_time_passes, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_first_requests_at_once_start_one_process() {
-    let file = std::env::temp_dir().join(format!("tidewire-starts-{}", std::process::id()));
+    let folder = Folder::new();
+    let file = folder.0.join("starts");
     let path = file.display().to_string();
     for program in programs(&["starts", &path]) {
         let host = host();
@@ -122,13 +123,12 @@ async fn a_program_is_looked_for_in_the_path_of_its_own_environment() {
 #[tokio::test]
 async fn a_program_that_is_taken_away_is_an_error_of_its_next_start() {
     // What is run is the file itself: one in Go, and a script that names its interpreter.
-    let folder = std::env::temp_dir().join(format!("tidewire-taken-{}", std::process::id()));
-    std::fs::create_dir(&folder).unwrap();
+    let folder = Folder::new();
     let script = "#!/bin/sh\nexec python3 -I -S \"$1\"\n";
     for (name, contents) in
         [("go", std::fs::read(crate::go()).unwrap()), ("script", script.as_bytes().to_vec())]
     {
-        let file = folder.join(name);
+        let file = folder.0.join(name);
         std::fs::write(&file, contents).unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
         let program = Program::new(name, [file.to_str().unwrap(), crate::PYTHON[3]]);
@@ -143,14 +143,12 @@ async fn a_program_that_is_taken_away_is_an_error_of_its_next_start() {
         assert!(failure.starts_with("it cannot be run: No such file"), "{failure}");
         host.stop().await;
     }
-    std::fs::remove_dir(&folder).unwrap();
 }
 
 #[tokio::test]
 async fn a_program_that_is_replaced_while_it_runs_goes_on_and_its_next_start_is_of_the_new_one() {
-    let folder = std::env::temp_dir().join(format!("tidewire-replaced-{}", std::process::id()));
-    std::fs::create_dir(&folder).unwrap();
-    let (file, other) = (folder.join("program"), folder.join("other"));
+    let folder = Folder::new();
+    let (file, other) = (folder.0.join("program"), folder.0.join("other"));
     // In one step, as deployments do: what runs may not be written to.
     let put = |contents: &str, mode| {
         std::fs::write(&other, contents).unwrap();
@@ -182,7 +180,6 @@ async fn a_program_that_is_replaced_while_it_runs_goes_on_and_its_next_start_is_
         assert!(failure.starts_with("it cannot be run: Permission denied"), "{failure}");
         host.stop().await;
     }
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[tokio::test]
@@ -330,11 +327,20 @@ async fn a_version_that_never_accepts_does_not_replace_the_one_that_works() {
         let host = host();
         let hosted = host.add(python(&[]).listen(listen), LifeLimits::default());
         assert_eq!(get(&hosted, "/a").await.unwrap(), "/a");
-        let short = limits(|limits| limits.start_timeout = Duration::from_millis(500));
-        hosted.replace(python(&["unborn"]).listen(listen), short);
+        let folder = Folder::new();
+        let listens = folder.0.join("listens");
+        let short = limits(|limits| limits.start_timeout = Duration::from_secs(60));
+        let program = python(&["unborn", &listens.display().to_string()]).listen(listen);
+        hosted.replace(program, short);
+        // Its socket is there; only then its time passes.
+        until(|| listens.exists()).await;
+        some_time_passes(Duration::from_secs(60)).await;
         hosted.until(|status| status.failure.is_some()).await;
         let failure = hosted.status().failure.unwrap();
-        assert!(failure.starts_with("it did not listen within 500ms"), "{listen:?}: {failure}");
+        // Whether the gateway had seen the socket by then.
+        let texts = ["it did not listen within 60s", "it accepted no connection within 60s"];
+        let is_told = texts.iter().any(|text| failure.starts_with(text));
+        assert!(is_told, "{listen:?}: {failure}");
         assert_eq!(get(&hosted, "/b").await.unwrap(), "/b", "{listen:?}");
         host.stop().await;
     }
@@ -342,8 +348,9 @@ async fn a_version_that_never_accepts_does_not_replace_the_one_that_works() {
 
 #[tokio::test]
 async fn a_program_is_called_once_the_path_that_says_so_answers() {
-    let folder = std::env::temp_dir().join(format!("tidewire-ready-{}", std::process::id()));
-    let file = folder.display().to_string();
+    let folder = Folder::new();
+    let is_ready = folder.0.join("ready");
+    let file = is_ready.display().to_string();
     let asked = format!("{file}.asked");
     for listen in [Listen::Port, Listen::Unix, Listen::Inherited] {
         let host = host();
@@ -353,14 +360,12 @@ async fn a_program_is_called_once_the_path_that_says_so_answers() {
             let hosted = hosted.clone();
             async move { get(&hosted, "/a").await }
         });
-        while !std::path::Path::new(&asked).exists() {
-            tokio::task::yield_now().await;
-        }
+        until(|| std::path::Path::new(&asked).exists()).await;
         assert!(!called.is_finished() && hosted.status().starts == 0, "{listen:?}");
-        std::fs::write(&folder, "").unwrap();
+        std::fs::write(&is_ready, "").unwrap();
         assert_eq!(called.await.unwrap().unwrap(), "/a", "{listen:?}");
         std::fs::remove_file(&asked).unwrap();
-        std::fs::remove_file(&folder).unwrap();
+        std::fs::remove_file(&is_ready).unwrap();
         host.stop().await;
     }
 }

@@ -60,9 +60,7 @@ async fn what_a_program_in_node_prints_before_it_exits_is_all_read() {
     hosted.start();
     // Once anything was read, what it prints waits to be read; until then the pipe has room for 1
     // MiB.
-    while hosted.output().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    crate::until(|| !hosted.output().is_empty()).await;
     let print = hosted.call(call(Method::POST, "/", Body::Empty)).await;
     assert_eq!(print.unwrap_err().code(), Code::Unavailable);
     host.stop().await;
@@ -180,7 +178,7 @@ async fn nothing_is_left_of_a_chain_of_forks_when_its_service_is_stopped() {
 #[tokio::test]
 async fn a_caller_that_sends_slowly_takes_nobodys_time_and_a_program_that_reads_nothing_its_own() {
     let host = host();
-    let short = limits(|limits| limits.request_timeout = Duration::from_millis(300));
+    let short = limits(|limits| limits.request_timeout = Duration::from_secs(3));
     let hosted = host.add(python(&[]), short);
     let (pieces, taken) = tokio::sync::mpsc::channel(1);
     let body = futures_util::stream::unfold(taken, async |mut taken| {

@@ -131,9 +131,7 @@ async fn a_process_that_breaks_a_rule_by_its_answer_ends_that_call_at_once() {
 async fn a_call_that_finds_the_session_of_its_process_over_has_another_process() {
     let gateway = Gateway::start(&frames(), Codec::Json, LifeLimits::default()).await;
     let first = gateway.text("Do", "twice").await.unwrap();
-    while crate::is_alive(first.parse().unwrap()) {
-        tokio::task::yield_now().await;
-    }
+    crate::until(|| !crate::is_alive(first.parse().unwrap())).await;
     assert_ne!(gateway.text("Do", "who").await.unwrap(), first);
     gateway.stop().await;
 }

@@ -1,6 +1,6 @@
 //! How a program fails, whatever its language, and what is left of its answers.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::future::join_all;
@@ -111,30 +111,35 @@ async fn what_is_kept_ends_with_the_program_that_is_replaced(command: &[String])
     gateway.hosted.replace(program, limits);
     gateway.hosted.until(|status| status.starts == 2).await;
     // That it ends is told in the moment after.
-    while gateway.number("Get", &key).await == 2 {}
+    let began = Instant::now();
+    while gateway.number("Get", &key).await == 2 {
+        assert!(began.elapsed() < crate::HANG, "it never ends");
+    }
     assert_eq!(gateway.number("Get", &key).await, 1, "the new one counts anew");
     gateway.stop().await;
 }
 
 async fn work_that_is_no_call_keeps_it_alive(command: &[String]) {
-    let limits = crate::limits(|limits| {
-        limits.idle_freeze = Some(Duration::from_millis(20));
-        limits.idle_stop = Some(Duration::from_millis(150));
-    });
-    let gateway = Gateway::start(command, Codec::Json, limits.clone()).await;
-    gateway.text("Do", "busy").await.unwrap();
-    let before = pid(&gateway).await;
-    // One that idles as long is started later and ended meanwhile, twice.
-    for _ in 0..2 {
-        let other = gateway.another(command, limits.clone()).await;
-        other.until(|status| status.state == State::Stopped && status.starts == 1).await;
+    let short = Some(Duration::from_millis(100));
+    let (freezes, stops) = (
+        crate::limits(|limits| (limits.idle_freeze, limits.idle_stop) = (short, None)),
+        crate::limits(|limits| limits.idle_stop = short),
+    );
+    for (limits, state) in [(freezes, State::Frozen), (stops, State::Stopped)] {
+        let gateway = Gateway::start(command, Codec::Json, limits.clone()).await;
+        gateway.text("Do", "busy").await.unwrap();
+        let before = pid(&gateway).await;
+        // To one that idles as long it happens meanwhile, twice.
+        for _ in 0..2 {
+            let other = gateway.another(command, limits.clone()).await;
+            other.until(|status| status.state == state && status.starts == 1).await;
+        }
+        assert_eq!(gateway.hosted.status().state, State::Ready, "not {state:?}");
+        assert_eq!(pid(&gateway).await, before);
+        gateway.text("Do", "idle").await.unwrap();
+        gateway.hosted.until(|status| status.state == state).await;
+        gateway.stop().await;
     }
-    assert_eq!(gateway.hosted.status().state, State::Ready);
-    assert_eq!(pid(&gateway).await, before);
-    gateway.text("Do", "idle").await.unwrap();
-    gateway.hosted.until(|status| status.state == State::Frozen).await;
-    gateway.hosted.until(|status| status.state == State::Stopped).await;
-    gateway.stop().await;
 }
 
 async fn calls_that_find_it_frozen_or_about_to_be_are_answered(command: &[String]) {
