@@ -158,6 +158,11 @@ impl Policy {
         Some(response)
     }
 
+    /// Whether pages of an origin may call.
+    pub(crate) fn allows(&self, origin: &HeaderValue) -> bool {
+        self.origins.as_ref().is_none_or(|origins| origins.contains(origin))
+    }
+
     /// Whether an origin is named: all are, is not.
     pub(crate) fn names(&self, origin: &HeaderValue) -> bool {
         self.origins.as_ref().is_some_and(|origins| origins.contains(origin))
@@ -165,11 +170,8 @@ impl Policy {
 
     /// The origin that a request comes from, as the response has to name it, if it is allowed.
     pub(crate) fn granted(&self, headers: &HeaderMap) -> Option<HeaderValue> {
-        let origin = headers.get(ORIGIN)?;
-        match &self.origins {
-            None => Some(HeaderValue::from_static("*")),
-            Some(origins) => origins.contains(origin).then(|| origin.clone()),
-        }
+        let origin = headers.get(ORIGIN).filter(|origin| self.allows(origin))?;
+        Some(if self.origins.is_none() { HeaderValue::from_static("*") } else { origin.clone() })
     }
 
     /// Says in a response who may read it. Caches must tell callers apart in either case.

@@ -6,7 +6,8 @@
 //!
 //! | request | a command runs |
 //! |---|---|
-//! | with neither `Sec-Fetch-Site` nor `Origin` | yes: it does not come from a page |
+//! | with neither `Sec-Fetch-Site` nor `Origin`, and not a browser's `GET` | yes: it does not come from a page |
+//! | a browser's `GET` with neither, and `Referer` names the host that the request asks for | yes |
 //! | with `Sec-Fetch-Site: same-origin` or `none` | yes |
 //! | without `Sec-Fetch-Site`, and `Origin` names the host that the request asks for | yes; its scheme is not compared, since TLS may end before this server |
 //! | with an `Origin` of `cors.origins` | yes |
@@ -15,8 +16,12 @@
 //! A command is a method that is not a query, over any protocol, and a route for a verb other than
 //! `GET`, `HEAD`, `OPTIONS` and `TRACE`. What is mounted (a program, a router of another framework)
 //! decides for itself.
+//!
+//! Over plain HTTP, to a name that is not of their machine, browsers send neither header with a
+//! `GET`. A page can leave out `Referer`, but neither forge it nor change `User-Agent`, which begins
+//! with `Mozilla/` in every browser.
 
-use http::header::{HOST, HeaderName, ORIGIN};
+use http::header::{HOST, HeaderName, ORIGIN, REFERER, USER_AGENT};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Uri};
@@ -37,6 +42,9 @@ pub(crate) fn is_safe(verb: &Method) -> bool {
 /// # Errors
 /// 403 for a page of another origin.
 pub(crate) fn check(parts: &Parts, cors: Option<&Policy>) -> Result<()> {
+    if is_of_unnamed_page(parts) {
+        return check_referer(parts, cors);
+    }
     let origin = parts.headers.get(ORIGIN);
     // No browser sends one of them twice; who does gains nothing by the order.
     let origins = parts.headers.get_all(ORIGIN);
@@ -47,10 +55,42 @@ pub(crate) fn check(parts: &Parts, cors: Option<&Policy>) -> Result<()> {
     };
     let is_one = origins.iter().count() <= 1;
     let is_named = cors.is_some_and(|policy| is_one && policy.granted(&parts.headers).is_some());
-    if is_own || is_named {
-        return Ok(());
-    }
-    Err(Error::permission_denied(match origin {
+    if is_own || is_named { Ok(()) } else { Err(foreign(origin)) }
+}
+
+/// A browser's request that says nothing of its page but, perhaps, in `Referer`.
+fn is_of_unnamed_page(parts: &Parts) -> bool {
+    let is_browser = |agent: &HeaderValue| agent.as_bytes().starts_with(b"Mozilla/");
+    is_safe(&parts.method)
+        && parts.headers.get_all(USER_AGENT).iter().any(is_browser)
+        && !parts.headers.contains_key(ORIGIN)
+        && !parts.headers.contains_key(SEC_FETCH_SITE)
+}
+
+#[cold]
+fn check_referer(parts: &Parts, cors: Option<&Policy>) -> Result<()> {
+    let mut pages = parts.headers.get_all(REFERER).iter();
+    let (Some(page), None) = (pages.next(), pages.next()) else {
+        return Err(Error::permission_denied(
+            "a browser does not say which page it runs this command for; use POST or TLS, or let \
+             the page send Referer",
+        ));
+    };
+    let origin = origin_of(page).unwrap_or(HeaderValue::from_static("null"));
+    let is_own = is_of_host(&origin, &parts.headers, &parts.uri);
+    let is_named = cors.is_some_and(|policy| policy.allows(&origin));
+    if is_own || is_named { Ok(()) } else { Err(foreign(Some(&origin))) }
+}
+
+/// The origin of the page with a URL.
+fn origin_of(page: &HeaderValue) -> Option<HeaderValue> {
+    let (scheme, rest) = page.to_str().ok()?.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    HeaderValue::from_str(&format!("{scheme}://{authority}")).ok()
+}
+
+fn foreign(origin: Option<&HeaderValue>) -> Error {
+    Error::permission_denied(match origin {
         Some(origin) if origin == "null" || origin.is_empty() => {
             "pages without an origin (a file, a sandboxed frame) may not run commands here"
                 .to_owned()
@@ -59,7 +99,7 @@ pub(crate) fn check(parts: &Parts, cors: Option<&Policy>) -> Result<()> {
             format!("pages of {origin:?} may not run commands here; add it to cors.origins")
         }
         None => "pages of other origins may not run commands here; see cors.origins".to_owned(),
-    }))
+    })
 }
 
 /// Whether an origin is that of the host which a request asks for, whatever its scheme.
@@ -125,5 +165,43 @@ mod tests {
             let (parts, ()) = request.body(()).unwrap().into_parts();
             assert_eq!(check(&parts, cors).is_ok(), passes, "{headers:?}");
         }
+    }
+
+    #[test]
+    fn a_get_of_a_browser_that_names_no_origin_comes_from_the_page_of_its_referer() {
+        const BROWSER: (&str, &str) = ("user-agent", "Mozilla/5.0 (X11; Linux x86_64)");
+        let policy = Policy::new(&Cors::new(["https://app.example"])).unwrap();
+        let all = Policy::new(&Cors::new(["*"])).unwrap();
+        for (headers, cors, passes) in [
+            (&[("user-agent", "curl/8.5")][..], None, true),
+            (&[BROWSER], None, false),
+            (&[BROWSER], policy.as_ref(), false),
+            (&[BROWSER, ("referer", "http://shop.example:8080/a?b=c")], None, true),
+            (&[BROWSER, ("referer", "https://SHOP.example:8080")], None, true),
+            (&[BROWSER, ("referer", "http://shop.example:8081/")], None, false),
+            (&[BROWSER, ("referer", "http://evil.example/shop.example:8080")], None, false),
+            (&[BROWSER, ("referer", "http://evil.example?://shop.example:8080")], None, false),
+            (&[BROWSER, ("referer", "http://shop.example:8080@evil.example/")], None, false),
+            (&[BROWSER, ("referer", "shop.example:8080")], None, false),
+            (&[BROWSER, ("referer", "https://app.example/page")], policy.as_ref(), true),
+            (&[BROWSER, ("referer", "https://evil.example/page")], policy.as_ref(), false),
+            (&[BROWSER, ("referer", "https://evil.example/page")], all.as_ref(), true),
+            (
+                &[BROWSER, ("referer", "http://shop.example:8080"), ("referer", "http://evil")],
+                None,
+                false,
+            ),
+            (&[BROWSER, ("sec-fetch-site", "none")], None, true),
+            (&[BROWSER, ("origin", "http://shop.example:8080")], None, true),
+        ] {
+            let mut request = Request::get("/fire").header(HOST, "shop.example:8080");
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            let (parts, ()) = request.body(()).unwrap().into_parts();
+            assert_eq!(check(&parts, cors).is_ok(), passes, "{headers:?}");
+        }
+        let posted = Request::post("/fire").header(BROWSER.0, BROWSER.1).body(()).unwrap();
+        assert!(check(&posted.into_parts().0, None).is_ok(), "browsers send Origin with a POST");
     }
 }
