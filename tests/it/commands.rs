@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
 
-use crate::harness::{SERVICE, post_json, send, start};
+use crate::harness::{SERVICE, late, post_json, send, start};
 
 /// `Echo` (a command) and `Look` (a query) wait at a gate and tell how they end.
 #[derive(Clone)]
@@ -134,8 +134,9 @@ async fn a_deadline_ends_the_waiting_and_not_the_command() {
     let server = BehaviourServiceServer::new(gated.clone());
     let (running, address) = start(Server::builder().service(server)).await;
     let head =
-        format!("POST {SERVICE}/Echo\ncontent-type: application/json\nconnect-timeout-ms: 20");
-    send(address, &head, b"{}").await.check(504, &["deadline_exceeded"]);
+        format!("POST {SERVICE}/Echo\ncontent-type: application/json\nconnect-timeout-ms: 5000");
+    let answer = late(send(address, &head, b"{}"), once(&gated.0.started)).await;
+    answer.check(504, &["deadline_exceeded"]);
     assert_eq!(running.commands_running(), 1);
     gated.0.gate.notify_one();
     once(&gated.0.done).await;

@@ -1,6 +1,10 @@
 //! A server on a free port, and an HTTP/1.1 client that sends exactly what it is told.
 
+use std::future::Future;
 use std::net::SocketAddr;
+use std::panic::Location;
+use std::pin::pin;
+use std::time::{Duration, Instant};
 
 use tidewire::{Address, Builder, RunningServer, Server};
 use tidewire_tests::behaviour::Behaviour;
@@ -24,6 +28,46 @@ pub(crate) fn behaviour() -> (Builder, Behaviour) {
     let behaviour = Behaviour::default();
     (Server::builder().service(BehaviourServiceServer::new(behaviour.clone())), behaviour)
 }
+
+/// What a call of [`late`] has: longer than a busy machine takes to come to where it waits, and
+/// shorter than all that ends by default.
+pub(crate) const LATE: Duration = Duration::from_secs(5);
+
+/// The deadline of a call of [`late`], by the clock that it moves on.
+pub(crate) fn at_last() -> Instant {
+    (tokio::time::Instant::now() + LATE).into_std()
+}
+
+/// What comes of a call that is late: nothing of its time passes until it `waits`, and then all of
+/// it, so that no machine is too slow for it.
+pub(crate) async fn late<T>(call: impl Future<Output = T>, waits: impl Future<Output = ()>) -> T {
+    let mut call = pin!(call);
+    tokio::select! {
+        biased;
+        _ = &mut call => panic!("it ended before it waited"),
+        () = waits => {}
+    }
+    // From here on time passes as fast as nothing else happens.
+    tokio::time::pause();
+    let outcome = call.await;
+    tokio::time::resume();
+    outcome
+}
+
+/// Ready once it is so.
+#[track_caller]
+pub(crate) fn until(is_so: impl Fn() -> bool) -> impl Future<Output = ()> {
+    let (caller, began) = (Location::caller(), Instant::now());
+    async move {
+        while !is_so() {
+            assert!(began.elapsed() < HANG, "it never is what is waited for at {caller}");
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// After so long what is waited for never comes, however slow a machine is.
+const HANG: Duration = Duration::from_secs(120);
 
 /// What an HTTP/1.1 server answered.
 #[derive(Debug)]

@@ -320,18 +320,18 @@ async fn a_server_that_allows_more_streams_gets_the_calls_that_wait() {
     in_time(async { tokio::join!(server, calls) }).await;
 }
 
-/// A client that soon asks for a sign of life.
-fn impatient(address: SocketAddr) -> Client {
+/// A client that soon asks for a sign of life, which may take so long.
+fn impatient(address: SocketAddr, patience: Duration) -> Client {
     let mut limits = ClientLimits::default();
     limits.keep_alive_interval = Duration::from_millis(10);
-    limits.keep_alive_timeout = Duration::from_millis(200);
+    limits.keep_alive_timeout = patience;
     client(&[address], limits, Retry::none())
 }
 
 #[tokio::test]
 async fn a_server_that_gives_no_sign_of_life_is_given_up() {
     let (port, address) = Port::open().await;
-    let client = impatient(address);
+    let client = impatient(address, Duration::from_millis(200));
     let server = async {
         let mut peer = port.accept(&ROOMY).await;
         peer.request().await;
@@ -352,7 +352,8 @@ async fn a_server_that_gives_no_sign_of_life_is_given_up() {
 #[tokio::test]
 async fn a_server_that_answers_when_asked_has_all_the_time() {
     let (port, address) = Port::open().await;
-    let client = impatient(address);
+    // So long that an answer that does not count shows as a test that takes too long.
+    let client = impatient(address, Duration::from_secs(60));
     let server = async {
         let mut peer = port.accept(&ROOMY).await;
         let id = peer.request().await;

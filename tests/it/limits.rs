@@ -16,7 +16,7 @@ use tidewire_tests::proto::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::harness::{behaviour, post_json, send, start};
+use crate::harness::{behaviour, post_json, send, start, until};
 
 const PROTOCOLS: [Protocol; 4] =
     [Protocol::Connect, Protocol::Grpc, Protocol::GrpcWeb, Protocol::Live];
@@ -56,12 +56,6 @@ async fn waiting_at(
     (running, address, signal, inside)
 }
 
-async fn until(holds: impl Fn() -> bool) {
-    while !holds() {
-        tokio::task::yield_now().await;
-    }
-}
-
 #[tokio::test]
 async fn over_the_bound_of_calls_one_waits_for_a_place_and_then_is_refused_on_every_protocol() {
     let mut limits = Limits::default();
@@ -85,6 +79,8 @@ async fn over_the_bound_of_calls_one_waits_for_a_place_and_then_is_refused_on_ev
     for one in both {
         one.await.unwrap().check(200, &["waited"]);
     }
+    // Their places are free at the latest when their connections ended.
+    until(|| running.usage().connections_open == 0).await;
     look(address, Protocol::Grpc, Context::default()).await.unwrap();
 }
 

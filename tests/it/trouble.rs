@@ -14,9 +14,10 @@ use tidewire::{Call, Client, Code, Context, Error, Outcome};
 use tidewire_tests::proto::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::harness::{behaviour, start};
+use crate::harness::{LATE, at_last, behaviour, late, start};
 
 /// A server that treats each connection as told; ended when dropped.
 async fn raw<F, Fut>(treat: F) -> (SocketAddr, JoinSet<()>)
@@ -82,6 +83,22 @@ async fn answering(answer: Vec<u8>, closes: bool) -> (SocketAddr, JoinSet<()>) {
     .await
 }
 
+/// Says nothing, and tells when something came on a connection.
+async fn silent() -> (SocketAddr, JoinSet<()>, Arc<Notify>) {
+    let heard = Arc::<Notify>::default();
+    let hears = Arc::clone(&heard);
+    let (address, server) = raw(move |mut stream| {
+        let hears = Arc::clone(&hears);
+        async move {
+            stream.readable().await.unwrap();
+            hears.notify_one();
+            while stream.read(&mut [0; 4096]).await.is_ok_and(|count| count > 0) {}
+        }
+    })
+    .await;
+    (address, server, heard)
+}
+
 fn http(head: &str, body: &[u8]) -> Vec<u8> {
     let head = head.replace('\n', "\r\n");
     [format!("HTTP/1.1 {head}\r\n\r\n").as_bytes(), body].concat()
@@ -91,8 +108,8 @@ fn builder(address: SocketAddr) -> Builder {
     Client::builder(format!("http://{address}")).retry(Retry::none())
 }
 
-async fn echo(client: &Client, deadline: Option<Duration>) -> Error {
-    let context = Context::default().with_deadline(deadline.map(|d| Instant::now() + d));
+async fn echo(client: &Client, deadline: Option<Instant>) -> Error {
+    let context = Context::default().with_deadline(deadline);
     let typed = BehaviourServiceClient::new(client.channel());
     BehaviourService::echo(&typed, context, EchoRequest::default()).await.unwrap_err()
 }
@@ -104,7 +121,10 @@ fn check(error: &Error, code: Code, address: SocketAddr, part: &str) {
     assert!(error.message().contains(part), "{part:?} is not in: {error}");
 }
 
-const SHORT: Option<Duration> = Some(Duration::from_millis(100));
+/// The error of a call whose deadline passes where it waits.
+async fn late_echo(client: &Client, waits: impl Future<Output = ()>) -> Error {
+    late(echo(client, Some(at_last())), waits).await
+}
 
 #[tokio::test]
 async fn nothing_that_listens_is_named_as_such() {
@@ -240,7 +260,7 @@ async fn the_deadline_is_kept_while_a_name_is_resolved() {
         .resolver(Resolver::new(|_, _| std::future::pending()))
         .build()
         .unwrap();
-    let error = echo(&client, SHORT).await;
+    let error = late_echo(&client, std::future::ready(())).await;
     assert_eq!(error.code(), Code::DeadlineExceeded);
     assert!(error.message().contains("resolving shop.example:80"), "{error}");
 }
@@ -251,46 +271,43 @@ async fn the_deadline_is_kept_while_a_connection_is_opened() {
     let address = hole.address;
     for protocol in [Protocol::Connect, Protocol::Grpc] {
         let client = builder(address).protocol(protocol).build().unwrap();
-        check(&echo(&client, SHORT).await, Code::DeadlineExceeded, address, "connecting to");
+        let error = late_echo(&client, std::future::ready(())).await;
+        check(&error, Code::DeadlineExceeded, address, "connecting to");
     }
 }
 
 #[tokio::test]
 async fn a_connection_that_does_not_come_is_given_up_without_a_deadline() {
-    let (address, _server) = raw(|stream| async move {
-        std::future::pending::<()>().await;
-        drop(stream);
-    })
-    .await;
+    let (address, _server, heard) = silent().await;
     let mut limits = ClientLimits::default();
-    limits.connect_timeout = Duration::from_millis(100);
+    limits.connect_timeout = LATE;
     let client = Client::builder(format!("https://{address}"))
         .tls(tidewire::client::Tls::new().danger_without_verification())
         .limits(limits)
         .retry(Retry::none())
         .build()
         .unwrap();
-    let error = echo(&client, None).await;
+    let error = late(echo(&client, None), heard.notified()).await;
     check(&error, Code::Unavailable, address, "limits.connect_timeout");
     check(&error, Code::Unavailable, address, "in the TLS handshake with");
     let client = Client::builder(format!("https://{address}"))
         .tls(tidewire::client::Tls::new().danger_without_verification())
         .build()
         .unwrap();
-    let error = echo(&client, SHORT).await;
+    let error = late_echo(&client, heard.notified()).await;
     check(&error, Code::DeadlineExceeded, address, "in the TLS handshake with");
 }
 
 #[tokio::test]
 async fn the_deadline_is_kept_against_a_server_that_says_nothing() {
-    let (address, _server) = answering(Vec::new(), false).await;
+    let (address, _server, heard) = silent().await;
     for (protocol, http) in [
         (Protocol::Connect, HttpVersion::Http1),
         (Protocol::Connect, HttpVersion::Http2),
         (Protocol::Grpc, HttpVersion::Http2),
     ] {
         let client = builder(address).protocol(protocol).http(http).build().unwrap();
-        let error = echo(&client, SHORT).await;
+        let error = late_echo(&client, heard.notified()).await;
         check(&error, Code::DeadlineExceeded, address, "waiting for the response of");
     }
 }
@@ -299,18 +316,26 @@ async fn the_deadline_is_kept_against_a_server_that_says_nothing() {
 async fn the_deadline_is_kept_in_the_body_and_between_messages() {
     let head = "200 OK\ncontent-type: application/proto\ncontent-length: 10";
     let (address, _server) = answering(http(head, b"abc"), false).await;
-    let client = builder(address).build().unwrap();
-    check(&echo(&client, SHORT).await, Code::DeadlineExceeded, address, "reading the response of");
+    let has_head = Arc::<Notify>::default();
+    let tells = Arc::clone(&has_head);
+    let trace = Trace::new(move |event| {
+        if let Step::Response { .. } = event.step {
+            tells.notify_one();
+        }
+    });
+    let client = builder(address).trace(trace).build().unwrap();
+    let error = late_echo(&client, has_head.notified()).await;
+    check(&error, Code::DeadlineExceeded, address, "reading the response of");
 
     let head = "200 OK\ncontent-type: application/connect+proto";
     let (address, _server) = answering(http(head, &[0, 0, 0, 0, 0]), false).await;
     let client = builder(address).build().unwrap();
     let typed = BehaviourServiceClient::new(client.channel());
-    let context = Context::default().with_deadline(Instant::now() + Duration::from_millis(300));
+    let context = Context::default().with_deadline(at_last());
     let reply = BehaviourService::count(&typed, context, CountRequest::default()).await.unwrap();
     let mut numbers = reply.body;
     assert!(numbers.next().await.unwrap().is_some());
-    let error = numbers.next().await.unwrap_err();
+    let error = late(numbers.next(), std::future::ready(())).await.unwrap_err();
     check(&error, Code::DeadlineExceeded, address, "reading the response of");
 }
 
@@ -375,9 +400,13 @@ async fn ipv4_is_tried_beside_ipv6_before_another_of_ipv6() {
         _ => None,
     });
     let found = vec![hole.address, other.unwrap(), fast];
+    // Time for a busy machine to connect before the next address is tried.
+    let mut limits = ClientLimits::default();
+    limits.connect_stagger = Duration::from_secs(2);
     let connecting = Arc::new(std::sync::Mutex::new(Vec::new()));
     let seen = Arc::clone(&connecting);
     let client = Client::builder("http://shop.example")
+        .limits(limits)
         .resolver(Resolver::new(move |_, _| std::future::ready(Ok(found.clone()))))
         .trace(Trace::new(move |event| {
             if let Step::Connecting { to } = event.step {

@@ -1,20 +1,22 @@
 //! One way of a request: gates, observers, deadlines, panics and scripts, over every protocol.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::task::Poll;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use tidewire::client::{HttpVersion, Protocol, Retry};
 use tidewire::{
     Body, Builder, Call, Client, Code, Context, End, EndReason, Error, Fault, Head, Limits,
-    Observation, Observer, Reply, Result, Script, Service, Stream,
+    Observation, Observer, Phase, Reply, Result, Script, Service, Stream,
 };
 use tidewire_tests::proto::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
-use crate::harness::{SERVICE, behaviour, send, start};
+use crate::harness::{SERVICE, at_last, behaviour, late, send, start, until};
 
 const A_DAY: Duration = Duration::from_secs(86_400);
 const PROTOCOLS: [Protocol; 3] = [Protocol::Connect, Protocol::Grpc, Protocol::GrpcWeb];
@@ -173,40 +175,49 @@ async fn a_panic_in_the_middle_of_a_stream_of_requests_is_one_failed_call() {
 
 #[tokio::test]
 async fn a_deadline_ends_a_stream_of_replies() {
-    let endless = |reply: Reply| {
+    let waits = Arc::new(Notify::new());
+    let tells = Arc::clone(&waits);
+    let endless = move |reply: Reply| {
+        let tells = Arc::clone(&tells);
+        let rest = futures_util::stream::poll_fn(move |_| {
+            tells.notify_one();
+            Poll::Pending
+        });
         reply.map(|body| match body {
-            Body::Stream(frames) => {
-                Body::frames(frames.take(1).chain(futures_util::stream::pending()))
-            }
+            Body::Stream(frames) => Body::frames(frames.take(1).chain(rest)),
             whole => whole,
         })
     };
     let (builder, _) = behaviour();
     let (_running, address) = start(builder.layer(changing("Count", endless))).await;
+    let asks = async |head: &str, body: &[u8]| {
+        late(send(address, &format!("POST {SERVICE}/Count\n{head}"), body), waits.notified()).await
+    };
     // By hand, so that it is the server that ends the stream.
     let message = br#"{"n":3}"#;
     let body = [&[0, 0, 0, 0, message.len() as u8][..], message].concat();
-    let head = format!(
-        "POST {SERVICE}/Count\ncontent-type: application/connect+json\nconnect-timeout-ms: 50"
-    );
-    send(address, &head, &body).await.check(200, &[r#""number":1"#, "deadline_exceeded"]);
-    let head =
-        format!("POST {SERVICE}/Count\ncontent-type: application/grpc-web+json\ngrpc-timeout: 50m");
-    send(address, &head, &body).await.check(200, &[r#""number":1"#, "grpc-status: 4"]);
+    let head = "content-type: application/connect+json\nconnect-timeout-ms: 5000";
+    asks(head, &body).await.check(200, &[r#""number":1"#, "deadline_exceeded"]);
+    let head = "content-type: application/grpc-web+json\ngrpc-timeout: 5S";
+    asks(head, &body).await.check(200, &[r#""number":1"#, "grpc-status: 4"]);
 }
 
-/// Tells of the end of every request.
-struct Ends(mpsc::UnboundedSender<End>);
+/// Tells of the end of every request, and counts the handlers that began.
+struct Ends(mpsc::UnboundedSender<End>, Arc<AtomicUsize>);
 
-struct EndOf(mpsc::UnboundedSender<End>);
+struct EndOf(mpsc::UnboundedSender<End>, Arc<AtomicUsize>);
 
 impl Observer for Ends {
     fn begin(&self, _: &Head) -> Arc<dyn Observation> {
-        Arc::new(EndOf(self.0.clone()))
+        Arc::new(EndOf(self.0.clone(), Arc::clone(&self.1)))
     }
 }
 
 impl Observation for EndOf {
+    fn phase(&self, phase: Phase) {
+        self.1.fetch_add(usize::from(phase == Phase::Handler), Ordering::SeqCst);
+    }
+
     fn end(&self, end: &End) {
         self.0.send(end.clone()).unwrap();
     }
@@ -216,7 +227,9 @@ impl Observation for EndOf {
 async fn every_request_of_every_protocol_has_one_end() {
     let (ends, mut told) = mpsc::unbounded_channel();
     let (builder, _) = behaviour();
-    let builder = builder.observer(Ends(ends)).layer(changing("Chat", panicking));
+    let begun = Arc::<AtomicUsize>::default();
+    let builder = builder.observer(Ends(ends, Arc::clone(&begun)));
+    let builder = builder.layer(changing("Chat", panicking));
     let (_running, address) = start(builder).await;
     for protocol in PROTOCOLS {
         let client = client(address, protocol);
@@ -248,8 +261,10 @@ async fn every_request_of_every_protocol_has_one_end() {
         );
 
         let slow = SlowRequest { millis: 60_000, ..Default::default() };
-        let context = Context::default().with_deadline(Instant::now() + Duration::from_millis(50));
-        BehaviourService::slow(&typed, context, slow).await.unwrap_err();
+        let context = Context::default().with_deadline(at_last());
+        let before = begun.load(Ordering::SeqCst);
+        let begins = until(|| begun.load(Ordering::SeqCst) > before);
+        late(BehaviourService::slow(&typed, context, slow), begins).await.unwrap_err();
         let end = told.recv().await.unwrap();
         assert!(
             matches!(end.how, EndReason::Deadline | EndReason::Canceled),

@@ -320,8 +320,8 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        // Nobody hears of changes after a log that was followed, so nothing that depends on them may
-        // be kept. One that never started leaves the sources as they were.
+        // Nobody hears of changes after a log that was followed, so nothing that depends on them
+        // may be kept. One that never started leaves the sources as they were.
         if self.looks.borrow().is_closed {
             std::mem::forget(self.state.get_mut().suspended.take());
         }

@@ -125,8 +125,8 @@ impl PostgresLog {
     ///
     /// # Errors
     /// When the database cannot be reached, or a table cannot be captured: a program that starts
-    /// with a wrong setting should end and say so. The sources are then as they were before. Once started, a database that goes away is
-    /// waited for.
+    /// with a wrong setting should end and say so. The sources are then as they were before. Once
+    /// started, a database that goes away is waited for.
     pub async fn start(self) -> Result<Oplog, Error> {
         self.settings.check()?;
         let following = self.following();

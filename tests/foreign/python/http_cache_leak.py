@@ -56,11 +56,10 @@ def check(what, holds, said):
     print(f"ok {what}" if holds else f"not ok {what}: {said!r:.200}")
 
 
-def nginx(program, server):
-    """Starts nginx before `server`: its process and address."""
+def nginx(program, server, folder):
+    """Starts nginx in `folder` before `server`: its process and address."""
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
-    folder = tempfile.mkdtemp()
     file = pathlib.Path(folder, "nginx.conf")
     # What root starts would work as nobody, who may not write there.
     user = "user root;" if os.getuid() == 0 else ""
@@ -69,6 +68,8 @@ def nginx(program, server):
     environment = os.environ | {"NGINX": f"{listener.fileno()};"}
     command = ["setpriv", "--pdeathsig", "KILL", "--", program, "-p", folder, "-c", str(file)]
     process = subprocess.Popen(command, env=environment, pass_fds=[listener.fileno()])
+    # With nginx its socket ends.
+    listener.close()
     return process, f"http://127.0.0.1:{port}"
 
 
@@ -94,13 +95,18 @@ def session_of(header, value, cache):
 
 
 def main():
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        ask(folder)
+
+
+def ask(folder):
     split = sys.argv.index("--")
     cache, server, paths = sys.argv[1], sys.argv[2], sys.argv[split + 1 :]
     callers = [caller.split("|") for caller in sys.argv[3:split]]
     shared = cache != "cachecontrol"
     process = None
     if shared:
-        process, server = nginx(cache, server)
+        process, server = nginx(cache, server, folder)
     cache = None if shared else DictCache()
     callers = [(*caller, session_of(*caller[1:], cache)) for caller in callers]
     for path in paths:
@@ -109,7 +115,7 @@ def main():
         for _ in range(2):
             for name, header, value, session in callers:
                 for _ in range(2):
-                    reply = session.get(server + path)
+                    reply = session.get(server + path, timeout=60)
                     held += reply.headers.get("x-cache") == "HIT" if shared else reply.from_cache
                     named = {other for other, *_ in callers if f'"{other}"' in reply.text}
                     said = (reply.status_code, reply.headers, reply.text)

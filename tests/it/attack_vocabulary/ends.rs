@@ -1,7 +1,7 @@
 //! Of every request an observer is told one end, and what its gates left is dropped after it:
 //! `Observer`, `Observation`, `End` and `Head::leave`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidewire::http::StatusCode;
 use tidewire::{Code, Context, Cors, EndReason, Phase, Stream};
@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::{PROTOCOLS, client, stage, told};
-use crate::harness::{SERVICE, send, start};
+use crate::harness::{SERVICE, at_last, late, send, start};
 
 #[tokio::test]
 async fn whatever_is_asked_for_ends_once_with_the_status_that_was_sent_and_the_bytes() {
@@ -141,14 +141,16 @@ async fn each_rpc_protocol_ends_once_answered_failed_panicked_late_and_canceled(
         assert!(matches!(heard.0.recv().await, Some(super::Event::Dropped)), "{protocol:?}");
         heard.silent();
 
-        let late = Instant::now() + Duration::from_millis(40);
-        let context = Context::default().with_deadline(late);
-        BehaviourService::slow(&client, context, slow).await.unwrap_err();
-        let told = heard.one().await;
-        assert!(
-            matches!(told.end.how, EndReason::Deadline | EndReason::Canceled),
-            "{protocol:?} {told:?}"
-        );
+        let context = Context::default().with_deadline(at_last());
+        let begins = async {
+            let handles = |event| matches!(event, super::Event::Phase(Phase::Handler));
+            while !handles(heard.0.recv().await.expect("it begins")) {}
+        };
+        late(BehaviourService::slow(&client, context, slow), begins).await.unwrap_err();
+        let Some(super::Event::End(end)) = heard.0.recv().await else { panic!("no end") };
+        let is_late = matches!(end.how, EndReason::Deadline | EndReason::Canceled);
+        assert!(is_late, "{protocol:?} {end:?}");
+        assert!(matches!(heard.0.recv().await, Some(super::Event::Dropped)), "{protocol:?}");
         heard.silent();
     }
 }

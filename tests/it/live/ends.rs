@@ -1,6 +1,8 @@
 //! A server that drains, a client that goes away, limits.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tidewire::{
     Call, Code, Context, Idempotency, Limits, Outcome, Reply, Service, Spec, StreamKind,
@@ -8,23 +10,27 @@ use tidewire::{
 use tokio::sync::{Notify, Semaphore};
 
 use super::{client, look};
-use crate::harness::{behaviour, start};
+use crate::harness::{at_last, behaviour, late, start};
 
 /// A service whose calls wait until they are let go.
 #[derive(Clone, Default)]
 struct Gate(Arc<(Began, Notify)>);
 
-struct Began(Semaphore);
+struct Began {
+    calls: Semaphore,
+    /// Calls that did not have to wait.
+    others: AtomicUsize,
+}
 
 impl Default for Began {
     fn default() -> Self {
-        Self(Semaphore::new(0))
+        Self { calls: Semaphore::new(0), others: AtomicUsize::new(0) }
     }
 }
 
 impl Gate {
     async fn began(&self) {
-        self.0.0.0.acquire().await.unwrap().forget();
+        self.0.0.calls.acquire().await.unwrap().forget();
     }
 
     fn open(&self) {
@@ -39,8 +45,10 @@ impl Gate {
                 let (gate, inner) = (gate.clone(), Arc::clone(&inner));
                 async move {
                     if call.describe().ends_with("/Echo") {
-                        gate.0.0.0.add_permits(1);
+                        gate.0.0.calls.add_permits(1);
                         gate.0.1.notified().await;
+                    } else {
+                        gate.0.0.others.fetch_add(1, Ordering::SeqCst);
                     }
                     inner.call(call).await
                 }
@@ -69,18 +77,23 @@ async fn a_drain_lets_live_calls_end_and_takes_no_others() {
         });
         gate.began().await;
         let drains = tokio::spawn(running.drain());
-        // It is told on the connection; from then on calls wait for another server.
-        while client.open_connections() == 1 && !drains.is_finished() {
-            let look =
-                tokio::time::timeout(std::time::Duration::from_millis(20), client.call(look("b")));
-            if look.await.is_err() {
-                break;
-            }
+        // It is told on the connection; from then on calls wait for another server. This time
+        // passes only while nothing else happens.
+        tokio::time::pause();
+        let mut answered = 1;
+        while let Ok(looked) =
+            tokio::time::timeout(Duration::from_millis(20), client.call(look("b"))).await
+        {
+            looked.unwrap();
+            answered += 1;
+            assert!(answered < 1000, "{scheme}: it goes on as if nothing had been told");
         }
+        tokio::time::resume();
         assert!(!drains.is_finished(), "a call runs");
         gate.open();
         assert!(call.await.unwrap().is_ok(), "{scheme}");
         assert!(drains.await.unwrap(), "every call ended by itself");
+        assert_eq!(gate.0.0.others.load(Ordering::SeqCst), answered, "{scheme}: it took no others");
     }
 }
 
@@ -108,9 +121,8 @@ async fn a_command_past_its_deadline_is_unknown_to_its_caller_and_runs_on() {
     let (running, address) = start(builder.layer(gate.layer())).await;
     let client = client(format!("ws://{address}"));
     let mut call = echo();
-    let soon = std::time::Instant::now() + std::time::Duration::from_millis(50);
-    call.context = call.context.with_deadline(soon);
-    let error = client.call(call).await.unwrap_err();
+    call.context = call.context.with_deadline(at_last());
+    let error = late(client.call(call), gate.began()).await.unwrap_err();
     assert_eq!((error.code(), error.outcome()), (Code::DeadlineExceeded, Outcome::Unknown));
     assert_eq!(running.commands_running(), 1);
     gate.open();

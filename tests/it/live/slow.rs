@@ -137,11 +137,12 @@ async fn a_peer_that_went_silent_is_let_go_and_its_session_goes_on_elsewhere() {
     let (number, (builder, _)) = (Number::default(), behaviour());
     let (_running, address) = start(builder.layer(number.clone())).await;
     let mut peer = ByHand::dial(address).await;
+    // Before the last byte that the server hears of it.
+    let began = tokio::time::Instant::now();
     let watch = peer.ask(LOOK, "{}", Watch::Notify);
     while !matches!(peer.next().await, Told::Reply { is_watched: true, .. }) {}
     // From here on time passes as fast as nothing else happens.
     tokio::time::pause();
-    let began = tokio::time::Instant::now();
     while peer.session.is_connected() {
         // It reads and never answers: not even a ping.
         peer.read().await;

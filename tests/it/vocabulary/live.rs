@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidewire::http::{HeaderMap, Method, Uri};
 use tidewire::{
     Call, Client, Codec, Context, Error, Idempotency, Reply, Service, Spec, StreamKind,
 };
+use tokio::time::Instant;
 
 use super::Way;
 use crate::harness::Response;
@@ -29,7 +30,8 @@ pub(super) fn call(way: Way, name: &str, headers: &str) -> Call {
         let (header, value) = line.split_once(": ").unwrap();
         if header == "connect-timeout-ms" {
             let left = Duration::from_millis(value.parse().unwrap());
-            context = context.with_deadline(Instant::now() + left);
+            // By the clock that `late` moves on.
+            context = context.with_deadline((Instant::now() + left).into_std());
             continue;
         }
         let header: tidewire::http::HeaderName = header.parse().unwrap();

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::{Way, ask, things};
-use crate::harness::{send, start};
+use crate::harness::{late, send, start, until};
 
 /// What is told of one request.
 #[derive(Debug)]
@@ -65,8 +65,14 @@ impl Drop for Guard {
 
 /// A server that is watched, with a gate that leaves a guard and refuses what is called `refused`.
 async fn watched() -> (tidewire::RunningServer, SocketAddr, UnboundedReceiver<Told>) {
+    watched_with(Arc::default()).await
+}
+
+/// With the count of the guards that are there.
+async fn watched_with(
+    guards: Arc<Mutex<usize>>,
+) -> (tidewire::RunningServer, SocketAddr, UnboundedReceiver<Told>) {
     let (told, heard) = unbounded_channel();
-    let guards = Arc::new(Mutex::new(0));
     let left = Arc::clone(&guards);
     let gate = move |head: &mut Head| {
         *left.lock().unwrap() += 1;
@@ -109,7 +115,8 @@ async fn each_request_ends_once_with_its_outcome_its_phases_and_its_bytes() {
 
 #[tokio::test]
 async fn a_call_over_live_is_a_request_like_any_other_but_for_a_status() {
-    let (_running, address, mut told) = watched().await;
+    let guards = Arc::default();
+    let (_running, address, mut told) = watched_with(Arc::clone(&guards)).await;
     for way in [Way::Live, Way::LivePlain] {
         for (name, code, how, phases) in [
             ("fine", None, EndReason::Answered, &ANSWERED[..]),
@@ -132,9 +139,10 @@ async fn a_call_over_live_is_a_request_like_any_other_but_for_a_status() {
             EndReason::Answered,
             "there is a connection"
         );
-        let stuck = super::live::call(way, "stuck", "connect-timeout-ms: 30\n");
-        let late = tidewire::Service::call(&client, stuck).await.unwrap_err();
-        assert_eq!(late.code(), Code::DeadlineExceeded);
+        let stuck = super::live::call(way, "stuck", "connect-timeout-ms: 5000\n");
+        let begins = until(|| *guards.lock().unwrap() > 0);
+        let error = late(tidewire::Service::call(&client, stuck), begins).await.unwrap_err();
+        assert_eq!(error.code(), Code::DeadlineExceeded);
         let told = told.recv().await.unwrap();
         // Whichever of the two clocks was first.
         assert!(matches!(told.end.how, EndReason::Deadline | EndReason::Canceled), "{told:?}");

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use crate::program::{command, folder, run};
+use crate::program::{command, folder, run, until};
 
 /// A program that nobody wrote for Tidewire: it listens at `PORT`, and says what it is asked.
 const PROGRAM: &str = r#"
@@ -131,7 +131,6 @@ fn a_change_of_the_configuration_of_files_and_a_hangup_replace_a_program_under_l
     let served = Served::start(folder.path());
     let over = AtomicBool::new(false);
     let word = || body_of(&ask(&served.address, "/shop/")).split(' ').next().unwrap().to_owned();
-    let until = |expected: &str| while word() != expected {};
     std::thread::scope(|threads| {
         let callers = [(); 3].map(|()| {
             threads.spawn(|| {
@@ -145,9 +144,9 @@ fn a_change_of_the_configuration_of_files_and_a_hangup_replace_a_program_under_l
             })
         });
         let _ends = Ends(&over);
-        until("one");
+        until(|| word() == "one");
         write(folder.path(), "tidewire.toml", &shop("two", watch));
-        until("two");
+        until(|| word() == "two");
         // What cannot be used changes nothing, and neither does what cannot be started.
         write(folder.path(), "tidewire.toml", "[[service]]\nname = \"shop\"");
         served.says("the configuration cannot be used");
@@ -168,13 +167,13 @@ fn a_change_of_the_configuration_of_files_and_a_hangup_replace_a_program_under_l
         served.says("before it listened");
         assert_eq!(word(), "two", "the old one serves");
         write(folder.path(), "tidewire.toml", &shop("four", watch));
-        until("four");
+        until(|| word() == "four");
         write(folder.path(), "app.py", &program.replace("{os.environ['WORD']}", "five"));
-        until("five");
+        until(|| word() == "five");
         let pid = |text: String| text.rsplit(' ').next().unwrap().to_owned();
         let before = pid(body_of(&ask(&served.address, "/shop/")));
         served.hang_up();
-        while pid(body_of(&ask(&served.address, "/shop/"))) == before {}
+        until(|| pid(body_of(&ask(&served.address, "/shop/"))) != before);
         over.store(true, Ordering::Relaxed);
         for caller in callers {
             assert!(caller.join().unwrap() > 0);
@@ -219,7 +218,7 @@ fn a_new_executable_the_configuration_and_a_hangup_replace_a_program_in_go_under
         {
             let before = pid();
             replace();
-            while pid() == before {}
+            until(|| pid() != before);
         }
         over.store(true, Ordering::Relaxed);
         caller.join().unwrap();
@@ -244,9 +243,9 @@ fn programs_and_routes_come_and_go_with_the_configuration() {
     let pid = body_of(&ask(&served.address, "/shop/")).rsplit(' ').next().unwrap().to_owned();
     let other = SETTINGS.replace("shop", "tea");
     write(folder.path(), "tidewire.toml", &other);
-    while status("/tea/") != "HTTP/1.1 200" {}
+    until(|| status("/tea/") == "HTTP/1.1 200");
     assert_eq!(status("/shop/"), "HTTP/1.1 404");
-    while std::fs::exists(format!("/proc/{pid}")).unwrap() {}
+    until(|| !std::fs::exists(format!("/proc/{pid}")).unwrap());
 }
 
 /// A program with the file for Python, which logs.

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
-use crate::program::{command, folder, run};
+use crate::program::{command, folder, run, until};
 
 const SHOP: &str = r#"syntax = "proto3";
 package shop.v1;
@@ -145,5 +145,5 @@ fn a_fifo_beside_rules_is_named_and_stops_neither_check_nor_reloads() {
         let asked = command(here.path(), &["call", &server.1, "Price"]).output().unwrap();
         String::from_utf8_lossy(&asked.stdout).contains("{\"price\":\"5\"}")
     };
-    while !is_live() {}
+    until(is_live);
 }

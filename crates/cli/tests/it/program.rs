@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -60,4 +61,14 @@ pub(crate) fn folder(files: &[(&str, &str)]) -> TempDir {
         std::fs::write(path, text).unwrap();
     }
     folder
+}
+
+/// Comes back once it is so.
+#[track_caller]
+pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
+    // After so long it never is, however slow a machine is.
+    let (began, hang) = (Instant::now(), Duration::from_secs(120));
+    while !is_so() {
+        assert!(began.elapsed() < hang, "it never is what is waited for here");
+    }
 }

@@ -1,7 +1,7 @@
 //! A transaction that takes its invalidations along.
 //!
-//! What a trigger captures needs no listing: the database adds its rows. What a transaction lists is
-//! written into the log with it, and is marked here as soon as the commit is acknowledged. A
+//! What a trigger captures needs no listing: the database adds its rows. What a transaction lists
+//! is written into the log with it, and is marked here as soon as the commit is acknowledged. A
 //! connection that is cut during the commit loses nothing: if the transaction was committed, its
 //! rows are in the log.
 

@@ -1,6 +1,7 @@
 //! Starting the application in this process, and speaking HTTP to it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bytes::Bytes;
 use contacts::store::sqlite::Options;
@@ -13,6 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tempfile::TempDir;
 use tidewire::config::Config;
 use tidewire::memo::Graph;
+use tidewire::oplog::{OplogHandle, Settings};
 use tidewire::{Client, RunningServer};
 use tokio::net::TcpStream;
 
@@ -22,6 +24,7 @@ use crate::cluster;
 pub(crate) struct App {
     server: RunningServer,
     folder: TempDir,
+    log: Option<OplogHandle>,
 }
 
 /// A response, whole.
@@ -31,6 +34,13 @@ pub(crate) struct Answer {
     pub(crate) headers: HeaderMap,
     pub(crate) trailers: HeaderMap,
     pub(crate) body: Bytes,
+}
+
+/// A wait that is too short fails a test on a slow machine, one that is long costs nothing.
+fn patient(mut settings: Settings) -> Settings {
+    settings.lease = Duration::from_hours(1);
+    settings.token_wait = Duration::from_mins(1);
+    settings
 }
 
 impl App {
@@ -50,6 +60,8 @@ impl App {
 
     /// Starts on the SQLite database in a folder.
     pub(crate) async fn start_on(folder: TempDir, options: Options) -> Self {
+        let log = options.log.map(patient);
+        let options = Options { log, ..options };
         let store = Tracked::open(&Graph::global(), &database_in(folder.path()), &options).unwrap();
         Self::start_with(store, folder).await
     }
@@ -59,6 +71,8 @@ impl App {
         config: &postgres::Config,
         options: postgres::Options,
     ) -> Self {
+        let log = options.log.map(patient);
+        let options = postgres::Options { log, ..options };
         let store = Tracked::connect(&Graph::global(), config, &options).await.unwrap();
         Self::start_with(store, tempfile::tempdir().unwrap()).await
     }
@@ -102,9 +116,18 @@ impl App {
         let key_values = Client::builder(key_values).build().unwrap();
         let mut config = contacts::with_defaults(config);
         config.server.listen = vec!["127.0.0.1:0".parse().unwrap()];
-        let builder = config.server_with_log(store.log().as_ref()).unwrap();
+        let log = store.log();
+        let builder = config.server_with_log(log.as_ref()).unwrap();
         let server = contacts::add_to(builder, store, key_values).start().await.unwrap();
-        Self { server, folder }
+        Self { server, folder, log }
+    }
+
+    /// Waits until the change log has been read up to here: what was written before makes nothing
+    /// stale any more.
+    pub(crate) async fn settle(&self) {
+        if let Some(log) = &self.log {
+            log.barrier().await.unwrap();
+        }
     }
 
     /// Drains the server; the database stays.

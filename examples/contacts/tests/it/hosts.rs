@@ -32,6 +32,7 @@ async fn is_hit(app: &App, path: &str) -> bool {
 }
 
 async fn warm(app: &App) {
+    app.settle().await;
     for path in ["/contacts/1", "/contacts/2", "/contacts:page?page_size=1", "/contacts:count"] {
         get(app, path, None).await;
         assert!(is_hit(app, path).await, "{path}");

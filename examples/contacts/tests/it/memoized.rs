@@ -30,6 +30,7 @@ async fn get(app: &App, path: &str, tag: &str) -> Answer {
 
 /// The answers to some requests, computed or not; then each comes from memory.
 async fn held(app: &App, paths: &[&str]) -> Vec<String> {
+    app.settle().await;
     let mut tags = Vec::new();
     for path in paths {
         let tag = get(app, path, "").await.header("etag").to_owned();
@@ -46,6 +47,7 @@ async fn create(app: &App, names: &[&str]) {
         let created = app.post("/contacts", format!(r#"{{"firstName":"{name}"}}"#)).await;
         assert_eq!(created.status, 201);
     }
+    app.settle().await;
 }
 
 const OF_CONTACT_1: [&str; 3] = [
@@ -104,6 +106,7 @@ async fn a_new_contact_is_on_the_last_page_and_leaves_the_pages_before_in_memory
         assert_eq!(app.delete("/contacts/4").await.status, 204);
         assert!(!get(&app, &last, "").await.text().contains(r#""id":4"#));
         assert_eq!(get(&app, "/contacts:count", "").await.text(), r#"{"contacts":3}"#);
+        app.settle().await;
         assert_eq!(get(&app, "/contacts/4", "").await.status, 404);
         assert_eq!(get(&app, "/contacts/4", "").await.header("cache-status"), "tidewire; hit");
         app.stop().await;
