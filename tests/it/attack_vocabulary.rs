@@ -113,6 +113,17 @@ impl Heard {
         }
     }
 
+    /// The end of what has begun, whatever it came through before.
+    async fn end(&mut self) -> End {
+        loop {
+            match self.0.recv().await {
+                Some(Event::Phase(_)) => {}
+                Some(Event::End(end)) => return end,
+                other => panic!("no end: {other:?}"),
+            }
+        }
+    }
+
     /// Nothing more was told.
     fn silent(&mut self) {
         let more = self.0.try_recv();

@@ -50,7 +50,10 @@ impl KeepAlive {
     pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>, is_unused: bool) -> Poll<()> {
         let heard = self.heard.load(Ordering::Relaxed);
         if heard != self.known {
-            (self.known, self.heard_at, self.asked_at) = (heard, Instant::now(), None);
+            (self.known, self.heard_at) = (heard, Instant::now());
+            if self.asked_at.take().is_some() {
+                self.timer.as_mut().reset(self.heard_at + self.interval);
+            }
         }
         if let Some(pings) = &mut self.pings {
             // Its answer was counted as something received; this makes room for the next one.

@@ -62,13 +62,7 @@ async fn of_health_observers_are_told_and_no_gate_is_asked() {
     let check = "POST /grpc.health.v1.Health/Check\ncontent-type: application/json";
     send(address, check, b"{}").await.check(200, &["SERVING"]);
     assert!(matches!(heard.0.recv().await, Some(super::Event::Begin(_))));
-    let end = loop {
-        match heard.0.recv().await {
-            Some(super::Event::Phase(_)) => {}
-            Some(super::Event::End(end)) => break end,
-            other => panic!("{other:?}"),
-        }
-    };
+    let end = heard.end().await;
     assert_eq!((end.how, end.code), (EndReason::Answered, None));
     heard.silent();
 }
@@ -136,7 +130,7 @@ async fn each_rpc_protocol_ends_once_answered_failed_panicked_late_and_canceled(
             }
         }
         drop(call);
-        let Some(super::Event::End(end)) = heard.0.recv().await else { panic!("no end") };
+        let end = heard.end().await;
         assert_eq!((end.how, end.status), (EndReason::Canceled, None), "{protocol:?} {end:?}");
         assert!(matches!(heard.0.recv().await, Some(super::Event::Dropped)), "{protocol:?}");
         heard.silent();
@@ -147,7 +141,7 @@ async fn each_rpc_protocol_ends_once_answered_failed_panicked_late_and_canceled(
             while !handles(heard.0.recv().await.expect("it begins")) {}
         };
         late(BehaviourService::slow(&client, context, slow), begins).await.unwrap_err();
-        let Some(super::Event::End(end)) = heard.0.recv().await else { panic!("no end") };
+        let end = heard.end().await;
         let is_late = matches!(end.how, EndReason::Deadline | EndReason::Canceled);
         assert!(is_late, "{protocol:?} {end:?}");
         assert!(matches!(heard.0.recv().await, Some(super::Event::Dropped)), "{protocol:?}");
@@ -309,7 +303,7 @@ async fn a_request_that_ends_while_its_gate_waits_ends_once_too() {
     assert!(matches!(heard.0.recv().await, Some(super::Event::Phase(Phase::Gates))));
     drop(stream);
     let ended = async |heard: &mut super::Heard, how| {
-        let Some(super::Event::End(end)) = heard.0.recv().await else { panic!("no end") };
+        let end = heard.end().await;
         assert_eq!((end.how, end.status), (how, None));
         assert!(matches!(heard.0.recv().await, Some(super::Event::Dropped)));
         heard.silent();
