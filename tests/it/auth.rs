@@ -287,3 +287,46 @@ async fn a_rule_for_what_is_not_served_is_said_at_start() {
         "{error}"
     );
 }
+
+#[tokio::test]
+async fn a_rule_for_a_path_that_only_seems_to_protect_a_method_is_refused_at_start() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("shop.proto"), PATHS).unwrap();
+    let schema = Schema::from_folder(folder.path()).unwrap();
+    let check = |rules: &str| {
+        let shop = Shop(schema.clone(), Arc::default());
+        let service = schema.implement("test.v1.Stock", shop).unwrap();
+        let config = Config::parse(rules, "t.toml").unwrap();
+        config.server().unwrap().service(service).check().map_err(|error| error.to_string())
+    };
+    let known = "access = \"authenticated\"\n";
+    for (path, shown) in [
+        ("/items/*", "/items/{id}"),
+        ("/items/1", "/items/{id}"),
+        ("/*", "/items/{id}"),
+        ("/test.v1.Stock/*", "/test.v1.Stock/Get"),
+    ] {
+        let rule = format!("[auth.paths.\"{path}\"]\n{known}");
+        let expected = format!(
+            "auth.paths has {path:?}, which asks nothing of test.v1.Stock/Get at {shown}: paths \
+             are of plain HTTP. Write a rule for it in auth.methods, or auth.otherwise"
+        );
+        assert_eq!(check(&rule).unwrap_err(), expected);
+        let declared = format!("{rule}[auth.methods.\"test.v1.Stock/Get\"]\n{known}");
+        check(&declared).unwrap();
+    }
+    check(&format!("[auth.paths.\"/assets/*\"]\n{known}")).unwrap();
+    check(&format!("[auth]\notherwise = \"authenticated\"\n[auth.paths.\"/*\"]\n{known}")).unwrap();
+}
+
+const PATHS: &str = r#"syntax = "proto3";
+package test.v1;
+import "google/api/annotations.proto";
+service Stock {
+  rpc Get(Item) returns (Item) {
+    option idempotency_level = NO_SIDE_EFFECTS;
+    option (google.api.http) = { get: "/items/{id}" };
+  }
+}
+message Item { string id = 1; }
+"#;

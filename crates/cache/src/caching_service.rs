@@ -7,8 +7,8 @@ use tidewire_memo::{
     Ambient, Cached, ErrorKind, Graph, OrderedReads, is_computing, read_untracked,
 };
 use tidewire_service::{
-    Answer, Body, CacheScope, Call, Clock, Context, Error, Freshness, Layer, Phase, Progress,
-    Reply, Result, Service, Watching,
+    Answer, Body, CacheScope, Call, CallerKind, Clock, Context, Error, Freshness, Layer, Phase,
+    Progress, Reply, Result, Service, Watching,
 };
 
 use crate::attempt::{Attempt, NotCached};
@@ -210,14 +210,12 @@ const SWEPT_AT_ONCE: usize = 4;
 
 impl CallerView {
     pub(crate) fn of(context: &Context) -> Self {
+        let CallerKind { is_known, has_certificate, .. } = context.caller_kind();
         Self {
             held: context.held(),
             is_conditional: context.is_conditional(),
             holds_any: context.holds_any(),
-            credentials: Credentials {
-                has_certificate: context.peer().is_some_and(|peer| !peer.certificates.is_empty()),
-                is_known: context.principal().is_some(),
-            },
+            credentials: Credentials { has_certificate, is_known },
         }
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct Rules {
     for_known: Option<Vec<(HeaderName, HeaderValue)>>,
 }
 
-/// What a method's replies are told of by.
+/// What a method declares, as it decides the headers of its replies.
 pub(crate) struct Terms {
     pub(crate) lifetime: Lifetime,
     /// Whether they are of a plain HTTP handler.
@@ -38,7 +38,7 @@ pub(crate) struct Terms {
     pub(crate) caching: Caching,
 }
 
-/// By what a caller is known.
+/// How a caller showed who it is.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Credentials {
     /// Whether it has shown a client certificate.
@@ -116,7 +116,7 @@ impl Rules {
     }
 }
 
-/// What an answer is told of by, with its tag and its type: room for them makes the map once.
+/// The headers that are added here, the tag and the type: room for them allocates the map once.
 const TOLD_HEADERS: usize = 6;
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 const HIT: HeaderValue = HeaderValue::from_static("tidewire; hit");

@@ -98,8 +98,18 @@ impl MethodOptions {
                  `option idempotency_level = NO_SIDE_EFFECTS` if the method changes nothing, or \
                  remove `cache`"
                 .to_owned()),
+            _ if options.cache == Some(CacheScope::Public) && options.is_for_some() => Err(
+                "`cache: PUBLIC` gives replies to everybody, and not everybody may call; write \
+                     `cache: CALLER`, or `access: ANONYMOUS`"
+                    .to_owned(),
+            ),
             _ => Ok(options),
         }
+    }
+
+    /// Whether it says that not everybody may call.
+    fn is_for_some(&self) -> bool {
+        self.access.as_ref().is_some_and(|access| *access != Access::Anonymous)
     }
 }
 

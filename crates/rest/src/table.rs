@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::Method;
-use tidewire_service::Interface;
+use tidewire_service::{Interface, Spec};
 
 use crate::binding::{Binding, RestError, bindings};
 use crate::describe::Describe;
@@ -151,6 +151,11 @@ impl Rest {
     /// Whether the document was made.
     pub fn has_document(&self) -> bool {
         self.document.get().is_some()
+    }
+
+    /// The methods that are bound to paths, with the template of each.
+    pub fn routes(&self) -> impl Iterator<Item = (&Spec, &str)> {
+        self.bindings.iter().map(|binding| (&**binding.method(), &*binding.template.text))
     }
 
     /// How requests are read and errors are printed.

@@ -445,6 +445,9 @@ impl Builder {
         let mut options = self.rest;
         open.document &= *options.openapi.get_or_insert(with_reflection);
         let rest = Rest::new(&services, plain, options).map_err(StartError::Rest)?;
+        if let Some(gate) = &access {
+            gate.check_paths(rest.routes()).map_err(StartError::Access)?;
+        }
         let routes = routes(self.routes, &layers, |scope| layering.of_page(scope))?;
         let cors = Policy::new(&self.cors).map_err(StartError::Cors)?.map(Arc::new);
         let tasks = TaskTracker::new();

@@ -21,7 +21,8 @@ use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
 use http::{Method, Response, StatusCode, Uri};
 use tidewire_rest::{Binding, Request, RestError, RestOptions};
 use tidewire_service::{
-    Body, CachedBody, Call, Codec, Context, Error, Frame, Interface, Result, Service, StreamKind,
+    Body, CachedBody, Call, Codec, Context, Error, Frame, Interface, Result, Service, Spec,
+    StreamKind,
 };
 
 use self::describe::Served;
@@ -68,6 +69,11 @@ impl Rest {
     /// The response that refuses a request, as this server prints errors over REST.
     pub(crate) fn refusal(&self, error: &Error) -> Response<Body> {
         refusal(self.table.options(), error)
+    }
+
+    /// The methods that are bound to paths, with the template of each.
+    pub(crate) fn routes(&self) -> impl Iterator<Item = (&Spec, &str)> {
+        self.table.routes()
     }
 
     /// Finds what a request is for.

@@ -133,6 +133,16 @@ pub trait ContextWatch: Send + Sync + 'static {
     }
 }
 
+/// What [`Context::caller_kind`] tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallerKind {
+    /// Whether a gate found out who calls, or there is a default principal.
+    pub is_known: bool,
+    /// Whether the connection has a client certificate.
+    pub has_certificate: bool,
+}
+
 impl Context {
     /// A context with these headers, and nothing else known.
     #[inline]
@@ -373,6 +383,16 @@ impl Context {
     pub fn principal(&self) -> Option<&Principal> {
         self.read(ContextPart::Principal);
         self.known_principal()
+    }
+
+    /// What can be told of the caller without saying who it is. Unlike the parts themselves, this
+    /// does not make a cached reply one of this caller: it is for layers that decide how a reply
+    /// may be kept on its way.
+    pub fn caller_kind(&self) -> CallerKind {
+        CallerKind {
+            is_known: self.known_principal().is_some(),
+            has_certificate: self.peer.as_ref().is_some_and(|peer| !peer.certificates.is_empty()),
+        }
     }
 
     /// The validators of what the caller holds already (`If-None-Match`, a live request, a

@@ -64,7 +64,7 @@ pub use channel::Channel;
 pub use code::Code;
 pub use codec::Codec;
 pub use command_key::CommandKey;
-pub use context::{Context, ContextPart, ContextWatch, Protocol, Watching};
+pub use context::{CallerKind, Context, ContextPart, ContextWatch, Protocol, Watching};
 pub use deadline_owner::DeadlineOwner;
 pub use duration::{DURATION_FORMAT, parse_duration};
 pub use end_to_end::{end_to_end, headers_without, is_of_connection};

@@ -17,7 +17,7 @@ use tidewire_service::{
 pub trait ChangeLog {
     /// Replies from memory include what a request's `tidewire-token` names, or are refused with
     /// `UNAVAILABLE`; none is older than `oplog.lease`. Replies to commands carry the token of what
-    /// they wrote.
+    /// they wrote; an error carries none.
     ///
     /// ```no_run
     /// # fn example(oplog: tidewire::oplog::Oplog) {

@@ -18,19 +18,23 @@ use http::header::{HeaderValue, VARY};
 /// assert_eq!(headers[VARY], "accept, accept-encoding");
 /// ```
 pub fn vary(headers: &mut HeaderMap, name: &'static str) {
+    let mut lines = headers.get_all(VARY).iter();
+    match (lines.next(), lines.next()) {
+        (None, _) => {
+            headers.insert(VARY, HeaderValue::from_static(name));
+            return;
+        }
+        (Some(line), None) if has(line, name) => return,
+        _ => {}
+    }
     let mut all = Vec::new();
     let mut is_there = false;
-    for value in headers.get_all(VARY) {
+    for line in headers.get_all(VARY) {
         if !all.is_empty() {
             all.extend_from_slice(b", ");
         }
-        all.extend_from_slice(value.as_bytes());
-        let mut names = value.as_bytes().split(|byte| *byte == b',');
-        is_there |= names.any(|known| known.trim_ascii().eq_ignore_ascii_case(name.as_bytes()));
-    }
-    if all.is_empty() {
-        headers.insert(VARY, HeaderValue::from_static(name));
-        return;
+        all.extend_from_slice(line.as_bytes());
+        is_there |= has(line, name);
     }
     if !is_there {
         all.extend_from_slice(b", ");
@@ -40,6 +44,11 @@ pub fn vary(headers: &mut HeaderMap, name: &'static str) {
     if let Ok(all) = HeaderValue::from_bytes(&all) {
         headers.insert(VARY, all);
     }
+}
+
+fn has(line: &HeaderValue, name: &str) -> bool {
+    let mut names = line.as_bytes().split(|byte| *byte == b',');
+    names.any(|known| known.trim_ascii().eq_ignore_ascii_case(name.as_bytes()))
 }
 
 #[cfg(test)]

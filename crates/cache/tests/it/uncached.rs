@@ -172,6 +172,22 @@ async fn what_read_headers_is_watched_and_what_read_the_peer_is_not() {
 }
 
 #[tokio::test]
+async fn what_asks_a_cached_query_for_its_caller_is_watched() {
+    let graph = Graph::new();
+    let rows = Source::<()>::new_in(&graph, "rows");
+    let inner = Behind::new(&graph, query(CacheScope::Public), move |_| {
+        rows.read(&());
+        async { Ok(Reply::new(Body::from("a"))) }
+    });
+    let outer = Behind::new(&graph, plain(), move |call: Call| {
+        let (inner, context) = (inner.clone(), call.context.clone());
+        async move { Ok(Reply::new(Body::from(inner.text("", context).await))) }
+    });
+    let reply = outer.ask("", watching(Context::default())).await.unwrap();
+    assert!(reply.freshness.is_known());
+}
+
+#[tokio::test]
 async fn a_cached_reply_made_of_an_uncached_one_ends_with_what_that_one_read() {
     let graph = Graph::new();
     let (inner, rows, variable) = variable(&graph);

@@ -1,7 +1,7 @@
 //! Whether a change was announced already, so that the same one need not be announced again.
 //!
-//! Whoever commits a write and announces it hears of it a second time where a change log tells of every
-//! write. He notes the tick when the commit was acknowledged: what was announced after that covers it.
+//! Whoever commits a write and announces it hears of it a second time where a change log tells of
+//! every write. The tick of the acknowledged commit is kept: what was announced after it covers it.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -144,6 +144,12 @@ fn options_that_make_no_sense_are_refused_at_their_place() {
         &format!("{query} @option (tidewire.v1.method).stale_if_error = {{ nanos: 5 }};"),
         "`stale_if_error` has to be whole seconds",
     );
+    for access in ["access: AUTHENTICATED", "scopes: \"read\""] {
+        check(
+            &format!("{query} @option (tidewire.v1.method) = {{ cache: PUBLIC {access} }};"),
+            "`cache: PUBLIC` gives replies to everybody, and not everybody may call",
+        );
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@
 //! and double slashes resolved, without parameters behind `;`, each also without regard to case),
 //! and has to be let pass as each.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
 use super::open::{DOCUMENT, REFLECTION};
@@ -89,6 +89,7 @@ impl AccessRules {
             return Err(AccessError { rule: format!("auth.paths has {path:?}"), why: why.into() });
         }
         let otherwise = self.otherwise.unwrap_or(Access::Anonymous);
+        let mut undeclared = HashSet::default();
         let methods: HashMap<_, _, RandomState> = served
             .map(|spec| {
                 let by_name = self.methods.get(spec.path.trim_start_matches('/'));
@@ -98,6 +99,9 @@ impl AccessRules {
                 let reflection = self.reflection.as_ref().filter(|_| is_reflection);
                 let rule = by_name.or_else(by_service).or(spec.access.as_ref());
                 let rule = rule.or(health).or(reflection);
+                if rule.is_none() {
+                    undeclared.insert(spec.path.as_ref().into());
+                }
                 (spec.path.as_ref().into(), rule.unwrap_or(&otherwise).clone())
             })
             .collect();
@@ -110,7 +114,8 @@ impl AccessRules {
             || methods.values().any(asks)
             || paths.iter().any(|(_, access)| asks(access));
         let lower_case_paths = in_lower_case(&paths);
-        Ok(is_needed.then_some(AccessGate { otherwise, methods, paths, lower_case_paths }))
+        let gate = AccessGate { otherwise, methods, undeclared, paths, lower_case_paths };
+        Ok(is_needed.then_some(gate))
     }
 }
 
@@ -123,6 +128,8 @@ pub(crate) struct AccessGate {
     otherwise: Access,
     /// By path.
     methods: HashMap<Box<str>, Access, RandomState>,
+    /// Those of the methods for which there is no rule but the general one.
+    undeclared: HashSet<Box<str>, RandomState>,
     /// The longer of two that begin alike comes first.
     paths: Vec<(String, Access)>,
     /// The same in lower case. Of two that are the same then, the stricter comes first.
@@ -157,6 +164,21 @@ impl AccessGate {
     /// Who may call a method.
     pub(crate) fn of_method(&self, spec: &Spec) -> &Access {
         self.methods.get(&*spec.path).unwrap_or(&self.otherwise)
+    }
+
+    /// Whether there is a rule for a method, or its service.
+    pub(super) fn is_declared(&self, spec: &Spec) -> bool {
+        !self.undeclared.contains(&*spec.path)
+    }
+
+    /// The general rule.
+    pub(super) fn otherwise(&self) -> &Access {
+        &self.otherwise
+    }
+
+    /// The rules for paths; the longer of two that begin alike comes first.
+    pub(super) fn path_rules(&self) -> impl Iterator<Item = (&str, &Access)> {
+        self.paths.iter().map(|(rule, access)| (&**rule, access))
     }
 
     /// A path as it is read, and as a program reads it that ignores case.
@@ -249,8 +271,8 @@ fn resolved(decoded: &str) -> String {
 /// A rule for what is not there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessError {
-    rule: String,
-    why: String,
+    pub(super) rule: String,
+    pub(super) why: String,
 }
 
 impl AccessError {
