@@ -10,6 +10,8 @@
 //! | the process ends within the body | a body that breaks off |
 //! | no head within `request_timeout`, by the process's own [clock](crate::clock) | 504; after three in a row the process is killed |
 //!
+//! When a body is slow in coming: `upload.rs`.
+//!
 //! A seat is held until the last byte of the answer was read, so that an open stream counts as a
 //! call; one that came whole with its head was.
 
@@ -34,6 +36,7 @@ use crate::headers;
 use crate::hosted::{Inner, InstancePermit, PromisedPermit};
 use crate::program::Listen;
 use crate::response_timer::ResponseTimer;
+use crate::upload;
 
 /// Where a call is on its way to an instance.
 #[derive(Debug)]
@@ -49,6 +52,7 @@ pub(crate) enum CallStage {
 /// Passes a call to an instance.
 pub(crate) async fn pass(inner: Arc<Inner>, mut call: Call) -> Result<Reply> {
     let is_native = inner.is_native();
+    upload::hold_back(&inner, &mut call).await?;
     if call.http_target().is_none() && !is_native {
         let name = inner.name();
         return Err(Error::unimplemented(format!("{name} answers plain HTTP only")));

@@ -6,6 +6,7 @@
 use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -77,6 +78,8 @@ pub(crate) struct Inner {
     sockets: PathBuf,
     pool: Mutex<Pool<Arc<Instance>>>,
     pub(crate) wake: Notify,
+    /// Calls wait for a place.
+    waits: Notify,
     changed: watch::Sender<()>,
     ring: OutputTail,
     shared: Arc<Shared>,
@@ -108,6 +111,7 @@ impl HostedService {
             launcher,
             sockets,
             wake: Notify::new(),
+            waits: Notify::new(),
             changed: watch::Sender::new(()),
             ring: OutputTail::default(),
             named,
@@ -247,6 +251,9 @@ impl Inner {
                     return Step::Freeze(instance);
                 }
                 Step::Wait(until) => {
+                    if pool.needs_places() {
+                        self.waits.notify_waiters();
+                    }
                     let native = pool.instances().filter_map(|instance| instance.native());
                     let due = native.filter_map(|native| native.wake_overdue(now));
                     return Step::Wait(until.into_iter().chain(due).min());
@@ -382,6 +389,21 @@ impl Inner {
             }
         };
         retry_after(error, wait)
+    }
+
+    /// Waits until a call waits for a place that nobody else is giving up for it.
+    pub(crate) async fn until_place_is_needed(&self) {
+        loop {
+            let waits = self.waits.notified();
+            if self.pool().vacate() {
+                return;
+            }
+            waits.await;
+        }
+    }
+
+    pub(crate) fn upload_rate_min(&self) -> u64 {
+        self.shared.upload_rate_min.load(Ordering::Relaxed)
     }
 
     fn status(&self) -> Status {

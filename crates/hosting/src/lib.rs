@@ -24,6 +24,7 @@
 //! | `typed.rs` | such a process as a service of a schema |
 //! | `sources.rs` | what its answers are made of |
 //! | `upgrade.rs` | WebSockets of programs |
+//! | `upload.rs` | when a request with a body takes a place, and loses it |
 //! | `headers.rs`, `forwarded.rs` | what a program is told of a request |
 //! | `routes.rs` | which service a path belongs to |
 
@@ -58,6 +59,7 @@ mod supervisor_client;
 mod supervisor_message;
 mod typed;
 mod upgrade;
+mod upload;
 mod warm;
 
 pub use host::{Host, HostError};

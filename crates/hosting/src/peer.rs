@@ -32,11 +32,14 @@ pub(crate) struct Shared {
     pub(crate) sources: Sources,
     /// Who answers what processes call; nobody before the server is started.
     pub(crate) callee: OnceLock<Callee>,
+    /// How many bytes a second of a body have to come while others wait.
+    pub(crate) upload_rate_min: AtomicU64,
 }
 
 impl Shared {
     pub(crate) fn new(graph: &Graph) -> Self {
-        Self { sources: Sources::new(graph), callee: OnceLock::new() }
+        let (sources, callee) = (Sources::new(graph), OnceLock::new());
+        Self { sources, callee, upload_rate_min: AtomicU64::new(UPLOAD_RATE_MIN) }
     }
 }
 
@@ -408,5 +411,7 @@ impl fmt::Debug for Peer {
     }
 }
 
+/// In bytes a second.
+const UPLOAD_RATE_MIN: u64 = 16 << 10;
 /// How many calls may wait for each other.
 const REENTRANCY: usize = 8;

@@ -37,6 +37,8 @@ pub(crate) struct Pool<M> {
     life: LifeLimits,
     members: Vec<PoolInstance<M>>,
     waiting: VecDeque<oneshot::Sender<Result<Grant<M>, Refusal>>>,
+    /// How many places are about to be given up for these.
+    vacating: usize,
     /// Since when somebody has been waiting.
     waiting_since: Option<Instant>,
     is_starting: bool,
@@ -106,6 +108,7 @@ impl<M: Clone> Pool<M> {
             life,
             members: Vec::new(),
             waiting: VecDeque::new(),
+            vacating: 0,
             waiting_since: None,
             is_starting: false,
             generation: 1,
@@ -254,12 +257,26 @@ impl<M: Clone> Pool<M> {
         let Some(member) = member else { return false };
         member.calls -= 1;
         member.idle_since = now;
+        self.vacating = self.vacating.saturating_sub(1);
         let due = member.due(idle_stop, self.life.idle_freeze, now);
         let is_sooner = |due: Instant| self.planned.is_none_or(|planned| due < planned);
         let brings_forward = member.is_idle() && due.is_some_and(is_sooner);
         let is_waited_for = !self.waiting.is_empty();
         self.hand_out(now);
         brings_forward || is_waited_for
+    }
+
+    /// Whether calls wait for more places than are about to be given up.
+    pub(crate) fn needs_places(&self) -> bool {
+        let waiting = self.waiting.iter().filter(|waiting| !waiting.is_closed());
+        waiting.count() > self.vacating
+    }
+
+    /// Whether a call is to give its place up for one that waits, which it does now.
+    pub(crate) fn vacate(&mut self) -> bool {
+        let is_needed = self.needs_places();
+        self.vacating += usize::from(is_needed);
+        is_needed
     }
 
     /// An instance can be called, that was started by settings of this generation. Returns whether

@@ -15,6 +15,7 @@ mod principal;
 mod response_timer;
 mod scarce;
 mod starts;
+mod uploads;
 mod wrapped;
 
 use std::panic::Location;

@@ -136,6 +136,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/crash":
             os._exit(3)
         if self.path == "/whole":
+            if "Content-Length" in self.headers:
+                return self.answer(self.rfile.read(int(self.headers["Content-Length"])).decode())
             whole = b""
             while size := int(self.rfile.readline(), 16):
                 whole += self.rfile.read(size)

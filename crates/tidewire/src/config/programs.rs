@@ -72,6 +72,7 @@ impl Config {
         }
         distinct(self).map_err(ConfigError::new)?;
         let host = Host::start().map_err(|error| ConfigError::new(error.to_string()))?;
+        let host = host.upload_rate_min(self.limits().upload_rate_min as u64);
         let is_https = self.server.tls.is_some();
         let told = self.told.0.clone();
         let sites = HostedRoutes::new().https(is_https);
