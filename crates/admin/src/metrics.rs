@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use tidewire_hosting::{HostedService, Status as Program};
 use tidewire_oplog::Status;
 use tidewire_server::Handle;
 use tidewire_service::{Context, Reply};
@@ -57,6 +58,7 @@ pub(crate) fn text(admin: &Admin, handle: &Handle, context: &Context) -> Reply {
     for (bound, times) in &usage.reached {
         text.sample("", &[("limit", bound.key().to_owned())], times);
     }
+    programs(&mut text, &admin.told.programs());
     if let Some(log) = admin.told.oplog() {
         change_log(&mut text, &log.status());
     }
@@ -64,6 +66,37 @@ pub(crate) fn text(admin: &Admin, handle: &Handle, context: &Context) -> Reply {
     let mut reply = Reply::text(text.into_text());
     reply.headers.insert(CONTENT_TYPE, content_type);
     reply
+}
+
+/// The programs that are hosted, by their names.
+fn programs(text: &mut Exposition, programs: &[HostedService]) {
+    let programs: Vec<_> = programs.iter().map(|it| (it.name(), it.status())).collect();
+    if programs.is_empty() {
+        return;
+    }
+    let families: [(_, _, _, fn(&Program) -> u64); 6] = [
+        ("tidewire_program_processes", "gauge", "Processes that run.", |it| it.pids.len() as u64),
+        ("tidewire_program_spares", "gauge", "Processes that stand by.", |it| it.spares as u64),
+        ("tidewire_program_calls", "gauge", "Calls that processes have.", |it| it.calls as u64),
+        ("tidewire_program_calls_waiting", "gauge", "Calls that wait for a process.", |it| {
+            it.waiting as u64
+        }),
+        ("tidewire_program_starts_total", "counter", "Processes that were started.", |it| {
+            it.starts
+        }),
+        (
+            "tidewire_program_out_of_memory_total",
+            "counter",
+            "Times that a process ran out of memory_max.",
+            |it| it.out_of_memory,
+        ),
+    ];
+    for (family, kind, about, value) in families {
+        text.family(family, kind, about);
+        for (name, status) in &programs {
+            text.sample("", &[("program", (*name).to_owned())], value(status));
+        }
+    }
 }
 
 /// How this host stands to the change log of its database.

@@ -4,7 +4,7 @@ use tidewire_hosting::{HostedService, Line, State};
 use tidewire_service::{Context, Error, Reply, Result};
 
 use crate::proto::tidewire::admin::v1::{
-    GetProcessRequest, ListProcessesReply, ListProcessesRequest, LogLine, Process,
+    GetProcessRequest, ListProcessesReply, ListProcessesRequest, LogLine, Process, ProcessInstance,
     ProcessLogsReply, ProcessLogsRequest, Processes, SteerProcessRequest,
 };
 use crate::{Inventory, limit, redact};
@@ -109,18 +109,20 @@ impl Processes for ProcessesApi {
 /// A program as it is told.
 pub(crate) fn to_message(hosted: &HostedService) -> Process {
     let status = hosted.status();
-    let state = match status.state {
-        State::Stopped => "stopped",
-        State::Starting => "starting",
-        State::Ready => "ready",
-        State::Frozen => "frozen",
-        State::Stopping => "stopping",
-        State::Broken => "broken",
-        _ => "unknown",
-    };
+    let instances = status.processes.iter().map(|process| ProcessInstance {
+        pid: process.pid,
+        state: if process.is_spare { "spare" } else { word(process.state) }.to_owned(),
+        calls: process.calls as u64,
+        requests: process.requests,
+        age_ms: u64::try_from(process.age.as_millis()).unwrap_or(u64::MAX),
+        limits: process.limits.clone(),
+        ..Default::default()
+    });
     Process {
         name: hosted.name().to_owned(),
-        state: state.to_owned(),
+        state: word(status.state).to_owned(),
+        instances: instances.collect(),
+        out_of_memory: status.out_of_memory,
         pids: status.pids,
         starts: status.starts,
         spares: status.spares as u64,
@@ -128,6 +130,18 @@ pub(crate) fn to_message(hosted: &HostedService) -> Process {
         calls: status.calls as u64,
         failure: redact::text(&status.failure.unwrap_or_default()),
         ..Default::default()
+    }
+}
+
+fn word(state: State) -> &'static str {
+    match state {
+        State::Stopped => "stopped",
+        State::Starting => "starting",
+        State::Ready => "ready",
+        State::Frozen => "frozen",
+        State::Stopping => "stopping",
+        State::Broken => "broken",
+        _ => "unknown",
     }
 }
 

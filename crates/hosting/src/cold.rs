@@ -36,6 +36,7 @@ use crate::headers;
 use crate::hosted::{Inner, InstancePermit, PromisedPermit};
 use crate::program::Listen;
 use crate::response_timer::ResponseTimer;
+use crate::supervisor_message::End;
 use crate::upload;
 
 /// Where a call is on its way to an instance.
@@ -211,7 +212,14 @@ fn lost<'a>(
         }
         let name = inner.name();
         let text = match end {
+            Ok(end @ (End::OutOfMemory(_) | End::TooManyProcesses(_))) => {
+                format!("{name} ended before it answered: {end}")
+            }
             Ok(_) => format!("{name} ended before it answered"),
+            Err(_) if inner.ran_out_of_memory(&seat.instance) => format!(
+                "{name} broke the connection off before it answered: one of its processes ran out of \
+                 memory_max"
+            ),
             Err(_) => format!("{name} broke the connection off before it answered"),
         };
         // Whom a program does not let in, or finds wrong, is its gateway, and not the caller.

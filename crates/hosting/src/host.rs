@@ -88,8 +88,8 @@ impl Host {
         self.upload_rate_min(upload_rate_min)
     }
 
-    /// Sets how many bytes a second of a request's body have to come, while other calls wait for its
-    /// place: 16 KiB unless set. A slower one loses its place, with 408.
+    /// Sets how many bytes a second of a request's body have to come, while other calls wait for
+    /// its place: 16 KiB unless set. A slower one loses its place, with 408.
     #[must_use]
     pub fn upload_rate_min(self, bytes: u64) -> Self {
         self.shared.upload_rate_min.store(bytes, Ordering::Relaxed);

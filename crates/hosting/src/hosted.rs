@@ -6,7 +6,7 @@
 use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -69,6 +69,30 @@ pub struct Status {
     pub calls: usize,
     /// Why the last start failed, or the last process crashed.
     pub failure: Option<String>,
+    /// Each process that can be called, or could.
+    pub processes: Vec<ProcessStatus>,
+    /// How often a process ran out of `memory_max`.
+    pub out_of_memory: u64,
+}
+
+/// What there is to say of one process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProcessStatus {
+    /// Its id.
+    pub pid: i32,
+    /// Whether it is ready, frozen, or ends with the calls that it has.
+    pub state: State,
+    /// Whether it was started ahead and stands by.
+    pub is_spare: bool,
+    /// How many calls it has.
+    pub calls: usize,
+    /// How many calls it was given.
+    pub requests: u64,
+    /// Since when it can be called.
+    pub age: Duration,
+    /// What keeps its bounds: `memory by cgroup v1`; empty where it has none.
+    pub limits: String,
 }
 
 pub(crate) struct Inner {
@@ -80,6 +104,8 @@ pub(crate) struct Inner {
     pub(crate) wake: Notify,
     /// Calls wait for a place.
     waits: Notify,
+    /// How often memory was short.
+    out_of_memory: AtomicU64,
     changed: watch::Sender<()>,
     ring: OutputTail,
     shared: Arc<Shared>,
@@ -112,6 +138,7 @@ impl HostedService {
             sockets,
             wake: Notify::new(),
             waits: Notify::new(),
+            out_of_memory: AtomicU64::new(0),
             changed: watch::Sender::new(()),
             ring: OutputTail::default(),
             named,
@@ -305,6 +332,17 @@ impl Inner {
         }
     }
 
+    /// Whether a process of an instance that goes on was killed for memory, which is noted.
+    pub(crate) fn ran_out_of_memory(&self, instance: &Instance) -> bool {
+        let is_so = instance.has_memory_kills();
+        if is_so {
+            let (service, pid) = (self.name(), instance.pid());
+            tracing::error!(service, pid, "one of its processes ran out of memory_max");
+            self.out_of_memory.fetch_add(1, Ordering::Relaxed);
+        }
+        is_so
+    }
+
     /// An instance takes no more calls; it may be told more than once.
     pub(crate) fn leaves(&self, instance: &Instance) {
         self.pool().leaves(instance.id, Instant::now());
@@ -314,6 +352,9 @@ impl Inner {
     /// An instance has ended; it may be told more than once.
     pub(crate) fn ended(&self, id: u64, end: End) {
         if self.pool().ended(id, end, Instant::now()) {
+            if matches!(end, End::OutOfMemory(_)) {
+                self.out_of_memory.fetch_add(1, Ordering::Relaxed);
+            }
             match end {
                 End::Lost => tracing::error!(service = self.name(), "{end}; it is started again"),
                 _ => tracing::error!(service = self.name(), "crashed: {end}"),
@@ -408,8 +449,17 @@ impl Inner {
 
     fn status(&self) -> Status {
         let pool = self.pool();
-        let count = pool.count();
-        let state = match pool.is_broken_until(Instant::now()) {
+        let (count, now) = (pool.count(), Instant::now());
+        let processes = pool.each(now).map(|(instance, status)| ProcessStatus {
+            pid: instance.pid(),
+            state: status.state,
+            is_spare: status.is_spare,
+            calls: status.calls,
+            requests: status.requests,
+            age: status.age,
+            limits: instance.bounded().to_string(),
+        });
+        let state = match pool.is_broken_until(now) {
             Some(_) if count.ready + count.frozen == 0 => State::Broken,
             _ => state(&count),
         };
@@ -421,6 +471,8 @@ impl Inner {
             waiting: count.waiting,
             calls: count.calls,
             failure: pool.failure().map(|failure| failure.text.clone()),
+            processes: processes.collect(),
+            out_of_memory: self.out_of_memory.load(Ordering::Relaxed),
         }
     }
 

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -29,7 +29,7 @@ use crate::pool::Failure;
 use crate::program::{Listen, Program};
 use crate::ready::{Address, ListenPlace};
 use crate::supervisor_client::{Process, SupervisorClient};
-use crate::supervisor_message::{End, Start};
+use crate::supervisor_message::{Bounded, End, Start};
 use crate::upgrade;
 
 /// What an instance is started in.
@@ -55,6 +55,8 @@ pub(crate) struct Instance {
     /// Calls in a row that were not answered in time.
     overdue: AtomicU32,
     has_answered: AtomicBool,
+    /// Processes of it that were killed for memory, as far as they are known.
+    memory_kills: AtomicU64,
     _place: ListenPlace,
 }
 
@@ -79,20 +81,32 @@ impl Instance {
     /// It cannot be run, it ended, or it took longer than `start_timeout`; it is over then.
     pub(crate) async fn start(surroundings: &Surroundings<'_>) -> Result<Self, Failure> {
         let Surroundings { launcher, generation, sockets, .. } = surroundings;
-        let Generation { program, .. } = &***generation;
+        let Generation { program, life, .. } = &***generation;
         let id = launcher.next_id();
         let user = program.runs_as().map_err(|error| Failure::of(&error))?;
         let place = ListenPlace::new(program.listen, sockets, id, user.as_ref());
         let (place, socket) = place.map_err(Failure::for_now)?;
         let told = place.environment_variable();
         let told: Vec<_> = told.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let order = program.order(id, &told).map_err(|error| Failure::of(&error))?;
+        let mut order = program.order(id, &told).map_err(|error| Failure::of(&error))?;
+        order.bounds = life.bounds();
         let (pipes, writers) = Pipes::new().map_err(Failure::for_now)?;
         let fds = writers.into_iter().chain(socket).collect();
         let (process, drain, way) = launch(&place, surroundings, order, (pipes, fds)).await?;
         let (generation, overdue) = (Arc::clone(generation), AtomicU32::new(0));
         let has_answered = AtomicBool::new(false);
-        Ok(Self { id, generation, way, process, drain, overdue, has_answered, _place: place })
+        let memory_kills = AtomicU64::new(0);
+        Ok(Self {
+            id,
+            generation,
+            way,
+            process,
+            drain,
+            overdue,
+            has_answered,
+            memory_kills,
+            _place: place,
+        })
     }
 
     /// Makes a call.
@@ -133,6 +147,17 @@ impl Instance {
     /// Its process id.
     pub(crate) fn pid(&self) -> i32 {
         self.process.pid()
+    }
+
+    /// What keeps its bounds.
+    pub(crate) fn bounded(&self) -> Bounded {
+        self.process.bounded()
+    }
+
+    /// Whether processes of it were killed for memory since this was asked last.
+    pub(crate) fn has_memory_kills(&self) -> bool {
+        let kills = self.process.memory_kills();
+        self.memory_kills.fetch_max(kills, Ordering::Relaxed) < kills
     }
 
     /// Asks it to end, and makes it after a grace.
@@ -310,7 +335,15 @@ async fn launch(
     };
     peer.runs_as(process.pid());
     let drain = Drain::start(pipes, program.name(), &process, ring);
-    tracing::info!(service = program.name(), pid = process.pid(), "started");
+    match process.bounded() {
+        bounded if bounded == Bounded::default() => {
+            tracing::info!(service = program.name(), pid = process.pid(), "started");
+        }
+        bounded => {
+            let limits = bounded.to_string();
+            tracing::info!(service = program.name(), pid = process.pid(), limits, "started");
+        }
+    }
     let ended = process.ended();
     let reached = async {
         match early {

@@ -10,6 +10,7 @@
 //! | file | what it decides |
 //! |---|---|
 //! | `supervisor.rs` | how processes are started and ended, and that none outlives the gateway |
+//! | `supervisor/cgroups.rs`, `supervisor/watch.rs` | how a process and what it starts are kept within bounds |
 //! | `process_mark.rs` | which gateway a process belongs to, so that what a killed one left is found |
 //! | `pool.rs` | which instance takes a call, who waits, when one is started, frozen or stopped |
 //! | `generation.rs` | what becomes of processes when their program is replaced |
@@ -63,7 +64,7 @@ mod upload;
 mod warm;
 
 pub use host::{Host, HostError};
-pub use hosted::{HostedService, State, Status};
+pub use hosted::{HostedService, ProcessStatus, State, Status};
 pub use limits::LifeLimits;
 pub use output::{Line, Pipe};
 pub use program::{Listen, Program};

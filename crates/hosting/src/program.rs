@@ -7,7 +7,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::supervisor_message::User;
+use crate::supervisor_message::{Bounds, User};
 
 /// What the gateway's environment passes on, where it is set.
 const PASSED_ON: &[&str] =
@@ -170,6 +170,7 @@ impl Program {
             folder: self.folder.clone(),
             user,
             listens: self.listen == Listen::Inherited,
+            bounds: Bounds::default(),
         })
     }
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
 mod adapter;
+mod bounds;
 mod calls;
 mod checks;
 mod closing;

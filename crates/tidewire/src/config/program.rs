@@ -227,6 +227,20 @@ fn life(table: &Table) -> Result<LifeLimits, String> {
     take! {
         instances_max spares concurrency queue_max queue_timeout start_timeout request_timeout stop_grace
     }
+    (life.max_requests, life.max_age) = (table.max_requests, table.max_age);
+    life.memory_max = table.memory_max.map(|bytes| bytes as u64);
+    (life.processes_max, life.cpu_percent_max) = (table.processes_max, table.cpu_percent_max);
+    life.cgroups = table.cgroups.unwrap_or(life.cgroups);
+    for (key, value) in [
+        ("max_requests", life.max_requests),
+        ("memory_max", life.memory_max),
+        ("processes_max", life.processes_max.map(u64::from)),
+        ("cpu_percent_max", life.cpu_percent_max.map(u64::from)),
+    ] {
+        if value == Some(0) {
+            return Err(format!("{key} = 0 would let nothing run; write more, or remove it"));
+        }
+    }
     if let Some(Idle(idle_freeze)) = table.idle_freeze {
         life.idle_freeze = idle_freeze;
     }
