@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use crate::commands::NamedSources;
 use crate::generation::Generation;
+use crate::health;
 use crate::instance::{Instance, Surroundings};
 use crate::limits::LifeLimits;
 use crate::output::{Line, OutputTail};
@@ -89,6 +90,8 @@ pub struct ProcessStatus {
     pub calls: usize,
     /// How many calls it was given.
     pub requests: u64,
+    /// How often it was asked whether it is well.
+    pub health_checks: u64,
     /// Since when it can be called.
     pub age: Duration,
     /// What keeps its bounds: `memory by cgroup v1`; empty where it has none.
@@ -221,6 +224,7 @@ enum Event {
     Started(u64, Result<Arc<Instance>, Failure>),
     Ended(u64, End),
     Leaves(Arc<Instance>),
+    IsUnwell(Arc<Instance>, String),
     Stopped,
 }
 
@@ -278,7 +282,7 @@ impl Inner {
                     return Step::Freeze(instance);
                 }
                 Step::Wait(until) => {
-                    if pool.needs_places() {
+                    if pool.needs_places() || pool.is_draining() {
                         self.waits.notify_waiters();
                     }
                     let native = pool.instances().filter_map(|instance| instance.native());
@@ -290,7 +294,13 @@ impl Inner {
         }
     }
 
+    /// Starts an instance: at once for a call that waits, else when few others are being started.
     async fn start(&self, generation: Arc<Generation>) -> Result<Arc<Instance>, Failure> {
+        let _turn = tokio::select! {
+            biased;
+            () = self.until_start_is_urgent() => None,
+            turn = self.shared.starts.acquire() => turn.ok(),
+        };
         let surroundings = Surroundings {
             launcher: &self.launcher,
             generation: &generation,
@@ -302,7 +312,7 @@ impl Inner {
         Instance::start(&surroundings).await.map(Arc::new)
     }
 
-    fn take_note(&self, event: Event, tasks: &mut JoinSet<Event>) {
+    fn take_note(self: &Arc<Self>, event: Event, tasks: &mut JoinSet<Event>) {
         match event {
             Event::Started(generation, Ok(instance)) => {
                 let (id, now) = (instance.id, Instant::now());
@@ -310,11 +320,15 @@ impl Inner {
                     tracing::info!(service = self.name(), "the new one is called from now on");
                     self.lost_its_memory();
                 }
+                let inner = Arc::clone(self);
                 tasks.spawn(async move {
                     tokio::select! {
                         biased;
                         end = instance.ended() => Event::Ended(instance.id, end),
                         () = instance.leaves() => Event::Leaves(Arc::clone(&instance)),
+                        told = health::fails(&inner, &instance) => {
+                            Event::IsUnwell(Arc::clone(&instance), told)
+                        }
                     }
                 });
             }
@@ -325,6 +339,16 @@ impl Inner {
             Event::Leaves(instance) => {
                 tracing::info!(service = self.name(), pid = instance.pid(), "takes no more calls");
                 self.leaves(&instance);
+                tasks.spawn(async move { Event::Ended(instance.id, instance.ended().await) });
+            }
+            Event::IsUnwell(instance, told) => {
+                let pid = instance.pid();
+                tracing::warn!(
+                    service = self.name(),
+                    pid,
+                    "another takes over, it is not well: {told}"
+                );
+                self.pool().wears_out(instance.id);
                 tasks.spawn(async move { Event::Ended(instance.id, instance.ended().await) });
             }
             Event::Ended(id, end) => self.ended(id, end),
@@ -443,6 +467,18 @@ impl Inner {
         }
     }
 
+    /// Waits until a call waits, or until the service is being ended, which waits for all starts.
+    async fn until_start_is_urgent(&self) {
+        loop {
+            let waits = self.waits.notified();
+            let is_urgent = |pool: &Pool<_>| pool.needs_places() || pool.is_draining();
+            if is_urgent(&self.pool()) {
+                return;
+            }
+            waits.await;
+        }
+    }
+
     pub(crate) fn upload_rate_min(&self) -> u64 {
         self.shared.upload_rate_min.load(Ordering::Relaxed)
     }
@@ -456,6 +492,7 @@ impl Inner {
             is_spare: status.is_spare,
             calls: status.calls,
             requests: status.requests,
+            health_checks: instance.health_checks.load(Ordering::Relaxed),
             age: status.age,
             limits: instance.bounded().to_string(),
         });

@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::commands::NamedSources;
 use crate::generation::Generation;
+use crate::health;
 use crate::limits::LifeLimits;
 use crate::native::Native;
 use crate::output::{OutputTail, Pipes};
@@ -55,6 +56,8 @@ pub(crate) struct Instance {
     /// Calls in a row that were not answered in time.
     overdue: AtomicU32,
     has_answered: AtomicBool,
+    /// How often it was asked whether it is well.
+    pub(crate) health_checks: AtomicU64,
     /// Processes of it that were killed for memory, as far as they are known.
     memory_kills: AtomicU64,
     _place: ListenPlace,
@@ -105,6 +108,7 @@ impl Instance {
             overdue,
             has_answered,
             memory_kills,
+            health_checks: AtomicU64::new(0),
             _place: place,
         })
     }
@@ -117,6 +121,14 @@ impl Instance {
                 Some(wanted) => Box::pin(upgrade::pass(address, call, wanted)).await,
             },
             CallMode::Native(native) => native.call(call).await?.await,
+        }
+    }
+
+    /// A client of its own, for what is no call, if it listens for HTTP.
+    pub(crate) fn other_client(&self) -> Option<Client> {
+        match &self.way {
+            CallMode::Http(_, address) => client(&address.url(), &self.generation.life).ok(),
+            CallMode::Native(_) => None,
         }
     }
 
@@ -427,15 +439,7 @@ async fn until_ready(
     let target = path.parse::<http::Uri>().map_err(|error| format!("ready = {path:?}: {error}"))?;
     let mut wait = READY_FIRST_WAIT;
     loop {
-        let context = tidewire_service::Context::default();
-        let body = tidewire_service::Body::Empty;
-        let call = client.call(Call::http(http::Method::GET, target.clone(), context, body));
-        let told = match tokio::time::timeout(READY_PATIENCE, call).await {
-            Ok(Ok(reply)) if reply.status.as_u16() < 400 => return Ok(()),
-            Ok(Ok(reply)) => format!("was answered with status {}", reply.status.as_u16()),
-            Ok(Err(error)) => format!("was answered with {error}"),
-            Err(_) => format!("was not answered for {READY_PATIENCE:?}"),
-        };
+        let Err(told) = health::ask(client, &target).await else { return Ok(()) };
         *not_ready.lock() = NotReady::Answers { path: path.to_owned(), told };
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(READY_LONGEST_WAIT);
@@ -499,10 +503,9 @@ impl fmt::Display for NeverAccepted {
 impl std::error::Error for NeverAccepted {}
 
 const OVERDUE_MAX: u32 = 3;
-/// Between two questions whether a program is ready, and how long each may take.
+/// Between two questions whether a program is ready.
 const READY_FIRST_WAIT: Duration = Duration::from_millis(10);
 const READY_LONGEST_WAIT: Duration = Duration::from_millis(250);
-const READY_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a connection of plain HTTP waits for its next call. Programs close theirs after 2 s
 /// (gunicorn) or 5 s (Node), one that was frozen as soon as it goes on: a call that is sent in that
 /// moment would be lost.

@@ -16,6 +16,7 @@
 //! | `generation.rs` | what becomes of processes when their program is replaced |
 //! | `breaker.rs` | how long to rest after a crash, and when to give up for a while |
 //! | `instance.rs` | one process from its start to its end |
+//! | `health.rs` | whether a process that runs is well |
 //! | `cold.rs` | what becomes of a call when its process fails |
 //! | `commands.rs` | what becomes stale when a process ends with a command under way |
 //! | `native.rs` | calls of a process that speaks the live protocol, both ways |
@@ -41,6 +42,7 @@ mod forwarded;
 mod generation;
 mod grpc_failure;
 mod headers;
+mod health;
 mod host;
 mod hosted;
 mod instance;

@@ -12,6 +12,7 @@
 //! | `idle_freeze` | never | an unused instance is stopped by SIGSTOP, until its next call |
 //! | `idle_stop` | 5 min | an unused instance is ended |
 //! | `stop_grace` | 5 s from SIGTERM | SIGKILL |
+//! | `health_interval` | 10 s, where [`Program::health`](crate::Program::health) is set | after three failures in a row another instance takes over |
 //! | `max_requests` | none | another instance takes over, then it ends with the calls that it has |
 //! | `max_age` | none | the same |
 //! | `memory_max` | none, of an instance and all that it starts | it is killed; calls and `ps` say that it ran out of memory |
@@ -49,6 +50,8 @@ pub struct LifeLimits {
     pub idle_stop: Option<Duration>,
     /// How long a process may take to end when it is asked to.
     pub stop_grace: Duration,
+    /// How often it is asked whether it is well, if it is.
+    pub health_interval: Duration,
     /// After how many calls another process takes over from it.
     pub max_requests: Option<u64>,
     /// At which age another process takes over from it.
@@ -76,6 +79,7 @@ impl Default for LifeLimits {
             idle_freeze: None,
             idle_stop: Some(Duration::from_secs(300)),
             stop_grace: Duration::from_secs(5),
+            health_interval: Duration::from_secs(10),
             max_requests: None,
             max_age: None,
             memory_max: None,

@@ -461,6 +461,23 @@ impl<M: Clone> Pool<M> {
         self.members.iter().map(|member| &member.instance)
     }
 
+    /// Whether an instance runs and has somebody left to answer by.
+    pub(crate) fn can_be_asked(&self, id: u64) -> bool {
+        let member = self.members.iter().find(|member| member.id == id);
+        member.is_some_and(|m| {
+            m.condition == Condition::Ready && !m.retires && m.calls < self.life.concurrency
+        })
+    }
+
+    /// An instance serves until another takes over.
+    pub(crate) fn wears_out(&mut self, id: u64) {
+        let member = self.members.iter_mut().find(|member| member.id == id);
+        member.into_iter().for_each(|member| {
+            member.is_worn = !member.is_spare;
+            member.retires |= member.is_spare;
+        });
+    }
+
     /// How each instance is.
     pub(crate) fn each(&self, now: Instant) -> impl Iterator<Item = (&M, InstanceStatus)> {
         self.members.iter().map(move |member| (&member.instance, member.status(now)))

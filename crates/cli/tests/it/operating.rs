@@ -187,6 +187,7 @@ fn programs_are_listed_started_stopped_restarted_frozen_and_thawed() {
     until(folder, &["ps"], "ready");
     run(folder, &["start", "shop"]).check(0, &["ready"]);
     let first = ask(&serve.address, "/shop/a");
+    run(folder, &["ps"]).check(0, &["s old, 0 of 1 calls open"]);
     let told = run(folder, &["logs", "shop"]);
     told.check(0, &["stdout asked for /shop/a at postgres://***@db/shop", r"\u{1b}[31m"]);
     assert!(!told.stdout.contains("hunter2"), "{}", told.stdout);
@@ -196,7 +197,7 @@ fn programs_are_listed_started_stopped_restarted_frozen_and_thawed() {
     run(folder, &["freeze", "shop"]).check(0, &["frozen"]);
     assert_eq!(ask(&serve.address, "/shop/b"), first, "a call thaws it");
     run(folder, &["restart", "shop"]).check(0, &["shop"]);
-    until(folder, &["ps"], " 2 ");
+    until(folder, &["ps"], "      2      0 ");
     let second = ask(&serve.address, "/shop/c");
     assert_ne!(second, first);
     run(folder, &["stop", "shop"]).check(0, &["shop"]);

@@ -10,6 +10,7 @@ mod checks;
 mod closing;
 mod commands;
 mod ends;
+mod health;
 mod keys;
 mod native;
 mod principal;
