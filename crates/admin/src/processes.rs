@@ -1,5 +1,7 @@
 //! `Processes`: programs that are hosted, and what is done to them.
 
+use std::time::Duration;
+
 use tidewire_hosting::{HostedService, Line, State};
 use tidewire_service::{Context, Error, Reply, Result};
 
@@ -34,18 +36,18 @@ impl ProcessesApi {
         let hosted = self.find(name)?;
         tracing::warn!(program = name, "{what} was asked for by the admin listener");
         act(&hosted);
-        Ok(to_message(&hosted).into())
+        Ok(to_message(&self.0, &hosted).into())
     }
 }
 
 impl Processes for ProcessesApi {
     async fn list(&self, _: Context, _: ListProcessesRequest) -> Result<Reply<ListProcessesReply>> {
-        let processes = self.0.programs().iter().map(to_message).collect();
+        let processes = self.0.programs().iter().map(|it| to_message(&self.0, it)).collect();
         Ok(ListProcessesReply { processes, ..Default::default() }.into())
     }
 
     async fn get(&self, _: Context, request: GetProcessRequest) -> Result<Reply<Process>> {
-        Ok(to_message(&self.find(&request.name)?).into())
+        Ok(to_message(&self.0, &self.find(&request.name)?).into())
     }
 
     async fn logs(
@@ -107,7 +109,7 @@ impl Processes for ProcessesApi {
 }
 
 /// A program as it is told.
-pub(crate) fn to_message(hosted: &HostedService) -> Process {
+pub(crate) fn to_message(told: &Inventory, hosted: &HostedService) -> Process {
     let status = hosted.status();
     let instances = status.processes.iter().map(|process| ProcessInstance {
         pid: process.pid,
@@ -123,6 +125,12 @@ pub(crate) fn to_message(hosted: &HostedService) -> Process {
         state: word(status.state).to_owned(),
         instances: instances.collect(),
         out_of_memory: status.out_of_memory,
+        crashes: status.crashes,
+        requests: status.requests,
+        start_us: micros(status.start_time),
+        queued: status.queued,
+        queue_us: micros(status.queue_time),
+        route: told.route_of(hosted.name()),
         pids: status.pids,
         starts: status.starts,
         spares: status.spares as u64,
@@ -131,6 +139,10 @@ pub(crate) fn to_message(hosted: &HostedService) -> Process {
         failure: redact::text(&status.failure.unwrap_or_default()),
         ..Default::default()
     }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn word(state: State) -> &'static str {

@@ -74,6 +74,16 @@ pub struct Status {
     pub processes: Vec<ProcessStatus>,
     /// How often a process ran out of `memory_max`.
     pub out_of_memory: u64,
+    /// How many processes crashed, or could not be started.
+    pub crashes: u64,
+    /// How many calls processes were given.
+    pub requests: u64,
+    /// How long starts took, all together, until their process could be called.
+    pub start_time: Duration,
+    /// How many calls waited for a process.
+    pub queued: u64,
+    /// How long these waited, all together, until they had a process.
+    pub queue_time: Duration,
 }
 
 /// What there is to say of one process.
@@ -107,14 +117,24 @@ pub(crate) struct Inner {
     pub(crate) wake: Notify,
     /// Calls wait for a place.
     waits: Notify,
-    /// How often memory was short.
-    out_of_memory: AtomicU64,
+    figures: Figures,
     changed: watch::Sender<()>,
     ring: OutputTail,
     shared: Arc<Shared>,
     named: Arc<NamedSources>,
     /// Who has its name since it was removed.
     next: OnceLock<HostedService>,
+}
+
+/// What is counted of a service.
+#[derive(Debug, Default)]
+struct Figures {
+    /// How often memory was short.
+    out_of_memory: AtomicU64,
+    crashes: AtomicU64,
+    start_us: AtomicU64,
+    queued: AtomicU64,
+    queue_us: AtomicU64,
 }
 
 /// A place at an instance, given back when it is dropped.
@@ -141,7 +161,7 @@ impl HostedService {
             sockets,
             wake: Notify::new(),
             waits: Notify::new(),
-            out_of_memory: AtomicU64::new(0),
+            figures: Figures::default(),
             changed: watch::Sender::new(()),
             ring: OutputTail::default(),
             named,
@@ -309,7 +329,12 @@ impl Inner {
             shared: &self.shared,
             named: &self.named,
         };
-        Instance::start(&surroundings).await.map(Arc::new)
+        let began = Instant::now();
+        let instance = Instance::start(&surroundings).await.map(Arc::new)?;
+        let (service, pid, cold_start) = (self.name(), instance.pid(), began.elapsed());
+        tracing::info!(service, pid, ?cold_start, "can be called");
+        self.figures.start_us.fetch_add(micros(cold_start), Ordering::Relaxed);
+        Ok(instance)
     }
 
     fn take_note(self: &Arc<Self>, event: Event, tasks: &mut JoinSet<Event>) {
@@ -334,6 +359,7 @@ impl Inner {
             }
             Event::Started(generation, Err(failure)) => {
                 tracing::error!(service = self.name(), "{}", failure.text);
+                self.figures.crashes.fetch_add(1, Ordering::Relaxed);
                 self.pool().start_failed(failure, generation, Instant::now());
             }
             Event::Leaves(instance) => {
@@ -362,7 +388,7 @@ impl Inner {
         if is_so {
             let (service, pid) = (self.name(), instance.pid());
             tracing::error!(service, pid, "one of its processes ran out of memory_max");
-            self.out_of_memory.fetch_add(1, Ordering::Relaxed);
+            self.figures.out_of_memory.fetch_add(1, Ordering::Relaxed);
         }
         is_so
     }
@@ -377,11 +403,14 @@ impl Inner {
     pub(crate) fn ended(&self, id: u64, end: End) {
         if self.pool().ended(id, end, Instant::now()) {
             if matches!(end, End::OutOfMemory(_)) {
-                self.out_of_memory.fetch_add(1, Ordering::Relaxed);
+                self.figures.out_of_memory.fetch_add(1, Ordering::Relaxed);
             }
             match end {
                 End::Lost => tracing::error!(service = self.name(), "{end}; it is started again"),
-                _ => tracing::error!(service = self.name(), "crashed: {end}"),
+                _ => {
+                    tracing::error!(service = self.name(), "crashed: {end}");
+                    self.figures.crashes.fetch_add(1, Ordering::Relaxed);
+                }
             }
             self.lost_its_memory();
         }
@@ -421,7 +450,7 @@ impl Inner {
             TakeResult::Refused(refusal) => Err(self.refusal_error(refusal)),
             TakeResult::Later(receiver) => {
                 self.wake.notify_one();
-                Ok(Err(PromisedPermit { inner: Arc::clone(self), receiver }))
+                Ok(Err(PromisedPermit { inner: Arc::clone(self), receiver, began: now }))
             }
         }
     }
@@ -485,7 +514,7 @@ impl Inner {
 
     fn status(&self) -> Status {
         let pool = self.pool();
-        let (count, now) = (pool.count(), Instant::now());
+        let (count, now, figures) = (pool.count(), Instant::now(), &self.figures);
         let processes = pool.each(now).map(|(instance, status)| ProcessStatus {
             pid: instance.pid(),
             state: status.state,
@@ -509,7 +538,12 @@ impl Inner {
             calls: count.calls,
             failure: pool.failure().map(|failure| failure.text.clone()),
             processes: processes.collect(),
-            out_of_memory: self.out_of_memory.load(Ordering::Relaxed),
+            out_of_memory: figures.out_of_memory.load(Ordering::Relaxed),
+            crashes: figures.crashes.load(Ordering::Relaxed),
+            requests: pool.requests(),
+            start_time: Duration::from_micros(figures.start_us.load(Ordering::Relaxed)),
+            queued: figures.queued.load(Ordering::Relaxed),
+            queue_time: Duration::from_micros(figures.queue_us.load(Ordering::Relaxed)),
         }
     }
 
@@ -567,6 +601,10 @@ fn retry_after(error: Error, wait: Duration) -> Error {
     error
 }
 
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
 async fn reached(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
@@ -579,6 +617,8 @@ async fn reached(at: Option<Instant>) {
 pub(crate) struct PromisedPermit {
     inner: Arc<Inner>,
     receiver: oneshot::Receiver<Result<Grant<Arc<Instance>>, Refusal>>,
+    /// Since when it is waited for.
+    began: Instant,
 }
 
 impl PromisedPermit {
@@ -591,7 +631,12 @@ impl PromisedPermit {
         let told = tokio::time::timeout(timeout, &mut self.receiver).await;
         let inner = &self.inner;
         match told {
-            Ok(Ok(Ok(grant))) => Ok(inner.seated(grant)),
+            Ok(Ok(Ok(grant))) => {
+                let waited = micros(self.began.elapsed());
+                inner.figures.queued.fetch_add(1, Ordering::Relaxed);
+                inner.figures.queue_us.fetch_add(waited, Ordering::Relaxed);
+                Ok(inner.seated(grant))
+            }
             Ok(Ok(Err(refusal))) => Err(inner.refusal_error(refusal)),
             Ok(Err(_)) => Err(inner.refusal_error(Refusal::Draining)),
             Err(_) => {

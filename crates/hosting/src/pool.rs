@@ -55,6 +55,8 @@ pub(crate) struct Pool<M> {
     breaker: Breaker,
     failure: Option<Failure>,
     starts: u64,
+    /// Calls of instances that are gone.
+    requests: u64,
     /// When the next step is, as the last one had it.
     planned: Option<Instant>,
 }
@@ -121,6 +123,7 @@ impl<M: Clone> Pool<M> {
             breaker: Breaker::default(),
             failure: None,
             starts: 0,
+            requests: 0,
             planned: None,
         }
     }
@@ -376,6 +379,7 @@ impl<M: Clone> Pool<M> {
             return false;
         };
         let member = self.members.remove(index);
+        self.requests += member.requests;
         // A spare may serve in its place.
         self.hand_out(now);
         let is_leaving = end == End::Code(0) && member.calls == 0;
@@ -476,6 +480,11 @@ impl<M: Clone> Pool<M> {
             member.is_worn = !member.is_spare;
             member.retires |= member.is_spare;
         });
+    }
+
+    /// How many calls instances were given.
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests + self.members.iter().map(|member| member.requests).sum::<u64>()
     }
 
     /// How each instance is.

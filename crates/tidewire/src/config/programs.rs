@@ -213,6 +213,10 @@ impl Programs {
     /// Where programs are found.
     fn routes(&self) -> Result<HostedRoutes, ConfigError> {
         let mut sites = HostedRoutes::new().https(self.is_https);
+        let route = |it: &RunningProgram| {
+            Some((it.hosted.name().to_owned(), it.config.site.as_ref()?.to_string()))
+        };
+        self.told.set_routes(self.running.iter().filter_map(route).collect());
         for RunningProgram { config, hosted } in &self.running {
             if let Some(site) = &config.site {
                 let added = sites.add(site.clone(), hosted.clone());
