@@ -95,7 +95,7 @@ namespace Tidewire
                 var request = this.Decode<TRequest>(await context.WholeAsync().ConfigureAwait(false), context.Call.Codec);
                 foreach (var reply in handler(request, context))
                 {
-                    await this.PushAsync(context.Call, this.Encode(reply, context.Call.Codec)).ConfigureAwait(false);
+                    await this.PushAsync(context.Call, this.EncodeReply(reply, context.Call.Codec)).ConfigureAwait(false);
                 }
                 this.Finish(context.Call);
             });
@@ -215,6 +215,13 @@ namespace Tidewire
             return this.Format(codec, message.GetType()).Write(message, message.GetType());
         }
 
+        /// <summary>As Encode, of what a handler gives: null is a return that was forgotten.</summary>
+        internal byte[] EncodeReply<T>(T message, byte codec) =>
+            message is null
+                ? throw new InvalidOperationException(
+                    "the handler returned null; return a message without fields, or throw a TidewireException")
+                : this.Encode(message, codec);
+
         private IMessageFormat Format(byte codec, Type type) =>
             codec == JsonCodec
                 ? this.Json ?? throw new InvalidOperationException("no App.Json, which this framework has none for by itself")
@@ -240,7 +247,7 @@ namespace Tidewire
 
         private void Reply<T>(Call call, T message)
         {
-            var data = this.Encode(message, call.Codec);
+            var data = this.EncodeReply(message, call.Codec);
             bool isDue;
             lock (this.gate)
             {
@@ -254,7 +261,7 @@ namespace Tidewire
         {
             await foreach (var reply in replies.ConfigureAwait(false))
             {
-                await this.PushAsync(call, this.Encode(reply, call.Codec)).ConfigureAwait(false);
+                await this.PushAsync(call, this.EncodeReply(reply, call.Codec)).ConfigureAwait(false);
             }
             this.Finish(call);
         }

@@ -105,5 +105,7 @@ func (a *App) page(c *Context) {
 	}
 	a.pages.ServeHTTP(w, request)
 	w.WriteHeader(http.StatusOK)
-	_ = c.finish(nil)
+	if err := c.finish(nil); err != nil {
+		a.failed(c, err)
+	}
 }

@@ -23,6 +23,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"reflect"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -273,11 +274,39 @@ func (c *Context) begins() (err error) {
 	return err
 }
 
+// encode is that of a message that a handler gives: nil is a return that was forgotten.
+func (c *Context) encode(message any) ([]byte, error) {
+	switch value := reflect.ValueOf(message); value.Kind() {
+	case reflect.Invalid:
+		return nil, errNothing
+	case reflect.Pointer, reflect.Map, reflect.Interface:
+		if value.IsNil() {
+			return nil, errNothing
+		}
+	}
+	return c.app.encode(message, c.call.codec)
+}
+
+// check finds a header that cannot be sent, which is the handler's mistake and not to be passed over.
+func (said *answer) check() error {
+	for _, list := range [...][]Header{said.headers, said.trailers} {
+		for _, header := range list {
+			if strings.ContainsAny(header.Value, "\r\n\x00") {
+				return fmt.Errorf("reply header %s has a CR, LF or NUL in its value; take it out", header.Name)
+			}
+		}
+	}
+	return nil
+}
+
 func (c *Context) reply(message any, err error) error {
 	if err != nil {
 		return err
 	}
-	data, err := c.app.encode(message, c.call.codec)
+	data, err := c.encode(message)
+	if err == nil {
+		err = c.said.check()
+	}
 	if err == nil {
 		c.app.do(func(s *session) { s.reply(c.call, data, &c.said) })
 	}
@@ -285,7 +314,7 @@ func (c *Context) reply(message any, err error) error {
 }
 
 func (c *Context) send(message any) error {
-	data, err := c.app.encode(message, c.call.codec)
+	data, err := c.encode(message)
 	if err != nil {
 		return err
 	}
@@ -294,6 +323,9 @@ func (c *Context) send(message any) error {
 
 // push sends an item, once there is room for it.
 func (c *Context) push(data []byte) (err error) {
+	if err = c.said.check(); err != nil {
+		return err
+	}
 	c.app.do(func(s *session) {
 		for c.call.isOpen && c.call.queued >= queuedMax {
 			c.call.changed.Wait()
@@ -309,6 +341,9 @@ func (c *Context) push(data []byte) (err error) {
 }
 
 func (c *Context) finish(err error) error {
+	if err == nil {
+		err = c.said.check()
+	}
 	if err == nil {
 		c.app.do(func(s *session) {
 			s.open(c.call, &c.said)
@@ -473,6 +508,7 @@ func (a *App) write() {
 	a.taken.Broadcast()
 }
 
+var errNothing = errors.New("the handler returned nil; return a message without fields, or an error")
 var errGone = &Error{Code: "canceled", Message: gaveUp}
 
 // Serve serves until the gateway ends the program.

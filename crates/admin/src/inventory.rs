@@ -2,6 +2,7 @@
 //! mocks, a change log.
 
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -18,6 +19,7 @@ pub struct Inventory(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     programs: Mutex<Vec<HostedService>>,
+    routes: Mutex<BTreeMap<String, String>>,
     oplog: OnceLock<OplogHandle>,
     #[cfg(feature = "mock")]
     mock: OnceLock<Mock>,
@@ -33,6 +35,16 @@ impl Inventory {
     pub fn remove_program(&self, name: &str) {
         let mut programs = self.0.programs.lock();
         programs.retain(|program| program.name() != name);
+    }
+
+    /// Sets where the pages of programs are, by their names.
+    pub fn set_routes(&self, routes: BTreeMap<String, String>) {
+        *self.0.routes.lock() = routes;
+    }
+
+    /// Where the pages of a program are; empty where it has none.
+    pub(crate) fn route_of(&self, program: &str) -> String {
+        self.0.routes.lock().get(program).cloned().unwrap_or_default()
     }
 
     #[cfg(feature = "mock")]

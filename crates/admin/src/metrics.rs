@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use tidewire_hosting::{State, Status as Program};
 use tidewire_oplog::Status;
 use tidewire_server::Handle;
 use tidewire_service::{Context, Reply};
 use tidewire_telemetry::{Exposition, Format};
 
-use crate::Admin;
+use crate::{Admin, Inventory};
 
 /// The text of `/metrics`.
 pub(crate) fn text(admin: &Admin, handle: &Handle, context: &Context) -> Reply {
@@ -57,6 +58,7 @@ pub(crate) fn text(admin: &Admin, handle: &Handle, context: &Context) -> Reply {
     for (bound, times) in &usage.reached {
         text.sample("", &[("limit", bound.key().to_owned())], times);
     }
+    programs(&mut text, &admin.told);
     if let Some(log) = admin.told.oplog() {
         change_log(&mut text, &log.status());
     }
@@ -64,6 +66,70 @@ pub(crate) fn text(admin: &Admin, handle: &Handle, context: &Context) -> Reply {
     let mut reply = Reply::text(text.into_text());
     reply.headers.insert(CONTENT_TYPE, content_type);
     reply
+}
+
+/// The programs that are hosted, by their names and routes.
+fn programs(text: &mut Exposition, told: &Inventory) {
+    let programs: Vec<_> = told
+        .programs()
+        .iter()
+        .map(|it| {
+            let labels = [("program", it.name().to_owned()), ("route", told.route_of(it.name()))];
+            (labels, it.status())
+        })
+        .collect();
+    let families: [(_, _, _, fn(&Program) -> u64); 9] = [
+        ("tidewire_program_processes", "gauge", "Processes that run.", |it| it.pids.len() as u64),
+        ("tidewire_program_spares", "gauge", "Processes that stand by.", |it| it.spares as u64),
+        ("tidewire_program_calls_running", "gauge", "Calls that processes have.", |it| {
+            it.calls as u64
+        }),
+        ("tidewire_program_calls_waiting", "gauge", "Calls that wait for a process.", |it| {
+            it.waiting as u64
+        }),
+        ("tidewire_program_broken", "gauge", "Whether calls are refused, after crashes.", |it| {
+            (it.state == State::Broken).into()
+        }),
+        ("tidewire_program_calls_total", "counter", "Calls that processes were given.", |it| {
+            it.requests
+        }),
+        ("tidewire_program_crashes_total", "counter", "Processes that crashed.", |it| it.crashes),
+        ("tidewire_program_starts_total", "counter", "Processes that were started.", |it| {
+            it.starts
+        }),
+        (
+            "tidewire_program_out_of_memory_total",
+            "counter",
+            "Times that a process ran out of memory_max.",
+            |it| it.out_of_memory,
+        ),
+    ];
+    for (family, kind, about, value) in families {
+        text.family(family, kind, about);
+        for (labels, status) in &programs {
+            text.sample("", labels, value(status));
+        }
+    }
+    let times: [(_, _, fn(&Program) -> (Duration, u64)); 2] = [
+        (
+            "tidewire_program_start_seconds",
+            "How long starts took, until their process could be called.",
+            |it| (it.start_time, it.starts),
+        ),
+        (
+            "tidewire_program_queue_seconds",
+            "How long calls waited for a process, of those that waited.",
+            |it| (it.queue_time, it.queued),
+        ),
+    ];
+    for (family, about, value) in times {
+        text.family(family, "summary", about);
+        for (labels, status) in &programs {
+            let (time, count) = value(status);
+            text.sample("_sum", labels, time.as_secs_f64());
+            text.sample("_count", labels, count);
+        }
+    }
 }
 
 /// How this host stands to the change log of its database.

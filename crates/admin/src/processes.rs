@@ -1,10 +1,12 @@
 //! `Processes`: programs that are hosted, and what is done to them.
 
+use std::time::Duration;
+
 use tidewire_hosting::{HostedService, Line, State};
 use tidewire_service::{Context, Error, Reply, Result};
 
 use crate::proto::tidewire::admin::v1::{
-    GetProcessRequest, ListProcessesReply, ListProcessesRequest, LogLine, Process,
+    GetProcessRequest, ListProcessesReply, ListProcessesRequest, LogLine, Process, ProcessInstance,
     ProcessLogsReply, ProcessLogsRequest, Processes, SteerProcessRequest,
 };
 use crate::{Inventory, limit, redact};
@@ -34,18 +36,18 @@ impl ProcessesApi {
         let hosted = self.find(name)?;
         tracing::warn!(program = name, "{what} was asked for by the admin listener");
         act(&hosted);
-        Ok(to_message(&hosted).into())
+        Ok(to_message(&self.0, &hosted).into())
     }
 }
 
 impl Processes for ProcessesApi {
     async fn list(&self, _: Context, _: ListProcessesRequest) -> Result<Reply<ListProcessesReply>> {
-        let processes = self.0.programs().iter().map(to_message).collect();
+        let processes = self.0.programs().iter().map(|it| to_message(&self.0, it)).collect();
         Ok(ListProcessesReply { processes, ..Default::default() }.into())
     }
 
     async fn get(&self, _: Context, request: GetProcessRequest) -> Result<Reply<Process>> {
-        Ok(to_message(&self.find(&request.name)?).into())
+        Ok(to_message(&self.0, &self.find(&request.name)?).into())
     }
 
     async fn logs(
@@ -107,20 +109,28 @@ impl Processes for ProcessesApi {
 }
 
 /// A program as it is told.
-pub(crate) fn to_message(hosted: &HostedService) -> Process {
+pub(crate) fn to_message(told: &Inventory, hosted: &HostedService) -> Process {
     let status = hosted.status();
-    let state = match status.state {
-        State::Stopped => "stopped",
-        State::Starting => "starting",
-        State::Ready => "ready",
-        State::Frozen => "frozen",
-        State::Stopping => "stopping",
-        State::Broken => "broken",
-        _ => "unknown",
-    };
+    let instances = status.processes.iter().map(|process| ProcessInstance {
+        pid: process.pid,
+        state: if process.is_spare { "spare" } else { word(process.state) }.to_owned(),
+        calls: process.calls as u64,
+        requests: process.requests,
+        age_ms: u64::try_from(process.age.as_millis()).unwrap_or(u64::MAX),
+        limits: process.limits.clone(),
+        ..Default::default()
+    });
     Process {
         name: hosted.name().to_owned(),
-        state: state.to_owned(),
+        state: word(status.state).to_owned(),
+        instances: instances.collect(),
+        out_of_memory: status.out_of_memory,
+        crashes: status.crashes,
+        requests: status.requests,
+        start_us: micros(status.start_time),
+        queued: status.queued,
+        queue_us: micros(status.queue_time),
+        route: told.route_of(hosted.name()),
         pids: status.pids,
         starts: status.starts,
         spares: status.spares as u64,
@@ -128,6 +138,22 @@ pub(crate) fn to_message(hosted: &HostedService) -> Process {
         calls: status.calls as u64,
         failure: redact::text(&status.failure.unwrap_or_default()),
         ..Default::default()
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn word(state: State) -> &'static str {
+    match state {
+        State::Stopped => "stopped",
+        State::Starting => "starting",
+        State::Ready => "ready",
+        State::Frozen => "frozen",
+        State::Stopping => "stopping",
+        State::Broken => "broken",
+        _ => "unknown",
     }
 }
 

@@ -128,9 +128,14 @@ impl Watcher {
             }
             if wants_processes {
                 let programs = self.admin.told.programs();
-                let now: Vec<_> = programs.iter().map(processes::to_message).collect();
-                if self.last.processes != now {
-                    self.last.processes.clone_from(&now);
+                let to_message = |it| processes::to_message(&self.admin.told, it);
+                let now: Vec<_> = programs.iter().map(to_message).collect();
+                // That they grow older is no change.
+                let mut ageless = now.clone();
+                let instances = ageless.iter_mut().flat_map(|process| &mut process.instances);
+                instances.for_each(|instance| instance.age_ms = 0);
+                if self.last.processes != ageless {
+                    self.last.processes = ageless;
                     batch.processes = now;
                     is_news = true;
                 }

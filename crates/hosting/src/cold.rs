@@ -10,6 +10,8 @@
 //! | the process ends within the body | a body that breaks off |
 //! | no head within `request_timeout`, by the process's own [clock](crate::clock) | 504; after three in a row the process is killed |
 //!
+//! When a body is slow in coming: `upload.rs`.
+//!
 //! A seat is held until the last byte of the answer was read, so that an open stream counts as a
 //! call; one that came whole with its head was.
 
@@ -34,6 +36,8 @@ use crate::headers;
 use crate::hosted::{Inner, InstancePermit, PromisedPermit};
 use crate::program::Listen;
 use crate::response_timer::ResponseTimer;
+use crate::supervisor_message::End;
+use crate::upload;
 
 /// Where a call is on its way to an instance.
 #[derive(Debug)]
@@ -49,6 +53,7 @@ pub(crate) enum CallStage {
 /// Passes a call to an instance.
 pub(crate) async fn pass(inner: Arc<Inner>, mut call: Call) -> Result<Reply> {
     let is_native = inner.is_native();
+    upload::hold_back(&inner, &mut call).await?;
     if call.http_target().is_none() && !is_native {
         let name = inner.name();
         return Err(Error::unimplemented(format!("{name} answers plain HTTP only")));
@@ -207,7 +212,14 @@ fn lost<'a>(
         }
         let name = inner.name();
         let text = match end {
+            Ok(end @ (End::OutOfMemory(_) | End::TooManyProcesses(_))) => {
+                format!("{name} ended before it answered: {end}")
+            }
             Ok(_) => format!("{name} ended before it answered"),
+            Err(_) if inner.ran_out_of_memory(&seat.instance) => format!(
+                "{name} broke the connection off before it answered: one of its processes ran out of \
+                 memory_max"
+            ),
             Err(_) => format!("{name} broke the connection off before it answered"),
         };
         // Whom a program does not let in, or finds wrong, is its gateway, and not the caller.

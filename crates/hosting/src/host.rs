@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tidewire_memo::Graph;
 use tokio::task::JoinHandle;
@@ -82,7 +83,16 @@ impl Host {
     /// keeps answers. Call it before services are added.
     #[must_use]
     pub fn in_graph(mut self, graph: &Graph) -> Self {
+        let upload_rate_min = self.shared.upload_rate_min.load(Ordering::Relaxed);
         self.shared = Arc::new(Shared::new(graph));
+        self.upload_rate_min(upload_rate_min)
+    }
+
+    /// Sets how many bytes a second of a request's body have to come, while other calls wait for
+    /// its place: 16 KiB unless set. A slower one loses its place, with 408.
+    #[must_use]
+    pub fn upload_rate_min(self, bytes: u64) -> Self {
+        self.shared.upload_rate_min.store(bytes, Ordering::Relaxed);
         self
     }
 

@@ -6,6 +6,7 @@
 use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use tokio::time::Instant;
 
 use crate::commands::NamedSources;
 use crate::generation::Generation;
+use crate::health;
 use crate::instance::{Instance, Surroundings};
 use crate::limits::LifeLimits;
 use crate::output::{Line, OutputTail};
@@ -68,6 +70,42 @@ pub struct Status {
     pub calls: usize,
     /// Why the last start failed, or the last process crashed.
     pub failure: Option<String>,
+    /// Each process that can be called, or could.
+    pub processes: Vec<ProcessStatus>,
+    /// How often a process ran out of `memory_max`.
+    pub out_of_memory: u64,
+    /// How many processes crashed, or could not be started.
+    pub crashes: u64,
+    /// How many calls processes were given.
+    pub requests: u64,
+    /// How long starts took, all together, until their process could be called.
+    pub start_time: Duration,
+    /// How many calls waited for a process.
+    pub queued: u64,
+    /// How long these waited, all together, until they had a process.
+    pub queue_time: Duration,
+}
+
+/// What there is to say of one process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProcessStatus {
+    /// Its id.
+    pub pid: i32,
+    /// Whether it is ready, frozen, or ends with the calls that it has.
+    pub state: State,
+    /// Whether it was started ahead and stands by.
+    pub is_spare: bool,
+    /// How many calls it has.
+    pub calls: usize,
+    /// How many calls it was given.
+    pub requests: u64,
+    /// How often it was asked whether it is well.
+    pub health_checks: u64,
+    /// Since when it can be called.
+    pub age: Duration,
+    /// What keeps its bounds: `memory by cgroup v1`; empty where it has none.
+    pub limits: String,
 }
 
 pub(crate) struct Inner {
@@ -77,12 +115,26 @@ pub(crate) struct Inner {
     sockets: PathBuf,
     pool: Mutex<Pool<Arc<Instance>>>,
     pub(crate) wake: Notify,
+    /// Calls wait for a place.
+    waits: Notify,
+    figures: Figures,
     changed: watch::Sender<()>,
     ring: OutputTail,
     shared: Arc<Shared>,
     named: Arc<NamedSources>,
     /// Who has its name since it was removed.
     next: OnceLock<HostedService>,
+}
+
+/// What is counted of a service.
+#[derive(Debug, Default)]
+struct Figures {
+    /// How often memory was short.
+    out_of_memory: AtomicU64,
+    crashes: AtomicU64,
+    start_us: AtomicU64,
+    queued: AtomicU64,
+    queue_us: AtomicU64,
 }
 
 /// A place at an instance, given back when it is dropped.
@@ -108,6 +160,8 @@ impl HostedService {
             launcher,
             sockets,
             wake: Notify::new(),
+            waits: Notify::new(),
+            figures: Figures::default(),
             changed: watch::Sender::new(()),
             ring: OutputTail::default(),
             named,
@@ -190,6 +244,7 @@ enum Event {
     Started(u64, Result<Arc<Instance>, Failure>),
     Ended(u64, End),
     Leaves(Arc<Instance>),
+    IsUnwell(Arc<Instance>, String),
     Stopped,
 }
 
@@ -247,6 +302,9 @@ impl Inner {
                     return Step::Freeze(instance);
                 }
                 Step::Wait(until) => {
+                    if pool.needs_places() || pool.is_draining() {
+                        self.waits.notify_waiters();
+                    }
                     let native = pool.instances().filter_map(|instance| instance.native());
                     let due = native.filter_map(|native| native.wake_overdue(now));
                     return Step::Wait(until.into_iter().chain(due).min());
@@ -256,7 +314,13 @@ impl Inner {
         }
     }
 
+    /// Starts an instance: at once for a call that waits, else when few others are being started.
     async fn start(&self, generation: Arc<Generation>) -> Result<Arc<Instance>, Failure> {
+        let _turn = tokio::select! {
+            biased;
+            () = self.until_start_is_urgent() => None,
+            turn = self.shared.starts.acquire() => turn.ok(),
+        };
         let surroundings = Surroundings {
             launcher: &self.launcher,
             generation: &generation,
@@ -265,10 +329,15 @@ impl Inner {
             shared: &self.shared,
             named: &self.named,
         };
-        Instance::start(&surroundings).await.map(Arc::new)
+        let began = Instant::now();
+        let instance = Instance::start(&surroundings).await.map(Arc::new)?;
+        let (service, pid, cold_start) = (self.name(), instance.pid(), began.elapsed());
+        tracing::info!(service, pid, ?cold_start, "can be called");
+        self.figures.start_us.fetch_add(micros(cold_start), Ordering::Relaxed);
+        Ok(instance)
     }
 
-    fn take_note(&self, event: Event, tasks: &mut JoinSet<Event>) {
+    fn take_note(self: &Arc<Self>, event: Event, tasks: &mut JoinSet<Event>) {
         match event {
             Event::Started(generation, Ok(instance)) => {
                 let (id, now) = (instance.id, Instant::now());
@@ -276,16 +345,21 @@ impl Inner {
                     tracing::info!(service = self.name(), "the new one is called from now on");
                     self.lost_its_memory();
                 }
+                let inner = Arc::clone(self);
                 tasks.spawn(async move {
                     tokio::select! {
                         biased;
                         end = instance.ended() => Event::Ended(instance.id, end),
                         () = instance.leaves() => Event::Leaves(Arc::clone(&instance)),
+                        told = health::fails(&inner, &instance) => {
+                            Event::IsUnwell(Arc::clone(&instance), told)
+                        }
                     }
                 });
             }
             Event::Started(generation, Err(failure)) => {
                 tracing::error!(service = self.name(), "{}", failure.text);
+                self.figures.crashes.fetch_add(1, Ordering::Relaxed);
                 self.pool().start_failed(failure, generation, Instant::now());
             }
             Event::Leaves(instance) => {
@@ -293,9 +367,30 @@ impl Inner {
                 self.leaves(&instance);
                 tasks.spawn(async move { Event::Ended(instance.id, instance.ended().await) });
             }
+            Event::IsUnwell(instance, told) => {
+                let pid = instance.pid();
+                tracing::warn!(
+                    service = self.name(),
+                    pid,
+                    "another takes over, it is not well: {told}"
+                );
+                self.pool().wears_out(instance.id);
+                tasks.spawn(async move { Event::Ended(instance.id, instance.ended().await) });
+            }
             Event::Ended(id, end) => self.ended(id, end),
             Event::Stopped => {}
         }
+    }
+
+    /// Whether a process of an instance that goes on was killed for memory, which is noted.
+    pub(crate) fn ran_out_of_memory(&self, instance: &Instance) -> bool {
+        let is_so = instance.has_memory_kills();
+        if is_so {
+            let (service, pid) = (self.name(), instance.pid());
+            tracing::error!(service, pid, "one of its processes ran out of memory_max");
+            self.figures.out_of_memory.fetch_add(1, Ordering::Relaxed);
+        }
+        is_so
     }
 
     /// An instance takes no more calls; it may be told more than once.
@@ -307,9 +402,15 @@ impl Inner {
     /// An instance has ended; it may be told more than once.
     pub(crate) fn ended(&self, id: u64, end: End) {
         if self.pool().ended(id, end, Instant::now()) {
+            if matches!(end, End::OutOfMemory(_)) {
+                self.figures.out_of_memory.fetch_add(1, Ordering::Relaxed);
+            }
             match end {
                 End::Lost => tracing::error!(service = self.name(), "{end}; it is started again"),
-                _ => tracing::error!(service = self.name(), "crashed: {end}"),
+                _ => {
+                    tracing::error!(service = self.name(), "crashed: {end}");
+                    self.figures.crashes.fetch_add(1, Ordering::Relaxed);
+                }
             }
             self.lost_its_memory();
         }
@@ -349,7 +450,7 @@ impl Inner {
             TakeResult::Refused(refusal) => Err(self.refusal_error(refusal)),
             TakeResult::Later(receiver) => {
                 self.wake.notify_one();
-                Ok(Err(PromisedPermit { inner: Arc::clone(self), receiver }))
+                Ok(Err(PromisedPermit { inner: Arc::clone(self), receiver, began: now }))
             }
         }
     }
@@ -384,10 +485,47 @@ impl Inner {
         retry_after(error, wait)
     }
 
+    /// Waits until a call waits for a place that nobody else is giving up for it.
+    pub(crate) async fn until_place_is_needed(&self) {
+        loop {
+            let waits = self.waits.notified();
+            if self.pool().vacate() {
+                return;
+            }
+            waits.await;
+        }
+    }
+
+    /// Waits until a call waits, or until the service is being ended, which waits for all starts.
+    async fn until_start_is_urgent(&self) {
+        loop {
+            let waits = self.waits.notified();
+            let is_urgent = |pool: &Pool<_>| pool.needs_places() || pool.is_draining();
+            if is_urgent(&self.pool()) {
+                return;
+            }
+            waits.await;
+        }
+    }
+
+    pub(crate) fn upload_rate_min(&self) -> u64 {
+        self.shared.upload_rate_min.load(Ordering::Relaxed)
+    }
+
     fn status(&self) -> Status {
         let pool = self.pool();
-        let count = pool.count();
-        let state = match pool.is_broken_until(Instant::now()) {
+        let (count, now, figures) = (pool.count(), Instant::now(), &self.figures);
+        let processes = pool.each(now).map(|(instance, status)| ProcessStatus {
+            pid: instance.pid(),
+            state: status.state,
+            is_spare: status.is_spare,
+            calls: status.calls,
+            requests: status.requests,
+            health_checks: instance.health_checks.load(Ordering::Relaxed),
+            age: status.age,
+            limits: instance.bounded().to_string(),
+        });
+        let state = match pool.is_broken_until(now) {
             Some(_) if count.ready + count.frozen == 0 => State::Broken,
             _ => state(&count),
         };
@@ -399,6 +537,13 @@ impl Inner {
             waiting: count.waiting,
             calls: count.calls,
             failure: pool.failure().map(|failure| failure.text.clone()),
+            processes: processes.collect(),
+            out_of_memory: figures.out_of_memory.load(Ordering::Relaxed),
+            crashes: figures.crashes.load(Ordering::Relaxed),
+            requests: pool.requests(),
+            start_time: Duration::from_micros(figures.start_us.load(Ordering::Relaxed)),
+            queued: figures.queued.load(Ordering::Relaxed),
+            queue_time: Duration::from_micros(figures.queue_us.load(Ordering::Relaxed)),
         }
     }
 
@@ -456,6 +601,10 @@ fn retry_after(error: Error, wait: Duration) -> Error {
     error
 }
 
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
 async fn reached(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
@@ -468,6 +617,8 @@ async fn reached(at: Option<Instant>) {
 pub(crate) struct PromisedPermit {
     inner: Arc<Inner>,
     receiver: oneshot::Receiver<Result<Grant<Arc<Instance>>, Refusal>>,
+    /// Since when it is waited for.
+    began: Instant,
 }
 
 impl PromisedPermit {
@@ -480,7 +631,12 @@ impl PromisedPermit {
         let told = tokio::time::timeout(timeout, &mut self.receiver).await;
         let inner = &self.inner;
         match told {
-            Ok(Ok(Ok(grant))) => Ok(inner.seated(grant)),
+            Ok(Ok(Ok(grant))) => {
+                let waited = micros(self.began.elapsed());
+                inner.figures.queued.fetch_add(1, Ordering::Relaxed);
+                inner.figures.queue_us.fetch_add(waited, Ordering::Relaxed);
+                Ok(inner.seated(grant))
+            }
             Ok(Ok(Err(refusal))) => Err(inner.refusal_error(refusal)),
             Ok(Err(_)) => Err(inner.refusal_error(Refusal::Draining)),
             Err(_) => {

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::commands::NamedSources;
 use crate::generation::Generation;
+use crate::health;
 use crate::limits::LifeLimits;
 use crate::native::Native;
 use crate::output::{OutputTail, Pipes};
@@ -29,7 +30,7 @@ use crate::pool::Failure;
 use crate::program::{Listen, Program};
 use crate::ready::{Address, ListenPlace};
 use crate::supervisor_client::{Process, SupervisorClient};
-use crate::supervisor_message::{End, Start};
+use crate::supervisor_message::{Bounded, End, Start};
 use crate::upgrade;
 
 /// What an instance is started in.
@@ -55,6 +56,10 @@ pub(crate) struct Instance {
     /// Calls in a row that were not answered in time.
     overdue: AtomicU32,
     has_answered: AtomicBool,
+    /// How often it was asked whether it is well.
+    pub(crate) health_checks: AtomicU64,
+    /// Processes of it that were killed for memory, as far as they are known.
+    memory_kills: AtomicU64,
     _place: ListenPlace,
 }
 
@@ -79,20 +84,33 @@ impl Instance {
     /// It cannot be run, it ended, or it took longer than `start_timeout`; it is over then.
     pub(crate) async fn start(surroundings: &Surroundings<'_>) -> Result<Self, Failure> {
         let Surroundings { launcher, generation, sockets, .. } = surroundings;
-        let Generation { program, .. } = &***generation;
+        let Generation { program, life, .. } = &***generation;
         let id = launcher.next_id();
         let user = program.runs_as().map_err(|error| Failure::of(&error))?;
         let place = ListenPlace::new(program.listen, sockets, id, user.as_ref());
         let (place, socket) = place.map_err(Failure::for_now)?;
         let told = place.environment_variable();
         let told: Vec<_> = told.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let order = program.order(id, &told).map_err(|error| Failure::of(&error))?;
+        let mut order = program.order(id, &told).map_err(|error| Failure::of(&error))?;
+        order.bounds = life.bounds();
         let (pipes, writers) = Pipes::new().map_err(Failure::for_now)?;
         let fds = writers.into_iter().chain(socket).collect();
         let (process, drain, way) = launch(&place, surroundings, order, (pipes, fds)).await?;
         let (generation, overdue) = (Arc::clone(generation), AtomicU32::new(0));
         let has_answered = AtomicBool::new(false);
-        Ok(Self { id, generation, way, process, drain, overdue, has_answered, _place: place })
+        let memory_kills = AtomicU64::new(0);
+        Ok(Self {
+            id,
+            generation,
+            way,
+            process,
+            drain,
+            overdue,
+            has_answered,
+            memory_kills,
+            health_checks: AtomicU64::new(0),
+            _place: place,
+        })
     }
 
     /// Makes a call.
@@ -103,6 +121,14 @@ impl Instance {
                 Some(wanted) => Box::pin(upgrade::pass(address, call, wanted)).await,
             },
             CallMode::Native(native) => native.call(call).await?.await,
+        }
+    }
+
+    /// A client of its own, for what is no call, if it listens for HTTP.
+    pub(crate) fn other_client(&self) -> Option<Client> {
+        match &self.way {
+            CallMode::Http(_, address) => client(&address.url(), &self.generation.life).ok(),
+            CallMode::Native(_) => None,
         }
     }
 
@@ -133,6 +159,17 @@ impl Instance {
     /// Its process id.
     pub(crate) fn pid(&self) -> i32 {
         self.process.pid()
+    }
+
+    /// What keeps its bounds.
+    pub(crate) fn bounded(&self) -> Bounded {
+        self.process.bounded()
+    }
+
+    /// Whether processes of it were killed for memory since this was asked last.
+    pub(crate) fn has_memory_kills(&self) -> bool {
+        let kills = self.process.memory_kills();
+        self.memory_kills.fetch_max(kills, Ordering::Relaxed) < kills
     }
 
     /// Asks it to end, and makes it after a grace.
@@ -310,7 +347,15 @@ async fn launch(
     };
     peer.runs_as(process.pid());
     let drain = Drain::start(pipes, program.name(), &process, ring);
-    tracing::info!(service = program.name(), pid = process.pid(), "started");
+    match process.bounded() {
+        bounded if bounded == Bounded::default() => {
+            tracing::info!(service = program.name(), pid = process.pid(), "started");
+        }
+        bounded => {
+            let limits = bounded.to_string();
+            tracing::info!(service = program.name(), pid = process.pid(), limits, "started");
+        }
+    }
     let ended = process.ended();
     let reached = async {
         match early {
@@ -394,15 +439,7 @@ async fn until_ready(
     let target = path.parse::<http::Uri>().map_err(|error| format!("ready = {path:?}: {error}"))?;
     let mut wait = READY_FIRST_WAIT;
     loop {
-        let context = tidewire_service::Context::default();
-        let body = tidewire_service::Body::Empty;
-        let call = client.call(Call::http(http::Method::GET, target.clone(), context, body));
-        let told = match tokio::time::timeout(READY_PATIENCE, call).await {
-            Ok(Ok(reply)) if reply.status.as_u16() < 400 => return Ok(()),
-            Ok(Ok(reply)) => format!("was answered with status {}", reply.status.as_u16()),
-            Ok(Err(error)) => format!("was answered with {error}"),
-            Err(_) => format!("was not answered for {READY_PATIENCE:?}"),
-        };
+        let Err(told) = health::ask(client, &target).await else { return Ok(()) };
         *not_ready.lock() = NotReady::Answers { path: path.to_owned(), told };
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(READY_LONGEST_WAIT);
@@ -466,10 +503,9 @@ impl fmt::Display for NeverAccepted {
 impl std::error::Error for NeverAccepted {}
 
 const OVERDUE_MAX: u32 = 3;
-/// Between two questions whether a program is ready, and how long each may take.
+/// Between two questions whether a program is ready.
 const READY_FIRST_WAIT: Duration = Duration::from_millis(10);
 const READY_LONGEST_WAIT: Duration = Duration::from_millis(250);
-const READY_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a connection of plain HTTP waits for its next call. Programs close theirs after 2 s
 /// (gunicorn) or 5 s (Node), one that was frozen as soon as it goes on: a call that is sent in that
 /// moment would be lost.

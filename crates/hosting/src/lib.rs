@@ -10,11 +10,13 @@
 //! | file | what it decides |
 //! |---|---|
 //! | `supervisor.rs` | how processes are started and ended, and that none outlives the gateway |
+//! | `supervisor/cgroups.rs`, `supervisor/watch.rs` | how a process and what it starts are kept within bounds |
 //! | `process_mark.rs` | which gateway a process belongs to, so that what a killed one left is found |
 //! | `pool.rs` | which instance takes a call, who waits, when one is started, frozen or stopped |
 //! | `generation.rs` | what becomes of processes when their program is replaced |
 //! | `breaker.rs` | how long to rest after a crash, and when to give up for a while |
 //! | `instance.rs` | one process from its start to its end |
+//! | `health.rs` | whether a process that runs is well |
 //! | `cold.rs` | what becomes of a call when its process fails |
 //! | `commands.rs` | what becomes stale when a process ends with a command under way |
 //! | `native.rs` | calls of a process that speaks the live protocol, both ways |
@@ -24,6 +26,7 @@
 //! | `typed.rs` | such a process as a service of a schema |
 //! | `sources.rs` | what its answers are made of |
 //! | `upgrade.rs` | WebSockets of programs |
+//! | `upload.rs` | when a request with a body takes a place, and loses it |
 //! | `headers.rs`, `forwarded.rs` | what a program is told of a request |
 //! | `routes.rs` | which service a path belongs to |
 
@@ -39,6 +42,7 @@ mod forwarded;
 mod generation;
 mod grpc_failure;
 mod headers;
+mod health;
 mod host;
 mod hosted;
 mod instance;
@@ -58,10 +62,11 @@ mod supervisor_client;
 mod supervisor_message;
 mod typed;
 mod upgrade;
+mod upload;
 mod warm;
 
 pub use host::{Host, HostError};
-pub use hosted::{HostedService, State, Status};
+pub use hosted::{HostedService, ProcessStatus, State, Status};
 pub use limits::LifeLimits;
 pub use output::{Line, Pipe};
 pub use program::{Listen, Program};

@@ -12,8 +12,19 @@
 //! | `idle_freeze` | never | an unused instance is stopped by SIGSTOP, until its next call |
 //! | `idle_stop` | 5 min | an unused instance is ended |
 //! | `stop_grace` | 5 s from SIGTERM | SIGKILL |
+//! | `health_interval` | 10 s, where [`Program::health`](crate::Program::health) is set | after three failures in a row another instance takes over |
+//! | `max_requests` | none | another instance takes over, then it ends with the calls that it has |
+//! | `max_age` | none | the same |
+//! | `memory_max` | none, of an instance and all that it starts | it is killed; calls and `ps` say that it ran out of memory |
+//! | `processes_max` | none, threads counted | it can start no others; without cgroups it is killed |
+//! | `cpu_percent_max` | none, 100 is one core | it waits |
+//!
+//! The last three are kept by cgroups of version 2 or 1 where this user may write them, else by
+//! `RLIMIT_DATA`, `RLIMIT_NPROC` and a look each second; `cpu_percent_max` by cgroups alone.
 
 use std::time::Duration;
+
+use crate::supervisor_message::Bounds;
 
 /// The bounds of a hosted service's life.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +50,20 @@ pub struct LifeLimits {
     pub idle_stop: Option<Duration>,
     /// How long a process may take to end when it is asked to.
     pub stop_grace: Duration,
+    /// How often it is asked whether it is well, if it is.
+    pub health_interval: Duration,
+    /// After how many calls another process takes over from it.
+    pub max_requests: Option<u64>,
+    /// At which age another process takes over from it.
+    pub max_age: Option<Duration>,
+    /// How many bytes of memory a process may have, with all that it starts.
+    pub memory_max: Option<u64>,
+    /// How many processes and threads there may be of a process, itself among them.
+    pub processes_max: Option<u32>,
+    /// How much CPU time a process may have, with all that it starts, in percent of one core.
+    pub cpu_percent_max: Option<u32>,
+    /// Whether these three are kept by cgroups where they can be.
+    pub cgroups: bool,
 }
 
 impl Default for LifeLimits {
@@ -54,6 +79,25 @@ impl Default for LifeLimits {
             idle_freeze: None,
             idle_stop: Some(Duration::from_secs(300)),
             stop_grace: Duration::from_secs(5),
+            health_interval: Duration::from_secs(10),
+            max_requests: None,
+            max_age: None,
+            memory_max: None,
+            processes_max: None,
+            cpu_percent_max: None,
+            cgroups: true,
+        }
+    }
+}
+
+impl LifeLimits {
+    /// What a process and all that it starts may have.
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds {
+            memory: self.memory_max,
+            processes: self.processes_max,
+            cpu_percent: self.cpu_percent_max,
+            cgroups: self.cgroups,
         }
     }
 }

@@ -8,6 +8,7 @@
 
 use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
+use std::num::NonZero;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
@@ -18,7 +19,7 @@ use tidewire_live::{
 };
 use tidewire_memo::{Graph, read_untracked};
 use tidewire_service::{Code, Error, Outcome, ParentCalls, Principal, Reply};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::caller::{self, Caller, Rights};
@@ -32,11 +33,18 @@ pub(crate) struct Shared {
     pub(crate) sources: Sources,
     /// Who answers what processes call; nobody before the server is started.
     pub(crate) callee: OnceLock<Callee>,
+    /// How many bytes a second of a body have to come while others wait.
+    pub(crate) upload_rate_min: AtomicU64,
+    /// Starts that no call waits for.
+    pub(crate) starts: Semaphore,
 }
 
 impl Shared {
     pub(crate) fn new(graph: &Graph) -> Self {
-        Self { sources: Sources::new(graph), callee: OnceLock::new() }
+        let (sources, callee) = (Sources::new(graph), OnceLock::new());
+        let upload_rate_min = AtomicU64::new(UPLOAD_RATE_MIN);
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        Self { sources, callee, upload_rate_min, starts: Semaphore::new(cores) }
     }
 }
 
@@ -408,5 +416,7 @@ impl fmt::Debug for Peer {
     }
 }
 
+/// In bytes a second.
+const UPLOAD_RATE_MIN: u64 = 16 << 10;
 /// How many calls may wait for each other.
 const REENTRANCY: usize = 8;

@@ -9,6 +9,9 @@
 //!      └──────────────────────────────────────────────────── stopping ◀─────────┘
 //! ```
 //!
+//! One that has had `max_requests` or `max_age` serves until a spare, or one that is started for it,
+//! takes over.
+//!
 //! Spares are started ahead and stand by, ready or frozen, until a call finds no place at another.
 //! New settings make a new generation of instances: those of the one before serve until one of the
 //! new can be called, and then end with their calls.
@@ -28,8 +31,8 @@ use crate::supervisor_message::End;
 
 mod instance;
 
-pub(crate) use self::instance::Grant;
 use self::instance::{Condition, PoolInstance};
+pub(crate) use self::instance::{Grant, InstanceStatus};
 
 /// The instances of a service and the calls that wait for one.
 #[derive(Debug)]
@@ -37,6 +40,8 @@ pub(crate) struct Pool<M> {
     life: LifeLimits,
     members: Vec<PoolInstance<M>>,
     waiting: VecDeque<oneshot::Sender<Result<Grant<M>, Refusal>>>,
+    /// How many places are about to be given up for these.
+    vacating: usize,
     /// Since when somebody has been waiting.
     waiting_since: Option<Instant>,
     is_starting: bool,
@@ -50,6 +55,8 @@ pub(crate) struct Pool<M> {
     breaker: Breaker,
     failure: Option<Failure>,
     starts: u64,
+    /// Calls of instances that are gone.
+    requests: u64,
     /// When the next step is, as the last one had it.
     planned: Option<Instant>,
 }
@@ -106,6 +113,7 @@ impl<M: Clone> Pool<M> {
             life,
             members: Vec::new(),
             waiting: VecDeque::new(),
+            vacating: 0,
             waiting_since: None,
             is_starting: false,
             generation: 1,
@@ -115,6 +123,7 @@ impl<M: Clone> Pool<M> {
             breaker: Breaker::default(),
             failure: None,
             starts: 0,
+            requests: 0,
             planned: None,
         }
     }
@@ -151,6 +160,7 @@ impl<M: Clone> Pool<M> {
         let at = ids.find_map(|id| self.members.iter().position(|member| member.id == id))?;
         let member = &mut self.members[at];
         member.calls += 1;
+        member.requests += 1;
         let (id, instance) = (member.id, member.instance.clone());
         Some(Grant { id, instance, is_frozen: false, was_spare: false })
     }
@@ -254,12 +264,27 @@ impl<M: Clone> Pool<M> {
         let Some(member) = member else { return false };
         member.calls -= 1;
         member.idle_since = now;
+        self.vacating = self.vacating.saturating_sub(1);
         let due = member.due(idle_stop, self.life.idle_freeze, now);
         let is_sooner = |due: Instant| self.planned.is_none_or(|planned| due < planned);
         let brings_forward = member.is_idle() && due.is_some_and(is_sooner);
+        let is_worn = self.life.max_requests.is_some_and(|most| member.requests >= most);
         let is_waited_for = !self.waiting.is_empty();
         self.hand_out(now);
-        brings_forward || is_waited_for
+        brings_forward || is_waited_for || is_worn
+    }
+
+    /// Whether calls wait for more places than are about to be given up.
+    pub(crate) fn needs_places(&self) -> bool {
+        let waiting = self.waiting.iter().filter(|waiting| !waiting.is_closed());
+        waiting.count() > self.vacating
+    }
+
+    /// Whether a call is to give its place up for one that waits, which it does now.
+    pub(crate) fn vacate(&mut self) -> bool {
+        let is_needed = self.needs_places();
+        self.vacating += usize::from(is_needed);
+        is_needed
     }
 
     /// An instance can be called, that was started by settings of this generation. Returns whether
@@ -274,7 +299,7 @@ impl<M: Clone> Pool<M> {
         }
         self.waiting.retain(|waiting| !waiting.is_closed());
         // What was started to spare calls the wait, and is not needed by now.
-        let is_wanted = self.wanted_since.is_some() || !self.waiting.is_empty();
+        let is_wanted = self.wanted_since.is_some() || !self.waiting.is_empty() || self.has_worn();
         let is_full = self.current() >= self.life.instances_max;
         let is_spare = is_full || !replaces && !is_wanted;
         self.wanted_since = (!is_newest).then_some(now);
@@ -282,18 +307,49 @@ impl<M: Clone> Pool<M> {
             let older = self.members.iter_mut().filter(|m| m.generation < generation);
             older.for_each(|member| member.retires = true);
         }
+        let is_short = self.is_short_of_spares();
+        let serves = !is_spare;
         self.members.push(PoolInstance {
             id,
             instance,
             generation,
             calls: 0,
+            requests: 0,
+            born: now,
             idle_since: now,
             condition: Condition::Ready,
-            is_spare: is_spare && self.is_short_of_spares(),
-            retires: is_full && !self.is_short_of_spares(),
+            is_worn: false,
+            is_spare: is_spare && is_short,
+            retires: is_full && !is_short,
         });
+        if serves {
+            self.retire_worn();
+        }
         self.hand_out(now);
         replaces
+    }
+
+    /// Lets spares take over from those that have served for as long as they may; returns when
+    /// another will have, by its age.
+    fn take_over(&mut self, now: Instant) -> Option<Instant> {
+        let life = &self.life;
+        let next = self.members.iter_mut().filter_map(|member| member.wears(life, now)).min();
+        while self.has_worn() {
+            let spare = self.members.iter_mut().find(|member| member.stands_by());
+            let Some(spare) = spare else { break };
+            spare.is_spare = false;
+            self.retire_worn();
+        }
+        next
+    }
+
+    fn retire_worn(&mut self) {
+        let worn = self.members.iter_mut().find(|m| m.is_active() && m.is_worn);
+        worn.into_iter().for_each(|member| member.retires = true);
+    }
+
+    fn has_worn(&self) -> bool {
+        self.members.iter().any(|m| m.is_active() && m.is_worn)
     }
 
     /// An instance could not be started by settings of this generation; whoever waits is told,
@@ -323,6 +379,7 @@ impl<M: Clone> Pool<M> {
             return false;
         };
         let member = self.members.remove(index);
+        self.requests += member.requests;
         // A spare may serve in its place.
         self.hand_out(now);
         let is_leaving = end == End::Code(0) && member.calls == 0;
@@ -354,7 +411,7 @@ impl<M: Clone> Pool<M> {
         if self.waiting.is_empty() {
             self.waiting_since = None;
         }
-        let (idle_stop, mut next) = (self.idle_stop(), None);
+        let (idle_stop, mut next) = (self.idle_stop(), self.take_over(now));
         for member in self.members.iter_mut().filter(|member| member.is_idle()) {
             let idle_stop = idle_stop.filter(|_| !member.is_spare || self.is_draining);
             if let Some(step) = member.step(idle_stop, self.life.idle_freeze, now, &mut next) {
@@ -408,6 +465,33 @@ impl<M: Clone> Pool<M> {
         self.members.iter().map(|member| &member.instance)
     }
 
+    /// Whether an instance runs and has somebody left to answer by.
+    pub(crate) fn can_be_asked(&self, id: u64) -> bool {
+        let member = self.members.iter().find(|member| member.id == id);
+        member.is_some_and(|m| {
+            m.condition == Condition::Ready && !m.retires && m.calls < self.life.concurrency
+        })
+    }
+
+    /// An instance serves until another takes over.
+    pub(crate) fn wears_out(&mut self, id: u64) {
+        let member = self.members.iter_mut().find(|member| member.id == id);
+        member.into_iter().for_each(|member| {
+            member.is_worn = !member.is_spare;
+            member.retires |= member.is_spare;
+        });
+    }
+
+    /// How many calls instances were given.
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests + self.members.iter().map(|member| member.requests).sum::<u64>()
+    }
+
+    /// How each instance is.
+    pub(crate) fn each(&self, now: Instant) -> impl Iterator<Item = (&M, InstanceStatus)> {
+        self.members.iter().map(move |member| (&member.instance, member.status(now)))
+    }
+
     /// Until when it is broken.
     pub(crate) fn is_broken_until(&self, now: Instant) -> Option<Instant> {
         self.breaker.is_broken_until(now)
@@ -427,14 +511,16 @@ impl<M: Clone> Pool<M> {
         let needed = earliest(self.waiting_since, self.wanted_since)
             .filter(|_| current < self.life.instances_max)
             .map(|since| if current == 0 { since } else { since + PATIENCE });
-        let ahead = self.is_short_of_spares().then_some(now);
+        let ahead = (self.is_short_of_spares() || self.has_worn()).then_some(now);
         let wanted = earliest(needed, ahead)?;
         Some(self.breaker.rests_until(now).map_or(wanted, |until| until.max(wanted)))
     }
 
-    /// How many instances serve. Those of older settings are about to leave, and take no place.
+    /// How many instances serve. Those of older settings, and those that are worn, are about to
+    /// leave, and take no place.
     fn current(&self) -> usize {
-        let current = |m: &&PoolInstance<M>| m.is_active() && m.generation == self.generation;
+        let current =
+            |m: &&PoolInstance<M>| m.is_active() && !m.is_worn && m.generation == self.generation;
         self.members.iter().filter(current).count()
     }
 
@@ -461,8 +547,8 @@ impl<M: Clone> Pool<M> {
             (member.is_active() || has_room && member.stands_by()) && member.calls < concurrency
         };
         let free = self.members.iter_mut().filter(is_free);
-        let member =
-            free.min_by_key(|m| (m.is_spare, m.condition == Condition::Frozen, m.calls))?;
+        let member = free
+            .min_by_key(|m| (m.is_spare, m.is_worn, m.condition == Condition::Frozen, m.calls))?;
         Some(member.grant())
     }
 

@@ -7,7 +7,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::supervisor_message::User;
+use crate::supervisor_message::{Bounds, User};
 
 /// What the gateway's environment passes on, where it is set.
 const PASSED_ON: &[&str] =
@@ -31,6 +31,7 @@ pub struct Program {
     environment: Vec<(String, String)>,
     user: Option<String>,
     ready: Option<String>,
+    health: Option<String>,
     pub(crate) listen: Listen,
 }
 
@@ -65,6 +66,7 @@ impl Program {
             environment: Vec::new(),
             user: None,
             ready: None,
+            health: None,
             listen: Listen::default(),
         }
     }
@@ -104,6 +106,21 @@ impl Program {
     pub fn ready(mut self, path: impl Into<String>) -> Self {
         self.ready = Some(path.into());
         self
+    }
+
+    /// Sets a path, such as `/healthz`, that says while it runs whether it is well: it is asked for
+    /// each [`health_interval`](crate::LifeLimits::health_interval). After three answers in a row
+    /// with a status of 400 or more, or none, another process takes over. A program that speaks the
+    /// live protocol is not asked.
+    #[must_use]
+    pub fn health(mut self, path: impl Into<String>) -> Self {
+        self.health = Some(path.into());
+        self
+    }
+
+    /// The path that says whether it is well.
+    pub(crate) fn health_path(&self) -> Option<&str> {
+        self.health.as_deref()
     }
 
     /// The path that says whether it is ready.
@@ -170,6 +187,7 @@ impl Program {
             folder: self.folder.clone(),
             user,
             listens: self.listen == Listen::Inherited,
+            bounds: Bounds::default(),
         })
     }
 }

@@ -11,26 +11,34 @@
 //! | order to start | clone and exec (`spawn.rs`); the answer is the pid or the error of the system |
 //! | order to signal | the process group, as long as its leader was not reaped; to stop or go on, all of its descendants too |
 //! | a child ended | its group is killed, what it left is swept (`sweep.rs`), the gateway is told |
+//! | an instance has more than it may, and no cgroup keeps it from that | it is killed (`watch.rs`) |
 //! | the gateway's end of the socket is closed | all is killed, until nothing is below |
 
+pub(crate) mod cgroups;
 mod spawn;
 mod sweep;
+mod watch;
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::MissedTickBehavior;
 
+use self::cgroups::Groups;
+use self::watch::Watched;
 use crate::process_mark::Owner;
-use crate::supervisor_message::{self, End, Order, Start, SupervisorNotice};
+use crate::supervisor_message::{self, Bounds, End, Order, Start, SupervisorNotice};
 
 /// What the process is called.
 pub(crate) const NAME: &str = "tidewire-supervisor";
@@ -77,7 +85,7 @@ fn run() -> io::Result<()> {
     // Packets keep their bounds on it, whatever the type says.
     let socket = std::os::unix::net::UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     socket.set_nonblocking(true)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(socket))
 }
 
@@ -86,11 +94,17 @@ async fn serve(socket: std::os::unix::net::UnixStream) -> io::Result<()> {
     spawn::hear_of_ends_alone()?;
     let socket = UnixStream::from_std(socket)?;
     let mut supervisor = Supervisor::new(socket);
+    let mut looks = tokio::time::interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let order = tokio::select! {
             order = supervisor.receive() => order?,
             _ = ended.recv() => {
                 supervisor.reap()?;
+                continue;
+            }
+            _ = looks.tick(), if !supervisor.watched.is_empty() => {
+                supervisor.kill_what_has_too_much();
                 continue;
             }
         };
@@ -111,12 +125,24 @@ struct Supervisor {
     instances: HashMap<Pid, u64>,
     /// Those that had started no others when they were stopped, and could start none since.
     alone: HashSet<u64>,
+    groups: HashMap<Pid, (Groups, Bounds)>,
+    watched: Watched,
+    /// Why those end that were killed here.
+    killed: HashMap<Pid, End>,
 }
 
 impl Supervisor {
     fn new(socket: UnixStream) -> Self {
-        let (instances, alone) = (HashMap::new(), HashSet::new());
-        Self { socket, itself: Owner::this(), text: Vec::new(), instances, alone }
+        Self {
+            socket,
+            itself: Owner::this(),
+            text: Vec::new(),
+            instances: HashMap::new(),
+            alone: HashSet::new(),
+            groups: HashMap::new(),
+            watched: Watched::default(),
+            killed: HashMap::new(),
+        }
     }
 
     async fn receive(&mut self) -> io::Result<Option<(Order, Vec<OwnedFd>)>> {
@@ -126,12 +152,19 @@ impl Supervisor {
 
     fn start(&mut self, start: &Start, fds: Vec<OwnedFd>) -> io::Result<()> {
         let id = start.id;
-        match spawn::spawn(start, &fds, self.itself) {
+        let (groups, bounded) = Groups::new(&start.bounds, self.itself, id);
+        match spawn::spawn(start, &fds, self.itself, (&groups, &bounded)) {
             Ok(pid) => {
+                let memory_kills = groups.memory().map(Path::to_owned);
                 self.instances.insert(pid, id);
-                self.tell(&SupervisorNotice::Started { id, pid: pid.as_raw_nonzero().get() })
+                self.watched.add(pid, &start.bounds, &bounded);
+                self.groups.insert(pid, (groups, start.bounds.clone()));
+                let pid = pid.as_raw_nonzero().get();
+                self.tell(&SupervisorNotice::Started { id, pid, bounded, memory_kills })
             }
             Err(error) => {
+                let mut groups = groups;
+                groups.remove();
                 let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
                 self.tell(&SupervisorNotice::NotStarted { id, errno })
             }
@@ -159,10 +192,29 @@ impl Supervisor {
             let Some(id) = self.instances.remove(&pid) else { continue };
             self.alone.remove(&id);
             let _ = kill_process_group(pid, Signal::KILL);
-            self.tell(&SupervisorNotice::Ended { id, end: end(status) })?;
+            let end = self.why_ended(pid).unwrap_or_else(|| end(status));
+            self.tell(&SupervisorNotice::Ended { id, end })?;
         }
         sweep::orphans(&self.instances);
+        // Those of instances that are over go once all in them has ended.
+        self.groups.retain(|pid, (groups, _)| self.instances.contains_key(pid) || !groups.remove());
         Ok(())
+    }
+
+    /// Why a process ended that had too much of something.
+    fn why_ended(&mut self, pid: Pid) -> Option<End> {
+        self.watched.remove(pid);
+        let killed = self.killed.remove(&pid);
+        let (groups, bounds) = self.groups.get(&pid)?;
+        let is_memory = groups.memory().is_some_and(|counter| cgroups::memory_kills(counter) > 0);
+        killed.or(bounds.memory.filter(|_| is_memory).map(End::OutOfMemory))
+    }
+
+    fn kill_what_has_too_much(&mut self) {
+        for (leader, end) in self.watched.over(&self.instances) {
+            self.killed.insert(leader, end);
+            let _ = kill_process_group(leader, Signal::KILL);
+        }
     }
 
     /// Waits for the gateway to read, which it always does.
@@ -177,6 +229,16 @@ impl Supervisor {
         }
     }
 }
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        sweep::everything();
+        self.groups.retain(|_, (groups, _)| !groups.remove());
+    }
+}
+
+/// Between two looks at what instances have.
+const LOOK: Duration = Duration::from_secs(1);
 
 fn end(status: WaitStatus) -> End {
     match (status.exit_status(), status.terminating_signal()) {

@@ -22,8 +22,8 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
 use crate::process_mark::{self, Owner};
-use crate::supervisor;
-use crate::supervisor_message::{self, End, Order, Start, SupervisorNotice};
+use crate::supervisor::{self, cgroups};
+use crate::supervisor_message::{self, Bounded, End, Order, Start, SupervisorNotice};
 
 /// Starts processes by a supervisor, of which there is one at a time.
 #[derive(Debug)]
@@ -45,6 +45,8 @@ struct Current {
 pub(crate) struct Process {
     id: u64,
     pid: i32,
+    bounded: Bounded,
+    memory_kills: Option<PathBuf>,
     ended: watch::Receiver<Option<End>>,
     wire: Arc<Wire>,
 }
@@ -61,8 +63,16 @@ struct Wire {
 
 #[derive(Debug)]
 struct PendingStart {
-    started: Option<oneshot::Sender<io::Result<i32>>>,
+    started: Option<oneshot::Sender<io::Result<StartedProcess>>>,
     ended: watch::Sender<Option<End>>,
+}
+
+/// What is known of a process that was started.
+#[derive(Debug)]
+struct StartedProcess {
+    pid: i32,
+    bounded: Bounded,
+    memory_kills: Option<PathBuf>,
 }
 
 impl SupervisorClient {
@@ -93,11 +103,14 @@ impl SupervisorClient {
             .lock()
             .insert(id, PendingStart { started: Some(say_started), ended: say_ended });
         // Whoever gives up from here on drops it, and thereby kills what may have been started.
-        let mut process = Process { id, pid: 0, ended, wire: Arc::clone(&wire) };
+        let (bounded, memory_kills) = (Bounded::default(), None);
+        let wire_of = Arc::clone(&wire);
+        let mut process = Process { id, pid: 0, bounded, memory_kills, ended, wire: wire_of };
         wire.send(&Order::Start(start), &fds).await?;
         drop(fds);
         let started = started.await.map_err(|_| io::Error::other("the supervisor ended"))?;
-        process.pid = started?;
+        let StartedProcess { pid, bounded, memory_kills } = started?;
+        (process.pid, process.bounded, process.memory_kills) = (pid, bounded, memory_kills);
         Ok(process)
     }
 
@@ -144,6 +157,16 @@ impl Process {
     /// Its process id, also that of its session and group.
     pub(crate) fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// What keeps its bounds.
+    pub(crate) fn bounded(&self) -> Bounded {
+        self.bounded
+    }
+
+    /// How many processes of it were killed for memory so far.
+    pub(crate) fn memory_kills(&self) -> u64 {
+        self.memory_kills.as_deref().map_or(0, cgroups::memory_kills)
     }
 
     /// Lets its group run again: at once, and by the supervisor what has left the group.
@@ -263,13 +286,15 @@ impl Wire {
 
     fn notice(&self, notice: SupervisorNotice) {
         let mut waiting = self.waiting.lock();
-        let mut say = |id: u64, started: io::Result<i32>| {
+        let mut say = |id: u64, started: io::Result<StartedProcess>| {
             let started_by = waiting.get_mut(&id).and_then(|waiting| waiting.started.take());
             // Whoever gave up does not want to know.
             started_by.map(|started_by| started_by.send(started));
         };
         match notice {
-            SupervisorNotice::Started { id, pid } => say(id, Ok(pid)),
+            SupervisorNotice::Started { id, pid, bounded, memory_kills } => {
+                say(id, Ok(StartedProcess { pid, bounded, memory_kills }));
+            }
             SupervisorNotice::NotStarted { id, errno } => {
                 say(id, Err(io::Error::from_raw_os_error(errno)));
                 if let Some(waiting) = waiting.remove(&id) {

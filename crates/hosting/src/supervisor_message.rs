@@ -46,6 +46,56 @@ pub(crate) struct Start {
     pub(crate) user: Option<User>,
     /// Whether its socket is one to listen on, of which systemd's variables tell.
     pub(crate) listens: bool,
+    /// What it may have.
+    pub(crate) bounds: Bounds,
+}
+
+/// What an instance and all that it starts may have.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Bounds {
+    /// In bytes.
+    pub(crate) memory: Option<u64>,
+    /// Threads counted.
+    pub(crate) processes: Option<u32>,
+    /// Of one core.
+    pub(crate) cpu_percent: Option<u32>,
+    /// Whether cgroups may be used.
+    pub(crate) cgroups: bool,
+}
+
+/// What keeps each of these bounds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Bounded {
+    pub(crate) memory: Option<Means>,
+    pub(crate) processes: Option<Means>,
+    pub(crate) cpu: Option<Means>,
+}
+
+/// What keeps a bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Means {
+    Cgroup2,
+    Cgroup1,
+    /// A look each second, beside an rlimit.
+    Watched,
+    /// Nothing can.
+    Nothing,
+}
+
+impl std::fmt::Display for Bounded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let all = [("memory", self.memory), ("processes", self.processes), ("cpu", self.cpu)];
+        let mut all = all.into_iter().filter_map(|(what, means)| Some((what, means?)));
+        let say = |(what, means)| match means {
+            Means::Cgroup2 => format!("{what} by cgroup v2"),
+            Means::Cgroup1 => format!("{what} by cgroup v1"),
+            Means::Watched if what == "memory" => format!("{what} by RLIMIT_DATA and polling"),
+            Means::Watched => format!("{what} by RLIMIT_NPROC and polling"),
+            Means::Nothing => format!("{what} not limited, since no cgroup can be written"),
+        };
+        let first = all.next().map(say).unwrap_or_default();
+        f.write_str(&all.map(say).fold(first, |text, next| format!("{text}, {next}")))
+    }
 }
 
 /// A user as the kernel knows it.
@@ -67,6 +117,10 @@ pub(crate) enum SupervisorNotice {
         id: u64,
         /// Its process, which leads its own session and group.
         pid: i32,
+        /// What keeps its bounds.
+        bounded: Bounded,
+        /// The file that counts what was killed of it for memory.
+        memory_kills: Option<PathBuf>,
     },
     /// It could not be started.
     NotStarted {
@@ -91,6 +145,10 @@ pub(crate) enum End {
     Code(i32),
     /// By this signal.
     Signal(i32),
+    /// It had more memory than so many bytes.
+    OutOfMemory(u64),
+    /// It had more processes and threads than so many.
+    TooManyProcesses(u32),
     /// With the supervisor.
     Lost,
 }
@@ -100,6 +158,12 @@ impl std::fmt::Display for End {
         match self {
             Self::Code(code) => write!(f, "it ended with exit code {code}"),
             Self::Signal(signal) => write!(f, "it was ended by signal {signal}"),
+            Self::OutOfMemory(bytes) => {
+                write!(f, "it ran out of memory: memory_max = {bytes} bytes")
+            }
+            Self::TooManyProcesses(most) => {
+                write!(f, "it had more processes and threads than processes_max = {most}")
+            }
             Self::Lost => f.write_str("it ended with the supervisor"),
         }
     }

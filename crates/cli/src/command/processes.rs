@@ -5,7 +5,8 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use tidewire::admin::proto::tidewire::admin::v1::{
-    ListProcessesRequest, Process, ProcessLogsRequest, ProcessesClient, SteerProcessRequest,
+    ListProcessesRequest, Process, ProcessInstance, ProcessLogsRequest, ProcessesClient,
+    SteerProcessRequest,
 };
 
 use crate::Failure;
@@ -121,8 +122,29 @@ fn table(processes: &[Process]) -> String {
         text += &format!(
             "{name:<20} {state:<9} {starts:>6} {spares:>6} {calls:>6} {waiting:>7}  {pids}{failure}\n"
         );
+        for instance in &process.instances {
+            let ProcessInstance { pid, state, calls, requests, age_ms, limits, .. } = instance;
+            let age = age(*age_ms);
+            let limits = if limits.is_empty() { String::new() } else { format!("; {limits}") };
+            text += &format!(
+                "  {pid:<18} {state:<9} {age} old, {calls} of {requests} calls open{limits}\n"
+            );
+        }
+        if process.out_of_memory > 0 {
+            text += &format!("  ran out of memory {} times\n", process.out_of_memory);
+        }
     }
     text
+}
+
+/// A time in its largest unit.
+fn age(milliseconds: u64) -> String {
+    match milliseconds / 1000 {
+        seconds @ 0..60 => format!("{seconds}s"),
+        seconds @ 60..3600 => format!("{}m", seconds / 60),
+        seconds @ 3600..86_400 => format!("{}h", seconds / 3600),
+        seconds => format!("{}d", seconds / 86_400),
+    }
 }
 
 /// How often it is looked for more, once there is none.

@@ -6,8 +6,9 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
 use tidewire::admin::proto::tidewire::admin::v1::{
-    BoundReached, CallsClient, MemoClient, MemoOverviewReply, MemoOverviewRequest, MethodFigures,
-    MethodFiguresRequest, OverviewReply, OverviewRequest, SystemClient,
+    BoundReached, CallsClient, ListProcessesRequest, MemoClient, MemoOverviewReply,
+    MemoOverviewRequest, MethodFigures, MethodFiguresRequest, OverviewReply, OverviewRequest,
+    Process, ProcessesClient, SystemClient,
 };
 
 use crate::Failure;
@@ -37,14 +38,17 @@ impl Top {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let channel = self.admin.channel()?;
         let system = SystemClient::new(channel.clone());
-        let (calls, memo) = (CallsClient::new(channel.clone()), MemoClient::new(channel));
+        let (calls, memo) = (CallsClient::new(channel.clone()), MemoClient::new(channel.clone()));
+        let processes = ProcessesClient::new(channel);
         let mut before = None;
         loop {
             let overview = body_or_failure(system.overview(OverviewRequest::default()).await)?;
             let figures =
                 body_or_failure(calls.methods(MethodFiguresRequest::default()).await)?.methods;
             let kept = body_or_failure(memo.overview(MemoOverviewRequest::default()).await)?;
-            let screen = table(&overview, &kept, &figures, before.as_ref());
+            let hosted = body_or_failure(processes.list(ListProcessesRequest::default()).await)?;
+            let mut screen = table(&overview, &kept, &figures, before.as_ref());
+            screen += &programs(&hosted.processes);
             let clear = !self.once && std::io::stdout().is_terminal();
             let begin = if clear { "\u{1b}[2J\u{1b}[H" } else { "" };
             write!(std::io::stdout(), "{begin}{screen}")?;
@@ -104,6 +108,36 @@ fn table(
         let _ = writeln!(
             text,
             "{rate:>9.1} {running:>7} {p50:>9.1} {p99:>9.1}  {method} {protocol}{failed}"
+        );
+    }
+    text
+}
+
+/// The programs that it hosts, if it hosts any.
+fn programs(programs: &[Process]) -> String {
+    let mut text = String::new();
+    if programs.is_empty() {
+        return text;
+    }
+    let _ = writeln!(
+        text,
+        "\n{:>9} {:>7} {:>7} {:>6} {:>9} {:>9} {:>7}  PROGRAM",
+        "CALLS", "RUNNING", "WAITING", "STARTS", "START MS", "WAIT MS", "CRASHES"
+    );
+    for program in programs {
+        let Process { name, state, route, requests, calls, waiting, starts, crashes, .. } = program;
+        let mean = |total_us: u64, count: u64| total_us as f64 / 1e3 / count.max(1) as f64;
+        let (start, wait) =
+            (mean(program.start_us, *starts), mean(program.queue_us, program.queued));
+        let (name, route) = (printable(name), printable(route));
+        let memory = match program.out_of_memory {
+            0 => String::new(),
+            times => format!(" out_of_memory={times}"),
+        };
+        let _ = writeln!(
+            text,
+            "{requests:>9} {calls:>7} {waiting:>7} {starts:>6} {start:>9.1} {wait:>9.1} {crashes:>7}  \
+             {name} {state} {route}{memory}"
         );
     }
     text

@@ -172,6 +172,12 @@ fn a_change_of_the_configuration_of_files_and_a_hangup_replace_a_program_under_l
         until(|| word() == "five");
         let pid = |text: String| text.rsplit(' ').next().unwrap().to_owned();
         let before = pid(body_of(&ask(&served.address, "/shop/")));
+        // One of which nothing changed is not started anew.
+        while served.log.try_recv().is_ok() {}
+        served.hang_up();
+        served.says("programs are those of the configuration");
+        assert_eq!(pid(body_of(&ask(&served.address, "/shop/"))), before);
+        write(folder.path(), "tidewire.toml", &shop("six", "concurrency = 9"));
         served.hang_up();
         until(|| pid(body_of(&ask(&served.address, "/shop/"))) != before);
         over.store(true, Ordering::Relaxed);
@@ -213,7 +219,14 @@ fn a_new_executable_the_configuration_and_a_hangup_replace_a_program_in_go_under
                     &settings.replace("run", "concurrency = 3\nrun"),
                 )
             },
-            &|| served.hang_up(),
+            &|| {
+                write(
+                    folder.path(),
+                    "tidewire.toml",
+                    &settings.replace("run", "concurrency = 4\nrun"),
+                );
+                served.hang_up();
+            },
         ] as [&dyn Fn(); 3]
         {
             let before = pid();

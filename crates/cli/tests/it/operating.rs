@@ -3,6 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 
@@ -187,6 +188,7 @@ fn programs_are_listed_started_stopped_restarted_frozen_and_thawed() {
     until(folder, &["ps"], "ready");
     run(folder, &["start", "shop"]).check(0, &["ready"]);
     let first = ask(&serve.address, "/shop/a");
+    run(folder, &["ps"]).check(0, &["s old, 0 of 1 calls open"]);
     let told = run(folder, &["logs", "shop"]);
     told.check(0, &["stdout asked for /shop/a at postgres://***@db/shop", r"\u{1b}[31m"]);
     assert!(!told.stdout.contains("hunter2"), "{}", told.stdout);
@@ -196,7 +198,7 @@ fn programs_are_listed_started_stopped_restarted_frozen_and_thawed() {
     run(folder, &["freeze", "shop"]).check(0, &["frozen"]);
     assert_eq!(ask(&serve.address, "/shop/b"), first, "a call thaws it");
     run(folder, &["restart", "shop"]).check(0, &["shop"]);
-    until(folder, &["ps"], " 2 ");
+    until(folder, &["ps"], "      2      0 ");
     let second = ask(&serve.address, "/shop/c");
     assert_ne!(second, first);
     run(folder, &["stop", "shop"]).check(0, &["shop"]);
@@ -204,6 +206,40 @@ fn programs_are_listed_started_stopped_restarted_frozen_and_thawed() {
     run(folder, &["stop", "shop"]).check(0, &["stopped"]);
     assert_ne!(ask(&serve.address, "/shop/d"), second, "the next call starts another");
     run(folder, &["stop", "ship"]).check(1, &["no program is called \"ship\"; there are shop"]);
+}
+
+#[test]
+fn a_program_is_a_series_of_its_own_in_metrics_and_in_top() {
+    let folder = folder(&[("app.py", PROGRAM), ("tidewire.toml", HOSTING)]);
+    let serve = RunningServer::start(folder.path(), &["serve"]);
+    ask(&serve.address, "/shop/a");
+    ask(&serve.address, "/shop/b");
+    let mut admin = UnixStream::connect(folder.path().join("admin.sock")).unwrap();
+    write!(admin, "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    let mut metrics = String::new();
+    admin.read_to_string(&mut metrics).unwrap();
+    let value = |family: &str| {
+        let of_it = format!("{family}{{program=\"shop\",route=\"/shop/*\"}} ");
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&of_it));
+        line.unwrap_or_else(|| panic!("no {of_it} in {metrics}")).parse::<f64>().unwrap()
+    };
+    for (family, expected) in [
+        ("calls_total", 2.0),
+        ("calls_running", 0.0),
+        ("calls_waiting", 0.0),
+        ("starts_total", 1.0),
+        ("start_seconds_count", 1.0),
+        // The call that it was started for.
+        ("queue_seconds_count", 1.0),
+        ("crashes_total", 0.0),
+        ("out_of_memory_total", 0.0),
+        ("broken", 0.0),
+    ] {
+        assert_eq!(value(&format!("tidewire_program_{family}")), expected, "{family}");
+    }
+    assert!(value("tidewire_program_start_seconds_sum") > 0.0);
+    assert!(value("tidewire_program_queue_seconds_sum") > 0.0);
+    run(folder.path(), &["top", "--once"]).check(0, &["PROGRAM", "shop ready /shop/*"]);
 }
 
 #[test]

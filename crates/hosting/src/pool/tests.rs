@@ -424,3 +424,48 @@ fn an_operator_ends_the_rest_of_what_is_broken() {
     let _waits = later(&mut pool, now);
     assert_eq!(pool.step(now), Step::Start);
 }
+
+#[test]
+fn one_that_has_served_for_as_long_as_it_may_serves_until_another_takes_over() {
+    let hour = Duration::from_secs(3600);
+    for (max_requests, max_age) in [(Some(2), None), (None, Some(hour))] {
+        for spares in [0, 1] {
+            let (mut pool, now) = pool(|life| {
+                (life.max_requests, life.max_age) = (max_requests, max_age);
+                (life.spares, life.idle_stop) = (spares, None);
+            });
+            let _waits = pool.take(now);
+            assert_eq!(pool.step(now), Step::Start);
+            pool.started(1, 1, 1, now);
+            let TakeResult::Granted(second) = pool.take(now) else { panic!("it has room") };
+            assert_eq!(second.id, 1);
+            let later = now + hour;
+            if spares == 1 {
+                assert_eq!(pool.step(now), Step::Start);
+                pool.started(2, 2, 1, now);
+                // It takes over at once, and the next one is started.
+                assert_eq!(pool.step(later), Step::Start);
+            } else {
+                assert_eq!(pool.step(later), Step::Start);
+                let TakeResult::Granted(third) = pool.take(later) else { panic!("it serves on") };
+                assert_eq!(third.id, 1);
+                pool.give_back(1, later);
+                // One that fails leaves it serving.
+                let failure = Failure { text: "no".to_owned(), is_hopeless: false };
+                pool.start_failed(failure, 1, later);
+                let TakeResult::Granted(third) = pool.take(later) else { panic!("it serves on") };
+                assert_eq!(third.id, 1);
+                pool.give_back(1, later);
+                assert_eq!(pool.step(later + hour), Step::Start);
+                pool.started(2, 2, 1, later);
+            }
+            let TakeResult::Granted(next) = pool.take(later) else { panic!("another is there") };
+            assert_eq!(next.id, 2);
+            // It ends with its calls.
+            assert!(matches!(pool.step(later), Step::Wait(_)));
+            pool.give_back(1, later);
+            pool.give_back(1, later);
+            assert_eq!(pool.step(later), Step::Stop(1));
+        }
+    }
+}

@@ -4,7 +4,7 @@
 //! `vfork` has it): no page table is copied and no page after it. So all that needs memory is made
 //! before, and the child makes system calls alone; what goes wrong it leaves in [`Child::errno`].
 //!
-//! The order is that of the traps it avoids. Signals are blocked until none has a handler, which
+//! The order is that of the traps it avoids. It joins its cgroups before its user changes. Signals are blocked until none has a handler, which
 //! would run on the supervisor's memory. The user changes before the death signal is armed, since a
 //! change of user disarms it; whoever lost its parent before it was armed notices and gives up; the
 //! socket is moved to descriptor 3 after the standard streams; all other descriptors are marked to
@@ -25,10 +25,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 
 use rustix::io::Errno;
-use rustix::process::{Gid, Pid, Signal, Uid, WaitOptions};
+use rustix::process::{Gid, Pid, Resource, Rlimit, Signal, Uid, WaitOptions, getrlimit, setrlimit};
 
+use super::cgroups::Groups;
 use crate::process_mark::{self, Owner, ProcessMark};
-use crate::supervisor_message::Start;
+use crate::supervisor_message::{Bounded, Bounds, Means, Start};
 
 /// The descriptor that a child finds its socket at, as `LISTEN_FDS` has it.
 const SOCKET: RawFd = 3;
@@ -47,8 +48,15 @@ const STACK_BYTES: usize = 1 << 20;
 ///
 /// # Errors
 /// That of the system, of whichever step.
-pub(super) fn spawn(start: &Start, fds: &[OwnedFd], itself: Owner) -> io::Result<Pid> {
+pub(super) fn spawn(
+    start: &Start,
+    fds: &[OwnedFd],
+    itself: Owner,
+    (groups, bounded): (&Groups, &Bounded),
+) -> io::Result<Pid> {
     let mut child = Child::new(start, fds, ProcessMark { supervisor: itself, instance: start.id })?;
+    child.doors = groups.doors();
+    child.limits = limits(&start.bounds, bounded);
     let mut stack = Vec::<MaybeUninit<u128>>::with_capacity(STACK_BYTES / size_of::<u128>());
     let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
@@ -112,6 +120,9 @@ struct Child {
     errors: RawFd,
     socket: Option<RawFd>,
     user: Option<(Uid, Gid)>,
+    /// By which it joins its cgroups.
+    doors: Vec<RawFd>,
+    limits: Vec<(Resource, u64)>,
     folder: Option<CString>,
     /// Where the program may be, in the order in which it is looked for.
     places: Vec<CString>,
@@ -158,6 +169,8 @@ impl Child {
                 .user
                 .as_ref()
                 .map(|user| (Uid::from_raw(user.uid), Gid::from_raw(user.gid))),
+            doors: Vec::new(),
+            limits: Vec::new(),
             folder: folder.map(CString::new).transpose()?,
             places,
             arguments: Strings::new(start.command.iter().cloned())?,
@@ -175,6 +188,14 @@ impl Child {
         rustix::process::setsid()?;
         restore_signals();
         process_mark::limit(self.instance);
+        for door in &self.doors {
+            join(*door)?;
+        }
+        for (resource, most) in &self.limits {
+            let maximum = getrlimit(*resource).maximum;
+            let most = maximum.map_or(*most, |maximum| maximum.min(*most));
+            setrlimit(*resource, Rlimit { current: Some(most), maximum: Some(most) })?;
+        }
         let nothing = open_nothing()?;
         for (from, to) in [(nothing, 0), (self.output, 1), (self.errors, 2)] {
             move_to(from, to)?;
@@ -258,6 +279,25 @@ fn restore_signals() {
         libc::sigemptyset(none.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut());
     }
+}
+
+/// Joins the cgroup whose file `cgroup.procs` this is.
+fn join(door: RawFd) -> Result<(), Errno> {
+    let itself = b"0";
+    // SAFETY: it is one byte of static memory.
+    match unsafe { libc::write(door, itself.as_ptr().cast(), itself.len()) } {
+        -1 => Err(last_errno()),
+        _ => Ok(()),
+    }
+}
+
+/// What bounds one process where no cgroup bounds all.
+fn limits(bounds: &Bounds, bounded: &Bounded) -> Vec<(Resource, u64)> {
+    let is_watched = |means| means == Some(Means::Watched);
+    let memory = bounds.memory.filter(|_| is_watched(bounded.memory));
+    let processes = bounds.processes.filter(|_| is_watched(bounded.processes));
+    let memory = memory.map(|bytes| (Resource::Data, bytes));
+    memory.into_iter().chain(processes.map(|most| (Resource::Nproc, most.into()))).collect()
 }
 
 /// A descriptor of `/dev/null`, that is closed on exec.

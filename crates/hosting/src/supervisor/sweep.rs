@@ -43,6 +43,17 @@ fn is_of(pid: Pid, instances: &HashMap<Pid, u64>) -> bool {
 /// Other instances are children of the supervisor too: whose they are is known, and what they start
 /// is theirs.
 pub(super) fn signal_below(leader: Pid, instances: &HashMap<Pid, u64>, signal: Signal) -> usize {
+    // Whatever is stopped starts no others.
+    each_of(leader, instances, |pid| _ = kill_process(pid, signal)).len()
+}
+
+/// An instance and all that it has started.
+pub(super) fn all_of(leader: Pid, instances: &HashMap<Pid, u64>) -> Vec<Pid> {
+    each_of(leader, instances, |_| ())
+}
+
+/// Each of these, before what it has started is looked for.
+fn each_of(leader: Pid, instances: &HashMap<Pid, u64>, act: impl Fn(Pid)) -> Vec<Pid> {
     let instance = instances.get(&leader).copied();
     let of_it = |pid: &Pid| instance.is_some() && process_mark::instance_of(*pid) == instance;
     let adopted = children().into_iter().filter(|pid| !instances.contains_key(pid));
@@ -50,12 +61,11 @@ pub(super) fn signal_below(leader: Pid, instances: &HashMap<Pid, u64>, signal: S
     let mut at = 0;
     while let Some(pid) = found.get(at).copied() {
         at += 1;
-        let _ = kill_process(pid, signal);
-        // Whatever is stopped starts no others.
+        act(pid);
         let below = children_of(pid).into_iter().filter(|pid| !found.contains(pid));
         found.extend(below.collect::<Vec<_>>());
     }
-    found.len()
+    found
 }
 
 /// The children of this process.

@@ -260,8 +260,10 @@ async fn who_is_answered_before_its_request_was_there_is_told_that_its_connectio
         let head = until(&mut stream, "0\r\n\r\n").await;
         assert!(head.contains("200 OK") && !head.contains("connection"), "{head}");
     }
-    for body in ["content-length: 4\r\n\r\nt", "transfer-encoding: chunked\r\n\r\n9\r\nt"] {
-        let mut stream = gateway.ask("/shop/early", body).await;
+    // Of what is there so much that the program is asked.
+    let begun = "t".repeat(64 << 10);
+    for head in ["content-length: 70000\r\n\r\n", "transfer-encoding: chunked\r\n\r\n11170\r\n"] {
+        let mut stream = gateway.ask("/shop/early", &format!("{head}{begun}")).await;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         assert!(answer.contains("connection: close\r\n") && answer.ends_with("/early"), "{answer}");

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use http::Method;
+use http::header::EXPECT;
+use http::{HeaderValue, Method};
 use tidewire_hosting::{LifeLimits, Listen, Program, State};
 use tidewire_service::{Body, Frame, Service};
 use tokio::sync::mpsc;
@@ -56,7 +57,10 @@ async fn bodies_pass_in_both_directions_piece_by_piece_and_any_verb_does() {
         let body = Body::frames(futures_util::stream::poll_fn(move |cx| {
             pieces.poll_recv(cx).map(|piece| piece.map(|piece| Ok(Frame::Data(Bytes::from(piece)))))
         }));
-        let reply = hosted.call(call(verb, path, body));
+        // Which is not held back.
+        let mut call = call(verb, path, body);
+        call.context.headers_mut().insert(EXPECT, HeaderValue::from_static("100-continue"));
+        let reply = hosted.call(call);
         let Body::Stream(mut frames) = reply.await.unwrap().body else { panic!("a stream") };
         for piece in ["one", "two", "three"] {
             // The next piece is sent once this one is back.

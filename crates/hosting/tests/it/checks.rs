@@ -40,7 +40,11 @@ fn has_both_languages(test: &str) -> bool {
 
 /// About one runtime, the pool, what no SDK of ours does, or no program of ours; what is in two
 /// tests, one a language.
-const ALONE: [&str; 20] = [
+const ALONE: [&str; 24] = [
+    "another_takes_over_from_a_process_that_is_not_well_and_no_call_fails",
+    "who_calls_a_process_that_runs_out_of_memory_is_told_so_and_so_are_operators",
+    "a_process_starts_no_more_others_than_it_may",
+    "one_that_has_served_for_as_long_as_it_may_serves_until_another_takes_over",
     "a_page_is_told_who_calls_and_what_a_caller_says_of_that_never_arrives",
     "a_program_is_nobody_but_itself_or_whose_credential_it_shows",
     "a_program_with_methods_that_is_taken_out_and_put_back_serves_them_again",

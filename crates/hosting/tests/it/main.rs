@@ -4,17 +4,20 @@
 #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
 mod adapter;
+mod bounds;
 mod calls;
 mod checks;
 mod closing;
 mod commands;
 mod ends;
+mod health;
 mod keys;
 mod native;
 mod principal;
 mod response_timer;
 mod scarce;
 mod starts;
+mod uploads;
 mod wrapped;
 
 use std::panic::Location;

@@ -107,6 +107,13 @@ func handle(w http.ResponseWriter, r *http.Request) {
 	case "/echo":
 		io.Copy(w, r.Body)
 		w.(http.Flusher).Flush()
+	case "/whole":
+		whole, err := io.ReadAll(r.Body)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		w.Write(whole)
+		return
 	case "/user":
 		fmt.Fprint(w, os.Geteuid(), " ", os.Getenv("HOME"), " ", signalOfDeath)
 	case "/place":

@@ -84,6 +84,22 @@ class Handler(BaseHTTPRequestHandler):
             subprocess.Popen([sys.executable, "-S", "-c", code], pass_fds=[write], env=environment)
             os.close(write)
             self.answer(os.read(read, 100).decode())
+        elif path == "/hog":
+            # More than one process may have, in four.
+            for _ in range(4):
+                if os.fork() == 0:
+                    hog = bytearray(b"x") * (60 << 20)
+                    threading_forever()
+            os.wait()
+            os._exit(1)
+        elif path == "/forks":
+            for forks in range(20):
+                try:
+                    if os.fork() == 0:
+                        threading_forever()
+                except OSError:
+                    return self.answer(str(forks))
+            threading_forever()
         elif path == "/socket":
             self.echo_websocket()
         elif path == "/upgrade":
@@ -135,7 +151,11 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         if self.path == "/crash":
             os._exit(3)
+        if self.path in ("/hog", "/forks"):
+            return self.do_GET()
         if self.path == "/whole":
+            if "Content-Length" in self.headers:
+                return self.answer(self.rfile.read(int(self.headers["Content-Length"])).decode())
             whole = b""
             while size := int(self.rfile.readline(), 16):
                 whole += self.rfile.read(size)

@@ -108,6 +108,12 @@ pub const KEYS: &[Key] = &[
         "how many bytes must arrive within that time, unless the body ends",
     ),
     key(
+        "limits.upload_rate_min",
+        "16KiB",
+        "16KiB",
+        "bytes per second that a body for a hosted program must bring while other calls wait for its place; a slower one is 408",
+    ),
+    key(
         "limits.unread_body_bytes_max",
         "1MiB",
         "1MiB",

@@ -85,7 +85,7 @@ impl TryFrom<Table> for ProgramConfig {
         let listen = listen(&table)?;
         let site = site(&table)?;
         can_be_told(&table, listen)?;
-        ready(&table, listen)?;
+        asked(&table, listen)?;
         if site.is_none() && table.proto.is_none() {
             return Err(missing("route", "route = \"/shop/*\""));
         }
@@ -103,6 +103,9 @@ impl TryFrom<Table> for ProgramConfig {
         if let Some(path) = &table.ready {
             program = program.ready(path);
         }
+        if let Some(path) = &table.health {
+            program = program.health(path);
+        }
         if let Some(folder) = &table.folder {
             program = program.folder(folder);
         }
@@ -117,18 +120,31 @@ impl TryFrom<Table> for ProgramConfig {
     }
 }
 
-/// Whether the path that says that it is ready can be asked for.
-fn ready(table: &Table, listen: Listen) -> Result<(), String> {
-    let Some(path) = &table.ready else { return Ok(()) };
-    if listen == Listen::Native {
-        return Err(
-            "ready goes with plain HTTP; a native program says itself that it is".to_owned()
-        );
+/// Whether the paths that say that it is ready, and well, can be asked for.
+fn asked(table: &Table, listen: Listen) -> Result<(), String> {
+    for (key, path) in [("ready", &table.ready), ("health", &table.health)] {
+        let Some(path) = path else { continue };
+        if listen == Listen::Native {
+            return Err(format!(
+                "{key} goes with plain HTTP; a native program says itself that it is ready"
+            ));
+        }
+        let is_path = |uri: &http::Uri| uri.scheme().is_none() && uri.authority().is_none();
+        match path.parse::<http::Uri>() {
+            Ok(uri) if path.starts_with('/') && is_path(&uri) => {}
+            _ => {
+                return Err(format!(
+                    "{key} = {path:?} is not a path; write one, such as \"/healthz\""
+                ));
+            }
+        }
     }
-    let is_path = |uri: &http::Uri| uri.scheme().is_none() && uri.authority().is_none();
-    match path.parse::<http::Uri>() {
-        Ok(uri) if path.starts_with('/') && is_path(&uri) => Ok(()),
-        _ => Err(format!("ready = {path:?} is not a path; write one, such as \"/healthz\"")),
+    match table.health_interval {
+        Some(_) if table.health.is_none() => {
+            Err("health_interval goes with health; add health = \"/healthz\", or remove it"
+                .to_owned())
+        }
+        _ => Ok(()),
     }
 }
 
@@ -226,6 +242,21 @@ fn life(table: &Table) -> Result<LifeLimits, String> {
     }
     take! {
         instances_max spares concurrency queue_max queue_timeout start_timeout request_timeout stop_grace
+        health_interval
+    }
+    (life.max_requests, life.max_age) = (table.max_requests, table.max_age);
+    life.memory_max = table.memory_max.map(|bytes| bytes as u64);
+    (life.processes_max, life.cpu_percent_max) = (table.processes_max, table.cpu_percent_max);
+    life.cgroups = table.cgroups.unwrap_or(life.cgroups);
+    for (key, value) in [
+        ("max_requests", life.max_requests),
+        ("memory_max", life.memory_max),
+        ("processes_max", life.processes_max.map(u64::from)),
+        ("cpu_percent_max", life.cpu_percent_max.map(u64::from)),
+    ] {
+        if value == Some(0) {
+            return Err(format!("{key} = 0 would let nothing run; write more, or remove it"));
+        }
     }
     if let Some(Idle(idle_freeze)) = table.idle_freeze {
         life.idle_freeze = idle_freeze;

@@ -2,13 +2,14 @@
 //!
 //! | what happens | what is done |
 //! |---|---|
-//! | SIGHUP | the configuration is read again, and every program is replaced by a new start of it |
+//! | SIGHUP | all of this is looked at at once |
 //! | the configuration file changes | programs whose table is another are replaced, new ones added, others ended; routes are those of the file |
 //! | the executable of a program, or what its `watch` names, is another | it is replaced by a new start |
 //! | the executable is gone | nothing, until there is one again |
 //! | the file cannot be used | it is said, and all stays as it is |
 //!
-//! No call fails for it: see [`HostedService::replace`]. Methods (`proto`) and all other settings
+//! Of starts that no call waits for there are as many at a time as the machine has cores. No call
+//! fails for it: see [`HostedService::replace`]. Methods (`proto`) and all other settings
 //! are those of the start of the server.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,6 +73,7 @@ impl Config {
         }
         distinct(self).map_err(ConfigError::new)?;
         let host = Host::start().map_err(|error| ConfigError::new(error.to_string()))?;
+        let host = host.upload_rate_min(self.limits().upload_rate_min as u64);
         let is_https = self.server.tls.is_some();
         let told = self.told.0.clone();
         let sites = HostedRoutes::new().https(is_https);
@@ -116,7 +118,7 @@ impl Programs {
         let mut changes = Changes::new(look(&self.watched(file)), PAUSE);
         loop {
             let watched = self.watched(file);
-            let (seen, all) = tokio::select! {
+            let (seen, is_asked) = tokio::select! {
                 seen = changes.next(move || look(&watched)) => (seen, false),
                 () = hung_up(&mut hangups) => (look(&self.watched(file)), true),
             };
@@ -124,10 +126,10 @@ impl Programs {
                 stamps.iter().find(|((name, _), _)| name.is_empty()).map(|(_, stamp)| *stamp)
             };
             let mut served = None;
-            if all || of_config(&seen) != of_config(changes.served()) {
-                served = self.reload(flags, all);
+            if is_asked || of_config(&seen) != of_config(changes.served()) {
+                served = self.reload(flags);
             }
-            for running in self.running.iter().filter(|_| !all) {
+            for running in &self.running {
                 running.renew(changes.served(), &seen);
             }
             // As it was before anything was started: what changed since is another change.
@@ -141,7 +143,7 @@ impl Programs {
 
     /// Takes up the configuration, if it can be used; returns how the files of its programs were
     /// before.
-    fn reload(&mut self, flags: &Flags, all: bool) -> Option<Stamps> {
+    fn reload(&mut self, flags: &Flags) -> Option<Stamps> {
         let config = flags.load(std::env::vars()).map_err(|error| error.to_string());
         let config = config.and_then(|config| {
             if config.programs().next().is_none() && !self.running.is_empty() {
@@ -172,7 +174,7 @@ impl Programs {
             is_wanted
         });
         for config in config.programs() {
-            self.take_up(config, all);
+            self.take_up(config);
         }
         match self.routes() {
             Ok(routes) => self.sites.set(routes),
@@ -185,7 +187,7 @@ impl Programs {
     }
 
     /// One table of the configuration, as it is now.
-    fn take_up(&mut self, config: &ProgramConfig, all: bool) {
+    fn take_up(&mut self, config: &ProgramConfig) {
         let service = config.program.name();
         if self.methods.get(service) != methods(config).as_ref() {
             tracing::warn!(service, "proto, names and codec change with a restart of the server");
@@ -194,7 +196,7 @@ impl Programs {
             self.add(config);
             return;
         };
-        if all || !config.is_started_like(&running.config) {
+        if !config.is_started_like(&running.config) {
             tracing::info!(service, "replaced: its settings are read again");
             running.hosted.replace(config.program.clone(), config.life.clone());
         }
@@ -211,6 +213,10 @@ impl Programs {
     /// Where programs are found.
     fn routes(&self) -> Result<HostedRoutes, ConfigError> {
         let mut sites = HostedRoutes::new().https(self.is_https);
+        let route = |it: &RunningProgram| {
+            Some((it.hosted.name().to_owned(), it.config.site.as_ref()?.to_string()))
+        };
+        self.told.set_routes(self.running.iter().filter_map(route).collect());
         for RunningProgram { config, hosted } in &self.running {
             if let Some(site) = &config.site {
                 let added = sites.add(site.clone(), hosted.clone());

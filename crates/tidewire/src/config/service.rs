@@ -231,6 +231,17 @@ pub(super) struct Table {
     pub(super) idle_stop: Option<super::program::Idle>,
     #[serde(deserialize_with = "value::duration")]
     pub(super) stop_grace: Option<Duration>,
+    pub(super) health: Option<String>,
+    #[serde(deserialize_with = "value::positive_duration")]
+    pub(super) health_interval: Option<Duration>,
+    pub(super) max_requests: Option<u64>,
+    #[serde(deserialize_with = "value::positive_duration")]
+    pub(super) max_age: Option<Duration>,
+    #[serde(deserialize_with = "value::bytes")]
+    pub(super) memory_max: Option<usize>,
+    pub(super) processes_max: Option<u32>,
+    pub(super) cpu_percent_max: Option<u32>,
+    pub(super) cgroups: Option<bool>,
 }
 
 impl TryFrom<Table> for ServiceEntry {
@@ -310,6 +321,14 @@ impl Table {
             (self.idle_freeze.is_some(), "idle_freeze"),
             (self.idle_stop.is_some(), "idle_stop"),
             (self.stop_grace.is_some(), "stop_grace"),
+            (self.health.is_some(), "health"),
+            (self.health_interval.is_some(), "health_interval"),
+            (self.max_requests.is_some(), "max_requests"),
+            (self.max_age.is_some(), "max_age"),
+            (self.memory_max.is_some(), "memory_max"),
+            (self.processes_max.is_some(), "processes_max"),
+            (self.cpu_percent_max.is_some(), "cpu_percent_max"),
+            (self.cgroups.is_some(), "cgroups"),
         ];
         set.iter().find(|(is_set, _)| *is_set).map(|(_, key)| *key)
     }

@@ -1,0 +1,65 @@
+//! Whether a process that runs is well, where its program names a path that says so.
+//!
+//! | it | is asked |
+//! |---|---|
+//! | has as many calls as it may have at once | later: it may have nobody left to answer |
+//! | is frozen, or ends | not at all |
+//! | otherwise | each `health_interval`, on a connection of its own |
+//!
+//! It is not well after [`FAILURES_MAX`] failures in a row. It serves until another takes over.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use http::{Method, Uri};
+use tidewire_client::Client;
+use tidewire_service::{Body, Call, Context, Service};
+
+use crate::hosted::Inner;
+use crate::instance::Instance;
+
+/// Asks for a path.
+///
+/// # Errors
+/// What it was answered, if not with a status below 400.
+pub(crate) async fn ask(client: &Client, path: &Uri) -> Result<(), String> {
+    let call = Call::http(Method::GET, path.clone(), Context::default(), Body::Empty);
+    match tokio::time::timeout(PATIENCE, client.call(call)).await {
+        Ok(Ok(reply)) if reply.status.as_u16() < 400 => Ok(()),
+        Ok(Ok(reply)) => Err(format!("was answered with status {}", reply.status.as_u16())),
+        Ok(Err(error)) => Err(format!("was answered with {error}")),
+        Err(_) => Err(format!("was not answered for {PATIENCE:?}")),
+    }
+}
+
+/// Waits until an instance is not well, if it can be asked; returns what it was answered last.
+pub(crate) async fn fails(inner: &Inner, instance: &Instance) -> String {
+    let generation = &instance.generation;
+    let path = generation.program.health_path().and_then(|path| path.parse::<Uri>().ok());
+    let asked = path.zip(instance.other_client());
+    let Some((path, client)) = asked else { return std::future::pending().await };
+    let mut failures = 0;
+    loop {
+        tokio::time::sleep(generation.life.health_interval).await;
+        if !inner.pool().can_be_asked(instance.id) {
+            continue;
+        }
+        let answer = ask(&client, &path).await;
+        instance.health_checks.fetch_add(1, Ordering::Relaxed);
+        match answer {
+            Ok(()) => failures = 0,
+            // It was frozen meanwhile.
+            Err(_) if !inner.pool().can_be_asked(instance.id) => {}
+            Err(told) => {
+                failures += 1;
+                if failures == FAILURES_MAX {
+                    return format!("GET {path} {told}");
+                }
+            }
+        }
+    }
+}
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+const FAILURES_MAX: u32 = 3;

@@ -1,0 +1,64 @@
+//! Bounds of instances that no cgroup keeps: a look each second at what they have, and the end of
+//! those that have more.
+//!
+//! Memory is what is resident, over the instance and all that it has started, pages that they share
+//! counted for each. Between two looks it may have more: `RLIMIT_DATA` bounds one process of it
+//! then.
+
+use std::collections::HashMap;
+use std::fs;
+
+use rustix::process::Pid;
+
+use super::sweep;
+use crate::supervisor_message::{Bounded, Bounds, End, Means};
+
+/// What is looked at.
+#[derive(Debug, Default)]
+pub(super) struct Watched(HashMap<Pid, Bounds>);
+
+impl Watched {
+    /// Looks at an instance from now on, if something of it is to be looked at.
+    pub(super) fn add(&mut self, leader: Pid, bounds: &Bounds, bounded: &Bounded) {
+        let is_watched = |means| means == Some(Means::Watched);
+        let memory = bounds.memory.filter(|_| is_watched(bounded.memory));
+        let processes = bounds.processes.filter(|_| is_watched(bounded.processes));
+        if memory.is_some() || processes.is_some() {
+            self.0.insert(leader, Bounds { memory, processes, ..Bounds::default() });
+        }
+    }
+
+    pub(super) fn remove(&mut self, leader: Pid) {
+        self.0.remove(&leader);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Those that have too much, and how that end is called.
+    pub(super) fn over(&self, instances: &HashMap<Pid, u64>) -> Vec<(Pid, End)> {
+        let over = self.0.iter().filter_map(|(leader, bounds)| {
+            let all = sweep::all_of(*leader, instances);
+            let memory = bounds.memory.filter(|most| all.iter().map(resident).sum::<u64>() > *most);
+            if let Some(most) = memory {
+                return Some((*leader, End::OutOfMemory(most)));
+            }
+            let most = bounds.processes?;
+            let threads: usize = all.iter().map(threads).sum();
+            (threads > most as usize).then_some((*leader, End::TooManyProcesses(most)))
+        });
+        over.collect()
+    }
+}
+
+/// The bytes of a process that are in memory.
+fn resident(pid: &Pid) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/statm", pid.as_raw_nonzero()));
+    let pages = text.ok().and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}
+
+fn threads(pid: &Pid) -> usize {
+    fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).map_or(0, Iterator::count)
+}

@@ -1,0 +1,142 @@
+//! Bodies of pages on their way to a program: nobody holds a place of it by sending slowly.
+//!
+//! | request | takes a place | loses it |
+//! |---|---|---|
+//! | a page with a body | once all of the body is there, or its first [`HELD_BYTES`] | by 408, if the rest comes slower than `limits.upload_rate_min` while others wait |
+//! | gRPC, an upgrade, `Expect` | from its head on: its caller waits for the program to say something | never by this |
+//! | a method | from its head on; messages of unary ones are read before | never by this |
+//!
+//! How fast a body is counts by the time that the gateway waits for it: a program that reads slowly
+//! takes nobody's place away. It is slow once that time is [`WINDOW`] and fewer bytes came than the
+//! rate wants, until it has caught up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use futures_util::{Stream, StreamExt};
+use http::header::{CONTENT_TYPE, EXPECT};
+use http::{HeaderValue, StatusCode};
+use tidewire_service::{Body, Call, Error, Frame, Frames, Result, Target};
+use tokio::time::{Instant, sleep_until};
+
+use crate::hosted::Inner;
+use crate::upgrade;
+
+/// Waits until a call may take a place, which most may at once.
+///
+/// # Errors
+/// The body broke off, or the server gave it up.
+pub(crate) async fn hold_back(inner: &Arc<Inner>, call: &mut Call) -> Result<()> {
+    if !is_held_back(call) {
+        return Ok(());
+    }
+    let mut frames = std::mem::take(&mut call.body).into_frames();
+    let mut held = BytesMut::new();
+    while held.len() < HELD_BYTES {
+        match frames.next().await.transpose()? {
+            Some(Frame::Data(data)) => held.extend_from_slice(&data),
+            Some(trailers @ Frame::Trailers(_)) => {
+                let frames = [Ok(Frame::Data(held.freeze())), Ok(trailers)];
+                call.body = Body::frames(futures_util::stream::iter(frames));
+                return Ok(());
+            }
+            None if held.is_empty() => return Ok(()),
+            None => {
+                call.body = Body::Full(held.freeze());
+                return Ok(());
+            }
+        }
+    }
+    let first = futures_util::stream::iter([Ok(Frame::Data(held.freeze()))]);
+    let rest =
+        Upload { frames, pace: Pace::new(inner.upload_rate_min()), inner: Arc::clone(inner) };
+    call.body = Body::frames(first.chain(rest.into_stream()));
+    Ok(())
+}
+
+/// Whether it is a page whose body comes by and by, and whose caller waits for nothing meanwhile.
+fn is_held_back(call: &Call) -> bool {
+    let headers = call.context.headers();
+    let is_grpc = |value: &HeaderValue| {
+        value.as_bytes().to_ascii_lowercase().starts_with(b"application/grpc")
+    };
+    matches!(call.target, Target::Http(_))
+        && matches!(call.body, Body::Stream(_))
+        && !headers.contains_key(EXPECT)
+        && !headers.get(CONTENT_TYPE).is_some_and(is_grpc)
+        && upgrade::upgrade_header(call).is_none()
+}
+
+/// The rest of a body, once its call has a place.
+struct Upload {
+    frames: std::pin::Pin<Box<dyn Frames>>,
+    pace: Pace,
+    inner: Arc<Inner>,
+}
+
+impl Upload {
+    fn into_stream(self) -> impl Stream<Item = Result<Frame>> + Send {
+        futures_util::stream::unfold(Some(self), async |upload| {
+            let mut upload = upload?;
+            let Self { frames, pace, inner } = &mut upload;
+            tokio::select! {
+                biased;
+                frame = frames.next() => {
+                    let frame = frame?;
+                    if let Ok(Frame::Data(data)) = &frame {
+                        pace.came(data.len() as u64);
+                    }
+                    Some((frame, Some(upload)))
+                }
+                error = pace.lost(inner) => Some((Err(error), None)),
+            }
+        })
+    }
+}
+
+/// How fast a body comes while it is waited for.
+#[derive(Debug)]
+struct Pace {
+    /// How many bytes a second.
+    rate_min: u64,
+    /// How many came in this window.
+    bytes: u64,
+    /// What is left of it, and since when it passes.
+    left: Duration,
+    since: Option<Instant>,
+}
+
+impl Pace {
+    fn new(rate_min: u64) -> Self {
+        Self { rate_min, bytes: 0, left: WINDOW, since: None }
+    }
+
+    /// Waits until it is too slow and another call needs the place.
+    async fn lost(&mut self, inner: &Inner) -> Error {
+        let since = *self.since.insert(Instant::now());
+        sleep_until(since + self.left).await;
+        inner.until_place_is_needed().await;
+        let (rate, name) = (self.rate_min, inner.name());
+        let text = format!(
+            "the request body came slower than limits.upload_rate_min = {rate} bytes a second while \
+             others waited for {name}"
+        );
+        Error::deadline_exceeded(text).with_http_status(StatusCode::REQUEST_TIMEOUT)
+    }
+
+    /// So many bytes came.
+    fn came(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        let waited = self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        self.left = self.left.saturating_sub(waited);
+        if self.bytes >= self.rate_min.saturating_mul(WINDOW.as_secs()) {
+            (self.bytes, self.left) = (0, WINDOW);
+        }
+    }
+}
+
+/// How much of a body is read before its call takes a place.
+const HELD_BYTES: usize = 64 << 10;
+/// How long a body is waited for before it is slow.
+const WINDOW: Duration = Duration::from_secs(5);
