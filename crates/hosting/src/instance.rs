@@ -347,15 +347,8 @@ async fn launch(
     };
     peer.runs_as(process.pid());
     let drain = Drain::start(pipes, program.name(), &process, ring);
-    match process.bounded() {
-        bounded if bounded == Bounded::default() => {
-            tracing::info!(service = program.name(), pid = process.pid(), "started");
-        }
-        bounded => {
-            let limits = bounded.to_string();
-            tracing::info!(service = program.name(), pid = process.pid(), limits, "started");
-        }
-    }
+    let limits = Some(process.bounded().to_string()).filter(|limits| !limits.is_empty());
+    tracing::info!(service = program.name(), pid = process.pid(), limits, "started");
     let ended = process.ended();
     let reached = async {
         match early {
