@@ -124,7 +124,7 @@ impl Instance {
         }
     }
 
-    /// A client of its own, for what is no call, if it listens for HTTP.
+    /// Another client, for what is not a call, if it listens for HTTP.
     pub(crate) fn other_client(&self) -> Option<Client> {
         match &self.way {
             CallMode::Http(_, address) => client(&address.url(), &self.generation.life).ok(),

@@ -18,8 +18,8 @@
 //! decides for itself.
 //!
 //! Over plain HTTP, to a name that is not of their machine, browsers send neither header with a
-//! `GET`. A page can leave out `Referer`, but neither forge it nor change `User-Agent`, which begins
-//! with `Mozilla/` in every browser.
+//! `GET`. A page can leave out `Referer`, but neither forge it nor change `User-Agent`, which
+//! begins with `Mozilla/` in every browser.
 
 use http::header::{HOST, HeaderName, ORIGIN, REFERER, USER_AGENT};
 use http::request::Parts;
