@@ -124,8 +124,8 @@ impl Builder {
 
     /// Uses no connection of HTTP/1.1 again on which a request with a body or a `HEAD` was sent. A
     /// server that answers without reading a body takes what is left for the next request, which
-    /// may be another caller's; one that sends a body in answer to `HEAD` begins the next reply with
-    /// it.
+    /// may be another caller's; one that sends a body in answer to `HEAD` begins the next reply
+    /// with it.
     pub fn close_after_bodies(mut self) -> Self {
         self.closes_after_bodies = true;
         self

@@ -134,8 +134,8 @@ impl Rpc<'_> {
         Ok(())
     }
 
-    /// Prints the answer, and each that differs from the one before. A server that goes away once it
-    /// has answered may come back: it is asked again until it does.
+    /// Prints the answer, and each that differs from the one before. A server that goes away once
+    /// it has answered may come back: it is asked again until it does.
     async fn follow(&self, client: Client, call: Call) -> Result<(), CallError> {
         if !self.method.is_query() || self.method.kind != StreamKind::Unary {
             let text = "only the answers of unary queries (NO_SIDE_EFFECTS) are watched";

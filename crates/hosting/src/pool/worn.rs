@@ -1,5 +1,5 @@
-//! Instances that another takes over from, since they have served for as long as they may or are not
-//! well, and calls that give their place up.
+//! Instances that another takes over from, since they have served for as long as they may or are
+//! not well, and calls that give their place up.
 
 use tokio::time::Instant;
 
