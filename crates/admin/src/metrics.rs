@@ -68,6 +68,11 @@ pub(crate) fn text(admin: &Admin, handle: &Handle, context: &Context) -> Reply {
     reply
 }
 
+/// A family of programs: its name, its kind, what it is, and its value of each.
+type Family = (&'static str, &'static str, &'static str, fn(&Program) -> u64);
+/// One of times: their sum, and how many they are.
+type Times = (&'static str, &'static str, fn(&Program) -> (Duration, u64));
+
 /// The programs that are hosted, by their names and routes.
 fn programs(text: &mut Exposition, told: &Inventory) {
     let programs: Vec<_> = told
@@ -78,7 +83,7 @@ fn programs(text: &mut Exposition, told: &Inventory) {
             (labels, it.status())
         })
         .collect();
-    let families: [(_, _, _, fn(&Program) -> u64); 9] = [
+    let families: [Family; 9] = [
         ("tidewire_program_processes", "gauge", "Processes that run.", |it| it.pids.len() as u64),
         ("tidewire_program_spares", "gauge", "Processes that stand by.", |it| it.spares as u64),
         ("tidewire_program_calls_running", "gauge", "Calls that processes have.", |it| {
@@ -110,7 +115,7 @@ fn programs(text: &mut Exposition, told: &Inventory) {
             text.sample("", labels, value(status));
         }
     }
-    let times: [(_, _, fn(&Program) -> (Duration, u64)); 2] = [
+    let times: [Times; 2] = [
         (
             "tidewire_program_start_seconds",
             "How long starts took, until their process could be called.",

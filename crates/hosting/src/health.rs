@@ -4,7 +4,7 @@
 //! |---|---|
 //! | has as many calls as it may have at once | later: it may have nobody left to answer |
 //! | is frozen, or ends | not at all |
-//! | otherwise | each `health_interval`, on a connection of its own |
+//! | otherwise | each `health_interval`, on another connection |
 //!
 //! It is not well after [`FAILURES_MAX`] failures in a row. It serves until another takes over.
 

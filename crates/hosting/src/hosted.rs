@@ -6,7 +6,7 @@
 use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -24,8 +24,9 @@ use crate::instance::{Instance, Surroundings};
 use crate::limits::LifeLimits;
 use crate::output::{Line, OutputTail};
 use crate::peer::Shared;
-use crate::pool::{Count, Failure, Grant, Pool, Refusal, Step, TakeResult};
+use crate::pool::{Failure, Grant, Pool, Refusal, Step, TakeResult};
 use crate::program::{Listen, Program};
+use crate::status::{Figures, Status, micros};
 use crate::supervisor_client::SupervisorClient;
 use crate::supervisor_message::End;
 use crate::warm::WarmCall;
@@ -33,80 +34,6 @@ use crate::warm::WarmCall;
 /// A hosted service; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct HostedService(pub(crate) Arc<Inner>);
-
-/// Where a hosted service is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum State {
-    /// No process serves; the next call starts one, or takes one that stands by.
-    Stopped,
-    /// A process was started and cannot be called yet.
-    Starting,
-    /// A process can be called.
-    Ready,
-    /// All processes are frozen; the next call thaws one.
-    Frozen,
-    /// The last process is asked to end.
-    Stopping,
-    /// Calls are refused for a while, since processes crash or cannot be started.
-    Broken,
-}
-
-/// What there is to say of a hosted service.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Status {
-    /// Where it is in its life.
-    pub state: State,
-    /// The ids of its processes.
-    pub pids: Vec<i32>,
-    /// How many processes were started and could be called.
-    pub starts: u64,
-    /// How many processes were started ahead and stand by.
-    pub spares: usize,
-    /// How many calls wait for a process.
-    pub waiting: usize,
-    /// How many calls processes have.
-    pub calls: usize,
-    /// Why the last start failed, or the last process crashed.
-    pub failure: Option<String>,
-    /// Each process that can be called, or could.
-    pub processes: Vec<ProcessStatus>,
-    /// How often a process ran out of `memory_max`.
-    pub out_of_memory: u64,
-    /// How many processes crashed, or could not be started.
-    pub crashes: u64,
-    /// How many calls processes were given.
-    pub requests: u64,
-    /// How long starts took, all together, until their process could be called.
-    pub start_time: Duration,
-    /// How many calls waited for a process.
-    pub queued: u64,
-    /// How long these waited, all together, until they had a process.
-    pub queue_time: Duration,
-}
-
-/// What there is to say of one process.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ProcessStatus {
-    /// Its id.
-    pub pid: i32,
-    /// Whether it is ready, frozen, or ends with the calls that it has.
-    pub state: State,
-    /// Whether it was started ahead and stands by.
-    pub is_spare: bool,
-    /// How many calls it has.
-    pub calls: usize,
-    /// How many calls it was given.
-    pub requests: u64,
-    /// How often it was asked whether it is well.
-    pub health_checks: u64,
-    /// Since when it can be called.
-    pub age: Duration,
-    /// What keeps its bounds: `memory by cgroup v1`; empty where it has none.
-    pub limits: String,
-}
 
 pub(crate) struct Inner {
     name: String,
@@ -117,24 +44,13 @@ pub(crate) struct Inner {
     pub(crate) wake: Notify,
     /// Calls wait for a place.
     waits: Notify,
-    figures: Figures,
+    pub(crate) figures: Figures,
     changed: watch::Sender<()>,
     ring: OutputTail,
     shared: Arc<Shared>,
     named: Arc<NamedSources>,
     /// Who has its name since it was removed.
     next: OnceLock<HostedService>,
-}
-
-/// What is counted of a service.
-#[derive(Debug, Default)]
-struct Figures {
-    /// How often memory was short.
-    out_of_memory: AtomicU64,
-    crashes: AtomicU64,
-    start_us: AtomicU64,
-    queued: AtomicU64,
-    queue_us: AtomicU64,
 }
 
 /// A place at an instance, given back when it is dropped.
@@ -512,41 +428,6 @@ impl Inner {
         self.shared.upload_rate_min.load(Ordering::Relaxed)
     }
 
-    fn status(&self) -> Status {
-        let pool = self.pool();
-        let (count, now, figures) = (pool.count(), Instant::now(), &self.figures);
-        let processes = pool.each(now).map(|(instance, status)| ProcessStatus {
-            pid: instance.pid(),
-            state: status.state,
-            is_spare: status.is_spare,
-            calls: status.calls,
-            requests: status.requests,
-            health_checks: instance.health_checks.load(Ordering::Relaxed),
-            age: status.age,
-            limits: instance.bounded().to_string(),
-        });
-        let state = match pool.is_broken_until(now) {
-            Some(_) if count.ready + count.frozen == 0 => State::Broken,
-            _ => state(&count),
-        };
-        Status {
-            state,
-            pids: pool.instances().map(|instance| instance.pid()).collect(),
-            starts: count.starts,
-            spares: count.spares,
-            waiting: count.waiting,
-            calls: count.calls,
-            failure: pool.failure().map(|failure| failure.text.clone()),
-            processes: processes.collect(),
-            out_of_memory: figures.out_of_memory.load(Ordering::Relaxed),
-            crashes: figures.crashes.load(Ordering::Relaxed),
-            requests: pool.requests(),
-            start_time: Duration::from_micros(figures.start_us.load(Ordering::Relaxed)),
-            queued: figures.queued.load(Ordering::Relaxed),
-            queue_time: Duration::from_micros(figures.queue_us.load(Ordering::Relaxed)),
-        }
-    }
-
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -580,16 +461,6 @@ impl Inner {
     }
 }
 
-fn state(count: &Count) -> State {
-    match count {
-        Count { ready: 1.., .. } => State::Ready,
-        Count { frozen: 1.., .. } => State::Frozen,
-        Count { is_starting: true, .. } => State::Starting,
-        Count { stopping: 1.., .. } => State::Stopping,
-        _ => State::Stopped,
-    }
-}
-
 /// Whoever may try again is told when, in whole seconds (RFC 9110, section 10.2.3): no process had
 /// the call.
 fn retry_after(error: Error, wait: Duration) -> Error {
@@ -599,10 +470,6 @@ fn retry_after(error: Error, wait: Duration) -> Error {
         error.headers_mut().insert(RETRY_AFTER, value);
     }
     error
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 async fn reached(at: Option<Instant>) {

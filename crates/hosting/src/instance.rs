@@ -124,7 +124,7 @@ impl Instance {
         }
     }
 
-    /// A client of its own, for what is no call, if it listens for HTTP.
+    /// Another client, for what is not a call, if it listens for HTTP.
     pub(crate) fn other_client(&self) -> Option<Client> {
         match &self.way {
             CallMode::Http(_, address) => client(&address.url(), &self.generation.life).ok(),
@@ -347,15 +347,8 @@ async fn launch(
     };
     peer.runs_as(process.pid());
     let drain = Drain::start(pipes, program.name(), &process, ring);
-    match process.bounded() {
-        bounded if bounded == Bounded::default() => {
-            tracing::info!(service = program.name(), pid = process.pid(), "started");
-        }
-        bounded => {
-            let limits = bounded.to_string();
-            tracing::info!(service = program.name(), pid = process.pid(), limits, "started");
-        }
-    }
+    let limits = Some(process.bounded().to_string()).filter(|limits| !limits.is_empty());
+    tracing::info!(service = program.name(), pid = process.pid(), limits, "started");
     let ended = process.ended();
     let reached = async {
         match early {

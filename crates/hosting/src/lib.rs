@@ -21,6 +21,8 @@
 //! | `commands.rs` | what becomes stale when a process ends with a command under way |
 //! | `native.rs` | calls of a process that speaks the live protocol, both ways |
 //! | `peer.rs` | what such a process says by itself |
+//! | `status.rs` | what there is to say of a service |
+//! | `pool/worn.rs` | which instance another takes over from, and who gives a place up |
 //! | `control.rs` | what an operator does to a service |
 //! | `response_timer.rs` | what a process is given time for |
 //! | `typed.rs` | such a process as a service of a schema |
@@ -57,6 +59,7 @@ mod ready;
 mod response_timer;
 mod routes;
 mod sources;
+mod status;
 mod supervisor;
 mod supervisor_client;
 mod supervisor_message;
@@ -66,11 +69,12 @@ mod upload;
 mod warm;
 
 pub use host::{Host, HostError};
-pub use hosted::{HostedService, ProcessStatus, State, Status};
+pub use hosted::HostedService;
 pub use limits::LifeLimits;
 pub use output::{Line, Pipe};
 pub use program::{Listen, Program};
 pub use routes::{HostedRoute, HostedRouteError, HostedRoutes};
 pub use sources::Sources;
+pub use status::{ProcessStatus, State, Status};
 pub use supervisor::supervisor;
 pub use typed::TypedService;

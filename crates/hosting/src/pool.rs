@@ -9,8 +9,8 @@
 //!      └──────────────────────────────────────────────────── stopping ◀─────────┘
 //! ```
 //!
-//! One that has had `max_requests` or `max_age` serves until a spare, or one that is started for it,
-//! takes over.
+//! One that has had `max_requests` or `max_age` serves until a spare, or one that is started for
+//! it, takes over (`pool/worn.rs`).
 //!
 //! Spares are started ahead and stand by, ready or frozen, until a call finds no place at another.
 //! New settings make a new generation of instances: those of the one before serve until one of the
@@ -30,6 +30,7 @@ use crate::limits::LifeLimits;
 use crate::supervisor_message::End;
 
 mod instance;
+mod worn;
 
 use self::instance::{Condition, PoolInstance};
 pub(crate) use self::instance::{Grant, InstanceStatus};
@@ -274,19 +275,6 @@ impl<M: Clone> Pool<M> {
         brings_forward || is_waited_for || is_worn
     }
 
-    /// Whether calls wait for more places than are about to be given up.
-    pub(crate) fn needs_places(&self) -> bool {
-        let waiting = self.waiting.iter().filter(|waiting| !waiting.is_closed());
-        waiting.count() > self.vacating
-    }
-
-    /// Whether a call is to give its place up for one that waits, which it does now.
-    pub(crate) fn vacate(&mut self) -> bool {
-        let is_needed = self.needs_places();
-        self.vacating += usize::from(is_needed);
-        is_needed
-    }
-
     /// An instance can be called, that was started by settings of this generation. Returns whether
     /// it takes the place of those before.
     pub(crate) fn started(&mut self, id: u64, instance: M, generation: u64, now: Instant) -> bool {
@@ -327,29 +315,6 @@ impl<M: Clone> Pool<M> {
         }
         self.hand_out(now);
         replaces
-    }
-
-    /// Lets spares take over from those that have served for as long as they may; returns when
-    /// another will have, by its age.
-    fn take_over(&mut self, now: Instant) -> Option<Instant> {
-        let life = &self.life;
-        let next = self.members.iter_mut().filter_map(|member| member.wears(life, now)).min();
-        while self.has_worn() {
-            let spare = self.members.iter_mut().find(|member| member.stands_by());
-            let Some(spare) = spare else { break };
-            spare.is_spare = false;
-            self.retire_worn();
-        }
-        next
-    }
-
-    fn retire_worn(&mut self) {
-        let worn = self.members.iter_mut().find(|m| m.is_active() && m.is_worn);
-        worn.into_iter().for_each(|member| member.retires = true);
-    }
-
-    fn has_worn(&self) -> bool {
-        self.members.iter().any(|m| m.is_active() && m.is_worn)
     }
 
     /// An instance could not be started by settings of this generation; whoever waits is told,
@@ -463,23 +428,6 @@ impl<M: Clone> Pool<M> {
     /// The instances that there are.
     pub(crate) fn instances(&self) -> impl Iterator<Item = &M> {
         self.members.iter().map(|member| &member.instance)
-    }
-
-    /// Whether an instance runs and has somebody left to answer by.
-    pub(crate) fn can_be_asked(&self, id: u64) -> bool {
-        let member = self.members.iter().find(|member| member.id == id);
-        member.is_some_and(|m| {
-            m.condition == Condition::Ready && !m.retires && m.calls < self.life.concurrency
-        })
-    }
-
-    /// An instance serves until another takes over.
-    pub(crate) fn wears_out(&mut self, id: u64) {
-        let member = self.members.iter_mut().find(|member| member.id == id);
-        member.into_iter().for_each(|member| {
-            member.is_worn = !member.is_spare;
-            member.retires |= member.is_spare;
-        });
     }
 
     /// How many calls instances were given.

@@ -207,7 +207,7 @@ impl Supervisor {
         let killed = self.killed.remove(&pid);
         let (groups, bounds) = self.groups.get(&pid)?;
         let is_memory = groups.memory().is_some_and(|counter| cgroups::memory_kills(counter) > 0);
-        killed.or(bounds.memory.filter(|_| is_memory).map(End::OutOfMemory))
+        killed.or_else(|| bounds.memory.filter(|_| is_memory).map(End::OutOfMemory))
     }
 
     fn kill_what_has_too_much(&mut self) {

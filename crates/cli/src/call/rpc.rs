@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use tidewire::{
-    Body, Call, Codec, Context, Error, FollowOptions, Frame, Method, Service, StreamKind,
-    TokioClock, follow,
+    Body, Call, Code, Codec, Context, Error, FollowOptions, Frame, Method, Query, Service,
+    StreamKind, TokioClock, follow,
 };
 use tidewire_client::{Client, HttpVersion, Protocol};
 
@@ -16,6 +16,7 @@ use super::detect::Server;
 use super::input::{self, Input};
 use super::outcome;
 use super::output::Output;
+use super::printable::printable;
 use super::reach::Reach;
 use super::watch::Watch;
 use crate::Failure;
@@ -133,22 +134,49 @@ impl Rpc<'_> {
         Ok(())
     }
 
-    /// Prints the answer, and each that differs from the one before.
+    /// Prints the answer, and each that differs from the one before. A server that goes away once
+    /// it has answered may come back: it is asked again until it does.
     async fn follow(&self, client: Client, call: Call) -> Result<(), CallError> {
         if !self.method.is_query() || self.method.kind != StreamKind::Unary {
             let text = "only the answers of unary queries (NO_SIDE_EFFECTS) are watched";
             return Err(CallError::Usage(anyhow!("{}: {text}", self.method.path)));
         }
         let query = call.buffered().await.map_err(CallError::Call)?;
+        let (client, mut shown, mut wait) = (Arc::new(client), None, FIRST_WAIT);
+        loop {
+            match self.follow_once(client.clone(), query.clone(), &mut shown).await {
+                Err(CallError::Call(error)) if shown.is_some() && is_away(&error) => {
+                    if wait == FIRST_WAIT {
+                        let text = error.message();
+                        let text = format!("the server is away ({text}); it is waited for");
+                        let _ = writeln!(io::stderr(), "{}", printable(&text));
+                    }
+                    tokio::time::sleep(wait).await;
+                    wait = (wait * 2).min(LONGEST_WAIT);
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn follow_once(
+        &self,
+        client: Arc<Client>,
+        query: Query,
+        shown: &mut Option<Vec<u8>>,
+    ) -> Result<(), CallError> {
         let pace =
             FollowOptions::default().with_timeout(self.reach.deadline.unwrap_or(WATCH_TIMEOUT));
-        let mut answers = follow(Arc::new(client), query, pace, TokioClock);
+        let mut answers = follow(client, query, pace, TokioClock);
         let mut is_told = false;
         while let Some(answer) = answers.next().await.map_err(CallError::Call)? {
             let reply = answer.map_err(CallError::Call)?;
             is_told = reply.freshness.is_known();
             let message = reply.body.collect(usize::MAX).await.map_err(CallError::Call)?;
-            self.print(&message, false)?;
+            if shown.as_deref() != Some(&*message) {
+                self.print(&message, false)?;
+                *shown = Some(message.to_vec());
+            }
         }
         if !is_told {
             self.watch.note("the server does not tell when this answer changes");
@@ -185,6 +213,14 @@ impl Rpc<'_> {
     }
 }
 
+/// Whether an error is that of a server that may come back.
+fn is_away(error: &Error) -> bool {
+    error.code() == Code::Unavailable
+}
+
+/// Between two attempts to reach a server that is away.
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// How long an answer may take that is watched, unless said otherwise.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -83,7 +83,7 @@ impl Mock {
     async fn mock(&self, flags: &Flags, config: &Config) -> Result<(), Failure> {
         let folders = self.folders();
         let loaded = folders.load();
-        report(loaded.faults.iter());
+        report(&texts(loaded.faults.iter(), &[]));
         if !loaded.has_rules {
             let rules = self.rules.display();
             tracing::info!(
@@ -99,7 +99,7 @@ impl Mock {
             None => {}
         }
         let (mock, findings) = builder.build();
-        report_findings(&findings);
+        report_findings(&findings, &[]);
         config.tell_of_mock(mock.clone());
         let services = mock.services();
         if services.is_empty() {
@@ -135,27 +135,77 @@ async fn follow(watch: Option<Watch>) {
     let Some(mut watch) = watch else { return std::future::pending().await };
     loop {
         let change = watch.next().await;
-        report(change.faults.iter());
-        report_findings(&change.reloaded.findings);
-        for file in &change.reloaded.kept {
-            tracing::error!("{file} is broken; what it said before stays");
-        }
+        report(&texts(change.faults.iter(), &[]));
+        let kept: Vec<_> = change.reloaded.kept.iter().map(ToString::to_string).collect();
+        report_findings(&change.reloaded.findings, &kept);
         let (changed, took) = (&change.reloaded.changed, change.took.as_secs_f64() * 1000.0);
         tracing::info!("reloaded in {took:.1} ms; answered otherwise: {}", changed.join(", "));
     }
 }
 
-fn report<'a>(faults: impl Iterator<Item = &'a Diagnostic>) {
-    for fault in faults {
-        tracing::error!("{fault}");
+fn report(errors: &[String]) {
+    for error in errors {
+        tracing::error!("{error}");
     }
 }
 
-fn report_findings(findings: &[Finding]) {
-    for finding in findings {
-        match finding.is_error {
-            true => tracing::error!("{finding}"),
-            false => tracing::warn!("{finding}"),
+/// `kept` are files that are broken, and hold as they were before.
+fn report_findings(findings: &[Finding], kept: &[String]) {
+    let errors = findings.iter().filter(|finding| finding.is_error);
+    report(&texts(errors.map(|finding| &finding.diagnostic), kept));
+    for finding in findings.iter().filter(|finding| !finding.is_error) {
+        tracing::warn!("{}", line(&finding.diagnostic));
+    }
+}
+
+/// One line a file that is broken: its first fault, how many more there are, and whether what it
+/// said before stays.
+fn texts<'a>(faults: impl Iterator<Item = &'a Diagnostic>, kept: &[String]) -> Vec<String> {
+    let mut files: Vec<(&str, &Diagnostic, usize)> = Vec::new();
+    for fault in faults {
+        match files.iter_mut().find(|(file, ..)| *file == fault.file) {
+            Some((.., more)) => *more += 1,
+            None => files.push((&fault.file, fault, 0)),
         }
+    }
+    let stays = "what it said before stays";
+    let broken = files.iter().map(|(file, first, more)| {
+        let more = match more {
+            0 => String::new(),
+            more => format!("; and {more} more in this file, which tidewire check shows"),
+        };
+        let stays =
+            if kept.iter().any(|it| it == file) { format!("; {stays}") } else { String::new() };
+        format!("{}{more}{stays}", line(first))
+    });
+    let others = kept.iter().filter(|it| !files.iter().any(|(file, ..)| it == file));
+    broken.chain(others.map(|file| format!("{file} is broken; {stays}"))).collect()
+}
+
+/// A fault on one line.
+fn line(fault: &Diagnostic) -> String {
+    fault.to_string().replace("\n  next step: ", "; next step: ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_broken_is_one_line_of_the_log() {
+        let fault =
+            |file: &str, line| Diagnostic::new(file, "no such type").at(line, 1).help("import it");
+        let faults: Vec<_> =
+            (1..=21).map(|at| fault("a.proto", at)).chain([fault("b.yaml", 7)]).collect();
+        let kept = ["b.yaml".to_owned(), "c.yaml".to_owned()];
+        assert_eq!(
+            texts(faults.iter(), &kept),
+            [
+                "a.proto:1:1: no such type; next step: import it; and 20 more in this file, which \
+                 tidewire check shows",
+                "b.yaml:7:1: no such type; next step: import it; what it said before stays",
+                "c.yaml is broken; what it said before stays",
+            ]
+        );
     }
 }

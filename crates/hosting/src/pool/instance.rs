@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Step, earliest};
-use crate::hosted::State;
 use crate::limits::LifeLimits;
+use crate::status::State;
 
 #[derive(Debug)]
 pub(super) struct PoolInstance<M> {

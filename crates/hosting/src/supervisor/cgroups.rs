@@ -7,8 +7,8 @@
 //! | 1 | the same, in the hierarchy of each controller | `memory.limit_in_bytes`, `pids.max`, `cpu.cfs_quota_us` |
 //!
 //! Version 2 gives a group controllers only if no process is in the group above it: a service of
-//! systemd has that with `Delegate=yes` and `DelegateSubgroup=gateway`. What cannot be had so is left
-//! to other means (`watch.rs`).
+//! systemd has that with `Delegate=yes` and `DelegateSubgroup=gateway`. What cannot be had so is
+//! left to other means (`watch.rs`).
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

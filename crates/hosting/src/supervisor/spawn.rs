@@ -4,8 +4,9 @@
 //! `vfork` has it): no page table is copied and no page after it. So all that needs memory is made
 //! before, and the child makes system calls alone; what goes wrong it leaves in [`Child::errno`].
 //!
-//! The order is that of the traps it avoids. It joins its cgroups before its user changes. Signals are blocked until none has a handler, which
-//! would run on the supervisor's memory. The user changes before the death signal is armed, since a
+//! The order is that of the traps it avoids. Signals are blocked until none has a handler, which
+//! would run on the supervisor's memory. It joins its cgroups before its user changes, who may not
+//! write them. The user changes before the death signal is armed, since a
 //! change of user disarms it; whoever lost its parent before it was armed notices and gives up; the
 //! socket is moved to descriptor 3 after the standard streams; all other descriptors are marked to
 //! be closed.

@@ -271,6 +271,7 @@ fn find_in(value: &Spanned<DeValue<'_>>, rest: &str) -> Option<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn check(text: &str, expected: &[&str]) {
         let (_, found) = Config::check(text, "t.toml");
@@ -346,6 +347,13 @@ mod tests {
             ("start_timeout = 0", "5:17: a duration of 0 allows nothing"),
             ("ready = \"healthz\"", "5:9: ready = \"healthz\" is not a path"),
             ("protocol = \"native\"\nready = \"/a\"", "6:9: ready goes with plain HTTP"),
+            ("health = \"healthz\"", "5:10: health = \"healthz\" is not a path"),
+            ("health_interval = \"5s\"", "5:19: health_interval goes with health"),
+            ("max_requests = 0", "5:16: max_requests = 0 would let nothing run"),
+            ("memory_max = \"0MiB\"", "5:14: memory_max = 0 would let nothing run"),
+            ("memory_max = \"much\"", "5:14: \"much\" is not a size"),
+            ("cpu_percent_max = 0", "5:19: cpu_percent_max = 0 would let nothing run"),
+            ("max_age = 0", "5:11: a duration of 0 allows nothing"),
             ("folder = \"no/such\"", "5:10: no/such is not a folder"),
             ("host = \"shop.example:80\"", "5:8: host \"shop.example:80\" matches nothing"),
             ("host = \"*.example\"", "5:8: host \"*.example\" matches nothing"),
@@ -418,6 +426,20 @@ mod tests {
             "[[service]]\nproto = \".\"\nroute = \"/a\"\n",
             &["3:9: route goes with run, not with proto"],
         );
+    }
+
+    #[test]
+    fn limits_of_a_program_are_read() {
+        let shop = "[[service]]\nname = \"shop\"\nroute = \"/shop/*\"\nrun = [\"sh\"]\n";
+        let all = "memory_max = \"1GiB\"\nprocesses_max = 9\ncpu_percent_max = 50\ncgroups = false\n\
+                   max_requests = 9\nmax_age = \"1h\"\nhealth = \"/a\"\nhealth_interval = \"5s\"\n";
+        check(&format!("{shop}{all}"), &[]);
+        let (config, _) = Config::check(&format!("{shop}{all}"), "t.toml");
+        let life = &config.programs().next().unwrap().life;
+        let bounds = (life.memory_max, life.processes_max, life.cpu_percent_max, life.cgroups);
+        assert_eq!(bounds, (Some(1 << 30), Some(9), Some(50), false));
+        assert_eq!((life.max_requests, life.max_age), (Some(9), Some(Duration::from_hours(1))));
+        assert_eq!(life.health_interval, Duration::from_secs(5));
     }
 
     #[test]

@@ -1,0 +1,146 @@
+//! What there is to say of a hosted service, and what is counted of it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::hosted::Inner;
+use crate::pool::Count;
+
+/// Where a hosted service is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum State {
+    /// No process serves; the next call starts one, or takes one that stands by.
+    Stopped,
+    /// A process was started and cannot be called yet.
+    Starting,
+    /// A process can be called.
+    Ready,
+    /// All processes are frozen; the next call thaws one.
+    Frozen,
+    /// The last process is asked to end.
+    Stopping,
+    /// Calls are refused for a while, since processes crash or cannot be started.
+    Broken,
+}
+
+/// What there is to say of a hosted service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// Where it is in its life.
+    pub state: State,
+    /// The ids of its processes.
+    pub pids: Vec<i32>,
+    /// How many processes were started and could be called.
+    pub starts: u64,
+    /// How many processes were started ahead and stand by.
+    pub spares: usize,
+    /// How many calls wait for a process.
+    pub waiting: usize,
+    /// How many calls processes have.
+    pub calls: usize,
+    /// Why the last start failed, or the last process crashed.
+    pub failure: Option<String>,
+    /// Each process that can be called, or could.
+    pub processes: Vec<ProcessStatus>,
+    /// How often a process ran out of `memory_max`.
+    pub out_of_memory: u64,
+    /// How many processes crashed, or could not be started.
+    pub crashes: u64,
+    /// How many calls processes were given.
+    pub requests: u64,
+    /// How long starts took, all together, until their process could be called.
+    pub start_time: Duration,
+    /// How many calls waited for a process.
+    pub queued: u64,
+    /// How long these waited, all together, until they had a process.
+    pub queue_time: Duration,
+}
+
+/// What there is to say of one process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProcessStatus {
+    /// Its id.
+    pub pid: i32,
+    /// Whether it is ready, frozen, or ends with the calls that it has.
+    pub state: State,
+    /// Whether it was started ahead and stands by.
+    pub is_spare: bool,
+    /// How many calls it has.
+    pub calls: usize,
+    /// How many calls it was given.
+    pub requests: u64,
+    /// How often it was asked whether it is well.
+    pub health_checks: u64,
+    /// Since when it can be called.
+    pub age: Duration,
+    /// What keeps its bounds: `memory by cgroup v1`; empty where it has none.
+    pub limits: String,
+}
+
+/// What is counted of a service.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    /// How often memory was short.
+    pub(crate) out_of_memory: AtomicU64,
+    pub(crate) crashes: AtomicU64,
+    pub(crate) start_us: AtomicU64,
+    pub(crate) queued: AtomicU64,
+    pub(crate) queue_us: AtomicU64,
+}
+
+impl Inner {
+    pub(crate) fn status(&self) -> Status {
+        let pool = self.pool();
+        let (count, now, figures) = (pool.count(), Instant::now(), &self.figures);
+        let processes = pool.each(now).map(|(instance, status)| ProcessStatus {
+            pid: instance.pid(),
+            state: status.state,
+            is_spare: status.is_spare,
+            calls: status.calls,
+            requests: status.requests,
+            health_checks: instance.health_checks.load(Ordering::Relaxed),
+            age: status.age,
+            limits: instance.bounded().to_string(),
+        });
+        let state = match pool.is_broken_until(now) {
+            Some(_) if count.ready + count.frozen == 0 => State::Broken,
+            _ => state(&count),
+        };
+        Status {
+            state,
+            pids: pool.instances().map(|instance| instance.pid()).collect(),
+            starts: count.starts,
+            spares: count.spares,
+            waiting: count.waiting,
+            calls: count.calls,
+            failure: pool.failure().map(|failure| failure.text.clone()),
+            processes: processes.collect(),
+            out_of_memory: figures.out_of_memory.load(Ordering::Relaxed),
+            crashes: figures.crashes.load(Ordering::Relaxed),
+            requests: pool.requests(),
+            start_time: Duration::from_micros(figures.start_us.load(Ordering::Relaxed)),
+            queued: figures.queued.load(Ordering::Relaxed),
+            queue_time: Duration::from_micros(figures.queue_us.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+fn state(count: &Count) -> State {
+    match count {
+        Count { ready: 1.., .. } => State::Ready,
+        Count { frozen: 1.., .. } => State::Frozen,
+        Count { is_starting: true, .. } => State::Starting,
+        Count { stopping: 1.., .. } => State::Stopping,
+        _ => State::Stopped,
+    }
+}
+
+/// As counters have it.
+pub(crate) fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
