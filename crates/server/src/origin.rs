@@ -6,8 +6,9 @@
 //!
 //! | request | a command runs |
 //! |---|---|
-//! | with neither `Sec-Fetch-Site` nor `Origin`, and not a browser's `GET` | yes: it does not come from a page |
-//! | a browser's `GET` with neither, and `Referer` names the host that the request asks for | yes |
+//! | with neither `Sec-Fetch-Site` nor `Origin`, of another verb than `GET` | yes: it does not come from a page |
+//! | a `GET` with neither, and `Referer` names the host that the request asks for | yes |
+//! | a `GET` with neither, without `Referer`, and no browser sends it | yes |
 //! | with `Sec-Fetch-Site: same-origin` or `none` | yes |
 //! | without `Sec-Fetch-Site`, and `Origin` names the host that the request asks for | yes; its scheme is not compared, since TLS may end before this server |
 //! | with an `Origin` of `cors.origins` | yes |
@@ -58,13 +59,14 @@ pub(crate) fn check(parts: &Parts, cors: Option<&Policy>) -> Result<()> {
     if is_own || is_named { Ok(()) } else { Err(foreign(origin)) }
 }
 
-/// A browser's request that says nothing of its page but, perhaps, in `Referer`.
+/// A request that says nothing of its page but, perhaps, in `Referer`.
 fn is_of_unnamed_page(parts: &Parts) -> bool {
     let is_browser = |agent: &HeaderValue| agent.as_bytes().starts_with(b"Mozilla/");
     is_safe(&parts.method)
-        && parts.headers.get_all(USER_AGENT).iter().any(is_browser)
         && !parts.headers.contains_key(ORIGIN)
         && !parts.headers.contains_key(SEC_FETCH_SITE)
+        && (parts.headers.contains_key(REFERER)
+            || parts.headers.get_all(USER_AGENT).iter().any(is_browser))
 }
 
 #[cold]
@@ -174,6 +176,8 @@ mod tests {
         let all = Policy::new(&Cors::new(["*"])).unwrap();
         for (headers, cors, passes) in [
             (&[("user-agent", "curl/8.5")][..], None, true),
+            (&[("referer", "http://shop.example:8080/")], None, true),
+            (&[("user-agent", "curl/8.5"), ("referer", "http://evil.example/")], None, false),
             (&[BROWSER], None, false),
             (&[BROWSER], policy.as_ref(), false),
             (&[BROWSER, ("referer", "http://shop.example:8080/a?b=c")], None, true),

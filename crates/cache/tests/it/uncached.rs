@@ -180,7 +180,7 @@ async fn what_asks_a_cached_query_for_its_caller_is_watched() {
         async { Ok(Reply::new(Body::from("a"))) }
     });
     let outer = Behind::new(&graph, plain(), move |call: Call| {
-        let (inner, context) = (inner.clone(), call.context.clone());
+        let (inner, context) = (inner.clone(), call.context);
         async move { Ok(Reply::new(Body::from(inner.text("", context).await))) }
     });
     let reply = outer.ask("", watching(Context::default())).await.unwrap();
