@@ -29,6 +29,7 @@ use rustix::io::Errno;
 use rustix::process::{Gid, Pid, Resource, Rlimit, Signal, Uid, WaitOptions, getrlimit, setrlimit};
 
 use super::cgroups::Groups;
+use super::watch;
 use crate::process_mark::{self, Owner, ProcessMark};
 use crate::supervisor_message::{Bounded, Bounds, Means, Start};
 
@@ -57,7 +58,7 @@ pub(super) fn spawn(
 ) -> io::Result<Pid> {
     let mut child = Child::new(start, fds, ProcessMark { supervisor: itself, instance: start.id })?;
     child.doors = groups.doors();
-    child.limits = limits(&start.bounds, bounded);
+    child.limits = limits(&start.bounds, bounded, child.user.map(|(user, _)| user));
     let mut stack = Vec::<MaybeUninit<u128>>::with_capacity(STACK_BYTES / size_of::<u128>());
     let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
@@ -292,13 +293,18 @@ fn join(door: RawFd) -> Result<(), Errno> {
     }
 }
 
-/// What bounds one process where no cgroup bounds all.
-fn limits(bounds: &Bounds, bounded: &Bounded) -> Vec<(Resource, u64)> {
+/// What bounds one process where no cgroup bounds all. The system counts the processes of the user
+/// together, so those of others are let be.
+fn limits(bounds: &Bounds, bounded: &Bounded, user: Option<Uid>) -> Vec<(Resource, u64)> {
     let is_watched = |means| means == Some(Means::Watched);
     let memory = bounds.memory.filter(|_| is_watched(bounded.memory));
     let processes = bounds.processes.filter(|_| is_watched(bounded.processes));
     let memory = memory.map(|bytes| (Resource::Data, bytes));
-    memory.into_iter().chain(processes.map(|most| (Resource::Nproc, most.into()))).collect()
+    let processes = processes.map(|most| {
+        let others = watch::threads_of(user.unwrap_or_else(rustix::process::geteuid));
+        (Resource::Nproc, others as u64 + u64::from(most))
+    });
+    memory.into_iter().chain(processes).collect()
 }
 
 /// A descriptor of `/dev/null`, that is closed on exec.

@@ -2,13 +2,16 @@
 //! those that have more.
 //!
 //! Memory is what is resident, over the instance and all that it has started, pages that they share
-//! counted for each. Between two looks it may have more: `RLIMIT_DATA` bounds one process of it
-//! then.
+//! counted for each. Between two looks it may have more: then `RLIMIT_DATA` bounds the memory of
+//! each process, and `RLIMIT_NPROC` how many the user has, by as many as it had at the start and
+//! those that the instance may have.
 
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Uid};
 
 use super::sweep;
 use crate::supervisor_message::{Bounded, Bounds, End, Means};
@@ -60,5 +63,17 @@ fn resident(pid: &Pid) -> u64 {
 }
 
 fn threads(pid: &Pid) -> usize {
-    fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).map_or(0, Iterator::count)
+    threads_in(format!("/proc/{}", pid.as_raw_nonzero()).as_ref())
+}
+
+fn threads_in(process: &Path) -> usize {
+    fs::read_dir(process.join("task")).map_or(0, Iterator::count)
+}
+
+/// How many processes and threads a user has.
+pub(super) fn threads_of(user: Uid) -> usize {
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_of = |path: &PathBuf| fs::metadata(path).is_ok_and(|of| of.uid() == user.as_raw());
+    // What is no process has no threads.
+    all.filter(is_of).map(|path| threads_in(&path)).sum()
 }

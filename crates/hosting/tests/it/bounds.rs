@@ -1,5 +1,6 @@
 //! What a process may have, and for how long it serves.
 
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 
 use http::{Method, StatusCode};
@@ -88,6 +89,33 @@ async fn a_process_starts_no_more_others_than_it_may() {
         host.stop().await;
     }
 }
+
+#[tokio::test]
+async fn what_else_its_user_runs_is_no_process_of_a_program() {
+    // The system counts no processes of root, and only root may run them as another.
+    let is_root = rustix::process::geteuid().is_root();
+    let others = [(); 9].map(|()| {
+        let mut command = std::process::Command::new("sleep");
+        if is_root {
+            command.uid(NOBODY);
+        }
+        command.arg("1d").spawn().unwrap()
+    });
+    let host = host();
+    let life = bounded(false, |it| it.processes_max = Some(8));
+    let program = if is_root { python(&[]).user("nobody") } else { python(&[]) };
+    // It starts a thread for each connection.
+    let hosted = host.add(program, life);
+    assert_eq!(get(&hosted, "/a").await.unwrap(), "/a");
+    host.stop().await;
+    for mut other in others {
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+}
+
+/// The user of this name, as Debian has it.
+const NOBODY: u32 = 65_534;
 
 #[tokio::test]
 async fn a_process_that_has_had_its_calls_is_followed_by_another_and_no_call_fails() {
