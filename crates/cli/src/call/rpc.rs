@@ -142,17 +142,19 @@ impl Rpc<'_> {
             return Err(CallError::Usage(anyhow!("{}: {text}", self.method.path)));
         }
         let query = call.buffered().await.map_err(CallError::Call)?;
-        let (client, mut shown, mut wait) = (Arc::new(client), None, FIRST_WAIT);
+        let client = Arc::new(client);
+        let mut followed = Followed { shown: None, wait: FIRST_WAIT };
         loop {
-            match self.follow_once(client.clone(), query.clone(), &mut shown).await {
-                Err(CallError::Call(error)) if shown.is_some() && is_away(&error) => {
-                    if wait == FIRST_WAIT {
+            match self.follow_once(client.clone(), query.clone(), &mut followed).await {
+                Err(CallError::Call(error)) if followed.shown.is_some() && is_away(&error) => {
+                    let Followed { wait, .. } = &mut followed;
+                    if *wait == FIRST_WAIT {
                         let text = error.message();
                         let text = format!("the server is away ({text}); it is waited for");
                         let _ = writeln!(io::stderr(), "{}", printable(&text));
                     }
-                    tokio::time::sleep(wait).await;
-                    wait = (wait * 2).min(LONGEST_WAIT);
+                    tokio::time::sleep(*wait).await;
+                    *wait = (*wait * 2).min(LONGEST_WAIT);
                 }
                 outcome => return outcome,
             }
@@ -163,7 +165,7 @@ impl Rpc<'_> {
         &self,
         client: Arc<Client>,
         query: Query,
-        shown: &mut Option<Vec<u8>>,
+        followed: &mut Followed,
     ) -> Result<(), CallError> {
         let pace =
             FollowOptions::default().with_timeout(self.reach.deadline.unwrap_or(WATCH_TIMEOUT));
@@ -172,10 +174,11 @@ impl Rpc<'_> {
         while let Some(answer) = answers.next().await.map_err(CallError::Call)? {
             let reply = answer.map_err(CallError::Call)?;
             is_told = reply.freshness.is_known();
+            followed.wait = FIRST_WAIT;
             let message = reply.body.collect(usize::MAX).await.map_err(CallError::Call)?;
-            if shown.as_deref() != Some(&*message) {
+            if followed.shown.as_deref() != Some(&*message) {
                 self.print(&message, false)?;
-                *shown = Some(message.to_vec());
+                followed.shown = Some(message.to_vec());
             }
         }
         if !is_told {
@@ -211,6 +214,14 @@ impl Rpc<'_> {
         let text = if pretty { spread(&text) } else { text.into_owned() };
         self.out.write(format!("{text}\n").as_bytes()).map_err(CallError::Output)
     }
+}
+
+/// A query that is followed, over several connections.
+struct Followed {
+    /// The message that was printed last.
+    shown: Option<Vec<u8>>,
+    /// How long to wait when the server is away the next time it is asked.
+    wait: Duration,
 }
 
 /// Whether an error is that of a server that may come back.
