@@ -3,7 +3,8 @@
 //! A slot is free when its last frame is queued; only a stream call stays until the caller
 //! acknowledged the end, since its tail may have to be sent again. A unary command that its caller
 //! cancelled keeps its slot until it has run, so that no more run than may. One whose caller does
-//! not know it any more runs on as an *orphan*. What is admitted at all is in `admission.rs`.
+//! not know it any more runs on as an *orphan*. What is admitted at all is in `admission.rs`,
+//! and how much is held for a peer in `held_bound.rs`.
 
 use std::ops::Range;
 
@@ -11,7 +12,6 @@ use bytes::Bytes;
 use tidewire_service::{Error, Outcome, Validator};
 
 use crate::command_window::StoredAnswer;
-use crate::config::Config;
 use crate::event::Event;
 use crate::frame::{self, HEAD_BYTES, Head, Kind, PAYLOAD_BYTES_MAX, flag};
 use crate::hello::feature;
@@ -21,7 +21,7 @@ use crate::output::{
     CompressionPolicy, put_error_frame, put_error_metadata, put_kept, put_reply_metadata,
 };
 use crate::reason::{Reason, Violation};
-use crate::session::{Phase, Session};
+use crate::session::Session;
 use crate::slots::{CallId, index};
 use crate::stream::{Finish, PIECE_BYTES, Stream};
 use crate::varint;
@@ -126,18 +126,8 @@ impl PeerCallState {
     }
 }
 
-/// What bounds the answers that are held for a peer.
-#[derive(Debug, Clone, Copy)]
-enum HeldBound {
-    /// `output_hard_max`.
-    Connection(usize),
-    /// `parked_answers_max`.
-    Parked(usize),
-    /// That of all sessions together.
-    All,
-}
-
-const UNREAD: &str = "answers that the peer does not read";
+/// What an error calls answers that wait for a peer which is connected.
+pub(crate) const UNREAD: &str = "answers that the peer does not read";
 
 /// Room for the protocol's own fields in a reply's metadata.
 const OWN_FIELDS_BYTES_MAX: usize = 48;
@@ -264,43 +254,6 @@ impl Session {
         self.finish_stream(call, Finish::end(trailers.to_vec()));
     }
 
-    /// Which bound another body of this size would break; one that is alone breaks none.
-    fn bound_over(&self, bytes: usize) -> Option<HeldBound> {
-        let held = self.pool.held;
-        let Config { output_hard_max, parked_answers_max, .. } = self.config;
-        let (max, own) = match self.phase {
-            Phase::Open => (output_hard_max, HeldBound::Connection(output_hard_max)),
-            _ => (parked_answers_max, HeldBound::Parked(parked_answers_max)),
-        };
-        match held {
-            0 => None,
-            _ if held + bytes > max => Some(own),
-            _ => self.is_tight.then_some(HeldBound::All),
-        }
-    }
-
-    /// An answer is not kept. Without a connection the caller of a query will ask again, since this
-    /// side does not know it then.
-    #[cold]
-    fn refuse_reply(&mut self, call: CallId, bytes: usize, bound: HeldBound) {
-        let is_query = self.incoming.of(call).is_some_and(|served| served.command == 0);
-        if self.phase != Phase::Open && is_query {
-            return self.remove_served(call.index());
-        }
-        let (held, names) = (self.pool.held + bytes, &self.config.bound_names);
-        let error = match bound {
-            HeldBound::Connection(max) => over(UNREAD, held, names.output_hard_max, max),
-            HeldBound::Parked(max) => {
-                over("answers for a peer that is away", held, "parked_answers_max", max)
-            }
-            HeldBound::All => Error::resource_exhausted(format!(
-                "answers that no peer reads are over {}; read those at hand first",
-                names.output_all_max
-            )),
-        };
-        self.fail_to_answer(call, &error);
-    }
-
     /// Answers a call that has a stream: the reply is its end, after what waits to be sent.
     #[cold]
     fn reply_to_stream(&mut self, call: CallId, reply: &OutgoingReply<'_>) {
@@ -417,7 +370,7 @@ impl Session {
 
     /// The answer cannot be sent: what a command did is done all the same.
     #[cold]
-    fn fail_to_answer(&mut self, call: CallId, error: &Error) {
+    pub(crate) fn fail_to_answer(&mut self, call: CallId, error: &Error) {
         let ran = self.incoming.of(call).is_some_and(|served| served.command != 0);
         self.fail_with(call, error, if ran { Outcome::ReplyLost } else { Outcome::Answered });
     }
@@ -611,6 +564,6 @@ pub(crate) fn write_finish(
 }
 
 #[cold]
-fn over(what: &str, size: usize, name: &str, limit: usize) -> Error {
+pub(crate) fn over(what: &str, size: usize, name: &str, limit: usize) -> Error {
     Error::resource_exhausted(format!("{what} at {size} bytes are over {name} = {limit}"))
 }

@@ -63,6 +63,7 @@ mod event;
 pub mod fields;
 pub mod frame;
 mod handshake;
+mod held_bound;
 pub mod hello;
 mod hosted;
 mod identity;
