@@ -443,7 +443,8 @@ impl Builder {
         services.extend(offer.iter().flat_map(|offer| offer.now().services.clone()));
         let mut options = self.rest;
         open.document &= *options.openapi.get_or_insert(with_reflection);
-        let rest = rest(&services, &self.routes, options, access.as_deref())?;
+        let plain = self.routes.iter().map(|route| (route.verb.as_ref(), &*route.template));
+        let rest = Rest::new(&services, plain, options, access.as_deref())?;
         let routes = routes(self.routes, &layers, |scope| layering.of_page(scope))?;
         let cors = Policy::new(&self.cors).map_err(StartError::Cors)?.map(Arc::new);
         let tasks = TaskTracker::new();
@@ -517,19 +518,6 @@ impl Layering {
     fn around(&self, cache: Option<Arc<dyn Layer>>) -> Vec<Arc<dyn Layer>> {
         self.outer.iter().chain(&cache).chain(&self.inner).cloned().collect()
     }
-}
-
-/// The REST bindings, which no rule for a path only seems to protect.
-fn rest(
-    services: &[(Interface, Arc<dyn Service>)],
-    routes: &[Route],
-    options: RestOptions,
-    access: Option<&AccessGate>,
-) -> Result<Rest, StartError> {
-    let plain = routes.iter().map(|route| (route.verb.as_ref(), &*route.template));
-    let rest = Rest::new(services, plain, options).map_err(StartError::Rest)?;
-    access.map_or(Ok(()), |gate| gate.check_paths(rest.routes())).map_err(StartError::Access)?;
-    Ok(rest)
 }
 
 /// The gate of the access rules; `None` where everybody may call everything.

@@ -19,19 +19,20 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
 use http::{Method, Response, StatusCode, Uri};
-use tidewire_rest::{Binding, Request, RestError, RestOptions};
+use tidewire_rest::{Binding, Request, RestOptions};
 use tidewire_service::{
-    Body, CachedBody, Call, Codec, Context, Error, Frame, Interface, Result, Service, Spec,
-    StreamKind,
+    Body, CachedBody, Call, Codec, Context, Error, Frame, Interface, Result, Service, StreamKind,
 };
 
 use self::describe::Served;
 use crate::command::Command;
 use crate::connection::App;
+use crate::gate::access::AccessGate;
 use crate::pipeline::InboundRequest;
 use crate::plain;
 use crate::request_body::{RequestBody, check_length, discard};
 use crate::run::run;
+use crate::running::StartError;
 
 /// The REST bindings of a server and the services behind them.
 pub(crate) struct Rest {
@@ -55,25 +56,25 @@ impl Rest {
     /// The bindings of all services beside plain routes; see [`tidewire_rest::Rest::new`].
     ///
     /// # Errors
-    /// Annotations that do not fit their methods, and routes that exclude each other.
+    /// Annotations that do not fit their methods, routes that exclude each other, and rules for
+    /// paths that only seem to protect a method.
     pub(crate) fn new<'a>(
         services: &'a [(Interface, Arc<dyn Service>)],
         plain: impl Iterator<Item = (Option<&'a Method>, &'a str)>,
         options: RestOptions,
-    ) -> Result<Self, RestError> {
+        access: Option<&AccessGate>,
+    ) -> Result<Self, StartError> {
         let interfaces = services.iter().map(|(interface, _)| interface);
-        let table = tidewire_rest::Rest::new(interfaces, plain, options)?;
+        let table =
+            tidewire_rest::Rest::new(interfaces, plain, options).map_err(StartError::Rest)?;
+        let paths = access.map_or(Ok(()), |gate| gate.check_paths(table.routes()));
+        paths.map_err(StartError::Access)?;
         Ok(Self { table, services: services.iter().map(|(_, service)| service.clone()).collect() })
     }
 
     /// The response that refuses a request, as this server prints errors over REST.
     pub(crate) fn refusal(&self, error: &Error) -> Response<Body> {
         refusal(self.table.options(), error)
-    }
-
-    /// The methods that are bound to paths, with the template of each.
-    pub(crate) fn routes(&self) -> impl Iterator<Item = (&Spec, &str)> {
-        self.table.routes()
     }
 
     /// Finds what a request is for.
