@@ -55,6 +55,17 @@ function overHttp(echo: (text: string) => Promise<void>): Partial<LiveOptions> {
   return { fallback: async () => transport };
 }
 
+/** Until the server has a command, whose answer does not arrive. */
+async function sendsUnanswered(world: World): Promise<void> {
+  for (let round = 0; round < 6; round++) {
+    await new Promise(setImmediate);
+    if (world.network.socket?.state === "connecting") world.network.socket.open();
+    world.network.socket?.deliver("toServer");
+    if (!world.server.requests.includes("Echo")) world.network.socket?.deliver("toClient");
+  }
+  assert.ok(world.server.requests.includes("Echo"), "it was sent");
+}
+
 /** A page: its own transport and client, on a storage that outlives it. */
 async function open(world: World, storage: Memory, principalKey: string | undefined = "ada", more: Partial<LiveOptions> = {}) {
   const transport = createLiveTransport({ baseUrl: "http://server.test", webSocket: world.network.webSocket, ...more });
@@ -241,13 +252,7 @@ describe("commands", () => {
     const first = await open(world, storage);
     first.offline.mutate(echo, { text: "k=v" }).catch(() => {});
     first.ask("k");
-    for (let round = 0; round < 6; round++) {
-      await new Promise(setImmediate);
-      if (world.network.socket?.state === "connecting") world.network.socket.open();
-      world.network.socket?.deliver("toServer");
-      if (!world.server.requests.includes("Echo")) world.network.socket?.deliver("toClient");
-    }
-    assert.ok(world.server.requests.includes("Echo"), "it was sent");
+    await sendsUnanswered(world);
     first.offline.close();
     world.server.restart();
     world.cut();
@@ -482,13 +487,7 @@ describe("a page that is closed", () => {
     const first = await open(world, storage);
     first.offline.mutate(echo, { text: "k=v" }).catch(() => {});
     first.ask("k");
-    for (let round = 0; round < 6; round++) {
-      await new Promise(setImmediate);
-      if (world.network.socket?.state === "connecting") world.network.socket.open();
-      world.network.socket?.deliver("toServer");
-      if (!world.server.requests.includes("Echo")) world.network.socket?.deliver("toClient");
-    }
-    assert.ok(world.server.requests.includes("Echo"), "it was sent");
+    await sendsUnanswered(world);
     await first.transport.close();
     await new Promise(setImmediate);
     assert.deepEqual(first.outcomes, []);
