@@ -350,6 +350,14 @@ fn cargo(root: &Path, words: &str, variables: &[(&str, &str)]) -> Result<Outcome
 }
 
 fn execute(command: &mut Command) -> Result<Outcome> {
+    // What cargo says of this program is not for others: build scripts that read it (that of ring)
+    // would run again, and all above them be built again, whenever cargo is run without it.
+    for (name, _) in std::env::vars_os() {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|it| name.to_string_lossy().starts_with(it))
+        {
+            command.env_remove(name);
+        }
+    }
     let status = command.status().with_context(|| format!("{command:?} cannot be started"))?;
     Ok(Outcome::of(status.success()))
 }
