@@ -12,7 +12,7 @@ use crate::proto::tidewire::admin::v1::{
     MethodFiguresRequest, OutcomeCount, PhaseReached, RecordCallsReply, RecordCallsRequest,
     SentHeader,
 };
-use crate::{bodies, limit};
+use crate::{bodies, limit, micros};
 
 pub(crate) struct CallsApi {
     pub(crate) metrics: Metrics,
@@ -103,7 +103,6 @@ pub(crate) fn is_wanted(call: &RecordedCall, method: &str, failed: bool) -> bool
 
 /// A call as it is told.
 pub(crate) fn to_message(call: &RecordedCall) -> Call {
-    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let phases = call.phases.iter().map(|(phase, at)| PhaseReached {
         phase: (*phase).to_owned(),
         at_us: micros(*at),

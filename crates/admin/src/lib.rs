@@ -36,7 +36,7 @@ mod tail;
 mod token;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::Method;
 use tidewire_memo::Graph;
@@ -160,6 +160,11 @@ fn limit(asked: u32) -> usize {
         0 => 100,
         asked => asked.min(1000) as usize,
     }
+}
+
+/// A time as messages have it.
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Who may see.

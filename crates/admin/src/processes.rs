@@ -1,7 +1,5 @@
 //! `Processes`: programs that are hosted, and what is done to them.
 
-use std::time::Duration;
-
 use tidewire_hosting::{HostedService, Line, State};
 use tidewire_service::{Context, Error, Reply, Result};
 
@@ -9,7 +7,7 @@ use crate::proto::tidewire::admin::v1::{
     GetProcessRequest, ListProcessesReply, ListProcessesRequest, LogLine, Process, ProcessInstance,
     ProcessLogsReply, ProcessLogsRequest, Processes, SteerProcessRequest,
 };
-use crate::{Inventory, limit, redact};
+use crate::{Inventory, limit, micros, redact};
 
 pub(crate) struct ProcessesApi(pub(crate) Inventory);
 
@@ -139,10 +137,6 @@ pub(crate) fn to_message(told: &Inventory, hosted: &HostedService) -> Process {
         failure: redact::text(&status.failure.unwrap_or_default()),
         ..Default::default()
     }
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn word(state: State) -> &'static str {

@@ -106,9 +106,7 @@ pub(crate) fn overview(admin: &Admin, handle: &Handle) -> OverviewReply {
 }
 
 fn change_log(status: &Status) -> ChangeLog {
-    let micros = |time: Option<Duration>| {
-        u64::try_from(time.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
-    };
+    let micros = |time: Option<Duration>| crate::micros(time.unwrap_or_default());
     let source = |source: &SourceStatus| LoggedSource {
         name: source.name.clone(),
         tables: source.tables.clone(),
