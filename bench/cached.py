@@ -6,9 +6,12 @@ Three servers on core 0, one thread each (peers/kept): `free` computes each answ
 nothing, `memo` answers from memory, `bare` is hyper with the bytes of memo's answer. Needs valgrind,
 h2load and curl.
 
+After them: a miss (each request of another row), a command that changes a row, and a change that
+watchers are told of (the command, one run of the query, an event for each watcher).
+
 Usage: bench/cached.py [--only PART]
 """
-import argparse, os, re, struct, subprocess, sys, tempfile
+import argparse, http.client, os, re, struct, subprocess, sys, tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = os.path.join(HERE, "peers", "target", "release", "kept")
@@ -61,12 +64,53 @@ def load(server, how, path, requests):
         sys.exit(f"errors are not answers: {output}")
 
 
-def counted(arguments, how, path, folder):
+def misses(server, requests):
+    """Asks for another row each time."""
+    connection = http.client.HTTPConnection(server.address)
+    for id in range(1, requests + 1):
+        asked(connection, "GET", f"/rows/{id}")
+
+
+def changes(watchers):
+    """Changes a row that some watch, and waits until each has been told."""
+    def run(server, requests):
+        command, followed = http.client.HTTPConnection(server.address), []
+        for _ in range(watchers):
+            connection = http.client.HTTPConnection(server.address)
+            connection.request("GET", "/rows/7", headers={"accept": "text/event-stream"})
+            followed.append(connection.getresponse())
+            event(followed[-1])
+        for _ in range(requests):
+            asked(command, "POST", "/rows/7:touch")
+            for response in followed:
+                event(response)
+    return run
+
+
+def asked(connection, method, path):
+    connection.request(method, path)
+    response = connection.getresponse()
+    response.read()
+    if response.status != 200:
+        sys.exit(f"errors are not answers: {method} {path}: {response.status}")
+
+
+def event(response):
+    """Reads up to the end of an event that has data."""
+    data = False
+    while line := response.readline():
+        data = data or line.startswith(b"data:")
+        if not line.strip() and data:
+            return
+    sys.exit("the events ended")
+
+
+def counted(arguments, run, folder):
     totals = []
     for requests in (BEFORE, BEFORE + COUNTED):
         out = os.path.join(folder, "callgrind")
         server = Server(*arguments, under=("valgrind", "--tool=callgrind", f"--callgrind-out-file={out}"))
-        load(server, how, path, requests)
+        run(server, requests)
         server.stop()
         totals.append(int(re.search(r"^totals: (\d+)", open(out).read(), re.M).group(1)))
     return (totals[1] - totals[0]) / COUNTED
@@ -96,15 +140,20 @@ def main():
         for name, (how, path, has_bare) in cells(folder).items():
             if options.only not in name:
                 continue
-            free = counted(["free"], how, path, folder)
-            memo = counted(["memo"], how, path, folder)
+            run = lambda server, requests: load(server, how, path, requests)
+            free = counted(["free"], run, folder)
+            memo = counted(["memo"], run, folder)
             row = f"| {name} | {free:,.0f} | {memo:,.0f} | {memo / free:.3f} |"
             if has_bare:
-                bare = counted(["bare", kept_response(how, path, folder)], how, path, folder)
+                bare = counted(["bare", kept_response(how, path, folder)], run, folder)
                 row += f" {bare:,.0f} | {memo / bare:.3f} |"
             else:
                 row += " | |"
             print(row, flush=True)
+        others = {"miss, REST": misses, "change, no watcher": changes(0), "change, 1 watcher": changes(1), "change, 10 watchers": changes(10)}
+        for name, run in others.items():
+            if options.only in name:
+                print(f"| {name} | | {counted(['memo'], run, folder):,.0f} | | | |", flush=True)
 
 
 main()

@@ -2,12 +2,12 @@
 //! one port.
 //!
 //! What most programs need is here: put `.proto` files in a folder, have `tidewire_build` make code
-//! of them in `build.rs`, implement the trait, start a [`Server`]:
+//! of them in `build.rs`, implement the trait, and [`serve`] it:
 //!
 //! ```ignore
 //! tidewire::include_protos!();
 //! use hello::v1::{Greeter, GreeterServer, GreetReply, GreetRequest};
-//! use tidewire::{Context, Reply, Result, Server};
+//! use tidewire::{Context, Reply, Result};
 //!
 //! struct Hello;
 //!
@@ -20,12 +20,13 @@
 //!
 //! #[tokio::main]
 //! async fn main() -> tidewire::Exit {
-//!     Ok(Server::builder().service(GreeterServer::new(Hello)).run().await?)
+//!     tidewire::serve(GreeterServer::new(Hello)).await
 //! }
 //! ```
 //!
-//! A service that is known only at run time comes from a [`Schema`]; settings come from
-//! [`config::Config`].
+//! Its settings come from `tidewire.toml` and the environment. [`serve_with`] takes several services
+//! and what stands beside them; [`config::Config`] and [`Server`] are the steps below. A service that
+//! is known only at run time comes from a [`Schema`].
 
 #![doc = include_str!("../README.md")]
 
@@ -39,12 +40,14 @@ pub mod hosted;
 mod keys;
 #[cfg(feature = "mock")]
 pub mod mock;
+mod serve;
 
 pub use bytes;
 pub use change_log::ChangeLog;
 pub use echo::Echo;
 pub use exit::{Exit, Failure};
 pub use http;
+pub use serve::{serve, serve_with};
 pub use tidewire_admin as admin;
 pub use tidewire_auth as auth;
 pub use tidewire_cache::{MethodOverride, Mismatch, OverrideError, ReplyCache};

@@ -13,7 +13,7 @@ mod service;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tidewire::config::Config;
+use tidewire::config::Flags;
 
 use crate::database::Database;
 use crate::proto::board::v1::BoardServer;
@@ -31,7 +31,7 @@ async fn main() -> tidewire::Exit {
         database::meddle(&path)?;
         return Ok(());
     }
-    let config = Config::load(None, std::env::vars(), &[])?;
+    let config = Flags::default().load(std::env::vars())?;
     config.log.start()?;
     let database = Arc::new(Database::open(&path)?);
     let looking = database.look_at_others();

@@ -21,7 +21,7 @@ use hyper_util::server::conn::auto;
 use proto::kept::v1::{Id, Row, Rows, Rows100, RowsServer};
 use tidewire::http::Method;
 use tidewire::memo::{Graph, Source};
-use tidewire::{Call, Context, ReplyCache, Reply, Result, Server};
+use tidewire::{CacheScope, Call, Context, Reply, ReplyCache, Result, Server, Service};
 use tokio::net::TcpListener;
 
 struct Handler(Source<i32>);
@@ -48,6 +48,11 @@ impl Rows for Handler {
         self.0.read(&request.id);
         Ok(Rows100 { rows: (1..=100).map(row).collect(), ..Default::default() }.into())
     }
+
+    async fn touch(&self, _: Context, request: Id) -> Result<Reply<Id>> {
+        self.0.changed(&request.id);
+        Ok(request.into())
+    }
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -59,12 +64,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     }
     let graph = Graph::global();
     let source = Source::new("rows");
+    let page = move |_: Call| async move {
+        source.read(&0);
+        Ok("Hello, World!")
+    };
     let mut builder = Server::builder()
         .service(RowsServer::new(Handler(source)))
-        .route(Method::GET, "/page", move |_: Call| async move {
-            source.read(&0);
-            Ok("Hello, World!")
-        })
+        .route(Method::GET, "/page", page.cached(CacheScope::Public))
         .listen(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
     if how == "memo" {
         builder = builder.memo(ReplyCache::new(&graph));

@@ -239,6 +239,21 @@ mod follow {
     }
 }
 
+#[cfg(not(any(feature = "oplog-postgres", feature = "oplog-sqlite")))]
+impl OplogConfig {
+    /// Follows no log: `None`, where no URL is set or it is off.
+    ///
+    /// # Errors
+    /// A URL, which this program was built without the features for.
+    #[expect(clippy::unused_async, reason = "as with the features")]
+    pub async fn start(
+        &self,
+        _: &[Source<TextKey>],
+    ) -> Result<Option<tidewire_oplog::Oplog>, super::ConfigError> {
+        self.fault().map_or(Ok(None), |fault| Err(super::ConfigError::new(fault)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::Config;

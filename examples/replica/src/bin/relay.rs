@@ -6,7 +6,7 @@
 use replica::cards::v1::{Card, Cards, CardsServer, GetRequest, RenameRequest};
 use replica::contacts::v1::{self as contacts, Contact, Contacts, ContactsClient};
 use tidewire::client::{Protocol, Replicas};
-use tidewire::config::Config;
+use tidewire::config::Flags;
 use tidewire::memo::Graph;
 use tidewire::{Client, Context, Reply, Result};
 
@@ -36,7 +36,7 @@ fn card(contact: &Contact) -> Card {
 #[tokio::main]
 async fn main() -> tidewire::Exit {
     let url = std::env::args().nth(1).ok_or("where are the contacts? such as ws://HOST:8080")?;
-    let config = Config::load(None, std::env::vars(), &[])?;
+    let config = Flags::default().load(std::env::vars())?;
     config.log.start()?;
     let replicas = Replicas::new(&Graph::global());
     let client = Client::builder(url).protocol(Protocol::Live).replicas(replicas).build()?;

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use tidewire::config::Config;
+use tidewire::config::Flags;
 use tidewire::memo::Source;
 use tidewire::{Context, Error, Reply, Result, Stream};
 use tidewire_tests::behaviour::Behaviour;
@@ -87,7 +87,7 @@ impl Notes for Shelf {
 
 #[tokio::main]
 async fn main() -> tidewire::Exit {
-    let config = Config::load(None, std::env::vars(), &[])?;
+    let config = Flags::default().load(std::env::vars())?;
     config.log.start()?;
     let shelf = Shelf { source: Source::new("notes"), notes: Mutex::default() };
     let server = config

@@ -1,8 +1,6 @@
 //! What the documents quote is what is there: files between markers, and the table of settings.
 //!
-//! `UPDATE=1 cargo test -p hello --test documents` writes the documents anew.
-
-#![allow(clippy::unwrap_used, reason = "a test says what it expects")]
+//! `UPDATE=1 cargo test -p hello --test it` writes the documents anew.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -68,11 +66,12 @@ fn check(document: &Path, marker: &str, mut expected: impl FnMut(&str) -> String
         fs::write(document, written).unwrap();
         return;
     }
-    assert_eq!(
-        text,
-        written,
-        "{} is out of date; run: UPDATE=1 cargo test -p hello --test documents",
-        document.display()
+    let wrong = text.lines().zip(written.lines()).position(|(is, should)| is != should);
+    assert!(
+        text == written,
+        "{}:{}: out of date; run: UPDATE=1 cargo test -p hello --test it",
+        document.display(),
+        wrong.map_or(0, |line| line + 1)
     );
 }
 
