@@ -15,7 +15,8 @@
 #
 # A page runs in an empty folder beside `tidewire`, a link to the repository. Port 8080 stands for a
 # free one here. Builds are of the dev profile and share target/
-# and Cargo.lock. Needs curl, node, npm and, from `make setup`, .tools/bin/grpcurl.
+# and Cargo.lock. Needs curl, node, npm and, from `make setup`, .tools/bin/grpcurl;
+# other-languages.md also needs Go and Python with venv.
 set -euo pipefail
 repository=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
