@@ -13,9 +13,10 @@
 # | ```LANGUAGE PATH    | written to PATH                                                         |
 # | any other           | left alone                                                              |
 #
-# A page runs in an empty folder beside `tidewire`, a link to the repository; README.md runs in the
-# repository. Port 8080 stands for a free one here. Builds are of the dev profile and share target/
-# and Cargo.lock. Needs curl, node, npm and, from `make setup`, .tools/bin/grpcurl.
+# A page runs in an empty folder beside `tidewire`, a link to the repository. Port 8080 stands for a
+# free one here. Builds are of the dev profile and share target/
+# and Cargo.lock. Needs curl, node, npm and, from `make setup`, .tools/bin/grpcurl;
+# other-languages.md also needs Go and Python with venv.
 set -euo pipefail
 repository=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
@@ -114,7 +115,6 @@ run_page() {
   rm -rf "$folder"
   mkdir -p "$folder"
   ln -s "$repository" "$folder/tidewire"
-  [[ $page != README.md ]] || folder=$repository
   port=$(free_port)
   {
     printf 'page=%q work=%q repository=%q port=%q\n' "$page" "$work" "$repository" "$port"
