@@ -36,6 +36,10 @@ service Shop {
     option (google.api.http) = { get: "/known" };
     option (tidewire.v1.method) = { cache: CALLER ttl: { seconds: 60 } };
   }
+  rpc Plain(Ask) returns (Told) {
+    option idempotency_level = NO_SIDE_EFFECTS;
+    option (google.api.http) = { get: "/plain" };
+  }
   rpc Write(Ask) returns (Told) { option (tidewire.v1.method) = { scopes: ["write"] }; }
   rpc Admin(Ask) returns (Told);
 }
@@ -89,7 +93,7 @@ impl Signer {
     }
 
     /// A token of ada's that is good for so many seconds from now on.
-    fn token(&self, scope: &str, seconds: i64) -> String {
+    pub(crate) fn token(&self, scope: &str, seconds: i64) -> String {
         self.token_of("ada", scope, seconds)
     }
 
@@ -108,10 +112,10 @@ impl Signer {
 }
 
 /// An API key.
-const KEY: &str = "opensesame";
+pub(crate) const KEY: &str = "opensesame";
 
 /// A server whose keys of tokens are at `keys`, and how often its service ran.
-async fn shop(keys: &str) -> (RunningServer, SocketAddr, Arc<AtomicUsize>) {
+pub(crate) async fn shop(keys: &str) -> (RunningServer, SocketAddr, Arc<AtomicUsize>) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("shop.proto"), PROTO).unwrap();
     let schema = Schema::from_folder(folder.path()).unwrap();
@@ -216,9 +220,37 @@ async fn an_answer_that_is_kept_for_everybody_is_still_only_for_who_is_known() {
         let refused = call(address, protocol, "Known", None).await;
         assert_eq!(code(refused), Some(Code::Unauthenticated), "{protocol:?}");
     }
-    send(address, "GET /known", b"").await.check(401, &["unauthenticated"]);
+    let refused = send(address, "GET /known", b"").await;
+    refused.check(401, &["unauthenticated"]);
     send(address, &format!("GET /known\nauthorization: {bearer}"), b"").await.check(200, &[]);
     assert!(ran.load(Ordering::SeqCst) <= 2, "one answer a codec is kept");
+}
+
+/// A cache on the way that goes by its own time where nothing is said would give it to others.
+#[tokio::test]
+async fn what_no_method_asked_to_cache_says_so_to_caches_on_the_way() {
+    let signer = Signer::new("a");
+    let (_folder, keys) = file(&[signer.jwk()]);
+    let (_running, address, _) = shop(&keys).await;
+    let key = format!("x-api-key: {KEY}");
+    let bearer = format!("authorization: Bearer {}", signer.token("", 600));
+    let get = "GET /test.v1.Shop/Plain?connect=v1&encoding=json&message=%7B%7D";
+    for (head, status, expected) in [
+        (format!("GET /plain\n{key}"), 200, Some("private, no-cache")),
+        (format!("HEAD /plain\n{key}"), 200, Some("private, no-cache")),
+        (format!("GET /plain?nothing=1\n{key}"), 400, Some("private, no-cache")),
+        (format!("{get}\n{key}"), 200, Some("private, no-cache")),
+        (format!("{get}x\n{key}"), 400, Some("private, no-cache")),
+        (format!("GET /known\n{bearer}"), 200, Some("private, no-cache")),
+        (format!("GET /page\n{key}"), 200, Some("private")),
+        (format!("GET /page\n{bearer}"), 200, Some("private")),
+        ("GET /assets/a".to_owned(), 200, None),
+    ] {
+        let reply = send(address, &head, b"").await;
+        reply.check(status, &[]);
+        let said = reply.head.lines().find_map(|line| line.strip_prefix("cache-control: "));
+        assert_eq!(said, expected, "{head}: {}", reply.head);
+    }
 }
 
 #[tokio::test]

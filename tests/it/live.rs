@@ -7,6 +7,7 @@ mod errors;
 mod foreign;
 mod freshness;
 mod hostile;
+mod identity;
 mod proxies;
 mod slow;
 mod tabs;

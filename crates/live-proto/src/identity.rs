@@ -33,8 +33,13 @@ impl Session {
     }
 
     /// Answers an [`Event::Auth`]: for how many milliseconds the credential is good (0: not said),
-    /// or why it is refused. Also said without being asked, when a credential is about to expire.
+    /// or why it is refused: the default headers are those of before then. Also said without being
+    /// asked, when a credential is about to expire.
     pub fn credential(&mut self, outcome: Result<u64, &Error>) {
+        let accepted = self.accepted_headers.take();
+        if let (Err(_), Some(accepted)) = (outcome, accepted) {
+            self.peer_headers = accepted;
+        }
         if self.phase != Phase::Open {
             return;
         }
@@ -70,7 +75,8 @@ impl Session {
             let text = format!("default headers of {after} bytes are over metadata_max = {max}");
             return Err(Violation::new(Reason::MetadataMax, text));
         }
-        self.peer_headers = merged;
+        let before = std::mem::replace(&mut self.peer_headers, merged);
+        self.accepted_headers.get_or_insert(before);
         Ok(Some(Event::Auth))
     }
 
@@ -82,6 +88,7 @@ impl Session {
     /// The defaults of a new connection.
     pub(crate) fn greet_headers(&mut self, hello: &Metadata) {
         self.peer_headers = defaults(&self.upgrade, hello);
+        self.accepted_headers = None;
     }
 
     fn allowed(&self, headers: &Metadata) -> Metadata {

@@ -57,6 +57,8 @@ pub struct Session {
     pub(crate) slots_out: u32,
     pub(crate) slots_in: u32,
     pub(crate) peer_headers: Metadata,
+    /// Those before an `auth` that is not answered yet.
+    pub(crate) accepted_headers: Option<Metadata>,
     /// What the connection itself says of the peer, such as the headers of a WebSocket's upgrade.
     pub(crate) upgrade: Metadata,
     /// The consistency token that the peer gave last.
@@ -164,6 +166,7 @@ impl Session {
             slots_out: Limits::default().slots(),
             slots_in: limits.slots(),
             peer_headers: Metadata::default(),
+            accepted_headers: None,
             upgrade: Metadata::default(),
             token: Bytes::new(),
             features: 0,

@@ -168,7 +168,11 @@ impl Links {
                 Link::accepted(session, self.clock, host, tasks, &self.budget)
             }
         };
-        let ticket = link.lock().session.ticket();
+        let ticket = {
+            let mut state = link.lock();
+            state.principal = principal.clone();
+            state.session.ticket()
+        };
         if let Some(ticket) = ticket {
             sessions.hold(ticket, principal, link.clone());
         }
@@ -179,6 +183,9 @@ impl Links {
     pub fn left(&self, link: &Link, ended: ConnectionEnd) {
         if ended == ConnectionEnd::TakenOver {
             return;
+        }
+        if link.lock().credentials.is_unknown() {
+            link.expire();
         }
         let id = link.lock().session.session_id().map(|session| session.id);
         let is_over = link.is_over();

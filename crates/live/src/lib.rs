@@ -20,6 +20,7 @@ mod backoff;
 mod body;
 mod budget;
 mod call;
+mod credential;
 mod dependencies;
 mod dial;
 mod driver;
@@ -46,7 +47,9 @@ pub use dial::{Dial, Remote};
 pub use driver::{Connection, ConnectionEnd};
 pub use link::{CallMap, Link};
 pub use process::{Process, depends, depends_unheard};
-pub use serve::{AnswerFuture, CallFailure, CallTarget, Host, IncomingCall, ProcessMessage};
+pub use serve::{
+    AnswerFuture, CallFailure, CallTarget, Host, IdentityFuture, IncomingCall, ProcessMessage,
+};
 pub use session_clock::SessionClock;
 pub use socket::Socket;
 pub use tidewire_live_proto::{

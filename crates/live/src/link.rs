@@ -17,12 +17,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use bytes::Bytes;
 use tidewire_live_proto::{CallId, Event, Metadata, Reason, Session, Usage, Violation};
 use tidewire_service::{Error, Outcome, Peer, Wakers};
 use tokio_util::task::TaskTracker;
 
 use crate::budget::Budget;
 use crate::call::given_up;
+use crate::credential::Credentials;
 use crate::exchange::{CallEvent, Exchange};
 use crate::serve::{Host, ProcessMessage, RequestParts};
 use crate::session_clock::SessionClock;
@@ -76,6 +78,10 @@ pub(crate) struct State {
     pub(crate) farewell: Vec<u8>,
     /// The other side of the connection.
     pub(crate) peer: Option<Arc<Peer>>,
+    /// Whose the session is.
+    pub(crate) principal: Bytes,
+    /// Credentials of the peer that are looked at; the last of them counts.
+    pub(crate) credentials: Credentials,
     /// Why the session, or the last attempt at a connection, ended.
     pub(crate) ended: Option<Violation>,
     /// A handshake was done on the connection that there is.
@@ -138,6 +144,8 @@ impl Link {
             epoch: 0,
             farewell: Vec::new(),
             peer: None,
+            principal: Bytes::new(),
+            credentials: Credentials::default(),
             ended: None,
             connections: 0,
             is_greeted: false,
@@ -425,6 +433,7 @@ impl State {
                 self.after_ms = after_ms;
                 link.0.host.iter().for_each(|host| host.hear(ProcessMessage::Leaves));
             }
+            Event::Auth => self.look_at_credential(link),
             Event::Refused(violation) => self.ended = Some(violation),
             Event::Closed(violation) => {
                 self.ended = Some(violation);

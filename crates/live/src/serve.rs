@@ -12,11 +12,11 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tidewire_live_proto::{
     CallId, ChangedSources, CommandOrigin, IncomingRequest, Metadata, Micros, OutgoingReply,
-    PeerMethod, Session, Watch, varint,
+    PeerMethod, Session, Violation, Watch, varint,
 };
 use tidewire_service::{
-    Body, Context, Error, Frames, Freshness, Headers, Lifetime, Outcome, Protocol, Reply, Token,
-    Tokens, Validator, Watching,
+    Body, Context, Error, Frames, Freshness, Headers, Lifetime, Outcome, Peer, Protocol, Reply,
+    Token, Tokens, Validator, Watching,
 };
 
 use crate::body::RequestBody;
@@ -47,12 +47,26 @@ pub trait Host: Send + Sync + 'static {
         true
     }
 
+    /// Whose a connection is, by its default headers, in any form that is equal for equal
+    /// principals; a session belongs to one of them. `None` where nobody has to be known: what
+    /// takes the place of these headers is not answered then.
+    ///
+    /// # Errors
+    /// Why its credential is refused.
+    fn identify(&self, headers: HeaderMap, peer: Option<Arc<Peer>>) -> Option<IdentityFuture> {
+        let _ = (headers, peer);
+        None
+    }
+
     /// A hosted process says something beside its calls, in the order in which it does: what comes
     /// from it after this is heard later. It must not wait, nor use the link, whose lock is held.
     fn hear(&self, said: ProcessMessage) {
         let _ = said;
     }
 }
+
+/// Whose a connection is, once that is known.
+pub type IdentityFuture = Pin<Box<dyn Future<Output = Result<Bytes, Violation>> + Send>>;
 
 /// What a hosted process says of itself.
 #[derive(Debug)]
@@ -209,11 +223,7 @@ impl RequestParts {
     }
 
     /// The call as a host sees it.
-    pub(crate) fn arrived(
-        self,
-        link: &Link,
-        peer: Option<Arc<tidewire_service::Peer>>,
-    ) -> IncomingCall {
+    pub(crate) fn arrived(self, link: &Link, peer: Option<Arc<Peer>>) -> IncomingCall {
         let deadline = self.deadline.and_then(|at| link.0.clock.instant(at));
         let mut context = Context::new(self.headers)
             .with_protocol(Protocol::Live)

@@ -245,6 +245,8 @@ impl Connection {
             Body::frames(body)
         };
         let upgrade = context.extensions().get::<OnUpgrade>().cloned();
+        let is_read = matches!(target.method, Method::GET | Method::HEAD);
+        let is_callers_own = is_read && context.caller_kind().is_known;
         let call = Call::of_target(Target::Http(target), context, body);
         let answer = run(service, call, None);
         if let Some(upgrade) = upgrade {
@@ -254,6 +256,14 @@ impl Connection {
             Run::Ready(Ok(reply)) => ResponseFuture::Answered(Some(reply)),
             Run::Ready(Err(error)) => ResponseFuture::ready(plain::error_response(&error)),
             Run::Pending(waiting) => ResponseFuture::Plain(waiting),
+        };
+        let response = match is_callers_own {
+            false => response,
+            true => ResponseFuture::Late(Box::pin(async move {
+                let mut response = response.await.unwrap_or_else(|never| match never {});
+                plain::callers_own(response.headers_mut());
+                response
+            })),
         };
         match unread {
             None => response,

@@ -1,7 +1,7 @@
 //! Plain HTTP: from a request to a [`Call`] and from a [`Reply`] to a response.
 
 use bytes::{BufMut, BytesMut};
-use http::header::{ALLOW, CONTENT_TYPE, ETAG, HeaderValue, TRAILER};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, TRAILER};
 use http::{HeaderMap, Method, Response, StatusCode, Version};
 use tidewire_rest::{ErrorFormat, PrintedReply};
 use tidewire_service::{Body, Error, Frame, Headers, HeldTags, OneLine, Reply, Validator};
@@ -24,6 +24,19 @@ pub(crate) fn response<B>(mut reply: Reply, wrap: impl FnOnce(Body) -> B) -> Res
     // The map that was there is empty and owns nothing; its destructor would look for what it owns.
     std::mem::forget(std::mem::replace(response.headers_mut(), headers.into_map()));
     response
+}
+
+/// Says that no cache on the way may give this to anybody without asking, where nothing else was
+/// said: the reply of a method to `GET` is cached only if the method asks for it, and caches without
+/// that word keep a reply for as long as they see fit (RFC 9111, section 4.2.2).
+pub(crate) fn uncached(headers: &mut HeaderMap) {
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("private, no-cache"));
+}
+
+/// Says that a page is its caller's, where nothing else was said: it was made for one that is known,
+/// and no cache on the way knows every header that a caller may be known by.
+pub(crate) fn callers_own(headers: &mut HeaderMap) {
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("private"));
 }
 
 /// Names the content of a reply for whoever asks again (`If-None-Match`): RFC 9110, section 8.8.3.

@@ -136,11 +136,15 @@ impl Transcoder {
     pub(crate) async fn run(self, request: InboundRequest) -> Response<Body> {
         let options = self.binding.options();
         let head = request.verb == Method::HEAD;
+        let is_get = head || request.verb == Method::GET;
         let gzip = options.compression && compress::accepted(request.context.headers());
-        let (response, keeper) = match self.answer(request).await {
+        let (mut response, keeper) = match self.answer(request).await {
             Ok(answered) => answered,
             Err(error) => (refusal(options, &error), None),
         };
+        if is_get {
+            plain::uncached(response.headers_mut());
+        }
         let response = if options.compression {
             let kept = keeper.map(|keeper| (keeper, self.binding.format()));
             compress::apply(response, gzip, kept)

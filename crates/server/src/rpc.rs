@@ -222,7 +222,10 @@ impl RpcCall {
 
     /// The response, told to whoever observes.
     #[inline]
-    fn report(&mut self, response: Response<ResponseBody>) -> Response<ResponseBody> {
+    fn report(&mut self, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+        if self.exchange.is_get() {
+            plain::uncached(response.headers_mut());
+        }
         match self.watch.take() {
             Some(watch) => watch.response(response),
             None => response,

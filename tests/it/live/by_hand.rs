@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use tidewire::{Code, Codec};
-use tidewire_live_proto::{CallId, Config, Continuation, Event, Reason, Request, Session, Watch};
+use tidewire_live_proto::{
+    CallId, Config, Continuation, Event, Metadata, Reason, Request, Session, Watch,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -23,6 +25,7 @@ pub(super) enum Told {
     Stale(CallId),
     Suspect(CallId),
     Failed(CallId, Code),
+    Credential { is_refused: bool },
     Closed(Reason),
     Lost,
     Other,
@@ -31,7 +34,12 @@ pub(super) enum Told {
 impl ByHand {
     /// Connects, and waits for the server's hello.
     pub(super) async fn dial(address: SocketAddr) -> Self {
-        let config = Config { boot: Some([1; 16]), ..Config::default() };
+        Self::dial_with(address, Metadata::default()).await
+    }
+
+    /// Connects with default headers.
+    pub(super) async fn dial_with(address: SocketAddr, metadata: Metadata) -> Self {
+        let config = Config { boot: Some([1; 16]), metadata, ..Config::default() };
         let session = Session::dialer(config);
         let socket = TcpStream::connect(address).await.unwrap();
         let mut dialed = Self { address, session, socket, read: 0 };
@@ -92,6 +100,7 @@ impl ByHand {
             Event::Stale { call } => Told::Stale(call),
             Event::Suspect { call } => Told::Suspect(call),
             Event::Failed { call, error, .. } => Told::Failed(call, error.code()),
+            Event::Credential { refused, .. } => Told::Credential { is_refused: refused.is_some() },
             Event::Closed(violation) => Told::Closed(violation.reason),
             Event::Lost => Told::Lost,
             _ => Told::Other,

@@ -312,8 +312,11 @@ fn a_renewed_credential_is_answered() {
     pair.client.auth(&Metadata::builder().header("authorization", "two").build());
     pair.run();
     pair.server.credential(Ok(900_000));
+    pair.client.auth(&Metadata::builder().header("authorization", "one").build());
+    pair.run();
     pair.server.credential(Err(&Error::unauthenticated("that one is old")));
     pair.run();
+    assert_eq!(pair.server.peer_headers().header("authorization"), Some(&b"two"[..]));
     assert!(matches!(&pair.at_client[..], [
         Event::Credential { expires_ms: 900_000, refused: None },
         Event::Credential { refused: Some(error), .. },

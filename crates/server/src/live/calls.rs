@@ -15,10 +15,11 @@ use std::sync::{Arc, Weak};
 use std::task::{Context as TaskContext, Poll, ready};
 
 use futures_util::TryFutureExt;
-use tidewire_live::{AnswerFuture, CallFailure, CallTarget, Host, IncomingCall};
+use http::HeaderMap;
+use tidewire_live::{AnswerFuture, CallFailure, CallTarget, Host, IdentityFuture, IncomingCall};
 use tidewire_service::{
-    Body, Call, Codec, Error, Frame, Frames, Head, HttpTarget, Messages, Outcome, Phase, Reply,
-    Result, Signal, Target,
+    Body, Call, Codec, Error, Frame, Frames, Head, HttpTarget, Messages, Outcome, Peer, Phase,
+    Reply, Result, Signal, Target,
 };
 
 use crate::connection::App;
@@ -42,6 +43,11 @@ impl Host for Calls {
             Some(app) => app.answer_live(call, self.stopping.clone()),
             None => error_answer(Error::unavailable("the server stopped")),
         }
+    }
+
+    fn identify(&self, headers: HeaderMap, peer: Option<Arc<Peer>>) -> Option<IdentityFuture> {
+        let app = self.app.upgrade()?;
+        Some(Box::pin(async move { app.identify(headers, peer).await }))
     }
 
     fn knows(&self, path: &str) -> bool {

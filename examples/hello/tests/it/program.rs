@@ -74,10 +74,7 @@ fn what_a_program_cannot_follow_is_refused_at_its_start() {
             "[[service]]\nproto = \"protos\"\n",
             "[[service]] with proto = \"protos\": this program serves the services of its own code",
         ),
-        (
-            "[[service]]\nrun = [\"./shop\"]\nname = \"shop\"\nroute = \"/shop\"\n",
-            "supervisor()",
-        ),
+        ("[[service]]\nrun = [\"./shop\"]\nname = \"shop\"\nroute = \"/shop\"\n", "supervisor()"),
     ] {
         let said = refused(program(folder.path(), settings));
         assert!(said.contains(expected), "{settings}: {said}");

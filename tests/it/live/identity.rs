@@ -1,0 +1,80 @@
+//! Whose a session is, and what takes the place of its credential.
+
+use tidewire::Code;
+use tidewire_live_proto::{Metadata, Reason, Watch};
+
+use super::by_hand::{ByHand, Told};
+use crate::auth::{KEY, Signer, file, shop};
+
+fn header(name: &str, value: &str) -> Metadata {
+    Metadata::builder().header(name, value).build()
+}
+
+fn bearer(token: &str) -> Metadata {
+    header("authorization", &format!("Bearer {token}"))
+}
+
+impl ByHand {
+    /// Who the service says that it was asked by.
+    async fn who(&mut self) -> String {
+        self.ask("/test.v1.Shop/Plain", "{}", Watch::No);
+        match self.next().await {
+            Told::Reply { text, .. } => text,
+            told => panic!("no reply: {told:?}"),
+        }
+    }
+}
+
+const ADA: &str = r#"{"who":"ada"}"#;
+
+#[tokio::test]
+async fn a_session_takes_another_credential_of_its_principal_and_no_refused_one() {
+    let signer = Signer::new("a");
+    let (_folder, keys) = file(&[signer.jwk()]);
+    let (_running, address, _) = shop(&keys).await;
+    let mut ada = ByHand::dial_with(address, bearer(&signer.token("read", 600))).await;
+    assert_eq!(ada.who().await, ADA);
+    ada.session.auth(&bearer(&signer.token("write", 900)));
+    assert_eq!(ada.next().await, Told::Credential { is_refused: false });
+    assert_eq!(ada.who().await, ADA);
+    for refused in [signer.token("write", -600), "no token".to_owned()] {
+        ada.session.auth(&bearer(&refused));
+        assert_eq!(ada.next().await, Told::Credential { is_refused: true });
+        assert_eq!(ada.who().await, ADA, "the one before is still good");
+    }
+}
+
+#[tokio::test]
+async fn a_session_ends_with_a_credential_of_somebody_else() {
+    let signer = Signer::new("a");
+    let (_folder, keys) = file(&[signer.jwk()]);
+    let (_running, address, _) = shop(&keys).await;
+    let ada = || bearer(&signer.token("write", 600));
+    let bob = || bearer(&signer.token_of("bob", "write", 600));
+    let key = || header("x-api-key", KEY);
+    for (first, second) in [
+        (ada(), bob()),
+        (ada(), header("authorization", "")),
+        (key(), bob()),
+        (key(), header("x-api-key", "wrong")),
+        (Metadata::default(), ada()),
+        (Metadata::default(), key()),
+    ] {
+        let mut session = ByHand::dial_with(address, first.clone()).await;
+        session.session.auth(&second);
+        let told = session.next().await;
+        assert_eq!(told, Told::Closed(Reason::Unauthenticated), "{first:?}, {second:?}");
+    }
+}
+
+/// Browsers send the cookies of a host along, whoever set them.
+#[tokio::test]
+async fn a_cookie_that_means_nothing_refuses_no_connection() {
+    let (_folder, keys) = file(&[Signer::new("a").jwk()]);
+    let (_running, address, _) = shop(&keys).await;
+    let mut session = ByHand::dial_with(address, header("cookie", "theme=dark")).await;
+    session.ask("/test.v1.Shop/Open", "{}", Watch::No);
+    let told = session.next().await;
+    let is_let_in = matches!(told, Told::Failed(_, Code::FailedPrecondition));
+    assert!(is_let_in, "a command that comes as a query: {told:?}");
+}
