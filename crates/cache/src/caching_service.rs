@@ -70,7 +70,9 @@ impl Service for CachingService {
 impl Shared {
     /// The answer to a call whose message is complete.
     fn answer(self: &Arc<Self>, place: &Arc<MethodMemo>, call: Call) -> Answer {
-        let is_hopeless = place.terms.is_hopeless();
+        // Who watches is not told of changes by a run of its own.
+        let is_watched = call.context.watching() != Watching::No;
+        let is_hopeless = !is_watched && place.terms.is_hopeless();
         if is_hopeless && place.terms.is_empty() {
             return self.pass(call);
         }

@@ -1,6 +1,6 @@
 //! Queries that do not ask for caching: each call runs, and they can be watched all the same.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::{join_all, poll_immediate};
@@ -238,4 +238,28 @@ async fn many_watchers_of_large_replies_keep_no_reply() {
     }
     assert!(graph.stats().bytes < 20_000, "{} bytes are kept", graph.stats().bytes);
     assert!(held.iter().all(|end| !end.is_stale()));
+}
+
+#[tokio::test]
+async fn a_watcher_is_told_although_replies_to_others_could_not_be_cached() {
+    let graph = Graph::new();
+    let rows = Source::<()>::new_in(&graph, "rows");
+    let is_callers = Arc::new(AtomicBool::new(true));
+    let reads = Arc::clone(&is_callers);
+    let behind = Behind::new(&graph, query(CacheScope::Public), move |call: Call| {
+        rows.read(&());
+        // A reply that depends on what is not in the key is its caller's alone.
+        let named = reads.load(Ordering::SeqCst).then(|| call.context.header("x-name").is_some());
+        async move { Ok(Reply::new(Body::from(format!("{named:?}")))) }
+    });
+    for _ in 0..100 {
+        behind.text("", Context::default()).await;
+    }
+    assert_eq!(behind.runs(), 100, "nothing was cached");
+    is_callers.store(false, Ordering::SeqCst);
+    let reply = behind.ask("", watching(Context::default())).await.unwrap();
+    let change = staleness(&reply);
+    assert!(!change.is_stale());
+    rows.changed(&());
+    assert!(change.is_stale());
 }
