@@ -245,6 +245,8 @@ async fn what_no_method_asked_to_cache_says_so_to_caches_on_the_way() {
         (format!("GET /page\n{key}"), 200, Some("private")),
         (format!("GET /page\n{bearer}"), 200, Some("private")),
         ("GET /assets/a".to_owned(), 200, None),
+        ("GET /plain\nx-api-key: wrong".to_owned(), 401, Some("private, no-cache")),
+        ("GET /page".to_owned(), 401, Some("private, no-cache")),
     ] {
         let reply = send(address, &head, b"").await;
         reply.check(status, &[]);

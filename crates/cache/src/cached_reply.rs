@@ -92,7 +92,7 @@ impl CachedReply {
             Body::Full(bytes) => Bytes::copy_from_slice(bytes),
             _ => Bytes::new(),
         };
-        let validator = validator(&body);
+        let validator = validator(&reply, &body);
         let Reply { status, headers, trailers, freshness: own, .. } = reply;
         let answer = CachedOutcome::Reply { status, headers, trailers, validator };
         Ok(Self::new(answer, body, own, origin))
@@ -488,8 +488,20 @@ fn speaks_of_data(status: StatusCode) -> bool {
     }
 }
 
-fn validator(body: &[u8]) -> Validator {
-    Validator::new(first_half(&Sha256::digest(body)))
+/// Names the content of a reply: who holds it is told *unchanged* and keeps headers and trailers,
+/// too, so that others are another content.
+fn validator(reply: &Reply, body: &[u8]) -> Validator {
+    let mut hash = Sha256::new_with_prefix(body);
+    for (kind, fields) in [(1, &reply.headers), (2, &reply.trailers)] {
+        for (name, value) in fields.iter() {
+            for part in [name.as_str().as_bytes(), value.as_bytes()] {
+                hash.update([kind]);
+                hash.update((part.len() as u64).to_le_bytes());
+                hash.update(part);
+            }
+        }
+    }
+    Validator::new(first_half(&hash.finalize()))
 }
 
 fn first_half(hash: &[u8]) -> [u8; 16] {

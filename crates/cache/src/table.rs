@@ -89,8 +89,10 @@ impl MethodPolicy {
 
     /// Notes why an answer was not kept; the first time of a method goes to the log.
     pub(crate) fn note(&self, refusal: &Refusal) {
-        // What it was made of was not kept, which says little about the next one.
-        if *refusal != Refusal::Untold {
+        // What it was made of was not kept, or what came of this call alone, says little about the
+        // next one; a caller could end the caching of a method with it.
+        let is_of_call = matches!(refusal, Refusal::Untold | Refusal::Code(_) | Refusal::Status(_));
+        if !is_of_call {
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
         if self.is_cached() && !self.is_told.swap(true, Ordering::Relaxed) {

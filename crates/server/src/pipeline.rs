@@ -142,7 +142,10 @@ impl Connection {
         let (mut parts, ()) = Request::new(()).into_parts();
         (parts.method, parts.uri, parts.version) = (verb, uri, version);
         parts.headers = std::mem::take(context.headers_mut());
-        let response = found.refusal(&self.app, &parts, error);
+        let mut response = found.refusal(&self.app, &parts, error);
+        if matches!(parts.method, Method::GET | Method::HEAD) {
+            plain::uncached(response.headers_mut());
+        }
         self.after_body(version, &parts.headers, body, response).watched(watch)
     }
 

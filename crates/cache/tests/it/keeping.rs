@@ -1,9 +1,10 @@
 //! What is kept, and until when.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http::{HeaderValue, Method, header::SET_COOKIE};
+use http::{HeaderName, HeaderValue, Method, header::SET_COOKIE};
 use tidewire_cache::ReplyCache;
 use tidewire_memo::{Graph, Memo, Source};
 use tidewire_service::{
@@ -536,4 +537,32 @@ async fn an_answer_is_not_kept_for_longer_than_what_it_is_made_of_says_of_itself
         tokio::time::advance(Duration::from_secs(9)).await;
     }
     assert_eq!(inner.runs(), 2);
+}
+
+/// Who is told *unchanged* shows the headers and trailers that it holds.
+#[tokio::test]
+async fn another_header_or_trailer_is_another_content() {
+    let graph = Graph::new();
+    let source = Source::<()>::new_in(&graph, "rows");
+    let version = Arc::new(AtomicUsize::new(0));
+    let now = Arc::clone(&version);
+    let behind = Behind::new(&graph, query(CacheScope::Public), move |_| {
+        source.read(&());
+        let version = now.load(Ordering::SeqCst);
+        let (header, trailer) = (HeaderValue::from(version % 2), HeaderValue::from(version / 2));
+        async move {
+            Ok(Reply::new(Body::from("the same"))
+                .with_header(HeaderName::from_static("x-header"), header)
+                .with_trailer(HeaderName::from_static("x-trailer"), trailer))
+        }
+    });
+    let mut seen = Vec::new();
+    for next in [0, 1, 2, 3] {
+        version.store(next, Ordering::SeqCst);
+        source.changed(&());
+        let reply = behind.ask("", Context::default().with_conditions()).await.unwrap();
+        let validator = reply.freshness.validator();
+        assert!(!seen.contains(&validator), "{next}");
+        seen.push(validator);
+    }
 }
