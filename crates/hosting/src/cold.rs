@@ -26,16 +26,15 @@ use futures_util::StreamExt;
 use http::header::CONNECTION;
 use http::{HeaderValue, StatusCode};
 use rustix::io::Errno;
+use tidewire_proxy::ResponseTimer;
 use tidewire_service::{
     Body, Call, Code, Error, Outcome, ParentCalls, Protocol, Reply, Result, StreamKind, Target,
     Upgrade,
 };
 
-use crate::caller;
 use crate::headers;
 use crate::hosted::{Inner, InstancePermit, PromisedPermit};
 use crate::program::Listen;
-use crate::response_timer::ResponseTimer;
 use crate::supervisor_message::End;
 use crate::upload;
 
@@ -59,7 +58,7 @@ pub(crate) async fn pass(inner: Arc<Inner>, mut call: Call) -> Result<Reply> {
         return Err(Error::unimplemented(format!("{name} answers plain HTTP only")));
     }
     if !is_native {
-        caller::tell_plain(&mut call.context);
+        tidewire_proxy::tell_plain(&mut call.context);
     } else {
         let comes = matches!(call.body, Body::Stream(_));
         let protocol = if comes { call.context.protocol() } else { None };

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tidewire::config::{Answers, Backend, Config, Flags, ServiceConfig, sources};
+use tidewire::config::{Answers, Backend, Config, Flags, Programs, ServiceConfig, sources};
 use tidewire::memo::Graph;
 use tidewire::{Schema, StartError};
 
@@ -73,6 +73,7 @@ impl Serve {
                 serving::add(builder, service, &schema, &mut names).map_err(Failure::usage)?;
         }
         names.extend(config.programs().map(|program| program.program.name().to_owned()));
+        names.extend(config.upstreams().map(|upstream| upstream.name().to_owned()));
         if names.is_empty() {
             return Err(Failure::usage(anyhow::anyhow!(
                 "there is nothing to serve; name a folder of .proto files (tidewire serve protos) \
@@ -81,19 +82,20 @@ impl Serve {
         }
         let (builder, mut programs) = config.host(builder).map_err(Failure::usage)?;
         // Without a log nobody hears of changes, so a source of a program is one that may be old.
-        if let (Some(programs), Some(_)) = (&programs, &log) {
-            captured.into_iter().for_each(|source| programs.host().sources().share(source));
+        let host = programs.as_ref().and_then(Programs::host);
+        if let (Some(host), Some(_)) = (host, &log) {
+            captured.into_iter().for_each(|source| host.sources().share(source));
         }
         let running = builder.start().await.map_err(|error| match error {
             StartError::Listen { .. } => Failure::from(error),
             _ => Failure::usage(error),
         })?;
-        if let Some(programs) = &programs {
-            programs.host().answered_by(running.callee());
+        if let Some(host) = programs.as_ref().and_then(Programs::host) {
+            host.answered_by(running.callee());
         }
         resident::give_back_code();
         let mut what = format!("serving {}", names.join(", "));
-        if programs.is_some() {
+        if programs.as_ref().is_some_and(|programs| programs.host().is_some()) {
             what += &format!("\n{}", config.memo.summary(Answers::External));
         }
         if let Some(log) = &log {

@@ -1,9 +1,10 @@
-//! Programs that are hosted, and how they follow their configuration while the server runs.
+//! Programs that are hosted, upstreams of plain HTTP, and how both follow their configuration while
+//! the server runs.
 //!
 //! | what happens | what is done |
 //! |---|---|
 //! | SIGHUP | all of this is looked at at once |
-//! | the configuration file changes | programs whose table is another are replaced, new ones added, others ended; routes are those of the file |
+//! | the configuration file changes | programs and upstreams whose table is another are replaced, new ones added, others ended; routes are those of the file |
 //! | the executable of a program, or what its `watch` names, is another | it is replaced by a new start |
 //! | the executable is gone | nothing, until there is one again |
 //! | the file cannot be used | it is said, and all stays as it is |
@@ -17,24 +18,28 @@ use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidewire_hosting::{Host, HostedRoutes, HostedService};
+use tidewire_hosting::{Host, HostedService};
+use tidewire_proxy::{RouteError, Routes, Upstream};
 use tidewire_server::Builder;
 use tidewire_service::{Call, Codec, Error, Reply};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use tidewire_admin::Inventory;
 
-use super::{Config, ConfigError, Flags, ProgramConfig, ServiceConfig};
+use super::{Config, ConfigError, Flags, ProgramConfig, ServiceConfig, UpstreamConfig};
 use crate::changes::{Changes, Stamp};
 
-/// The programs of a server.
+/// The programs and upstreams of a server.
 #[derive(Debug)]
 pub struct Programs {
-    host: Host,
-    sites: HostedRoutes,
+    /// None while there is no program.
+    host: Option<Host>,
+    upload_rate_min: u64,
+    sites: Routes,
     is_https: bool,
     told: Inventory,
     running: Vec<RunningProgram>,
+    upstreams: Vec<RunningUpstream>,
     /// What the server serves of programs by their names: what these had when it started.
     methods: BTreeMap<String, Methods>,
 }
@@ -43,6 +48,12 @@ pub struct Programs {
 struct RunningProgram {
     config: ProgramConfig,
     hosted: HostedService,
+}
+
+#[derive(Debug)]
+struct RunningUpstream {
+    config: UpstreamConfig,
+    upstream: Upstream,
 }
 
 /// The methods of a program, and how their messages are encoded.
@@ -56,8 +67,8 @@ fn methods(config: &ProgramConfig) -> Option<Methods> {
 type Stamps = BTreeMap<(String, PathBuf), Option<Stamp>>;
 
 impl Config {
-    /// Hosts the programs, and adds them to a server that has nothing at `/` yet; without programs
-    /// there is not a host.
+    /// Hosts the programs, and adds them and the upstreams to a server that has nothing at `/` yet;
+    /// without either there is nothing to follow.
     ///
     /// Once the server is started, [`Host::answered_by`] its
     /// [`callee`](tidewire_server::RunningServer::callee) lets programs call back, and
@@ -65,45 +76,61 @@ impl Config {
     /// was drained.
     ///
     /// # Errors
-    /// Two programs at one route; `.proto` files that do not compile, or lack a service; a `main`
-    /// that does not begin with [`supervisor()`](crate::supervisor()).
+    /// Two services at one route; `.proto` files that do not compile, or lack a service; an
+    /// upstream that cannot be one; with programs, a `main` that does not begin with
+    /// [`supervisor()`](crate::supervisor()).
     pub fn host(&self, builder: Builder) -> Result<(Builder, Option<Programs>), ConfigError> {
-        if self.programs().next().is_none() {
+        if is_without_routes(self) && self.programs().next().is_none() {
             return Ok((builder, None));
         }
         distinct(self).map_err(ConfigError::new)?;
-        let host = Host::start().map_err(|error| ConfigError::new(error.to_string()))?;
-        let host = host.upload_rate_min(self.limits().upload_rate_min as u64);
         let is_https = self.server.tls.is_some();
         let told = self.told.0.clone();
-        let sites = HostedRoutes::new().https(is_https);
+        let sites = Routes::new().https(is_https);
         let named =
             |config: &ProgramConfig| Some((config.program.name().to_owned(), methods(config)?));
         let methods = self.programs().filter_map(named).collect();
-        let running = Vec::new();
-        let mut programs = Programs { host, sites, is_https, told, running, methods };
+        let mut programs = Programs {
+            host: None,
+            upload_rate_min: self.limits().upload_rate_min as u64,
+            sites,
+            is_https,
+            told,
+            running: Vec::new(),
+            upstreams: Vec::new(),
+            methods,
+        };
         let mut builder = builder;
         for config in self.programs() {
-            let hosted = programs.add(config);
+            let hosted = programs.add(config)?;
             builder = config.serve_methods(builder, &hosted)?;
         }
+        programs.upstreams = programs.connect(self)?;
         programs.sites.set(programs.routes()?);
-        if self.programs().any(|config| config.site.is_some()) {
+        if !is_without_routes(self) {
             builder = builder.mount("/", programs.sites.clone());
         }
         Ok((builder, Some(programs)))
     }
 }
 
+/// Whether no program and no upstream has a page.
+fn is_without_routes(config: &Config) -> bool {
+    let has_none = |program: &ProgramConfig| program.routes.is_empty();
+    config.programs().all(has_none) && config.upstreams().next().is_none()
+}
+
 impl Programs {
-    /// What runs them.
-    pub fn host(&self) -> &Host {
-        &self.host
+    /// What runs the programs, if there are any.
+    pub fn host(&self) -> Option<&Host> {
+        self.host.as_ref()
     }
 
     /// Ends all of them; when it returns, no process is left.
     pub async fn stop(self) {
-        self.host.stop().await;
+        if let Some(host) = self.host {
+            host.stop().await;
+        }
     }
 
     /// Takes up changes of the configuration that `flags` name, and of programs, for as long as it
@@ -146,15 +173,17 @@ impl Programs {
     fn reload(&mut self, flags: &Flags) -> Option<Stamps> {
         let config = flags.load(std::env::vars()).map_err(|error| error.to_string());
         let config = config.and_then(|config| {
-            if config.programs().next().is_none() && !self.running.is_empty() {
+            let is_empty = |config: &Config| config.programs().next().is_none();
+            if is_empty(&config) && is_without_routes(&config) {
                 // As while somebody writes the file anew, or moves another there.
-                return Err("it has no programs now".to_owned());
+                return Err("it has no programs and no upstreams now".to_owned());
             }
             distinct(&config)?;
-            Ok(config)
+            let upstreams = self.connect(&config).map_err(|error| error.to_string())?;
+            Ok((config, upstreams))
         });
-        let config = match config {
-            Ok(config) => config,
+        let (config, upstreams) = match config {
+            Ok(usable) => usable,
             Err(error) => {
                 tracing::error!(
                     "{error}: the configuration cannot be used, programs stay as they are"
@@ -162,6 +191,7 @@ impl Programs {
                 return None;
             }
         };
+        self.upstreams = upstreams;
         let before = look(&watched(flags.file(), config.programs()));
         self.running.retain(|running| {
             let service = running.hosted.name();
@@ -169,7 +199,9 @@ impl Programs {
             if !is_wanted {
                 tracing::info!(service, "removed");
                 self.told.remove_program(service);
-                self.host.remove(&running.hosted);
+                if let Some(host) = &self.host {
+                    host.remove(&running.hosted);
+                }
             }
             is_wanted
         });
@@ -193,7 +225,9 @@ impl Programs {
             tracing::warn!(service, "proto, names and codec change with a restart of the server");
         }
         let Some(running) = self.running.iter_mut().find(|r| r.hosted.name() == service) else {
-            self.add(config);
+            if let Err(error) = self.add(config) {
+                tracing::error!(service, %error, "not started");
+            }
             return;
         };
         if !config.is_started_like(&running.config) {
@@ -203,24 +237,53 @@ impl Programs {
         running.config = config.clone();
     }
 
-    fn add(&mut self, config: &ProgramConfig) -> HostedService {
-        let hosted = self.host.add(config.program.clone(), config.life.clone());
+    /// The upstreams of a configuration; those that are as they were stay the same.
+    fn connect(&self, config: &Config) -> Result<Vec<RunningUpstream>, ConfigError> {
+        let upstreams = config.upstreams().map(|config| {
+            let known = self.upstreams.iter().find(|known| {
+                known.config.settings == config.settings
+                    && known.config.authorities == config.authorities
+            });
+            let upstream = match known {
+                Some(known) => known.upstream.clone(),
+                None => config.upstream()?,
+            };
+            Ok(RunningUpstream { config: config.clone(), upstream })
+        });
+        upstreams.collect()
+    }
+
+    fn add(&mut self, config: &ProgramConfig) -> Result<HostedService, ConfigError> {
+        let host = match &self.host {
+            Some(host) => host,
+            None => {
+                let host = Host::start().map_err(|error| ConfigError::new(error.to_string()))?;
+                self.host.insert(host.upload_rate_min(self.upload_rate_min))
+            }
+        };
+        let hosted = host.add(config.program.clone(), config.life.clone());
         self.told.add_program(hosted.clone());
         self.running.push(RunningProgram { config: config.clone(), hosted: hosted.clone() });
-        hosted
+        Ok(hosted)
     }
 
     /// Where programs are found.
-    fn routes(&self) -> Result<HostedRoutes, ConfigError> {
-        let mut sites = HostedRoutes::new().https(self.is_https);
+    fn routes(&self) -> Result<Routes, ConfigError> {
+        let mut sites = Routes::new().https(self.is_https);
         let route = |it: &RunningProgram| {
-            Some((it.hosted.name().to_owned(), it.config.site.as_ref()?.to_string()))
+            let routes: Vec<_> = it.config.routes.iter().map(ToString::to_string).collect();
+            (!routes.is_empty()).then(|| (it.hosted.name().to_owned(), routes.join(" ")))
         };
         self.told.set_routes(self.running.iter().filter_map(route).collect());
+        let wrong = |error: RouteError| ConfigError::new(error.to_string());
         for RunningProgram { config, hosted } in &self.running {
-            if let Some(site) = &config.site {
-                let added = sites.add(site.clone(), hosted.clone());
-                added.map_err(|error| ConfigError::new(error.to_string()))?;
+            for route in &config.routes {
+                sites.add(route.clone(), hosted.clone()).map_err(wrong)?;
+            }
+        }
+        for RunningUpstream { config, upstream } in &self.upstreams {
+            for route in &config.routes {
+                sites.add(route.clone(), upstream.clone()).map_err(wrong)?;
             }
         }
         Ok(sites)
@@ -270,15 +333,18 @@ fn watched<'a>(
 /// Whether no two have the same name or place.
 fn distinct(config: &Config) -> Result<(), String> {
     let nobody = async |_: Call| Err::<Reply, _>(Error::unimplemented("it is never called"));
-    let (mut all, mut names) = (HostedRoutes::new(), BTreeSet::new());
+    let (mut all, mut names) = (Routes::new(), BTreeSet::new());
     for config in config.programs() {
         let name = config.program.name();
         if !names.insert(name) {
             return Err(format!("two programs are called {name:?}; give one another name"));
         }
-        if let Some(site) = &config.site {
-            all.add(site.clone(), nobody).map_err(|error| error.to_string())?;
+        for route in &config.routes {
+            all.add(route.clone(), nobody).map_err(|error| error.to_string())?;
         }
+    }
+    for route in config.upstreams().flat_map(|config| &config.routes) {
+        all.add(route.clone(), nobody).map_err(|error| error.to_string())?;
     }
     Ok(())
 }
