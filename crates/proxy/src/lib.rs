@@ -14,6 +14,7 @@
 //! | `grpc_failure.rs` | the same for callers who speak gRPC |
 //! | `upgrade.rs` | requests that take their connection over, WebSockets above all |
 //! | `forwarded.rs`, `caller.rs` | what the server behind is told of a request and of who makes it |
+//! | `page_runtime.rs` | what the page cache of the crate `cache` needs of tokio |
 //! | `response_timer.rs` | what the server behind is given time for |
 
 #![doc = include_str!("../README.md")]
@@ -22,6 +23,7 @@ mod caller;
 mod forwarded;
 mod grpc_failure;
 mod health;
+mod page_runtime;
 mod proxy_status;
 mod response_timer;
 mod routes;
@@ -31,6 +33,7 @@ mod upstream;
 pub use caller::{tell_plain, tell_principal};
 pub use forwarded::is_of_proxy;
 pub use health::ask;
+pub use page_runtime::TokioPages;
 pub use proxy_status::ProxyError;
 pub use response_timer::{ResponseTimer, is_whole};
 pub use routes::{Route, RouteError, Routes};

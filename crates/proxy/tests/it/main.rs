@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
+mod clock;
 mod origin;
+mod pages;
 mod passing;
 mod trouble;
 mod upgrades;
