@@ -31,6 +31,7 @@ mod log;
 mod memo;
 mod oplog;
 mod origin;
+mod pages;
 mod program;
 mod programs;
 mod rest;

@@ -284,8 +284,9 @@ impl Shared {
         let mut fresh = page.clone();
         let mut stored = "";
         if page.is_named_by(&reply.headers) {
-            let mut headers = page.headers_with(&reply.headers);
-            page::set_date(&mut headers, arrived.arrival.wall);
+            let mut fields = reply.headers.clone();
+            page::set_date(&mut fields, arrived.arrival.wall);
+            let headers = page.headers_with(&fields);
             // How old it is, is that of the 304.
             let mut said = (*headers).clone();
             if let Some(age) = reply.headers.get(http::header::AGE) {

@@ -388,7 +388,7 @@ mod tests {
                 assert_eq!(has(&mut table, name), !ended.contains(&name), "{changed} {name}");
             }
         }
-        assert_eq!(table.by_tag.len(), 4);
+        assert_eq!(table.by_tag.len(), 5);
     }
 
     #[test]

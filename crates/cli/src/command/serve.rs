@@ -82,6 +82,12 @@ impl Serve {
         }
         let (builder, mut programs) = config.host(builder).map_err(Failure::usage)?;
         // Without a log nobody hears of changes, so a source of a program is one that may be old.
+        if let (Some(programs), Some(log)) = (&programs, &log) {
+            let pages = programs.pages().clone();
+            log.on_change(move |source, key| {
+                pages.source_changed(source, key.unwrap_or_default());
+            });
+        }
         let host = programs.as_ref().and_then(Programs::host);
         if let (Some(host), Some(_)) = (host, &log) {
             captured.into_iter().for_each(|source| host.sources().share(source));

@@ -6,6 +6,7 @@ mod clock;
 mod origin;
 mod pages;
 mod passing;
+mod rfc9111;
 mod trouble;
 mod upgrades;
 

@@ -18,8 +18,6 @@ pub(crate) struct Received {
     pub(crate) target: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
-    /// On which connection, counted from 0.
-    pub(crate) connection: usize,
     /// How many requests were received before, on all connections.
     pub(crate) number: usize,
 }
@@ -79,10 +77,10 @@ impl Origin {
         let task = tokio::spawn(async move {
             let mut open = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let number = count.fetch_add(1, Ordering::SeqCst);
+                count.fetch_add(1, Ordering::SeqCst);
                 let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
                 open.spawn(async move {
-                    let _ = serve(BufStream::new(stream), number, &seen, &*answer).await;
+                    let _ = serve(BufStream::new(stream), &seen, &*answer).await;
                 });
             }
         });
@@ -126,7 +124,6 @@ impl Drop for Origin {
 
 async fn serve(
     mut stream: BufStream<TcpStream>,
-    connection: usize,
     seen: &Mutex<Vec<Received>>,
     answer: &(dyn Fn(&Received) -> Vec<Step> + Send + Sync),
 ) -> std::io::Result<()> {
@@ -136,7 +133,7 @@ async fn serve(
         let received = {
             let mut seen = seen.lock();
             let number = seen.len();
-            let received = Received { method, target, headers, body, connection, number };
+            let received = Received { method, target, headers, body, number };
             seen.push(received.clone());
             received
         };

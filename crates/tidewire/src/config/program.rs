@@ -12,12 +12,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use tidewire_cache::PageSettings;
 use tidewire_hosting::{HostedService, LifeLimits, Listen, Program};
 use tidewire_proxy::Route;
 use tidewire_schema::Schema;
 use tidewire_server::Builder;
 use tidewire_service::Codec;
 
+use super::pages::PagesSetting;
 use super::service::{Table, sources};
 use super::{Backend, ConfigError, ServiceConfig, UpstreamProtocol, value};
 
@@ -29,6 +31,8 @@ pub struct ProgramConfig {
     pub program: Program,
     /// Where its pages are found, if it has any.
     pub routes: Vec<Route>,
+    /// How its pages are kept, if they are.
+    pub pages: Option<PageSettings>,
     /// The methods that it serves, if it has any.
     pub methods: Option<ServiceConfig>,
     /// How it reads and writes their messages, whatever its callers speak.
@@ -90,6 +94,12 @@ impl TryFrom<Table> for ProgramConfig {
         if routes.is_empty() && table.proto.is_none() {
             return Err(missing("route", "route = \"/shop/*\""));
         }
+        let pages = table.cache.clone().and_then(PagesSetting::settings);
+        if table.cache.is_some() && routes.is_empty() {
+            return Err("cache goes with route; of methods it is said in the .proto, or in \
+                        [memo.methods]"
+                .to_owned());
+        }
         let methods = table.proto.as_ref().map(|proto| ServiceConfig {
             names: table.names.clone().unwrap_or_default(),
             backend: Backend::Program,
@@ -117,7 +127,7 @@ impl TryFrom<Table> for ProgramConfig {
             program = program.environment(name, value);
         }
         let watch = table.watch.unwrap_or_default();
-        Ok(Self { program, routes, methods, codec, life, run, folder: table.folder, watch })
+        Ok(Self { program, routes, pages, methods, codec, life, run, folder: table.folder, watch })
     }
 }
 

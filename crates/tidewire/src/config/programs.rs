@@ -16,12 +16,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use tidewire_cache::{PageCache, PageSettings};
 use tidewire_hosting::{Host, HostedService};
 use tidewire_proxy::{RouteError, Routes, Upstream};
 use tidewire_server::Builder;
-use tidewire_service::{Call, Codec, Error, Reply};
+use tidewire_service::{Call, Codec, Error, Layer, Reply, Service};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use tidewire_admin::Inventory;
@@ -35,6 +37,7 @@ pub struct Programs {
     /// None while there is no program.
     host: Option<Host>,
     upload_rate_min: u64,
+    pages: PageCache,
     sites: Routes,
     is_https: bool,
     told: Inventory,
@@ -90,9 +93,12 @@ impl Config {
         let named =
             |config: &ProgramConfig| Some((config.program.name().to_owned(), methods(config)?));
         let methods = self.programs().filter_map(named).collect();
+        let pages = self.memo.page_cache();
+        told.set_pages(pages.clone());
         let mut programs = Programs {
             host: None,
             upload_rate_min: self.limits().upload_rate_min as u64,
+            pages,
             sites,
             is_https,
             told,
@@ -126,6 +132,11 @@ impl Programs {
         self.host.as_ref()
     }
 
+    /// The pages that are kept of programs and upstreams.
+    pub fn pages(&self) -> &PageCache {
+        &self.pages
+    }
+
     /// Ends all of them; when it returns, no process is left.
     pub async fn stop(self) {
         if let Some(host) = self.host {
@@ -157,7 +168,9 @@ impl Programs {
                 served = self.reload(flags);
             }
             for running in &self.running {
-                running.renew(changes.served(), &seen);
+                if running.renew(changes.served(), &seen) {
+                    self.pages.clear(running.hosted.name());
+                }
             }
             // As it was before anything was started: what changed since is another change.
             let mut served = served.unwrap_or_else(|| look(&self.watched(file)));
@@ -191,6 +204,12 @@ impl Programs {
                 return None;
             }
         };
+        for known in &self.upstreams {
+            let is_same = |other: &RunningUpstream| other.config.settings == known.config.settings;
+            if !upstreams.iter().any(is_same) {
+                self.pages.clear(known.config.name());
+            }
+        }
         self.upstreams = upstreams;
         let before = look(&watched(flags.file(), config.programs()));
         self.running.retain(|running| {
@@ -198,6 +217,7 @@ impl Programs {
             let is_wanted = config.programs().any(|config| config.program.name() == service);
             if !is_wanted {
                 tracing::info!(service, "removed");
+                self.pages.clear(service);
                 self.told.remove_program(service);
                 if let Some(host) = &self.host {
                     host.remove(&running.hosted);
@@ -232,6 +252,7 @@ impl Programs {
         };
         if !config.is_started_like(&running.config) {
             tracing::info!(service, "replaced: its settings are read again");
+            self.pages.clear(service);
             running.hosted.replace(config.program.clone(), config.life.clone());
         }
         running.config = config.clone();
@@ -258,6 +279,10 @@ impl Programs {
             Some(host) => host,
             None => {
                 let host = Host::start().map_err(|error| ConfigError::new(error.to_string()))?;
+                let pages = self.pages.clone();
+                host.sources().on_change(move |source, key| {
+                    pages.source_changed(source, key);
+                });
                 self.host.insert(host.upload_rate_min(self.upload_rate_min))
             }
         };
@@ -265,6 +290,20 @@ impl Programs {
         self.told.add_program(hosted.clone());
         self.running.push(RunningProgram { config: config.clone(), hosted: hosted.clone() });
         Ok(hosted)
+    }
+
+    /// A service whose pages are kept, if they are to be.
+    fn kept(
+        &self,
+        name: &str,
+        settings: Option<&PageSettings>,
+        service: impl Service,
+    ) -> Arc<dyn Service> {
+        let service = Arc::new(service);
+        match settings {
+            Some(settings) => self.pages.layer(name, settings.clone()).layer(service),
+            None => service,
+        }
     }
 
     /// Where programs are found.
@@ -277,13 +316,15 @@ impl Programs {
         self.told.set_routes(self.running.iter().filter_map(route).collect());
         let wrong = |error: RouteError| ConfigError::new(error.to_string());
         for RunningProgram { config, hosted } in &self.running {
+            let service = self.kept(hosted.name(), config.pages.as_ref(), hosted.clone());
             for route in &config.routes {
-                sites.add(route.clone(), hosted.clone()).map_err(wrong)?;
+                sites.add(route.clone(), Arc::clone(&service)).map_err(wrong)?;
             }
         }
         for RunningUpstream { config, upstream } in &self.upstreams {
+            let service = self.kept(config.name(), config.pages.as_ref(), upstream.clone());
             for route in &config.routes {
-                sites.add(route.clone(), upstream.clone()).map_err(wrong)?;
+                sites.add(route.clone(), Arc::clone(&service)).map_err(wrong)?;
             }
         }
         Ok(sites)
@@ -296,7 +337,7 @@ impl Programs {
 
 impl RunningProgram {
     /// Starts it anew if files of it are others than they were.
-    fn renew(&self, before: &Stamps, now: &Stamps) {
+    fn renew(&self, before: &Stamps, now: &Stamps) -> bool {
         let service = self.hosted.name();
         let of_this = |stamps: &Stamps| -> Stamps {
             let of_this = stamps.iter().filter(|((name, _), _)| name == service);
@@ -304,16 +345,17 @@ impl RunningProgram {
         };
         let (before, now) = (of_this(before), of_this(now));
         if before.is_empty() || before == now {
-            return;
+            return false;
         }
         let executable = self.config.executable().map(|path| (service.to_owned(), path));
         if executable.is_none_or(|at| now.get(&at).is_some_and(Option::is_none)) {
             tracing::warn!(service, "its executable is gone; what runs of it goes on");
-            return;
+            return false;
         }
         tracing::info!(service, "replaced: its files are others");
         let (program, life) = self.hosted.runs();
         self.hosted.replace(program, life);
+        true
     }
 }
 

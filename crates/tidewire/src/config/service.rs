@@ -255,6 +255,7 @@ pub(super) struct Table {
     pub(super) processes_max: Option<u32>,
     pub(super) cpu_percent_max: Option<u32>,
     pub(super) cgroups: Option<bool>,
+    pub(super) cache: Option<super::pages::PagesSetting>,
 }
 
 impl TryFrom<Table> for ServiceEntry {
@@ -339,6 +340,7 @@ impl Table {
             (self.request_timeout.is_some(), "request_timeout"),
             (self.health.is_some(), "health"),
             (self.health_interval.is_some(), "health_interval"),
+            (self.cache.is_some(), "cache"),
         ];
         let first = set.iter().find(|(is_set, _)| *is_set).map(|(_, key)| *key);
         first.or_else(|| self.first_of_processes())

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use tidewire_cache::PageSettings;
 use tidewire_proxy::{Route, Upstream, UpstreamSettings};
 
+use super::pages::PagesSetting;
 use super::program::{is_path_to_ask, routes};
 use super::service::{Table, trusting};
 use super::{ConfigError, UpstreamProtocol};
@@ -16,6 +18,8 @@ pub struct UpstreamConfig {
     pub settings: UpstreamSettings,
     /// Where it is found.
     pub routes: Vec<Route>,
+    /// How its pages are kept, if they are.
+    pub pages: Option<PageSettings>,
     /// A PEM file of the authorities that its `https` URLs trust, in place of the system's.
     pub authorities: Option<PathBuf>,
 }
@@ -44,6 +48,7 @@ impl TryFrom<Table> for UpstreamConfig {
                     .to_owned(),
             );
         }
+        let pages = table.cache.and_then(PagesSetting::settings);
         let name = table.name.filter(|name| !name.trim().is_empty());
         let name = name.unwrap_or_else(|| table.url.first().cloned().unwrap_or_default());
         if name.contains(char::is_control) {
@@ -54,7 +59,7 @@ impl TryFrom<Table> for UpstreamConfig {
         settings.request_timeout = table.request_timeout.unwrap_or(settings.request_timeout);
         settings.health = table.health;
         settings.health_interval = table.health_interval.unwrap_or(settings.health_interval);
-        Ok(Self { settings, routes, authorities: table.authorities })
+        Ok(Self { settings, routes, pages, authorities: table.authorities })
     }
 }
 
