@@ -19,8 +19,8 @@
 //! | `pages/flight.rs`, `pages/fill.rs` | who waits for whose response, and a body on its way |
 //! | `pages/serve.rs` | the path of a request |
 //!
-//! Cached replies (`reply_cache.rs`) end with what they depend on and know their handlers; pages are
-//! of programs that nobody here can look into, which is why HTTP's rules hold for them.
+//! Cached replies (`reply_cache.rs`) end with what they depend on, and know their handlers. Pages
+//! are of programs that nobody here can look into, which is why HTTP's rules hold for them.
 
 mod asked;
 mod changes;

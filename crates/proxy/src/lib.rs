@@ -13,7 +13,7 @@
 //! | `proxy_status.rs` | what a failure on the way is told as: status and `Proxy-Status` |
 //! | `grpc_failure.rs` | the same for callers who speak gRPC |
 //! | `upgrade.rs` | requests that take their connection over, WebSockets above all |
-//! | `forwarded.rs`, `caller.rs` | what the server behind is told of a request and of who makes it |
+//! | `forwarded.rs`, `caller.rs` | what the server behind is told of a request and of its caller |
 //! | `page_runtime.rs` | what the page cache of the crate `cache` needs of tokio |
 //! | `response_timer.rs` | what the server behind is given time for |
 

@@ -1,4 +1,5 @@
-//! What a page cache needs of its surroundings, by tokio: time, and tasks for what nobody waits for.
+//! What a page cache needs of its surroundings, by tokio: time, and tasks for what nobody waits
+//! for.
 
 use std::fmt;
 use std::pin::Pin;

@@ -22,7 +22,7 @@ pub(crate) struct Asked {
     pub(crate) directives: Directives,
     pub(crate) is_head: bool,
     pub(crate) is_range: bool,
-    /// A hash of who calls; `None` for nobody that is known.
+    /// A hash of the caller; `None` for one that shows no credential.
     pub(crate) caller: Option<u64>,
 }
 

@@ -37,7 +37,8 @@ pub(crate) enum Part {
     None,
 }
 
-/// The part of a page of so many bytes that a request asks for. Several parts at once are all of it.
+/// The part of a page of so many bytes that a request asks for. Several parts at once are all of
+/// it.
 pub(crate) fn part(request: &HeaderMap, page: &HeaderMap, bytes: usize) -> Part {
     let Some(range) = request.get(RANGE).and_then(|range| range.to_str().ok()) else {
         return Part::All;

@@ -145,7 +145,7 @@ fn unquoted(value: &str) -> String {
     inside.map_or_else(|| value.to_owned(), |inside| inside.replace('\\', ""))
 }
 
-/// Text of bytes of which those that are no ASCII matter to nobody.
+/// Bytes as text, in which `?` stands for each that is not ASCII.
 trait Lossy {
     fn escape_ascii_lossy(&self) -> String;
 }

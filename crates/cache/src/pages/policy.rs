@@ -125,7 +125,8 @@ fn lifetime(
     Some((age.unwrap_or_default() / 10).min(settings.heuristic_max))
 }
 
-/// Section 4.2.3. Of several ages the first counts (section 5.1), and what is not a number is none.
+/// Section 4.2.3. Of several ages the first counts (section 5.1), and what is not a
+/// number is ignored.
 fn initial_age(headers: &HeaderMap, arrival: Arrival) -> Duration {
     let date = date(headers, DATE.as_str());
     let apparent = date.and_then(|date| arrival.wall.duration_since(date).ok());
