@@ -42,8 +42,9 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::Mutex;
 use tidewire_service::{Layer, Service};
 
+use self::fill::FillBudget;
 use self::flight::Flights;
-use self::serve::CachedPages;
+use self::serve::{CachedPages, Changes};
 use self::table::Table;
 
 /// Pages that are kept, of any number of services; cheap to clone.
@@ -104,6 +105,7 @@ pub struct PageStats {
 struct Inner {
     table: Mutex<Table>,
     flights: Flights,
+    fills: Arc<FillBudget>,
     runtime: Arc<dyn PageRuntime>,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -115,15 +117,17 @@ impl PageCache {
         Self(Arc::new(Inner {
             table: Mutex::new(Table::new(BYTES_MAX)),
             flights: Flights::default(),
+            fills: Arc::new(FillBudget::new(BYTES_MAX)),
             runtime: Arc::new(runtime),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
         }))
     }
 
-    /// Sets how much memory all pages may take.
+    /// Sets how much memory all pages may take; those that are on their way may take as much again.
     #[must_use]
     pub fn bytes_max(self, bytes: usize) -> Self {
+        self.0.fills.set_max(bytes);
         self.0.table.lock().set_bytes_max(bytes);
         self
     }
@@ -133,6 +137,15 @@ impl PageCache {
         let (cache, name) = (self.clone(), Arc::<str>::from(name));
         move |service: Arc<dyn Service>| -> Arc<dyn Service> {
             Arc::new(CachedPages::new(&cache, &name, &settings, service))
+        }
+    }
+
+    /// The layer of a service whose pages are not kept, and whose commands may say what they have
+    /// changed of others.
+    pub fn changes_layer(&self) -> impl Layer + use<> {
+        let cache = self.clone();
+        move |service: Arc<dyn Service>| -> Arc<dyn Service> {
+            Arc::new(Changes::new(&cache, service))
         }
     }
 

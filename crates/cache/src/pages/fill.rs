@@ -2,18 +2,46 @@
 //!
 //! Whoever reads it, and whoever waits for the page, moves it on: neither a caller who reads slowly
 //! nor one who goes away holds up the others. Once it is larger than pages may be, it passes to its
-//! reader alone, piece by piece.
+//! reader alone, piece by piece; and so do all once those on their way take as much as pages may.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use parking_lot::Mutex;
 use tidewire_service::{Body, Error, Frame, Frames, Result, Wakers};
+
+/// What bodies on their way take, all together.
+#[derive(Debug)]
+pub(crate) struct FillBudget {
+    used: AtomicUsize,
+    max: AtomicUsize,
+}
+
+impl FillBudget {
+    pub(crate) fn new(max: usize) -> Self {
+        Self { used: AtomicUsize::new(0), max: AtomicUsize::new(max) }
+    }
+
+    pub(crate) fn set_max(&self, bytes: usize) {
+        self.max.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether so many bytes more fit in; they are taken, whatever it says.
+    fn take(&self, bytes: usize) -> bool {
+        let before = self.used.fetch_add(bytes, Ordering::Relaxed);
+        before + bytes <= self.max.load(Ordering::Relaxed)
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
 
 /// A body on its way.
 pub(crate) struct Fill {
@@ -29,7 +57,11 @@ struct State {
     pieces: VecDeque<Frame>,
     /// How many pieces were taken out for good.
     taken: usize,
+    /// How many the reader has had.
+    read: usize,
+    /// What of the budget is taken.
     bytes: usize,
+    budget: Arc<FillBudget>,
     bytes_max: usize,
     phase: Phase,
     on_end: Option<OnEnd>,
@@ -57,12 +89,19 @@ impl Wake for Waiting {
 
 impl Fill {
     /// Stores a body of up to so many bytes as it is read.
-    pub(crate) fn new(frames: Pin<Box<dyn Frames>>, bytes_max: usize, on_end: OnEnd) -> Arc<Self> {
+    pub(crate) fn new(
+        frames: Pin<Box<dyn Frames>>,
+        bytes_max: usize,
+        budget: &Arc<FillBudget>,
+        on_end: OnEnd,
+    ) -> Arc<Self> {
         let state = State {
             frames,
             pieces: VecDeque::new(),
             taken: 0,
+            read: 0,
             bytes: 0,
+            budget: Arc::clone(budget),
             bytes_max,
             phase: Phase::Filling,
             on_end: Some(on_end),
@@ -103,10 +142,9 @@ impl Fill {
         loop {
             let place = number - state.taken;
             if let Some(piece) = state.pieces.get(place).cloned() {
+                state.read = number + 1;
                 if !matches!(state.phase, Phase::Filling) {
-                    // There is no other reader, nor will there be.
-                    state.pieces.drain(..=place);
-                    state.taken = number + 1;
+                    state.forget_read();
                 }
                 return Poll::Ready(Some(Ok(piece)));
             }
@@ -126,9 +164,10 @@ impl Fill {
         match std::task::ready!(polled) {
             Some(Ok(frame)) => {
                 let is_stored = match &frame {
+                    Frame::Data(_) if !is_filling => true,
                     Frame::Data(data) => {
                         state.bytes += data.len();
-                        state.bytes <= state.bytes_max
+                        state.budget.take(data.len()) && state.bytes <= state.bytes_max
                     }
                     // Trailers are not stored, so that what has some is not.
                     Frame::Trailers(trailers) => trailers.is_empty(),
@@ -136,6 +175,7 @@ impl Fill {
                 state.pieces.push_back(frame);
                 if is_filling && !is_stored {
                     state.phase = Phase::Passing;
+                    state.forget_read();
                     state.end(None);
                 }
             }
@@ -156,7 +196,19 @@ impl Fill {
 }
 
 impl State {
+    /// Drops what the reader has had: there is no other one, nor will there be.
+    fn forget_read(&mut self) {
+        let had = (self.read - self.taken).min(self.pieces.len());
+        self.pieces.drain(..had);
+        self.taken += had;
+    }
+
+    fn give_back(&mut self) {
+        self.budget.give_back(std::mem::take(&mut self.bytes));
+    }
+
     fn end(&mut self, whole: Option<Bytes>) {
+        self.give_back();
         if let Some(on_end) = self.on_end.take() {
             on_end(whole);
         }
@@ -170,6 +222,12 @@ impl State {
             }
         }
         whole.freeze()
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.give_back();
     }
 }
 

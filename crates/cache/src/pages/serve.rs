@@ -19,7 +19,7 @@ use futures_util::StreamExt;
 use http::header::{
     CONTENT_LENGTH, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, UPGRADE,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tidewire_service::{
     Answer, Body, Call, Code, Context, Error, Headers, Outcome, Reply, Result, Service,
 };
@@ -49,6 +49,40 @@ struct Forward {
     lead: Option<Lead>,
     /// It waited for another one's response.
     was_collapsed: bool,
+}
+
+/// A service whose pages are not kept, and whose commands say what they have changed.
+pub(crate) struct Changes(PageCache, Arc<dyn Service>);
+
+impl Changes {
+    pub(crate) fn new(cache: &PageCache, service: Arc<dyn Service>) -> Self {
+        Self(cache.clone(), service)
+    }
+}
+
+impl Service for Changes {
+    fn call(&self, call: Call) -> Answer {
+        let is_unsafe = call.http_target().is_some_and(|target| !target.method.is_safe());
+        let answer = self.1.call(call);
+        if !is_unsafe {
+            return answer;
+        }
+        let cache = self.0.clone();
+        Answer::pending(async move {
+            let mut reply = answer.await?;
+            tags_changed(&cache, &reply);
+            reply.headers.remove(CHANGED);
+            Ok(reply)
+        })
+    }
+}
+
+/// Ends what the response to a command says that it has changed.
+fn tags_changed(cache: &PageCache, reply: &Reply) {
+    for value in reply.headers.get_all(CHANGED) {
+        let tags = value.to_str().unwrap_or_default().split(',').map(str::trim);
+        tags.filter(|tag| !tag.is_empty()).for_each(|tag| _ = cache.changed(tag));
+    }
 }
 
 impl CachedPages {
@@ -182,7 +216,9 @@ impl Shared {
     fn validate_meanwhile(self: &Arc<Self>, call: &Call, page: &Arc<Page>) {
         let mut context = Context::new(call.context.headers().clone());
         context.set_principal(call.context.principal().cloned());
-        let again = Call::of_target(call.target.clone(), context, Body::Empty);
+        let Some(target) = call.http_target() else { return };
+        // Of a HEAD the page of its GET is validated.
+        let again = Call::http(Method::GET, target.uri.clone(), context, Body::Empty);
         let Some(asked) = Asked::of(&self.name, &again, false) else { return };
         let Turn::This(lead) = self.cache.0.flights.join(&asked.key, asked.caller) else { return };
         let (shared, page) = (Arc::clone(self), Some(Arc::clone(page)));
@@ -349,7 +385,9 @@ impl Shared {
         match std::mem::take(&mut reply.body) {
             Body::Stream(frames) => {
                 let bytes_max = self.settings.page_bytes_max;
-                let fill = Fill::new(frames, bytes_max, Box::new(|whole| ending.end(whole)));
+                let budget = &self.cache.0.fills;
+                let fill =
+                    Fill::new(frames, bytes_max, budget, Box::new(|whole| ending.end(whole)));
                 if let Some(flight) = flight {
                     Lead::fills(&flight, &fill);
                 }
@@ -449,10 +487,7 @@ impl Shared {
     /// Ends what a command says that it has changed, and the pages that it was sent to or names
     /// (RFC 9111, section 4.4).
     fn changed(&self, origin: &Origin, target: &str, reply: &Reply) {
-        for value in reply.headers.get_all(CHANGED) {
-            let tags = value.to_str().unwrap_or_default().split(',').map(str::trim);
-            tags.filter(|tag| !tag.is_empty()).for_each(|tag| _ = self.cache.changed(tag));
-        }
+        tags_changed(&self.cache, reply);
         if !reply.status.is_success() && !reply.status.is_redirection() {
             return;
         }

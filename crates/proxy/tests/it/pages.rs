@@ -305,6 +305,63 @@ async fn memory_is_bounded_and_what_is_asked_for_stays() {
 }
 
 #[tokio::test]
+async fn readers_that_stop_do_not_make_memory_grow() {
+    let body = "x".repeat(50_000);
+    let origin = Origin::start(move |_| {
+        let head =
+            "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let piece = format!("{:x}\r\n{body}\r\n", body.len());
+        let mut steps = vec![Step::Send(head.into())];
+        steps.extend((0..10).map(|_| Step::Send(piece.clone().into_bytes())));
+        steps.push(Step::Send("0\r\n\r\n".into()));
+        steps
+    })
+    .await;
+    let cached = Cached::new(&origin);
+    let pages = cached.pages.clone().bytes_max(1_000_000);
+    let mut stopped = Vec::new();
+    // Each would be a page of 500 kB; together they may take the million of all pages.
+    for number in 0..6 {
+        let asked = call(Method::GET, &format!("/{number}"), &[], Body::Empty);
+        let mut frames = cached.call(asked).await.unwrap().body.into_frames();
+        let mut bytes = 0;
+        while bytes < 400_000 {
+            let Some(Ok(Frame::Data(data))) = frames.next().await else { panic!("a piece") };
+            bytes += data.len();
+        }
+        stopped.push((frames, bytes));
+    }
+    for (mut frames, mut bytes) in stopped {
+        while let Some(frame) = frames.next().await {
+            if let Frame::Data(data) = frame.unwrap() {
+                bytes += data.len();
+            }
+        }
+        assert_eq!(bytes, 500_000, "all of it passes");
+    }
+    assert_eq!(pages.stats().pages, 1, "what was too much was not kept to be stored");
+}
+
+#[tokio::test]
+async fn any_service_may_say_what_it_has_changed() {
+    use tidewire_service::Layer;
+    let origin = Origin::start(|_| ok(&[FRESH, ("Cache-Tag", "items/1")], "page")).await;
+    let writer = Origin::start(|_| ok(&[("Tidewire-Changed", "items")], "saved")).await;
+    let cached = Cached::new(&origin);
+    let writes = Arc::new(crate::upstream(&[&writer.url()]));
+    let writes = cached.pages.changes_layer().layer(writes);
+    cached.get("/").await;
+    let reply = writes.call(call(Method::GET, "/", &[], Body::Empty)).await.unwrap();
+    assert_eq!(reply.status, StatusCode::OK);
+    cached.get("/").await;
+    assert_eq!(origin.count(), 1, "only commands change anything");
+    let reply = writes.call(call(Method::POST, "/", &[], "x")).await.unwrap();
+    assert_eq!(reply.headers.get("tidewire-changed"), None);
+    cached.get("/").await;
+    assert_eq!(origin.count(), 2);
+}
+
+#[tokio::test]
 async fn errors_are_shared_and_not_kept() {
     let failing = Arc::new(AtomicUsize::new(1));
     let fails = Arc::clone(&failing);

@@ -292,7 +292,7 @@ impl Programs {
         Ok(hosted)
     }
 
-    /// A service whose pages are kept, if they are to be.
+    /// A service whose pages are kept, if they are to be; any may say what it has changed.
     fn kept(
         &self,
         name: &str,
@@ -302,7 +302,7 @@ impl Programs {
         let service = Arc::new(service);
         match settings {
             Some(settings) => self.pages.layer(name, settings.clone()).layer(service),
-            None => service,
+            None => self.pages.changes_layer().layer(service),
         }
     }
 
