@@ -17,6 +17,7 @@
 //! | `pages/table.rs` | what is kept, within how many bytes, and what goes first |
 //! | `pages/changes.rs` | that what was asked for before a change is not stored after it |
 //! | `pages/flight.rs`, `pages/fill.rs` | who waits for whose response, and a body on its way |
+//! | `pages/commands.rs` | which pages a command ends |
 //! | `pages/serve.rs` | the path of a request |
 //!
 //! Cached replies (`reply_cache.rs`) end with what they depend on, and know their handlers. Pages
@@ -24,6 +25,7 @@
 
 mod asked;
 mod changes;
+mod commands;
 mod conditions;
 mod directives;
 mod fill;
@@ -42,9 +44,10 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::Mutex;
 use tidewire_service::{Layer, Service};
 
+use self::commands::Changes;
 use self::fill::FillBudget;
 use self::flight::Flights;
-use self::serve::{CachedPages, Changes};
+use self::serve::CachedPages;
 use self::table::Table;
 
 /// Pages that are kept, of any number of services; cheap to clone.

@@ -24,7 +24,8 @@ use tidewire_service::{
     Answer, Body, Call, Code, Context, Error, Headers, Outcome, Reply, Result, Service,
 };
 
-use super::asked::{Asked, Key, Origin, host_of, without_overrides};
+use super::asked::{Asked, Key, Origin, without_overrides};
+use super::commands::{self, CHANGED};
 use super::fill::Fill;
 use super::flight::{FlightEnd, Lead, Turn};
 use super::page::{self, Page, Use};
@@ -49,40 +50,6 @@ struct Forward {
     lead: Option<Lead>,
     /// It waited for another one's response.
     was_collapsed: bool,
-}
-
-/// A service whose pages are not kept, and whose commands say what they have changed.
-pub(crate) struct Changes(PageCache, Arc<dyn Service>);
-
-impl Changes {
-    pub(crate) fn new(cache: &PageCache, service: Arc<dyn Service>) -> Self {
-        Self(cache.clone(), service)
-    }
-}
-
-impl Service for Changes {
-    fn call(&self, call: Call) -> Answer {
-        let is_unsafe = call.http_target().is_some_and(|target| !target.method.is_safe());
-        let answer = self.1.call(call);
-        if !is_unsafe {
-            return answer;
-        }
-        let cache = self.0.clone();
-        Answer::pending(async move {
-            let mut reply = answer.await?;
-            tags_changed(&cache, &reply);
-            reply.headers.remove(CHANGED);
-            Ok(reply)
-        })
-    }
-}
-
-/// Ends what the response to a command says that it has changed.
-fn tags_changed(cache: &PageCache, reply: &Reply) {
-    for value in reply.headers.get_all(CHANGED) {
-        let tags = value.to_str().unwrap_or_default().split(',').map(str::trim);
-        tags.filter(|tag| !tag.is_empty()).for_each(|tag| _ = cache.changed(tag));
-    }
 }
 
 impl CachedPages {
@@ -465,7 +432,7 @@ impl Shared {
         match self.service.call(call).await {
             Ok(mut reply) => {
                 if is_unsafe {
-                    self.changed(&origin, &whole, &reply);
+                    commands::changed(&self.cache, &self.name, &origin, &whole, &reply);
                 }
                 reply.headers.remove(CHANGED);
                 if reply.is_ordinary() {
@@ -480,23 +447,6 @@ impl Shared {
                     self.cache.0.table.lock().key_changed(&key);
                 }
                 Err(error)
-            }
-        }
-    }
-
-    /// Ends what a command says that it has changed, and the pages that it was sent to or names
-    /// (RFC 9111, section 4.4).
-    fn changed(&self, origin: &Origin, target: &str, reply: &Reply) {
-        tags_changed(&self.cache, reply);
-        if !reply.status.is_success() && !reply.status.is_redirection() {
-            return;
-        }
-        let mut table = self.cache.0.table.lock();
-        table.key_changed(&Key::new(&self.name, origin, target));
-        for name in ["location", "content-location"] {
-            let named = reply.headers.get(name).and_then(|value| value.to_str().ok());
-            if let Some(other) = named.and_then(|named| resolved(origin, target, named)) {
-                table.key_changed(&Key::new(&self.name, origin, &other));
             }
         }
     }
@@ -559,52 +509,6 @@ fn say(headers: &mut Headers, text: &str) {
     }
 }
 
-/// The path and query of a reference at the same origin; `None` for one elsewhere.
-fn resolved(origin: &Origin, target: &str, reference: &str) -> Option<String> {
-    let reference = reference.split('#').next().unwrap_or_default();
-    let absolute = match reference.split_once("://") {
-        Some(("http", rest)) if origin.scheme == "http" => Some(rest),
-        Some(("https", rest)) if origin.scheme == "https" => Some(rest),
-        Some((scheme, _)) if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
-            return None;
-        }
-        _ => reference.strip_prefix("//"),
-    };
-    if let Some(rest) = absolute {
-        let end = rest.find(['/', '?']).unwrap_or(rest.len());
-        let is_here = host_of(&rest[..end], origin.scheme) == origin.host;
-        let slash = if rest[end..].starts_with('/') { "" } else { "/" };
-        return is_here.then(|| format!("{slash}{}", &rest[end..]));
-    }
-    let path = target.split('?').next().unwrap_or("/");
-    Some(match reference {
-        "" => target.to_owned(),
-        reference if reference.starts_with('/') => reference.to_owned(),
-        query if query.starts_with('?') => format!("{path}{query}"),
-        relative => {
-            let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-            without_dots(&format!("{folder}/{relative}"))
-        }
-    })
-}
-
-/// A path without segments `.` and `..` (RFC 3986, section 5.2.4).
-fn without_dots(path: &str) -> String {
-    let (path, query) = path.split_once('?').map_or((path, ""), |(path, query)| (path, query));
-    let mut segments: Vec<&str> = Vec::new();
-    for segment in path.split('/').skip(1) {
-        match segment {
-            "." => {}
-            ".." => _ = segments.pop(),
-            segment => segments.push(segment),
-        }
-    }
-    let question = if query.is_empty() { "" } else { "?" };
-    format!("/{}{question}{query}", segments.join("/"))
-}
-
 /// How often a request waits for another one before it goes on by itself.
 const TURNS_MAX: u32 = 4;
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
-/// By which a program says, in the response to a command, what it has changed.
-const CHANGED: HeaderName = HeaderName::from_static("tidewire-changed");

@@ -73,27 +73,49 @@ async fn run(rows: &[Row]) {
 }
 
 async fn run_row(script: &[Do]) -> Result<(), String> {
-    let plan = Arc::new(Mutex::new(None::<Planned>));
-    let clock_of = Arc::new(Mutex::new(None::<Clock>));
-    let (planned, clock) = (Arc::clone(&plan), Arc::clone(&clock_of));
-    let origin = Origin::start(move |received: &Received| {
-        let next = { *planned.lock().as_ref().expect("an answer") };
-        let Planned::Response(status, headers, body) = next else { return vec![Step::Close] };
-        let clock = clock.lock().clone().expect("a clock");
-        let number = (received.number + 1).to_string();
-        let headers: Vec<(&str, String)> = headers
-            .iter()
-            .map(|(name, value)| (*name, dated(&clock, value)))
-            .chain([("X-Number", number)])
-            .collect();
-        let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, &**value)).collect();
-        response(status, &headers, if received.method == "HEAD" { "" } else { body })
-    })
-    .await;
-    let cached = Cached::new(&origin);
-    *clock_of.lock() = Some(cached.clock.clone());
-    let mut last = None::<Got>;
+    let mut stage = Stage::start().await;
     for step in script {
+        stage.take(step).await?;
+    }
+    Ok(())
+}
+
+/// An upstream, what it answers, the cache before it, and what its caller got last.
+struct Stage {
+    origin: Origin,
+    plan: Arc<Mutex<Option<Planned>>>,
+    cached: Cached,
+    last: Option<Got>,
+}
+
+impl Stage {
+    async fn start() -> Self {
+        let plan = Arc::<Mutex<Option<Planned>>>::default();
+        let clock = Arc::<Mutex<Option<Clock>>>::default();
+        let (planned, known) = (Arc::clone(&plan), Arc::clone(&clock));
+        let origin = Origin::start(move |received: &Received| {
+            let Planned::Response(status, headers, body) = planned.lock().expect("an answer")
+            else {
+                return vec![Step::Close];
+            };
+            let clock = known.lock().clone().expect("a clock");
+            let number = (received.number + 1).to_string();
+            let headers: Vec<(&str, String)> = headers
+                .iter()
+                .map(|(name, value)| (*name, dated(&clock, value)))
+                .chain([("X-Number", number)])
+                .collect();
+            let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, &**value)).collect();
+            response(status, &headers, if received.method == "HEAD" { "" } else { body })
+        })
+        .await;
+        let cached = Cached::new(&origin);
+        *clock.lock() = Some(cached.clock.clone());
+        Self { origin, plan, cached, last: None }
+    }
+
+    async fn take(&mut self, step: &Do) -> Result<(), String> {
+        let Self { origin, plan, cached, .. } = self;
         match step {
             Answer(status, headers, body) => {
                 *plan.lock() = Some(Planned::Response(*status, headers, body));
@@ -101,48 +123,25 @@ async fn run_row(script: &[Do]) -> Result<(), String> {
             Break => *plan.lock() = Some(Planned::Break),
             Miss(headers) | Hit(headers) => {
                 let before = origin.count();
-                let got = ask(&cached, "GET", "/page", headers).await;
+                let got = ask(cached, "GET", "/page", headers).await;
                 let reached = origin.count() - before;
                 let is_miss = matches!(step, Miss(_));
                 let told = got.status_text().to_owned();
-                last = Some(got);
+                self.last = Some(got);
                 if (reached == 1) != is_miss || reached > 1 {
                     return Err(format!("{step:?}: {reached} requests; {told}"));
                 }
             }
             Status(headers, expected) => {
-                let got = ask(&cached, "GET", "/page", headers).await;
+                let got = ask(cached, "GET", "/page", headers).await;
                 let status = got.status.as_u16();
-                last = Some(got);
+                self.last = Some(got);
                 if status != *expected {
                     return Err(format!("{step:?}: status {status}"));
                 }
             }
-            Ask(verb, target, headers) => last = Some(ask(&cached, verb, target, headers).await),
-            Header(name, expected) => {
-                let got = last.as_ref().and_then(|got| got.header(name).map(str::to_owned));
-                let expected = expected.map(|text| dated(&cached.clock, text));
-                if got != expected {
-                    return Err(format!("{step:?}: {got:?}"));
-                }
-            }
-            Body(expected) => {
-                let got = last.as_ref().map(|got| got.body.as_str());
-                if got != Some(expected) {
-                    return Err(format!("{step:?}: {got:?}"));
-                }
-            }
-            Sent(name, expected) => {
-                let received = origin.last();
-                let expected = expected.map(|text| dated(&cached.clock, text));
-                if received.header(name) != expected.as_deref() {
-                    return Err(format!("{step:?}: {:?}", received.header(name)));
-                }
-            }
-            Count(expected) => {
-                if origin.count() != *expected {
-                    return Err(format!("{step:?}: {}", origin.count()));
-                }
+            Ask(verb, target, headers) => {
+                self.last = Some(ask(cached, verb, target, headers).await);
             }
             Pass(seconds) => cached.clock.pass(*seconds),
             Settle(count) => {
@@ -152,9 +151,35 @@ async fn run_row(script: &[Do]) -> Result<(), String> {
                     tokio::task::yield_now().await;
                 }
             }
+            Header(..) | Body(_) | Sent(..) | Count(_) => return self.look(step),
         }
+        Ok(())
     }
-    Ok(())
+
+    /// Whether it is as the step says.
+    fn look(&self, step: &Do) -> Result<(), String> {
+        let last = self.last.as_ref();
+        let found = match step {
+            Header(name, expected) => {
+                let found = last.and_then(|got| got.header(name)).map(str::to_owned);
+                (found != expected.map(|text| dated(&self.cached.clock, text))).then_some(found)
+            }
+            Body(expected) => {
+                let found = last.map(|got| got.body.clone());
+                (found.as_deref() != Some(expected)).then_some(found)
+            }
+            Sent(name, expected) => {
+                let found = self.origin.last().header(name).map(str::to_owned);
+                (found != expected.map(|text| dated(&self.cached.clock, text))).then_some(found)
+            }
+            Count(expected) => {
+                let found = self.origin.count();
+                (found != *expected).then(|| Some(found.to_string()))
+            }
+            _ => None,
+        };
+        found.map_or(Ok(()), |found| Err(format!("{step:?}: {found:?}")))
+    }
 }
 
 async fn ask(cached: &Cached, verb: &str, target: &str, headers: &[(&str, &str)]) -> Got {
