@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::OnceLock;
 
+use tidewire_cache::PageCache;
 use tidewire_hosting::HostedService;
 #[cfg(feature = "mock")]
 use tidewire_mock::Mock;
@@ -21,6 +22,7 @@ struct Shared {
     programs: Mutex<Vec<HostedService>>,
     routes: Mutex<BTreeMap<String, String>>,
     oplog: OnceLock<OplogHandle>,
+    pages: OnceLock<PageCache>,
     #[cfg(feature = "mock")]
     mock: OnceLock<Mock>,
 }
@@ -56,6 +58,15 @@ impl Inventory {
     /// Sets the change log; the first one is told of.
     pub fn set_oplog(&self, oplog: OplogHandle) {
         let _ = self.0.oplog.set(oplog);
+    }
+
+    /// Sets the pages that are kept; the first are told of.
+    pub fn set_pages(&self, pages: PageCache) {
+        let _ = self.0.pages.set(pages);
+    }
+
+    pub(crate) fn pages(&self) -> Option<&PageCache> {
+        self.0.pages.get()
     }
 
     pub(crate) fn oplog(&self) -> Option<&OplogHandle> {

@@ -25,6 +25,7 @@ mod memo;
 mod metrics;
 #[cfg(feature = "mock")]
 mod mocks;
+mod pages;
 mod probes;
 mod processes;
 pub mod proto;
@@ -48,7 +49,7 @@ use tidewire_telemetry::Metrics;
 #[cfg(feature = "mock")]
 use crate::proto::tidewire::admin::v1::MocksServer;
 use crate::proto::tidewire::admin::v1::{
-    CallsServer, MemoServer, ProcessesServer, ServicesServer, SystemServer, TailServer,
+    CallsServer, MemoServer, PagesServer, ProcessesServer, ServicesServer, SystemServer, TailServer,
 };
 
 pub use inventory::Inventory;
@@ -143,6 +144,7 @@ impl Admin {
             .service(TailServer::new(tail::TailApi::new(self.clone(), handle.clone())))
             .service(ServicesServer::new(services::ServicesApi(handle)))
             .service(ProcessesServer::new(processes::ProcessesApi(self.told.clone())))
+            .service(PagesServer::new(pages::PagesApi(self.told.clone())))
             .service(CallsServer::new(calls::CallsApi {
                 metrics: self.metrics.clone(),
                 handle: of_calls,

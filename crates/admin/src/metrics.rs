@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use tidewire_cache::PageStats;
 use tidewire_hosting::{State, Status as Program};
 use tidewire_oplog::Status;
 use tidewire_server::Handle;
@@ -59,6 +60,9 @@ pub(crate) fn text(admin: &Admin, handle: &Handle, context: &Context) -> Reply {
         text.sample("", &[("limit", bound.key().to_owned())], times);
     }
     programs(&mut text, &admin.told);
+    if let Some(pages) = admin.told.pages() {
+        kept_pages(&mut text, pages.stats());
+    }
     if let Some(log) = admin.told.oplog() {
         change_log(&mut text, &log.status());
     }
@@ -66,6 +70,26 @@ pub(crate) fn text(admin: &Admin, handle: &Handle, context: &Context) -> Reply {
     let mut reply = Reply::text(text.into_text());
     reply.headers.insert(CONTENT_TYPE, content_type);
     reply
+}
+
+/// The pages that are kept of programs and upstreams.
+fn kept_pages(text: &mut Exposition, stats: PageStats) {
+    for (name, kind, about, value) in [
+        ("tidewire_pages", "gauge", "Pages that are kept.", stats.pages as u64),
+        ("tidewire_pages_bytes", "gauge", "Memory that they take.", stats.bytes as u64),
+        ("tidewire_pages_hits_total", "counter", "Requests that a kept page answered.", stats.hits),
+        ("tidewire_pages_misses_total", "counter", "Requests that went on.", stats.misses),
+        ("tidewire_pages_evicted_total", "counter", "Pages that went for others.", stats.evicted),
+        (
+            "tidewire_pages_invalidated_total",
+            "counter",
+            "Pages that a change or a command ended.",
+            stats.invalidated,
+        ),
+    ] {
+        text.family(name, kind, about);
+        text.sample("", &[], value);
+    }
 }
 
 /// A family of programs: its name, its kind, what it is, and its value of each.

@@ -65,6 +65,7 @@ mod identity;
 mod key;
 mod method_override;
 mod methods;
+mod pages;
 mod previous;
 mod privacy;
 mod refusal;
@@ -77,6 +78,7 @@ mod watched;
 mod weight;
 
 pub use method_override::{CacheSetting, MethodOverride, OverrideError};
+pub use pages::{PageCache, PageRuntime, PageSettings, PageStats};
 pub use refusal::Refusal;
 pub use reply_cache::ReplyCache;
 pub use verify::Mismatch;

@@ -8,6 +8,7 @@ pub(crate) mod complete;
 pub(crate) mod describe;
 pub(crate) mod init;
 pub(crate) mod inspect;
+pub(crate) mod invalidate;
 pub(crate) mod list;
 pub(crate) mod mock;
 pub(crate) mod mocks;

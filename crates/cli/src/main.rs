@@ -77,6 +77,7 @@ enum Command {
     Freeze(command::processes::ProcessArgs),
     /// Let frozen processes of a hosted program run again.
     Thaw(command::processes::ProcessArgs),
+    Invalidate(command::invalidate::Invalidate),
     Mocks(command::mocks::Mocks),
     Oplog(command::oplog::OplogArgs),
     List(command::list::List),
@@ -110,6 +111,7 @@ fn main() -> ExitCode {
         Command::Restart(one) => done(wait(one.run(ProcessAction::Restart))),
         Command::Freeze(one) => done(wait(one.run(ProcessAction::Freeze))),
         Command::Thaw(one) => done(wait(one.run(ProcessAction::Thaw))),
+        Command::Invalidate(pages) => done(wait(pages.run())),
         Command::Oplog(oplog) => done(wait(oplog.run())),
         Command::Mocks(mocks) => done(wait(mocks.run())),
         Command::Check(check) => check.run(),

@@ -67,6 +67,8 @@ struct Health {
     /// How often it was left out since the last success.
     ejections: u32,
     out_until: Option<Instant>,
+    /// Somebody who asked it knows that it is not well, until then.
+    unwell_until: Option<Instant>,
 }
 
 impl Balancer {
@@ -114,6 +116,17 @@ impl Balancer {
         }
         let (_, backend) = soonest.ok_or_else(|| Error::unavailable("there is no address"))?;
         Ok(Arc::clone(backend))
+    }
+
+    /// Leaves the addresses of a server out for a while, by its name.
+    pub(crate) fn leave_out(&self, name: &str, time: Duration) {
+        let until = now().checked_add(time).filter(|_| !time.is_zero());
+        let known = self.lock().backends.clone();
+        for backend in known.iter().flat_map(|backends| backends.iter()) {
+            if &*backend.pool.target.host == name {
+                backend.health().unwell_until = until;
+            }
+        }
     }
 
     /// How many addresses there are; at least 1.
@@ -262,7 +275,8 @@ impl Backend {
     }
 
     fn out_until(&self) -> Option<Instant> {
-        self.health().out_until
+        let health = self.health();
+        health.out_until.max(health.unwell_until)
     }
 
     fn health(&self) -> MutexGuard<'_, Health> {
@@ -279,7 +293,7 @@ impl Backend {
         let mut health = self.health();
         if error.is_none_or(|error| error.code() != Code::Unavailable) {
             if health.failures > 0 || health.ejections > 0 {
-                *health = Health::default();
+                *health = Health { unwell_until: health.unwell_until, ..Health::default() };
             }
             return;
         }

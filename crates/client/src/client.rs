@@ -13,6 +13,7 @@ use crate::balance::{Backend, Balancer};
 use crate::builder::Builder;
 use crate::connect::{ConnectFailure, connect};
 use crate::deadline::{Deadline, Phase, deadline_error, earlier};
+use crate::endpoint::Endpoint;
 use crate::exchange::{RequestFailure, ResponseStart, exchange};
 use crate::live::Live;
 use crate::order::{Order, ReadMode};
@@ -77,6 +78,16 @@ impl Client {
         match &self.0 {
             Kind::Http(_) => 0,
             Kind::Live(live) => live.shelf().map_or(0, ReplicaSet::len),
+        }
+    }
+
+    /// Leaves the server at `url` out for a while, since it is known not to be well; no time takes
+    /// it in again. While all are left out, calls go to the one whose time is up first.
+    pub fn leave_out(&self, url: &str, time: Duration) {
+        if let Kind::Http(http) = &self.0
+            && let Ok(endpoint) = Endpoint::parse(url)
+        {
+            http.balancer.leave_out(&endpoint.name(), time);
         }
     }
 

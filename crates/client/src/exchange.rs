@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
-use http::uri::PathAndQuery;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, TRANSFER_ENCODING};
+use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, response};
 use http_body::Body as _;
 use tidewire_service::{Error, Frame};
@@ -146,8 +146,13 @@ fn bind(
     let version = match &lease.kind {
         Kind::Http2 { .. } => {
             parts.scheme = Some(target.scheme.clone());
-            parts.authority = Some(target.authority.clone());
-            headers.remove(HOST);
+            let passed = headers.remove(HOST).filter(|_| target.dialer.passes_host);
+            let passed = passed.and_then(|host| Authority::try_from(host.as_bytes()).ok());
+            parts.authority = Some(passed.unwrap_or_else(|| target.authority.clone()));
+            if is_grpc(&headers) {
+                // By which servers of gRPC know that trailers will pass.
+                headers.insert(TE, HeaderValue::from_static("trailers"));
+            }
             set_length(&mut headers, &method, &body);
             Version::HTTP_2
         }
@@ -174,6 +179,12 @@ fn bind(
     *request.version_mut() = version;
     *request.headers_mut() = headers;
     Ok(request)
+}
+
+/// Whether a request is one of gRPC.
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    content_type.is_some_and(|it| it.starts_with(b"application/grpc"))
 }
 
 /// Tells the length of the body where it is known, unless there is none as one expects.

@@ -20,6 +20,17 @@ pub(crate) enum ConnectionFailure {
     Http2(h2::Error),
 }
 
+/// Whether what came in place of a response to a call is not HTTP, or not the version of it that
+/// was expected.
+pub fn is_not_http(error: &Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<ConnectionFailure>());
+    match cause {
+        Some(ConnectionFailure::Http1(error)) => error.is_parse() || error.is_parse_too_large(),
+        Some(ConnectionFailure::Http2(error)) => !error.is_remote() && error.reason().is_some(),
+        None => false,
+    }
+}
+
 /// The error of a request whose connection failed before the response began.
 pub(crate) fn broken(host: &str, broken: ConnectionFailure, is_unsent: bool) -> Error {
     let is_unsent = is_unsent || broken.is_refusal();

@@ -74,6 +74,7 @@ mod upstream;
 pub use builder::{Builder, HttpVersion};
 pub use client::Client;
 pub use endpoint::BuildError;
+pub use failure::is_not_http;
 pub use limits::ClientLimits;
 pub use replica::{Replicas, WhenLost};
 pub use resolve::Resolver;

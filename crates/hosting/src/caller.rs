@@ -15,11 +15,9 @@
 
 use http::HeaderMap;
 use tidewire_service::{
-    CALLER_RIGHTS, CacheScope, Call, Context, Error, PRINCIPAL_HEADER, Principal, RIGHTS_HEADER,
-    Result, StreamKind, Target, remove_gateway_headers,
+    CALLER_RIGHTS, CacheScope, Call, Context, Error, Principal, RIGHTS_HEADER, Result, StreamKind,
+    Target,
 };
-
-use crate::forwarded;
 
 /// Who calls, as far as a program may know.
 #[derive(Debug)]
@@ -101,23 +99,6 @@ fn is_told(target: &Target) -> bool {
     method.kind != StreamKind::Unary || !is_shared
 }
 
-/// Says in a program's headers who calls.
-pub(crate) fn tell(headers: &mut HeaderMap, principal: Option<&Principal>) {
-    if let Some(principal) = principal {
-        headers.insert(PRINCIPAL_HEADER, principal.to_header());
-    }
-}
-
-/// The same of a request that a program of plain HTTP is passed, in place of what its caller says
-/// in such headers. Nor can that have them taken out on the way, by its `Connection`.
-pub(crate) fn tell_plain(context: &mut Context) {
-    let principal = context.principal().cloned();
-    let headers = context.headers_mut();
-    forwarded::settle_connection(headers);
-    remove_gateway_headers(headers);
-    tell(headers, principal.as_ref());
-}
-
 /// The issuer of programs.
 const ISSUER: &str = "tidewire";
 
@@ -126,7 +107,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use http::{HeaderName, HeaderValue};
+    use http::HeaderValue;
     use tidewire_service::{Body, Idempotency, Spec};
 
     fn ada() -> Principal {
@@ -157,28 +138,6 @@ mod tests {
         }
         let streamed = Caller::of(&call(Some(CacheScope::Public), StreamKind::Server));
         assert_eq!(streamed.principal(), Some(ada()), "streams are not cached");
-    }
-
-    #[test]
-    fn a_page_is_told_by_the_gateway_alone() {
-        let forged = HeaderValue::from_static(r#"{"issuer":"i","subject":"root"}"#);
-        let with = |names: &[&'static str], principal: Option<Principal>| {
-            let mut context = Context::default();
-            for name in names {
-                context.headers_mut().append(HeaderName::from_static(name), forged.clone());
-            }
-            context
-                .headers_mut()
-                .insert("connection", "Tidewire-Principal, close".parse().unwrap());
-            context.set_principal(principal);
-            tell_plain(&mut context);
-            tidewire_service::end_to_end(context.into_headers())
-        };
-        let names = ["tidewire-principal", "tidewire_principal", "tidewire.principal"];
-        assert!(with(&names, None).is_empty());
-        let told = with(&names, Some(ada()));
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert_eq!(Principal::from_header(&told[PRINCIPAL_HEADER]), Some(ada()));
     }
 
     #[test]

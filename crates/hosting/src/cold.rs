@@ -26,16 +26,15 @@ use futures_util::StreamExt;
 use http::header::CONNECTION;
 use http::{HeaderValue, StatusCode};
 use rustix::io::Errno;
+use tidewire_proxy::{ProxyError, ResponseTimer};
 use tidewire_service::{
     Body, Call, Code, Error, Outcome, ParentCalls, Protocol, Reply, Result, StreamKind, Target,
     Upgrade,
 };
 
-use crate::caller;
 use crate::headers;
 use crate::hosted::{Inner, InstancePermit, PromisedPermit};
 use crate::program::Listen;
-use crate::response_timer::ResponseTimer;
 use crate::supervisor_message::End;
 use crate::upload;
 
@@ -59,7 +58,7 @@ pub(crate) async fn pass(inner: Arc<Inner>, mut call: Call) -> Result<Reply> {
         return Err(Error::unimplemented(format!("{name} answers plain HTTP only")));
     }
     if !is_native {
-        caller::tell_plain(&mut call.context);
+        tidewire_proxy::tell_plain(&mut call.context);
     } else {
         let comes = matches!(call.body, Body::Stream(_));
         let protocol = if comes { call.context.protocol() } else { None };
@@ -176,6 +175,7 @@ pub(crate) fn overdue(inner: &Inner, seat: &InstancePermit) -> Error {
     seat.instance.did_not_answer();
     let (name, timeout) = (inner.name(), seat.instance.generation.life.request_timeout);
     let error = Error::deadline_exceeded(format!("{name} did not answer within {timeout:?}"));
+    let error = marked(seat, ProxyError::HttpResponseTimeout, error);
     match seat.instance.hint() {
         Some(hint) => error.with_cause(hint),
         None => error,
@@ -228,9 +228,18 @@ fn lost<'a>(
             _ => Code::Unavailable,
         };
         let seen = Error::new(code, text).with_http_status(StatusCode::BAD_GATEWAY);
+        let seen = marked(seat, ProxyError::ConnectionTerminated, seen);
         let error = seen.with_outcome(error.outcome()).with_cause(error);
         CallFailure { error, is_crash: end.is_ok() }
     })
+}
+
+/// The error with what a proxy says of it (RFC 9209), for a program of plain HTTP.
+fn marked(seat: &InstancePermit, what: ProxyError, error: Error) -> Error {
+    match seat.instance.native() {
+        None => what.mark(error),
+        Some(_) => error,
+    }
 }
 
 /// Whether it was this program that could have no connection.

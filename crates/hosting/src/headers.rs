@@ -16,8 +16,7 @@ use tidewire_service::{
     is_of_gateway,
 };
 
-use crate::caller::{self, Caller};
-use crate::forwarded;
+use crate::caller::Caller;
 
 /// Makes a call what a process gets of it: what else surrounds it stays here, but for whoever waits
 /// for it.
@@ -26,7 +25,7 @@ pub(crate) fn prepare(call: &mut Call) {
     let enclosing = call.context.enclosing().cloned();
     let principal = Caller::of(call).principal();
     let mut headers = for_process(&call.target, &mut call.context);
-    caller::tell(&mut headers, principal.as_ref());
+    tidewire_proxy::tell_principal(&mut headers, principal.as_ref());
     call.context = Context::new(headers).with_deadline(deadline);
     call.context.set_principal(principal);
     enclosing.into_iter().for_each(|enclosing| call.context.set_enclosing(enclosing));
@@ -49,7 +48,7 @@ fn of_cached(method: &Method, context: &Context) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let mut take = |name: &str| {
         if !is_of_gateway(name)
-            && !forwarded::is_of_proxy(name)
+            && !tidewire_proxy::is_of_proxy(name)
             && let Ok(known) = name.parse::<HeaderName>()
         {
             for value in context.header_values(name) {
@@ -77,7 +76,7 @@ fn of_cached(method: &Method, context: &Context) -> HeaderMap {
 fn is_of_rpc(name: &str) -> bool {
     is_of_connection(name)
         || is_of_gateway(name)
-        || forwarded::is_of_proxy(name)
+        || tidewire_proxy::is_of_proxy(name)
         || name.starts_with("grpc-")
         || name.starts_with("connect-")
         || matches!(

@@ -9,28 +9,12 @@
 //! It is not well after [`FAILURES_MAX`] failures in a row. It serves until another takes over.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use http::{Method, Uri};
-use tidewire_client::Client;
-use tidewire_service::{Body, Call, Context, Service};
+use http::Uri;
+use tidewire_proxy::ask;
 
 use crate::hosted::Inner;
 use crate::instance::Instance;
-
-/// Asks for a path.
-///
-/// # Errors
-/// What it was answered, if not with a status below 400.
-pub(crate) async fn ask(client: &Client, path: &Uri) -> Result<(), String> {
-    let call = Call::http(Method::GET, path.clone(), Context::default(), Body::Empty);
-    match tokio::time::timeout(PATIENCE, client.call(call)).await {
-        Ok(Ok(reply)) if reply.status.as_u16() < 400 => Ok(()),
-        Ok(Ok(reply)) => Err(format!("was answered with status {}", reply.status.as_u16())),
-        Ok(Err(error)) => Err(format!("was answered with {error}")),
-        Err(_) => Err(format!("was not answered for {PATIENCE:?}")),
-    }
-}
 
 /// Waits until an instance is not well, if it can be asked; returns what it was answered last.
 pub(crate) async fn fails(inner: &Inner, instance: &Instance) -> String {
@@ -60,6 +44,4 @@ pub(crate) async fn fails(inner: &Inner, instance: &Instance) -> String {
     }
 }
 
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(2);
 const FAILURES_MAX: u32 = 3;

@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tidewire_client::{BuildError, Client, ClientLimits, HttpVersion, Retry};
+use tidewire_proxy::{ask, pass_upgrade, upgrade_header};
 use tidewire_service::{Call, Code, Error, Outcome, Reply, Service};
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
 
 use crate::commands::NamedSources;
 use crate::generation::Generation;
-use crate::health;
 use crate::limits::LifeLimits;
 use crate::native::Native;
 use crate::output::{OutputTail, Pipes};
@@ -31,7 +31,6 @@ use crate::program::{Listen, Program};
 use crate::ready::{Address, ListenPlace};
 use crate::supervisor_client::{Process, SupervisorClient};
 use crate::supervisor_message::{Bounded, End, Start};
-use crate::upgrade;
 
 /// What an instance is started in.
 pub(crate) struct Surroundings<'a> {
@@ -116,9 +115,9 @@ impl Instance {
     /// Makes a call.
     pub(crate) async fn call(&self, call: Call) -> tidewire_service::Result<Reply> {
         match &self.way {
-            CallMode::Http(client, address) => match upgrade::upgrade_header(&call) {
+            CallMode::Http(client, address) => match upgrade_header(&call) {
                 None => client.call(call).await,
-                Some(wanted) => Box::pin(upgrade::pass(address, call, wanted)).await,
+                Some(wanted) => Box::pin(pass_upgrade(&address.of_upgrade(), call, wanted)).await,
             },
             CallMode::Native(native) => native.call(call).await?.await,
         }
@@ -432,7 +431,7 @@ async fn until_ready(
     let target = path.parse::<http::Uri>().map_err(|error| format!("ready = {path:?}: {error}"))?;
     let mut wait = READY_FIRST_WAIT;
     loop {
-        let Err(told) = health::ask(client, &target).await else { return Ok(()) };
+        let Err(told) = ask(client, &target).await else { return Ok(()) };
         *not_ready.lock() = NotReady::Answers { path: path.to_owned(), told };
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(READY_LONGEST_WAIT);

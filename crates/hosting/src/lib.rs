@@ -1,7 +1,7 @@
 //! Hosted processes: programs in any language that are started by their first call.
 //!
 //! ```text
-//!  call ─▶ HostedRoutes ─▶ HostedService ─▶ pool: seats, queue, idle, backoff ─▶ instance ─▶ the program: live, or HTTP
+//!  call ─▶ Routes (crate `proxy`) ─▶ HostedService ─▶ pool: seats, queue, idle, backoff ─▶ instance ─▶ the program: live, or HTTP
 //!                               │ start, signal                      ▲ output, end
 //!                               ▼                                    │
 //!                            launcher ◀── SEQPACKET ──▶ supervisor ──▶ processes
@@ -24,13 +24,10 @@
 //! | `status.rs` | what there is to say of a service |
 //! | `pool/worn.rs` | which instance another takes over from, and who gives a place up |
 //! | `control.rs` | what an operator does to a service |
-//! | `response_timer.rs` | what a process is given time for |
 //! | `typed.rs` | such a process as a service of a schema |
 //! | `sources.rs` | what its answers are made of |
-//! | `upgrade.rs` | WebSockets of programs |
 //! | `upload.rs` | when a request with a body takes a place, and loses it |
-//! | `headers.rs`, `forwarded.rs` | what a program is told of a request |
-//! | `routes.rs` | which service a path belongs to |
+//! | `headers.rs` | what a program is told of a call; of a page, the crate `proxy` says it |
 
 #![doc = include_str!("../README.md")]
 
@@ -40,9 +37,7 @@ mod caller;
 mod cold;
 mod commands;
 mod control;
-mod forwarded;
 mod generation;
-mod grpc_failure;
 mod headers;
 mod health;
 mod host;
@@ -56,15 +51,12 @@ mod pool;
 mod process_mark;
 mod program;
 mod ready;
-mod response_timer;
-mod routes;
 mod sources;
 mod status;
 mod supervisor;
 mod supervisor_client;
 mod supervisor_message;
 mod typed;
-mod upgrade;
 mod upload;
 mod warm;
 
@@ -73,7 +65,6 @@ pub use hosted::HostedService;
 pub use limits::LifeLimits;
 pub use output::{Line, Pipe};
 pub use program::{Listen, Program};
-pub use routes::{HostedRoute, HostedRouteError, HostedRoutes};
 pub use sources::Sources;
 pub use status::{ProcessStatus, State, Status};
 pub use supervisor::supervisor;

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{FileType, Mode, OFlags, inotify};
+use tidewire_proxy::UpgradeAddress;
 use tokio::net::unix::pipe::Receiver;
 use tokio::net::{TcpStream, UnixStream};
 
@@ -68,6 +69,14 @@ impl Address {
         match self {
             Self::Port(address) => format!("http://{address}"),
             Self::Unix(socket) => format!("unix:{}", socket.path().display()),
+        }
+    }
+
+    /// Where a connection that is taken over goes to.
+    pub(crate) fn of_upgrade(&self) -> UpgradeAddress<'_> {
+        match self {
+            Self::Port(address) => UpgradeAddress::Tcp(address.to_string().into()),
+            Self::Unix(socket) => UpgradeAddress::Unix(socket.path()),
         }
     }
 }

@@ -14,7 +14,7 @@
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tidewire_memo::{Graph, Source, SourceKey, read_untracked};
 
@@ -23,7 +23,12 @@ pub struct Sources {
     graph: Graph,
     by_name: Mutex<HashMap<String, Arc<dyn TextSource>>>,
     services: Source<String>,
+    /// Hears of each change that a process names.
+    listener: OnceLock<Listener>,
 }
+
+/// Is told a source and a key; an empty key is all of them.
+type Listener = Box<dyn Fn(&str, &str) + Send + Sync>;
 
 /// A source with its keys as text.
 trait TextSource: Send + Sync {
@@ -85,12 +90,19 @@ impl Sources {
             graph: graph.clone(),
             by_name: Mutex::default(),
             services: Source::new_in(graph, "service"),
+            listener: OnceLock::new(),
         }
     }
 
     /// Lets processes name a source of this program.
     pub fn share<K: SourceKey + Ord>(&self, source: Source<K>) {
         self.lock().insert(source.name().to_owned(), Arc::new(source));
+    }
+
+    /// Says who hears of each change that a process names, by source and key; an empty key is all
+    /// keys. The first one does.
+    pub fn on_change(&self, listener: impl Fn(&str, &str) + Send + Sync + 'static) {
+        let _ = self.listener.set(Box::new(listener));
     }
 
     /// The running computation depends on what a process named.
@@ -125,12 +137,20 @@ impl Sources {
         if let Some(named) = self.named(source) {
             named.changed(key);
         }
+        self.heard(source, key);
     }
 
     /// All keys of a source may have changed.
     pub(crate) fn changed_all(&self, source: &str) {
         if let Some(named) = self.named(source) {
             named.changed_all();
+        }
+        self.heard(source, "");
+    }
+
+    fn heard(&self, source: &str, key: &str) {
+        if let Some(listener) = self.listener.get() {
+            listener(source, key);
         }
     }
 

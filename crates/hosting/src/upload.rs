@@ -21,7 +21,6 @@ use tidewire_service::{Body, Call, Error, Frame, Frames, Result, Target};
 use tokio::time::{Instant, sleep_until};
 
 use crate::hosted::Inner;
-use crate::upgrade;
 
 /// Waits until a call may take a place, which most may at once.
 ///
@@ -65,7 +64,7 @@ fn is_held_back(call: &Call) -> bool {
         && matches!(call.body, Body::Stream(_))
         && !headers.contains_key(EXPECT)
         && !headers.get(CONTENT_TYPE).is_some_and(is_grpc)
-        && upgrade::upgrade_header(call).is_none()
+        && tidewire_proxy::upgrade_header(call).is_none()
 }
 
 /// The rest of a body, once its call has a place.

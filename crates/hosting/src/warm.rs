@@ -22,7 +22,6 @@ use crate::cold::{self, CallStage};
 use crate::headers;
 use crate::hosted::{Inner, InstancePermit};
 use crate::native::PendingReply;
-use crate::response_timer;
 
 /// The future of a call of a hosted service.
 pub(crate) struct WarmCall {
@@ -58,7 +57,7 @@ impl WarmCall {
     fn begin(&mut self, cx: &Context<'_>) -> Result<Stage> {
         let (inner, asked) = (&self.inner, &mut self.call);
         let call = asked.as_mut().expect(TAKEN);
-        if !response_timer::is_whole(call)
+        if !tidewire_proxy::is_whole(call)
             || call.context.enclosing().is_some()
             || !inner.is_native()
         {

@@ -27,8 +27,12 @@ pub(crate) fn apply(registry: &Registry, changes: ChangeSet) -> Applied {
     if changes.is_empty() {
         return applied;
     }
+    let mut heard = Vec::new();
     batch(|batch| {
         for change in changes.into_changes() {
+            if registry.listener().is_some() {
+                heard.push((change.source.clone(), change.keys.clone()));
+            }
             let Some(registered) = registry.find(&change.source) else {
                 applied.unknown += 1;
                 continue;
@@ -48,6 +52,14 @@ pub(crate) fn apply(registry: &Registry, changes: ChangeSet) -> Applied {
             }
         }
     });
+    if let Some(listener) = registry.listener() {
+        for (source, keys) in &heard {
+            match keys {
+                Some(keys) => keys.iter().for_each(|key| listener(source, Some(key))),
+                None => listener(source, None),
+            }
+        }
+    }
     applied
 }
 
@@ -63,6 +75,9 @@ pub(crate) fn apply_sources(registry: &Registry, sources: &BTreeSet<&str>) {
             registered.target.add_all(batch);
         }
     });
+    if let Some(listener) = registry.listener() {
+        sources.iter().for_each(|source| listener(source, None));
+    }
 }
 
 #[cfg(test)]

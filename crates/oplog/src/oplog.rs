@@ -101,6 +101,13 @@ impl std::ops::Deref for Oplog {
 }
 
 impl OplogHandle {
+    /// Says who hears of each change that is read from the log, by source and key, after the memo
+    /// graph has; no key is all of them. Changes of sources that this program does not have are
+    /// among them. The first listener is the one.
+    pub fn on_change(&self, listener: impl Fn(&str, Option<&str>) + Send + Sync + 'static) {
+        self.core.registry.on_change(Box::new(listener));
+    }
+
     /// After an acknowledged commit: marks what the guard covers, wakes the other hosts, and
     /// returns the token of the transaction. `mark` is what `tidewire.mark()` returned in it, as in
     /// `UPDATE … RETURNING …, tidewire.mark()`.

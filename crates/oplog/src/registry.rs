@@ -1,6 +1,7 @@
 //! Names to typed sources: the log knows text, the memo graph knows types.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use tidewire_memo::{Batch, Source, SourceKey, Suspension};
 
@@ -10,7 +11,12 @@ use crate::change::Change;
 #[derive(Default)]
 pub(crate) struct Registry {
     sources: BTreeMap<String, Registered>,
+    /// Hears of each change that was read from the log.
+    listener: OnceLock<Listener>,
 }
+
+/// Is told a source and a key; no key is all of them.
+pub(crate) type Listener = Box<dyn Fn(&str, Option<&str>) + Send + Sync>;
 
 /// A source, and where its changes come from.
 pub(crate) struct Registered {
@@ -71,6 +77,16 @@ impl Registry {
             .entry(source.name().to_owned())
             .or_insert_with(|| Registered { target: Box::new(*source), tables: Vec::new() });
         known.tables.extend(table.map(str::to_owned));
+    }
+
+    /// Says who hears of changes; the first one does.
+    pub(crate) fn on_change(&self, listener: Listener) {
+        let _ = self.listener.set(listener);
+    }
+
+    /// Who hears of changes.
+    pub(crate) fn listener(&self) -> Option<&Listener> {
+        self.listener.get()
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<&Registered> {

@@ -31,11 +31,13 @@ mod log;
 mod memo;
 mod oplog;
 mod origin;
+mod pages;
 mod program;
 mod programs;
 mod rest;
 mod service;
 mod traces;
+mod upstream;
 mod value;
 
 use std::num::NonZero;
@@ -44,6 +46,7 @@ use std::path::{Path, PathBuf};
 use self::origin::Origins;
 use serde::Deserialize;
 use tidewire_memo::Graph;
+use tidewire_proxy::Route;
 use tidewire_server::{Address, Builder, Hosts, Limits, Server};
 use toml::{Table, Value};
 
@@ -63,6 +66,7 @@ pub use self::rest::{
 };
 pub use self::service::{Backend, ServiceConfig, ServiceEntry, UpstreamProtocol, sources};
 pub use self::traces::TracesConfig;
+pub use self::upstream::UpstreamConfig;
 pub use self::value::Part;
 
 /// Everything that can be set.
@@ -469,17 +473,19 @@ impl Config {
     }
 
     /// The hosts that the server answers for: names of this machine and those that are set, also
-    /// for the sites of programs; any where it listens elsewhere than on loopback and none is set.
+    /// for the routes of services; any where it listens elsewhere than on loopback and none is set.
     fn hosts(&self) -> Result<Hosts, ConfigError> {
         let set = hosts::names(&self.server.hosts)?;
         let is_public = !self.server.listen.iter().all(Address::is_local);
         if set.iter().any(|name| name == "*") || set.is_empty() && is_public {
             return Ok(Hosts::any());
         }
-        let sites = self.services.iter().filter_map(|entry| match entry {
-            ServiceEntry::Program(program) => program.site.as_ref()?.required_host(),
-            ServiceEntry::Schema(_) => None,
+        let routes = self.services.iter().flat_map(|entry| match entry {
+            ServiceEntry::Program(program) => &program.routes[..],
+            ServiceEntry::Upstream(upstream) => &upstream.routes[..],
+            ServiceEntry::Schema(_) => &[],
         });
+        let sites = routes.filter_map(Route::required_host);
         Ok(set.iter().map(String::as_str).chain(sites).fold(Hosts::local(), Hosts::and))
     }
 

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use tidewire::config::{Answers, Backend, Config, Flags, ServiceConfig, sources};
-use tidewire::memo::Graph;
+use tidewire::config::{Answers, Backend, Config, Flags, Programs, ServiceConfig, sources};
+use tidewire::memo::{Graph, Source, SourceKey};
+use tidewire::oplog::OplogHandle;
 use tidewire::{Schema, StartError};
 
 use crate::{Failure, resident, serving};
@@ -73,6 +74,7 @@ impl Serve {
                 serving::add(builder, service, &schema, &mut names).map_err(Failure::usage)?;
         }
         names.extend(config.programs().map(|program| program.program.name().to_owned()));
+        names.extend(config.upstreams().map(|upstream| upstream.name().to_owned()));
         if names.is_empty() {
             return Err(Failure::usage(anyhow::anyhow!(
                 "there is nothing to serve; name a folder of .proto files (tidewire serve protos) \
@@ -81,19 +83,19 @@ impl Serve {
         }
         let (builder, mut programs) = config.host(builder).map_err(Failure::usage)?;
         // Without a log nobody hears of changes, so a source of a program is one that may be old.
-        if let (Some(programs), Some(_)) = (&programs, &log) {
-            captured.into_iter().for_each(|source| programs.host().sources().share(source));
+        if let (Some(programs), Some(log)) = (&programs, &log) {
+            share_log(programs, log, captured);
         }
         let running = builder.start().await.map_err(|error| match error {
             StartError::Listen { .. } => Failure::from(error),
             _ => Failure::usage(error),
         })?;
-        if let Some(programs) = &programs {
-            programs.host().answered_by(running.callee());
+        if let Some(host) = programs.as_ref().and_then(Programs::host) {
+            host.answered_by(running.callee());
         }
         resident::give_back_code();
         let mut what = format!("serving {}", names.join(", "));
-        if programs.is_some() {
+        if programs.as_ref().is_some_and(|programs| programs.host().is_some()) {
             what += &format!("\n{}", config.memo.summary(Answers::External));
         }
         if let Some(log) = &log {
@@ -121,5 +123,21 @@ impl Serve {
         }
         outcome?;
         Ok(())
+    }
+}
+
+/// Lets the pages and the programs of a server depend on what the change log captures. Without a log
+/// nobody hears of changes, so a source of a program is one that may be old.
+fn share_log<K: SourceKey + Ord>(
+    programs: &Programs,
+    log: &OplogHandle,
+    captured: impl IntoIterator<Item = Source<K>>,
+) {
+    let pages = programs.pages().clone();
+    log.on_change(move |source, key| {
+        pages.source_changed(source, key.unwrap_or_default());
+    });
+    if let Some(host) = programs.host() {
+        captured.into_iter().for_each(|source| host.sources().share(source));
     }
 }

@@ -59,14 +59,14 @@ fn a_program_is_started_by_its_first_call_and_ends_with_the_server() {
 }
 
 /// `tidewire serve` in a folder; it ends with the test.
-struct Served {
+pub(crate) struct Served {
     child: Child,
-    address: String,
+    pub(crate) address: String,
     log: Receiver<String>,
 }
 
 impl Served {
-    fn start(folder: &Path) -> Self {
+    pub(crate) fn start(folder: &Path) -> Self {
         let serve =
             command(folder, &["serve"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = serve.unwrap();
@@ -82,7 +82,7 @@ impl Served {
     }
 
     /// Waits until it logs something, and returns that line.
-    fn says(&self, text: &str) -> String {
+    pub(crate) fn says(&self, text: &str) -> String {
         let mut said = Vec::new();
         while !said.last().is_some_and(|line: &String| line.contains(text)) {
             said.push(
@@ -341,17 +341,17 @@ fn a_program_with_methods_that_is_taken_out_and_put_back_serves_them_again() {
     assert!(again.starts_with("{\"id\":") && again != first, "another process: {again}");
 }
 
-fn write(folder: &Path, name: &str, text: &str) {
+pub(crate) fn write(folder: &Path, name: &str, text: &str) {
     // In one step, as editors and deployments do.
     std::fs::write(folder.join("new"), text).unwrap();
     std::fs::rename(folder.join("new"), folder.join(name)).unwrap();
 }
 
-fn body_of(answer: &str) -> String {
+pub(crate) fn body_of(answer: &str) -> String {
     answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
 }
 
-fn ask(address: &str, path: &str) -> String {
+pub(crate) fn ask(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();

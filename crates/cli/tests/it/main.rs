@@ -6,6 +6,7 @@ mod call;
 mod check;
 mod deploying;
 mod exhaustion;
+mod front_door;
 mod habits;
 mod hosting;
 mod init;

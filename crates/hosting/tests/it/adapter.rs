@@ -2,7 +2,8 @@
 
 use futures_util::{SinkExt, StreamExt};
 use http::Method;
-use tidewire_hosting::{Host, HostedRoute, HostedRoutes, HostedService, LifeLimits, Listen, State};
+use tidewire_hosting::{Host, HostedService, LifeLimits, Listen, State};
+use tidewire_proxy::{Route, Routes};
 use tidewire_server::{Address, RunningServer, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -22,8 +23,8 @@ impl Gateway {
     async fn start(listen: Listen, limits: LifeLimits) -> Self {
         let host = host();
         let hosted = host.add(python(&[]).listen(listen), limits);
-        let mut sites = HostedRoutes::new();
-        let site = HostedRoute::new("/shop/*").unwrap().strip_prefix(true);
+        let mut sites = Routes::new();
+        let site = Route::new("/shop/*").unwrap().strip_prefix(true);
         sites.add(site, hosted.clone()).unwrap();
         let address: Address = "127.0.0.1:0".parse().unwrap();
         let server = Server::builder().listen(address).mount("/", sites);

@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use tidewire_hosting::{Host, HostedRoute, HostedRoutes, LifeLimits, Listen, Program};
+use tidewire_hosting::{Host, LifeLimits, Listen, Program};
+use tidewire_proxy::{Route, Routes};
 use tidewire_server::{Address, Server};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,8 +27,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if let Ok(seconds) = std::env::var("IDLE_FREEZE") {
             limits.idle_freeze = Some(Duration::from_secs(seconds.parse()?));
         }
-        let mut sites = HostedRoutes::new();
-        sites.add(HostedRoute::new("/*")?, host.add(program, limits))?;
+        let mut sites = Routes::new();
+        sites.add(Route::new("/*")?, host.add(program, limits))?;
         let listen = Address::Unix(socket.into());
         let running = Server::builder().listen(listen).mount("/", sites).start().await?;
         running.until_stopped().await?;

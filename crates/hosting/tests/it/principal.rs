@@ -5,7 +5,8 @@ use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue, Method};
 use serde_json::{Value, json};
 use tidewire_client::{Client, HttpVersion, Protocol};
-use tidewire_hosting::{HostedRoute, HostedRoutes, LifeLimits, Listen, Program};
+use tidewire_hosting::{LifeLimits, Listen, Program};
+use tidewire_proxy::{Route, Routes};
 use tidewire_server::{Address, Server};
 use tidewire_service::{Admission, Authorization, Body, Gate, Head, Principal, Service};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -62,9 +63,9 @@ async fn a_page_is_told_who_calls_and_what_a_caller_says_of_that_never_arrives()
     let service = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/python/tests/service.py");
     let native = Program::new("native", ["python3", "-I", "-S", service, "threads"]);
     let native = host.add(native.listen(Listen::Native), LifeLimits::default());
-    let mut sites = HostedRoutes::new();
+    let mut sites = Routes::new();
     for (route, hosted) in [("/plain/*", &plain), ("/native/*", &native)] {
-        let site = HostedRoute::new(route).unwrap().strip_prefix(true);
+        let site = Route::new(route).unwrap().strip_prefix(true);
         sites.add(site, hosted.clone()).unwrap();
     }
     let address: Address = "127.0.0.1:0".parse().unwrap();

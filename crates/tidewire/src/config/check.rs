@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize;
-use tidewire_hosting::HostedRoutes;
+use tidewire_proxy::{Route, Routes};
 use tidewire_schema::Diagnostic;
 use tidewire_service::{Call, Reply};
 use toml::Spanned;
@@ -108,7 +108,7 @@ impl Checker<'_> {
         if let Some(tls) = &config.server.tls {
             self.tls(config, tls, table);
         }
-        let (mut sites, mut names) = (HostedRoutes::new(), BTreeSet::new());
+        let (mut sites, mut names) = (Routes::new(), BTreeSet::new());
         for (index, service) in config.services.iter().enumerate() {
             let key = |key: &str| format!("service.{index}.{key}");
             match service {
@@ -125,14 +125,24 @@ impl Checker<'_> {
                         let text = format!("another program is called {name:?}, too");
                         self.at_key(table, &key("name"), &text);
                     }
-                    // Only its place counts here.
-                    let nothing = async |_: Call| Ok(Reply::text(""));
-                    if let Some(site) = &program.site
-                        && let Err(error) = sites.add(site.clone(), nothing)
-                    {
-                        self.at_key(table, &key("route"), &error.to_string());
-                    }
+                    self.routes(table, &key("route"), &mut sites, &program.routes);
                 }
+                ServiceEntry::Upstream(upstream) => {
+                    if let Some(path) = &upstream.authorities {
+                        self.file(table, &key("authorities"), path);
+                    }
+                    self.routes(table, &key("route"), &mut sites, &upstream.routes);
+                }
+            }
+        }
+    }
+
+    /// Whether these routes are free; only their places count here.
+    fn routes(&mut self, table: &DeTable<'_>, key: &str, taken: &mut Routes, routes: &[Route]) {
+        let nothing = async |_: Call| Ok(Reply::text(""));
+        for route in routes {
+            if let Err(error) = taken.add(route.clone(), nothing) {
+                self.at_key(table, key, &error.to_string());
             }
         }
     }
@@ -429,6 +439,41 @@ mod tests {
     }
 
     #[test]
+    fn what_does_not_go_together_in_an_upstream_is_found() {
+        let shop = "[[service]]\nurl = \"http://127.0.0.1:9000\"\nroute = \"/shop/*\"\n";
+        check(shop, &[]);
+        check(&format!("{shop}name = \"shop\"\nprotocol = \"http\"\nhealth = \"/a\"\n"), &[]);
+        check(
+            "[[service]]\nurl = [\"unix:/run/a.sock\", \"https://a.example\"]\n\
+             route = [\"/a/*\", \"/b\"]\nhost = [\"a.example\", \"b.example\"]\n",
+            &[],
+        );
+        for (line, expected) in [
+            ("instances_max = 2", "4:17: instances_max goes with run, not with url"),
+            ("names = [\"a\"]", "4:9: names goes with proto"),
+            ("timeout = \"5s\"", "4:11: timeout goes with proto"),
+            ("protocol = \"grpc\"", "4:12: protocol of an upstream without proto is \"http\""),
+            ("health = \"a\"", "4:10: health = \"a\" is not a path"),
+            ("health_interval = \"5s\"", "4:19: health_interval goes with health"),
+            ("authorities = \"none.pem\"", "4:15: none.pem does not exist"),
+            ("request_timeout = 0", "4:19: a duration of 0 allows nothing"),
+        ] {
+            check(&format!("{shop}{line}\n"), &[expected]);
+        }
+        for (url, expected) in [
+            ("\"ftp://a\"", "2:7: url \"ftp://a\" is not the URL of a server"),
+            ("[\"h2c://a:1\", \"http://a:2\"]", "2:7: url mixes h2c with other schemes"),
+        ] {
+            check(&format!("[[service]]\nurl = {url}\nroute = \"/*\"\n"), &[expected]);
+        }
+        check("[[service]]\nurl = \"http://a\"\n", &["1:1: route is missing"]);
+        check(
+            &format!("{shop}[[service]]\nname = \"a\"\nroute = \"/shop/*\"\nrun = [\"sh\"]\n"),
+            &["6:9: route /shop/* occurs twice"],
+        );
+    }
+
+    #[test]
     fn limits_of_a_program_are_read() {
         let shop = "[[service]]\nname = \"shop\"\nroute = \"/shop/*\"\nrun = [\"sh\"]\n";
         let all = "memory_max = \"1GiB\"\nprocesses_max = 9\ncpu_percent_max = 50\ncgroups = false\n\
@@ -466,7 +511,10 @@ mod tests {
     fn what_is_not_on_disk_is_found() {
         check(
             "[[service]]\nproto = \"no/such/folder\"\n[[service]]\nnames = [\"a\"]\n",
-            &["2:9: no/such/folder does not exist", "3:1: this service has neither proto nor run"],
+            &[
+                "2:9: no/such/folder does not exist",
+                "3:1: this service has neither proto nor run nor url",
+            ],
         );
         check(
             "[server.tls]\ncertificate = \"none.pem\"\nkey = \"none.key\"\n",

@@ -288,6 +288,7 @@ pub const KEYS: &[Key] = &[
         "64MiB",
         "memory for compressed and JSON forms of cached replies",
     ),
+    key("memo.pages_bytes_max", "64MiB", "64MiB", "memory for pages of services with `cache`"),
     key(
         "memo.verify",
         "1",

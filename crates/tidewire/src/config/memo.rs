@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
-use tidewire_cache::{CacheSetting, MethodOverride, ReplyCache};
+use tidewire_cache::{CacheSetting, MethodOverride, PageCache, ReplyCache};
 use tidewire_memo::Graph;
+use tidewire_proxy::TokioPages;
 use tidewire_service::{CacheScope, Caching};
 
 use super::{Part, value};
@@ -39,6 +40,9 @@ pub struct MemoConfig {
     /// See [`ReplyCache::forms_bytes_max`].
     #[serde(deserialize_with = "value::bytes")]
     pub forms_bytes_max: Option<usize>,
+    /// See [`PageCache::bytes_max`](tidewire_cache::PageCache::bytes_max).
+    #[serde(deserialize_with = "value::bytes")]
+    pub pages_bytes_max: Option<usize>,
     /// See [`ReplyCache::verify`]; one of 16 in a debug build, else none, unless set.
     pub verify: Option<Part>,
     /// See [`Caching::max_age`].
@@ -107,6 +111,15 @@ impl MemoConfig {
                 "replies are cached until their dependencies change, and for 5 s at most since \
                  others may write to the database (memo.single_writer = true if no other process does)"
             }
+        }
+    }
+
+    /// The pages that are kept of programs and upstreams.
+    pub(super) fn page_cache(&self) -> PageCache {
+        let pages = PageCache::new(TokioPages::default());
+        match self.pages_bytes_max {
+            Some(bytes) => pages.bytes_max(bytes),
+            None => pages,
         }
     }
 

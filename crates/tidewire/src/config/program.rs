@@ -12,11 +12,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
-use tidewire_hosting::{HostedRoute, HostedService, LifeLimits, Listen, Program};
+use tidewire_cache::PageSettings;
+use tidewire_hosting::{HostedService, LifeLimits, Listen, Program};
+use tidewire_proxy::Route;
 use tidewire_schema::Schema;
 use tidewire_server::Builder;
 use tidewire_service::Codec;
 
+use super::pages::PagesSetting;
 use super::service::{Table, sources};
 use super::{Backend, ConfigError, ServiceConfig, UpstreamProtocol, value};
 
@@ -27,7 +30,9 @@ pub struct ProgramConfig {
     /// What is run.
     pub program: Program,
     /// Where its pages are found, if it has any.
-    pub site: Option<HostedRoute>,
+    pub routes: Vec<Route>,
+    /// How its pages are kept, if they are.
+    pub pages: Option<PageSettings>,
     /// The methods that it serves, if it has any.
     pub methods: Option<ServiceConfig>,
     /// How it reads and writes their messages, whatever its callers speak.
@@ -83,11 +88,17 @@ impl TryFrom<Table> for ProgramConfig {
             return Err(format!("name {name:?} has control characters; name it in plain text"));
         }
         let listen = listen(&table)?;
-        let site = site(&table)?;
+        let routes = routes(&table)?;
         can_be_told(&table, listen)?;
         asked(&table, listen)?;
-        if site.is_none() && table.proto.is_none() {
+        if routes.is_empty() && table.proto.is_none() {
             return Err(missing("route", "route = \"/shop/*\""));
+        }
+        let pages = table.cache.clone().and_then(PagesSetting::settings);
+        if table.cache.is_some() && routes.is_empty() {
+            return Err("cache goes with route; of methods it is said in the .proto, or in \
+                        [memo.methods]"
+                .to_owned());
         }
         let methods = table.proto.as_ref().map(|proto| ServiceConfig {
             names: table.names.clone().unwrap_or_default(),
@@ -116,7 +127,7 @@ impl TryFrom<Table> for ProgramConfig {
             program = program.environment(name, value);
         }
         let watch = table.watch.unwrap_or_default();
-        Ok(Self { program, site, methods, codec, life, run, folder: table.folder, watch })
+        Ok(Self { program, routes, pages, methods, codec, life, run, folder: table.folder, watch })
     }
 }
 
@@ -129,15 +140,7 @@ fn asked(table: &Table, listen: Listen) -> Result<(), String> {
                 "{key} goes with plain HTTP; a native program says itself that it is ready"
             ));
         }
-        let is_path = |uri: &http::Uri| uri.scheme().is_none() && uri.authority().is_none();
-        match path.parse::<http::Uri>() {
-            Ok(uri) if path.starts_with('/') && is_path(&uri) => {}
-            _ => {
-                return Err(format!(
-                    "{key} = {path:?} is not a path; write one, such as \"/healthz\""
-                ));
-            }
-        }
+        is_path_to_ask(key, Some(path))?;
     }
     match table.health_interval {
         Some(_) if table.health.is_none() => {
@@ -209,30 +212,52 @@ fn can_be_told(table: &Table, listen: Listen) -> Result<(), String> {
     Ok(())
 }
 
-/// Where its pages are found.
-fn site(table: &Table) -> Result<Option<HostedRoute>, String> {
-    let Some(route) = &table.route else {
-        let set = [(table.host.is_some(), "host"), (table.strip_prefix.is_some(), "strip_prefix")];
+/// Where its pages are found: each route at each host.
+pub(super) fn routes(table: &Table) -> Result<Vec<Route>, String> {
+    if table.route.is_empty() {
+        let set =
+            [(!table.host.is_empty(), "host"), (table.strip_prefix.is_some(), "strip_prefix")];
         return match set.iter().find(|(is_set, _)| *is_set) {
             Some((_, key)) => Err(format!("{key} goes with route; add one, or remove it")),
-            None => Ok(None),
+            None => Ok(Vec::new()),
         };
-    };
-    let mut site = HostedRoute::new(route).map_err(|error| error.to_string())?;
-    if let Some(host) = &table.host {
-        let is_label = |label: &str| {
-            let may_be = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-            !label.is_empty() && label.bytes().all(may_be)
-        };
-        if !host.split('.').all(is_label) {
-            return Err(format!(
-                "host {host:?} matches nothing; write one name in ASCII, without a port and a dot at \
-                 its end, such as \"shop.example\""
-            ));
-        }
-        site = site.host(host);
     }
-    Ok(Some(site.strip_prefix(table.strip_prefix.unwrap_or(false))))
+    table.host.iter().try_for_each(|host| is_host(host))?;
+    let strips_prefix = table.strip_prefix.unwrap_or(false);
+    let mut routes = Vec::new();
+    for route in &table.route {
+        let route = Route::new(route).map_err(|error| error.to_string())?;
+        let route = route.strip_prefix(strips_prefix);
+        routes.extend(table.host.iter().map(|host| route.clone().host(host)));
+        if table.host.is_empty() {
+            routes.push(route);
+        }
+    }
+    Ok(routes)
+}
+
+fn is_host(host: &str) -> Result<(), String> {
+    let is_label = |label: &str| {
+        let may_be = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        !label.is_empty() && label.bytes().all(may_be)
+    };
+    match host.split('.').all(is_label) {
+        true => Ok(()),
+        false => Err(format!(
+            "host {host:?} matches nothing; write one name in ASCII, without a port and a dot at \
+             its end, such as \"shop.example\""
+        )),
+    }
+}
+
+/// Whether what is set is a path that can be asked for.
+pub(super) fn is_path_to_ask(key: &str, path: Option<&str>) -> Result<(), String> {
+    let Some(path) = path else { return Ok(()) };
+    let is_path = |uri: &http::Uri| uri.scheme().is_none() && uri.authority().is_none();
+    match path.parse::<http::Uri>() {
+        Ok(uri) if path.starts_with('/') && is_path(&uri) => Ok(()),
+        _ => Err(format!("{key} = {path:?} is not a path; write one, such as \"/healthz\"")),
+    }
 }
 
 fn life(table: &Table) -> Result<LifeLimits, String> {

@@ -1,9 +1,10 @@
-//! Programs that are hosted, and how they follow their configuration while the server runs.
+//! Programs that are hosted, upstreams of plain HTTP, and how both follow their configuration while
+//! the server runs.
 //!
 //! | what happens | what is done |
 //! |---|---|
 //! | SIGHUP | all of this is looked at at once |
-//! | the configuration file changes | programs whose table is another are replaced, new ones added, others ended; routes are those of the file |
+//! | the configuration file changes | programs and upstreams whose table is another are replaced, new ones added, others ended; routes are those of the file |
 //! | the executable of a program, or what its `watch` names, is another | it is replaced by a new start |
 //! | the executable is gone | nothing, until there is one again |
 //! | the file cannot be used | it is said, and all stays as it is |
@@ -15,26 +16,33 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_hosting::{Host, HostedRoutes, HostedService};
+use tidewire_cache::{PageCache, PageSettings};
+use tidewire_hosting::{Host, HostedService};
+use tidewire_proxy::{RouteError, Routes, Upstream};
 use tidewire_server::Builder;
-use tidewire_service::{Call, Codec, Error, Reply};
+use tidewire_service::{Call, Codec, Error, Layer, Reply, Service};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use tidewire_admin::Inventory;
 
-use super::{Config, ConfigError, Flags, ProgramConfig, ServiceConfig};
+use super::{Config, ConfigError, Flags, ProgramConfig, ServiceConfig, UpstreamConfig};
 use crate::changes::{Changes, Stamp};
 
-/// The programs of a server.
+/// The programs and upstreams of a server.
 #[derive(Debug)]
 pub struct Programs {
-    host: Host,
-    sites: HostedRoutes,
+    /// None while there is no program.
+    host: Option<Host>,
+    upload_rate_min: u64,
+    pages: PageCache,
+    sites: Routes,
     is_https: bool,
     told: Inventory,
     running: Vec<RunningProgram>,
+    upstreams: Vec<RunningUpstream>,
     /// What the server serves of programs by their names: what these had when it started.
     methods: BTreeMap<String, Methods>,
 }
@@ -43,6 +51,12 @@ pub struct Programs {
 struct RunningProgram {
     config: ProgramConfig,
     hosted: HostedService,
+}
+
+#[derive(Debug)]
+struct RunningUpstream {
+    config: UpstreamConfig,
+    upstream: Upstream,
 }
 
 /// The methods of a program, and how their messages are encoded.
@@ -56,8 +70,8 @@ fn methods(config: &ProgramConfig) -> Option<Methods> {
 type Stamps = BTreeMap<(String, PathBuf), Option<Stamp>>;
 
 impl Config {
-    /// Hosts the programs, and adds them to a server that has nothing at `/` yet; without programs
-    /// there is not a host.
+    /// Hosts the programs, and adds them and the upstreams to a server that has nothing at `/` yet;
+    /// without either there is nothing to follow.
     ///
     /// Once the server is started, [`Host::answered_by`] its
     /// [`callee`](tidewire_server::RunningServer::callee) lets programs call back, and
@@ -65,45 +79,69 @@ impl Config {
     /// was drained.
     ///
     /// # Errors
-    /// Two programs at one route; `.proto` files that do not compile, or lack a service; a `main`
-    /// that does not begin with [`supervisor()`](crate::supervisor()).
+    /// Two services at one route; `.proto` files that do not compile, or lack a service; an
+    /// upstream that cannot be one; with programs, a `main` that does not begin with
+    /// [`supervisor()`](crate::supervisor()).
     pub fn host(&self, builder: Builder) -> Result<(Builder, Option<Programs>), ConfigError> {
-        if self.programs().next().is_none() {
+        if is_without_routes(self) && self.programs().next().is_none() {
             return Ok((builder, None));
         }
         distinct(self).map_err(ConfigError::new)?;
-        let host = Host::start().map_err(|error| ConfigError::new(error.to_string()))?;
-        let host = host.upload_rate_min(self.limits().upload_rate_min as u64);
         let is_https = self.server.tls.is_some();
         let told = self.told.0.clone();
-        let sites = HostedRoutes::new().https(is_https);
+        let sites = Routes::new().https(is_https);
         let named =
             |config: &ProgramConfig| Some((config.program.name().to_owned(), methods(config)?));
         let methods = self.programs().filter_map(named).collect();
-        let running = Vec::new();
-        let mut programs = Programs { host, sites, is_https, told, running, methods };
+        let pages = self.memo.page_cache();
+        told.set_pages(pages.clone());
+        let mut programs = Programs {
+            host: None,
+            upload_rate_min: self.limits().upload_rate_min as u64,
+            pages,
+            sites,
+            is_https,
+            told,
+            running: Vec::new(),
+            upstreams: Vec::new(),
+            methods,
+        };
         let mut builder = builder;
         for config in self.programs() {
-            let hosted = programs.add(config);
+            let hosted = programs.add(config)?;
             builder = config.serve_methods(builder, &hosted)?;
         }
+        programs.upstreams = programs.connect(self)?;
         programs.sites.set(programs.routes()?);
-        if self.programs().any(|config| config.site.is_some()) {
+        if !is_without_routes(self) {
             builder = builder.mount("/", programs.sites.clone());
         }
         Ok((builder, Some(programs)))
     }
 }
 
+/// Whether no program and no upstream has a page.
+fn is_without_routes(config: &Config) -> bool {
+    let has_none = |program: &ProgramConfig| program.routes.is_empty();
+    config.programs().all(has_none) && config.upstreams().next().is_none()
+}
+
 impl Programs {
-    /// What runs them.
-    pub fn host(&self) -> &Host {
-        &self.host
+    /// What runs the programs, if there are any.
+    pub fn host(&self) -> Option<&Host> {
+        self.host.as_ref()
+    }
+
+    /// The pages that are kept of programs and upstreams.
+    pub fn pages(&self) -> &PageCache {
+        &self.pages
     }
 
     /// Ends all of them; when it returns, no process is left.
     pub async fn stop(self) {
-        self.host.stop().await;
+        if let Some(host) = self.host {
+            host.stop().await;
+        }
     }
 
     /// Takes up changes of the configuration that `flags` name, and of programs, for as long as it
@@ -130,7 +168,9 @@ impl Programs {
                 served = self.reload(flags);
             }
             for running in &self.running {
-                running.renew(changes.served(), &seen);
+                if running.renew(changes.served(), &seen) {
+                    self.pages.clear(running.hosted.name());
+                }
             }
             // As it was before anything was started: what changed since is another change.
             let mut served = served.unwrap_or_else(|| look(&self.watched(file)));
@@ -146,15 +186,17 @@ impl Programs {
     fn reload(&mut self, flags: &Flags) -> Option<Stamps> {
         let config = flags.load(std::env::vars()).map_err(|error| error.to_string());
         let config = config.and_then(|config| {
-            if config.programs().next().is_none() && !self.running.is_empty() {
+            let is_empty = |config: &Config| config.programs().next().is_none();
+            if is_empty(&config) && is_without_routes(&config) {
                 // As while somebody writes the file anew, or moves another there.
-                return Err("it has no programs now".to_owned());
+                return Err("it has no programs and no upstreams now".to_owned());
             }
             distinct(&config)?;
-            Ok(config)
+            let upstreams = self.connect(&config).map_err(|error| error.to_string())?;
+            Ok((config, upstreams))
         });
-        let config = match config {
-            Ok(config) => config,
+        let (config, upstreams) = match config {
+            Ok(usable) => usable,
             Err(error) => {
                 tracing::error!(
                     "{error}: the configuration cannot be used, programs stay as they are"
@@ -162,14 +204,24 @@ impl Programs {
                 return None;
             }
         };
+        for known in &self.upstreams {
+            let is_same = |other: &RunningUpstream| other.config.settings == known.config.settings;
+            if !upstreams.iter().any(is_same) {
+                self.pages.clear(known.config.name());
+            }
+        }
+        self.upstreams = upstreams;
         let before = look(&watched(flags.file(), config.programs()));
         self.running.retain(|running| {
             let service = running.hosted.name();
             let is_wanted = config.programs().any(|config| config.program.name() == service);
             if !is_wanted {
                 tracing::info!(service, "removed");
+                self.pages.clear(service);
                 self.told.remove_program(service);
-                self.host.remove(&running.hosted);
+                if let Some(host) = &self.host {
+                    host.remove(&running.hosted);
+                }
             }
             is_wanted
         });
@@ -193,34 +245,86 @@ impl Programs {
             tracing::warn!(service, "proto, names and codec change with a restart of the server");
         }
         let Some(running) = self.running.iter_mut().find(|r| r.hosted.name() == service) else {
-            self.add(config);
+            if let Err(error) = self.add(config) {
+                tracing::error!(service, %error, "not started");
+            }
             return;
         };
         if !config.is_started_like(&running.config) {
             tracing::info!(service, "replaced: its settings are read again");
+            self.pages.clear(service);
             running.hosted.replace(config.program.clone(), config.life.clone());
         }
         running.config = config.clone();
     }
 
-    fn add(&mut self, config: &ProgramConfig) -> HostedService {
-        let hosted = self.host.add(config.program.clone(), config.life.clone());
+    /// The upstreams of a configuration; those that are as they were stay the same.
+    fn connect(&self, config: &Config) -> Result<Vec<RunningUpstream>, ConfigError> {
+        let upstreams = config.upstreams().map(|config| {
+            let known = self.upstreams.iter().find(|known| {
+                known.config.settings == config.settings
+                    && known.config.authorities == config.authorities
+            });
+            let upstream = match known {
+                Some(known) => known.upstream.clone(),
+                None => config.upstream()?,
+            };
+            Ok(RunningUpstream { config: config.clone(), upstream })
+        });
+        upstreams.collect()
+    }
+
+    fn add(&mut self, config: &ProgramConfig) -> Result<HostedService, ConfigError> {
+        let host = match &self.host {
+            Some(host) => host,
+            None => {
+                let host = Host::start().map_err(|error| ConfigError::new(error.to_string()))?;
+                let pages = self.pages.clone();
+                host.sources().on_change(move |source, key| {
+                    pages.source_changed(source, key);
+                });
+                self.host.insert(host.upload_rate_min(self.upload_rate_min))
+            }
+        };
+        let hosted = host.add(config.program.clone(), config.life.clone());
         self.told.add_program(hosted.clone());
         self.running.push(RunningProgram { config: config.clone(), hosted: hosted.clone() });
-        hosted
+        Ok(hosted)
+    }
+
+    /// A service whose pages are kept, if they are to be; any may say what it has changed.
+    fn kept(
+        &self,
+        name: &str,
+        settings: Option<&PageSettings>,
+        service: impl Service,
+    ) -> Arc<dyn Service> {
+        let service = Arc::new(service);
+        match settings {
+            Some(settings) => self.pages.layer(name, settings.clone()).layer(service),
+            None => self.pages.changes_layer().layer(service),
+        }
     }
 
     /// Where programs are found.
-    fn routes(&self) -> Result<HostedRoutes, ConfigError> {
-        let mut sites = HostedRoutes::new().https(self.is_https);
+    fn routes(&self) -> Result<Routes, ConfigError> {
+        let mut sites = Routes::new().https(self.is_https);
         let route = |it: &RunningProgram| {
-            Some((it.hosted.name().to_owned(), it.config.site.as_ref()?.to_string()))
+            let routes: Vec<_> = it.config.routes.iter().map(ToString::to_string).collect();
+            (!routes.is_empty()).then(|| (it.hosted.name().to_owned(), routes.join(" ")))
         };
         self.told.set_routes(self.running.iter().filter_map(route).collect());
+        let wrong = |error: RouteError| ConfigError::new(error.to_string());
         for RunningProgram { config, hosted } in &self.running {
-            if let Some(site) = &config.site {
-                let added = sites.add(site.clone(), hosted.clone());
-                added.map_err(|error| ConfigError::new(error.to_string()))?;
+            let service = self.kept(hosted.name(), config.pages.as_ref(), hosted.clone());
+            for route in &config.routes {
+                sites.add(route.clone(), Arc::clone(&service)).map_err(wrong)?;
+            }
+        }
+        for RunningUpstream { config, upstream } in &self.upstreams {
+            let service = self.kept(config.name(), config.pages.as_ref(), upstream.clone());
+            for route in &config.routes {
+                sites.add(route.clone(), Arc::clone(&service)).map_err(wrong)?;
             }
         }
         Ok(sites)
@@ -233,7 +337,7 @@ impl Programs {
 
 impl RunningProgram {
     /// Starts it anew if files of it are others than they were.
-    fn renew(&self, before: &Stamps, now: &Stamps) {
+    fn renew(&self, before: &Stamps, now: &Stamps) -> bool {
         let service = self.hosted.name();
         let of_this = |stamps: &Stamps| -> Stamps {
             let of_this = stamps.iter().filter(|((name, _), _)| name == service);
@@ -241,16 +345,17 @@ impl RunningProgram {
         };
         let (before, now) = (of_this(before), of_this(now));
         if before.is_empty() || before == now {
-            return;
+            return false;
         }
         let executable = self.config.executable().map(|path| (service.to_owned(), path));
         if executable.is_none_or(|at| now.get(&at).is_some_and(Option::is_none)) {
             tracing::warn!(service, "its executable is gone; what runs of it goes on");
-            return;
+            return false;
         }
         tracing::info!(service, "replaced: its files are others");
         let (program, life) = self.hosted.runs();
         self.hosted.replace(program, life);
+        true
     }
 }
 
@@ -270,15 +375,18 @@ fn watched<'a>(
 /// Whether no two have the same name or place.
 fn distinct(config: &Config) -> Result<(), String> {
     let nobody = async |_: Call| Err::<Reply, _>(Error::unimplemented("it is never called"));
-    let (mut all, mut names) = (HostedRoutes::new(), BTreeSet::new());
+    let (mut all, mut names) = (Routes::new(), BTreeSet::new());
     for config in config.programs() {
         let name = config.program.name();
         if !names.insert(name) {
             return Err(format!("two programs are called {name:?}; give one another name"));
         }
-        if let Some(site) = &config.site {
-            all.add(site.clone(), nobody).map_err(|error| error.to_string())?;
+        for route in &config.routes {
+            all.add(route.clone(), nobody).map_err(|error| error.to_string())?;
         }
+    }
+    for route in config.upstreams().flat_map(|config| &config.routes) {
+        all.add(route.clone(), nobody).map_err(|error| error.to_string())?;
     }
     Ok(())
 }

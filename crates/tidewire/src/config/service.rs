@@ -14,7 +14,7 @@ use tidewire_schema::{Schema, Sources};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
-use super::{Config, ConfigError, ProgramConfig, value};
+use super::{Config, ConfigError, ProgramConfig, UpstreamConfig, value};
 
 /// One `[[service]]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -25,6 +25,8 @@ pub enum ServiceEntry {
     Schema(ServiceConfig),
     /// With `run`: a program in any language.
     Program(Box<ProgramConfig>),
+    /// With `url` and without `proto`: an upstream of plain HTTP.
+    Upstream(Box<UpstreamConfig>),
 }
 
 /// `[[service]]` with `proto`.
@@ -125,7 +127,7 @@ impl ServiceConfig {
             builder = builder.timeout(timeout);
         }
         if let Some(path) = &self.authorities {
-            builder = trusting(builder, path)?;
+            builder = trusting(path)?(builder);
         }
         let client =
             builder.build().map_err(|error| ConfigError::new(format!("service.url: {error}")))?;
@@ -143,6 +145,7 @@ impl Config {
         self.services.iter().filter_map(|entry| match entry {
             ServiceEntry::Schema(service) => Some(service),
             ServiceEntry::Program(program) => program.methods.as_ref(),
+            ServiceEntry::Upstream(_) => None,
         })
     }
 
@@ -150,7 +153,15 @@ impl Config {
     pub fn programs(&self) -> impl Iterator<Item = &ProgramConfig> {
         self.services.iter().filter_map(|entry| match entry {
             ServiceEntry::Program(program) => Some(&**program),
-            ServiceEntry::Schema(_) => None,
+            ServiceEntry::Schema(_) | ServiceEntry::Upstream(_) => None,
+        })
+    }
+
+    /// The upstreams of plain HTTP.
+    pub fn upstreams(&self) -> impl Iterator<Item = &UpstreamConfig> {
+        self.services.iter().filter_map(|entry| match entry {
+            ServiceEntry::Upstream(upstream) => Some(&**upstream),
+            ServiceEntry::Schema(_) | ServiceEntry::Program(_) => None,
         })
     }
 }
@@ -199,16 +210,18 @@ pub(super) struct Table {
     pub(super) names: Option<Vec<String>>,
     backend: Option<Backend>,
     #[serde(deserialize_with = "value::texts")]
-    url: Vec<String>,
+    pub(super) url: Vec<String>,
     pub(super) protocol: Option<UpstreamProtocol>,
-    authorities: Option<PathBuf>,
+    pub(super) authorities: Option<PathBuf>,
     #[serde(deserialize_with = "value::duration")]
     timeout: Option<Duration>,
     #[serde(deserialize_with = "value::command")]
     pub(super) run: Option<Vec<String>>,
     pub(super) name: Option<String>,
-    pub(super) route: Option<String>,
-    pub(super) host: Option<String>,
+    #[serde(deserialize_with = "value::texts")]
+    pub(super) route: Vec<String>,
+    #[serde(deserialize_with = "value::texts")]
+    pub(super) host: Vec<String>,
     pub(super) strip_prefix: Option<bool>,
     pub(super) listen: Option<super::program::ListenSetting>,
     pub(super) codec: Option<super::program::CodecSetting>,
@@ -242,6 +255,7 @@ pub(super) struct Table {
     pub(super) processes_max: Option<u32>,
     pub(super) cpu_percent_max: Option<u32>,
     pub(super) cgroups: Option<bool>,
+    pub(super) cache: Option<super::pages::PagesSetting>,
 }
 
 impl TryFrom<Table> for ServiceEntry {
@@ -256,9 +270,18 @@ impl TryFrom<Table> for ServiceEntry {
                 }
                 Ok(Self::Program(Box::new(ProgramConfig::try_from(table)?)))
             }
+            (None, None) if !table.url.is_empty() => {
+                if let Some(key) = table.first_of_methods() {
+                    return Err(format!("{key} goes with proto; remove it, or add proto"));
+                }
+                if let Some(key) = table.first_of_processes() {
+                    return Err(format!("{key} goes with run, not with url; remove it"));
+                }
+                Ok(Self::Upstream(Box::new(UpstreamConfig::try_from(table)?)))
+            }
             (None, None) => {
-                Err("this service has neither proto nor run; add the .proto files that \
-                                 it serves, or the program that it runs"
+                Err("this service has neither proto nor run nor url; add the .proto files that \
+                     it serves, the program that it runs, or the server that it passes to"
                     .to_owned())
             }
         }
@@ -297,13 +320,35 @@ impl Table {
         set.iter().find(|(is_set, _)| *is_set).map(|(_, key)| *key)
     }
 
-    /// A key that only programs have.
+    /// A key that only services with methods have.
+    fn first_of_methods(&self) -> Option<&'static str> {
+        let set = [
+            (self.names.is_some(), "names"),
+            (self.backend.is_some_and(|backend| backend != Backend::Upstream), "backend"),
+            (self.timeout.is_some(), "timeout"),
+        ];
+        set.iter().find(|(is_set, _)| *is_set).map(|(_, key)| *key)
+    }
+
+    /// A key that only programs and upstreams of plain HTTP have.
     fn first_of_program(&self) -> Option<&'static str> {
         let set = [
             (self.name.is_some(), "name"),
-            (self.route.is_some(), "route"),
-            (self.host.is_some(), "host"),
+            (!self.route.is_empty(), "route"),
+            (!self.host.is_empty(), "host"),
             (self.strip_prefix.is_some(), "strip_prefix"),
+            (self.request_timeout.is_some(), "request_timeout"),
+            (self.health.is_some(), "health"),
+            (self.health_interval.is_some(), "health_interval"),
+            (self.cache.is_some(), "cache"),
+        ];
+        let first = set.iter().find(|(is_set, _)| *is_set).map(|(_, key)| *key);
+        first.or_else(|| self.first_of_processes())
+    }
+
+    /// A key that only services with processes have.
+    fn first_of_processes(&self) -> Option<&'static str> {
+        let set = [
             (self.listen.is_some(), "listen"),
             (self.codec.is_some(), "codec"),
             (self.folder.is_some(), "folder"),
@@ -317,12 +362,9 @@ impl Table {
             (self.queue_timeout.is_some(), "queue_timeout"),
             (self.start_timeout.is_some(), "start_timeout"),
             (self.ready.is_some(), "ready"),
-            (self.request_timeout.is_some(), "request_timeout"),
             (self.idle_freeze.is_some(), "idle_freeze"),
             (self.idle_stop.is_some(), "idle_stop"),
             (self.stop_grace.is_some(), "stop_grace"),
-            (self.health.is_some(), "health"),
-            (self.health_interval.is_some(), "health_interval"),
             (self.max_requests.is_some(), "max_requests"),
             (self.max_age.is_some(), "max_age"),
             (self.memory_max.is_some(), "memory_max"),
@@ -334,20 +376,18 @@ impl Table {
     }
 }
 
+/// What makes a client trust the authorities of a PEM file.
+type Trust = Box<dyn Fn(tidewire_client::Builder) -> tidewire_client::Builder>;
+
 #[cfg(feature = "tls")]
-fn trusting(
-    builder: tidewire_client::Builder,
-    path: &Path,
-) -> Result<tidewire_client::Builder, ConfigError> {
+pub(super) fn trusting(path: &Path) -> Result<Trust, ConfigError> {
     let pem = std::fs::read(path).map_err(|error| ConfigError::file(path, &error))?;
-    Ok(builder.tls(tidewire_client::Tls::new().authorities(pem)))
+    let tls = tidewire_client::Tls::new().authorities(pem);
+    Ok(Box::new(move |builder| builder.tls(tls.clone())))
 }
 
 #[cfg(not(feature = "tls"))]
-fn trusting(
-    _: tidewire_client::Builder,
-    _: &Path,
-) -> Result<tidewire_client::Builder, ConfigError> {
+pub(super) fn trusting(_: &Path) -> Result<Trust, ConfigError> {
     Err(ConfigError::new(
         "service.authorities: this program was built without the feature tls".into(),
     ))

@@ -1,4 +1,4 @@
-//! A request that takes its connection over, WebSocket above all: passed to a program of plain
+//! A request that takes its connection over, WebSocket above all: passed to a server of plain
 //! HTTP.
 //!
 //! ```text
@@ -11,6 +11,8 @@
 //! What is said on the connection is not looked at. `Upgrade: h2c` is not passed: the program is
 //! spoken to in HTTP/1.1, and the caller may go on in that.
 
+use std::borrow::Cow;
+use std::path::Path;
 use std::pin::Pin;
 
 use futures_util::stream::poll_fn;
@@ -25,10 +27,8 @@ use tidewire_service::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 
-use crate::ready::Address;
-
 /// What a request wants its connection to become.
-pub(crate) fn upgrade_header(call: &Call) -> Option<HeaderValue> {
+pub fn upgrade_header(call: &Call) -> Option<HeaderValue> {
     let target = call.http_target()?;
     if is_over_http2(call) {
         return Some(HeaderValue::from_static("websocket"));
@@ -49,19 +49,33 @@ fn is_over_http2(call: &Call) -> bool {
     is_connect && protocol.is_some_and(|protocol| protocol.as_str() == "websocket")
 }
 
-/// Passes such a request to the program at `address`.
+/// Where a server listens that such a request goes to.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum UpgradeAddress<'a> {
+    /// At a Unix socket.
+    Unix(Cow<'a, Path>),
+    /// At `HOST:PORT`.
+    Tcp(Cow<'a, str>),
+}
+
+/// Passes such a request to the server at `address`.
 ///
 /// # Errors
 /// It cannot be reached, or its answer is not HTTP.
-pub(crate) async fn pass(address: &Address, call: Call, wanted: HeaderValue) -> Result<Reply> {
+pub async fn pass_upgrade(
+    address: &UpgradeAddress<'_>,
+    call: Call,
+    wanted: HeaderValue,
+) -> Result<Reply> {
     match address {
-        Address::Unix(socket) => {
-            let stream = tokio::net::UnixStream::connect(socket.path()).await;
-            ask(stream.map_err(|error| unreachable(&error))?, call, wanted).await
+        UpgradeAddress::Unix(path) => {
+            let stream = tokio::net::UnixStream::connect(path).await;
+            ask(stream.map_err(unreachable)?, call, wanted).await
         }
-        Address::Port(address) => {
-            let stream = tokio::net::TcpStream::connect(address).await;
-            let stream = stream.map_err(|error| unreachable(&error))?;
+        UpgradeAddress::Tcp(address) => {
+            let stream = tokio::net::TcpStream::connect(&**address).await;
+            let stream = stream.map_err(unreachable)?;
             // It works without, too.
             let _ = stream.set_nodelay(true);
             ask(stream, call, wanted).await
@@ -85,7 +99,7 @@ where
     // It ends with the answer, or hands its socket over.
     tokio::spawn(async move {
         if let Err(error) = connection.with_upgrades().await {
-            tracing::debug!(%error, "a connection to a program ended");
+            tracing::debug!(%error, "a connection that was to be taken over ended");
         }
     });
     let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
@@ -128,7 +142,9 @@ fn switched(mut response: Response<Incoming>) -> Reply {
                 // An end that breaks off is an end.
                 let _ = copy_bidirectional(&mut caller, &mut TokioIo::new(program)).await;
             }
-            Err(error) => tracing::debug!(%error, "a program did not hand its connection over"),
+            Err(error) => {
+                tracing::debug!(%error, "the server behind did not hand its connection over")
+            }
         }
     });
     let (head, _) = response.into_parts();
@@ -152,13 +168,13 @@ fn to_reply(response: Response<Incoming>) -> Reply {
     Reply::new(Body::frames(frames)).with_status(head.status).with_headers(headers)
 }
 
-fn unreachable(error: &std::io::Error) -> Error {
-    let text = format!("the program cannot be reached: {error}");
-    Error::unavailable(text).with_outcome(Outcome::NotRun)
+fn unreachable(error: std::io::Error) -> Error {
+    let text = format!("the server behind cannot be reached: {error}");
+    Error::unavailable(text).with_outcome(Outcome::NotRun).with_cause(error)
 }
 
 fn broken(error: &hyper::Error) -> Error {
-    Error::unavailable(format!("the connection to the program broke: {error}"))
+    Error::unavailable(format!("the connection to the server behind broke: {error}"))
         .with_outcome(Outcome::Unknown)
 }
 

@@ -23,7 +23,7 @@ use crate::{forwarded, grpc_failure};
 
 /// Where a service is found: a route, perhaps of one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostedRoute {
+pub struct Route {
     /// The route without `/*` and without a slash at its end.
     prefix: String,
     has_paths_below: bool,
@@ -33,23 +33,23 @@ pub struct HostedRoute {
 
 /// Services by their sites: a [`Service`] itself. Clones share what is where.
 #[derive(Clone, Default)]
-pub struct HostedRoutes {
+pub struct Routes {
     places: Arc<RwLock<Vec<Arc<RouteEntry>>>>,
     is_https: bool,
 }
 
 /// A service at its site.
 struct RouteEntry {
-    site: HostedRoute,
+    site: Route,
     service: Box<dyn Service>,
 }
 
-impl HostedRoute {
+impl Route {
     /// A site by its route: `/shop/*` for a path and all below it, `/shop` for it alone.
     ///
     /// # Errors
     /// A route that does not start with `/`, or has a `*` elsewhere than at its end.
-    pub fn new(route: &str) -> Result<Self, HostedRouteError> {
+    pub fn new(route: &str) -> Result<Self, RouteError> {
         let (prefix, has_paths_below) = match route.strip_suffix("/*") {
             Some(prefix) => (prefix, true),
             None => (route, false),
@@ -60,7 +60,7 @@ impl HostedRoute {
             && !prefix.contains("//")
             && !has_dot_segments(prefix);
         if !is_path || !is_plain || (has_paths_below && prefix.ends_with('/')) {
-            return Err(HostedRouteError(format!(
+            return Err(RouteError(format!(
                 "route {route:?} is invalid; write \"/shop/*\" for /shop and all below it, \"/shop\" \
                  for that path alone, or \"/*\" for everything, in ASCII and without %"
             )));
@@ -103,7 +103,7 @@ impl HostedRoute {
     }
 }
 
-impl HostedRoutes {
+impl Routes {
     /// No sites yet.
     pub fn new() -> Self {
         Self::default()
@@ -120,21 +120,15 @@ impl HostedRoutes {
     ///
     /// # Errors
     /// When another one is at the same site.
-    pub fn add(
-        &mut self,
-        site: HostedRoute,
-        service: impl Service,
-    ) -> Result<(), HostedRouteError> {
-        let is_same = |known: &HostedRoute| {
+    pub fn add(&mut self, site: Route, service: impl Service) -> Result<(), RouteError> {
+        let is_same = |known: &Route| {
             known.prefix == site.prefix
                 && known.host == site.host
                 && known.has_paths_below == site.has_paths_below
         };
         let mut sites = self.places.write();
         if sites.iter().any(|known| is_same(&known.site)) {
-            return Err(HostedRouteError(format!(
-                "route {site} occurs twice; remove one of the two"
-            )));
+            return Err(RouteError(format!("route {site} occurs twice; remove one of the two")));
         }
         sites.push(Arc::new(RouteEntry { site, service: Box::new(service) }));
         sites.sort_by_key(|place| std::cmp::Reverse(place.site.rank()));
@@ -153,7 +147,7 @@ impl HostedRoutes {
     }
 }
 
-impl Service for HostedRoutes {
+impl Service for Routes {
     fn call(&self, call: Call) -> Answer {
         let is_grpc = grpc_failure::is_grpc(call.context.headers());
         let answer = self.answer(call);
@@ -161,7 +155,7 @@ impl Service for HostedRoutes {
     }
 }
 
-impl HostedRoutes {
+impl Routes {
     fn answer(&self, mut call: Call) -> Answer {
         let Target::Http(target) = &mut call.target else {
             return Answer::ready(Err(Error::unimplemented("only plain HTTP requests go here")));
@@ -261,14 +255,14 @@ fn without_prefix(uri: &Uri, prefix: usize) -> Uri {
     rest.parse().unwrap_or_else(|_| Uri::from_static("/"))
 }
 
-impl fmt::Display for HostedRoute {
+impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let below = if self.has_paths_below { "/*" } else { "" };
         write!(f, "{}{}{below}", self.host.as_deref().unwrap_or_default(), self.prefix)
     }
 }
 
-impl fmt::Debug for HostedRoutes {
+impl fmt::Debug for Routes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sites = self.places.read();
         f.debug_list().entries(sites.iter().map(|place| &place.site)).finish()
@@ -277,15 +271,15 @@ impl fmt::Debug for HostedRoutes {
 
 /// A route that cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostedRouteError(String);
+pub struct RouteError(String);
 
-impl fmt::Display for HostedRouteError {
+impl fmt::Display for RouteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for HostedRouteError {}
+impl std::error::Error for RouteError {}
 
 #[cfg(test)]
 mod tests {
@@ -303,13 +297,13 @@ mod tests {
         }
     }
 
-    fn sites() -> HostedRoutes {
-        let mut sites = HostedRoutes::new();
-        let mut add = |site: HostedRoute, name| sites.add(site, named(name)).unwrap();
-        add(HostedRoute::new("/shop/*").unwrap(), "shop");
-        add(HostedRoute::new("/shop/admin/*").unwrap().strip_prefix(true), "admin");
-        add(HostedRoute::new("/about").unwrap(), "about");
-        add(HostedRoute::new("/*").unwrap().host("docs.example"), "docs");
+    fn sites() -> Routes {
+        let mut sites = Routes::new();
+        let mut add = |site: Route, name| sites.add(site, named(name)).unwrap();
+        add(Route::new("/shop/*").unwrap(), "shop");
+        add(Route::new("/shop/admin/*").unwrap().strip_prefix(true), "admin");
+        add(Route::new("/about").unwrap(), "about");
+        add(Route::new("/*").unwrap().host("docs.example"), "docs");
         sites
     }
 
@@ -423,9 +417,9 @@ mod tests {
             "/a/..;/b/*",
             "/a/.",
         ] {
-            assert!(HostedRoute::new(route).is_err(), "{route}");
+            assert!(Route::new(route).is_err(), "{route}");
         }
-        let error = sites().add(HostedRoute::new("/shop/*").unwrap(), named("b")).unwrap_err();
+        let error = sites().add(Route::new("/shop/*").unwrap(), named("b")).unwrap_err();
         assert_eq!(error.to_string(), "route /shop/* occurs twice; remove one of the two");
     }
 }

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 /// Whose turn it is.
 #[derive(Debug, Clone)]
-pub(crate) struct Turn(Arc<Mutex<TurnState>>);
+pub struct Turn(Arc<Mutex<TurnState>>);
 
 #[derive(Debug)]
 struct TurnState {
@@ -34,7 +34,8 @@ struct TurnState {
 }
 
 /// What the process takes too long for.
-pub(crate) enum ResponseTimer {
+#[derive(Debug)]
+pub enum ResponseTimer {
     /// The request is there.
     Runs,
     /// The caller has its turns too.
@@ -45,14 +46,14 @@ pub(crate) enum ResponseTimer {
 
 /// Whether the request is there, and its answer comes in a piece: it is the process's turn from
 /// then on.
-pub(crate) fn is_whole(call: &Call) -> bool {
+pub fn is_whole(call: &Call) -> bool {
     let is_answered_by_stream = call.spec().is_some_and(|method| method.kind.server_streams());
     !is_answered_by_stream && !matches!(call.body, Body::Stream(_))
 }
 
 impl ResponseTimer {
     /// The clock of a call, whose body is looked at on its way from now on.
-    pub(crate) fn of(call: &mut Call) -> Self {
+    pub fn of(call: &mut Call) -> Self {
         let kind = match &call.target {
             Target::Method(method) => Some(method.kind),
             _ => None,
@@ -73,7 +74,7 @@ impl ResponseTimer {
     }
 
     /// Whether all of the request has come, of one whose answer does not stream.
-    pub(crate) fn has_all(&self) -> bool {
+    pub fn has_all(&self) -> bool {
         match self {
             Self::Stands(turn) => turn.looks().left == Some(0),
             Self::Runs | Self::None => true,
@@ -81,7 +82,7 @@ impl ResponseTimer {
     }
 
     /// Waits until the process has taken `timeout`.
-    pub(crate) async fn is_over(&self, timeout: Duration) {
+    pub async fn is_over(&self, timeout: Duration) {
         let mut at = Instant::now() + timeout;
         loop {
             tokio::time::sleep_until(at).await;

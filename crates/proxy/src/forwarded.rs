@@ -87,7 +87,7 @@ fn take_out(headers: &mut HeaderMap) {
 }
 
 /// Whether only a proxy may say it.
-pub(crate) fn is_of_proxy(name: &str) -> bool {
+pub fn is_of_proxy(name: &str) -> bool {
     name.starts_with("x-forwarded") || name == FORWARDED
 }
 

@@ -1,0 +1,147 @@
+//! What commands end (RFC 9111, section 4.4): the pages of their target and of what they name, and
+//! those with the tags that they say they have changed.
+
+use std::sync::Arc;
+
+use http::HeaderName;
+use tidewire_service::{Answer, Call, Reply, Service};
+
+use super::PageCache;
+use super::asked::{Key, Origin, host_of};
+
+/// A service whose pages are not kept, and whose commands say what they have changed.
+pub(crate) struct Changes(PageCache, Arc<dyn Service>);
+
+impl Changes {
+    pub(crate) fn new(cache: &PageCache, service: Arc<dyn Service>) -> Self {
+        Self(cache.clone(), service)
+    }
+}
+
+impl Service for Changes {
+    fn call(&self, call: Call) -> Answer {
+        let is_unsafe = call.http_target().is_some_and(|target| !target.method.is_safe());
+        let answer = self.1.call(call);
+        if !is_unsafe {
+            return answer;
+        }
+        let cache = self.0.clone();
+        Answer::pending(async move {
+            let mut reply = answer.await?;
+            tags_changed(&cache, &reply);
+            reply.headers.remove(CHANGED);
+            Ok(reply)
+        })
+    }
+}
+
+/// Ends what the response to a command says that it has changed.
+fn tags_changed(cache: &PageCache, reply: &Reply) {
+    for value in reply.headers.get_all(CHANGED) {
+        let tags = value.to_str().unwrap_or_default().split(',').map(str::trim);
+        tags.filter(|tag| !tag.is_empty()).for_each(|tag| _ = cache.changed(tag));
+    }
+}
+
+/// Ends what a command says that it has changed, and the pages that it was sent to or names
+/// (RFC 9111, section 4.4).
+pub(super) fn changed(
+    cache: &PageCache,
+    service: &str,
+    origin: &Origin,
+    target: &str,
+    reply: &Reply,
+) {
+    tags_changed(cache, reply);
+    if !reply.status.is_success() && !reply.status.is_redirection() {
+        return;
+    }
+    let mut table = cache.0.table.lock();
+    table.key_changed(&Key::new(service, origin, target));
+    for name in ["location", "content-location"] {
+        let named = reply.headers.get(name).and_then(|value| value.to_str().ok());
+        if let Some(other) = named.and_then(|named| resolved(origin, target, named)) {
+            table.key_changed(&Key::new(service, origin, &other));
+        }
+    }
+}
+
+/// The path and query of a reference at the same origin; `None` for one elsewhere.
+fn resolved(origin: &Origin, target: &str, reference: &str) -> Option<String> {
+    let reference = reference.split('#').next().unwrap_or_default();
+    let absolute = match reference.split_once("://") {
+        Some(("http", rest)) if origin.scheme == "http" => Some(rest),
+        Some(("https", rest)) if origin.scheme == "https" => Some(rest),
+        Some((scheme, _)) if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
+            return None;
+        }
+        _ => reference.strip_prefix("//"),
+    };
+    if let Some(rest) = absolute {
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let is_here = host_of(&rest[..end], origin.scheme) == origin.host;
+        let slash = if rest[end..].starts_with('/') { "" } else { "/" };
+        return is_here.then(|| format!("{slash}{}", &rest[end..]));
+    }
+    let path = target.split('?').next().unwrap_or("/");
+    Some(match reference {
+        "" => target.to_owned(),
+        reference if reference.starts_with('/') => reference.to_owned(),
+        query if query.starts_with('?') => format!("{path}{query}"),
+        relative => {
+            let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            without_dots(&format!("{folder}/{relative}"))
+        }
+    })
+}
+
+/// A path without segments `.` and `..` (RFC 3986, section 5.2.4).
+fn without_dots(path: &str) -> String {
+    let (path, query) = path.split_once('?').map_or((path, ""), |(path, query)| (path, query));
+    let mut segments: Vec<&str> = Vec::new();
+    for segment in path.split('/').skip(1) {
+        match segment {
+            "." => {}
+            ".." => _ = segments.pop(),
+            segment => segments.push(segment),
+        }
+    }
+    let question = if query.is_empty() { "" } else { "?" };
+    format!("/{}{question}{query}", segments.join("/"))
+}
+
+/// By which a program says, in the response to a command, what it has changed.
+pub(super) const CHANGED: HeaderName = HeaderName::from_static("tidewire-changed");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_are_resolved_at_their_origin_alone() {
+        let origin =
+            Origin { scheme: "http", host: "shop.example".to_owned(), prefix: String::new() };
+        for (reference, expected) in [
+            ("/b?c", Some("/b?c")),
+            ("/b#c", Some("/b")),
+            ("b", Some("/a/b")),
+            ("./b/../c", Some("/a/c")),
+            ("../../b", Some("/b")),
+            ("?q", Some("/a/x?q")),
+            ("", Some("/a/x?y")),
+            ("http://shop.example", Some("/")),
+            ("http://shop.example?q", Some("/?q")),
+            ("http://Shop.Example:80/b", Some("/b")),
+            ("//shop.example/b", Some("/b")),
+            ("/b?u=http://other.example/", Some("/b?u=http://other.example/")),
+            ("https://shop.example/b", None),
+            ("http://shop.example:81/b", None),
+            ("http://other.example/b", None),
+            ("//other.example/b", None),
+            ("ftp://shop.example/b", None),
+        ] {
+            let found = resolved(&origin, "/a/x?y", reference);
+            assert_eq!(found.as_deref(), expected, "{reference}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! `tidewire invalidate`: ends pages that a running server keeps, by its admin listener.
+
+use std::io::Write as _;
+
+use tidewire::admin::proto::tidewire::admin::v1::{InvalidatePagesRequest, PagesClient};
+
+use crate::Failure;
+use crate::admin::{Admin, body_or_failure};
+
+/// End pages that a running server keeps of programs and upstreams.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Invalidate {
+    /// Tags of pages, as `Cache-Tag` has them: `items/7`, or `items` for that and all below it.
+    #[arg(required_unless_present = "service")]
+    tags: Vec<String>,
+    /// All pages of this service.
+    #[arg(long, value_name = "NAME")]
+    service: Option<String>,
+    #[command(flatten)]
+    admin: Admin,
+}
+
+impl Invalidate {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let client = PagesClient::new(self.admin.channel()?);
+        let service = self.service.unwrap_or_default();
+        let request = InvalidatePagesRequest { tags: self.tags, service, ..Default::default() };
+        let reply = body_or_failure(client.invalidate(request).await)?;
+        Ok(writeln!(std::io::stdout(), "{} pages ended", reply.pages)?)
+    }
+}

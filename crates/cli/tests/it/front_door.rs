@@ -1,0 +1,134 @@
+//! `tidewire serve` in front of somebody else's server: pages that are kept, tags, and changes of
+//! the configuration.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::hosting::{Served, ask, body_of, write};
+use crate::program::{folder, run};
+
+/// A server that nobody wrote for Tidewire: it says how often it was asked, and ends with the test.
+struct Shop {
+    url: String,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Shop {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::<AtomicUsize>::default();
+        let count = Arc::clone(&asked);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let count = Arc::clone(&count);
+                std::thread::spawn(move || answer(&stream, &count));
+            }
+        });
+        Self { url, asked }
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+fn answer(stream: &TcpStream, count: &AtomicUsize) -> Option<()> {
+    let mut lines = BufReader::new(stream).lines();
+    let mut out = stream;
+    loop {
+        let head: Vec<String> =
+            lines.by_ref().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+        let path = head.first()?.split(' ').nth(1)?.to_owned();
+        let number = count.fetch_add(1, Ordering::SeqCst) + 1;
+        let body = format!("{path} {number}");
+        let tag = path.trim_start_matches("/shop/");
+        let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=600";
+        let length = body.len();
+        write!(out, "{head}\r\nCache-Tag: {tag}\r\nContent-Length: {length}\r\n\r\n{body}").ok()?;
+    }
+}
+
+fn settings(shop: &Shop, more: &str) -> String {
+    let url = &shop.url;
+    format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"unix:admin.sock\"\n[[service]]\n\
+         name = \"shop\"\nurl = \"{url}\"\nroute = \"/shop/*\"\ncache = true\n{more}"
+    )
+}
+
+#[test]
+fn pages_are_kept_until_somebody_says_that_they_changed() {
+    let shop = Shop::start();
+    let folder = folder(&[("tidewire.toml", &settings(&shop, ""))]);
+    run(folder.path(), &["check"]).check(0, &["checked 1 file: nothing wrong"]);
+    let served = Served::start(folder.path());
+    let get = |path: &str| body_of(&ask(&served.address, path));
+    for _ in 0..3 {
+        assert_eq!(get("/shop/items/1"), "/shop/items/1 1");
+    }
+    assert_eq!(get("/shop/items/2"), "/shop/items/2 2");
+    run(folder.path(), &["invalidate", "items/1"]).check(0, &["1 pages ended"]);
+    assert_eq!(get("/shop/items/1"), "/shop/items/1 3");
+    assert_eq!(get("/shop/items/2"), "/shop/items/2 2");
+    run(folder.path(), &["invalidate", "--service", "shop"]).check(0, &["2 pages ended"]);
+    assert_eq!(get("/shop/items/2"), "/shop/items/2 4");
+    assert_eq!(shop.asked(), 4);
+}
+
+/// A program that says that an item changed, to nobody but the gateway.
+const WRITER: &str = r#"
+import tidewire
+
+app = tidewire.App()
+
+def page(environ, start_response):
+    app.changed("items", 1)
+    start_response("200 OK", [("Content-Length", "5")])
+    return [b"saved"]
+
+app.wsgi(page)
+app.serve()
+"#;
+
+#[test]
+fn a_program_that_says_that_something_changed_ends_the_pages_of_an_upstream() {
+    let shop = Shop::start();
+    let sdk = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/python");
+    let writer = format!(
+        "[[service]]\nname = \"writer\"\nroute = \"/save\"\nrun = [\"python3\", \"app.py\"]\n\
+         protocol = \"native\"\nenvironment = {{ PYTHONPATH = {sdk:?} }}\n"
+    );
+    let folder = folder(&[("app.py", WRITER), ("tidewire.toml", &settings(&shop, &writer))]);
+    let served = Served::start(folder.path());
+    let get = |path: &str| body_of(&ask(&served.address, path));
+    let before = ["items/1", "items/2", "items"].map(|page| get(&format!("/shop/{page}")));
+    assert_eq!(get("/save"), "saved");
+    let after = ["items/1", "items/2", "items"].map(|page| get(&format!("/shop/{page}")));
+    let is_same: Vec<_> = before.iter().zip(&after).map(|(one, other)| one == other).collect();
+    assert_eq!(is_same, [false, true, false], "its own page, and that of all items");
+}
+
+#[test]
+fn an_upstream_comes_and_goes_with_the_configuration_and_a_wrong_one_changes_nothing() {
+    let (shop, other) = (Shop::start(), Shop::start());
+    let folder = folder(&[("tidewire.toml", &settings(&shop, ""))]);
+    let served = Served::start(folder.path());
+    let get = |path: &str| ask(&served.address, path);
+    assert_eq!(body_of(&get("/shop/a")), "/shop/a 1");
+    let also = format!("[[service]]\nurl = \"{}\"\nroute = [\"/a/*\", \"/b\"]\n", other.url);
+    write(folder.path(), "tidewire.toml", &settings(&shop, &also));
+    served.says("its other settings wait for a restart");
+    assert_eq!(body_of(&get("/a/x")), "/a/x 1");
+    assert_eq!(body_of(&get("/b")), "/b 2");
+    assert_eq!(body_of(&get("/shop/a")), "/shop/a 1", "it was not touched");
+    write(folder.path(), "tidewire.toml", &settings(&shop, &also.replace("http://", "ftp://")));
+    served.says("the configuration cannot be used");
+    assert_eq!(body_of(&get("/b")), "/b 3");
+    write(folder.path(), "tidewire.toml", &settings(&shop, ""));
+    served.says("its other settings wait for a restart");
+    assert!(get("/b").starts_with("HTTP/1.1 404 "));
+    assert_eq!(body_of(&get("/shop/a")), "/shop/a 1");
+}

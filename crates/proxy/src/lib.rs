@@ -1,0 +1,41 @@
+//! Passing plain HTTP on: to upstreams, and to the programs that a gateway hosts.
+//!
+//! ```text
+//!  request ─▶ Routes ─▶ Upstream ─▶ client: connections, turns, retries ─▶ somebody else's server
+//!                  └──▶ a hosted program (crate `hosting`)
+//! ```
+//!
+//! | file | what it decides |
+//! |---|---|
+//! | `routes.rs` | which service a path belongs to |
+//! | `upstream.rs` | how a request passes to an upstream, and how long it may take |
+//! | `health.rs` | whether a server behind is well |
+//! | `proxy_status.rs` | what a failure on the way is told as: status and `Proxy-Status` |
+//! | `grpc_failure.rs` | the same for callers who speak gRPC |
+//! | `upgrade.rs` | requests that take their connection over, WebSockets above all |
+//! | `forwarded.rs`, `caller.rs` | what the server behind is told of a request and of its caller |
+//! | `page_runtime.rs` | what the page cache of the crate `cache` needs of tokio |
+//! | `response_timer.rs` | what the server behind is given time for |
+
+#![doc = include_str!("../README.md")]
+
+mod caller;
+mod forwarded;
+mod grpc_failure;
+mod health;
+mod page_runtime;
+mod proxy_status;
+mod response_timer;
+mod routes;
+mod upgrade;
+mod upstream;
+
+pub use caller::{tell_plain, tell_principal};
+pub use forwarded::is_of_proxy;
+pub use health::ask;
+pub use page_runtime::TokioPages;
+pub use proxy_status::ProxyError;
+pub use response_timer::{ResponseTimer, is_whole};
+pub use routes::{Route, RouteError, Routes};
+pub use upgrade::{UpgradeAddress, pass_upgrade, upgrade_header};
+pub use upstream::{Upstream, UpstreamError, UpstreamSettings};

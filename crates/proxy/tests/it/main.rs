@@ -1,0 +1,49 @@
+//! Passing requests to real upstreams, and all the ways in which those misbehave.
+
+#![allow(clippy::unwrap_used, reason = "a test says what it expects")]
+
+mod clock;
+mod origin;
+mod pages;
+mod passing;
+mod rfc9111;
+mod trouble;
+mod upgrades;
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use tidewire_proxy::{Upstream, UpstreamSettings};
+use tidewire_service::{Body, Call, Context, Error, Peer, Reply, Service};
+
+/// An upstream with servers at these URLs.
+fn upstream(urls: &[&str]) -> Upstream {
+    upstream_with(urls, |_| {})
+}
+
+fn upstream_with(urls: &[&str], change: impl FnOnce(&mut UpstreamSettings)) -> Upstream {
+    let mut settings = UpstreamSettings::new("shop", urls.iter().copied());
+    change(&mut settings);
+    Upstream::new(settings, |client| client).unwrap()
+}
+
+fn call(method: Method, target: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Call {
+    let mut map = HeaderMap::new();
+    map.insert("host", HeaderValue::from_static("shop.example"));
+    for (name, value) in headers {
+        let value = HeaderValue::from_bytes(value.as_bytes()).unwrap();
+        map.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value);
+    }
+    let peer = Arc::new(Peer::new(Some(([192, 0, 2, 7], 1234).into())));
+    let context = Context::new(map).with_peer(peer);
+    Call::http(method, target.parse().unwrap(), context, body)
+}
+
+async fn get(service: &impl Service, target: &str) -> Result<String, Error> {
+    text(service.call(call(Method::GET, target, &[], Body::Empty)).await?).await
+}
+
+async fn text(reply: Reply) -> Result<String, Error> {
+    let bytes = reply.body.collect(1 << 24).await?;
+    Ok(String::from_utf8(bytes.to_vec()).unwrap())
+}

@@ -1,0 +1,56 @@
+//! Requests that take their connection over.
+
+use http::{Method, StatusCode};
+use tidewire_service::{Body, Service};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::origin::{Origin, Step, response};
+use crate::{call, upstream};
+
+const ASKED: [(&str, &str); 3] =
+    [("connection", "upgrade"), ("upgrade", "websocket"), ("sec-websocket-key", "a")];
+
+#[tokio::test]
+async fn bytes_pass_both_ways_once_the_upstream_agrees() {
+    let origin = Origin::start(|received| {
+        assert_eq!(received.header("upgrade"), Some("websocket"));
+        let agreed = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n\
+                      Upgrade: websocket\r\n\r\n";
+        vec![Step::Send(agreed.into()), Step::Echo]
+    })
+    .await;
+    let server = tidewire_server::Server::builder().mount("/", upstream(&[&origin.url()]));
+    let server = server.start().await.unwrap();
+    let url = server.url().to_string();
+    let address = url.trim_start_matches("http://").to_owned();
+    let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap();
+    let asked = format!(
+        "GET /chat HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    );
+    stream.write_all(asked.as_bytes()).await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    assert!(head.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&head));
+    stream.write_all(b"hello").await.unwrap();
+    let mut echoed = [0; 5];
+    stream.read_exact(&mut echoed).await.unwrap();
+    assert_eq!(&echoed, b"hello");
+}
+
+#[tokio::test]
+async fn an_upstream_may_say_no_and_one_that_is_not_there_is_passed_over() {
+    let origin = Origin::start(|_| response(403, &[], "no")).await;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nowhere = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let shop = upstream(&[&nowhere, &origin.url()]);
+    for _ in 0..2 {
+        let reply = shop.call(call(Method::GET, "/", &ASKED, Body::Empty)).await.unwrap();
+        assert_eq!(reply.status, StatusCode::FORBIDDEN);
+    }
+    let gone = upstream(&[&nowhere]);
+    let error = gone.call(call(Method::GET, "/", &ASKED, Body::Empty)).await.unwrap_err();
+    assert_eq!(error.http_status(), StatusCode::BAD_GATEWAY);
+}
