@@ -52,6 +52,8 @@ use crate::proto::tidewire::admin::v1::{
 };
 
 pub use inventory::Inventory;
+#[cfg(feature = "mock")]
+pub use mocks::folder::{LoadRules, ReloadRules, RuleFolder};
 pub use settings::Setting;
 pub use token::{Token, TokenError};
 

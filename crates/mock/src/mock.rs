@@ -26,7 +26,7 @@ use tidewire_service::{
 };
 
 pub use self::build::{MockBuilder, Respond, ResponseBuilder};
-pub use self::listing::MethodRules;
+pub use self::listing::{MethodRules, SessionInfo};
 pub use self::reload::ReloadReport;
 use crate::generate::GenerateOptions;
 use crate::log::Log;

@@ -10,9 +10,11 @@
 //! calls of its method are told so. Of two files for one method the later one by name stands.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasher as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use foldhash::quality::FixedState;
 use tidewire_schema::{Diagnostic, Schema};
 use tidewire_service::Method;
 
@@ -93,6 +95,16 @@ impl RuleFiles {
         self.files.keys().map(PathBuf::as_path)
     }
 
+    /// The text of a file, or why it cannot be read; `None` where there is no such file.
+    pub fn text(&self, path: &Path) -> Option<Result<&str, &str>> {
+        self.files.get(path).map(|file| file.as_deref().map_err(String::as_str))
+    }
+
+    /// Takes a file away.
+    pub fn remove(&mut self, path: &Path) {
+        self.files.remove(path);
+    }
+
     /// Whether a file of this name holds rules, by its end: `.yaml`, `.yml` or `.json`.
     pub fn is_rule_file(path: &Path) -> bool {
         let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
@@ -107,6 +119,12 @@ impl RuleFiles {
         findings.dedup();
         findings
     }
+}
+
+/// What names the content of a rule file: other texts have another one.
+pub fn etag(text: &str) -> String {
+    let half = |seed| FixedState::with_seed(seed).hash_one(text.as_bytes());
+    format!("{:016x}{:016x}", half(1), half(2))
 }
 
 /// All methods of a schema whose services make sense.

@@ -20,13 +20,15 @@ mod load;
 mod watch;
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use tidewire_admin::RuleFolder;
 pub use tidewire_mock::{
     Calls, Decision, DefaultReply, Explanation, Finding, Frames, LoggedCall, MethodRules, Mock,
-    MockBuilder, MockedService, Outcome, Plan, Preview, RULE_FILE_BYTES_MAX, RULE_SCHEMA,
-    ReloadReport, Respond, ResponseBuilder, RuleFiles, SESSION_HEADER, Times, VerifyError,
-    error_details,
+    MockBuilder, MockedService, NearMiss, Outcome, Plan, Preview, RULE_FILE_BYTES_MAX, RULE_SCHEMA,
+    ReloadReport, Respond, ResponseBuilder, RuleFiles, SESSION_HEADER, SessionInfo, Times,
+    VerifyError, error_details, etag,
 };
 use tidewire_server::{Builder, TokioClock};
 pub use tidewire_service::generated::serde_json::{Value as Json, json};
@@ -39,12 +41,14 @@ pub use self::watch::{Change, Watch};
 pub struct MockFolders {
     protos: PathBuf,
     rules: Option<PathBuf>,
+    /// Of reloads: who reads the folders last lets the mock answer by them last.
+    reloading: Arc<Mutex<()>>,
 }
 
 impl MockFolders {
     /// A folder of `.proto` files, a `.proto` file, or a descriptor set.
     pub fn new(protos: impl Into<PathBuf>) -> Self {
-        Self { protos: protos.into(), rules: None }
+        Self { protos: protos.into(), rules: None, reloading: Arc::default() }
     }
 
     /// Sets the folder of rule files, which may not be there yet.
@@ -73,6 +77,21 @@ impl MockFolders {
             .rules(loaded.rules)
             .now_millis(u64::try_from(millis).unwrap_or(0))
             .missing(if has_layout { DefaultReply::Unimplemented } else { DefaultReply::Generated })
+    }
+
+    /// Reads both again, and lets the mock answer by what they say now. Where no schema can be made
+    /// of the sources, or a folder is gone, what answers stays.
+    pub fn reload(&self, mock: &Mock) -> Change {
+        watch::reload(self, mock, self.has_rules(), None)
+    }
+
+    /// The folder of rules for an admin listener to change.
+    pub(crate) fn steered(&self, mock: &Mock) -> Option<RuleFolder> {
+        let rules = self.rules.clone()?;
+        let (folder, folders, mock) = (rules.clone(), self.clone(), mock.clone());
+        let load = Arc::new(move || load_rules(&folder));
+        let reload = move || watch::reload(&folders, &mock, false, Some(mock.schema())).reloaded;
+        Some(RuleFolder::new(rules, load, Arc::new(reload)))
     }
 
     /// Watches both for changes, and lets the mock answer by what they say then.

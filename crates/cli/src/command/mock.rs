@@ -100,7 +100,7 @@ impl Mock {
         }
         let (mock, findings) = builder.build();
         report_findings(&findings, &[]);
-        config.tell_of_mock(mock.clone());
+        config.tell_of_mock(&mock, &folders);
         let services = mock.services();
         if services.is_empty() {
             let path = self.protos.display();

@@ -18,5 +18,6 @@ mod schema;
 mod server;
 mod serving;
 mod shells;
+mod steering;
 mod trouble;
 mod version;
