@@ -234,7 +234,7 @@ impl Mocks for MocksApi {
         let misses = later.take(limit(request.limit)).map(|miss| NearMiss {
             call: told::call(&miss.call, false).into(),
             nearest: miss.nearest.as_ref().map(told::place).unwrap_or_default(),
-            misses: misses(miss.nearest.as_ref()),
+            misses: shown_misses(miss.nearest.as_ref()),
             ..Default::default()
         });
         Ok(NearMissesReply { misses: misses.collect(), ..Default::default() }.into())
@@ -293,7 +293,7 @@ fn json(text: &str) -> Result<Value> {
         .map_err(|why| Error::invalid_argument(format!("{text:?} is not JSON: {why}")))
 }
 
-fn misses(nearest: Option<&Explanation>) -> Vec<String> {
+fn shown_misses(nearest: Option<&Explanation>) -> Vec<String> {
     let misses = nearest.map_or(&[][..], |nearest| &nearest.misses);
     misses.iter().map(|one| told::miss(one)).collect()
 }
