@@ -17,11 +17,12 @@ use tidewire_service::{Context, Error, Reply, Result};
 
 use self::folder::{NamedText, RuleFolder};
 use crate::proto::tidewire::admin::v1::{
-    CheckRulesReply, CheckRulesRequest, DeleteRuleFileReply, DeleteRuleFileRequest,
-    GetRuleFileRequest, ListMockedCallsReply, ListMockedCallsRequest, ListRulesReply,
-    ListRulesRequest, ListSessionsReply, ListSessionsRequest, MethodRules, MockSession, Mocks,
-    NearMiss, NearMissesReply, NearMissesRequest, PreviewReply, PreviewRequest, PutRuleFileRequest,
-    ResetMocksReply, ResetMocksRequest, RuleFile, RuleResponse, VerifyReply, VerifyRequest,
+    CheckRulesReply, CheckRulesRequest, DeleteRuleFileReply, DeleteRuleFileRequest, Faults,
+    GetFaultsRequest, GetRuleFileRequest, ListMockedCallsReply, ListMockedCallsRequest,
+    ListRulesReply, ListRulesRequest, ListSessionsReply, ListSessionsRequest, MethodRules,
+    MockSession, Mocks, NearMiss, NearMissesReply, NearMissesRequest, PreviewReply, PreviewRequest,
+    PutRuleFileRequest, ResetMocksReply, ResetMocksRequest, RuleFile, RuleResponse, SetFault,
+    SetFaultsRequest, VerifyReply, VerifyRequest,
 };
 use crate::{Inventory, limit, redact};
 
@@ -267,6 +268,17 @@ impl Mocks for MocksApi {
         Ok(ListSessionsReply { sessions: sessions.collect(), ..Default::default() }.into())
     }
 
+    async fn get_faults(&self, _: Context, _: GetFaultsRequest) -> Result<Reply<Faults>> {
+        Ok(faults(self.mock()?).into())
+    }
+
+    async fn set_faults(&self, _: Context, request: SetFaultsRequest) -> Result<Reply<Faults>> {
+        let SetFaultsRequest { text, method, .. } = request;
+        self.mock()?.set_faults(Some(&*method).filter(|name| !name.is_empty()), &text)?;
+        tracing::warn!(method, text, "faults were set by the admin listener");
+        Ok(faults(self.mock()?).into())
+    }
+
     async fn reset(
         &self,
         _: Context,
@@ -277,6 +289,12 @@ impl Mocks for MocksApi {
         tracing::warn!("what the mock remembers was forgotten by the admin listener");
         Ok(ResetMocksReply::default().into())
     }
+}
+
+fn faults(mock: &Mock) -> Faults {
+    let set = mock.faults().into_iter();
+    let faults = set.map(|(method, text)| SetFault { method, text, ..Default::default() });
+    Faults { faults: faults.collect(), ..Default::default() }
 }
 
 fn response((line, name): (u32, String)) -> RuleResponse {

@@ -9,6 +9,7 @@
 //! looked for in [`reach`](crate::reach).
 
 mod answer;
+mod faults;
 mod late;
 mod paths;
 
@@ -28,7 +29,7 @@ use crate::view::View;
 
 /// The keys of a file, and of a response.
 pub(crate) const FILE_KEYS: [&str; 5] = ["match", "responses", "method", "vars", "include"];
-const RESPONSE_KEYS: [&str; 20] = [
+const RESPONSE_KEYS: [&str; 21] = [
     "when",
     "body",
     "stream_items",
@@ -49,6 +50,7 @@ const RESPONSE_KEYS: [&str; 20] = [
     "fake",
     "stream",
     "on_message",
+    "fault",
 ];
 
 /// Compiles the rules of one method.

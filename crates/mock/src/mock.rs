@@ -9,6 +9,7 @@
 
 mod answer;
 mod build;
+mod faults;
 mod listing;
 mod reload;
 mod seen;
@@ -50,6 +51,7 @@ pub(crate) struct Shared {
     seed: u64,
     violate: f64,
     missing: DefaultReply,
+    faults: RwLock<faults::SetFaults>,
     /// Another number each time that the services are others.
     edition: AtomicU64,
     /// How many calls there were: chance differs from call to call.

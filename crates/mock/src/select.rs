@@ -196,6 +196,7 @@ impl<'a, 'r> Maker<'a, 'r> {
     fn with_lines(&mut self, shape: &Answer, outcome: Outcome) -> Result<Plan, Error> {
         let mut plan = Plan::of(outcome);
         plan.delay = self.sample(shape.delay);
+        plan.add_faults(&shape.faults, self.rendering.random);
         for (lines, map) in
             [(&shape.headers, &mut plan.headers), (&shape.trailers, &mut plan.trailers)]
         {

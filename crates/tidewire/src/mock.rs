@@ -100,7 +100,8 @@ impl MockFolders {
     }
 }
 
-/// Serves every service of a mock, also those that come while it runs.
+/// Serves every service of a mock, also those that come while it runs, with what its rules let go
+/// wrong on purpose.
 pub fn serve(builder: Builder, mock: &Mock) -> Builder {
-    builder.offer(mock.clone())
+    builder.offer(mock.clone()).faults(true)
 }

@@ -118,6 +118,7 @@ pub(super) fn preview(mock: &Mock, method: &str, preview: &Preview) -> PreviewRe
         Outcome::Error(error) => fail(error),
         _ => {}
     }
+    told.faults = plan.script.faults().iter().map(|fault| format!("{fault:?}")).collect();
     told.responses = preview.responses.iter().map(response).collect();
     told
 }

@@ -107,8 +107,7 @@ impl Mock {
             let why = format!("there is no service in {path}; name a folder of .proto files");
             return Err(Failure::usage(anyhow::anyhow!(why)));
         }
-        let server =
-            config.server().map_err(Failure::usage)?.validation(self.validate).faults(true);
+        let server = config.server().map_err(Failure::usage)?.validation(self.validate);
         let running = serve(server, &mock).start().await.map_err(|error| match error {
             StartError::Listen { .. } => Failure::from(error),
             _ => Failure::usage(error),

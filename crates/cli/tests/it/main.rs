@@ -11,6 +11,8 @@ mod hosting;
 mod init;
 mod measuring;
 mod mock;
+mod mock_faults;
+mod mocked;
 mod operating;
 mod program;
 mod restart;

@@ -32,6 +32,7 @@ impl Compiler<'_> {
             trailers: self.lines(node.get("trailers"), false),
             failure: self.failure(node),
             body: self.body(node),
+            faults: self.faults(node),
             ..Answer::default()
         };
         if streams {
@@ -63,7 +64,8 @@ impl Compiler<'_> {
         answer
     }
 
-    fn delay(&mut self, node: &Node) -> Option<Delay> {
+    /// What an answer waits for first.
+    pub(crate) fn delay(&mut self, node: &Node) -> Option<Delay> {
         if let Some(delay) = node.get("delay") {
             return self.any_delay(delay);
         }

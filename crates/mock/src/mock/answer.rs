@@ -9,8 +9,8 @@ use foldhash::quality::FixedState;
 use futures_util::StreamExt;
 use tidewire_schema::Message;
 use tidewire_service::{
-    Answer, Body, Call, Codec, Context, Error, Frame, Freshness, Method, Reply, Result, Script,
-    Signal, Validator,
+    Answer, Body, Call, Codec, Context, Error, Frame, Freshness, Method, Reply, Result, Signal,
+    Validator,
 };
 
 use super::{DefaultReply, Mock, Set, seen};
@@ -163,6 +163,21 @@ fn choose(
     (number, memory): (u64, Memory),
 ) -> Result<Plan> {
     let mut random = Random::of(mock.0.seed, &[&number.to_le_bytes()]);
+    let mut plan = by_rules(mock, set, method, codec, context, request, (&mut random, memory))?;
+    mock.spoil(method, &mut plan, &mut random);
+    Ok(plan)
+}
+
+/// What the rules say, or the schema where there are none.
+fn by_rules(
+    mock: &Mock,
+    set: &Set,
+    method: &Method,
+    codec: Codec,
+    context: &Context,
+    request: Request<'_>,
+    (random, memory): (&mut Random, Memory),
+) -> Result<Plan> {
     let now_millis = mock.now_millis();
     let stage = Stage { schema: &set.schema, method, codec, wishes: &set.wishes, now_millis };
     let nothing = std::collections::HashMap::new();
@@ -190,11 +205,11 @@ fn choose(
         None => None,
     };
     for rule in [&mocked.added, &file.cloned()].into_iter().flatten() {
-        if let Some(plan) = by_rule(mock, rule, stage, &scene, (&mut random, memory)) {
+        if let Some(plan) = by_rule(mock, rule, stage, &scene, (&mut *random, memory)) {
             return Ok(plan);
         }
     }
-    let mut maker = Maker::new(stage, scene, &mut random);
+    let mut maker = Maker::new(stage, scene, random);
     match (file, mock.0.missing) {
         (Some(_), _) => Ok(maker.empty()),
         (None, DefaultReply::Generated) => Ok(maker.generated()),
@@ -289,11 +304,12 @@ pub(super) fn record(
 /// sessions have to see every call.
 fn finish(mock: &Mock, set: &Set, method: &Method, plan: Plan) -> Result<Reply> {
     let state = plan.state.clone();
-    let reply = play::reply(plan, &mock.0.timer)?;
+    let reply = play::reply(plan, method.kind.server_streams(), &mock.0.timer)?;
     if !method.is_query() {
         return Ok(reply);
     }
-    let reply = reply.with_script(Script::default());
+    let script = reply.script().cloned().unwrap_or_default();
+    let reply = reply.with_script(script);
     let Some(mocked) = set.methods.get(&*method.path) else { return Ok(reply) };
     let mut freshness = Freshness::tracked(Arc::new(mocked.changed.clone()));
     if let Some(state) = state {

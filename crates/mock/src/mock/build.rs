@@ -127,6 +127,7 @@ impl MockBuilder {
             seed: self.seed,
             violate: self.violate,
             missing: self.missing,
+            faults: RwLock::default(),
             edition: AtomicU64::new(0),
             calls: AtomicU64::new(0),
         };
