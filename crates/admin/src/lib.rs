@@ -28,7 +28,7 @@ mod mocks;
 mod probes;
 mod processes;
 pub mod proto;
-mod redact;
+pub mod redact;
 mod services;
 mod settings;
 mod system;
@@ -53,7 +53,7 @@ use crate::proto::tidewire::admin::v1::{
 
 pub use inventory::Inventory;
 #[cfg(feature = "mock")]
-pub use mocks::folder::{LoadRules, ReloadRules, RuleFolder};
+pub use mocks::folder::{LoadRules, ReloadRules, RuleFolder, write_whole};
 pub use settings::Setting;
 pub use token::{Token, TokenError};
 

@@ -29,7 +29,7 @@ use crate::view::View;
 
 /// The keys of a file, and of a response.
 pub(crate) const FILE_KEYS: [&str; 5] = ["match", "responses", "method", "vars", "include"];
-const RESPONSE_KEYS: [&str; 21] = [
+const RESPONSE_KEYS: [&str; 24] = [
     "when",
     "body",
     "stream_items",
@@ -51,6 +51,9 @@ const RESPONSE_KEYS: [&str; 21] = [
     "stream",
     "on_message",
     "fault",
+    "body_base64",
+    "verbatim",
+    "upstream",
 ];
 
 /// Compiles the rules of one method.
@@ -229,7 +232,11 @@ impl Compiler<'_> {
         }
         let priority = node.get("priority").and_then(|node| View::Rule(node).number());
         let priority = priority.map_or(0.0, |number| number.as_f64());
+        // Braces are only text in what says so.
+        let is_rendered = self.is_rendered;
+        self.is_rendered |= node.get("verbatim").is_some_and(Node::is_truthy);
         let (answers, cycles) = self.answers(node);
+        self.is_rendered = is_rendered;
         let mut set_state = Vec::new();
         for member in node.get("set_state").map_or(&[][..], Node::members) {
             let sketch = self.sketch(&member.value);

@@ -52,10 +52,18 @@ pub(crate) struct Shared {
     violate: f64,
     missing: DefaultReply,
     faults: RwLock<faults::SetFaults>,
+    /// The real service, for calls that no rule answers.
+    upstream: Option<Arc<dyn RealService>>,
     /// Another number each time that the services are others.
     edition: AtomicU64,
     /// How many calls there were: chance differs from call to call.
     calls: AtomicU64,
+}
+
+/// The real service behind a mock; see [`MockBuilder::upstream`].
+pub trait RealService: Send + Sync {
+    /// Answers a call, whose messages are of a schema and in protobuf.
+    fn answer(&self, schema: &Schema, call: Call) -> Answer;
 }
 
 /// What a method without rules answers.

@@ -55,6 +55,8 @@ pub enum Outcome {
     Stream(Frames),
     /// No message.
     Error(Error),
+    /// What the real service answers.
+    Upstream,
 }
 
 /// The messages of a stream, and when they come.

@@ -20,6 +20,10 @@ pub(crate) async fn wait(timer: &dyn Clock, delay: Duration) {
     }
 }
 
+/// What who asks for the real service is told where there is none.
+const NO_UPSTREAM: &str =
+    "the rule asks the upstream, and there is none; name one by --upstream URL";
+
 /// The reply of a plan whose delay is over, to a method that answers with a stream or not.
 pub(crate) fn reply(plan: Plan, streams: bool, timer: &Arc<dyn Clock>) -> Result<Reply> {
     let Plan { headers, trailers, outcome, script, .. } = plan;
@@ -41,6 +45,7 @@ pub(crate) fn reply(plan: Plan, streams: bool, timer: &Arc<dyn Clock>) -> Result
             Ok(scripted(Reply::new(body).with_headers(headers)))
         }
         Outcome::Error(error) => Err(with_metadata(error, &headers, &trailers)),
+        Outcome::Upstream => Err(Error::unimplemented(NO_UPSTREAM)),
     }
 }
 

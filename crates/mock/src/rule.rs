@@ -81,6 +81,8 @@ pub(crate) struct Answer {
     pub(crate) reactions: Vec<Reaction>,
     /// What goes wrong when it is sent.
     pub(crate) faults: Vec<FaultRule>,
+    /// Whether the real service answers.
+    pub(crate) is_upstream: bool,
     /// Where the form of the answer depends on the call: all of it but a single message and the
     /// reactions, to be rendered first and compiled then.
     pub(crate) late: Option<Sketch>,
@@ -247,6 +249,11 @@ impl FaultRule {
 impl EncodedMessage {
     pub(crate) fn new(message: Message) -> Self {
         Self { message, proto: OnceLock::new(), json: OnceLock::new() }
+    }
+
+    /// A message whose bytes in protobuf are these.
+    pub(crate) fn of_bytes(message: Message, bytes: Bytes) -> Self {
+        Self { message, proto: OnceLock::from(bytes), json: OnceLock::new() }
     }
 
     /// Its bytes, made when they are asked for first.

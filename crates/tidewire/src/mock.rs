@@ -16,7 +16,10 @@
 //! A file that is broken does not keep the others from being served: [`LoadedFolders`] says what is
 //! wrong with it.
 
+mod drift;
 mod load;
+mod record;
+mod recorded;
 mod watch;
 
 use std::path::PathBuf;
@@ -27,13 +30,15 @@ use tidewire_admin::RuleFolder;
 pub use tidewire_mock::{
     Calls, Decision, DefaultReply, Explanation, Finding, Frames, LoggedCall, MethodRules, Mock,
     MockBuilder, MockedService, NearMiss, Outcome, Plan, Preview, RULE_FILE_BYTES_MAX, RULE_SCHEMA,
-    ReloadReport, Respond, ResponseBuilder, RuleFiles, SESSION_HEADER, SessionInfo, Times,
-    VerifyError, error_details, etag,
+    RealService, RecordedCall, ReloadReport, Respond, ResponseBuilder, RuleFiles, SESSION_HEADER,
+    SessionInfo, Times, VerifyError, error_details, etag,
 };
 use tidewire_server::{Builder, TokioClock};
 pub use tidewire_service::generated::serde_json::{Value as Json, json};
 
+pub use self::drift::{Drift, drift};
 pub use self::load::{LoadedFolders, load_rules};
+pub use self::record::UpstreamService;
 pub use self::watch::{Change, Watch};
 
 /// Where a mock is read from.

@@ -190,7 +190,10 @@ fn failed(what: &str, name: &str, why: &std::io::Error) -> Error {
 }
 
 /// Writes a file at once: beside its place under a name that nobody reads, and renamed.
-pub(crate) fn write_whole(path: &Path, text: &str, is_new: bool) -> std::io::Result<()> {
+///
+/// # Errors
+/// Those of the system; and, of one that `is_new`, that there is a file already.
+pub fn write_whole(path: &Path, text: &str, is_new: bool) -> std::io::Result<()> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let hidden = format!(".tidewire-{}-{number}.part", std::process::id());

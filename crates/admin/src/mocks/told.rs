@@ -116,6 +116,7 @@ pub(super) fn preview(mock: &Mock, method: &str, preview: &Preview) -> PreviewRe
             told.replies = replies;
         }
         Outcome::Error(error) => fail(error),
+        Outcome::Upstream => told.code = "upstream".to_owned(),
         _ => {}
     }
     told.faults = plan.script.faults().iter().map(|fault| format!("{fault:?}")).collect();

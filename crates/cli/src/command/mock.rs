@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use tidewire::config::{Config, Flags};
-use tidewire::mock::{DefaultReply, Finding, MockFolders, Watch, serve};
-use tidewire::{Diagnostic, StartError};
+use tidewire::mock::{DefaultReply, Finding, MockFolders, UpstreamService, Watch, serve};
+use tidewire::{Client, Diagnostic, Protocol, StartError};
 
 use crate::{Failure, serving};
 
@@ -40,6 +40,16 @@ pub(crate) struct Mock {
     /// Refuse requests that break rules of validation in the schema.
     #[arg(long)]
     validate: bool,
+    /// Real service: it answers the calls that no rule answers, and those whose rule says
+    /// `upstream: true`. http://127.0.0.1:50051
+    #[arg(long, value_name = "URL")]
+    upstream: Option<String>,
+    /// Protocol of the real service.
+    #[arg(long, value_name = "PROTOCOL", default_value = "grpc")]
+    upstream_protocol: UpstreamProtocol,
+    /// Write what the real service answers into this folder, as rules, without secrets.
+    #[arg(long, value_name = "FOLDER", requires = "upstream")]
+    record: Option<PathBuf>,
     /// Do not look for changes of the files.
     #[arg(long)]
     no_watch: bool,
@@ -58,6 +68,26 @@ pub(crate) struct Mock {
 enum WithoutRule {
     Generated,
     Unimplemented,
+}
+
+/// How a real service is called.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum UpstreamProtocol {
+    Grpc,
+    GrpcWeb,
+    Connect,
+}
+
+impl UpstreamProtocol {
+    /// A client of the service at a URL.
+    pub(crate) fn client(self, url: &str) -> Result<Client, Failure> {
+        let protocol = match self {
+            Self::Grpc => Protocol::Grpc,
+            Self::GrpcWeb => Protocol::GrpcWeb,
+            Self::Connect => Protocol::Connect,
+        };
+        Client::builder(url).protocol(protocol).build().map_err(Failure::usage)
+    }
 }
 
 impl Mock {
@@ -97,6 +127,13 @@ impl Mock {
                 builder = builder.missing(DefaultReply::Unimplemented)
             }
             None => {}
+        }
+        if let Some(url) = &self.upstream {
+            let mut real = UpstreamService::new(self.upstream_protocol.client(url)?);
+            if let Some(folder) = &self.record {
+                real = real.record(folder).map_err(Failure::usage)?;
+            }
+            builder = builder.upstream(std::sync::Arc::new(real));
         }
         let (mock, findings) = builder.build();
         report_findings(&findings, &[]);

@@ -12,6 +12,7 @@ mod init;
 mod measuring;
 mod mock;
 mod mock_faults;
+mod mock_record;
 mod mocked;
 mod operating;
 mod program;

@@ -74,7 +74,11 @@ fn all_answers_go_wrong_while_that_is_wanted() {
     mock.mocks(&["set-faults", ""]);
     mock.mocks(&["set-faults", "{fault: {kind: reset}}", "--method", "Watch"]);
     price().check(0, &["long"]);
-    assert_ne!(run(mock.path(), &["call", &mock.address, "Watch", "{}"]).code, 0);
+    let watch = || run(mock.path(), &["call", &mock.address, "Cart/Watch", "{}"]);
+    assert_ne!(watch().code, 0);
+    mock.mocks(&["set-faults", "", "--method", "Watch"]);
+    watch().check(0, &[]);
+    mock.mocks(&["set-faults", "{fault: {kind: reset}}", "--method", "Watch"]);
     assert_eq!(mock.mocks(&["get-faults"])["faults"][0]["method"], "shop.v1.Cart/Watch");
     for (text, said) in [
         ("{fault: {kind: rest}}", "write reset"),

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 use tempfile::TempDir;
 
 use crate::program::{command, folder, run};
