@@ -34,6 +34,8 @@ mod settings;
 mod system;
 mod tail;
 mod token;
+#[cfg(feature = "mock")]
+mod wishmock;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -56,6 +58,8 @@ pub use inventory::Inventory;
 pub use mocks::folder::{LoadRules, ReloadRules, RuleFolder, write_whole};
 pub use settings::Setting;
 pub use token::{Token, TokenError};
+#[cfg(feature = "mock")]
+pub use wishmock::Wishmock;
 
 /// Sets the level of the log; the text says what is wrong with one.
 pub type SetLogLevel = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;

@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tidewire_admin::RuleFolder;
+use tidewire_admin::{RuleFolder, Token, Wishmock};
 pub use tidewire_mock::{
     Calls, Decision, DefaultReply, Explanation, Finding, Frames, LoggedCall, MethodRules, Mock,
     MockBuilder, MockedService, NearMiss, Outcome, Plan, Preview, RULE_FILE_BYTES_MAX, RULE_SCHEMA,
@@ -88,6 +88,24 @@ impl MockFolders {
     /// of the sources, or a folder is gone, what answers stays.
     pub fn reload(&self, mock: &Mock) -> Change {
         watch::reload(self, mock, self.has_rules(), None)
+    }
+
+    /// The admin routes of wishmock for a mock of these folders, by the ports that it is served at:
+    /// of gRPC, of gRPC over TLS and of Connect. Without a token whoever is on this machine may
+    /// change the files.
+    pub fn wishmock(
+        &self,
+        mock: &Mock,
+        ports: (u16, Option<u16>, Option<u16>),
+        token: Option<Token>,
+    ) -> Option<Wishmock> {
+        let (folders, mocked) = (self.clone(), mock.clone());
+        let reload = move || {
+            let change = folders.reload(&mocked);
+            change.findings().map(|finding| finding.to_string()).collect()
+        };
+        let (mock, protos, rules) = (mock.clone(), self.protos.clone(), self.steered(mock)?);
+        Some(Wishmock { mock, protos, rules, reload: Arc::new(reload), ports, token })
     }
 
     /// The folder of rules for an admin listener to change.

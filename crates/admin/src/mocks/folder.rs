@@ -33,10 +33,10 @@ pub struct RuleFolder {
 }
 
 /// A file and its text.
-pub(super) struct NamedText {
-    pub(super) name: String,
-    pub(super) path: PathBuf,
-    pub(super) text: String,
+pub(crate) struct NamedText {
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
 }
 
 /// How deep folders of rules may nest.
@@ -50,7 +50,7 @@ impl RuleFolder {
     }
 
     /// The files as the mock reads them.
-    pub(super) fn files(&self) -> Result<RuleFiles> {
+    pub(crate) fn files(&self) -> Result<RuleFiles> {
         if !self.root.exists() {
             return Ok(RuleFiles::new());
         }
@@ -58,7 +58,7 @@ impl RuleFolder {
     }
 
     /// What a file is called in requests; `None` where it cannot be.
-    pub(super) fn name_of(&self, path: &Path) -> Option<String> {
+    pub(crate) fn name_of(&self, path: &Path) -> Option<String> {
         let parts = path.strip_prefix(&self.root).ok()?.components();
         let parts: Option<Vec<_>> = parts.map(|part| part.as_os_str().to_str()).collect();
         Some(parts?.join("/"))
@@ -69,34 +69,15 @@ impl RuleFolder {
     /// # Errors
     /// When it is not a name, or a symbolic link is on the way.
     pub(super) fn path_of(&self, name: &str) -> Result<PathBuf> {
-        let is_part = |part: &str| {
-            let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-            !part.is_empty() && !part.starts_with('.') && part.chars().all(known)
-        };
-        let parts: Vec<_> = name.split('/').collect();
-        let is_name = name.len() <= NAME_BYTES_MAX
-            && parts.len() <= DEPTH_MAX
-            && (parts.iter().all(|part| is_part(part)) || self.is_listed(name)?);
-        if !is_name || !RuleFiles::is_rule_file(Path::new(name)) {
-            return Err(Error::invalid_argument(format!(
-                "{name:?} is not a name of a rule file; write letters, digits, _, - and ., with / \
-                 between folders and .yaml, .yml or .json at the end"
-            )));
-        }
-        let mut path = self.root.clone();
-        for part in parts {
-            path.push(part);
-            let Ok(found) = fs::symlink_metadata(&path) else { continue };
-            if found.is_symlink() {
-                let why = "is a symbolic link, or behind one; change what it leads to";
-                return Err(Error::invalid_argument(format!("{name:?} {why}")));
-            }
-        }
-        Ok(path)
+        let is_listed = self.is_listed(name)?;
+        path_in(&self.root, name, RuleFiles::is_rule_file, is_listed)
     }
 
     /// Whether a file of the folder is called so, whatever its letters.
     fn is_listed(&self, name: &str) -> Result<bool> {
+        if is_name(name) {
+            return Ok(false);
+        }
         let is_inside = !name.split('/').any(|part| part.is_empty() || part.starts_with('.'));
         Ok(is_inside
             && self.files()?.paths().any(|path| self.name_of(path).as_deref() == Some(name)))
@@ -106,7 +87,7 @@ impl RuleFolder {
     ///
     /// # Errors
     /// When there is no such file, or its name is not one.
-    pub(super) fn read(&self, name: &str) -> Result<NamedText> {
+    pub(crate) fn read(&self, name: &str) -> Result<NamedText> {
         let path = self.path_of(name)?;
         match self.text_at(name, &path)? {
             Some(text) => Ok(NamedText { name: name.to_owned(), path, text }),
@@ -144,6 +125,20 @@ impl RuleFolder {
         Ok(NamedText { name: name.to_owned(), path, text: text.to_owned() })
     }
 
+    /// Writes a file whatever is there.
+    ///
+    /// # Errors
+    /// When it cannot be written, or its name is not one.
+    pub(crate) fn overwrite(&self, name: &str, text: &str) -> Result<PathBuf> {
+        let path = self.path_of(name)?;
+        let _alone = self.changing.lock();
+        let folder = path.parent().unwrap_or(&self.root);
+        fs::create_dir_all(folder).map_err(|why| failed("created", name, &why))?;
+        write_whole(&path, text, false).map_err(|why| failed("written", name, &why))?;
+        (self.reload)();
+        Ok(path)
+    }
+
     /// Deletes a file whose text an `etag` names.
     ///
     /// # Errors
@@ -177,6 +172,48 @@ impl RuleFolder {
             )),
         }
     }
+}
+
+/// Whether a name is of plain parts.
+fn is_name(name: &str) -> bool {
+    let is_part = |part: &str| {
+        let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        !part.is_empty() && !part.starts_with('.') && part.chars().all(known)
+    };
+    name.split('/').all(is_part)
+}
+
+/// The path of a file that a request names, in a folder with files of a kind.
+///
+/// # Errors
+/// When it is not a name, or a symbolic link is on the way.
+pub(crate) fn safe_path(root: &Path, name: &str, is_kind: fn(&Path) -> bool) -> Result<PathBuf> {
+    path_in(root, name, is_kind, false)
+}
+
+fn path_in(
+    root: &Path,
+    name: &str,
+    is_kind: fn(&Path) -> bool,
+    is_listed: bool,
+) -> Result<PathBuf> {
+    let has_form = name.len() <= NAME_BYTES_MAX && name.split('/').count() <= DEPTH_MAX;
+    if !has_form || !(is_name(name) || is_listed) || !is_kind(Path::new(name)) {
+        return Err(Error::invalid_argument(format!(
+            "{name:?} is not a name of such a file; write letters, digits, _, - and ., with / \
+             between folders, and the end that these files have"
+        )));
+    }
+    let mut path = root.to_owned();
+    for part in name.split('/') {
+        path.push(part);
+        let Ok(found) = fs::symlink_metadata(&path) else { continue };
+        if found.is_symlink() {
+            let why = "is a symbolic link, or behind one; change what it leads to";
+            return Err(Error::invalid_argument(format!("{name:?} {why}")));
+        }
+    }
+    Ok(path)
 }
 
 fn exists(name: &str) -> Error {

@@ -1,5 +1,7 @@
 //! `tidewire mock`: services from `.proto` files and rules, before they exist.
 
+mod compat;
+
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -7,6 +9,7 @@ use tidewire::config::{Config, Flags};
 use tidewire::mock::{DefaultReply, Finding, MockFolders, UpstreamService, Watch, serve};
 use tidewire::{Client, Diagnostic, Protocol, StartError};
 
+use self::compat::Wishes;
 use crate::{Failure, serving};
 
 /// Answer every method of `.proto` files: by rules, or else with what the schema makes plausible.
@@ -59,9 +62,21 @@ pub(crate) struct Mock {
     /// Any other setting, such as limits.body_bytes_max=8MiB; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
+    /// Take the ports, environment variables and admin routes of another program, for its clients.
+    #[arg(long, value_name = "PROGRAM")]
+    compat: Option<Compat>,
+    /// Let every program of this machine use the admin routes of --compat without a credential.
+    #[arg(long, requires = "compat")]
+    compat_open: bool,
     /// Print the JSON Schema of rule files, for editors, and end.
     #[arg(long)]
     schema: bool,
+}
+
+/// A program that clients were made for.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Compat {
+    Wishmock,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -91,26 +106,41 @@ impl UpstreamProtocol {
 }
 
 impl Mock {
-    pub(crate) fn run(self) -> Result<(), Failure> {
+    pub(crate) fn run(mut self) -> Result<(), Failure> {
         if self.schema {
             let mut out = std::io::stdout().lock();
             out.write_all(tidewire::mock::RULE_SCHEMA.as_bytes())?;
             return Ok(());
         }
+        let wishes = match self.compat {
+            Some(Compat::Wishmock) => Some(Wishes::of(|name| std::env::var(name).ok())?),
+            None => None,
+        };
+        if let Some(wishes) = &wishes {
+            self.validate |= wishes.validates;
+            self.no_watch |= !wishes.watches;
+            self.without_rule = self.without_rule.or(Some(WithoutRule::Unimplemented));
+        }
         let flags = Flags {
             file: self.config.clone(),
-            listen: match self.port {
-                Some(port) => vec![format!("127.0.0.1:{port}")],
-                None => self.listen.clone(),
+            listen: match (self.port, &wishes) {
+                (Some(port), _) => vec![format!("127.0.0.1:{port}")],
+                (None, Some(wishes)) if self.listen.is_empty() => wishes.listen(),
+                _ => self.listen.clone(),
             },
             settings: self.settings.clone(),
         };
         let config = flags.load(std::env::vars()).map_err(Failure::usage)?;
         config.log.start().map_err(Failure::usage)?;
-        serving::runtime(&config)?.block_on(self.mock(&flags, &config))
+        serving::runtime(&config)?.block_on(self.mock(&flags, &config, wishes))
     }
 
-    async fn mock(&self, flags: &Flags, config: &Config) -> Result<(), Failure> {
+    async fn mock(
+        &self,
+        flags: &Flags,
+        config: &Config,
+        wishes: Option<Wishes>,
+    ) -> Result<(), Failure> {
         let folders = self.folders();
         let loaded = folders.load();
         report(&texts(loaded.faults.iter(), &[]));
@@ -145,10 +175,15 @@ impl Mock {
             return Err(Failure::usage(anyhow::anyhow!(why)));
         }
         let server = config.server().map_err(Failure::usage)?.validation(self.validate);
+        let server = if wishes.is_some() { compat::health(server) } else { server };
         let running = serve(server, &mock).start().await.map_err(|error| match error {
             StartError::Listen { .. } => Failure::from(error),
             _ => Failure::usage(error),
         })?;
+        let _beside = match &wishes {
+            Some(wishes) => wishes.beside(&folders, &mock, config, self.compat_open).await?,
+            None => Vec::new(),
+        };
         let names: Vec<_> = mock.schema().services().map(str::to_owned).collect();
         let start = serving::start(&running, &format!("mocking {}", names.join(", ")), flags);
         let stopped = running.until_stopped();

@@ -11,6 +11,7 @@ mod hosting;
 mod init;
 mod measuring;
 mod mock;
+mod mock_compat;
 mod mock_faults;
 mod mock_record;
 mod mocked;

@@ -148,7 +148,8 @@ fn what_was_recorded_is_answered_again_as_it_was() {
         let what = |ran: &Ran| (ran.code, ran.stdout.clone(), ran.stderr.clone());
         assert_eq!(what(&said), what(&again), "{method} {request} {protocol:?}");
     }
-    let again = call(&replay, "Price", r#"{"sku":"none"}"#, &["--protocol", "grpc"]);
+    let words = ["call", &replay.address, "Price", r#"{"sku":"none"}"#, "-v", "--protocol", "grpc"];
+    let again = run(replay.path(), &words);
     again.check(missing.code, &["no none; token=***", "x-hint: a b", "x-shard: 7"]);
     again.check(missing.code, &["odd"]);
 }
@@ -219,7 +220,9 @@ fn an_upstream_that_says_half_a_head_is_an_error_and_not_recorded() {
         let (mut stream, _) = listener.accept().unwrap();
         let mut some = [0; 64];
         let _ = stream.read(&mut some);
-        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: application/proto\r\ncontent-length: 100\r\n\r\n{");
+        let _ = stream.write_all(
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/proto\r\ncontent-length: 100\r\n\r\n{",
+        );
     });
     let more = ["--upstream", &url, "--upstream-protocol", "connect", "--record", "recorded"];
     let mock = RunningMock::start(&[("protos/shop.proto", REAL)], &more);
