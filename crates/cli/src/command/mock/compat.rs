@@ -35,7 +35,7 @@ impl Wishes {
     /// What variables say.
     ///
     /// # Errors
-    /// A port that is none, and TLS without its files.
+    /// A value that is not a port, or TLS without its files.
     pub(super) fn of(get: impl Fn(&str) -> Option<String>) -> Result<Self, Failure> {
         let get = |name: &str| get(name).filter(|value| !value.is_empty());
         let port = |names: &[&str], default: u16| {
