@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
-use tidewire_mock::{Calls, Explanation, Finding, Mock, RuleFiles, Times, etag};
+use tidewire_mock::{Calls, Finding, Mock, RuleFiles, Times, etag};
+use tidewire_schema::Schema;
 use tidewire_service::{Context, Error, Reply, Result};
 
 use self::folder::{NamedText, RuleFolder};
@@ -230,12 +231,13 @@ impl Mocks for MocksApi {
         _: Context,
         request: NearMissesRequest,
     ) -> Result<Reply<NearMissesReply>> {
+        let schema = self.mock()?.schema();
         let misses = self.mock()?.near_misses().into_iter();
         let later = misses.filter(|miss| miss.call.number > request.after);
         let misses = later.take(limit(request.limit)).map(|miss| NearMiss {
             call: told::call(&miss.call, false).into(),
             nearest: miss.nearest.as_ref().map(told::place).unwrap_or_default(),
-            misses: shown_misses(miss.nearest.as_ref()),
+            misses: shown_misses(&miss, &schema),
             ..Default::default()
         });
         Ok(NearMissesReply { misses: misses.collect(), ..Default::default() }.into())
@@ -245,10 +247,16 @@ impl Mocks for MocksApi {
         let (calls, times) = self.wanted(&request)?;
         let mock = self.mock()?;
         let verified = mock.verify(&calls, times);
+        let schema = mock.schema();
+        let method = mock.method_named(&request.method).unwrap_or_default();
+        let input = told::types(&schema, &method).0;
+        let of = schema.message_type(&input);
         let reply = VerifyReply {
             verified: verified.is_ok(),
             calls: mock.calls(&calls).len() as u64,
-            problem: verified.err().map(|why| redact::text(&why.to_string())).unwrap_or_default(),
+            problem: verified
+                .err()
+                .map_or_else(String::new, |why| told::problem(&why.to_string(), of)),
             ..Default::default()
         };
         Ok(reply.into())
@@ -311,9 +319,10 @@ fn json(text: &str) -> Result<Value> {
         .map_err(|why| Error::invalid_argument(format!("{text:?} is not JSON: {why}")))
 }
 
-fn shown_misses(nearest: Option<&Explanation>) -> Vec<String> {
-    let misses = nearest.map_or(&[][..], |nearest| &nearest.misses);
-    misses.iter().map(|one| told::miss(one)).collect()
+fn shown_misses(miss: &tidewire_mock::NearMiss, schema: &Schema) -> Vec<String> {
+    let misses = miss.nearest.as_ref().map_or(&[][..], |nearest| &nearest.misses);
+    let request = schema.message_type(&miss.call.method.input);
+    misses.iter().map(|one| told::miss(one, request)).collect()
 }
 
 /// The members of an object in JSON; none of an empty text.

@@ -3,7 +3,7 @@
 use http::HeaderMap;
 use serde_json::Value;
 use tidewire_mock::{Decision, Explanation, Finding, LoggedCall, Mock, Outcome, Preview};
-use tidewire_schema::Schema;
+use tidewire_schema::{Kind, MessageType, Schema, Single};
 use tidewire_service::{Code, Codec};
 
 use crate::proto::tidewire::admin::v1::{
@@ -63,14 +63,37 @@ pub(super) fn headers(headers: &HeaderMap) -> Vec<SentHeader> {
     told.collect()
 }
 
-/// A condition that does not hold, without what was there where that is called a secret.
-pub(super) fn miss(told: &str) -> String {
+/// A condition that does not hold, without what was there where that is a secret: by its name, or
+/// by the schema of the request.
+pub(super) fn miss(told: &str, request: Option<MessageType<'_>>) -> String {
     let key = told.split(" is ").next().unwrap_or_default();
-    let name = key.rsplit(['.', '"']).find(|part| !part.is_empty()).unwrap_or_default();
-    match redact::is_secret(name.trim_end_matches(']')) {
+    let (mut owner, mut is_hidden) = (request, false);
+    for part in key.strip_prefix("request.").unwrap_or(key).split('.') {
+        let name = part.split('[').next().unwrap_or_default();
+        is_hidden |= redact::is_secret(name);
+        // `first`, `items` and the like are not fields.
+        let Some(field) = owner.and_then(|owner| owner.field(name)) else { continue };
+        is_hidden |= field.is_redacted();
+        owner = match field.kind() {
+            Kind::One(one) | Kind::List(one) | Kind::Map { value: one, .. } => match one {
+                Single::Message(message) => Some(message),
+                _ => None,
+            },
+        };
+    }
+    match is_hidden {
         true => format!("{key} is another one"),
         false => redact::text(told),
     }
+}
+
+/// What a verification found otherwise, without secrets: what calls had is in indented lines.
+pub(super) fn problem(told: &str, request: Option<MessageType<'_>>) -> String {
+    let lines = told.lines().map(|line| match line.strip_prefix("    ") {
+        Some(line) => format!("    {}", miss(line, request)),
+        None => line.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 pub(super) fn finding(finding: &Finding) -> RuleFinding {
@@ -88,7 +111,8 @@ pub(super) fn finding(finding: &Finding) -> RuleFinding {
 /// What a call of a method would get.
 pub(super) fn preview(mock: &Mock, method: &str, preview: &Preview) -> PreviewReply {
     let schema = mock.schema();
-    let output = output(&schema, method);
+    let (input, output) = types(&schema, method);
+    let request = schema.message_type(&input);
     let shown = |bytes: &[u8]| shown(&schema, &output, bytes);
     let plan = &preview.plan;
     let mut told = PreviewReply {
@@ -97,7 +121,7 @@ pub(super) fn preview(mock: &Mock, method: &str, preview: &Preview) -> PreviewRe
         headers: headers(&plan.headers),
         trailers: headers(&plan.trailers),
         rule: rule(plan.rule.as_ref()),
-        gate_misses: preview.gate_misses.iter().map(|one| miss(one)).collect(),
+        gate_misses: preview.gate_misses.iter().map(|one| miss(one, request)).collect(),
         ..Default::default()
     };
     let mut fail = |error: &tidewire_service::Error| {
@@ -120,29 +144,28 @@ pub(super) fn preview(mock: &Mock, method: &str, preview: &Preview) -> PreviewRe
         _ => {}
     }
     told.faults = plan.script.faults().iter().map(|fault| format!("{fault:?}")).collect();
-    told.responses = preview.responses.iter().map(response).collect();
+    told.responses = preview.responses.iter().map(|one| response(one, request)).collect();
     told
 }
 
-fn response(one: &Explanation) -> PreviewedResponse {
+fn response(one: &Explanation, request: Option<MessageType<'_>>) -> PreviewedResponse {
     PreviewedResponse {
         rule: place(one),
         name: one.name.clone().unwrap_or_default(),
         chosen: one.is_chosen,
-        misses: one.misses.iter().map(|one| miss(one)).collect(),
+        misses: one.misses.iter().map(|one| miss(one, request)).collect(),
         loss: one.loss.clone().unwrap_or_default(),
         ..Default::default()
     }
 }
 
-fn output(schema: &Schema, method: &str) -> String {
+/// The types of a method's requests and replies.
+pub(super) fn types(schema: &Schema, method: &str) -> (String, String) {
     let (service, name) = method.split_once('/').unwrap_or_default();
     let interface = schema.interface(service).ok().flatten();
     let methods = interface.as_ref().map_or(&[][..], |interface| interface.methods());
-    methods
-        .iter()
-        .find(|one| one.method == name)
-        .map_or_else(String::new, |one| one.output.to_string())
+    let of = methods.iter().find(|one| one.method == name);
+    of.map(|of| (of.input.to_string(), of.output.to_string())).unwrap_or_default()
 }
 
 /// A reply of a preview, which is JSON, without what is a secret.

@@ -160,6 +160,15 @@ fn calls_are_told_with_bodies_near_misses_and_counts_without_secrets() {
     mock.mocks(&[&tea[..], &["1"]].concat());
     let not = [&tea[..], &["3"]].concat();
     mock.mocks_ran(&not).check(1, &["came once, and was to come 3 times", "near: call 2"]);
+    let card = ["verify", "Price", "--with", r#"{"card":"other"}"#, "--exactly", "1"];
+    let told = mock.mocks_ran(&card);
+    told.check(1, &["card is another one"]);
+    assert!(!told.stdout.contains("hunter2"), "{}", told.stdout);
+    let draft = "[{when: {request.card: other}, body: {price: 1}}]";
+    let words = ["preview", "Price", "--requests", r#"{"card":"hunter2"}"#];
+    let draft = ["--name", "shop.v1.cart.price.yaml", "--text", draft];
+    let told = mock.mocks(&[&words[..], &draft].concat());
+    assert_eq!(told["responses"][0]["misses"][0], "request.card is another one", "{told}");
     let sessions = mock.mocks(&["list-sessions"]);
     assert_eq!(sessions["sessions"][1]["name"], "t1", "{sessions}");
     mock.mocks(&["reset", "t1"]);
