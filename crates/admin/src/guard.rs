@@ -41,7 +41,7 @@ impl Guard {
     }
 
     /// Whose token was shown, where one was.
-    fn principal_of_token(&self, headers: &HeaderMap) -> Result<Option<Principal>> {
+    pub(crate) fn principal_of_token(&self, headers: &HeaderMap) -> Result<Option<Principal>> {
         let token = match Authorization::of(headers)? {
             Authorization::None => return Ok(None),
             Authorization::Bearer(token) => token,
@@ -59,7 +59,7 @@ impl Guard {
     }
 }
 
-fn operator() -> Principal {
+pub(crate) fn operator() -> Principal {
     Principal::new("admin", "operator").with_scope(READ).with_scope(ACT)
 }
 
@@ -70,7 +70,7 @@ impl Gate for Guard {
 }
 
 /// Whether a request is not a page's but our own.
-fn is_ours(headers: &HeaderMap) -> Result<()> {
+pub(crate) fn is_ours(headers: &HeaderMap) -> Result<()> {
     // Of a request over HTTP/2 the server has made it of `:authority`.
     let host = headers.get(HOST).map(|host| host.to_str().unwrap_or_default());
     if host.is_some_and(|host| !is_here(host)) {
@@ -101,7 +101,7 @@ fn is_here(host: &str) -> bool {
 }
 
 /// Whether a body, where one is said to come, is JSON or protobuf.
-fn is_data(headers: &HeaderMap) -> bool {
+pub(crate) fn is_data(headers: &HeaderMap) -> bool {
     let Some(value) = headers.get(CONTENT_TYPE) else { return true };
     let text = value.to_str().unwrap_or_default().to_ascii_lowercase();
     let kind = text.split(';').next().unwrap_or_default().trim();

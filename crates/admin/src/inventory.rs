@@ -13,6 +13,9 @@ use tidewire_hosting::HostedService;
 use tidewire_mock::Mock;
 use tidewire_oplog::OplogHandle;
 
+#[cfg(feature = "mock")]
+use crate::mocks::folder::RuleFolder;
+
 /// Programs and mocks that are told of; clones share them.
 #[derive(Clone, Default)]
 pub struct Inventory(Arc<Shared>);
@@ -25,6 +28,8 @@ struct Shared {
     pages: OnceLock<PageCache>,
     #[cfg(feature = "mock")]
     mock: OnceLock<Mock>,
+    #[cfg(feature = "mock")]
+    rules: OnceLock<RuleFolder>,
 }
 
 impl Inventory {
@@ -55,6 +60,12 @@ impl Inventory {
         let _ = self.0.mock.set(mock);
     }
 
+    #[cfg(feature = "mock")]
+    /// Sets the folder with the rules of the mock, so that they can be changed; the first one is.
+    pub fn set_rules(&self, rules: RuleFolder) {
+        let _ = self.0.rules.set(rules);
+    }
+
     /// Sets the change log; the first one is told of.
     pub fn set_oplog(&self, oplog: OplogHandle) {
         let _ = self.0.oplog.set(oplog);
@@ -75,6 +86,11 @@ impl Inventory {
 
     pub(crate) fn programs(&self) -> Vec<HostedService> {
         self.0.programs.lock().clone()
+    }
+
+    #[cfg(feature = "mock")]
+    pub(crate) fn rules(&self) -> Option<&RuleFolder> {
+        self.0.rules.get()
     }
 
     #[cfg(feature = "mock")]

@@ -29,12 +29,14 @@ mod pages;
 mod probes;
 mod processes;
 pub mod proto;
-mod redact;
+pub mod redact;
 mod services;
 mod settings;
 mod system;
 mod tail;
 mod token;
+#[cfg(feature = "mock")]
+mod wishmock;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,8 +55,12 @@ use crate::proto::tidewire::admin::v1::{
 };
 
 pub use inventory::Inventory;
+#[cfg(feature = "mock")]
+pub use mocks::folder::{LoadRules, ReloadRules, RuleFolder, write_whole};
 pub use settings::Setting;
 pub use token::{Token, TokenError};
+#[cfg(feature = "mock")]
+pub use wishmock::Wishmock;
 
 /// Sets the level of the log; the text says what is wrong with one.
 pub type SetLogLevel = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;

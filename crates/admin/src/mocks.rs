@@ -1,20 +1,145 @@
 //! `Mocks`: services that are mocked, by which rules, and who called them.
+//!
+//! | question | file |
+//! |---|---|
+//! | which names rule files have, and how they are written | `mocks/folder.rs` |
+//! | what is told of calls and previews, and what is not | `mocks/told.rs` |
 
-use tidewire_mock::Mock;
-use tidewire_service::{Code, Context, Error, Reply, Result};
+pub(crate) mod folder;
+mod told;
 
+use std::collections::BTreeMap;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+use tidewire_mock::{Calls, Finding, Mock, RuleFiles, Times, etag};
+use tidewire_schema::Schema;
+use tidewire_service::{Context, Error, Reply, Result};
+
+use self::folder::{NamedText, RuleFolder};
 use crate::proto::tidewire::admin::v1::{
-    ListMockedCallsReply, ListMockedCallsRequest, ListRulesReply, ListRulesRequest, MethodRules,
-    MockedCall, Mocks, ResetMocksReply, ResetMocksRequest, RuleResponse,
+    CheckRulesReply, CheckRulesRequest, DeleteRuleFileReply, DeleteRuleFileRequest, Faults,
+    GetFaultsRequest, GetRuleFileRequest, ListMockedCallsReply, ListMockedCallsRequest,
+    ListRulesReply, ListRulesRequest, ListSessionsReply, ListSessionsRequest, MethodRules,
+    MockSession, Mocks, NearMiss, NearMissesReply, NearMissesRequest, PreviewReply, PreviewRequest,
+    PutRuleFileRequest, ResetMocksReply, ResetMocksRequest, RuleFile, RuleResponse, SetFault,
+    SetFaultsRequest, VerifyReply, VerifyRequest,
 };
-use crate::{Inventory, limit};
+use crate::{Inventory, limit, redact};
 
+#[derive(Clone)]
 pub(crate) struct MocksApi(pub(crate) Inventory);
 
 impl MocksApi {
     fn mock(&self) -> Result<&Mock> {
         let none = || Error::not_found("this server mocks nothing; tidewire mock does");
         self.0.mock().ok_or_else(none)
+    }
+
+    fn folder(&self) -> Result<&RuleFolder> {
+        self.mock()?;
+        let none = || Error::failed_precondition("this mock has no folder of rule files");
+        self.0.rules().ok_or_else(none)
+    }
+
+    /// Does what reads or writes files, or compiles them, where it holds nothing up.
+    async fn beside<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(&Self) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let this = self.clone();
+        let done = tokio::task::spawn_blocking(move || what(&this)).await;
+        done.unwrap_or_else(|_| Err(Error::internal("it panicked")))
+    }
+
+    /// What is found in a file were its text this one, and all files with it.
+    fn checked(&self, name: &str, text: &str) -> Result<(RuleFiles, Vec<Finding>)> {
+        let path = self.folder()?.path_of(name)?;
+        let mut files = self.folder()?.files()?;
+        files.add(&path, text);
+        let mut findings = files.check(&self.mock()?.schema());
+        let shown = path.display().to_string();
+        findings.retain(|finding| finding.diagnostic.file == shown);
+        Ok((files, findings))
+    }
+
+    /// A file as it is told.
+    fn told(&self, file: NamedText) -> Result<RuleFile> {
+        let (_, findings) = self.checked(&file.name, &file.text)?;
+        let shown = file.path.display().to_string();
+        Ok(RuleFile {
+            etag: etag(&file.text),
+            method: self.method_of(&shown)?,
+            findings: findings.iter().map(told::finding).collect(),
+            name: file.name,
+            text: file.text,
+            ..Default::default()
+        })
+    }
+
+    fn method_of(&self, shown: &str) -> Result<String> {
+        let rules = self.mock()?.rules();
+        let of = rules.into_iter().find(|rules| rules.file == shown);
+        Ok(of.map(|rules| rules.method).unwrap_or_default())
+    }
+
+    fn files(&self) -> Result<Vec<RuleFile>> {
+        let Some(folder) = self.0.rules() else { return Ok(Vec::new()) };
+        let (files, rules) = (folder.files()?, self.mock()?.rules());
+        let findings = files.check(&self.mock()?.schema());
+        let told = files.paths().filter_map(|path| {
+            let shown = path.display().to_string();
+            let of = rules.iter().find(|rules| rules.file == shown);
+            let found = findings.iter().filter(|finding| finding.diagnostic.file == shown);
+            Some(RuleFile {
+                name: folder.name_of(path)?,
+                etag: files.text(path)?.map(etag).unwrap_or_default(),
+                method: of.map(|rules| rules.method.clone()).unwrap_or_default(),
+                findings: found.map(told::finding).collect(),
+                ..Default::default()
+            })
+        });
+        Ok(told.collect())
+    }
+
+    fn previewed(&self, request: &PreviewRequest) -> Result<PreviewReply> {
+        let mock = match request.name.is_empty() {
+            true => self.mock()?.clone(),
+            false => self.mock()?.draft(&self.checked(&request.name, &request.text)?.0).0,
+        };
+        let method = mock.method_named(&request.method)?;
+        let requests: Result<Vec<_>> = request.requests.iter().map(|text| json(text)).collect();
+        let preview = mock.preview(&method, &requests?, &headers(&request.headers)?)?;
+        Ok(told::preview(&mock, &method, &preview))
+    }
+
+    /// The calls that a request means, and how often they are to have come.
+    fn wanted(&self, request: &VerifyRequest) -> Result<(Calls, Times)> {
+        let mut calls = match request.method.is_empty() {
+            true => Calls::all(),
+            false => Calls::of(self.mock()?.method_named(&request.method)?),
+        };
+        for (path, value) in object("with", &request.with)? {
+            calls = calls.with(path, value);
+        }
+        for (name, value) in object("with_headers", &request.with_headers)? {
+            calls = calls.with_header(name, value);
+        }
+        if !request.session.is_empty() {
+            calls = calls.in_session(&*request.session);
+        }
+        let times = match (request.exactly, request.at_least, request.at_most) {
+            (Some(0), None, None) => Times::Never,
+            (Some(times), None, None) => Times::Exactly(times),
+            (None, Some(times), None) => Times::AtLeast(times),
+            (None, None, Some(times)) => Times::AtMost(times),
+            (None, None, None) => Times::AtLeast(1),
+            _ => {
+                let why = "write one of exactly, at_least and at_most";
+                return Err(Error::invalid_argument(why));
+            }
+        };
+        Ok((calls, times))
     }
 }
 
@@ -28,7 +153,58 @@ impl Mocks for MocksApi {
             fault: rules.fault.unwrap_or_default(),
             ..Default::default()
         });
-        Ok(ListRulesReply { rules: rules.collect(), ..Default::default() }.into())
+        let rules = rules.collect();
+        let files = self.beside(Self::files).await?;
+        Ok(ListRulesReply { rules, files, ..Default::default() }.into())
+    }
+
+    async fn get_file(&self, _: Context, request: GetRuleFileRequest) -> Result<Reply<RuleFile>> {
+        let get = move |this: &Self| this.told(this.folder()?.read(&request.name)?);
+        Ok(self.beside(get).await?.into())
+    }
+
+    async fn put_file(&self, _: Context, request: PutRuleFileRequest) -> Result<Reply<RuleFile>> {
+        let put = move |this: &Self| {
+            let PutRuleFileRequest { name, text, etag, .. } = request;
+            let (_, findings) = this.checked(&name, &text)?;
+            let errors: Vec<_> = findings.iter().filter(|finding| finding.is_error).collect();
+            if !errors.is_empty() {
+                let told: Vec<_> = errors.iter().map(ToString::to_string).collect();
+                return Err(Error::invalid_argument(told.join("\n")));
+            }
+            let written = this.folder()?.write(&name, &text, &etag)?;
+            tracing::warn!(file = name, "a rule file was written by the admin listener");
+            this.told(written)
+        };
+        Ok(self.beside(put).await?.into())
+    }
+
+    async fn delete_file(
+        &self,
+        _: Context,
+        request: DeleteRuleFileRequest,
+    ) -> Result<Reply<DeleteRuleFileReply>> {
+        let delete = move |this: &Self| {
+            this.folder()?.delete(&request.name, &request.etag)?;
+            tracing::warn!(file = request.name, "a rule file was deleted by the admin listener");
+            Ok(DeleteRuleFileReply::default())
+        };
+        Ok(self.beside(delete).await?.into())
+    }
+
+    async fn check(
+        &self,
+        _: Context,
+        request: CheckRulesRequest,
+    ) -> Result<Reply<CheckRulesReply>> {
+        let check = move |this: &Self| this.checked(&request.name, &request.text);
+        let (_, findings) = self.beside(check).await?;
+        let findings = findings.iter().map(told::finding).collect();
+        Ok(CheckRulesReply { findings, ..Default::default() }.into())
+    }
+
+    async fn preview(&self, _: Context, request: PreviewRequest) -> Result<Reply<PreviewReply>> {
+        Ok(self.beside(move |this| this.previewed(&request)).await?.into())
     }
 
     async fn list_calls(
@@ -36,21 +212,79 @@ impl Mocks for MocksApi {
         _: Context,
         request: ListMockedCallsRequest,
     ) -> Result<Reply<ListMockedCallsReply>> {
-        let calls = self.mock()?.calls(&tidewire_mock::Calls::all());
-        let later = calls.into_iter().filter(|call| call.number > request.after);
-        let calls = later.take(limit(request.limit)).map(|call| MockedCall {
-            number: call.number,
-            at_ms: call.at_millis,
-            method: call.method.path.trim_start_matches('/').to_owned(),
-            session: call.session.clone(),
-            rule: call
-                .rule
-                .as_ref()
-                .map_or_else(String::new, |rule| format!("{}:{}", rule.file, rule.line)),
-            code: call.error.map_or("ok", Code::as_str).to_owned(),
+        let mock = self.mock()?;
+        let mut wanted = match request.method.is_empty() {
+            true => Calls::all(),
+            false => Calls::of(mock.method_named(&request.method)?),
+        };
+        if !request.session.is_empty() {
+            wanted = wanted.in_session(request.session);
+        }
+        let calls = mock.calls(&wanted).into_iter().filter(|call| call.number > request.after);
+        let calls = calls.take(limit(request.limit));
+        let calls = calls.map(|call| told::call(&call, request.bodies)).collect();
+        Ok(ListMockedCallsReply { calls, ..Default::default() }.into())
+    }
+
+    async fn near_misses(
+        &self,
+        _: Context,
+        request: NearMissesRequest,
+    ) -> Result<Reply<NearMissesReply>> {
+        let schema = self.mock()?.schema();
+        let misses = self.mock()?.near_misses().into_iter();
+        let later = misses.filter(|miss| miss.call.number > request.after);
+        let misses = later.take(limit(request.limit)).map(|miss| NearMiss {
+            call: told::call(&miss.call, false).into(),
+            nearest: miss.nearest.as_ref().map(told::place).unwrap_or_default(),
+            misses: shown_misses(&miss, &schema),
             ..Default::default()
         });
-        Ok(ListMockedCallsReply { calls: calls.collect(), ..Default::default() }.into())
+        Ok(NearMissesReply { misses: misses.collect(), ..Default::default() }.into())
+    }
+
+    async fn verify(&self, _: Context, request: VerifyRequest) -> Result<Reply<VerifyReply>> {
+        let (calls, times) = self.wanted(&request)?;
+        let mock = self.mock()?;
+        let verified = mock.verify(&calls, times);
+        let schema = mock.schema();
+        let method = mock.method_named(&request.method).unwrap_or_default();
+        let input = told::types(&schema, &method).0;
+        let of = schema.message_type(&input);
+        let reply = VerifyReply {
+            verified: verified.is_ok(),
+            calls: mock.calls(&calls).len() as u64,
+            problem: verified
+                .err()
+                .map_or_else(String::new, |why| told::problem(&why.to_string(), of)),
+            ..Default::default()
+        };
+        Ok(reply.into())
+    }
+
+    async fn list_sessions(
+        &self,
+        _: Context,
+        _: ListSessionsRequest,
+    ) -> Result<Reply<ListSessionsReply>> {
+        let sessions = self.mock()?.sessions_known().into_iter().map(|session| MockSession {
+            name: session.name,
+            calls: session.calls,
+            state: session.state.into_iter().map(shown).collect(),
+            ..Default::default()
+        });
+        Ok(ListSessionsReply { sessions: sessions.collect(), ..Default::default() }.into())
+    }
+
+    async fn get_faults(&self, _: Context, _: GetFaultsRequest) -> Result<Reply<Faults>> {
+        Ok(faults(self.mock()?).into())
+    }
+
+    async fn set_faults(&self, _: Context, request: SetFaultsRequest) -> Result<Reply<Faults>> {
+        let SetFaultsRequest { text, method, .. } = request;
+        self.mock()?.set_faults(Some(&*method).filter(|name| !name.is_empty()), &text)?;
+        tracing::warn!(method, text, "faults were set by the admin listener");
+        Ok(faults(self.mock()?).into())
     }
 
     async fn reset(
@@ -65,6 +299,51 @@ impl Mocks for MocksApi {
     }
 }
 
+fn faults(mock: &Mock) -> Faults {
+    let set = mock.faults().into_iter();
+    let faults = set.map(|(method, text)| SetFault { method, text, ..Default::default() });
+    Faults { faults: faults.collect(), ..Default::default() }
+}
+
 fn response((line, name): (u32, String)) -> RuleResponse {
     RuleResponse { line, name, ..Default::default() }
+}
+
+fn shown((key, value): (String, String)) -> (String, String) {
+    let value = if redact::is_secret(&key) { "***".to_owned() } else { redact::text(&value) };
+    (key, value)
+}
+
+fn json(text: &str) -> Result<Value> {
+    serde_json::from_str(text)
+        .map_err(|why| Error::invalid_argument(format!("{text:?} is not JSON: {why}")))
+}
+
+fn shown_misses(miss: &tidewire_mock::NearMiss, schema: &Schema) -> Vec<String> {
+    let misses = miss.nearest.as_ref().map_or(&[][..], |nearest| &nearest.misses);
+    let request = schema.message_type(&miss.call.method.input);
+    misses.iter().map(|one| told::miss(one, request)).collect()
+}
+
+/// The members of an object in JSON; none of an empty text.
+fn object(what: &str, text: &str) -> Result<Vec<(String, Value)>> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    match json(text)? {
+        Value::Object(members) => Ok(members.into_iter().collect()),
+        _ => Err(Error::invalid_argument(format!(
+            "{what} is not an object; write {{\"item.sku\": \"SK-1\"}}"
+        ))),
+    }
+}
+
+fn headers(said: &BTreeMap<String, String>) -> Result<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in said {
+        let wrong = || Error::invalid_argument(format!("{name:?} cannot be sent as a header"));
+        let value = HeaderValue::from_str(value).map_err(|_| wrong())?;
+        headers.append(HeaderName::try_from(name).map_err(|_| wrong())?, value);
+    }
+    Ok(headers)
 }

@@ -13,7 +13,7 @@ use tidewire_schema::{Kind, MessageType, Single};
 
 /// A text without the passwords of addresses, nor values of what is called a secret: `token=…`,
 /// `password: …`, `"apiKey":"…"`, `--secret …`, also within JSON and queries.
-pub(crate) fn text(text: &str) -> String {
+pub fn text(text: &str) -> String {
     let text = &*under_names(text);
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -157,7 +157,7 @@ fn without_passwords(text: &str) -> String {
 }
 
 /// Whether something is a secret by its name; one that names a file or a header is not.
-pub(crate) fn is_secret(name: &str) -> bool {
+pub fn is_secret(name: &str) -> bool {
     let is_place = name.ends_with("_file") || name.ends_with("_header");
     !is_place && !FOLDERS.contains(&name) && is_called_secret(name)
 }
@@ -185,7 +185,7 @@ pub(crate) fn has_credential(text: &str) -> bool {
 
 /// Takes out of the JSON of a message what its schema marks with `debug_redact`, and what is called
 /// a secret.
-pub(crate) fn message(value: &mut Value, of: MessageType<'_>) {
+pub fn message(value: &mut Value, of: MessageType<'_>) {
     let Value::Object(fields) = value else { return free(value) };
     if of.full_name() == "google.protobuf.Any" {
         // What is in it may be of a schema that marks it.

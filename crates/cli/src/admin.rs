@@ -20,20 +20,25 @@ use crate::Failure;
 pub(crate) struct Admin {
     /// Where the admin listener is, 127.0.0.1:8081 or unix:/run/shop/admin.sock [default: that of
     /// tidewire.toml]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", global = true)]
     admin: Option<String>,
     /// File with the token [default: `admin.token_file` of tidewire.toml]; a Unix socket needs
     /// none.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", global = true)]
     token_file: Option<PathBuf>,
     /// Configuration file of the program [default: tidewire.toml where there is one].
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
 }
 
 impl Admin {
     /// What clients of its services call through.
     pub(crate) fn channel(&self) -> Result<Channel, Failure> {
+        Ok(Channel::new(self.service()?))
+    }
+
+    /// The same, for calls that are put together by hand.
+    pub(crate) fn service(&self) -> Result<impl Service + use<>, Failure> {
         let (address, token_file) = self.place()?;
         let url = match address.starts_with("unix:") || address.contains("://") {
             true => address,
@@ -41,7 +46,7 @@ impl Admin {
         };
         let client = Client::builder(url).build().map_err(Failure::usage)?;
         let token = token_file.as_deref().map(token).transpose()?;
-        Ok(Channel::new(TokenChannel { client, token }))
+        Ok(TokenChannel { client, token })
     }
 
     fn place(&self) -> Result<(String, Option<PathBuf>), Failure> {

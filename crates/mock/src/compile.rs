@@ -9,6 +9,7 @@
 //! looked for in [`reach`](crate::reach).
 
 mod answer;
+mod faults;
 mod late;
 mod paths;
 
@@ -28,7 +29,7 @@ use crate::view::View;
 
 /// The keys of a file, and of a response.
 pub(crate) const FILE_KEYS: [&str; 5] = ["match", "responses", "method", "vars", "include"];
-const RESPONSE_KEYS: [&str; 20] = [
+const RESPONSE_KEYS: [&str; 24] = [
     "when",
     "body",
     "stream_items",
@@ -49,6 +50,10 @@ const RESPONSE_KEYS: [&str; 20] = [
     "fake",
     "stream",
     "on_message",
+    "fault",
+    "body_base64",
+    "verbatim",
+    "upstream",
 ];
 
 /// Compiles the rules of one method.
@@ -227,7 +232,11 @@ impl Compiler<'_> {
         }
         let priority = node.get("priority").and_then(|node| View::Rule(node).number());
         let priority = priority.map_or(0.0, |number| number.as_f64());
+        // Braces are only text in what says so.
+        let is_rendered = self.is_rendered;
+        self.is_rendered |= node.get("verbatim").is_some_and(Node::is_truthy);
         let (answers, cycles) = self.answers(node);
+        self.is_rendered = is_rendered;
         let mut set_state = Vec::new();
         for member in node.get("set_state").map_or(&[][..], Node::members) {
             let sketch = self.sketch(&member.value);

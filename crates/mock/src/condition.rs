@@ -14,6 +14,7 @@
 //! | `any_of` | one of the tests is |
 //! | `any`, `all`, `none` | one, every, no element of the list passes the test |
 //! | `len` | the length of a list or of text passes the test |
+//! | `equals` | it is this, as JSON sees it: a message with all its fields, a list, a value |
 //! | `cel` | the expression is true of `this`, which is what is at the path |
 //! | `gt` `gte` `lt` `lte` | all of them hold of the number |
 //! | `eq` `ne` | both hold of the text |
@@ -65,6 +66,8 @@ pub(crate) enum Test {
     AnyOf(Vec<Self>),
     Elements(Quantity, Box<Self>),
     Length(Box<Self>),
+    /// It is what this JSON says.
+    Same(Json),
     /// An expression is true; what is absent is this to it.
     Cel(Box<Expression>, Json),
     All(Vec<Comparison>),
@@ -94,8 +97,8 @@ pub(crate) const OPERATORS: [&str; 12] =
     ["not", "exists", "regex", "flags", "contains", "in", "gt", "gte", "lt", "lte", "eq", "ne"];
 
 /// The operators that only we know.
-pub(crate) const MORE_OPERATORS: [&str; 9] =
-    ["startsWith", "endsWith", "glob", "any_of", "any", "all", "none", "len", "cel"];
+pub(crate) const MORE_OPERATORS: [&str; 10] =
+    ["equals", "startsWith", "endsWith", "glob", "any_of", "any", "all", "none", "len", "cel"];
 
 /// What a test is compiled with: who is told what is wrong, and what `this` is in an expression.
 pub(crate) struct TestContext<'m> {
@@ -240,6 +243,7 @@ impl Test {
                 Some(elements) => View::count(elements.len()),
                 None => View::count(actual.text().encode_utf16().count()),
             }),
+            Self::Same(wanted) => actual.is_same(wanted),
             Self::Cel(expression, absent) => {
                 let mut this = |_| Some(formula::this(actual, absent));
                 let gives = expression.evaluate(&mut this, 0, &mut { Expression::STEPS });
@@ -271,7 +275,7 @@ impl Comparison {
 type Make = fn(operand: &Node, whole: &Node, making: &mut TestContext<'_>) -> Test;
 
 /// The operators that decide alone, in the order in which they are looked for.
-const DECIDING: [(&str, Make); 14] = [
+const DECIDING: [(&str, Make); 15] = [
     ("not", |operand, _, making| Test::Not(Box::new(Test::new(operand, making)))),
     ("exists", |operand, _, _| Test::Exists(operand.is_truthy())),
     ("regex", |operand, whole, making| {
@@ -311,6 +315,7 @@ const DECIDING: [(&str, Make); 14] = [
         let this = PathTarget { absent: 0.into(), ..PathTarget::default() };
         Test::Length(making.test_of(this, operand))
     }),
+    ("equals", |operand, _, _| Test::Same(crate::body::plain_json(operand))),
     ("cel", cel),
 ];
 

@@ -1,15 +1,18 @@
 //! Why a call is answered as it is: a dry run that changes nothing.
 
+use std::sync::Arc;
+
 use http::HeaderMap;
 use tidewire_schema::Unknown;
 use tidewire_service::{Codec, Context, Error, Result};
 
 use crate::condition::Condition;
+use crate::log::LoggedCall;
 use crate::mock::Mock;
-use crate::plan::Plan;
-use crate::rule::MethodRule;
+use crate::plan::{Decision, Plan};
+use crate::rule::{MethodRule, Response};
 use crate::scene::{Request, Scene};
-use crate::sessions;
+use crate::sessions::{self, Session};
 
 /// What a call would get, and how each response of its rules stands to it.
 #[derive(Debug)]
@@ -27,6 +30,8 @@ pub struct Preview {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Explanation {
+    /// The rule file.
+    pub file: Arc<str>,
     /// The line of the rule file.
     pub line: u32,
     /// What it is called.
@@ -35,6 +40,19 @@ pub struct Explanation {
     pub is_chosen: bool,
     /// What of its `when` does not hold.
     pub misses: Vec<String>,
+    /// Why it does not answer where all of its `when` holds.
+    pub loss: Option<String>,
+}
+
+/// A call that no conditional response answered, and the one that came nearest.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct NearMiss {
+    /// The call.
+    pub call: Arc<LoggedCall>,
+    /// The conditional response with the fewest conditions that do not hold; `None` where the
+    /// method has none.
+    pub nearest: Option<Explanation>,
 }
 
 impl Mock {
@@ -72,8 +90,9 @@ impl Mock {
         let plan = self.dry_plan(&set, &mocked.method, Codec::Json, &context, request)?;
         let mut preview = Preview { plan, gate_misses: Vec::new(), responses: Vec::new() };
         let file = mocked.found.as_ref().and_then(|found| found.rule.as_ref().ok());
-        let mut sessions = self.sessions();
-        let session = sessions.session(sessions::name(headers));
+        let empty = Session::default();
+        let sessions = self.sessions();
+        let session = sessions.known(sessions::name(headers)).unwrap_or(&empty);
         for rule in [mocked.added.as_ref(), file].into_iter().flatten() {
             let scene = Scene {
                 request,
@@ -85,26 +104,95 @@ impl Mock {
                 timeout_ms: None,
                 vars: rule.vars.as_ref(),
             };
-            explain(rule, &scene, &mut preview);
+            let used = |index| session.used(&path, index);
+            explain(rule, &scene, &used, &mut preview);
         }
         Ok(preview)
     }
+
+    /// The logged calls that no conditional response answered, the oldest first, each with the
+    /// response that came nearest by the rules that there are now.
+    pub fn near_misses(&self) -> Vec<NearMiss> {
+        let set = self.set();
+        let calls = self.log().calls();
+        let mut found = Vec::new();
+        for call in calls {
+            let Some(mocked) = set.methods.get(&*call.method.path) else { continue };
+            let file = mocked.found.as_ref().and_then(|found| found.rule.as_ref().ok());
+            let rules = || [mocked.added.as_ref(), file].into_iter().flatten();
+            let is_answered = call.rule.as_ref().is_some_and(|decision| {
+                let mut all =
+                    rules().flat_map(|rule| rule.responses.iter().map(move |r| (rule, r)));
+                all.any(|(rule, one)| one.when.is_some() && Decision::of(rule, one) == *decision)
+            });
+            if is_answered {
+                continue;
+            }
+            let empty = Session::default();
+            let sessions = self.sessions();
+            let session = sessions.known(&call.session).unwrap_or(&empty);
+            let mut nearest: Option<Explanation> = None;
+            for rule in rules() {
+                let scene = Scene {
+                    request: call.request(),
+                    headers: &call.headers,
+                    message: None,
+                    item: None,
+                    state: &session.state,
+                    attempt: session.attempts(&call.method.path),
+                    timeout_ms: None,
+                    vars: rule.vars.as_ref(),
+                };
+                let gate = misses(&rule.gate, &scene);
+                for response in rule.responses.iter().filter(|one| one.when.is_some()) {
+                    let mut one = explanation(rule, response, &scene);
+                    one.misses.splice(0..0, gate.iter().cloned());
+                    let is_nearer = |best: &Explanation| one.misses.len() < best.misses.len();
+                    if nearest.as_ref().is_none_or(is_nearer) {
+                        nearest = Some(one);
+                    }
+                }
+            }
+            drop(sessions);
+            found.push(NearMiss { call, nearest });
+        }
+        found
+    }
 }
 
-fn explain(rule: &MethodRule, scene: &Scene<'_>, preview: &mut Preview) {
-    let misses = |conditions: &[Condition]| -> Vec<String> {
-        conditions.iter().filter(|one| !one.holds(scene)).map(|one| one.miss(scene)).collect()
-    };
-    preview.gate_misses.extend(misses(&rule.gate));
-    for response in &rule.responses {
+fn misses(conditions: &[Condition], scene: &Scene<'_>) -> Vec<String> {
+    conditions.iter().filter(|one| !one.holds(scene)).map(|one| one.miss(scene)).collect()
+}
+
+/// A response that does not answer.
+fn explanation(rule: &MethodRule, response: &Response, scene: &Scene<'_>) -> Explanation {
+    let Decision { file, line, name } = Decision::of(rule, response);
+    let misses = misses(response.when.as_deref().unwrap_or_default(), scene);
+    Explanation { file, line, name, is_chosen: false, misses, loss: None }
+}
+
+fn explain(
+    rule: &MethodRule,
+    scene: &Scene<'_>,
+    used: &dyn Fn(usize) -> u64,
+    preview: &mut Preview,
+) {
+    let gate = misses(&rule.gate, scene);
+    let is_closed = !gate.is_empty();
+    preview.gate_misses.extend(gate);
+    for (index, response) in rule.responses.iter().enumerate() {
+        let mut told = explanation(rule, response, scene);
         let chosen = preview.plan.rule.as_ref();
-        let is_chosen =
-            chosen.is_some_and(|one| *one.file == *rule.file && one.line == response.place.line);
-        preview.responses.push(Explanation {
-            line: response.place.line,
-            name: response.name.clone(),
-            is_chosen,
-            misses: misses(response.when.as_deref().unwrap_or_default()),
-        });
+        told.is_chosen = chosen.is_some_and(|one| (&one.file, one.line) == (&told.file, told.line));
+        if !told.is_chosen && told.misses.is_empty() {
+            let is_used_up = response.times.is_some_and(|times| used(index) >= times);
+            told.loss = Some(match (chosen, &response.when) {
+                _ if is_used_up => "it has answered as often as `times` says".to_owned(),
+                (_, Some(_)) if is_closed => "`match` does not hold".to_owned(),
+                (Some(other), _) => format!("{}:{} goes before it", other.file, other.line),
+                (None, _) => "nothing of the rules answers".to_owned(),
+            });
+        }
+        preview.responses.push(told);
     }
 }

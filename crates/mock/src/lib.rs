@@ -56,14 +56,14 @@ mod view;
 mod yaml;
 
 pub use details::error_details;
-pub use explain::{Explanation, Preview};
+pub use explain::{Explanation, NearMiss, Preview};
 pub use finding::Finding;
 pub use log::{Calls, LoggedCall};
 pub use mock::{
-    DefaultReply, MethodRules, Mock, MockBuilder, MockedService, ReloadReport, Respond,
-    ResponseBuilder,
+    DefaultReply, MethodRules, Mock, MockBuilder, MockedService, RealService, ReloadReport,
+    Respond, ResponseBuilder, SessionInfo,
 };
 pub use plan::{Decision, Frames, Outcome, Plan};
-pub use rules::{RULE_FILE_BYTES_MAX, RULE_SCHEMA, RuleFiles};
+pub use rules::{RULE_FILE_BYTES_MAX, RULE_SCHEMA, RecordedCall, RuleFiles, etag};
 pub use sessions::SESSION_HEADER;
 pub use verify::{Times, VerifyError};

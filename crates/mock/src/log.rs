@@ -11,6 +11,7 @@ use tidewire_schema::Message;
 use tidewire_service::{Code, Method};
 
 use crate::plan::Decision;
+use crate::scene::Request;
 
 /// How many requests of one stream are kept.
 pub(crate) const REQUESTS_MAX: usize = 100;
@@ -36,6 +37,16 @@ pub struct LoggedCall {
     pub rule: Option<Decision>,
     /// The code of the error that was answered.
     pub error: Option<Code>,
+}
+
+impl LoggedCall {
+    /// What was asked, as rules see it.
+    pub(crate) fn request(&self) -> Request<'_> {
+        match &*self.requests {
+            [one] if !self.method.kind.client_streams() => Request::One(one),
+            many => Request::Many(many),
+        }
+    }
 }
 
 /// Which calls are meant: of a method, of a session, with fields.

@@ -9,6 +9,7 @@
 
 mod answer;
 mod build;
+mod faults;
 mod listing;
 mod reload;
 mod seen;
@@ -26,7 +27,7 @@ use tidewire_service::{
 };
 
 pub use self::build::{MockBuilder, Respond, ResponseBuilder};
-pub use self::listing::MethodRules;
+pub use self::listing::{MethodRules, SessionInfo};
 pub use self::reload::ReloadReport;
 use crate::generate::GenerateOptions;
 use crate::log::Log;
@@ -50,10 +51,19 @@ pub(crate) struct Shared {
     seed: u64,
     violate: f64,
     missing: DefaultReply,
+    faults: RwLock<faults::SetFaults>,
+    /// The real service, for calls that no rule answers.
+    upstream: Option<Arc<dyn RealService>>,
     /// Another number each time that the services are others.
     edition: AtomicU64,
     /// How many calls there were: chance differs from call to call.
     calls: AtomicU64,
+}
+
+/// The real service behind a mock; see [`MockBuilder::upstream`].
+pub trait RealService: Send + Sync {
+    /// Answers a call, whose messages are of a schema and in protobuf.
+    fn answer(&self, schema: &Schema, call: Call) -> Answer;
 }
 
 /// What a method without rules answers.

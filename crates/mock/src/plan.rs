@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use tidewire_service::{Error, Signal};
+use tidewire_service::{Error, Script, Signal};
 
 use crate::compile::file_of;
 use crate::random::Random;
-use crate::rule::{MethodRule, Response};
+use crate::rule::{FaultRule, MethodRule, Response};
 
 /// What a caller will get.
 #[derive(Debug)]
@@ -27,6 +27,8 @@ pub struct Plan {
     pub trailers: HeaderMap,
     /// The messages, encoded as the caller wants them.
     pub outcome: Outcome,
+    /// What goes wrong when it is sent.
+    pub script: Script,
     /// Fires when what was read of the session is another.
     pub(crate) state: Option<Signal>,
 }
@@ -53,6 +55,8 @@ pub enum Outcome {
     Stream(Frames),
     /// No message.
     Error(Error),
+    /// What the real service answers.
+    Upstream,
 }
 
 /// The messages of a stream, and when they come.
@@ -86,6 +90,14 @@ impl Plan {
     /// A plan of an outcome and nothing else.
     pub(crate) fn of(outcome: Outcome) -> Self {
         let (headers, trailers) = (HeaderMap::new(), HeaderMap::new());
-        Self { rule: None, delay: Duration::ZERO, headers, trailers, outcome, state: None }
+        let (delay, script) = (Duration::ZERO, Script::default());
+        Self { rule: None, delay, headers, trailers, outcome, script, state: None }
+    }
+
+    /// Adds what goes wrong this time.
+    pub(crate) fn add_faults(&mut self, faults: &[FaultRule], random: &mut Random) {
+        for fault in faults.iter().filter_map(|fault| fault.sample(random)) {
+            self.script = std::mem::take(&mut self.script).then(fault);
+        }
     }
 }

@@ -20,18 +20,32 @@ pub(crate) async fn wait(timer: &dyn Clock, delay: Duration) {
     }
 }
 
-/// The reply of a plan whose delay is over.
-pub(crate) fn reply(plan: Plan, timer: &Arc<dyn Clock>) -> Result<Reply> {
-    let Plan { headers, trailers, outcome, .. } = plan;
+/// What who asks for the real service is told where there is none.
+const NO_UPSTREAM: &str =
+    "the rule asks the upstream, and there is none; name one by --upstream URL";
+
+/// The reply of a plan whose delay is over, to a method that answers with a stream or not.
+pub(crate) fn reply(plan: Plan, streams: bool, timer: &Arc<dyn Clock>) -> Result<Reply> {
+    let Plan { headers, trailers, outcome, script, .. } = plan;
+    let is_faulty = !script.faults().is_empty();
+    let scripted = |reply: Reply| if is_faulty { reply.with_script(script) } else { reply };
     match outcome {
         Outcome::Message(bytes) => {
-            Ok(Reply::new(Body::Full(bytes)).with_headers(headers).with_trailers(trailers))
+            let reply = Reply::new(Body::Full(bytes)).with_headers(headers);
+            Ok(scripted(reply.with_trailers(trailers)))
         }
         Outcome::Stream(frames) => {
             let body = stream(frames, Arc::clone(timer), trailers);
-            Ok(Reply::new(body).with_headers(headers))
+            Ok(scripted(Reply::new(body).with_headers(headers)))
+        }
+        // An error that is the end of a stream can have faults; one that is all there is cannot.
+        Outcome::Error(error) if streams && is_faulty => {
+            let error = with_metadata(error, &HeaderMap::new(), &trailers);
+            let body = Body::frames(futures_util::stream::iter([Err(error)]));
+            Ok(scripted(Reply::new(body).with_headers(headers)))
         }
         Outcome::Error(error) => Err(with_metadata(error, &headers, &trailers)),
+        Outcome::Upstream => Err(Error::unimplemented(NO_UPSTREAM)),
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use tidewire_schema::Message;
-use tidewire_service::{Code, Codec, Detail, Result};
+use tidewire_service::{Code, Codec, Detail, Fault, Result};
 
 use crate::body::BodyFault;
 use crate::condition::Condition;
@@ -79,6 +79,10 @@ pub(crate) struct Answer {
     pub(crate) failure: Option<Failure>,
     /// What is answered to each message of a bidirectional stream as it comes.
     pub(crate) reactions: Vec<Reaction>,
+    /// What goes wrong when it is sent.
+    pub(crate) faults: Vec<FaultRule>,
+    /// Whether the real service answers.
+    pub(crate) is_upstream: bool,
     /// Where the form of the answer depends on the call: all of it but a single message and the
     /// reactions, to be rendered first and compiled then.
     pub(crate) late: Option<Sketch>,
@@ -148,6 +152,31 @@ pub(crate) struct Failure {
     pub(crate) details: Vec<Detail>,
 }
 
+/// What goes wrong with an answer, and how often.
+#[derive(Debug)]
+pub(crate) struct FaultRule {
+    pub(crate) kind: FaultKind,
+    /// From 0 to 1.
+    pub(crate) probability: f64,
+}
+
+/// What goes wrong with an answer.
+#[derive(Debug)]
+pub(crate) enum FaultKind {
+    /// After so many frames.
+    Reset(usize),
+    /// After so many frames.
+    GoAway(usize),
+    /// After so many bytes.
+    Truncate(usize),
+    /// Pieces of so many bytes, and the pause between them.
+    Dribble(usize, Delay),
+    /// The pause before each frame.
+    Slow(Delay),
+    DropTrailers,
+    ContentType(HeaderValue),
+}
+
 /// Text of an answer.
 #[derive(Debug)]
 pub(crate) enum Text {
@@ -197,9 +226,34 @@ impl Delay {
     }
 }
 
+impl FaultRule {
+    /// What goes wrong this time.
+    pub(crate) fn sample(&self, random: &mut Random) -> Option<Fault> {
+        if self.probability < 1.0 && random.unit() >= self.probability {
+            return None;
+        }
+        Some(match &self.kind {
+            FaultKind::Reset(frames) => Fault::ResetAfter(*frames),
+            FaultKind::GoAway(frames) => Fault::GoAwayAfter(*frames),
+            FaultKind::Truncate(bytes) => Fault::TruncateAfter(*bytes as u64),
+            FaultKind::Dribble(bytes, every) => {
+                Fault::Dribble { bytes: *bytes, every: every.sample(random) }
+            }
+            FaultKind::Slow(every) => Fault::FrameDelay(every.sample(random)),
+            FaultKind::DropTrailers => Fault::LoseTrailers,
+            FaultKind::ContentType(value) => Fault::ContentType(value.clone()),
+        })
+    }
+}
+
 impl EncodedMessage {
     pub(crate) fn new(message: Message) -> Self {
         Self { message, proto: OnceLock::new(), json: OnceLock::new() }
+    }
+
+    /// A message whose bytes in protobuf are these.
+    pub(crate) fn of_bytes(message: Message, bytes: Bytes) -> Self {
+        Self { message, proto: OnceLock::from(bytes), json: OnceLock::new() }
     }
 
     /// Its bytes, made when they are asked for first.

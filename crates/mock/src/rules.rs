@@ -10,9 +10,12 @@
 //! calls of its method are told so. Of two files for one method the later one by name stands.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasher as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use foldhash::quality::FixedState;
+use serde_json::Value as Json;
 use tidewire_schema::{Diagnostic, Schema};
 use tidewire_service::Method;
 
@@ -93,10 +96,47 @@ impl RuleFiles {
         self.files.keys().map(PathBuf::as_path)
     }
 
+    /// The text of a file, or why it cannot be read; `None` where there is no such file.
+    pub fn text(&self, path: &Path) -> Option<Result<&str, &str>> {
+        self.files.get(path).map(|file| file.as_deref().map_err(String::as_str))
+    }
+
+    /// Takes a file away.
+    pub fn remove(&mut self, path: &Path) {
+        self.files.remove(path);
+    }
+
     /// Whether a file of this name holds rules, by its end: `.yaml`, `.yml` or `.json`.
     pub fn is_rule_file(path: &Path) -> bool {
         let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
         ["yaml", "yml", "json"].iter().any(|known| end.eq_ignore_ascii_case(known))
+    }
+
+    /// The calls that were recorded in them: responses whose `when` says what all of the request
+    /// is, `request: {equals: ...}`, or `request.items` of a stream.
+    pub fn recorded(&self, schema: &Schema) -> Vec<RecordedCall> {
+        let methods = methods_of(schema);
+        let mut calls = Vec::new();
+        for (path, found) in compile(self, schema, &methods).rules {
+            let Ok(rule) = &found.rule else { continue };
+            for response in &rule.responses {
+                let when = response.when.as_deref().unwrap_or_default();
+                let equal = |key: &str| {
+                    let one = when.iter().find(|one| one.key == key)?;
+                    one.expected.get("equals").map(crate::body::plain_json)
+                };
+                let requests = match (equal("request"), equal("request.items")) {
+                    (Some(one), _) => vec![one],
+                    (_, Some(Json::Array(all))) => all,
+                    _ => continue,
+                };
+                let method = path.trim_start_matches('/').to_owned();
+                let (file, line) = (rule.file.to_string(), response.place.line);
+                calls.push(RecordedCall { method, file, line, requests });
+            }
+        }
+        calls.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
+        calls
     }
 
     /// What is wrong with them, for a schema.
@@ -107,6 +147,26 @@ impl RuleFiles {
         findings.dedup();
         findings
     }
+}
+
+/// A call whose answer is in a rule file.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct RecordedCall {
+    /// `shop.v1.Cart/GetPrice`.
+    pub method: String,
+    /// The rule file.
+    pub file: String,
+    /// The line of the response.
+    pub line: u32,
+    /// The messages.
+    pub requests: Vec<Json>,
+}
+
+/// What names the content of a rule file: other texts have another one.
+pub fn etag(text: &str) -> String {
+    let half = |seed| FixedState::with_seed(seed).hash_one(text.as_bytes());
+    format!("{:016x}{:016x}", half(1), half(2))
 }
 
 /// All methods of a schema whose services make sense.

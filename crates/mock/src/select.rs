@@ -92,7 +92,7 @@ impl<'a, 'r> Maker<'a, 'r> {
             Outcome::Stream(frames) => {
                 frames.list.iter_mut().filter_map(|(_, made)| made.as_mut().err()).for_each(locate);
             }
-            Outcome::Message(_) => {}
+            Outcome::Message(_) | Outcome::Upstream => {}
         }
         plan.rule = Some(decision);
         plan
@@ -181,6 +181,7 @@ impl<'a, 'r> Maker<'a, 'r> {
     fn play(&mut self, answer: &Answer, late: Option<&Answer>) -> Result<Plan, Error> {
         let shape = late.unwrap_or(answer);
         let outcome = match (&shape.failure, &shape.items, &answer.body) {
+            _ if shape.is_upstream => Outcome::Upstream,
             (Some(failure), ..) => Outcome::Error(self.error(failure)?),
             (None, Some(items), _) => Outcome::Stream(self.frames(items)?),
             (None, None, Some(content)) => {
@@ -196,6 +197,7 @@ impl<'a, 'r> Maker<'a, 'r> {
     fn with_lines(&mut self, shape: &Answer, outcome: Outcome) -> Result<Plan, Error> {
         let mut plan = Plan::of(outcome);
         plan.delay = self.sample(shape.delay);
+        plan.add_faults(&shape.faults, self.rendering.random);
         for (lines, map) in
             [(&shape.headers, &mut plan.headers), (&shape.trailers, &mut plan.trailers)]
         {

@@ -113,6 +113,16 @@ impl Sessions {
         session
     }
 
+    /// The session of a name, if there is one; it does not count as used.
+    pub(crate) fn known(&self, name: &str) -> Option<&Session> {
+        self.all.get(name)
+    }
+
+    /// Each session with its name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Session)> {
+        self.all.iter().map(|(name, session)| (&**name, session))
+    }
+
     /// Counts what the session that was used last remembers now.
     fn count_last(&mut self) {
         let Some(name) = self.last.take() else { return };

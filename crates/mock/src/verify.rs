@@ -13,7 +13,7 @@ use crate::log::{Calls, LoggedCall};
 use crate::mock::Mock;
 use crate::node::{Node, Position};
 use crate::path::Path;
-use crate::scene::{Request, Scene};
+use crate::scene::Scene;
 
 /// How often calls are to have come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,12 +195,8 @@ fn is_about(wanted: &Calls, call: &LoggedCall) -> bool {
 /// The conditions that do not hold of a call, with what was there and what was wanted.
 fn misses(conditions: &[Condition], call: &LoggedCall) -> Vec<String> {
     let state = std::collections::HashMap::new();
-    let request = match &*call.requests {
-        [one] if !call.method.kind.client_streams() => Request::One(one),
-        many => Request::Many(many),
-    };
     let scene = Scene {
-        request,
+        request: call.request(),
         headers: &call.headers,
         message: None,
         item: None,

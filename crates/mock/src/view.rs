@@ -122,6 +122,22 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Whether it is what JSON says.
+    pub(crate) fn is_same(&self, wanted: &serde_json::Value) -> bool {
+        match self {
+            Self::Missing | Self::Object => wanted.is_null(),
+            Self::Field(value) => value.matches(wanted),
+            Self::Rule(node) => crate::body::plain_json(node) == *wanted,
+            Self::Messages(messages) => wanted.as_array().is_some_and(|wanted| {
+                wanted.len() == messages.len()
+                    && messages.iter().zip(wanted).all(|(one, json)| Value::from(one).matches(json))
+            }),
+            Self::Text(text) => wanted == &**text,
+            Self::Number(number) => wanted.as_f64() == Some(number.as_f64()),
+            Self::Bool(value) => wanted == value,
+        }
+    }
+
     /// Whether it equals a text.
     pub(crate) fn equals(&self, text: &str) -> bool {
         self.text() == text || self.other_text().is_some_and(|other| other == text)

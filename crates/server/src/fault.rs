@@ -45,7 +45,8 @@ pub(crate) fn play(response: ResponseFuture, goes_away: Signal) -> BoxedResponse
         }
         response.map(|body| {
             let (queue, pause) = (VecDeque::new(), None);
-            let faulty = Faulty { body, plan, goes_away, frames: 0, sent: 0, queue, pause };
+            let (frames, sent, flush) = (0, 0, None);
+            let faulty = Faulty { body, plan, goes_away, frames, sent, queue, pause, flush };
             ResponseBody::of(Kind::Faulty(Box::new(faulty)))
         })
     })
@@ -88,9 +89,21 @@ pub(crate) struct Faulty<B> {
     /// What waits for its time.
     queue: VecDeque<Frame<Bytes>>,
     pause: Option<Pin<Box<Sleep>>>,
+    /// Until what was sent before the end is on its way.
+    flush: Option<Pin<Box<Sleep>>>,
 }
 
+/// The shortest time that is not over when the connection is polled once more.
+const FLUSH_TIME: Duration = Duration::from_millis(2);
+
 impl<B> Faulty<B> {
+    /// Waits once before an end that comes too early: over HTTP/1.1 what was sent before is held
+    /// back (`gather.rs`) until the body has no more for now.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let pause = self.flush.get_or_insert_with(|| Box::pin(tokio::time::sleep(FLUSH_TIME)));
+        pause.as_mut().poll(cx)
+    }
+
     /// The body that it was.
     pub(crate) fn inner(&self) -> &B {
         &self.body
@@ -134,7 +147,11 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Body for Faulty<B> {
             this.plan.go_away_after = None;
             this.goes_away.fire();
         }
-        if this.plan.reset_after == Some(this.frames) {
+        let is_reset = this.plan.reset_after == Some(this.frames);
+        if is_reset || this.sent >= this.plan.truncate_after {
+            ready!(this.poll_flush(cx));
+        }
+        if is_reset {
             return Poll::Ready(Some(Err(Error::internal("reset by the reply's script"))));
         }
         if this.sent >= this.plan.truncate_after {

@@ -466,10 +466,13 @@ impl Config {
         self.log_control = LogControl::new(set);
     }
 
-    /// Lets the admin listener tell of a mock.
+    /// Lets the admin listener tell of a mock, and change its rule files.
     #[cfg(feature = "mock")]
-    pub fn tell_of_mock(&self, mock: tidewire_mock::Mock) {
-        self.told.0.set_mock(mock);
+    pub fn tell_of_mock(&self, mock: &tidewire_mock::Mock, folders: &crate::mock::MockFolders) {
+        self.told.0.set_mock(mock.clone());
+        if let Some(rules) = folders.steered(mock) {
+            self.told.0.set_rules(rules);
+        }
     }
 
     /// The hosts that the server answers for: names of this machine and those that are set, also

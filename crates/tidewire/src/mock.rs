@@ -16,22 +16,29 @@
 //! A file that is broken does not keep the others from being served: [`LoadedFolders`] says what is
 //! wrong with it.
 
+mod drift;
 mod load;
+mod record;
+mod recorded;
 mod watch;
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use tidewire_admin::{RuleFolder, Token, Wishmock};
 pub use tidewire_mock::{
     Calls, Decision, DefaultReply, Explanation, Finding, Frames, LoggedCall, MethodRules, Mock,
-    MockBuilder, MockedService, Outcome, Plan, Preview, RULE_FILE_BYTES_MAX, RULE_SCHEMA,
-    ReloadReport, Respond, ResponseBuilder, RuleFiles, SESSION_HEADER, Times, VerifyError,
-    error_details,
+    MockBuilder, MockedService, NearMiss, Outcome, Plan, Preview, RULE_FILE_BYTES_MAX, RULE_SCHEMA,
+    RealService, RecordedCall, ReloadReport, Respond, ResponseBuilder, RuleFiles, SESSION_HEADER,
+    SessionInfo, Times, VerifyError, error_details, etag,
 };
 use tidewire_server::{Builder, TokioClock};
 pub use tidewire_service::generated::serde_json::{Value as Json, json};
 
+pub use self::drift::{Drift, drift};
 pub use self::load::{LoadedFolders, load_rules};
+pub use self::record::UpstreamService;
 pub use self::watch::{Change, Watch};
 
 /// Where a mock is read from.
@@ -39,12 +46,14 @@ pub use self::watch::{Change, Watch};
 pub struct MockFolders {
     protos: PathBuf,
     rules: Option<PathBuf>,
+    /// Of reloads: who reads the folders last lets the mock answer by them last.
+    reloading: Arc<Mutex<()>>,
 }
 
 impl MockFolders {
     /// A folder of `.proto` files, a `.proto` file, or a descriptor set.
     pub fn new(protos: impl Into<PathBuf>) -> Self {
-        Self { protos: protos.into(), rules: None }
+        Self { protos: protos.into(), rules: None, reloading: Arc::default() }
     }
 
     /// Sets the folder of rule files, which may not be there yet.
@@ -75,13 +84,47 @@ impl MockFolders {
             .missing(if has_layout { DefaultReply::Unimplemented } else { DefaultReply::Generated })
     }
 
+    /// Reads both again, and lets the mock answer by what they say now. Where no schema can be made
+    /// of the sources, or a folder is gone, what answers stays.
+    pub fn reload(&self, mock: &Mock) -> Change {
+        watch::reload(self, mock, self.has_rules(), None)
+    }
+
+    /// The admin routes of wishmock for a mock of these folders, by the ports that it is served at:
+    /// of gRPC, of gRPC over TLS and of Connect. Without a token whoever is on this machine may
+    /// change the files.
+    pub fn wishmock(
+        &self,
+        mock: &Mock,
+        ports: (u16, Option<u16>, Option<u16>),
+        token: Option<Token>,
+    ) -> Option<Wishmock> {
+        let (folders, mocked) = (self.clone(), mock.clone());
+        let reload = move || {
+            let change = folders.reload(&mocked);
+            change.findings().map(|finding| finding.to_string()).collect()
+        };
+        let (mock, protos, rules) = (mock.clone(), self.protos.clone(), self.steered(mock)?);
+        Some(Wishmock { mock, protos, rules, reload: Arc::new(reload), ports, token })
+    }
+
+    /// The folder of rules for an admin listener to change.
+    pub(crate) fn steered(&self, mock: &Mock) -> Option<RuleFolder> {
+        let rules = self.rules.clone()?;
+        let (folder, folders, mock) = (rules.clone(), self.clone(), mock.clone());
+        let load = Arc::new(move || load_rules(&folder));
+        let reload = move || watch::reload(&folders, &mock, false, Some(mock.schema())).reloaded;
+        Some(RuleFolder::new(rules, load, Arc::new(reload)))
+    }
+
     /// Watches both for changes, and lets the mock answer by what they say then.
     pub fn watch(&self, mock: &Mock) -> Watch {
         Watch::new(self.clone(), mock.clone())
     }
 }
 
-/// Serves every service of a mock, also those that come while it runs.
+/// Serves every service of a mock, also those that come while it runs, with what its rules let go
+/// wrong on purpose.
 pub fn serve(builder: Builder, mock: &Mock) -> Builder {
-    builder.offer(mock.clone())
+    builder.offer(mock.clone()).faults(true)
 }

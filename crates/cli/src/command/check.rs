@@ -45,6 +45,16 @@ pub(crate) struct Check {
     /// Print one JSON object a finding, for editors and scripts.
     #[arg(long)]
     json: bool,
+    /// Real service: the calls that were recorded in the rules are made again, and what it answers
+    /// otherwise is an error. http://127.0.0.1:50051
+    #[arg(long, value_name = "URL")]
+    against: Option<String>,
+    /// Protocol of the real service.
+    #[arg(long, value_name = "PROTOCOL", default_value = "grpc")]
+    upstream_protocol: super::mock::UpstreamProtocol,
+    /// Make recorded calls of methods that change something, too.
+    #[arg(long, requires = "against")]
+    with_commands: bool,
     /// Take warnings for errors.
     #[arg(long)]
     strict: bool,
@@ -73,7 +83,9 @@ impl Check {
         }
         protos.extend(files.first().cloned());
         if !ruled.is_empty() {
-            rules::check(&ruled, &protos, &mut found).map_err(Failure::usage)?;
+            let against = self.against.as_deref().map(|url| self.upstream_protocol.client(url));
+            let against = against.transpose()?.map(|client| (client, self.with_commands));
+            rules::check(&ruled, &protos, against, &mut found).map_err(Failure::usage)?;
         }
         if !files.is_empty() {
             sources::check_files(&files, &self.includes, &mut found);

@@ -1,12 +1,15 @@
 //! `tidewire mock`: services from `.proto` files and rules, before they exist.
 
+mod compat;
+
 use std::io::Write;
 use std::path::PathBuf;
 
 use tidewire::config::{Config, Flags};
-use tidewire::mock::{DefaultReply, Finding, MockFolders, Watch, serve};
-use tidewire::{Diagnostic, StartError};
+use tidewire::mock::{DefaultReply, Finding, MockFolders, UpstreamService, Watch, serve};
+use tidewire::{Client, Diagnostic, Protocol, StartError};
 
+use self::compat::Wishes;
 use crate::{Failure, serving};
 
 /// Answer every method of `.proto` files: by rules, or else with what the schema makes plausible.
@@ -40,6 +43,16 @@ pub(crate) struct Mock {
     /// Refuse requests that break rules of validation in the schema.
     #[arg(long)]
     validate: bool,
+    /// Real service: it answers the calls that no rule answers, and those whose rule says
+    /// `upstream: true`. http://127.0.0.1:50051
+    #[arg(long, value_name = "URL")]
+    upstream: Option<String>,
+    /// Protocol of the real service.
+    #[arg(long, value_name = "PROTOCOL", default_value = "grpc")]
+    upstream_protocol: UpstreamProtocol,
+    /// Write what the real service answers into this folder, as rules, without secrets.
+    #[arg(long, value_name = "FOLDER", requires = "upstream")]
+    record: Option<PathBuf>,
     /// Do not look for changes of the files.
     #[arg(long)]
     no_watch: bool,
@@ -49,9 +62,21 @@ pub(crate) struct Mock {
     /// Any other setting, such as limits.body_bytes_max=8MiB; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
+    /// Take the ports, environment variables and admin routes of another program, for its clients.
+    #[arg(long, value_name = "PROGRAM")]
+    compat: Option<Compat>,
+    /// Let every program of this machine use the admin routes of --compat without a credential.
+    #[arg(long, requires = "compat")]
+    compat_open: bool,
     /// Print the JSON Schema of rule files, for editors, and end.
     #[arg(long)]
     schema: bool,
+}
+
+/// A program that clients were made for.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Compat {
+    Wishmock,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -60,27 +85,62 @@ enum WithoutRule {
     Unimplemented,
 }
 
+/// How a real service is called.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum UpstreamProtocol {
+    Grpc,
+    GrpcWeb,
+    Connect,
+}
+
+impl UpstreamProtocol {
+    /// A client of the service at a URL.
+    pub(crate) fn client(self, url: &str) -> Result<Client, Failure> {
+        let protocol = match self {
+            Self::Grpc => Protocol::Grpc,
+            Self::GrpcWeb => Protocol::GrpcWeb,
+            Self::Connect => Protocol::Connect,
+        };
+        Client::builder(url).protocol(protocol).build().map_err(Failure::usage)
+    }
+}
+
 impl Mock {
-    pub(crate) fn run(self) -> Result<(), Failure> {
+    pub(crate) fn run(mut self) -> Result<(), Failure> {
         if self.schema {
             let mut out = std::io::stdout().lock();
             out.write_all(tidewire::mock::RULE_SCHEMA.as_bytes())?;
             return Ok(());
         }
+        let wishes = match self.compat {
+            Some(Compat::Wishmock) => Some(Wishes::of(|name| std::env::var(name).ok())?),
+            None => None,
+        };
+        if let Some(wishes) = &wishes {
+            self.validate |= wishes.validates;
+            self.no_watch |= !wishes.watches;
+            self.without_rule = self.without_rule.or(Some(WithoutRule::Unimplemented));
+        }
         let flags = Flags {
             file: self.config.clone(),
-            listen: match self.port {
-                Some(port) => vec![format!("127.0.0.1:{port}")],
-                None => self.listen.clone(),
+            listen: match (self.port, &wishes) {
+                (Some(port), _) => vec![format!("127.0.0.1:{port}")],
+                (None, Some(wishes)) if self.listen.is_empty() => wishes.listen(),
+                _ => self.listen.clone(),
             },
             settings: self.settings.clone(),
         };
         let config = flags.load(std::env::vars()).map_err(Failure::usage)?;
         config.log.start().map_err(Failure::usage)?;
-        serving::runtime(&config)?.block_on(self.mock(&flags, &config))
+        serving::runtime(&config)?.block_on(self.mock(&flags, &config, wishes))
     }
 
-    async fn mock(&self, flags: &Flags, config: &Config) -> Result<(), Failure> {
+    async fn mock(
+        &self,
+        flags: &Flags,
+        config: &Config,
+        wishes: Option<Wishes>,
+    ) -> Result<(), Failure> {
         let folders = self.folders();
         let loaded = folders.load();
         report(&texts(loaded.faults.iter(), &[]));
@@ -98,21 +158,32 @@ impl Mock {
             }
             None => {}
         }
+        if let Some(url) = &self.upstream {
+            let mut real = UpstreamService::new(self.upstream_protocol.client(url)?);
+            if let Some(folder) = &self.record {
+                real = real.record(folder).map_err(Failure::usage)?;
+            }
+            builder = builder.upstream(std::sync::Arc::new(real));
+        }
         let (mock, findings) = builder.build();
         report_findings(&findings, &[]);
-        config.tell_of_mock(mock.clone());
+        config.tell_of_mock(&mock, &folders);
         let services = mock.services();
         if services.is_empty() {
             let path = self.protos.display();
             let why = format!("there is no service in {path}; name a folder of .proto files");
             return Err(Failure::usage(anyhow::anyhow!(why)));
         }
-        let server =
-            config.server().map_err(Failure::usage)?.validation(self.validate).faults(true);
+        let server = config.server().map_err(Failure::usage)?.validation(self.validate);
+        let server = if wishes.is_some() { compat::health(server) } else { server };
         let running = serve(server, &mock).start().await.map_err(|error| match error {
             StartError::Listen { .. } => Failure::from(error),
             _ => Failure::usage(error),
         })?;
+        let _beside = match &wishes {
+            Some(wishes) => wishes.beside(&folders, &mock, config, self.compat_open).await?,
+            None => Vec::new(),
+        };
         let names: Vec<_> = mock.schema().services().map(str::to_owned).collect();
         let start = serving::start(&running, &format!("mocking {}", names.join(", ")), flags);
         let stopped = running.until_stopped();

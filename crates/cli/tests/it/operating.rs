@@ -287,11 +287,11 @@ fn rules_and_calls_of_a_mock_are_shown_and_forgotten() {
     let folder = folder.path();
     let mock = RunningServer::start(folder, &["mock", "shop.proto", "--port", "0"]);
     run(folder, &["mocks"]).check(0, &["shop.v1.Items/Get", "shop.v1.items.get.yaml:2 cheap"]);
-    run(folder, &["mocks", "--calls"]).check(0, &[]);
+    run(folder, &["mocks", "list-calls"]).check(0, &[]);
     run(folder, &["call", &mock.address, "Get", r#"{"name":"tea"}"#]).check(0, &["green"]);
-    run(folder, &["mocks", "--calls"]).check(0, &["1 shop.v1.Items/Get ok ", "get.yaml:2"]);
-    run(folder, &["mocks", "--reset"]).check(0, &[]);
-    assert_eq!(run(folder, &["mocks", "--calls"]).stdout, "");
+    run(folder, &["mocks", "list-calls"]).check(0, &["1 shop.v1.Items/Get ok ", "get.yaml:2"]);
+    run(folder, &["mocks", "reset"]).check(0, &[]);
+    assert_eq!(run(folder, &["mocks", "list-calls"]).stdout, "");
     run(folder, &["ps"]).check(0, &["NAME"]);
 }
 

@@ -1,7 +1,9 @@
 //! What a response answers: message, items, error, headers, trailers, delays.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::{HeaderName, HeaderValue};
-use tidewire_service::{Code, Detail};
+use tidewire_service::{Code, Codec, Detail};
 
 use super::Compiler;
 use crate::body::{self, meant};
@@ -17,7 +19,7 @@ use crate::view::View;
 /// Between two messages of a stream, unless a rule says otherwise.
 const STREAM_DELAY_MS: u64 = 100;
 
-const ITEM_KEYS: [&str; 5] = ["body", "delay", "repeat", "error", "fake"];
+const ITEM_KEYS: [&str; 6] = ["body", "body_base64", "delay", "repeat", "error", "fake"];
 
 impl Compiler<'_> {
     /// The answer that a response, or a step of its sequence, says.
@@ -32,6 +34,8 @@ impl Compiler<'_> {
             trailers: self.lines(node.get("trailers"), false),
             failure: self.failure(node),
             body: self.body(node),
+            faults: self.faults(node),
+            is_upstream: node.get("upstream").is_some_and(Node::is_truthy),
             ..Answer::default()
         };
         if streams {
@@ -63,7 +67,8 @@ impl Compiler<'_> {
         answer
     }
 
-    fn delay(&mut self, node: &Node) -> Option<Delay> {
+    /// What an answer waits for first.
+    pub(crate) fn delay(&mut self, node: &Node) -> Option<Delay> {
         if let Some(delay) = node.get("delay") {
             return self.any_delay(delay);
         }
@@ -195,6 +200,15 @@ impl Compiler<'_> {
             return None;
         };
         let name = name.rsplit('/').next().unwrap_or(name).to_owned();
+        if let Some(bytes) = node.get("@base64").and_then(Node::as_text) {
+            return match STANDARD.decode(bytes) {
+                Ok(value) => Some(Detail { type_name: name, value: value.into() }),
+                Err(_) => {
+                    self.error(node.place, "@base64 is not base64");
+                    None
+                }
+            };
+        }
         let members = node.members().iter().filter(|one| one.key != "@type").cloned().collect();
         let rest = Node { value: Tree::Object(members), place: node.place };
         let known = crate::details::error_details();
@@ -208,7 +222,7 @@ impl Compiler<'_> {
             self.warn(fault.place, fault.message);
         }
         let bytes = message.map_err(|fault| (fault.place, fault.message)).and_then(|message| {
-            let bytes = message.encode(tidewire_service::Codec::Proto);
+            let bytes = message.encode(Codec::Proto);
             bytes.map_err(|error| (node.place, error.message().to_owned()))
         });
         match bytes {
@@ -221,10 +235,31 @@ impl Compiler<'_> {
     }
 
     fn body(&mut self, node: &Node) -> Option<Content> {
+        if let Some(bytes) = node.get("body_base64").filter(|one| one.value != Tree::Null) {
+            return Some(self.encoded(bytes));
+        }
         let body = node.get("body").filter(|body| body.value != Tree::Null);
         match node.get("fake").filter(|fake| fake.is_truthy()) {
             Some(fake) => Some(self.generated(fake, body)),
             None => body.map(|body| self.content(body)),
+        }
+    }
+
+    /// A message by its bytes in protobuf.
+    fn encoded(&mut self, node: &Node) -> Content {
+        let text = View::Rule(node).text();
+        let bytes = STANDARD.decode(&*text).map_err(|_| "this is not base64".to_owned());
+        let read = bytes.and_then(|bytes| {
+            let read = self.schema.decode(&self.method.output, Codec::Proto, &bytes);
+            read.map(|message| (message, bytes)).map_err(|error| error.message().to_owned())
+        });
+        match read {
+            Ok((message, bytes)) => Content::Fixed(EncodedMessage::of_bytes(message, bytes.into())),
+            Err(message) => {
+                self.error(node.place, format!("body_base64: {message}"));
+                let (place, path) = (node.place, "body_base64".to_owned());
+                Content::Broken(body::BodyFault { place, path, message })
+            }
         }
     }
 

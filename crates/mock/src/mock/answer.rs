@@ -9,11 +9,11 @@ use foldhash::quality::FixedState;
 use futures_util::StreamExt;
 use tidewire_schema::Message;
 use tidewire_service::{
-    Answer, Body, Call, Codec, Context, Error, Frame, Freshness, Method, Reply, Result, Script,
+    Answer, Body, Call, Codec, Context, Error, Frame, Freshness, Method, Reply, Result, Service,
     Signal, Validator,
 };
 
-use super::{DefaultReply, Mock, Set, seen};
+use super::{DefaultReply, Mock, RealService, Set, seen};
 use crate::log::{LoggedCall, REQUESTS_MAX};
 use crate::plan::{Outcome, Plan};
 use crate::random::Random;
@@ -39,6 +39,9 @@ pub(super) fn answer(mock: &Mock, method: &Method, call: Call) -> Answer {
     {
         let plan = unary(mock, &set, &method, codecs, &call.context, bytes);
         return match plan {
+            Ok(plan) if matches!(plan.outcome, Outcome::Upstream) => {
+                pass_on(mock, &set, call, plan)
+            }
             Ok(plan) if plan.delay.is_zero() => Answer::ready(finish(mock, &set, &method, plan)),
             Ok(plan) => {
                 let (mock, method) = (mock.clone(), method);
@@ -60,10 +63,22 @@ async fn slow(mock: Mock, set: Arc<Set>, method: Method, mut call: Call) -> Resu
     if !method.kind.client_streams() {
         let bytes = call.message().await?;
         let plan = unary(&mock, &set, &method, codecs, &call.context, &bytes)?;
+        if matches!(plan.outcome, Outcome::Upstream) {
+            call.body = Body::Full(bytes);
+            return pass_on(&mock, &set, call, plan).await;
+        }
         play::wait(&*mock.0.timer, plan.delay).await;
         return finish(&mock, &set, &method, plan);
     }
-    let mut requests = Requests::new(&set, &method, codecs.0, call.body);
+    if mock.0.upstream.is_some() && !has_rules(&set, &method) {
+        // The real service may answer before all is said.
+        let mut plan = Plan::of(Outcome::Upstream);
+        mock.spoil(&method, &mut plan, &mut Random::of(mock.0.seed, &[b"upstream"]));
+        record(&mock, &method, &call.context, (Vec::new(), 0), &plan);
+        return pass_on(&mock, &set, call, plan).await;
+    }
+    let body = std::mem::take(&mut call.body);
+    let mut requests = Requests::new(&set, &method, codecs.0, body);
     // A rule with reactions answers as messages come; others wait for all of them.
     if let Some(chosen) = seen::choose(&mock, &set, &method, &call.context)? {
         let at = seen::Reactive {
@@ -77,7 +92,11 @@ async fn slow(mock: Mock, set: Arc<Set>, method: Method, mut call: Call) -> Resu
         return at.reply(requests).await;
     }
     let mut messages = Vec::new();
+    let mut said = mock.0.upstream.is_some().then(Vec::new);
     while let Some(message) = requests.next().await? {
+        if let Some(said) = &mut said {
+            said.push(requests.last.clone());
+        }
         if messages.len() == STREAM_MESSAGES_MAX {
             let why = format!("a mock takes {STREAM_MESSAGES_MAX} messages of one stream");
             return Err(Error::resource_exhausted(why));
@@ -88,8 +107,42 @@ async fn slow(mock: Mock, set: Arc<Set>, method: Method, mut call: Call) -> Resu
     let plan = plan(&mock, &set, &method, codecs.1, &call.context, request)?;
     let bytes = requests.bytes;
     record(&mock, &method, &call.context, (messages, bytes), &plan);
+    if let (Outcome::Upstream, Some(said)) = (&plan.outcome, said) {
+        call.body = Body::stream(futures_util::stream::iter(said.into_iter().map(Ok)));
+        return pass_on(&mock, &set, call, plan).await;
+    }
     play::wait(&*mock.0.timer, plan.delay).await;
     finish(&mock, &set, &method, plan)
+}
+
+fn has_rules(set: &Set, method: &Method) -> bool {
+    let mocked = set.methods.get(&*method.path);
+    mocked.is_some_and(|mocked| mocked.found.is_some() || mocked.added.is_some())
+}
+
+/// The real service's answer, with what was set to go wrong with it. Nothing may store it.
+fn pass_on(mock: &Mock, set: &Set, call: Call, plan: Plan) -> Answer {
+    let Some(real) = mock.0.upstream.clone() else {
+        return Answer::ready(play::reply(plan, false, &mock.0.timer));
+    };
+    let (timer, schema) = (Arc::clone(&mock.0.timer), set.schema.clone());
+    Answer::pending(async move {
+        play::wait(&*timer, plan.delay).await;
+        let bound = BoundService { real, schema: schema.clone() };
+        Ok(schema.transcode(Codec::Proto, &bound, call).await?.with_script(plan.script))
+    })
+}
+
+/// A real service with the schema that a call of it is of.
+struct BoundService {
+    real: Arc<dyn RealService>,
+    schema: tidewire_schema::Schema,
+}
+
+impl Service for BoundService {
+    fn call(&self, call: Call) -> Answer {
+        self.real.answer(&self.schema, call)
+    }
 }
 
 fn unary(
@@ -163,6 +216,21 @@ fn choose(
     (number, memory): (u64, Memory),
 ) -> Result<Plan> {
     let mut random = Random::of(mock.0.seed, &[&number.to_le_bytes()]);
+    let mut plan = by_rules(mock, set, method, codec, context, request, (&mut random, memory))?;
+    mock.spoil(method, &mut plan, &mut random);
+    Ok(plan)
+}
+
+/// What the rules say, or the schema where there are none.
+fn by_rules(
+    mock: &Mock,
+    set: &Set,
+    method: &Method,
+    codec: Codec,
+    context: &Context,
+    request: Request<'_>,
+    (random, memory): (&mut Random, Memory),
+) -> Result<Plan> {
     let now_millis = mock.now_millis();
     let stage = Stage { schema: &set.schema, method, codec, wishes: &set.wishes, now_millis };
     let nothing = std::collections::HashMap::new();
@@ -190,11 +258,14 @@ fn choose(
         None => None,
     };
     for rule in [&mocked.added, &file.cloned()].into_iter().flatten() {
-        if let Some(plan) = by_rule(mock, rule, stage, &scene, (&mut random, memory)) {
+        if let Some(plan) = by_rule(mock, rule, stage, &scene, (&mut *random, memory)) {
             return Ok(plan);
         }
     }
-    let mut maker = Maker::new(stage, scene, &mut random);
+    if mock.0.upstream.is_some() {
+        return Ok(Plan::of(Outcome::Upstream));
+    }
+    let mut maker = Maker::new(stage, scene, random);
     match (file, mock.0.missing) {
         (Some(_), _) => Ok(maker.empty()),
         (None, DefaultReply::Generated) => Ok(maker.generated()),
@@ -289,11 +360,12 @@ pub(super) fn record(
 /// sessions have to see every call.
 fn finish(mock: &Mock, set: &Set, method: &Method, plan: Plan) -> Result<Reply> {
     let state = plan.state.clone();
-    let reply = play::reply(plan, &mock.0.timer)?;
+    let reply = play::reply(plan, method.kind.server_streams(), &mock.0.timer)?;
     if !method.is_query() {
         return Ok(reply);
     }
-    let reply = reply.with_script(Script::default());
+    let script = reply.script().cloned().unwrap_or_default();
+    let reply = reply.with_script(script);
     let Some(mocked) = set.methods.get(&*method.path) else { return Ok(reply) };
     let mut freshness = Freshness::tracked(Arc::new(mocked.changed.clone()));
     if let Some(state) = state {
@@ -317,13 +389,22 @@ pub(super) struct Requests {
     schema: tidewire_schema::Schema,
     input: String,
     codec: Codec,
+    /// The message that came last.
+    last: Bytes,
     /// How many bytes came.
     pub(super) bytes: usize,
 }
 
 impl Requests {
     fn new(set: &Set, method: &Method, codec: Codec, body: Body) -> Self {
-        Self { body, schema: set.schema.clone(), input: method.input.to_string(), codec, bytes: 0 }
+        Self {
+            body,
+            schema: set.schema.clone(),
+            input: method.input.to_string(),
+            codec,
+            last: Bytes::new(),
+            bytes: 0,
+        }
     }
 
     pub(super) async fn next(&mut self) -> Result<Option<Message>> {
@@ -344,6 +425,7 @@ impl Requests {
             },
         };
         self.bytes += bytes.len();
+        self.last = bytes.clone();
         self.schema.decode(&self.input, self.codec, &bytes).map(Some)
     }
 }

@@ -11,7 +11,7 @@ use tidewire_schema::{Schema, SchemaError};
 use tidewire_service::{Clock, Code};
 use tidewire_validate::RuleSet;
 
-use super::{DefaultReply, Mock, MockedMethod, Set, Shared, Signal};
+use super::{DefaultReply, Mock, MockedMethod, RealService, Set, Shared, Signal};
 use crate::compile::Compiler;
 use crate::finding::Finding;
 use crate::generate::GenerateOptions;
@@ -34,6 +34,7 @@ pub struct MockBuilder {
     violate: f64,
     missing: DefaultReply,
     log_calls: usize,
+    upstream: Option<Arc<dyn RealService>>,
     added: Vec<(String, Json)>,
 }
 
@@ -49,6 +50,7 @@ impl Mock {
             violate: 0.0,
             missing: DefaultReply::default(),
             log_calls: LOG_CALLS,
+            upstream: None,
             added: Vec::new(),
         }
     }
@@ -90,6 +92,13 @@ impl MockBuilder {
         self
     }
 
+    /// Sets the real service: it answers calls that no response of a rule does, and those whose
+    /// response says `upstream: true`.
+    pub fn upstream(mut self, upstream: Arc<dyn RealService>) -> Self {
+        self.upstream = Some(upstream);
+        self
+    }
+
     /// Sets the present, in milliseconds since 1970: what `utils.now()` counts from.
     pub fn now_millis(mut self, now_millis: u64) -> Self {
         self.now_millis = now_millis;
@@ -127,6 +136,8 @@ impl MockBuilder {
             seed: self.seed,
             violate: self.violate,
             missing: self.missing,
+            faults: RwLock::default(),
+            upstream: self.upstream,
             edition: AtomicU64::new(0),
             calls: AtomicU64::new(0),
         };

@@ -1,6 +1,13 @@
 //! What there is for each method of a mock, for whoever looks from outside.
 
+use std::collections::BTreeMap;
+
+use tidewire_service::{Error, Result};
+
 use super::Mock;
+use crate::finding::Finding;
+use crate::rules::RuleFiles;
+use crate::view::View;
 
 /// What answers a method.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +25,86 @@ pub struct MethodRules {
     pub fault: Option<String>,
 }
 
+/// What calls of one session left behind.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct SessionInfo {
+    /// What the header says; empty for calls without it.
+    pub name: String,
+    /// How many of its calls are in the log.
+    pub calls: u64,
+    /// What rules have set, each value as text.
+    pub state: BTreeMap<String, String>,
+}
+
 impl Mock {
+    /// The sessions that there are, in the order of names.
+    pub fn sessions_known(&self) -> Vec<SessionInfo> {
+        let mut all: BTreeMap<String, SessionInfo> = BTreeMap::new();
+        let session = |name: &str| SessionInfo { name: name.to_owned(), ..SessionInfo::default() };
+        for call in self.log().calls() {
+            all.entry(call.session.clone()).or_insert_with(|| session(&call.session)).calls += 1;
+        }
+        for (name, known) in self.sessions().iter() {
+            let told = all.entry(name.to_owned()).or_insert_with(|| session(name));
+            let text = |value| View::Rule(value).text().into_owned();
+            told.state = known.state.iter().map(|(key, at)| (key.clone(), text(at))).collect();
+        }
+        all.into_values().collect()
+    }
+
+    /// The method that a name means: `shop.v1.Cart/GetPrice`, or the end of that where only one
+    /// method ends so.
+    ///
+    /// # Errors
+    /// When no method has the name, or several have.
+    pub fn method_named(&self, name: &str) -> Result<String> {
+        let set = self.set();
+        let wanted = name.trim_start_matches('/');
+        let known: Vec<&str> =
+            set.methods.keys().map(|path| path.trim_start_matches('/')).collect();
+        if known.contains(&wanted) {
+            return Ok(wanted.to_owned());
+        }
+        let ends = |path: &&&str| {
+            let before = path.strip_suffix(wanted).filter(|_| !wanted.is_empty());
+            before.is_some_and(|before| before.ends_with(['.', '/']))
+        };
+        let mut found: Vec<_> = known.iter().filter(ends).copied().collect();
+        found.sort_unstable();
+        match &found[..] {
+            [one] => Ok((*one).to_owned()),
+            [] => {
+                let meant = crate::body::meant(wanted, &known);
+                Err(Error::not_found(format!("no method is called {wanted:?}{meant}")))
+            }
+            several => {
+                let several = several.join(", ");
+                let why = format!("several methods are called {wanted:?}: {several}");
+                Err(Error::invalid_argument(why))
+            }
+        }
+    }
+
+    /// A mock of the same schema with other rules, and what was found in them: it shares nothing
+    /// with this one, so a preview of rules that are not in effect can be made with it.
+    pub fn draft(&self, files: &RuleFiles) -> (Self, Vec<Finding>) {
+        let shared = &self.0;
+        let mut builder =
+            Self::builder(self.schema(), ClockOf(std::sync::Arc::clone(&shared.timer)))
+                .rules(files.clone())
+                .seed(shared.seed)
+                .violate(shared.violate)
+                .missing(shared.missing)
+                .now_millis(self.now_millis());
+        for mocked in self.set().methods.values() {
+            for said in &mocked.said {
+                builder = super::Respond::respond(builder, &mocked.method.path, said.clone());
+            }
+        }
+        builder.build()
+    }
+
     /// What answers each method, in the order of names. A method without rules is answered as
     /// [`missing`](super::MockBuilder::missing) says.
     pub fn rules(&self) -> Vec<MethodRules> {
@@ -50,5 +136,21 @@ impl Mock {
             .collect();
         all.sort_by(|a, b| a.method.cmp(&b.method));
         all
+    }
+}
+
+/// The clock of another mock.
+struct ClockOf(std::sync::Arc<dyn tidewire_service::Clock>);
+
+impl tidewire_service::Clock for ClockOf {
+    fn now(&self) -> std::time::Instant {
+        self.0.now()
+    }
+
+    fn sleep_until(
+        &self,
+        at: std::time::Instant,
+    ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+        self.0.sleep_until(at)
     }
 }

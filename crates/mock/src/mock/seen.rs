@@ -145,7 +145,9 @@ impl Reactive {
         if running.answer().is_some_and(|answer| answer.late.is_some()) {
             running.read().await?;
         }
-        let head = running.head()?;
+        let mut head = running.head()?;
+        running.at.mock.spoil(&running.at.method, &mut head, &mut running.random);
+        let script = std::mem::take(&mut head.script);
         play::wait(&*running.at.mock.0.timer, head.delay).await;
         running.trailers = head.trailers;
         let body =
@@ -165,7 +167,8 @@ impl Reactive {
                     }
                 }
             }));
-        Ok(Reply::new(body).with_headers(head.headers))
+        let reply = Reply::new(body).with_headers(head.headers);
+        Ok(if script.faults().is_empty() { reply } else { reply.with_script(script) })
     }
 }
 

@@ -5,6 +5,7 @@
 mod answers;
 mod changes;
 mod expressions;
+mod faulty;
 mod found;
 mod from_schema;
 mod harness;

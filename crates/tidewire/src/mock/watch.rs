@@ -4,6 +4,7 @@
 //! is, is in `changes.rs`.
 
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use tidewire_mock::{Finding, Mock, ReloadReport};
@@ -84,8 +85,14 @@ impl Watch {
 
 /// Reads the folders again. Where no schema can be made of them, or one is gone, what answers
 /// stays.
-fn reload(folders: &MockFolders, mock: &Mock, had_rules: bool, known: Option<Schema>) -> Change {
+pub(super) fn reload(
+    folders: &MockFolders,
+    mock: &Mock,
+    had_rules: bool,
+    known: Option<Schema>,
+) -> Change {
     let begun = Instant::now();
+    let _alone = folders.reloading.lock().unwrap_or_else(PoisonError::into_inner);
     let mut loaded = load::load(&folders.protos, folders.rules.as_deref(), known);
     let is_empty = loaded.schema.services().next().is_none();
     let rules_are_gone = had_rules && !loaded.has_rules;

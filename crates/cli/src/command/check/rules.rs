@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use tidewire::mock::{MockFolders, RuleFiles, load_rules};
+use tidewire::mock::{MockFolders, RuleFiles, drift, load_rules};
+use tidewire::{Client, Diagnostic};
 
 use super::CheckReport;
 use super::finding::{Finding, Severity};
@@ -28,6 +29,7 @@ fn has_proto(folder: &Path, depth: usize) -> bool {
 pub(super) fn check(
     rules: &[PathBuf],
     protos: &[PathBuf],
+    against: Option<(Client, bool)>,
     found: &mut CheckReport,
 ) -> anyhow::Result<()> {
     let here = ["protos", "proto"].map(PathBuf::from);
@@ -56,6 +58,18 @@ pub(super) fn check(
     for finding in files.check(&loaded.schema) {
         let severity = if finding.is_error { Severity::Error } else { Severity::Warning };
         found.findings.push(Finding { severity, ..Finding::from(&finding.diagnostic) });
+    }
+    let Some((client, with_commands)) = against else { return Ok(()) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let made = runtime.block_on(drift(&loaded.schema, &files, &client, with_commands));
+    let (made, drifts) = made.map_err(|error| anyhow::anyhow!("{error}"))?;
+    let all = files.recorded(&loaded.schema).len();
+    crate::say(&format!("{made} of {all} recorded calls were made again"));
+    for drift in drifts {
+        let place =
+            Diagnostic::new(&drift.call.file, format!("{}: {}", drift.call.method, drift.what));
+        let place = place.at(drift.call.line, 1).help("record it anew, or mend the service");
+        found.findings.push(Finding { severity: Severity::Error, ..Finding::from(&place) });
     }
     Ok(())
 }

@@ -1,0 +1,181 @@
+//! What a mock knows, as messages tell it: without what is called a secret.
+
+use http::HeaderMap;
+use serde_json::Value;
+use tidewire_mock::{Decision, Explanation, Finding, LoggedCall, Mock, Outcome, Preview};
+use tidewire_schema::{Kind, MessageType, Schema, Single};
+use tidewire_service::{Code, Codec};
+
+use crate::proto::tidewire::admin::v1::{
+    MockedCall, PreviewReply, PreviewedResponse, RuleFinding, SentHeader,
+};
+use crate::{micros, redact};
+
+/// How many messages of one call are told.
+const MESSAGES_MAX: usize = 100;
+
+pub(super) fn rule(decision: Option<&Decision>) -> String {
+    decision.map_or_else(String::new, |rule| format!("{}:{}", rule.file, rule.line))
+}
+
+pub(super) fn place(one: &Explanation) -> String {
+    format!("{}:{}", one.file, one.line)
+}
+
+pub(super) fn call(call: &LoggedCall, with_bodies: bool) -> MockedCall {
+    let mut told = MockedCall {
+        number: call.number,
+        at_ms: call.at_millis,
+        method: call.method.path.trim_start_matches('/').to_owned(),
+        session: call.session.clone(),
+        rule: rule(call.rule.as_ref()),
+        code: call.error.map_or("ok", Code::as_str).to_owned(),
+        ..Default::default()
+    };
+    if with_bodies {
+        told.headers = headers(&call.headers);
+        told.requests = call.requests.iter().map(message).collect();
+    }
+    told
+}
+
+/// A message as JSON.
+fn message(message: &tidewire_schema::Message) -> String {
+    let bytes = message.encode(Codec::Json).ok();
+    match bytes.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok()) {
+        Some(mut value) => {
+            redact::message(&mut value, message.message_type());
+            value.to_string()
+        }
+        None => "(not shown: it has no JSON)".to_owned(),
+    }
+}
+
+pub(super) fn headers(headers: &HeaderMap) -> Vec<SentHeader> {
+    let told = headers.iter().map(|(name, value)| SentHeader {
+        name: name.to_string(),
+        value: match redact::is_secret(name.as_str()) || name == "authorization" {
+            true => None,
+            false => Some(redact::text(&String::from_utf8_lossy(value.as_bytes()))),
+        },
+        ..Default::default()
+    });
+    told.collect()
+}
+
+/// A condition that does not hold, without what was there where that is a secret: by its name, or
+/// by the schema of the request.
+pub(super) fn miss(told: &str, request: Option<MessageType<'_>>) -> String {
+    let key = told.split(" is ").next().unwrap_or_default();
+    let (mut owner, mut is_hidden) = (request, false);
+    for part in key.strip_prefix("request.").unwrap_or(key).split('.') {
+        let name = part.split('[').next().unwrap_or_default();
+        is_hidden |= redact::is_secret(name);
+        // `first`, `items` and the like are not fields.
+        let Some(field) = owner.and_then(|owner| owner.field(name)) else { continue };
+        is_hidden |= field.is_redacted();
+        owner = match field.kind() {
+            Kind::One(one) | Kind::List(one) | Kind::Map { value: one, .. } => match one {
+                Single::Message(message) => Some(message),
+                _ => None,
+            },
+        };
+    }
+    match is_hidden {
+        true => format!("{key} is another one"),
+        false => redact::text(told),
+    }
+}
+
+/// What a verification found otherwise, without secrets: what calls had is in indented lines.
+pub(super) fn problem(told: &str, request: Option<MessageType<'_>>) -> String {
+    let lines = told.lines().map(|line| match line.strip_prefix("    ") {
+        Some(line) => format!("    {}", miss(line, request)),
+        None => line.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+pub(super) fn finding(finding: &Finding) -> RuleFinding {
+    let told = &finding.diagnostic;
+    RuleFinding {
+        line: told.line.unwrap_or(0),
+        column: told.column.unwrap_or(0),
+        error: finding.is_error,
+        message: told.message.clone(),
+        help: told.help.clone().unwrap_or_default(),
+        ..Default::default()
+    }
+}
+
+/// What a call of a method would get.
+pub(super) fn preview(mock: &Mock, method: &str, preview: &Preview) -> PreviewReply {
+    let schema = mock.schema();
+    let (input, output) = types(&schema, method);
+    let request = schema.message_type(&input);
+    let shown = |bytes: &[u8]| shown(&schema, &output, bytes);
+    let plan = &preview.plan;
+    let mut told = PreviewReply {
+        code: "ok".to_owned(),
+        delay_us: micros(plan.delay),
+        headers: headers(&plan.headers),
+        trailers: headers(&plan.trailers),
+        rule: rule(plan.rule.as_ref()),
+        gate_misses: preview.gate_misses.iter().map(|one| miss(one, request)).collect(),
+        ..Default::default()
+    };
+    let mut fail = |error: &tidewire_service::Error| {
+        error.code().as_str().clone_into(&mut told.code);
+        told.error = error.message().to_owned();
+    };
+    match &plan.outcome {
+        Outcome::Message(bytes) => told.replies = vec![shown(bytes)],
+        Outcome::Stream(frames) => {
+            if let Some(error) = &frames.error {
+                fail(error);
+            }
+            let list = frames.list.iter().take(MESSAGES_MAX);
+            let good = list.map_while(|(_, one)| one.as_ref().map_err(&mut fail).ok());
+            let replies: Vec<_> = good.map(|bytes| shown(bytes)).collect();
+            told.replies = replies;
+        }
+        Outcome::Error(error) => fail(error),
+        Outcome::Upstream => told.code = "upstream".to_owned(),
+        _ => {}
+    }
+    told.faults = plan.script.faults().iter().map(|fault| format!("{fault:?}")).collect();
+    told.responses = preview.responses.iter().map(|one| response(one, request)).collect();
+    told
+}
+
+fn response(one: &Explanation, request: Option<MessageType<'_>>) -> PreviewedResponse {
+    PreviewedResponse {
+        rule: place(one),
+        name: one.name.clone().unwrap_or_default(),
+        chosen: one.is_chosen,
+        misses: one.misses.iter().map(|one| miss(one, request)).collect(),
+        loss: one.loss.clone().unwrap_or_default(),
+        ..Default::default()
+    }
+}
+
+/// The types of a method's requests and replies.
+pub(super) fn types(schema: &Schema, method: &str) -> (String, String) {
+    let (service, name) = method.split_once('/').unwrap_or_default();
+    let interface = schema.interface(service).ok().flatten();
+    let methods = interface.as_ref().map_or(&[][..], |interface| interface.methods());
+    let of = methods.iter().find(|one| one.method == name);
+    of.map(|of| (of.input.to_string(), of.output.to_string())).unwrap_or_default()
+}
+
+/// A reply of a preview, which is JSON, without what is a secret.
+fn shown(schema: &Schema, output: &str, bytes: &[u8]) -> String {
+    let read = serde_json::from_slice::<Value>(bytes).ok().zip(schema.message_type(output));
+    match read {
+        Some((mut value, of)) => {
+            redact::message(&mut value, of);
+            value.to_string()
+        }
+        None => "(not shown)".to_owned(),
+    }
+}

@@ -1,0 +1,188 @@
+//! `tidewire mock --compat wishmock`: its ports, environment names and admin routes.
+//!
+//! | name | default | is |
+//! |---|---|---|
+//! | `GRPC_PORT_PLAINTEXT`, `GRPC_PORT` | 50050 | the port of gRPC |
+//! | `CONNECT_PORT`, `CONNECT_ENABLED` | 50052, true | the port of Connect |
+//! | `GRPC_PORT_TLS`, `GRPC_TLS_ENABLED`, `GRPC_TLS_CERT_PATH`, `GRPC_TLS_KEY_PATH`, `GRPC_TLS_CA_PATH`, `GRPC_TLS_REQUIRE_CLIENT_CERT` | 50051, false | gRPC over TLS |
+//! | `HTTP_PORT` | 4319 | the admin routes |
+//! | `VALIDATION_ENABLED` | false | as `--validate` |
+//! | `HOT_RELOAD_PROTOS`, `HOT_RELOAD_RULES` | true | with both false as `--no-watch` |
+//!
+//! Every port takes every protocol. All of them are of 127.0.0.1; wishmock's are of every address.
+
+use anyhow::anyhow;
+use tidewire::admin::{Token, Wishmock};
+use tidewire::config::Config;
+use tidewire::http::Method;
+use tidewire::mock::{Json, Mock, MockFolders, json, serve};
+use tidewire::{Address, Call, Reply, RunningServer, Server, StartError, Tls, TlsFiles};
+
+use crate::Failure;
+
+/// What wishmock's environment says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wishes {
+    grpc: u16,
+    connect: Option<u16>,
+    tls: Option<(u16, TlsFiles)>,
+    admin: u16,
+    pub(super) validates: bool,
+    pub(super) watches: bool,
+}
+
+impl Wishes {
+    /// What variables say.
+    ///
+    /// # Errors
+    /// A value that is not a port, or TLS without its files.
+    pub(super) fn of(get: impl Fn(&str) -> Option<String>) -> Result<Self, Failure> {
+        let get = |name: &str| get(name).filter(|value| !value.is_empty());
+        let port = |names: &[&str], default: u16| {
+            let Some((name, text)) = names.iter().find_map(|name| Some((name, get(name)?))) else {
+                return Ok(default);
+            };
+            let wrong = || Failure::usage(anyhow!("{name} = {text:?} is not a port"));
+            text.parse::<u16>().map_err(|_| wrong())
+        };
+        let is_on = |name: &str, default: bool| {
+            get(name).map_or(default, |text| text.eq_ignore_ascii_case("true") || text == "1")
+        };
+        let file = |name: &str| {
+            let missing = || Failure::usage(anyhow!("GRPC_TLS_ENABLED wants {name} too"));
+            get(name).map(Into::into).ok_or_else(missing)
+        };
+        let connect = match is_on("CONNECT_ENABLED", true) {
+            true => Some(port(&["CONNECT_PORT"], 50052)?),
+            false => None,
+        };
+        let tls = match is_on("GRPC_TLS_ENABLED", false) {
+            true => Some((
+                port(&["GRPC_PORT_TLS"], 50051)?,
+                TlsFiles {
+                    certificate: file("GRPC_TLS_CERT_PATH")?,
+                    key: file("GRPC_TLS_KEY_PATH")?,
+                    also: Vec::new(),
+                    client_authorities: get("GRPC_TLS_CA_PATH").map(Into::into),
+                    clients_optional: !is_on("GRPC_TLS_REQUIRE_CLIENT_CERT", false),
+                },
+            )),
+            false => None,
+        };
+        Ok(Self {
+            grpc: port(&["GRPC_PORT_PLAINTEXT", "GRPC_PORT"], 50050)?,
+            connect,
+            tls,
+            admin: port(&["HTTP_PORT"], 4319)?,
+            validates: is_on("VALIDATION_ENABLED", false),
+            watches: is_on("HOT_RELOAD_PROTOS", true) || is_on("HOT_RELOAD_RULES", true),
+        })
+    }
+
+    /// Where calls are taken.
+    pub(super) fn listen(&self) -> Vec<String> {
+        let ports = std::iter::once(self.grpc).chain(self.connect);
+        ports.map(|port| format!("127.0.0.1:{port}")).collect()
+    }
+
+    /// The servers beside that of the calls: gRPC over TLS, and the admin routes. `is_open` lets
+    /// whoever is on this machine change files.
+    pub(super) async fn beside(
+        &self,
+        folders: &MockFolders,
+        mock: &Mock,
+        config: &Config,
+        is_open: bool,
+    ) -> Result<Vec<RunningServer>, Failure> {
+        let mut servers = Vec::new();
+        if let Some((port, files)) = &self.tls {
+            let tls = Tls::of_files(files.clone()).map_err(Failure::usage)?;
+            let listen = address(*port);
+            let server = serve(Server::builder(), mock).validation(self.validates);
+            let server = server.listen(listen).tls(tls).start().await;
+            servers.push(server.map_err(failed)?);
+        }
+        let token = match (&config.admin.token_file, is_open) {
+            (_, true) => None,
+            (Some(file), false) => Some(Token::of_file(file).map_err(Failure::usage)?),
+            (None, false) => {
+                return Err(Failure::usage(anyhow!(
+                    "clients of wishmock's admin routes show no credential; write --compat-open to \
+                     let every program of this machine change the files, or set admin.token_file"
+                )));
+            }
+        };
+        let ports = (self.grpc, self.tls.as_ref().map(|(port, _)| *port), self.connect);
+        let Some(routes) = folders.wishmock(mock, ports, token) else { return Ok(servers) };
+        let routes: Wishmock = routes;
+        let server = routes.server(address(self.admin)).map_err(Failure::usage)?;
+        servers.push(server.start().await.map_err(failed)?);
+        Ok(servers)
+    }
+}
+
+/// What `GET /health` answers on the ports of calls.
+pub(super) fn health(builder: tidewire::Builder) -> tidewire::Builder {
+    builder.route(Method::GET, "/health", |_: Call| async {
+        let healthy: Json = json!({"status": "ok"});
+        Reply::json(&healthy)
+    })
+}
+
+fn address(port: u16) -> Address {
+    Address::Tcp(std::net::SocketAddr::from(([127, 0, 0, 1], port)))
+}
+
+fn failed(error: StartError) -> Failure {
+    match error {
+        StartError::Listen { .. } => Failure::from(error),
+        error => Failure::usage(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_environment_are_wishmocks() {
+        let of = |pairs: &'static [(&str, &str)]| {
+            Wishes::of(|name| {
+                let found = pairs.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            })
+        };
+        let unset = of(&[]).ok().unwrap();
+        assert_eq!(unset.listen(), ["127.0.0.1:50050", "127.0.0.1:50052"]);
+        assert_eq!(
+            (unset.admin, &unset.tls, unset.validates, unset.watches),
+            (4319, &None, false, true)
+        );
+        let set = of(&[
+            ("GRPC_PORT", "7"),
+            ("CONNECT_ENABLED", "false"),
+            ("HTTP_PORT", "9"),
+            ("GRPC_TLS_ENABLED", "TRUE"),
+            ("GRPC_TLS_CERT_PATH", "a.crt"),
+            ("GRPC_TLS_KEY_PATH", "a.key"),
+            ("VALIDATION_ENABLED", "1"),
+            ("HOT_RELOAD_PROTOS", "false"),
+            ("HOT_RELOAD_RULES", "0"),
+        ]);
+        let set = set.ok().unwrap();
+        assert_eq!(set.listen(), ["127.0.0.1:7"]);
+        assert_eq!((set.admin, set.validates, set.watches), (9, true, false));
+        assert_eq!(set.tls.unwrap().0, 50051);
+        for pairs in [&[("HTTP_PORT", "http")][..], &[("GRPC_TLS_ENABLED", "true")]] {
+            assert_eq!(
+                Wishes::of(|name| {
+                    pairs.iter().find(|(known, _)| *known == name).map(|(_, v)| (*v).to_owned())
+                })
+                .err()
+                .unwrap()
+                .code,
+                2
+            );
+        }
+    }
+}

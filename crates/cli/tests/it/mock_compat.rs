@@ -1,0 +1,99 @@
+//! `tidewire mock --compat wishmock`: its admin routes, environment names and ports, by a client in
+//! Node that was written against wishmock's documentation.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::program::{command, folder, run};
+
+const HELLO: &str = r#"syntax = "proto3";
+package helloworld;
+service Greeter { rpc SayHello(HelloRequest) returns (HelloReply); }
+message HelloRequest {
+  string name = 1;
+  map<string, int32> labels = 2;
+  oneof way { string mail = 3; string phone = 4; }
+  Mood mood = 5;
+}
+message HelloReply { string message = 1; }
+enum Mood { NONE = 0; HAPPY = 1; }
+"#;
+const RULE: &str = "responses: [{body: {message: 'Hello {{request.name}}'}}]";
+const NAME: &str = "rules/grpc/helloworld.greeter.sayhello.yaml";
+
+/// Ended with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A port that nobody has.
+fn port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn start(here: &Path, variables: &[(&str, String)], more: &[&str]) -> Running {
+    let arguments = [&["mock", "--compat", "wishmock"], more].concat();
+    let mut command = command(here, &arguments);
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    // It is there once it says what it mocks.
+    let is_there = lines.by_ref().map_while(Result::ok).any(|line| line.starts_with("mocking "));
+    assert!(is_there, "it did not start");
+    Running(child)
+}
+
+#[test]
+fn every_documented_route_answers_as_a_client_in_node_expects() {
+    let here = folder(&[("protos/helloworld.proto", HELLO), (NAME, RULE)]);
+    let (grpc, connect, admin) = (port(), port(), port());
+    let variables = [
+        ("GRPC_PORT_PLAINTEXT", grpc.to_string()),
+        ("CONNECT_PORT", connect.to_string()),
+        ("HTTP_PORT", admin.to_string()),
+    ];
+    let _running = start(here.path(), &variables, &["--compat-open"]);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/foreign/node/wishmock.js");
+    let urls = [admin, connect].map(|port| format!("http://127.0.0.1:{port}"));
+    let seen = Command::new("node").arg(script).args(urls).output().unwrap();
+    let told = String::from_utf8_lossy(&seen.stdout).into_owned();
+    assert!(seen.status.success(), "{told}{}", String::from_utf8_lossy(&seen.stderr));
+    assert!(told.lines().filter(|line| line.starts_with("ok ")).count() > 50, "{told}");
+    // gRPC has its port.
+    let address = format!("127.0.0.1:{grpc}");
+    let words = ["call", &address, "SayHello", "{}", "--protocol", "grpc"];
+    run(here.path(), &words).check(0, &["changed"]);
+}
+
+#[test]
+fn the_routes_want_the_token_unless_they_are_opened_and_probes_do_not() {
+    let settings = "[admin]\ntoken_file = \"admin.token\"\n";
+    let files = [("protos/helloworld.proto", HELLO), (NAME, RULE), ("tidewire.toml", settings)];
+    let here = folder(&files);
+    let (grpc, connect, admin) = (port(), port(), port());
+    let variables = [
+        ("GRPC_PORT", grpc.to_string()),
+        ("CONNECT_PORT", connect.to_string()),
+        ("HTTP_PORT", admin.to_string()),
+    ];
+    let _running = start(here.path(), &variables, &[]);
+    let url = |path: &str| format!("http://127.0.0.1:{admin}{path}");
+    run(here.path(), &["call", &url("/liveness")]).check(0, &["alive"]);
+    let refused = run(here.path(), &["call", &url("/admin/status")]);
+    assert_ne!(refused.code, 0, "{}", refused.stdout);
+    let token = std::fs::read_to_string(here.path().join("admin.token")).unwrap();
+    let header = format!("authorization: Bearer {}", token.trim());
+    run(here.path(), &["call", &url("/admin/status"), "-H", &header]).check(0, &["grpc_port"]);
+    // Without either nobody could be let in.
+    let bare = folder(&[("protos/helloworld.proto", HELLO), (NAME, RULE)]);
+    let mut mock = command(bare.path(), &["mock", "--compat", "wishmock"]);
+    mock.envs([("GRPC_PORT", port().to_string()), ("CONNECT_PORT", port().to_string())]);
+    crate::program::ran(mock.output().unwrap()).check(2, &["--compat-open", "admin.token_file"]);
+}

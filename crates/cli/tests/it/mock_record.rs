@@ -1,0 +1,267 @@
+//! A mock before a real service: single methods overridden, answers recorded and replayed, drift.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::path::Path;
+
+use serde_json::Value as Json;
+
+use crate::mocked::RunningMock;
+use crate::program::{Ran, folder, run, until};
+
+const REAL: &str = r#"syntax = "proto3";
+package shop.v1;
+import "google/protobuf/struct.proto";
+service Cart {
+  rpc Price(PriceRequest) returns (PriceReply) { option idempotency_level = NO_SIDE_EFFECTS; }
+  rpc Watch(PriceRequest) returns (stream PriceReply);
+  rpc Sum(stream PriceRequest) returns (PriceReply);
+  rpc Chat(stream PriceRequest) returns (stream PriceReply);
+  rpc Buy(PriceRequest) returns (PriceReply);
+}
+message PriceRequest { string sku = 1; int32 quantity = 2; string card = 3 [debug_redact = true]; string api_key = 4; }
+message PriceReply {
+  int64 price = 1;
+  string note = 2;
+  map<string, int32> counts = 3;
+  string session_token = 4;
+  bytes pin = 5 [debug_redact = true];
+  google.protobuf.Struct more = 6;
+}
+"#;
+
+/// What the real service does, which is played by another mock.
+const PRICE: &str = r#"
+responses:
+  - when: {request.sku: none}
+    headers: {x-shard: '7', set-cookie: hunter2}
+    trailers: {x-hint: a b, x-auth-token: hunter2}
+    error: {code: NOT_FOUND, message: 'no none; token=hunter2', details: [{'@type': google.rpc.BadRequest, field_violations: [{field: sku, description: odd}]}]}
+  - when: {request.sku: secret}
+    body: {price: 1, session_token: hunter2, pin: aHVudGVyMg==, more: {password: hunter2, deep: [{apiKey: hunter2}], colour: red}}
+  - when: {request.sku: braces}
+    body: {note: '{{cel: "{" + "{request.sku}" + "}"}}'}
+  - headers: {x-shard: '8'}
+    trailers: {x-took: '3'}
+    body: {price: '9007199254740993', note: '{{request.sku}}', counts: {b: 2, a: 1}}
+"#;
+const WATCH: &str = "
+responses:
+  - when: {request.sku: breaks}
+    stream: [{body: {note: a}}, {error: {code: UNAVAILABLE, message: later}}]
+  - when: {request.sku: dies}
+    stream: [{body: {note: a}}, {body: {note: b}}]
+    fault: {kind: reset, after: 1}
+  - trailers: {x-end: yes}
+    stream: [{body: {note: a}}, {body: {note: b}}]
+";
+const SUM: &str = "[{body: {price: 42}}]";
+const CHAT: &str = "[{on_message: [{send: [{note: 'got {{message.sku}}'}]}]}]";
+
+fn real() -> RunningMock {
+    RunningMock::start(
+        &[
+            ("protos/shop.proto", REAL),
+            ("rules/shop.v1.cart.price.yaml", PRICE),
+            ("rules/shop.v1.cart.watch.yaml", WATCH),
+            ("rules/shop.v1.cart.sum.yaml", SUM),
+            ("rules/shop.v1.cart.chat.yaml", CHAT),
+        ],
+        &[],
+    )
+}
+
+fn before(real: &RunningMock, files: &[(&str, &str)], more: &[&str]) -> RunningMock {
+    let url = format!("http://{}", real.address);
+    let files = [&[("protos/shop.proto", REAL)], files].concat();
+    RunningMock::start(&files, &[&["--upstream", &url], more].concat())
+}
+
+/// A call, with headers and trailers of the reply.
+fn call(mock: &RunningMock, method: &str, request: &str, more: &[&str]) -> Ran {
+    let words = ["call", &mock.address, method, request, "-v"];
+    let mut ran = run(mock.path(), &[&words[..], more].concat());
+    // What belongs to one response or one server.
+    let is_kept = |line: &&str| {
+        let lower = line.to_lowercase();
+        ![
+            "date:",
+            "127.0.0.1",
+            "x-request-id",
+            "content-length",
+            "took",
+            " ms",
+            "set-cookie",
+            "token",
+        ]
+        .iter()
+        .any(|part| lower.contains(part))
+    };
+    ran.stderr = ran.stderr.lines().filter(is_kept).collect::<Vec<_>>().join("\n");
+    ran
+}
+
+const CALLS: [(&str, &str); 6] = [
+    ("Price", r#"{"sku":"tea","quantity":2}"#),
+    ("Price", r#"{"sku":"braces"}"#),
+    ("Cart/Watch", r#"{"sku":"tea"}"#),
+    ("Cart/Watch", r#"{"sku":"breaks"}"#),
+    ("Sum", r#"{"sku":"a"} {"sku":"b"}"#),
+    ("Chat", r#"{"sku":"a"} {"sku":"b"}"#),
+];
+
+#[test]
+fn what_was_recorded_is_answered_again_as_it_was() {
+    let real = real();
+    let recorder = before(&real, &[], &["--record", "recorded"]);
+    let protocols: [&[&str]; 2] = [&["--protocol", "grpc"], &[]];
+    let mut answers = Vec::new();
+    for (method, request) in CALLS {
+        for protocol in protocols {
+            let said = call(&real, method, request, protocol);
+            let passed = call(&recorder, method, request, protocol);
+            assert_eq!(
+                (said.code, &said.stdout),
+                (passed.code, &passed.stdout),
+                "{method} {request}"
+            );
+            answers.push((method, request, protocol, passed));
+        }
+    }
+    let missing = call(&recorder, "Price", r#"{"sku":"none"}"#, &["--protocol", "grpc"]);
+    drop(real);
+    let recorded = recorder.path().join("recorded");
+    let checked = run(recorder.path(), &["check", "recorded", "protos", "--strict"]);
+    checked.check(0, &["checked 5 files"]);
+    let files: Vec<_> =
+        std::fs::read_dir(&recorded).unwrap().map(|one| one.unwrap().path()).collect();
+    let files: Vec<_> = files
+        .iter()
+        .map(|path| (format!("rules/{}", path.file_name().unwrap().to_str().unwrap()), path))
+        .map(|(name, path)| (name, std::fs::read_to_string(path).unwrap()))
+        .collect();
+    let mut given = vec![("protos/shop.proto", REAL)];
+    given.extend(files.iter().map(|(name, text)| (&**name, &**text)));
+    let replay = RunningMock::start(&given, &[]);
+    for (method, request, protocol, said) in answers {
+        let again = call(&replay, method, request, protocol);
+        let what = |ran: &Ran| (ran.code, ran.stdout.clone(), ran.stderr.clone());
+        assert_eq!(what(&said), what(&again), "{method} {request} {protocol:?}");
+    }
+    let words = ["call", &replay.address, "Price", r#"{"sku":"none"}"#, "-v", "--protocol", "grpc"];
+    let again = run(replay.path(), &words);
+    again.check(missing.code, &["no none; token=***", "x-hint: a b", "x-shard: 7"]);
+    again.check(missing.code, &["odd"]);
+}
+
+#[test]
+fn no_secret_is_in_a_recording_wherever_it_was_said() {
+    let real = real();
+    let recorder = before(&real, &[], &["--record", "recorded"]);
+    let secret = r#"{"sku":"secret","card":"hunter2","apiKey":"hunter2","quantity":1}"#;
+    let headers = ["-H", "authorization: Bearer hunter2hunter2", "-H", "cookie: a=hunter2"];
+    call(&recorder, "Price", secret, &headers).check(0, &["hunter2"]);
+    call(&recorder, "Price", r#"{"sku":"none"}"#, &["--protocol", "grpc"]);
+    call(&recorder, "Sum", r#"{"sku":"a","card":"hunter2"} {"sku":"b"}"#, &[]).check(0, &["42"]);
+    for name in ["price", "sum"] {
+        let path = recorder.path().join(format!("recorded/shop.v1.cart.{name}.json"));
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(!text.contains("hunter2") && !text.contains("aHVudGVyMg"), "{text}");
+    }
+    // Whoever has another secret gets the same answer, and who asks for another thing does not.
+    let path = recorder.path().join("recorded/shop.v1.cart.price.json");
+    let text = std::fs::read_to_string(path).unwrap();
+    let files = [("protos/shop.proto", REAL), ("rules/shop.v1.cart.price.json", &*text)];
+    let replay = RunningMock::start(&files, &[]);
+    let other = secret.replace("hunter2", "hunter3");
+    call(&replay, "Price", &other, &[]).check(0, &["\"colour\":\"red\""]);
+    let none = call(&replay, "Price", &secret.replace("\"secret\"", "\"other\""), &[]);
+    assert!(!none.stdout.contains("red"), "{}", none.stdout);
+}
+
+#[test]
+fn a_rule_overrides_one_method_and_one_line_gives_it_back() {
+    let real = real();
+    let name = "rules/shop.v1.cart.price.yaml";
+    let rule = "responses: [{when: {request.sku: tea}, body: {price: 1}}]";
+    let mock = before(&real, &[(name, rule)], &[]);
+    let price = |sku: &str| call(&mock, "Price", &format!("{{\"sku\":\"{sku}\"}}"), &[]).stdout;
+    assert!(price("tea").contains(r#"{"price":"1"}"#), "{}", price("tea"));
+    assert!(price("milk").contains("9007199254740993"), "no response holds: the real one answers");
+    call(&mock, "Cart/Watch", "{}", &[]).check(0, &["\"note\":\"b\""]);
+    std::fs::write(mock.path().join(name), rule.replace("body: {price: 1}", "upstream: true"))
+        .unwrap();
+    until(|| price("tea").contains("9007199254740993"));
+    mock.mocks(&["verify", "Watch", "--exactly", "1"]);
+}
+
+#[test]
+fn an_upstream_that_dies_in_mid_recording_leaves_whole_files_of_what_was_answered() {
+    let real = real();
+    let recorder = before(&real, &[], &["--record", "recorded"]);
+    call(&recorder, "Cart/Watch", r#"{"sku":"tea"}"#, &[]).check(0, &["b"]);
+    let path = recorder.path().join("recorded/shop.v1.cart.watch.json");
+    let whole = std::fs::read_to_string(&path).unwrap();
+    assert_ne!(call(&recorder, "Cart/Watch", r#"{"sku":"dies"}"#, &[]).code, 0);
+    drop(real);
+    assert_ne!(call(&recorder, "Cart/Watch", r#"{"sku":"tea"}"#, &[]).code, 0);
+    assert_ne!(call(&recorder, "Price", r#"{"sku":"tea"}"#, &[]).code, 0);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), whole);
+    let read: Json = serde_json::from_str(&whole).unwrap();
+    assert_eq!(read["responses"].as_array().unwrap().len(), 1);
+    assert_eq!(std::fs::read_dir(recorder.path().join("recorded")).unwrap().count(), 1);
+}
+
+#[test]
+fn an_upstream_that_says_half_a_head_is_an_error_and_not_recorded() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let half = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut some = [0; 64];
+        let _ = stream.read(&mut some);
+        let _ = stream.write_all(
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/proto\r\ncontent-length: 100\r\n\r\n{",
+        );
+    });
+    let more = ["--upstream", &url, "--upstream-protocol", "connect", "--record", "recorded"];
+    let mock = RunningMock::start(&[("protos/shop.proto", REAL)], &more);
+    assert_ne!(call(&mock, "Price", "{}", &[]).code, 0);
+    half.join().unwrap();
+    assert_eq!(std::fs::read_dir(mock.path().join("recorded")).unwrap().count(), 0);
+}
+
+#[test]
+fn drift_is_found_with_its_file_and_line_and_commands_are_made_only_where_that_is_wanted() {
+    let real = real();
+    let recorder = before(&real, &[], &["--record", "recorded"]);
+    call(&recorder, "Price", r#"{"sku":"tea"}"#, &[]);
+    call(&recorder, "Cart/Watch", r#"{"sku":"tea"}"#, &[]);
+    let url = format!("http://{}", real.address);
+    let check = |more: &[&str]| {
+        run(recorder.path(), &[&["check", "recorded", "protos", "--against", &url], more].concat())
+    };
+    check(&[]).check(0, &["1 of 2 recorded calls were made again"]);
+    check(&["--with-commands"]).check(0, &["2 of 2 recorded calls were made again"]);
+    let rules = Path::new("rules/shop.v1.cart.price.yaml");
+    let other = PRICE.replace("9007199254740993", "7");
+    std::fs::write(real.path().join(rules), other).unwrap();
+    until(|| call(&real, "Price", r#"{"sku":"tea"}"#, &[]).stdout.contains("\"7\""));
+    check(&[]).check(
+        1,
+        &[
+            "recorded/shop.v1.cart.price.json:",
+            "price is \"7\" now, recorded was \"9007199254740993\"",
+        ],
+    );
+    drop(real);
+    check(&[]).check(2, &["unavailable"]);
+}
+
+#[test]
+fn a_folder_that_has_rules_is_not_recorded_into() {
+    let files = [("protos/shop.proto", REAL), ("recorded/a.yaml", "[]")];
+    let here = folder(&files);
+    let words = ["mock", "--upstream", "http://127.0.0.1:1", "--record", "recorded", "--port", "0"];
+    run(here.path(), &words).check(2, &["recorded has rule files already; name another folder"]);
+}

@@ -1,0 +1,177 @@
+//! A running mock that is steered: `tidewire mocks …` and the same over HTTP.
+
+use serde_json::{Value as Json, json};
+
+use crate::mocked::{FILE, RULES, RunningMock};
+use crate::program::{folder, run};
+
+#[test]
+fn a_rule_file_is_created_changed_and_deleted_and_holds_at_once() {
+    let mock = RunningMock::start(&[], &["--no-watch"]);
+    let name = "/v1/mocks/files/more/shop.v1.cart.price.yaml";
+    let text = |price| format!("responses: [{{body: {{price: {price}}}}}]");
+    let (status, made) = mock.http(&format!("PUT {name}"), &json!({"text": text(4)}));
+    assert_eq!((status, &made["method"]), (200, &json!("shop.v1.Cart/Price")), "{made}");
+    assert_eq!(mock.price("{}"), r#"{"price":"4"}"#);
+    let (status, again) = mock.http(&format!("PUT {name}"), &json!({"text": text(5)}));
+    assert_eq!((status, &again["code"]), (409, &json!("already_exists")), "{again}");
+    let change = json!({"text": text(5), "etag": made["etag"]});
+    let (status, changed) = mock.http(&format!("PUT {name}"), &change);
+    assert_eq!(status, 200, "{changed}");
+    assert_ne!(changed["etag"], made["etag"]);
+    assert_eq!(mock.price("{}"), r#"{"price":"5"}"#);
+    let (status, got) = mock.http(&format!("GET {name}"), &Json::Null);
+    assert_eq!((status, &got["text"]), (200, &json!(text(5))));
+    let (status, _) = mock.http(&format!("DELETE {name}?etag=old"), &Json::Null);
+    assert_eq!(status, 412);
+    let etag = changed["etag"].as_str().unwrap();
+    let (status, gone) = mock.http(&format!("DELETE {name}?etag={etag}"), &Json::Null);
+    assert_eq!(status, 200, "{gone}");
+    assert_eq!(mock.http(&format!("GET {name}"), &Json::Null).0, 404);
+    let left: Vec<_> = std::fs::read_dir(mock.path().join("rules/more")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn of_two_editors_the_later_one_is_told_and_nothing_of_the_first_is_lost() {
+    let mock = RunningMock::start(&[(FILE, RULES)], &["--no-watch"]);
+    let name = "shop.v1.cart.price.yaml";
+    let etag = mock.mocks(&["get-file", name])["etag"].as_str().unwrap().to_owned();
+    std::fs::write(mock.path().join("first.yaml"), RULES.replace("price: 9", "price: 7")).unwrap();
+    let put = ["put-file", name, "--text", "@first.yaml", "--etag", &etag];
+    mock.mocks(&put);
+    std::fs::write(mock.path().join("first.yaml"), RULES.replace("price: 9", "price: 1")).unwrap();
+    mock.mocks_ran(&put).check(1, &["aborted", "has changed and has the etag"]);
+    assert_eq!(mock.price("{}"), r#"{"price":"7"}"#);
+    // A change on disk counts as well.
+    let etag = mock.mocks(&["get-file", name])["etag"].as_str().unwrap().to_owned();
+    std::fs::write(mock.path().join(FILE), RULES.replace("price: 9", "price: 8")).unwrap();
+    let put = ["put-file", name, "--text", "@first.yaml", "--etag", &etag];
+    mock.mocks_ran(&put).check(1, &["aborted"]);
+}
+
+#[test]
+fn names_lead_nowhere_but_to_rule_files_of_the_folder() {
+    let outside = folder(&[("secret.yaml", "hunter2: 1")]);
+    let mock = RunningMock::start(&[(FILE, RULES), ("rules/odd name.yaml", "[]")], &["--no-watch"]);
+    let rules = mock.path().join("rules");
+    std::os::unix::fs::symlink(outside.path().join("secret.yaml"), rules.join("link.yaml"))
+        .unwrap();
+    std::os::unix::fs::symlink(outside.path(), rules.join("away")).unwrap();
+    for name in [
+        "..%2fprotos%2fshop.yaml",
+        "..%2f..%2fetc%2fpasswd",
+        "../tidewire.yaml",
+        "%2e%2e/secret.yaml",
+        "a/../../secret.yaml",
+        "link.yaml",
+        "away/secret.yaml",
+        "away/new.yaml",
+        ".hidden.yaml",
+        "%2fetc%2fpasswd.yaml",
+        "a%00.yaml",
+        "a%5c..%5cb.yaml",
+        "shop.v1.cart.price.toml",
+        "a//b.yaml",
+    ] {
+        let put = json!({"text": "responses: []"});
+        for (line, body) in [("GET", &Json::Null), ("PUT", &put), ("DELETE", &Json::Null)] {
+            let (status, told) = mock.http(&format!("{line} /v1/mocks/files/{name}"), body);
+            assert!((400..500).contains(&status), "{line} {name}: {status} {told}");
+            assert!(!told.to_string().contains("hunter2"), "{told}");
+        }
+        // Over the protocols that put the name into a message too.
+        let decoded = name.replace("%2f", "/").replace("%2e", ".").replace("%5c", "\\");
+        let call = "POST /tidewire.admin.v1.Mocks/PutFile";
+        let (status, told) = mock.http(call, &json!({"name": decoded, "text": "responses: []"}));
+        assert!((400..500).contains(&status), "{decoded}: {status} {told}");
+    }
+    assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 1);
+    // A file that is there has the name that it has.
+    assert_eq!(mock.http("GET /v1/mocks/files/odd%20name.yaml", &Json::Null).0, 200);
+    assert_eq!(mock.http("GET /v1/mocks/files/odd%20nam.yaml", &Json::Null).0, 400);
+}
+
+#[test]
+fn who_may_only_read_changes_nothing_and_who_has_no_token_sees_nothing() {
+    let mock = RunningMock::start(&[(FILE, RULES)], &[]);
+    let put = json!({"text": RULES, "etag": "x"});
+    let line = "PUT /v1/mocks/files/shop.v1.cart.price.yaml";
+    assert_eq!(mock.http_as(line, &put, "nobody").0, 401);
+    assert_eq!(mock.http_as("GET /v1/mocks/rules", &Json::Null, "nobody").0, 401);
+}
+
+#[test]
+fn a_text_that_is_wrong_is_told_with_its_place_and_not_written() {
+    let mock = RunningMock::start(&[(FILE, RULES)], &["--no-watch"]);
+    let name = "shop.v1.cart.price.yaml";
+    let broken = "responses:\n  - body: {price: dear}\n";
+    let found = mock.mocks(&["check", name, "--text", broken]);
+    assert_eq!(found["findings"][0]["line"], 2, "{found}");
+    assert_eq!(found["findings"][0]["error"], true);
+    let etag = mock.mocks(&["get-file", name])["etag"].as_str().unwrap().to_owned();
+    let put = ["put-file", name, "--text", broken, "--etag", &etag];
+    mock.mocks_ran(&put).check(1, &["invalid_argument", "2:19", "not a valid int64"]);
+    assert_eq!(std::fs::read_to_string(mock.path().join(FILE)).unwrap(), RULES);
+    let listed = mock.mocks(&["list-rules", "--json"]);
+    assert_eq!(listed["files"][0]["name"], name);
+    assert_eq!(listed["files"][0]["etag"], *etag);
+}
+
+#[test]
+fn a_preview_says_which_response_wins_and_why_each_other_lost() {
+    let mock = RunningMock::start(&[(FILE, RULES)], &[]);
+    let told = mock.mocks(&["preview", "Price", "--requests", r#"{"sku":"tea","quantity":3}"#]);
+    assert_eq!(told["replies"][0], r#"{"price":"5"}"#);
+    let responses = told["responses"].as_array().unwrap();
+    assert_eq!(responses[0]["misses"][0], r#"request.quantity is "3", wanted {"gte":100}"#);
+    assert_eq!(responses[1]["chosen"], true);
+    assert!(responses[2]["loss"].as_str().unwrap().ends_with("price.yaml:3 goes before it"));
+    // Of a text that is not written.
+    let draft = ["--name", "shop.v1.cart.price.yaml", "--text", "[{body: {price: 77}}]"];
+    let told = mock.mocks(&[&["preview", "Price"], &draft[..]].concat());
+    assert_eq!(told["replies"][0], r#"{"price":"77"}"#);
+    assert_eq!(mock.price("{}"), r#"{"price":"9"}"#);
+    mock.mocks_ran(&["preview", "Prize"]).check(1, &["not_found", "no method is called"]);
+    assert_eq!(mock.mocks(&["list-calls", "--json"])["calls"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn calls_are_told_with_bodies_near_misses_and_counts_without_secrets() {
+    let mock = RunningMock::start(&[(FILE, RULES)], &[]);
+    let call = |request: &str, header: &str| {
+        let words = ["call", &mock.address, "Price", request, "-H", header];
+        run(mock.path(), &words).check(0, &[]);
+    };
+    call(r#"{"sku":"tea","card":"hunter2"}"#, "authorization: Bearer hunter2hunter2");
+    call(r#"{"sku":"milk","quantity":9}"#, "x-mock-session: t1");
+    let calls = mock.mocks(&["list-calls", "--method", "Price", "--bodies", "--json"]);
+    assert!(!calls.to_string().contains("hunter2"), "{calls}");
+    assert_eq!(calls["calls"][0]["requests"][0], r#"{"card":"***","sku":"tea"}"#);
+    let one = mock.mocks(&["list-calls", "--session", "t1", "--json"]);
+    assert_eq!(one["calls"].as_array().unwrap().len(), 1);
+    let near = mock.mocks(&["near-misses"]);
+    assert_eq!(near["misses"].as_array().unwrap().len(), 1, "{near}");
+    let misses = &near["misses"][0]["misses"];
+    assert_eq!(misses[0], r#"request.quantity is "9", wanted {"gte":100}"#);
+    let verified = mock.mocks(&["verify", "Price", "--exactly", "2"]);
+    assert_eq!((&verified["verified"], &verified["calls"]), (&json!(true), &json!("2")));
+    let tea = ["verify", "Price", "--with", r#"{"sku":"tea"}"#, "--exactly"];
+    mock.mocks(&[&tea[..], &["1"]].concat());
+    let not = [&tea[..], &["3"]].concat();
+    mock.mocks_ran(&not).check(1, &["came once, and was to come 3 times", "near: call 2"]);
+    let card = ["verify", "Price", "--with", r#"{"card":"other"}"#, "--exactly", "1"];
+    let told = mock.mocks_ran(&card);
+    told.check(1, &["card is another one"]);
+    assert!(!told.stdout.contains("hunter2"), "{}", told.stdout);
+    let draft = "[{when: {request.card: other}, body: {price: 1}}]";
+    let words = ["preview", "Price", "--requests", r#"{"card":"hunter2"}"#];
+    let draft = ["--name", "shop.v1.cart.price.yaml", "--text", draft];
+    let told = mock.mocks(&[&words[..], &draft].concat());
+    assert_eq!(told["responses"][0]["misses"][0], "request.card is another one", "{told}");
+    let sessions = mock.mocks(&["list-sessions"]);
+    assert_eq!(sessions["sessions"][1]["name"], "t1", "{sessions}");
+    mock.mocks(&["reset", "t1"]);
+    let sessions = mock.mocks(&["list-sessions"]);
+    assert_eq!(sessions["sessions"].as_array().unwrap().len(), 1, "{sessions}");
+}
