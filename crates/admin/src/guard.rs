@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `Host` is this machine, by number or `localhost`, whatever the port | 421: a page whose name was bound to this machine |
 //! | `Origin`, where one is sent, is `Host` | 403: a page of another origin |
-//! | `Sec-Fetch-HostedRoute`, where it is sent, is `same-origin` or `none` | 403: the same |
+//! | `Sec-Fetch-Site`, where it is sent, is `same-origin` or `none` | 403: the same |
 //! | what is sent is JSON or protobuf | 415: what a form of any page may send |
 //! | a token, unless the request came by a Unix socket | 401 |
 //!

@@ -27,14 +27,14 @@ pub(crate) fn response<B>(mut reply: Reply, wrap: impl FnOnce(Body) -> B) -> Res
 }
 
 /// Says that no cache on the way may give this to anybody without asking, where nothing else was
-/// said: the reply of a method to `GET` is cached only if the method asks for it, and caches without
-/// that word keep a reply for as long as they see fit (RFC 9111, section 4.2.2).
+/// said: the reply of a method to `GET` is cached only if the method asks for it, and caches that
+/// are told nothing keep a reply for as long as they see fit (RFC 9111, section 4.2.2).
 pub(crate) fn uncached(headers: &mut HeaderMap) {
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("private, no-cache"));
 }
 
-/// Says that a page is its caller's, where nothing else was said: it was made for one that is known,
-/// and no cache on the way knows every header that a caller may be known by.
+/// Says that a page is its caller's, where nothing else was said: it was made for one that is
+/// known, and no cache on the way knows every header that a caller may be known by.
 pub(crate) fn callers_own(headers: &mut HeaderMap) {
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("private"));
 }

@@ -24,9 +24,9 @@
 //! }
 //! ```
 //!
-//! Its settings come from `tidewire.toml` and the environment. [`serve_with`] takes several services
-//! and what stands beside them; [`config::Config`] and [`Server`] are the steps below. A service that
-//! is known only at run time comes from a [`Schema`].
+//! Its settings come from `tidewire.toml` and the environment. [`serve_with`] takes several
+//! services and what stands beside them; [`config::Config`] and [`Server`] are the steps below. A
+//! service that is known only at run time comes from a [`Schema`].
 
 #![doc = include_str!("../README.md")]
 

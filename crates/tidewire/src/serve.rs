@@ -8,7 +8,7 @@ use tidewire_memo::Graph;
 use tidewire_server::Builder;
 use tidewire_service::RpcService;
 
-use crate::config::{Config, ConfigError, Flags, ServiceEntry};
+use crate::config::{Config, ConfigError, Flags, Programs, ServiceEntry};
 use crate::{Exit, Failure};
 
 /// Serves one service over every protocol until Ctrl-C or SIGTERM, then drains.
@@ -75,13 +75,12 @@ pub async fn serve_with(add: impl FnOnce(Builder) -> Builder) -> Exit {
     let log = config.oplog.start(&captured).await?;
     let builder = add(config.server_with_log(log.as_deref())?);
     let (builder, mut programs) = config.host(builder)?;
-    // Without a log nobody hears of changes, so a source of a program is one that may be old.
-    if let (Some(programs), Some(_)) = (&programs, &log) {
-        captured.into_iter().for_each(|source| programs.host().sources().share(source));
+    if let (Some(programs), Some(log)) = (&programs, &log) {
+        programs.share_log(log, captured);
     }
     let running = builder.start().await?;
-    if let Some(programs) = &programs {
-        programs.host().answered_by(running.callee());
+    if let Some(host) = programs.as_ref().and_then(Programs::host) {
+        host.answered_by(running.callee());
     }
     let addresses = running.addresses().to_vec();
     let stopped = running.until_stopped();
@@ -105,12 +104,12 @@ pub async fn serve_with(add: impl FnOnce(Builder) -> Builder) -> Exit {
 fn all_is_read(config: &Config) -> Result<(), ConfigError> {
     let without_code = config.services.iter().find_map(|entry| match entry {
         ServiceEntry::Schema(service) => Some(service.proto.display()),
-        ServiceEntry::Program(_) => None,
+        ServiceEntry::Program(_) | ServiceEntry::Upstream(_) => None,
     });
     match without_code {
         None => Ok(()),
         Some(proto) => Err(ConfigError::new(format!(
-            "[[service]] with proto = \"{proto}\": this program serves the services of its own code; \
+            "[[service]] with proto = \"{proto}\": this program serves services that it has code for; \
              start `tidewire serve` for services without code, or remove the section"
         ))),
     }

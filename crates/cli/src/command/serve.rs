@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use tidewire::config::{Answers, Backend, Config, Flags, Programs, ServiceConfig, sources};
-use tidewire::memo::{Graph, Source, SourceKey};
-use tidewire::oplog::OplogHandle;
+use tidewire::memo::Graph;
 use tidewire::{Schema, StartError};
 
 use crate::{Failure, resident, serving};
@@ -82,9 +81,8 @@ impl Serve {
             )));
         }
         let (builder, mut programs) = config.host(builder).map_err(Failure::usage)?;
-        // Without a log nobody hears of changes, so a source of a program is one that may be old.
         if let (Some(programs), Some(log)) = (&programs, &log) {
-            share_log(programs, log, captured);
+            programs.share_log(log, captured);
         }
         let running = builder.start().await.map_err(|error| match error {
             StartError::Listen { .. } => Failure::from(error),
@@ -123,21 +121,5 @@ impl Serve {
         }
         outcome?;
         Ok(())
-    }
-}
-
-/// Lets the pages and the programs of a server depend on what the change log captures. Without a log
-/// nobody hears of changes, so a source of a program is one that may be old.
-fn share_log<K: SourceKey + Ord>(
-    programs: &Programs,
-    log: &OplogHandle,
-    captured: impl IntoIterator<Item = Source<K>>,
-) {
-    let pages = programs.pages().clone();
-    log.on_change(move |source, key| {
-        pages.source_changed(source, key.unwrap_or_default());
-    });
-    if let Some(host) = programs.host() {
-        captured.into_iter().for_each(|source| host.sources().share(source));
     }
 }

@@ -21,6 +21,8 @@ use std::time::Duration;
 
 use tidewire_cache::{PageCache, PageSettings};
 use tidewire_hosting::{Host, HostedService};
+use tidewire_memo::Source;
+use tidewire_oplog::{OplogHandle, TextKey};
 use tidewire_proxy::{RouteError, Routes, Upstream};
 use tidewire_server::Builder;
 use tidewire_service::{Call, Codec, Error, Layer, Reply, Service};
@@ -135,6 +137,22 @@ impl Programs {
     /// The pages that are kept of programs and upstreams.
     pub fn pages(&self) -> &PageCache {
         &self.pages
+    }
+
+    /// Lets pages and programs depend on what the change log captures. Without a log nobody hears
+    /// of changes, so a source of a program is one that may be old.
+    pub fn share_log(
+        &self,
+        log: &OplogHandle,
+        captured: impl IntoIterator<Item = Source<TextKey>>,
+    ) {
+        let pages = self.pages.clone();
+        log.on_change(move |source, key| {
+            pages.source_changed(source, key.unwrap_or_default());
+        });
+        if let Some(host) = &self.host {
+            captured.into_iter().for_each(|source| host.sources().share(source));
+        }
     }
 
     /// Ends all of them; when it returns, no process is left.

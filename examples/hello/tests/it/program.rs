@@ -72,7 +72,7 @@ fn what_a_program_cannot_follow_is_refused_at_its_start() {
         ("[server]\nlistn = []\n", "tidewire.toml:2:1: unknown key listn; did you mean listen?"),
         (
             "[[service]]\nproto = \"protos\"\n",
-            "[[service]] with proto = \"protos\": this program serves the services of its own code",
+            "[[service]] with proto = \"protos\": this program serves services that it has code for",
         ),
         ("[[service]]\nrun = [\"./shop\"]\nname = \"shop\"\nroute = \"/shop\"\n", "supervisor()"),
     ] {
