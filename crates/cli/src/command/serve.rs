@@ -126,8 +126,8 @@ impl Serve {
     }
 }
 
-/// Lets the pages and the programs of a server depend on what the change log captures. Without a log
-/// nobody hears of changes, so a source of a program is one that may be old.
+/// Lets the pages and the programs of a server depend on what the change log captures. Without a
+/// log nobody hears of changes, so a source of a program is one that may be old.
 fn share_log<K: SourceKey + Ord>(
     programs: &Programs,
     log: &OplogHandle,
