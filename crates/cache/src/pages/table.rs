@@ -1,9 +1,9 @@
 //! The pages that are kept, within a number of bytes.
 //!
 //! What goes first is chosen by SIEVE: pages stand in the order in which they came. A hand goes
-//! from the oldest to the newest and around. A page asked for since the hand came by stays,
-//! once; the first that was not goes. A hit moves nothing, and what is asked for once does not
-//! push out what is asked for often.
+//! from the oldest to the newest and around. A page that was asked for since the hand came by
+//! stays, once; the first that was not goes. A hit moves nothing, and what is asked for once does
+//! not push out what is asked for often.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;

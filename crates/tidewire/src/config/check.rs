@@ -442,6 +442,8 @@ mod tests {
     fn what_does_not_go_together_in_an_upstream_is_found() {
         let shop = "[[service]]\nurl = \"http://127.0.0.1:9000\"\nroute = \"/shop/*\"\n";
         check(shop, &[]);
+        check(&format!("{shop}cache = true\n"), &[]);
+        check(&format!("{shop}[service.cache]\nstale_if_error = \"1h\"\n"), &[]);
         check(&format!("{shop}name = \"shop\"\nprotocol = \"http\"\nhealth = \"/a\"\n"), &[]);
         check(
             "[[service]]\nurl = [\"unix:/run/a.sock\", \"https://a.example\"]\n\
@@ -457,6 +459,15 @@ mod tests {
             ("health_interval = \"5s\"", "4:19: health_interval goes with health"),
             ("authorities = \"none.pem\"", "4:15: none.pem does not exist"),
             ("request_timeout = 0", "4:19: a duration of 0 allows nothing"),
+            ("cache = { page_bytes_max = \"much\" }", "4:28: \"much\" is not a size"),
+            (
+                "cache = { set_cookies = true }",
+                "4:11: unknown key set_cookies; did you mean set_cookie?",
+            ),
+            (
+                "cache = \"yes\"",
+                "4:9: invalid type: string \"yes\", expected true, false, or a table [service.cache]",
+            ),
         ] {
             check(&format!("{shop}{line}\n"), &[expected]);
         }
