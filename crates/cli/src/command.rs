@@ -14,5 +14,6 @@ pub(crate) mod mock;
 pub(crate) mod mocks;
 pub(crate) mod oplog;
 pub(crate) mod processes;
+pub(crate) mod proto;
 pub(crate) mod serve;
 pub(crate) mod top;

@@ -82,6 +82,7 @@ enum Command {
     Oplog(command::oplog::OplogArgs),
     List(command::list::List),
     Describe(command::describe::Describe),
+    Proto(command::proto::ProtoArgs),
     Check(command::check::Check),
     Completions(command::complete::Completions),
     #[command(hide = true)]
@@ -119,6 +120,7 @@ fn main() -> ExitCode {
         Command::Complete(complete) => wait(complete.run(&Arguments::command())),
         Command::List(list) => wait(list.run()),
         Command::Describe(describe) => wait(describe.run()),
+        Command::Proto(proto) => done(proto.run()),
         Command::Bench(bench) => wait(command::bench::run(&bench)),
     };
     match outcome {

@@ -5,6 +5,11 @@
 
 use protox::file::{FileResolver, GoogleFileResolver};
 
+/// The built-in files, each with its name and its text: for tools that want imports on disk.
+pub fn builtin_files() -> impl Iterator<Item = (&'static str, &'static str)> {
+    TEXTS.into_iter()
+}
+
 /// The text of the built-in file `name`.
 pub(crate) fn text(name: &str) -> Option<&'static str> {
     TEXTS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)

@@ -47,6 +47,7 @@ mod suggest;
 mod syntax;
 mod synthetic;
 
+pub use builtin::builtin_files;
 pub use descriptors::{Descriptors, File};
 pub use diagnostics::{Diagnostic, Diagnostics};
 pub use options::{Access, CacheScope, MethodOptions};

@@ -42,7 +42,7 @@ pub use path::{AsPath, Path};
 pub use schema::Schema;
 pub use served::SchemaService;
 pub use tidewire_json::JsonStyle;
-pub use tidewire_proto::{Diagnostic, Diagnostics, Sources};
+pub use tidewire_proto::{Diagnostic, Diagnostics, Sources, builtin_files};
 pub use transcode::Back;
 pub use types::{EnumType, Field, Kind, MessageType, Oneof, Scalar, Single};
 pub use value::{EnumValue, List, Map, Value};

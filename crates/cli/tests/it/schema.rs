@@ -161,3 +161,18 @@ fn push_length(to: &mut Vec<u8>, mut length: usize) {
     }
     to.push(u8::try_from(length).unwrap());
 }
+
+#[test]
+fn imports_that_are_built_in_are_written_for_other_tools() {
+    let folder = folder(&[("shop.proto", SHOP)]);
+    let export = || run(folder.path(), &["proto", "export", "a/imports"]);
+    export().check(0, &["wrote 7 files into a/imports"]);
+    let annotations = folder.path().join("a/imports/google/api/annotations.proto");
+    let text = std::fs::read_to_string(&annotations).unwrap();
+    assert!(text.contains("extend google.protobuf.MethodOptions"), "{text}");
+    export().check(0, &["wrote 7 files"]);
+    std::fs::write(&annotations, "// my own").unwrap();
+    export().check(1, &["annotations.proto is there and differs"]);
+    assert_eq!(std::fs::read_to_string(&annotations).unwrap(), "// my own");
+    run(folder.path(), &["proto", "export", "shop.proto"]).check(1, &["cannot make shop.proto"]);
+}

@@ -1,0 +1,51 @@
+//! `tidewire proto`: the `.proto` files that are built in, for tools that want them on disk.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use tidewire::schema::builtin_files;
+
+use crate::{Failure, serving};
+
+/// The `.proto` files that are built in.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ProtoArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Write what any `.proto` may import here (google/api, tidewire/v1, buf/validate, validate)
+    /// into a folder, for buf and protoc, which have it from nowhere else. A file that is there and
+    /// is another is left as it is, and said.
+    Export {
+        /// The folder; it is made if it is not there.
+        folder: PathBuf,
+    },
+}
+
+impl ProtoArgs {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let Verb::Export { folder } = self.verb;
+        export(&folder).map_err(Failure::from)
+    }
+}
+
+fn export(folder: &Path) -> anyhow::Result<()> {
+    let files: Vec<_> = builtin_files().map(|(name, text)| (folder.join(name), text)).collect();
+    let is_another = |(path, text): &&(PathBuf, &str)| {
+        fs::read_to_string(path).is_ok_and(|there| there != *text)
+    };
+    if let Some((path, _)) = files.iter().find(is_another) {
+        bail!("{} is there and differs; move it away, or name another folder", path.display());
+    }
+    for (path, text) in &files {
+        let parent = path.parent().unwrap_or(folder);
+        fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    serving::say(&format!("wrote {} files into {}\n", files.len(), folder.display()));
+    Ok(())
+}
