@@ -3,6 +3,9 @@
 //! Whoever reads it, and whoever waits for the page, moves it on: neither a caller who reads slowly
 //! nor one who goes away holds up the others. Once it is larger than pages may be, it passes to its
 //! reader alone, piece by piece; and so do all once those on their way take as much as pages may.
+//!
+//! A body that said its length is stored once it has that: whoever reads it knows that it is whole,
+//! asks for nothing more, and may ask for the page again.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -63,6 +66,8 @@ struct State {
     bytes: usize,
     budget: Arc<FillBudget>,
     bytes_max: usize,
+    /// The length that its head says.
+    length: Option<usize>,
     phase: Phase,
     on_end: Option<OnEnd>,
 }
@@ -71,7 +76,7 @@ enum Phase {
     Filling,
     /// It came whole, or passes on unstored, and is over.
     Over,
-    /// It is not stored, and goes on.
+    /// It is stored, or will not be, and goes on.
     Passing,
     Broken(Error),
 }
@@ -88,9 +93,10 @@ impl Wake for Waiting {
 }
 
 impl Fill {
-    /// Stores a body of up to so many bytes as it is read.
+    /// Stores a body of up to so many bytes as it is read; `length` is what its head says.
     pub(crate) fn new(
         frames: Pin<Box<dyn Frames>>,
+        length: Option<usize>,
         bytes_max: usize,
         budget: &Arc<FillBudget>,
         on_end: OnEnd,
@@ -103,6 +109,7 @@ impl Fill {
             bytes: 0,
             budget: Arc::clone(budget),
             bytes_max,
+            length,
             phase: Phase::Filling,
             on_end: Some(on_end),
         };
@@ -173,10 +180,12 @@ impl Fill {
                     Frame::Trailers(trailers) => trailers.is_empty(),
                 };
                 state.pieces.push_back(frame);
-                if is_filling && !is_stored {
+                let is_whole = state.length.is_some_and(|length| length == state.bytes);
+                if is_filling && (!is_stored || is_whole) {
+                    let whole = is_stored.then(|| state.whole());
                     state.phase = Phase::Passing;
                     state.forget_read();
-                    state.end(None);
+                    state.end(whole);
                 }
             }
             Some(Err(error)) => {

@@ -352,9 +352,10 @@ impl Shared {
         match std::mem::take(&mut reply.body) {
             Body::Stream(frames) => {
                 let bytes_max = self.settings.page_bytes_max;
+                let length = declared_length(&reply.headers);
                 let budget = &self.cache.0.fills;
-                let fill =
-                    Fill::new(frames, bytes_max, budget, Box::new(|whole| ending.end(whole)));
+                let on_end = Box::new(|whole| ending.end(whole));
+                let fill = Fill::new(frames, length, bytes_max, budget, on_end);
                 if let Some(flight) = flight {
                     Lead::fills(&flight, &fill);
                 }
@@ -382,12 +383,8 @@ impl Shared {
             return None;
         }
         let policy = Policy::of(reply.status, &reply.headers, arrived.arrival, &self.settings)?;
-        let length =
-            reply.headers.get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
-        if length
-            .or(reply.body.len())
-            .is_some_and(|bytes: usize| bytes > self.settings.page_bytes_max)
-        {
+        let length = declared_length(&reply.headers).or(reply.body.len());
+        if length.is_some_and(|bytes| bytes > self.settings.page_bytes_max) {
             return None;
         }
         let varies = page::varies(&reply.headers, request)?;
@@ -512,3 +509,8 @@ fn say(headers: &mut Headers, text: &str) {
 /// How often a request waits for another one before it goes on by itself.
 const TURNS_MAX: u32 = 4;
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+
+/// The length of its body that a head says.
+fn declared_length(headers: &HeaderMap) -> Option<usize> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}

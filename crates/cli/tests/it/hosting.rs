@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::program::{command, folder, run, until};
 
@@ -83,13 +83,13 @@ impl Served {
 
     /// Waits until it logs something, and returns that line.
     pub(crate) fn says(&self, text: &str) -> String {
+        // Under load it never stops to say something, so the whole wait is bounded.
+        let end = Instant::now() + Duration::from_secs(120);
         let mut said = Vec::new();
         while !said.last().is_some_and(|line: &String| line.contains(text)) {
-            said.push(
-                self.log
-                    .recv_timeout(Duration::from_secs(60))
-                    .unwrap_or_else(|_| panic!("{text} is not among {said:#?}")),
-            );
+            let left = end.saturating_duration_since(Instant::now());
+            let line = self.log.recv_timeout(left);
+            said.push(line.unwrap_or_else(|_| panic!("{text} is not among {said:#?}")));
         }
         said.pop().unwrap()
     }
@@ -152,10 +152,10 @@ fn a_change_of_the_configuration_of_files_and_a_hangup_replace_a_program_under_l
         served.says("the configuration cannot be used");
         assert_eq!(word(), "two");
         write(folder.path(), "tidewire.toml", "");
-        served.says("it has no programs now: the configuration cannot be used");
+        served.says("it has no programs and no upstreams now: the configuration cannot be used");
         std::fs::remove_file(folder.path().join("tidewire.toml")).unwrap();
         served.hang_up();
-        served.says("it has no programs now: the configuration cannot be used");
+        served.says("it has no programs and no upstreams now: the configuration cannot be used");
         assert_eq!(word(), "two");
         write(
             folder.path(),

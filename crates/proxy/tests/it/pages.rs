@@ -377,3 +377,24 @@ async fn errors_are_shared_and_not_kept() {
     assert_eq!(cached.get("/").await.status_text(), "tidewire; hit; ttl=60");
     let _ = PageSettings::default();
 }
+
+/// As HTTP servers do once they have sent as much as the head said.
+#[tokio::test]
+async fn a_page_is_stored_once_its_length_is_there_whoever_asks_for_its_end() {
+    let go = Arc::new(Notify::new());
+    let waits = Arc::clone(&go);
+    let origin = Origin::start(move |_| {
+        let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 4\r\n\r\n";
+        vec![Step::Send(head.into()), Step::Wait(Arc::clone(&waits)), Step::Send("page".into())]
+    })
+    .await;
+    let cached = Cached::new(&origin);
+    let first = cached.call(call(Method::GET, "/", &[], Body::Empty)).await.unwrap();
+    go.notify_one();
+    let Body::Stream(mut frames) = first.body else { panic!("it comes from the upstream") };
+    let Some(Ok(Frame::Data(data))) = frames.next().await else { panic!("it has a body") };
+    assert_eq!(&data[..], b"page");
+    drop(frames);
+    assert_eq!(cached.get("/").await.body, "page");
+    assert_eq!(origin.count(), 1);
+}
