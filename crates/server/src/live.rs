@@ -17,13 +17,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, COOKIE};
+use http::header::{AUTHORIZATION, COOKIE, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Uri};
 use tidewire_live::{
     AnswerFuture, Arrival, BoundNames, ByteStream, Config, ConnectionEnd, Host, IncomingCall,
     Links, PATH, Reason, Transport, Violation, WebSocket, feature, random_boot,
 };
-use tidewire_service::{Code, Context, Head, HttpTarget, Peer, Protocol, Signal, Target};
+use tidewire_service::{Code, Context, Error, Head, HttpTarget, Peer, Protocol, Signal, Target};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::task::TaskTracker;
 
@@ -163,10 +163,8 @@ impl App {
         let context = Context::new(headers).with_protocol(Protocol::Live).with_peer(peer);
         let mut head = Head::new(Target::Http(target), context);
         let admitted = admitted(&self.gates, &mut head, false).await;
-        // A cookie may mean nothing to anybody; who means one is known by the gates, call by call.
         if let Err(error) = admitted
-            && error.code() == Code::Unauthenticated
-            && head.context.headers().contains_key(AUTHORIZATION)
+            && is_refused(&error, head.context.headers())
         {
             return Err(Violation::new(Reason::Unauthenticated, error.message().to_owned()));
         }
@@ -178,6 +176,17 @@ impl App {
         let parts = parts.flat_map(|part: Vec<u8>| [part.len().to_le_bytes().to_vec(), part]);
         Ok(parts.flatten().collect::<Vec<u8>>().into())
     }
+}
+
+/// Whether a credential is refused, and not merely missing (RFC 6750, section 3). A cookie may mean
+/// nothing to anybody; a gate that means one says so call by call.
+fn is_refused(error: &Error, headers: &HeaderMap) -> bool {
+    let challenge = error.headers().get(WWW_AUTHENTICATE).map(HeaderValue::as_bytes);
+    let is_of_credential = match challenge {
+        Some(challenge) => challenge.windows(6).any(|part| part == b"error="),
+        None => headers.contains_key(AUTHORIZATION),
+    };
+    error.code() == Code::Unauthenticated && is_of_credential
 }
 
 /// The protocol's settings.
