@@ -42,7 +42,8 @@ pub async fn serve(service: impl RpcService) -> Exit {
 /// ```no_run
 /// # use tidewire::http::Method;
 /// # use tidewire::Call;
-/// # async fn example(cart: tidewire::SchemaService, prices: tidewire::SchemaService) -> tidewire::Exit {
+/// # use tidewire::RpcService;
+/// # async fn example(cart: impl RpcService, prices: impl RpcService) -> tidewire::Exit {
 /// tidewire::serve_with(|server| {
 ///     server
 ///         .service(cart)
