@@ -219,8 +219,12 @@ impl Connection {
                 ResponseFuture::Rest(Box::pin(Rest::document(app)))
             }
             RequestTarget::Answer(answered) => {
-                let InboundRequest { version, context, body, .. } = request;
-                self.after_body(version, context.headers(), body, answered.response)
+                let InboundRequest { verb, version, context, body, .. } = request;
+                let mut response = answered.response;
+                if matches!(verb, Method::GET | Method::HEAD) {
+                    plain::uncached(response.headers_mut());
+                }
+                self.after_body(version, context.headers(), body, response)
             }
         }
     }

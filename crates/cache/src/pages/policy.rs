@@ -58,6 +58,7 @@ impl Policy {
         let is_final = status.as_u16() >= 200
             && !matches!(status, StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED);
         if !is_final
+            || is_of_request(status)
             || arrival.is_no_store
             || directives.no_store && !is_understood
             || directives.must_understand && !is_known(status)
@@ -143,16 +144,31 @@ pub(crate) fn date(headers: &HeaderMap, name: &str) -> Option<SystemTime> {
     httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
 }
 
+/// Whether a page depends on more than a request says: on anything, or on what the gateway tells of
+/// the caller, such as `Tidewire-Principal`, which no request can have.
 fn varies_on_all(headers: &HeaderMap) -> bool {
     let values = headers.get_all(VARY).iter();
+    let is_told = |name: &[u8]| {
+        name.get(..GATEWAY_PREFIX.len()).is_some_and(|it| it.eq_ignore_ascii_case(GATEWAY_PREFIX))
+    };
     values
         .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
-        .any(|name| name.trim_ascii() == b"*")
+        .map(<[u8]>::trim_ascii)
+        .any(|name| name == b"*" || is_told(name))
+}
+
+/// What the names of headers begin with that only the gateway can set.
+const GATEWAY_PREFIX: &[u8] = b"tidewire-";
+
+/// Whether a status is about how this request was made, by what is not in the key of a page: its
+/// conditions and range, its length and its headers. Another caller would be given its mistake.
+fn is_of_request(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 400 | 408 | 411..=417 | 421 | 429 | 431)
 }
 
 /// RFC 9110, section 15.1.
 fn is_heuristically_cacheable(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
+    matches!(status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 501)
 }
 
 /// Whether what a cache has to do for the status is known here: those of RFC 9110.

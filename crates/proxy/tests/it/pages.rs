@@ -398,3 +398,33 @@ async fn a_page_is_stored_once_its_length_is_there_whoever_asks_for_its_end() {
     assert_eq!(cached.get("/").await.body, "page");
     assert_eq!(origin.count(), 1);
 }
+
+/// No request has it, so requests cannot be told apart by it.
+#[tokio::test]
+async fn what_depends_on_what_the_gateway_tells_of_a_caller_is_not_stored() {
+    for vary in ["Tidewire-Principal", "accept, TIDEWIRE-principal"] {
+        let origin = Origin::start(move |_| {
+            ok(&[("Cache-Control", "public, max-age=60"), ("Vary", vary)], "own")
+        })
+        .await;
+        let cached = Cached::new(&origin);
+        cached.get("/").await;
+        cached.get("/").await;
+        assert_eq!(origin.count(), 2, "{vary}");
+    }
+}
+
+/// One with a range, a condition or a header that nobody else sends.
+#[tokio::test]
+async fn what_a_request_was_refused_for_is_not_stored_for_others() {
+    for status in [400, 408, 411, 412, 413, 414, 415, 416, 417, 421, 429, 431] {
+        let origin = Origin::start(move |received| match received.number {
+            0 => response(status, &[FRESH], "refused"),
+            _ => ok(&[FRESH], "page"),
+        })
+        .await;
+        let cached = Cached::new(&origin);
+        assert_eq!(cached.get("/").await.status.as_u16(), status);
+        assert_eq!(cached.get("/").await.body, "page", "{status}");
+    }
+}
