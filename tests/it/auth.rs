@@ -40,6 +40,10 @@ service Shop {
     option idempotency_level = NO_SIDE_EFFECTS;
     option (google.api.http) = { get: "/plain" };
   }
+  rpc Writers(Ask) returns (Told) {
+    option idempotency_level = NO_SIDE_EFFECTS;
+    option (tidewire.v1.method) = { scopes: ["write"] cache: CALLER ttl: { seconds: 3600 } };
+  }
   rpc Write(Ask) returns (Told) { option (tidewire.v1.method) = { scopes: ["write"] }; }
   rpc Admin(Ask) returns (Told);
 }

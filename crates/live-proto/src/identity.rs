@@ -36,7 +36,7 @@ impl Session {
     /// or why it is refused: the default headers are those of before then. Also said without being
     /// asked, when a credential is about to expire.
     pub fn credential(&mut self, outcome: Result<u64, &Error>) {
-        let accepted = self.accepted_headers.take();
+        let accepted = self.headers_before.take();
         if let (Err(_), Some(accepted)) = (outcome, accepted) {
             self.peer_headers = accepted;
         }
@@ -76,7 +76,7 @@ impl Session {
             return Err(Violation::new(Reason::MetadataMax, text));
         }
         let before = std::mem::replace(&mut self.peer_headers, merged);
-        self.accepted_headers.get_or_insert(before);
+        self.headers_before.get_or_insert(before);
         Ok(Some(Event::Auth))
     }
 
@@ -88,7 +88,7 @@ impl Session {
     /// The defaults of a new connection.
     pub(crate) fn greet_headers(&mut self, hello: &Metadata) {
         self.peer_headers = defaults(&self.upgrade, hello);
-        self.accepted_headers = None;
+        self.headers_before = None;
     }
 
     fn allowed(&self, headers: &Metadata) -> Metadata {

@@ -58,7 +58,7 @@ pub struct Session {
     pub(crate) slots_in: u32,
     pub(crate) peer_headers: Metadata,
     /// Those before an `auth` that is not answered yet.
-    pub(crate) accepted_headers: Option<Metadata>,
+    pub(crate) headers_before: Option<Metadata>,
     /// What the connection itself says of the peer, such as the headers of a WebSocket's upgrade.
     pub(crate) upgrade: Metadata,
     /// The consistency token that the peer gave last.
@@ -166,7 +166,7 @@ impl Session {
             slots_out: Limits::default().slots(),
             slots_in: limits.slots(),
             peer_headers: Metadata::default(),
-            accepted_headers: None,
+            headers_before: None,
             upgrade: Metadata::default(),
             token: Bytes::new(),
             features: 0,
@@ -450,6 +450,11 @@ impl Session {
     /// The peer's default headers: those of its hello, replaced by later `auth` frames.
     pub fn peer_headers(&self) -> &Metadata {
         &self.peer_headers
+    }
+
+    /// The same before an [`Event::Auth`] that is not answered yet.
+    pub fn accepted_headers(&self) -> &Metadata {
+        self.headers_before.as_ref().unwrap_or(&self.peer_headers)
     }
 
     /// Registers a method that this side calls. The same path and codec give the same id.

@@ -146,7 +146,13 @@ impl Links {
     fn link(&self, acceptor: Acceptor, hello: Hello, principal: Bytes) -> Link {
         let now = self.clock.now();
         let mut sessions = self.lock();
-        let resumed = sessions.take(&hello, &principal);
+        let resumed = sessions.take(&hello, &principal).filter(|link| {
+            let is_known = !link.lock().credential.is_unknown();
+            if !is_known {
+                link.end(Reason::TakenOver, "its credential was not known yet");
+            }
+            is_known
+        });
         let link = match resumed {
             Some(link) => {
                 let mut state = link.lock();
@@ -184,7 +190,7 @@ impl Links {
         if ended == ConnectionEnd::TakenOver {
             return;
         }
-        if link.lock().credentials.is_unknown() {
+        if link.lock().credential.is_unknown() {
             link.expire();
         }
         let id = link.lock().session.session_id().map(|session| session.id);

@@ -2,34 +2,35 @@
 //!
 //! | the new one | what is done |
 //! |---|---|
-//! | is of the same principal | it is taken, and that is said |
+//! | is of the same principal | it is taken, and that is said; watched answers are made again with it |
 //! | is refused | the old one stays in force while it is good, and that is said |
 //! | is of another principal, or of nobody | the session ends: `unauthenticated` |
 //!
-//! Who asks while it is looked at asks with the new one. A connection that is lost meanwhile leaves
-//! no session: whose it would be is not known.
+//! Who asks while it is looked at asks with the new one. A connection that is lost or taken over
+//! meanwhile leaves no session: whose it would be is not known. One is looked at at a time, the last
+//! that came.
 
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use tidewire_live_proto::{Reason, Violation};
 use tidewire_service::Error;
+use tokio::task::AbortHandle;
 
 use crate::link::{Link, State};
 
-/// Credentials that came in place of others.
+/// The credential that came in place of another, while it is looked at.
 #[derive(Debug, Default)]
-pub(crate) struct Credentials {
-    /// How many came.
-    seen: u64,
-    /// How many of them were looked at, or gave way to later ones.
-    known: u64,
+pub(crate) struct NewCredential {
+    /// How many came: what is found out of an earlier one is of no use.
+    number: u64,
+    look: Option<AbortHandle>,
 }
 
-impl Credentials {
-    /// Whether one is looked at.
+impl NewCredential {
+    /// Whether there is one.
     pub(crate) const fn is_unknown(&self) -> bool {
-        self.seen != self.known
+        self.look.is_some()
     }
 }
 
@@ -39,29 +40,35 @@ impl State {
         let Some(host) = &link.0.host else { return };
         let headers = self.session.peer_headers().to_maps().0;
         let Some(mut identity) = host.identify(headers, self.peer.clone()) else { return };
-        self.credentials.seen += 1;
+        self.credential.number += 1;
+        self.credential.look.take().iter().for_each(AbortHandle::abort);
         // Most are known at once; a call that comes with it is asked by whoever it says.
         match identity.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(outcome) => self.know_credential(outcome),
+            Poll::Ready(outcome) => self.know_credential(link, outcome),
             Poll::Pending => {
-                let (number, link) = (self.credentials.seen, link.clone());
-                link.0.tasks.clone().spawn(async move {
+                let (number, link) = (self.credential.number, link.clone());
+                let look = link.0.tasks.clone().spawn(async move {
                     let outcome = identity.await;
                     let mut state = link.lock();
-                    if state.credentials.seen == number {
-                        state.know_credential(outcome);
+                    if state.credential.number == number && state.credential.look.take().is_some() {
+                        state.know_credential(&link, outcome);
                         state.hear_all(&link);
                         state.wake();
                     }
                 });
+                self.credential.look = Some(look.abort_handle());
             }
         }
     }
 
-    fn know_credential(&mut self, outcome: Result<Bytes, Violation>) {
-        self.credentials.known = self.credentials.seen;
+    fn know_credential(&mut self, link: &Link, outcome: Result<Bytes, Violation>) {
         match outcome {
-            Ok(principal) if principal == self.principal => self.session.credential(Ok(0)),
+            Ok(principal) if principal == self.principal => {
+                let before = self.session.accepted_headers().to_maps().0;
+                self.session.credential(Ok(0));
+                let now = self.session.peer_headers().to_maps().0;
+                self.ask_anew(link, &before, &now);
+            }
             Ok(_) => {
                 let text = "the credential is of another principal than the session";
                 self.session.end(Reason::Unauthenticated, text);

@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::budget::Budget;
 use crate::call::given_up;
-use crate::credential::Credentials;
+use crate::credential::NewCredential;
 use crate::exchange::{CallEvent, Exchange};
 use crate::serve::{Host, ProcessMessage, RequestParts};
 use crate::session_clock::SessionClock;
@@ -80,8 +80,8 @@ pub(crate) struct State {
     pub(crate) peer: Option<Arc<Peer>>,
     /// Whose the session is.
     pub(crate) principal: Bytes,
-    /// Credentials of the peer that are looked at; the last of them counts.
-    pub(crate) credentials: Credentials,
+    /// What of the peer's is looked at in place of its credential.
+    pub(crate) credential: NewCredential,
     /// Why the session, or the last attempt at a connection, ended.
     pub(crate) ended: Option<Violation>,
     /// A handshake was done on the connection that there is.
@@ -145,7 +145,7 @@ impl Link {
             farewell: Vec::new(),
             peer: None,
             principal: Bytes::new(),
-            credentials: Credentials::default(),
+            credential: NewCredential::default(),
             ended: None,
             connections: 0,
             is_greeted: false,

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use tidewire_live_proto::{CallId, Change, Micros, OutgoingReply, Refresh, Session, Watch};
 use tidewire_service::{
     Body, Error, Freshness, Lifetime, Reply, StaleSet, StaleSetEntry, Watching,
@@ -62,6 +63,24 @@ impl RepeatableCall {
                 message: message.clone(),
             })
         })
+    }
+
+    /// The same call with other default headers of its caller: those that it said itself stay.
+    fn with_defaults(&self, before: &HeaderMap, now: &HeaderMap) -> Arc<Self> {
+        let mut context = self.context.clone();
+        let headers = context.headers_mut();
+        let names = before.keys().chain(now.keys().filter(|name| !before.contains_key(*name)));
+        for name in names {
+            if !headers.get_all(name).iter().eq(before.get_all(name)) {
+                continue;
+            }
+            headers.remove(name);
+            for value in now.get_all(name) {
+                headers.append(name, value.clone());
+            }
+        }
+        let (target, message) = (self.target.clone(), self.message.clone());
+        Arc::new(Self { target, context, message })
     }
 
     fn arrived(&self, held: &Freshness) -> IncomingCall {
@@ -158,6 +177,22 @@ impl State {
     /// Tells the session what became stale: before it is given an answer, and before it writes.
     pub(crate) fn tell_stale(&mut self, link: &Link) {
         for call in self.watches.take_stale(&self.session, link.0.clock) {
+            match self.session.stale(call) {
+                Some(change) => self.make_again(link, call, change),
+                None => self.watches.remove(call),
+            }
+        }
+    }
+
+    /// Treats all watched answers as changed, and makes them with other default headers of their
+    /// caller: what it may see, and for how long, may be another.
+    pub(crate) fn ask_anew(&mut self, link: &Link, before: &HeaderMap, now: &HeaderMap) {
+        let calls: Vec<_> = self.watches.granted.keys().copied().collect();
+        for call in calls {
+            let watched = self.watches.granted.get_mut(&call).and_then(|it| it.more.as_mut());
+            if let Some(again) = watched.and_then(|more| more.again.as_mut()) {
+                *again = again.with_defaults(before, now);
+            }
             match self.session.stale(call) {
                 Some(change) => self.make_again(link, call, change),
                 None => self.watches.remove(call),

@@ -81,3 +81,22 @@ async fn a_cookie_that_means_nothing_refuses_no_connection() {
     let is_let_in = matches!(told, Told::Failed(_, Code::FailedPrecondition));
     assert!(is_let_in, "a command that comes as a query: {told:?}");
 }
+
+/// Whether it is watched, and with what, is for the credential of now to say.
+#[tokio::test]
+async fn a_watch_goes_on_with_the_credential_in_place_of_the_one_before() {
+    let signer = Signer::new("a");
+    let (_folder, keys) = file(&[signer.jwk()]);
+    let (_running, address, _) = shop(&keys).await;
+    let mut ada = ByHand::dial_with(address, bearer(&signer.token("write", 600))).await;
+    let of_writers = ada.ask("/test.v1.Shop/Writers", "{}", Watch::Values);
+    assert!(matches!(ada.next().await, Told::Reply { is_watched: true, .. }));
+    ada.session.auth(&bearer(&signer.token("write other", 900)));
+    assert_eq!(ada.next().await, Told::Credential { is_refused: false });
+    // It is suspect for a moment at most, and is then told to be what it was.
+    let goes_on = |told: &Told| matches!(told, Told::Reply { call, is_watched: true, .. } if *call == of_writers);
+    while !goes_on(&ada.next().await) {}
+    ada.session.auth(&bearer(&signer.token("read", 900)));
+    let failed = Told::Failed(of_writers, Code::PermissionDenied);
+    while ada.next().await != failed {}
+}
