@@ -2,7 +2,7 @@
 //!
 //! | the new one | what is done |
 //! |---|---|
-//! | is of the same principal | it is taken, and that is said; watched answers are made again with it |
+//! | is of the same principal | it is taken, that is said, and watched answers are made with it |
 //! | is refused | the old one stays in force while it is good, and that is said |
 //! | is of another principal, or of nobody | the session ends: `unauthenticated` |
 //!
