@@ -7,8 +7,7 @@
 //! | is of another principal, or of nobody | the session ends: `unauthenticated` |
 //!
 //! Who asks while it is looked at asks with the new one. A connection that is lost or taken over
-//! meanwhile leaves no session: whose it would be is not known. One is looked at at a time, the last
-//! that came.
+//! meanwhile leaves no session: whose it would be is not known. Of several the last is looked at.
 
 use std::task::{Context, Poll, Waker};
 

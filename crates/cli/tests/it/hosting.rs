@@ -76,7 +76,10 @@ impl Served {
         let (said, log) = std::sync::mpsc::channel();
         let errors = BufReader::new(child.stderr.take().unwrap());
         std::thread::spawn(move || {
-            errors.lines().map_while(Result::ok).all(|line| said.send(line).is_ok())
+            errors.lines().map_while(Result::ok).all(|line| {
+                show(&line);
+                said.send(line).is_ok()
+            })
         });
         Self { child, address, log }
     }
@@ -104,6 +107,14 @@ impl Drop for Served {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Shows what went wrong in a program, if the test fails, whatever it had read of it.
+#[expect(clippy::print_stdout, reason = "it is shown of a test that fails")]
+fn show(line: &str) {
+    if line.contains(" WARN ") || line.contains(" ERROR ") {
+        println!("{line}");
     }
 }
 
