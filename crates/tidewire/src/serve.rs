@@ -9,7 +9,7 @@ use tidewire_server::Builder;
 use tidewire_service::RpcService;
 
 use crate::config::{Config, ConfigError, Flags, Programs, ServiceEntry};
-use crate::{Exit, Failure};
+use crate::Exit;
 
 /// Serves one service over every protocol until Ctrl-C or SIGTERM, then drains.
 ///
@@ -75,7 +75,7 @@ pub async fn serve_with(add: impl FnOnce(Builder) -> Builder) -> Exit {
     let captured = config.oplog.sources(&Graph::global());
     let log = config.oplog.start(&captured).await?;
     let builder = add(config.server_with_log(log.as_deref())?);
-    let (builder, mut programs) = config.host(builder)?;
+    let (builder, programs) = config.host(builder)?;
     if let (Some(programs), Some(log)) = (&programs, &log) {
         programs.share_log(log, captured);
     }
@@ -88,17 +88,8 @@ pub async fn serve_with(add: impl FnOnce(Builder) -> Builder) -> Exit {
     for address in addresses {
         tracing::info!(%address, "serving");
     }
-    let outcome = match &mut programs {
-        None => stopped.await,
-        Some(programs) => tokio::select! {
-            outcome = stopped => outcome,
-            never = programs.follow(&flags) => match never {},
-        },
-    };
-    if let Some(programs) = programs {
-        programs.stop().await;
-    }
-    outcome.map(drop).map_err(Failure::from)
+    Programs::until(programs, stopped, &flags).await?;
+    Ok(())
 }
 
 /// A section that is written and not read would be believed.

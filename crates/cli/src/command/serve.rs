@@ -80,7 +80,7 @@ impl Serve {
                  or write a [[service]] into tidewire.toml"
             )));
         }
-        let (builder, mut programs) = config.host(builder).map_err(Failure::usage)?;
+        let (builder, programs) = config.host(builder).map_err(Failure::usage)?;
         if let (Some(programs), Some(log)) = (&programs, &log) {
             programs.share_log(log, captured);
         }
@@ -109,17 +109,7 @@ impl Serve {
         let start = serving::start(&running, &what, flags);
         let stopped = running.until_stopped();
         serving::say(&start);
-        let outcome = match &mut programs {
-            None => stopped.await,
-            Some(programs) => tokio::select! {
-                outcome = stopped => outcome,
-                never = programs.follow(flags) => match never {},
-            },
-        };
-        if let Some(programs) = programs {
-            programs.stop().await;
-        }
-        outcome?;
+        Programs::until(programs, stopped, flags).await?;
         Ok(())
     }
 }

@@ -15,6 +15,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -160,6 +161,25 @@ impl Programs {
         if let Some(host) = self.host {
             host.stop().await;
         }
+    }
+
+    /// Runs beside a server: takes up changes until `stopped` says that it has, and then ends all of
+    /// them. Without programs it waits for the server alone.
+    ///
+    /// # Errors
+    /// Those of `stopped`.
+    pub async fn until(
+        programs: Option<Self>,
+        stopped: impl Future<Output = io::Result<bool>>,
+        flags: &Flags,
+    ) -> io::Result<bool> {
+        let Some(mut programs) = programs else { return stopped.await };
+        let outcome = tokio::select! {
+            outcome = stopped => outcome,
+            never = programs.follow(flags) => match never {},
+        };
+        programs.stop().await;
+        outcome
     }
 
     /// Takes up changes of the configuration that `flags` name, and of programs, for as long as it
