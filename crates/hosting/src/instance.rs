@@ -333,7 +333,8 @@ async fn launch(
     let not_ready = parking_lot::Mutex::new(NotReady::Silent);
     let mut way = pin!(reach(place, surroundings, &peer, &not_ready));
     // It is greeted while it starts.
-    let (launching, mut early) = (launcher.start(order, fds), None);
+    let launching = launcher.start_when_written(order, fds, life.start_timeout);
+    let mut early = None;
     let process = {
         let mut launching = pin!(launching);
         loop {

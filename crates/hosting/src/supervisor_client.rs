@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -112,6 +113,38 @@ impl SupervisorClient {
         let StartedProcess { pid, bounded, memory_kills } = started?;
         (process.pid, process.bounded, process.memory_kills) = (pid, bounded, memory_kills);
         Ok(process)
+    }
+
+    /// [`start`](Self::start) of a program whose file may be open for writing, which the system does
+    /// not run (`ETXTBSY`): whoever replaces it writes it, or a child that he is just starting still
+    /// has it open. It is tried again until `within` is over.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub(crate) async fn start_when_written(
+        &self,
+        start: Start,
+        fds: Vec<OwnedFd>,
+        within: Duration,
+    ) -> io::Result<Process> {
+        let (began, mut was_said) = (Instant::now(), false);
+        loop {
+            let copies = fds.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
+            match self.start(start.clone(), copies).await {
+                Err(error)
+                    if error.kind() == io::ErrorKind::ExecutableFileBusy
+                        && began.elapsed() < within =>
+                {
+                    if !was_said {
+                        let program = start.command.first();
+                        tracing::warn!(program, "its file is being written; it is started then");
+                        was_said = true;
+                    }
+                    tokio::time::sleep(WRITTEN_WAIT).await;
+                }
+                done => return done,
+            }
+        }
     }
 
     /// Its processes are to end: a supervisor that somebody stopped goes on for it.
@@ -309,3 +342,6 @@ impl Wire {
         }
     }
 }
+
+/// Between two tries to start a program whose file is being written.
+const WRITTEN_WAIT: Duration = Duration::from_millis(20);

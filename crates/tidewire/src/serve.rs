@@ -8,8 +8,8 @@ use tidewire_memo::Graph;
 use tidewire_server::Builder;
 use tidewire_service::RpcService;
 
-use crate::config::{Config, ConfigError, Flags, Programs, ServiceEntry};
 use crate::Exit;
+use crate::config::{Config, ConfigError, Flags, Programs, ServiceEntry};
 
 /// Serves one service over every protocol until Ctrl-C or SIGTERM, then drains.
 ///

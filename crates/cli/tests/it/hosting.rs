@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -246,6 +247,24 @@ fn a_new_executable_the_configuration_and_a_hangup_replace_a_program_in_go_under
         }
         over.store(true, Ordering::Relaxed);
         caller.join().unwrap();
+    });
+}
+
+#[test]
+fn a_program_whose_file_is_still_being_written_is_started_when_it_is_there() {
+    let settings = SETTINGS.replace(r#""python3", "app.py""#, r#""./app.py""#);
+    let program = format!("#!/usr/bin/env python3\n{PROGRAM}");
+    let folder = folder(&[("app.py", &program), ("tidewire.toml", &settings)]);
+    let app = folder.path().join("app.py");
+    std::fs::set_permissions(&app, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let served = Served::start(folder.path());
+    let writer = std::fs::File::options().append(true).open(&app).unwrap();
+    std::thread::scope(|threads| {
+        let call = threads.spawn(|| ask(&served.address, "/shop/a"));
+        served.says("its file is being written");
+        drop(writer);
+        let answer = call.join().unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     });
 }
 
