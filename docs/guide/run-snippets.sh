@@ -110,6 +110,23 @@ free_port() {
 printf '#!/bin/sh\nfor word; do shift; [ "$word" = demo ] && word=dev; set -- "$@" "$word"; done\nexec cargo "$@"\n' >"$work/cargo-dev"
 chmod +x "$work/cargo-dev"
 
+# Programs of examples/ with the features that `cargo xtask ci test` has built them with: those that
+# a page names would build most crates once more. What README names is built as it says.
+mkdir "$work/bin"
+cat >"$work/bin/cargo" <<'WRAPPER'
+#!/usr/bin/env bash
+real=$(type -ap cargo | sed -n 2p)
+case " $* " in
+  *" --package tidewire-cli --package shop-in-rust "*) bins=(--bin tidewire --bin shop-in-rust) ;;
+  *" --package contacts --package replica "*) bins=(--bin contacts --bin relay --bin reader) ;;
+  *" run -q -p contacts -- "*) bins=(--bin contacts) ;;
+  *) exec "$real" "$@" ;;
+esac
+cd "$repository" && "$real" build --quiet --workspace "${bins[@]}" --example gateway || exit
+[[ $1 != run ]] || { shift 5; exec "$repository/target/debug/contacts" "$@"; }
+WRAPPER
+chmod +x "$work/bin/cargo"
+
 run_page() {
   local page=$1 folder=$work/page port
   rm -rf "$folder"
@@ -123,7 +140,8 @@ run_page() {
     script "$repository/$page" | sed "s/127\.0\.0\.1:8080/127.0.0.1:$port/g"
   } >"$work/script"
   TIDEWIRE_SERVER_LISTEN=127.0.0.1:$port CARGO="$work/cargo-dev" CARGO_TARGET_DIR="$repository/target" \
-    CONTACTS=1000 CONTACTS_DB="$work/contacts.sqlite" bash "$work/script"
+    CONTACTS=1000 CONTACTS_DB="$work/contacts.sqlite" repository="$repository" \
+    PATH="$([[ $page == README.md ]] || printf '%s:' "$work/bin")$PATH" bash "$work/script"
 }
 
 cd "$repository"

@@ -144,7 +144,10 @@ fn test(root: &Path) -> Result<Outcome> {
     if matches!(programs, Outcome::Failed) {
         return Ok(programs);
     }
-    cargo(root, "test --workspace --tests --no-fail-fast", &[])
+    // Most of them wait for programs and connections more than they compute.
+    let threads = std::thread::available_parallelism().map_or(4, |cores| 2 * cores.get());
+    let threads = threads.to_string();
+    cargo(root, "test --workspace --tests --no-fail-fast", &[("RUST_TEST_THREADS", &threads)])
 }
 
 fn doctest(root: &Path) -> Result<Outcome> {

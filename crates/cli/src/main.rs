@@ -16,6 +16,7 @@ mod catalog;
 mod command;
 mod habits;
 mod init;
+mod json;
 mod names;
 mod origin;
 mod resident;
@@ -87,6 +88,8 @@ enum Command {
     Completions(command::complete::Completions),
     #[command(hide = true)]
     Complete(command::complete::Complete),
+    /// Print the version with its commit, target and features, as `--version` does.
+    Version,
     /// Measure a server: load, latency, its CPU and memory; compare results.
     Bench(tidewire_bench::command::BenchArgs),
 }
@@ -99,6 +102,10 @@ fn main() -> ExitCode {
     };
     let outcome = match arguments.command {
         Command::Init(init) => init.run(),
+        Command::Version => {
+            serving::say(&format!("tidewire {VERSION}\n"));
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Serve(serve) => done(serve.run()),
         Command::Mock(mock) => done(mock.run()),
         Command::Call(call) => wait(call.run()),

@@ -79,6 +79,11 @@ impl Schema {
         &self.pool
     }
 
+    /// All files with their imports, as an encoded `google.protobuf.FileDescriptorSet`.
+    pub fn descriptors(&self) -> &Bytes {
+        &self.descriptors
+    }
+
     /// A number of its descriptors and of `how` they are used: another for others, as a rule, and
     /// the same on every host.
     pub fn edition(&self, how: &[u8]) -> u64 {

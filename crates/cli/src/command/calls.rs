@@ -12,6 +12,7 @@ use tidewire::admin::proto::tidewire::admin::v1::{
 use crate::Failure;
 use crate::admin::{Admin, body_or_failure};
 use crate::call::printable::printable;
+use crate::json::{self, JsonFlag};
 
 /// Show the last calls of a running server.
 ///
@@ -35,6 +36,8 @@ pub(crate) struct Calls {
     #[arg(long)]
     failed: bool,
     #[command(flatten)]
+    json: JsonFlag,
+    #[command(flatten)]
     admin: Admin,
 }
 
@@ -52,13 +55,18 @@ impl Calls {
         let text = match self.number {
             Some(number) => {
                 let request = GetCallRequest { number, ..Default::default() };
-                of_call(&body_or_failure(client.get(request).await)?)
+                let call = body_or_failure(client.get(request).await)?;
+                if self.json.json { json::line(&call)? } else { of_call(&call) }
             }
             None => {
                 let (method, failed) = (self.method, self.failed);
                 let request =
                     ListCallsRequest { method, failed, limit: 1000, ..Default::default() };
-                of_all(&body_or_failure(client.list(request).await)?)
+                let listed = body_or_failure(client.list(request).await)?;
+                match self.json.json {
+                    true => listed.calls.iter().map(json::line).collect::<Result<_, _>>()?,
+                    false => of_all(&listed),
+                }
             }
         };
         Ok(std::io::stdout().write_all(text.as_bytes())?)

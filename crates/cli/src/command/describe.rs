@@ -1,9 +1,10 @@
 //! `tidewire describe`: what a service, a method, a message or an enum is.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 
 use crate::Failure;
 use crate::catalog::{Catalog, is_end};
@@ -17,6 +18,10 @@ pub(crate) struct Describe {
     /// Print only the request to fill in, as one line of JSON.
     #[arg(long)]
     request: bool,
+    /// Write all files with their imports into a file, as a descriptor set: for protoc, buf and
+    /// other tools. Nothing is printed.
+    #[arg(long, value_name = "FILE")]
+    descriptor_set_out: Option<PathBuf>,
     #[command(flatten)]
     origin: Origin,
 }
@@ -25,6 +30,11 @@ impl Describe {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
         let (origin, mut names) = self.origin.split()?;
         let known = origin.load_catalog().await?;
+        if let Some(file) = self.descriptor_set_out {
+            std::fs::write(&file, known.schema.descriptors())
+                .with_context(|| format!("cannot write {}", file.display()))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         if names.is_empty() {
             let all = known.services().map(str::to_owned);
             // Health and reflection are the same everywhere.

@@ -14,6 +14,7 @@ use tidewire::admin::proto::tidewire::admin::v1::{
 use crate::Failure;
 use crate::admin::{Admin, body_or_failure};
 use crate::call::printable::printable;
+use crate::json::{self, JsonFlag};
 
 /// Show what a running server keeps.
 ///
@@ -42,6 +43,8 @@ pub(crate) struct Inspect {
     #[arg(long, requires = "memo")]
     evict: bool,
     #[command(flatten)]
+    json: JsonFlag,
+    #[command(flatten)]
     admin: Admin,
 }
 
@@ -56,9 +59,18 @@ impl Inspect {
             let request = CountHitsRequest { seconds, ..Default::default() };
             body_or_failure(client.count_hits(request).await)?;
         }
+        let as_json = self.json.json;
         let text = match (self.memo, self.key) {
             (Some(memo), key) if self.invalidate || self.evict => {
-                steer(&client, memo, key, self.evict).await?
+                let done = steer(&client, memo, key, self.evict).await?;
+                match (as_json, self.evict) {
+                    (true, _) => json::line(&done)?,
+                    (false, true) => format!("{} entries dropped\n", done.entries),
+                    (false, false) => format!(
+                        "{} entries made stale, and {} suspect that depend on them\n",
+                        done.entries, done.marked
+                    ),
+                }
             }
             (None, _) => {
                 let overview =
@@ -68,11 +80,28 @@ impl Inspect {
                 let invalidators = body_or_failure(client.invalidators(request).await)?;
                 let system = SystemClient::new(self.admin.channel()?);
                 let system = body_or_failure(system.overview(OverviewRequest::default()).await)?;
-                let log = system.change_log.as_option().map(change_log).unwrap_or_default();
-                log + &of_all(&overview, &memos, &invalidators)
+                let log = system.change_log.as_option();
+                match as_json {
+                    true => json::line(&serde_json::json!({
+                        "overview": overview,
+                        "memos": memos.memos,
+                        "invalidators": invalidators.invalidators,
+                        "changeLog": log,
+                    }))?,
+                    false => {
+                        log.map(change_log).unwrap_or_default()
+                            + &of_all(&overview, &memos, &invalidators)
+                    }
+                }
             }
-            (Some(memo), None) => of_memo(&client, &memo).await?,
-            (Some(memo), Some(key)) => of_key(&client, &memo, &key).await?,
+            (Some(memo), None) => of_memo(&client, &memo, as_json).await?,
+            (Some(memo), Some(key)) => {
+                let (around, why) = of_key(&client, &memo, &key).await?;
+                match as_json {
+                    true => json::line(&serde_json::json!({ "entry": around, "why": why }))?,
+                    false => of_entry(&around, &why),
+                }
+            }
         };
         Ok(std::io::stdout().write_all(text.as_bytes())?)
     }
@@ -84,7 +113,7 @@ async fn steer(
     memo: String,
     key: Option<String>,
     drops: bool,
-) -> Result<String, Failure> {
+) -> Result<SteerMemoReply, Failure> {
     let request = match key {
         None => SteerMemoRequest { memo, ..Default::default() },
         Some(key) => {
@@ -107,13 +136,7 @@ async fn steer(
         true => client.evict(request).await,
         false => client.invalidate(request).await,
     };
-    let SteerMemoReply { entries, marked, .. } = body_or_failure(done)?;
-    Ok(match drops {
-        true => format!("{entries} entries dropped\n"),
-        false => {
-            format!("{entries} entries made stale, and {marked} suspect that depend on them\n")
-        }
-    })
+    body_or_failure(done)
 }
 
 /// Where this host is in the change log of its database, and what is not captured.
@@ -184,19 +207,28 @@ fn rate(asked: u64, hits: u64) -> String {
     }
 }
 
-async fn of_memo(client: &MemoClient, memo: &str) -> Result<String, Failure> {
-    let mut text = format!("{:<8} {:>9} {:>5} {:>5}  KEY\n", "STATE", "BYTES", "READ", "DEPS");
+async fn of_memo(client: &MemoClient, memo: &str, as_json: bool) -> Result<String, Failure> {
+    let mut text = match as_json {
+        true => String::new(),
+        false => format!("{:<8} {:>9} {:>5} {:>5}  KEY\n", "STATE", "BYTES", "READ", "DEPS"),
+    };
     let mut after = 0;
     loop {
         let (entries, next) = page(client, memo, "", after).await?;
-        for MemoEntry { state, bytes, dependencies, dependants, key, .. } in &entries {
+        for entry in &entries {
+            if as_json {
+                text += &json::line(entry)?;
+                continue;
+            }
+            let MemoEntry { state, bytes, dependencies, dependants, key, .. } = entry;
             let key = printable(key);
             let _ =
                 writeln!(text, "{state:<8} {bytes:>9} {dependencies:>5} {dependants:>5}  {key}");
         }
         after = next;
         // A terminal is not a place for a million rows.
-        if next == 0 || text.lines().count() > ROWS_MAX {
+        let is_enough = !as_json && text.lines().count() > ROWS_MAX;
+        if next == 0 || is_enough {
             let more = if next == 0 { "" } else { "… and more; name a part of a key\n" };
             return Ok(text + more);
         }
@@ -215,7 +247,11 @@ async fn page(
     Ok((reply.entries, reply.next))
 }
 
-async fn of_key(client: &MemoClient, memo: &str, key: &str) -> Result<String, Failure> {
+async fn of_key(
+    client: &MemoClient,
+    memo: &str,
+    key: &str,
+) -> Result<(GetEntryReply, ExplainReply), Failure> {
     let mut after = 0;
     loop {
         let (entries, next) = page(client, memo, key, after).await?;
@@ -223,7 +259,7 @@ async fn of_key(client: &MemoClient, memo: &str, key: &str) -> Result<String, Fa
             let id = *id;
             let around = client.get_entry(GetEntryRequest { id, ..Default::default() }).await;
             let why = client.explain(ExplainRequest { id, ..Default::default() }).await;
-            return Ok(of_entry(&body_or_failure(around)?, &body_or_failure(why)?));
+            return Ok((body_or_failure(around)?, body_or_failure(why)?));
         }
         if next == 0 {
             let text = format!("no key of {memo} has {key:?} in it");

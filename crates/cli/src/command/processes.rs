@@ -12,10 +12,13 @@ use tidewire::admin::proto::tidewire::admin::v1::{
 use crate::Failure;
 use crate::admin::{Admin, body_or_failure};
 use crate::call::printable::printable;
+use crate::json::{self, JsonFlag};
 
 /// Show the programs that a running server hosts.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Ps {
+    #[command(flatten)]
+    json: JsonFlag,
     #[command(flatten)]
     admin: Admin,
 }
@@ -28,6 +31,8 @@ pub(crate) struct Logs {
     /// Go on with what it prints.
     #[arg(short, long)]
     follow: bool,
+    #[command(flatten)]
+    json: JsonFlag,
     #[command(flatten)]
     admin: Admin,
 }
@@ -55,7 +60,11 @@ impl Ps {
         let client = ProcessesClient::new(self.admin.channel()?);
         let processes =
             body_or_failure(client.list(ListProcessesRequest::default()).await)?.processes;
-        Ok(write!(std::io::stdout(), "{}", table(&processes))?)
+        let text = match self.json.json {
+            true => processes.iter().map(json::line).collect::<Result<String, _>>()?,
+            false => table(&processes),
+        };
+        Ok(std::io::stdout().write_all(text.as_bytes())?)
     }
 }
 
@@ -68,11 +77,14 @@ impl Logs {
             let request = ProcessLogsRequest { name, after, limit, ..Default::default() };
             let reply = body_or_failure(client.logs(request).await)?;
             let mut out = std::io::stdout().lock();
-            if reply.dropped > 0 {
+            if reply.dropped > 0 && !self.json.json {
                 writeln!(out, "({} lines are gone)", reply.dropped)?;
             }
             for line in &reply.lines {
-                writeln!(out, "{} {}", line.pipe, printable(&line.text))?;
+                match self.json.json {
+                    true => out.write_all(json::line(line)?.as_bytes())?,
+                    false => writeln!(out, "{} {}", line.pipe, printable(&line.text))?,
+                }
             }
             out.flush()?;
             drop(out);

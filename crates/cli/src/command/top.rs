@@ -14,11 +14,13 @@ use tidewire::admin::proto::tidewire::admin::v1::{
 use crate::Failure;
 use crate::admin::{Admin, body_or_failure};
 use crate::call::printable::printable;
+use crate::json::{self, JsonFlag};
 
 /// Show what a running server does: calls a second, times and outcomes by method.
 ///
 /// The server has `admin.listen` in its settings. Rates are of the time since the last look; with
-/// --once, and at first, since its start.
+/// --once, and at first, since its start; with --json it is what the server counted since then, one
+/// object a look.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Top {
     /// Print once and end.
@@ -27,6 +29,8 @@ pub(crate) struct Top {
     /// Seconds between two looks.
     #[arg(long, value_name = "SECONDS", default_value_t = 2)]
     every: u64,
+    #[command(flatten)]
+    json: JsonFlag,
     #[command(flatten)]
     admin: Admin,
 }
@@ -47,9 +51,19 @@ impl Top {
                 body_or_failure(calls.methods(MethodFiguresRequest::default()).await)?.methods;
             let kept = body_or_failure(memo.overview(MemoOverviewRequest::default()).await)?;
             let hosted = body_or_failure(processes.list(ListProcessesRequest::default()).await)?;
-            let mut screen = table(&overview, &kept, &figures, before.as_ref());
-            screen += &programs(&hosted.processes);
-            let clear = !self.once && std::io::stdout().is_terminal();
+            let screen = match self.json.json {
+                true => json::line(&serde_json::json!({
+                    "overview": overview,
+                    "methods": figures,
+                    "memory": kept,
+                    "processes": hosted.processes,
+                }))?,
+                false => {
+                    table(&overview, &kept, &figures, before.as_ref())
+                        + &programs(&hosted.processes)
+                }
+            };
+            let clear = !self.once && !self.json.json && std::io::stdout().is_terminal();
             let begin = if clear { "\u{1b}[2J\u{1b}[H" } else { "" };
             write!(std::io::stdout(), "{begin}{screen}")?;
             if self.once {

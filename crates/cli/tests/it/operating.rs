@@ -89,7 +89,8 @@ fn inspect_shows_memos_keys_and_why_a_key_was_computed() {
         run(folder, &["call", &serve.address, "Get", r#"{"name":"tea"}"#]).check(0, &["tea"]);
     }
     run(folder, &["inspect"]).check(0, &["1 entries", "/shop.v1.Items/Get", "50.0 %"]);
-    let memo = ["inspect", "/shop.v1.Items/Get"];
+    let memo_name = "/shop.v1.Items/Get";
+    let memo = ["inspect", memo_name];
     let listed = run(folder, &memo);
     listed.check(0, &["fresh", "message of "]);
     assert!(!listed.stdout.contains("tea"), "what was asked is nobody else's business");
@@ -102,6 +103,13 @@ fn inspect_shows_memos_keys_and_why_a_key_was_computed() {
     run(folder, &of_key).check(0, &["of an age that was not observed", "why: not recorded"]);
     run(folder, &[&of_key[..], &["--invalidate"]].concat()).check(0, &["1 entries made stale"]);
     run(folder, &memo).check(0, &["dirty"]);
+    let all = &json(&run(folder, &["inspect", "--json"]))[0];
+    assert_eq!(all["overview"]["entries"], "1");
+    assert!(all["memos"].as_array().unwrap().iter().any(|memo| memo["name"] == memo_name));
+    let entry = &json(&run(folder, &[&memo[..], &["--json"]].concat()))[0];
+    assert_eq!((&entry["memo"], &entry["state"]), (&memo_name.into(), &"dirty".into()));
+    let entry = &json(&run(folder, &[&of_key[..], &["--json"]].concat()))[0];
+    assert_eq!(entry["entry"]["entry"]["state"], "dirty");
     let dropped = [&memo[..], &["--evict"]].concat();
     run(folder, &dropped).check(0, &["1 entries dropped"]);
     run(folder, &dropped).check(0, &["0 entries dropped"]);
@@ -166,7 +174,17 @@ fn calls_are_shown_with_what_was_said_in_them_while_that_is_wanted() {
     run(folder, &["calls", &last()]).check(0, &said);
     let failed = run(folder, &["calls", "--failed"]);
     assert!(!failed.stdout.contains("Items/Get"), "{}", failed.stdout);
+    let listed = json(&run(folder, &["calls", "--method", "Items", "--json"]));
+    assert!(listed.iter().any(|call| call["method"].as_str().unwrap().ends_with("Items/Get")));
+    let call = &json(&run(folder, &["calls", &last(), "--json"]))[0];
+    assert_eq!((&call["number"], &call["outcome"]), (&last().into(), &"ok".into()));
     run(folder, &["calls", "7777"]).check(1, &["call 7777 is not kept"]);
+}
+
+/// What a command printed with `--json`.
+fn json(ran: &Ran) -> Vec<serde_json::Value> {
+    ran.check(0, &[]);
+    ran.stdout.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
 }
 
 fn until(folder: &Path, arguments: &[&str], part: &str) -> Ran {
@@ -192,6 +210,15 @@ fn programs_are_listed_started_stopped_restarted_frozen_and_thawed() {
     let told = run(folder, &["logs", "shop"]);
     told.check(0, &["stdout asked for /shop/a at postgres://***@db/shop", r"\u{1b}[31m"]);
     assert!(!told.stdout.contains("hunter2"), "{}", told.stdout);
+    let program = &json(&run(folder, &["ps", "--json"]))[0];
+    assert_eq!((&program["name"], &program["state"]), (&"shop".into(), &"ready".into()));
+    let lines = json(&run(folder, &["logs", "shop", "--json"]));
+    assert!(lines.iter().any(|line| line["text"].as_str().unwrap().contains("asked for /shop/a")));
+    let looked = &json(&run(folder, &["top", "--once", "--json"]))[0];
+    assert_eq!(
+        (&looked["overview"]["ready"], &looked["processes"][0]["name"]),
+        (&true.into(), &"shop".into())
+    );
     run(folder, &["freeze", "shop"]).check(0, &["frozen"]);
     run(folder, &["freeze", "shop"]).check(0, &["frozen"]);
     run(folder, &["thaw", "shop"]).check(0, &["ready"]);

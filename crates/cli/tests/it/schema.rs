@@ -48,6 +48,24 @@ fn services_and_methods_are_listed() {
 }
 
 #[test]
+fn a_list_as_json_and_a_descriptor_set_are_for_other_programs() {
+    let folder = folder(&[("protos/shop.proto", SHOP)]);
+    let listed = run(folder.path(), &["list", "protos", "--json"]);
+    let service: serde_json::Value = serde_json::from_str(listed.stdout.trim()).unwrap();
+    assert_eq!(service["service"], "shop.v1.Items");
+    let follow = serde_json::json!({
+        "method": "shop.v1.Items/Follow", "request": "shop.v1.GetRequest",
+        "reply": "shop.v1.Item", "clientStreams": true, "serverStreams": true,
+    });
+    assert_eq!(service["methods"][1], follow);
+    let written = run(folder.path(), &["describe", "protos", "--descriptor-set-out", "shop.binpb"]);
+    assert_eq!((written.code, written.stdout.as_str()), (0, ""));
+    run(folder.path(), &["list", "shop.binpb", "Items"]).check(0, &["shop.v1.Items/Follow"]);
+    run(folder.path(), &["describe", "shop.binpb", "--descriptor-set-out", "no/shop.binpb"])
+        .check(1, &["cannot write no/shop.binpb"]);
+}
+
+#[test]
 fn a_service_is_described_as_it_is_written() {
     let folder = folder(&[("protos/shop.proto", SHOP)]);
     let service = run(folder.path(), &["describe", "protos", "Items"]);

@@ -20,6 +20,7 @@ fn a_version_names_release_commit_target_and_features() {
         features,
         if cfg!(feature = "jemalloc") { "features jemalloc" } else { "features " }
     );
+    assert_eq!(run(here.path(), &["version"]).stdout, said.stdout);
     run(here.path(), &["-V"]).check(0, &[&format!("{version}\n")]);
     run(here.path(), &["serve", "--version"]).check(0, &[commit]);
 }

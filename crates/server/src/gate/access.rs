@@ -230,18 +230,45 @@ fn in_lower_case(paths: &[(String, Access)]) -> Vec<(String, Access)> {
     lower
 }
 
-/// A path as lenient programs may read it; servlet containers take `;x=1` off each segment, then
-/// decode.
+/// A path as lenient programs may read it. Servlet containers take `;x=1` off each segment, then
+/// decode; a program behind another decodes once more; C ends a name at a NUL, and some file systems
+/// leave out the dots and spaces at its end.
 fn readings(path: &str) -> Vec<String> {
-    let decoded = decoded(path);
-    match decoded.contains(';') {
-        true => vec![
-            resolved(&decoded),
-            resolved(&without_parameters(&decoded)),
-            resolved(&self::decoded(&without_parameters(path))),
-        ],
-        false => Some(resolved(&decoded)).filter(|read| read != path).into_iter().collect(),
+    let is_plain = |path: &str| {
+        !path.contains(['%', ';', '\\', '\0']) && !path.contains("//") && !path.contains("/.")
+    };
+    if is_plain(path) && path == with_bare_names(path) {
+        return Vec::new();
     }
+    let mut found = Vec::new();
+    let mut layer = path.to_owned();
+    for _ in 0..DECODINGS_MAX {
+        let next = decoded(&layer);
+        for read in [next.clone(), without_parameters(&next), decoded(&without_parameters(&layer))]
+        {
+            found.push(resolved(&with_bare_names(&read)));
+            found.push(resolved(&read));
+        }
+        if next == layer {
+            break;
+        }
+        layer = next;
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// So many programs in a row are thought to decode a path.
+const DECODINGS_MAX: usize = 3;
+
+fn with_bare_names(path: &str) -> String {
+    let names = path.split('/').map(|name| {
+        let bare = name.split('\0').next().unwrap_or_default().trim_end_matches(['.', ' ']);
+        // What is nothing but dots leads elsewhere, or nowhere.
+        if bare.is_empty() { name } else { bare }
+    });
+    names.collect::<Vec<_>>().join("/")
 }
 
 fn decoded(path: &str) -> String {
@@ -397,6 +424,14 @@ mod tests {
             ("/assets/own;a%2fb/a", false),
             ("/assets/x/..;/own/a", false),
             ("/assets/..;v=1/other", false),
+            ("/assets/%256fwn/a", false),
+            ("/assets/%25252e%25252e/other", false),
+            ("/assets/own%2500/a", false),
+            ("/assets/own%00.js", false),
+            ("/assets/own./a", false),
+            ("/assets/own%20/a", false),
+            ("/assets/a.js.", true),
+            ("/assets/100%25", true),
             ("/assets/Own/a", false),
             ("/assets/OWN/a", false),
             ("/Assets/a.js", false),
