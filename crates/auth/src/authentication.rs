@@ -152,6 +152,17 @@ impl Gate for Authentication {
     fn wait<'a>(&'a self, head: &'a mut Head) -> GateFuture<'a> {
         Box::pin(async move { self.slow(head).await.map_err(challenged) })
     }
+
+    /// That of a token; keys and certificates are looked at by each call.
+    #[cfg(feature = "jwt")]
+    fn expires(&self, head: &Head) -> Option<SystemTime> {
+        match Authorization::of(head.context.headers()) {
+            Ok(Authorization::Bearer(token)) => {
+                self.issuers.iter().find_map(|issuer| issuer.verified.expires(token))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Says what is wrong in the way of RFC 6750, section 3, too.

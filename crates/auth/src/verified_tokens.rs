@@ -32,6 +32,7 @@ struct Entry {
     generation: u64,
     since: SystemTime,
     until: SystemTime,
+    expires: SystemTime,
 }
 
 const SHARDS: usize = 16;
@@ -73,7 +74,15 @@ impl VerifiedTokens {
     ) {
         let until = expires.min(now + LIFE);
         let hash = self.hash(token);
-        self.shard(hash).add(hash, Entry { principal, generation, since: now, until });
+        self.shard(hash).add(hash, Entry { principal, generation, since: now, until, expires });
+    }
+
+    /// Until when a token is good that was verified a moment ago.
+    pub(crate) fn expires(&self, token: &[u8]) -> Option<SystemTime> {
+        let hash = self.hash(token);
+        let shard = self.shard(hash);
+        let entry = shard.young.get(&hash).or_else(|| shard.old.get(&hash));
+        entry.map(|entry| entry.expires)
     }
 
     fn hash(&self, token: &[u8]) -> u128 {

@@ -24,7 +24,8 @@ use http::StatusCode;
 use http::header::CONTENT_LENGTH;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tidewire_live::{
-    Arrival, CallId, Config, Limits, Link, Links, OpenCall, Reason, Socket, feature, random_boot,
+    Arrival, CallId, Config, Identity, Limits, Link, Links, OpenCall, Reason, Socket, feature,
+    random_boot,
 };
 use tidewire_memo::read_untracked;
 use tidewire_service::{Body, Call, Headers, Outcome, Reply, Result, Target, end_to_end};
@@ -69,7 +70,7 @@ impl Native {
         let transport = Socket::new(socket).map_err(|error| error.to_string())?;
         let (peer, tasks) = (Arc::clone(peer), TaskTracker::new());
         let links = Links::new(config(), Arc::clone(&peer) as _, tasks, 0);
-        let anybody = async |_| Ok(bytes::Bytes::new());
+        let anybody = async |_| Ok(Identity::default());
         let arrival = Arrival { is_started_here: true, ..Arrival::default() };
         let greeted = links.greet(transport, arrival, anybody).await;
         let (link, connection) = greeted.map_err(|refused| match refused {

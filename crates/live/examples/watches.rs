@@ -15,8 +15,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use tidewire_live::{
-    AnswerFuture, Arrival, ByteStream, Config, Dial, Host, IncomingCall, Limits, Links, Remote,
-    Transport, random_boot,
+    AnswerFuture, Arrival, ByteStream, Config, Dial, Host, Identity, IncomingCall, Limits, Links,
+    Remote, Transport, random_boot,
 };
 use tidewire_service::{
     Body, Call, Codec, Context, Error, Freshness, Idempotency, Reply, Signal, Spec, StreamKind,
@@ -46,7 +46,7 @@ impl Dial for Here {
         let (near, far) = tokio::io::duplex(256 << 10);
         let links = Arc::clone(&self.0);
         self.1.spawn(async move {
-            let anybody = async |_| Ok(Bytes::new());
+            let anybody = async |_| Ok(Identity::default());
             let arrival = Arrival::default();
             let Ok((link, connection)) = links.greet(ByteStream::new(far), arrival, anybody).await
             else {

@@ -22,8 +22,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::budget::Budget;
 use crate::driver::{Connection, ConnectionEnd, leave};
+use crate::expiry::{CredentialLife, expires_ms};
 use crate::link::Link;
-use crate::serve::Host;
+use crate::serve::{Host, Identity};
 use crate::session_clock::SessionClock;
 use crate::transport::{Transport, TransportEnd};
 
@@ -77,13 +78,11 @@ impl Links {
     ///
     /// # Errors
     /// Why it was refused; nothing where it is gone.
-    ///
-    /// `identify` gives the principal in any form that is equal for equal ones.
     pub async fn greet<T: Transport>(
         &self,
         mut transport: T,
         arrival: Arrival,
-        identify: impl AsyncFnOnce(HeaderMap) -> Result<Bytes, Violation>,
+        identify: impl AsyncFnOnce(HeaderMap) -> Result<Identity, Violation>,
     ) -> Result<(Link, Connection<T>), Option<Violation>> {
         let mut acceptor = Acceptor::new(self.config.clone(), self.clock.now());
         let upgrade = Metadata::from_maps(&arrival.upgrade, &HeaderMap::new());
@@ -99,11 +98,11 @@ impl Links {
             Err(violation) => return Err(Some(refuse(transport, violation).await)),
         };
         let headers = acceptor.headers_of(&hello).to_maps().0;
-        let principal = match identify(headers).await {
-            Ok(principal) => principal,
+        let identity = match identify(headers).await {
+            Ok(identity) => identity,
             Err(violation) => return Err(Some(refuse(transport, violation).await)),
         };
-        let link = self.link(acceptor, hello, principal);
+        let link = self.link(acceptor, hello, identity);
         let connection = Connection::new(&link, transport, arrival.peer);
         Ok((link, connection))
     }
@@ -143,8 +142,11 @@ impl Links {
     }
 
     /// The session that a hello resumes, or a new one.
-    fn link(&self, acceptor: Acceptor, hello: Hello, principal: Bytes) -> Link {
+    fn link(&self, mut acceptor: Acceptor, hello: Hello, identity: Identity) -> Link {
         let now = self.clock.now();
+        let Identity { principal, expires_in } = identity;
+        acceptor.expires(expires_ms(expires_in));
+        let life = CredentialLife::new(expires_in, now);
         let mut sessions = self.lock();
         let resumed = sessions.take(&hello, &principal).filter(|link| {
             let is_known = !link.lock().credential.is_unknown();
@@ -160,8 +162,15 @@ impl Links {
                 state.session.take_over(now, &mut farewell);
                 state.hear_all(&link);
                 state.farewell = farewell;
-                // What changed meanwhile is known before the peer lists what it watches.
+                // What changed meanwhile is known before the peer lists what it watches; so is that
+                // it shows another credential now.
                 state.tell_stale(&link);
+                state.life = life;
+                let before = state.session.accepted_headers().to_maps().0;
+                let now_shown = acceptor.headers_of(&hello).to_maps().0;
+                if before != now_shown {
+                    state.ask_anew(&link, &before, &now_shown);
+                }
                 acceptor.resume(&mut state.session, hello, now);
                 state.epoch += 1;
                 state.wake();
@@ -171,7 +180,9 @@ impl Links {
             None => {
                 let session = acceptor.accept(hello, random_id(), now);
                 let (host, tasks) = (Arc::clone(&self.host), self.tasks.clone());
-                Link::accepted(session, self.clock, host, tasks, &self.budget)
+                let link = Link::accepted(session, self.clock, host, tasks, &self.budget);
+                link.lock().life = life;
+                link
             }
         };
         let ticket = {

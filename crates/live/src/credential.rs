@@ -11,12 +11,13 @@
 
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
 use tidewire_live_proto::{Reason, Violation};
 use tidewire_service::Error;
 use tokio::task::AbortHandle;
 
+use crate::expiry::{CredentialLife, expires_ms};
 use crate::link::{Link, State};
+use crate::serve::Identity;
 
 /// The credential that came in place of another, while it is looked at.
 #[derive(Debug, Default)]
@@ -60,11 +61,12 @@ impl State {
         }
     }
 
-    fn know_credential(&mut self, link: &Link, outcome: Result<Bytes, Violation>) {
+    fn know_credential(&mut self, link: &Link, outcome: Result<Identity, Violation>) {
         match outcome {
-            Ok(principal) if principal == self.principal => {
+            Ok(Identity { principal, expires_in }) if principal == self.principal => {
                 let before = self.session.accepted_headers().to_maps().0;
-                self.session.credential(Ok(0));
+                self.session.credential(Ok(expires_ms(expires_in)));
+                self.life = CredentialLife::new(expires_in, link.0.clock.now());
                 let now = self.session.peer_headers().to_maps().0;
                 self.ask_anew(link, &before, &now);
             }

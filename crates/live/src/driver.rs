@@ -268,7 +268,8 @@ impl<T: Transport> Connection<T> {
             let mut state = self.link.lock();
             let due = state.session.poll_timeout();
             state.beside.looks_at = due;
-            (due, state.watches.poll_timeout())
+            let ends = state.watches.poll_timeout().into_iter().chain(state.life.poll_timeout());
+            (due, ends.min())
         };
         let due = due.into_iter().chain(stuck).chain(ends).min();
         let Some(at) = due.and_then(|due| self.link.0.clock.instant(due)) else {

@@ -25,6 +25,7 @@ mod dependencies;
 mod dial;
 mod driver;
 mod exchange;
+mod expiry;
 mod link;
 mod process;
 mod serve;
@@ -48,7 +49,8 @@ pub use driver::{Connection, ConnectionEnd};
 pub use link::{CallMap, Link};
 pub use process::{Process, depends, depends_unheard};
 pub use serve::{
-    AnswerFuture, CallFailure, CallTarget, Host, IdentityFuture, IncomingCall, ProcessMessage,
+    AnswerFuture, CallFailure, CallTarget, Host, Identity, IdentityFuture, IncomingCall,
+    ProcessMessage,
 };
 pub use session_clock::SessionClock;
 pub use socket::Socket;

@@ -26,6 +26,7 @@ use crate::budget::Budget;
 use crate::call::given_up;
 use crate::credential::NewCredential;
 use crate::exchange::{CallEvent, Exchange};
+use crate::expiry::CredentialLife;
 use crate::serve::{Host, ProcessMessage, RequestParts};
 use crate::session_clock::SessionClock;
 use crate::shared_writer::SharedWriter;
@@ -82,6 +83,8 @@ pub(crate) struct State {
     pub(crate) principal: Bytes,
     /// What of the peer's is looked at in place of its credential.
     pub(crate) credential: NewCredential,
+    /// Until when the one in force is good.
+    pub(crate) life: CredentialLife,
     /// Why the session, or the last attempt at a connection, ended.
     pub(crate) ended: Option<Violation>,
     /// A handshake was done on the connection that there is.
@@ -146,6 +149,7 @@ impl Link {
             peer: None,
             principal: Bytes::new(),
             credential: NewCredential::default(),
+            life: CredentialLife::default(),
             ended: None,
             connections: 0,
             is_greeted: false,

@@ -7,6 +7,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -47,8 +48,7 @@ pub trait Host: Send + Sync + 'static {
         true
     }
 
-    /// Whose a connection is, by its default headers, in any form that is equal for equal
-    /// principals; a session belongs to one of them. `None` where nobody has to be known: what
+    /// Whose a connection is, by its default headers; a session belongs to one principal. `None` where nobody has to be known: what
     /// takes the place of these headers is not answered then.
     ///
     /// # Errors
@@ -66,7 +66,16 @@ pub trait Host: Send + Sync + 'static {
 }
 
 /// Whose a connection is, once that is known.
-pub type IdentityFuture = Pin<Box<dyn Future<Output = Result<Bytes, Violation>> + Send>>;
+pub type IdentityFuture = Pin<Box<dyn Future<Output = Result<Identity, Violation>> + Send>>;
+
+/// Whose a connection is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The principal, in any form that is equal for equal ones.
+    pub principal: Bytes,
+    /// For how long its credential is good from now on, where that is known.
+    pub expires_in: Option<Duration>,
+}
 
 /// What a hosted process says of itself.
 #[derive(Debug)]

@@ -118,6 +118,14 @@ impl Watches {
         }
     }
 
+    /// The calls whose answers are watched for their values.
+    pub(crate) fn of_values(&self) -> Vec<CallId> {
+        let has_values =
+            |watched: &WatchEntry| watched.more.as_ref().is_some_and(|more| more.again.is_some());
+        let watched = self.granted.iter().filter(|(_, watched)| has_values(watched));
+        watched.map(|(call, _)| *call).collect()
+    }
+
     /// How an answer is made again, if it is watched for its values.
     fn again(&self, call: CallId) -> Option<Arc<RepeatableCall>> {
         self.granted.get(&call)?.more.as_ref()?.again.clone()
@@ -176,6 +184,7 @@ impl Watches {
 impl State {
     /// Tells the session what became stale: before it is given an answer, and before it writes.
     pub(crate) fn tell_stale(&mut self, link: &Link) {
+        self.look_at_expiry(link);
         for call in self.watches.take_stale(&self.session, link.0.clock) {
             match self.session.stale(call) {
                 Some(change) => self.make_again(link, call, change),
@@ -223,8 +232,10 @@ impl State {
         }
     }
 
-    /// Makes the answer of a watch again, in a task that ends with the watch.
+    /// Makes the answer of a watch again, in a task that ends with the watch; not while its caller's
+    /// credential has just expired, and another may come.
     pub(crate) fn make_again(&mut self, link: &Link, call: CallId, change: Change) {
+        let Some(change) = self.life.defer(call, change) else { return };
         let again = self.watches.again(call);
         let (Some(again), Some(host)) = (again, link.0.host.clone()) else {
             let ended = Error::unavailable("the answer cannot be made again");

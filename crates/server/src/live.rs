@@ -14,14 +14,14 @@ mod upgrade;
 
 use std::fmt;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, COOKIE, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Uri};
 use tidewire_live::{
-    AnswerFuture, Arrival, BoundNames, ByteStream, Config, ConnectionEnd, Host, IncomingCall,
-    Links, PATH, Reason, Transport, Violation, WebSocket, feature, random_boot,
+    AnswerFuture, Arrival, BoundNames, ByteStream, Config, ConnectionEnd, Host, Identity,
+    IncomingCall, Links, PATH, Reason, Transport, Violation, WebSocket, feature, random_boot,
 };
 use tidewire_service::{Code, Context, Error, Head, HttpTarget, Peer, Protocol, Signal, Target};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -152,7 +152,7 @@ impl App {
         &self,
         headers: HeaderMap,
         peer: Option<Arc<Peer>>,
-    ) -> Result<Bytes, Violation> {
+    ) -> Result<Identity, Violation> {
         let credentials = [AUTHORIZATION, COOKIE]
             .iter()
             .flat_map(|name| headers.get_all(name))
@@ -163,6 +163,9 @@ impl App {
         let context = Context::new(headers).with_protocol(Protocol::Live).with_peer(peer);
         let mut head = Head::new(Target::Http(target), context);
         let admitted = admitted(&self.gates, &mut head, false).await;
+        let ends = self.gates.iter().filter_map(|gate| gate.expires(&head)).min();
+        let expires_in =
+            ends.map(|ends| ends.duration_since(SystemTime::now()).unwrap_or_default());
         if let Err(error) = admitted
             && is_refused(&error, head.context.headers())
         {
@@ -174,7 +177,8 @@ impl App {
         };
         let parts = parts.into_iter().chain(certificate);
         let parts = parts.flat_map(|part: Vec<u8>| [part.len().to_le_bytes().to_vec(), part]);
-        Ok(parts.flatten().collect::<Vec<u8>>().into())
+        let principal = parts.flatten().collect::<Vec<u8>>().into();
+        Ok(Identity { principal, expires_in })
     }
 }
 

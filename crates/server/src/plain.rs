@@ -1,7 +1,7 @@
 //! Plain HTTP: from a request to a [`Call`] and from a [`Reply`] to a response.
 
 use bytes::{BufMut, BytesMut};
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, TRAILER};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, TRAILER, VARY};
 use http::{HeaderMap, Method, Response, StatusCode, Version};
 use tidewire_rest::{ErrorFormat, PrintedReply};
 use tidewire_service::{Body, Error, Frame, Headers, HeldTags, OneLine, Reply, Validator};
@@ -33,11 +33,46 @@ pub(crate) fn uncached(headers: &mut HeaderMap) {
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("private, no-cache"));
 }
 
-/// Says that a page is its caller's, where nothing else was said: it was made for one that is
-/// known, and no cache on the way knows every header that a caller may be known by.
+/// Says that a page is its caller's, unless it says that it is for all: it was made for one that is
+/// known, and no cache on the way knows every header that a caller may be known by. To those it is
+/// what a response to a request with `Authorization` is (RFC 9111, section 3.5).
+///
+/// A page that says that it depends on what only the gateway adds to requests
+/// (`Vary: Tidewire-Principal`) is its caller's whatever else it says: no request that a cache on
+/// the way sees has that header, so all would be the same to it.
 pub(crate) fn callers_own(headers: &mut HeaderMap) {
-    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("private"));
+    if varies_by_gateway(headers) {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+        for name in ["cdn-cache-control", "surrogate-control", "expires"] {
+            headers.remove(name);
+        }
+    } else if !says_whose_it_is(headers) {
+        headers.append(CACHE_CONTROL, HeaderValue::from_static("private"));
+    }
 }
+
+fn says_whose_it_is(headers: &HeaderMap) -> bool {
+    let lines = headers.get_all(CACHE_CONTROL).iter();
+    let mut directives = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+    directives.any(|directive| {
+        let name = directive.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii();
+        let decides: [&[u8]; 5] =
+            [b"public", b"private", b"no-store", b"s-maxage", b"must-revalidate"];
+        decides.iter().any(|known| name.eq_ignore_ascii_case(known))
+    })
+}
+
+fn varies_by_gateway(headers: &HeaderMap) -> bool {
+    let lines = headers.get_all(VARY).iter();
+    let mut names = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+    names.any(|name| {
+        let start = name.trim_ascii_start().get(..GATEWAY_HEADERS.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(GATEWAY_HEADERS))
+    })
+}
+
+/// What the names of those headers begin with.
+const GATEWAY_HEADERS: &[u8] = b"tidewire-";
 
 /// Names the content of a reply for whoever asks again (`If-None-Match`): RFC 9110, section 8.8.3.
 ///
@@ -212,6 +247,36 @@ mod tests {
     use tidewire_service::Detail;
 
     use super::*;
+
+    #[test]
+    fn a_page_of_a_known_caller_is_his_unless_it_says_that_it_is_for_all() {
+        let own = "private, no-cache";
+        for (cache_control, vary, expected) in [
+            ("", "", "private"),
+            ("max-age=60", "", "max-age=60|private"),
+            ("no-cache", "accept", "no-cache|private"),
+            ("max-age=60, PUBLIC", "", "max-age=60, PUBLIC"),
+            ("s-maxage=60", "", "s-maxage=60"),
+            ("max-age=60, must-revalidate", "", "max-age=60, must-revalidate"),
+            ("no-store", "", "no-store"),
+            ("private=\"a\"", "", "private=\"a\""),
+            ("max-age=60", "Tidewire-Principal", own),
+            ("public, max-age=60", "accept, tidewire-PRINCIPAL", own),
+        ] {
+            let mut headers = HeaderMap::new();
+            for (name, value) in [(CACHE_CONTROL, cache_control), (VARY, vary)] {
+                if !value.is_empty() {
+                    headers.insert(name, HeaderValue::from_static(value));
+                }
+            }
+            headers.insert("cdn-cache-control", HeaderValue::from_static("max-age=9"));
+            callers_own(&mut headers);
+            let said: Vec<_> = headers.get_all(CACHE_CONTROL).iter().collect();
+            let said = said.iter().map(|line| line.to_str().unwrap()).collect::<Vec<_>>().join("|");
+            assert_eq!(said, expected, "{cache_control}; {vary}");
+            assert_eq!(headers.contains_key("cdn-cache-control"), expected != own);
+        }
+    }
 
     #[test]
     fn an_error_for_grpc_is_told_in_headers_and_counts_as_a_failure() {

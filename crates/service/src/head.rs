@@ -17,7 +17,7 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use futures_util::FutureExt;
 
@@ -185,6 +185,13 @@ pub trait Gate: Send + Sync + 'static {
     fn wait<'a>(&'a self, head: &'a mut Head) -> GateFuture<'a> {
         let _ = head;
         Box::pin(ready(Err(Error::internal("a gate waits, and does not say for what"))))
+    }
+
+    /// Until when the credential of a request that was let pass is good, where that is known:
+    /// callers of long connections are told, so that they send another one in time.
+    fn expires(&self, head: &Head) -> Option<SystemTime> {
+        let _ = head;
+        None
     }
 }
 

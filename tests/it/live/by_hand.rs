@@ -25,7 +25,7 @@ pub(super) enum Told {
     Stale(CallId),
     Suspect(CallId),
     Failed(CallId, Code),
-    Credential { is_refused: bool },
+    Credential { is_refused: bool, is_limited: bool },
     Closed(Reason),
     Lost,
     Other,
@@ -59,8 +59,14 @@ impl ByHand {
 
     /// Goes on with the session on another connection.
     pub(super) async fn dial_again(&mut self) -> Vec<Told> {
+        self.dial_again_with(&Metadata::default()).await
+    }
+
+    /// The same with other default headers.
+    pub(super) async fn dial_again_with(&mut self, headers: &Metadata) -> Vec<Told> {
         self.session.connection_lost(0);
         while self.told().is_some() {}
+        self.session.auth(headers);
         self.socket = TcpStream::connect(self.address).await.unwrap();
         self.greet().await
     }
@@ -100,7 +106,9 @@ impl ByHand {
             Event::Stale { call } => Told::Stale(call),
             Event::Suspect { call } => Told::Suspect(call),
             Event::Failed { call, error, .. } => Told::Failed(call, error.code()),
-            Event::Credential { refused, .. } => Told::Credential { is_refused: refused.is_some() },
+            Event::Credential { refused, expires_ms } => {
+                Told::Credential { is_refused: refused.is_some(), is_limited: expires_ms > 0 }
+            }
             Event::Closed(violation) => Told::Closed(violation.reason),
             Event::Lost => Told::Lost,
             _ => Told::Other,

@@ -25,6 +25,10 @@ impl ByHand {
     }
 }
 
+/// For as long as its token is good.
+const TAKEN: Told = Told::Credential { is_refused: false, is_limited: true };
+const REFUSED: Told = Told::Credential { is_refused: true, is_limited: false };
+
 const ADA: &str = r#"{"who":"ada"}"#;
 
 #[tokio::test]
@@ -35,7 +39,7 @@ async fn a_session_takes_another_credential_of_its_principal_and_no_refused_one(
     let mut ada = ByHand::dial_with(address, bearer(&signer.token("read", 600))).await;
     assert_eq!(ada.who().await, ADA);
     ada.session.auth(&bearer(&signer.token("write", 900)));
-    assert_eq!(ada.next().await, Told::Credential { is_refused: false });
+    assert_eq!(ada.next().await, TAKEN);
     assert_eq!(ada.who().await, ADA);
     for refused in [
         bearer(&signer.token("write", -600)),
@@ -43,7 +47,7 @@ async fn a_session_takes_another_credential_of_its_principal_and_no_refused_one(
         Metadata::builder().header("authorization", "").header("x-api-key", "wrong").build(),
     ] {
         ada.session.auth(&refused);
-        assert_eq!(ada.next().await, Told::Credential { is_refused: true });
+        assert_eq!(ada.next().await, REFUSED);
         assert_eq!(ada.who().await, ADA, "the one before is still good");
     }
 }
@@ -92,11 +96,30 @@ async fn a_watch_goes_on_with_the_credential_in_place_of_the_one_before() {
     let of_writers = ada.ask("/test.v1.Shop/Writers", "{}", Watch::Values);
     assert!(matches!(ada.next().await, Told::Reply { is_watched: true, .. }));
     ada.session.auth(&bearer(&signer.token("write other", 900)));
-    assert_eq!(ada.next().await, Told::Credential { is_refused: false });
+    assert_eq!(ada.next().await, TAKEN);
     // It is suspect for a moment at most, and is then told to be what it was.
     let goes_on = |told: &Told| matches!(told, Told::Reply { call, is_watched: true, .. } if *call == of_writers);
     while !goes_on(&ada.next().await) {}
     ada.session.auth(&bearer(&signer.token("read", 900)));
+    let failed = Told::Failed(of_writers, Code::PermissionDenied);
+    while ada.next().await != failed {}
+}
+
+/// A session that is gone on with shows its credential anew, which may be another.
+#[tokio::test]
+async fn a_watch_goes_on_with_the_credential_that_its_session_is_resumed_with() {
+    let signer = Signer::new("a");
+    let (_folder, keys) = file(&[signer.jwk()]);
+    let (_running, address, _) = shop(&keys).await;
+    let mut ada = ByHand::dial_with(address, bearer(&signer.token("write", 600))).await;
+    let of_writers = ada.ask("/test.v1.Shop/Writers", "{}", Watch::Values);
+    assert!(matches!(ada.next().await, Told::Reply { is_watched: true, .. }));
+    let told = ada.dial_again_with(&bearer(&signer.token("write other", 900))).await;
+    assert_eq!(told.last(), Some(&Told::Connected { resumed: true }), "{told:?}");
+    let goes_on = |told: &Told| matches!(told, Told::Reply { call, is_watched: true, .. } if *call == of_writers);
+    while !goes_on(&ada.next().await) {}
+    let told = ada.dial_again_with(&bearer(&signer.token("read", 900))).await;
+    assert_eq!(told.last(), Some(&Told::Connected { resumed: true }), "{told:?}");
     let failed = Told::Failed(of_writers, Code::PermissionDenied);
     while ada.next().await != failed {}
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidewire_live::{
-    AnswerFuture, AnswerState, Arrival, ByteStream, Config, Host, IncomingCall, Links, Remote,
-    Transport, Watcher, random_boot,
+    AnswerFuture, AnswerState, Arrival, ByteStream, Config, Host, Identity, IncomingCall, Links,
+    Remote, Transport, Watcher, random_boot,
 };
 use tidewire_service::{Body, Error, Freshness, Reply, Signal, Validator};
 use tokio::task::AbortHandle;
@@ -62,7 +62,7 @@ impl Server {
         let links = Arc::clone(&running.links);
         running.greeted.push(Instant::now());
         let serves = tokio::spawn(async move {
-            let anybody = async |_| Ok(Bytes::new());
+            let anybody = async |_| Ok(Identity::default());
             let arrival = Arrival::default();
             let (link, connection) =
                 links.greet(ByteStream::new(far), arrival, anybody).await.ok()?;

@@ -6,6 +6,7 @@ mod calls;
 mod cuts;
 mod dependencies;
 mod ends;
+mod expiry;
 mod floods;
 mod herd;
 mod holding;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use tidewire_live::{
     AnswerFuture, Arrival, ByteStream, CallFailure, CallTarget, Config, ConnectionEnd, Dial, Host,
-    IncomingCall, Links, Remote, Transport, random_boot,
+    Identity, IncomingCall, Links, Remote, Transport, random_boot,
 };
 use tidewire_service::{
     Body, Call, Code, Codec, Context, Error, Frame, Freshness, Idempotency, Method, Reply, Result,
@@ -177,7 +177,7 @@ impl Served {
     ) -> tokio::task::JoinHandle<Option<ConnectionEnd>> {
         let links = Arc::clone(&self.links);
         self.tasks.spawn(async move {
-            let identify = async |_| Ok(Bytes::new());
+            let identify = async |_| Ok(Identity::default());
             let (link, connection) =
                 links.greet(transport, Arrival::default(), identify).await.ok()?;
             let ended = connection.run().await;

@@ -10,8 +10,8 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::{Bytes, BytesMut};
 use futures_util::future::join_all;
 use tidewire_live::{
-    Arrival, ByteStream, Config, DirectWriter, Link, Links, Process, Transport, TransportEnd,
-    feature,
+    Arrival, ByteStream, Config, DirectWriter, Identity, Link, Links, Process, Transport,
+    TransportEnd, feature,
 };
 use tidewire_service::{Body, StreamKind};
 use tokio::io::{AsyncWrite, DuplexStream, ReadHalf, WriteHalf};
@@ -103,7 +103,7 @@ pub(crate) async fn hosted(takes: usize) -> (Link, Arc<Writes>) {
     let socket = Narrow { reads, writes: Arc::clone(&writes), is_full: false };
     let links = Links::new(config(), host(), TaskTracker::new(), 0);
     let arrival = Arrival { is_started_here: true, ..Arrival::default() };
-    let greeted = links.greet(socket, arrival, async |_| Ok(Bytes::new())).await;
+    let greeted = links.greet(socket, arrival, async |_| Ok(Identity::default())).await;
     let (link, connection) = greeted.expect("it is greeted");
     tokio::spawn(connection.run());
     // From the first answer on both sides are greeted.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use tidewire_live::{Arrival, ByteStream, Config, Connection, Link};
+use tidewire_live::{Arrival, ByteStream, Config, Connection, Identity, Link};
 use tidewire_live_proto::{Event, Request, Session};
 use tidewire_service::Codec;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
@@ -58,7 +58,7 @@ async fn a_connection_that_is_taken_over_while_it_answers_takes_no_hello_of_the_
         };
         let (near, far) = tokio::io::duplex(64 << 10);
         let arrival = Arrival { first: hello.into(), ..Arrival::default() };
-        let greeted = links.greet(ByteStream::new(far), arrival, async |_| Ok(Bytes::new()));
+        let greeted = links.greet(ByteStream::new(far), arrival, async |_| Ok(Identity::default()));
         let greeted = greeted.now_or_never().and_then(Result::ok).unwrap();
         *made.lock().unwrap() = Some((near, greeted));
     }));

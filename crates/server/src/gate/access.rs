@@ -231,8 +231,8 @@ fn in_lower_case(paths: &[(String, Access)]) -> Vec<(String, Access)> {
 }
 
 /// A path as lenient programs may read it. Servlet containers take `;x=1` off each segment, then
-/// decode; a program behind another decodes once more; C ends a name at a NUL, and some file systems
-/// leave out the dots and spaces at its end.
+/// decode; a program behind another decodes once more; C ends a name at a NUL, and some file
+/// systems leave out the dots and spaces at its end.
 fn readings(path: &str) -> Vec<String> {
     let is_plain = |path: &str| {
         !path.contains(['%', ';', '\\', '\0']) && !path.contains("//") && !path.contains("/.")

@@ -163,8 +163,8 @@ impl Programs {
         }
     }
 
-    /// Runs beside a server: takes up changes until `stopped` says that it has, and then ends all of
-    /// them. Without programs it waits for the server alone.
+    /// Runs beside a server: takes up changes until `stopped` says that it has, and then ends all
+    /// of them. Without programs it waits for the server alone.
     ///
     /// # Errors
     /// Those of `stopped`.
