@@ -104,7 +104,7 @@ impl Mock {
                 timeout_ms: None,
                 vars: rule.vars.as_ref(),
             };
-            let used = |index| session.used(&path, index);
+            let used = |index| session.used(&path, rule.counter(index));
             explain(rule, &scene, &used, &mut preview);
         }
         Ok(preview)

@@ -298,3 +298,56 @@ async fn who_watches_in_a_session_that_is_forgotten_is_told() {
     }
     assert!(watched.freshness.is_stale(), "its values are gone");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_or_forgotten_for_one_session_changes_no_count_of_another() {
+    let file = "responses: [{times: 1, body: {note: once of the file}}]";
+    let mock = with_rules(PRICE, file);
+    let say = |note: &str, session| {
+        let response = serde_json::json!({"times": 1, "body": {"note": note}});
+        mock.say("shop.v1.Cart/Price", &response, Some(session)).unwrap();
+    };
+    let ask = async |name| {
+        json_of(call_in(&mock, session(name), "Price", &[]).await.unwrap())["note"].clone()
+    };
+    say("once of two", "two");
+    say("once of one", "one");
+    assert_eq!(ask("one").await, "once of one");
+    mock.reset(Some("two"));
+    say("again of two", "two");
+    assert_eq!(ask("one").await, "once of the file");
+    assert_eq!(ask("one").await, "", "both have answered");
+    assert_eq!(ask("two").await, "again of two");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_session_is_told_goes_before_what_all_are_told() {
+    let (mock, _) = shop().build();
+    let say = |response, session| mock.say("shop.v1.Cart/Price", &response, session).unwrap();
+    say(serde_json::json!({"when": {"request.sku": "tea"}, "body": {"note": "tea for all"}}), None);
+    say(serde_json::json!({"body": {"note": "for one"}}), Some("one"));
+    say(serde_json::json!({"when": {"request.sku": "tea"}, "body": {"note": "tea for one"}}), Some("one"));
+    let ask = async |name, what| {
+        json_of(call_in(&mock, session(name), "Price", &[sku(what)]).await.unwrap())["note"].clone()
+    };
+    assert_eq!(ask("one", "tea").await, "tea for one");
+    assert_eq!(ask("one", "milk").await, "for one");
+    assert_eq!(ask("two", "tea").await, "tea for all");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_in_which_anything_is_found_is_refused_and_the_others_stay() {
+    let (mock, _) = shop().build();
+    mock.say("shop.v1.Cart/Price", &serde_json::json!({"body": {"note": "good"}}), None).unwrap();
+    for (response, why) in [
+        (serde_json::json!({"when": {}, "body": {"pryce": 1}}), "has no field pryce"),
+        (serde_json::json!({"when": {}, "body": {"price": "dear"}}), "not a valid int64"),
+        (serde_json::json!({"when": {}, "bodi": {}}), "bodi"),
+    ] {
+        let found = mock.say("shop.v1.Cart/Price", &response, None).unwrap_err();
+        assert!(found[0].to_string().contains(why), "{}", found[0]);
+    }
+    assert_eq!(message(&mock, "Price", sku("a")).await["note"], "good");
+    let found = mock.say("shop.v1.Cart/Prize", &serde_json::json!({}), None).unwrap_err();
+    assert!(found[0].to_string().contains("no method is called"), "{}", found[0]);
+}
