@@ -190,7 +190,10 @@ fn a_response_is_said_for_one_session_and_a_wrong_one_is_refused_with_what_is_wr
     mock.mocks(&["reset", "t1"]);
     assert_eq!(preview(&["--headers", "x-mock-session=t1"]), r#"{"price":"5"}"#);
     for (response, why) in [
-        (r#"{"body": {"pryce": 1}}"#, "shop.v1.Cart/Price: shop.v1.PriceReply has no field pryce; write price"),
+        (
+            r#"{"body": {"pryce": 1}}"#,
+            "shop.v1.Cart/Price: shop.v1.PriceReply has no field pryce; write price",
+        ),
         (r#"{"body": {"price": "dear"}}"#, "not a valid int64"),
         ("[]", "response is not an object"),
     ] {
