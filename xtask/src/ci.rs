@@ -61,6 +61,11 @@ const STEPS: &[Step] = &[
         work: sdk,
     },
     Step {
+        name: "mock-clients",
+        about: "mocks for tests in Node, Python, Go and Java, from the tree and as users get them",
+        work: mock_clients,
+    },
+    Step {
         name: "typescript",
         about: "the browser client: fixtures, schedules, a real server, packages as users get them",
         work: typescript,
@@ -252,6 +257,32 @@ fn sdk(root: &Path) -> Result<Outcome> {
     ] {
         let mut command = Command::new(program);
         command.args(words.split(' ')).current_dir(root.join(folder));
+        if let Outcome::Failed = execute(&mut command)? {
+            return Ok(Outcome::Failed);
+        }
+    }
+    Ok(Outcome::Passed)
+}
+
+/// The packages of clients/mock, each by its usual runner, against the program that this tree builds.
+fn mock_clients(root: &Path) -> Result<Outcome> {
+    let built = build(root, "--bin tidewire")?;
+    if !matches!(built, Outcome::Passed) {
+        return Ok(built);
+    }
+    let python = root.join(".tools/mock-clients/bin/python");
+    let python = python.to_string_lossy();
+    for (program, words, folder) in [
+        ("npm", "run --silent test", "node"),
+        (&*python, "-m pytest --quiet -p no:cacheprovider tests", "python"),
+        ("go", "test -count=1 ./...", "go"),
+        ("go", "test -count=1 ./...", "go/protobuf"),
+        // What a user installs; Java's own tests are run there.
+        ("python3", "tests/test_packages.py", ""),
+    ] {
+        let mut command = Command::new(program);
+        command.args(words.split(' ')).current_dir(root.join("clients/mock").join(folder));
+        command.env("TIDEWIRE", root.join("target/debug/tidewire"));
         if let Outcome::Failed = execute(&mut command)? {
             return Ok(Outcome::Failed);
         }
