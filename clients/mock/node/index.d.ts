@@ -1,5 +1,5 @@
 /** A message as JSON has it: fields by their name in the `.proto` or in JSON. */
-export type Document = { readonly [field: string]: unknown };
+export type Document = object;
 
 /** A message that protobuf-es made; its type is known from the method's descriptor. */
 export type Message = { readonly $typeName: string };
