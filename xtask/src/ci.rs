@@ -264,7 +264,7 @@ fn sdk(root: &Path) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The packages of clients/mock, each by its usual runner, against the program that this tree builds.
+/// The packages of clients/mock, each by its usual runner, with the program that this tree builds.
 fn mock_clients(root: &Path) -> Result<Outcome> {
     let built = build(root, "--bin tidewire")?;
     if !matches!(built, Outcome::Passed) {

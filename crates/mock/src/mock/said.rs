@@ -1,4 +1,4 @@
-//! Responses that a program says while the mock runs: for all calls of a method, or for one session.
+//! Responses that a program says while the mock runs: for all calls of a method, or of one session.
 //!
 //! What is said goes before what rule files say, and of that, what is said for a session goes
 //! before what is said for all. Uses are counted under a number that a response keeps, so what is
