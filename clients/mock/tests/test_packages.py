@@ -2,7 +2,7 @@
 
 Each package is packed, and installed from that into an empty folder by the tool of its ecosystem. The test that
 `docs/guide/mock-tests.md` shows is written beside it, and run by its runner against the program that TIDEWIRE names.
-What is installed beside is what `scripts/setup.sh` has fetched.
+What is installed beside is what `scripts/setup.sh` has fetched. `Packages` or `Java` as an argument runs these alone.
 """
 
 import os
@@ -19,7 +19,7 @@ TOOLS = REPOSITORY / ".tools"
 PAGE = (REPOSITORY / "docs" / "guide" / "mock-tests.md").read_text()
 
 
-class Packages(unittest.TestCase):
+class Installed(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -43,6 +43,8 @@ class Packages(unittest.TestCase):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
 
+
+class Packages(Installed):
     def test_node_is_packed_with_its_types_and_installed(self):
         packed = self.run_in(CLIENTS / "node", "npm", "pack", "--silent", "--pack-destination", self.folder)
         self.of_guide("price.test.mjs", "price-node/price.test.mjs")
@@ -73,6 +75,10 @@ class Packages(unittest.TestCase):
         self.of_guide("price-go/go.mod", None, "../tidewire/clients/mock/go", "../module")
         self.of_guide("price-go/price_test.go")
         self.run_in(self.folder / "price-go", "go", "test", "-count=1", "./...", GOPROXY="off")
+
+
+class Java(Installed):
+    """Beside the others: Maven takes as long as all of them."""
 
     def test_java_is_installed_into_a_repository_of_its_own(self):
         # Its own tests are run by that too: to start Maven takes longer than they do.

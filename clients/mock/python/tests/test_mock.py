@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import traceback
 import urllib.error
 import urllib.request
@@ -135,15 +136,31 @@ def test_answers_go_wrong_where_they_are_told_to(session):
 
 
 def test_it_ends_when_the_test_that_started_it_is_killed():
-    script = f"import tidewire_mock\nmock = tidewire_mock.Mock.start({str(PROTOS)!r})\nprint(mock.target, flush=True)\ninput()"
+    script = f"""
+import os, tidewire_mock
+mock = tidewire_mock.Mock.start({str(PROTOS)!r})
+mock.on({GET_PRICE!r}).reply(note=str(os.getpid()))
+print(mock.url, flush=True)
+input()
+"""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", script], **pipes) as child:
-        host, port = child.stdout.readline().strip().split(":")
-        with socket.create_connection((host, int(port))) as held:
-            child.kill()
-            assert held.recv(1) == b"", "the end of the mock ends its connections"
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((host, int(port)))
+        url = child.stdout.readline().strip() + "/" + GET_PRICE
+
+        def note():
+            asked = urllib.request.Request(url, b"{}", {"content-type": "application/json"})
+            try:
+                with urllib.request.urlopen(asked, timeout=60) as response:
+                    return json.load(response).get("note")
+            except (OSError, http.client.HTTPException):
+                return None
+
+        assert note() == str(child.pid)
+        child.kill()
+        # Until nobody answers, or another mock has its port.
+        hang = time.monotonic() + 60
+        while note() == str(child.pid):
+            assert time.monotonic() < hang, "the mock goes on"
 
 
 def test_a_port_that_is_taken_and_a_program_that_is_not_there_or_is_another_one_are_told():

@@ -12,10 +12,9 @@ import com.google.protobuf.SourceContext;
 import com.google.protobuf.Syntax;
 import java.io.BufferedReader;
 import java.io.IOException;
-import java.net.ConnectException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
-import java.net.Socket;
+import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpRequest.BodyPublishers;
@@ -30,6 +29,7 @@ import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 
 /** The library against the program that TIDEWIRE names. */
 class MockTest {
@@ -187,26 +187,32 @@ class MockTest {
     /** The test that is killed. */
     static final class Killed {
         public static void main(String[] arguments) throws Exception {
-            System.out.println(Mock.options().protos(PROTOS).start().target());
+            Mock mock = Mock.options().protos(PROTOS).start();
+            mock.on(GET_PRICE).reply(Map.of("note", String.valueOf(ProcessHandle.current().pid())));
+            System.out.println(mock.url());
             System.in.read();
         }
     }
 
     @Test
+    @Timeout(60) // Only a mock that goes on takes so long.
     void itEndsWhenTheTestThatStartedItIsKilled() throws Exception {
         String java = ProcessHandle.current().info().command().orElseThrow();
         String path = System.getProperty("java.class.path");
         Process child = new ProcessBuilder(java, "-cp", path, Killed.class.getName())
                 .redirectError(ProcessBuilder.Redirect.INHERIT).start();
-        String target;
         try (BufferedReader lines = child.inputReader()) {
-            target = lines.readLine();
-            int port = Integer.parseInt(target.substring(target.indexOf(':') + 1));
-            try (Socket held = new Socket(InetAddress.getLoopbackAddress(), port)) {
-                child.destroyForcibly().waitFor();
-                assertEquals(-1, held.getInputStream().read(), "the end of the mock ends its connections");
+            HttpRequest ask = HttpRequest.newBuilder(URI.create(lines.readLine() + "/" + GET_PRICE))
+                    .header("content-type", "application/json").POST(BodyPublishers.ofString("{}")).build();
+            String note = "{\"note\":\"" + child.pid() + "\"}";
+            assertEquals(note, CLIENT.send(ask, BodyHandlers.ofString()).body());
+            child.destroyForcibly().waitFor();
+            // Until nobody answers, or another mock has its port.
+            while (CLIENT.send(ask, BodyHandlers.ofString()).body().equals(note)) {
+                Thread.onSpinWait();
             }
-            assertThrows(ConnectException.class, () -> new Socket(InetAddress.getLoopbackAddress(), port).close());
+        } catch (IOException nobody) {
+            assertFalse(child.isAlive());
         }
     }
 
