@@ -52,7 +52,8 @@ export class Admin {
       });
       body = await response.json();
     } catch (error) {
-      const why = (await this.#program.whyDead()) ?? `the mock does not answer: ${error.cause ?? error}`;
+      const why =
+        (await this.#program.whyDead()) ?? `the mock does not answer: ${error.cause ?? error}`;
       throw new MockError("unavailable", why);
     }
     if (response.ok) return body;

@@ -6,8 +6,7 @@ export type Message = { readonly $typeName: string };
 
 /** `shop.v1.Cart/GetPrice`, or the descriptor that protobuf-es made: `Cart.method.getPrice`. */
 export type Method =
-  | string
-  | { readonly name: string; readonly parent: { readonly typeName: string } };
+  string | { readonly name: string; readonly parent: { readonly typeName: string } };
 
 /** A value, or an operator of rule files: `{ gte: 100 }`, `{ regex: "^SK" }`. */
 export type Condition = unknown;
@@ -19,7 +18,7 @@ export type Fault =
   | "drop_trailers"
   | {
       readonly kind:
-        | "reset" | "goaway" | "truncate" | "dribble" | "slow" | "drop_trailers" | "content_type";
+        "reset" | "goaway" | "truncate" | "dribble" | "slow" | "drop_trailers" | "content_type";
       readonly after?: number;
       readonly bytes?: number;
       readonly every?: string;
@@ -30,9 +29,21 @@ export type Fault =
 
 /** The codes of errors. */
 export type Code =
-  | "canceled" | "unknown" | "invalid_argument" | "deadline_exceeded" | "not_found"
-  | "already_exists" | "permission_denied" | "resource_exhausted" | "failed_precondition"
-  | "aborted" | "out_of_range" | "unimplemented" | "internal" | "unavailable" | "data_loss"
+  | "canceled"
+  | "unknown"
+  | "invalid_argument"
+  | "deadline_exceeded"
+  | "not_found"
+  | "already_exists"
+  | "permission_denied"
+  | "resource_exhausted"
+  | "failed_precondition"
+  | "aborted"
+  | "out_of_range"
+  | "unimplemented"
+  | "internal"
+  | "unavailable"
+  | "data_loss"
   | "unauthenticated";
 
 export interface Options {
@@ -145,7 +156,10 @@ export class Mock {
   readonly pid: number;
   session(name?: string): Session;
   /** Lets answers go wrong, all or those of a method, whatever their rules; `null` ends it. */
-  setFaults(faults: { delay?: string | Document; fault?: Fault | Fault[] } | null, method?: Method): Promise<void>;
+  setFaults(
+    faults: { delay?: string | Document; fault?: Fault | Fault[] } | null,
+    method?: Method,
+  ): Promise<void>;
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }

@@ -96,7 +96,8 @@ export class Rule {
   }
 
   reply(message) {
-    const done = async (type) => (message === undefined ? {} : { body: await document(message, type) });
+    const done = async (type) =>
+      message === undefined ? {} : { body: await document(message, type) };
     return this.#done(done, this.reply);
   }
 

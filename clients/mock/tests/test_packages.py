@@ -46,24 +46,41 @@ class Installed(unittest.TestCase):
 
 class Packages(Installed):
     def test_node_is_packed_with_its_types_and_installed(self):
-        packed = self.run_in(CLIENTS / "node", "npm", "pack", "--silent", "--pack-destination", self.folder)
+        packed = self.run_in(
+            CLIENTS / "node", "npm", "pack", "--silent", "--pack-destination", self.folder
+        )
         self.of_guide("price.test.mjs", "price-node/price.test.mjs")
         offline = ("--silent", "--offline", "--no-audit", "--no-fund")
         self.run_in(self.folder / "price-node", "npm", "install", *offline, f"../{packed.strip()}")
         installed = self.folder / "price-node" / "node_modules"
         self.assertTrue((installed / "@tidewire/mock/index.d.ts").is_file())
-        self.assertEqual(sorted(one.name for one in installed.iterdir() if one.name[0] != "."), ["@tidewire"])
+        self.assertEqual(
+            sorted(one.name for one in installed.iterdir() if one.name[0] != "."), ["@tidewire"]
+        )
         self.run_in(self.folder / "price-node", "node", "--test", "price.test.mjs")
 
     def test_python_is_built_and_installed_as_a_wheel(self):
         python = TOOLS / "mock-clients" / "bin" / "python"
-        shutil.copytree(CLIENTS / "python", self.folder / "source")  # Where it is built it leaves files.
+        shutil.copytree(
+            CLIENTS / "python", self.folder / "source"
+        )  # Where it is built it leaves files.
         offline = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-index")
-        build = ("-m", "pip", "wheel", *offline, "--no-build-isolation", "--wheel-dir", ".", "./source")
+        build = (
+            "-m",
+            "pip",
+            "wheel",
+            *offline,
+            "--no-build-isolation",
+            "--wheel-dir",
+            ".",
+            "./source",
+        )
         self.run_in(self.folder, python, *build)
         (wheel,) = self.folder.glob("tidewire_mock-*.whl")
         packages = self.folder / "packages"
-        self.run_in(self.folder, python, "-m", "pip", "install", *offline, "--target", packages, wheel)
+        self.run_in(
+            self.folder, python, "-m", "pip", "install", *offline, "--target", packages, wheel
+        )
         for name in ("pytest.ini", "test_price.py"):
             self.of_guide(name, f"price-python/{name}")
         run = (python, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", "test_price.py")
@@ -84,7 +101,9 @@ class Java(Installed):
         # Its own tests are run by that too: to start Maven takes longer than they do.
         local = self.folder / "repository"
         shutil.copytree(TOOLS / "m2", local, ignore=shutil.ignore_patterns("tidewire"))
-        shutil.copytree(CLIENTS / "java", self.folder / "java", ignore=shutil.ignore_patterns("target"))
+        shutil.copytree(
+            CLIENTS / "java", self.folder / "java", ignore=shutil.ignore_patterns("target")
+        )
         shutil.copytree(CLIENTS / "tests" / "protos", self.folder / "tests" / "protos")
         options = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dmaven.repo.local={local}"
         maven = ("mvn", "--batch-mode", "--quiet", "--offline")

@@ -102,7 +102,9 @@ def test_verify_fails_with_the_calls_that_came_near(session):
     call(session, "GetPrice", {"sku": "milk", "quantity": 7})
     session.verify(GET_PRICE)
     session.verify(GET_PRICE, {"sku": "tea"}, exactly=0)
-    near = r'came 0 times, and was to come 3 times\n  near: call \d+\n    sku is "milk", wanted "tea"'
+    near = (
+        r'came 0 times, and was to come 3 times\n  near: call \d+\n    sku is "milk", wanted "tea"'
+    )
     with pytest.raises(VerifyError, match=near):
         session.verify(GET_PRICE, {"sku": "tea", "quantity": 7}, exactly=3)
 
@@ -110,7 +112,10 @@ def test_verify_fails_with_the_calls_that_came_near(session):
 @pytest.mark.parametrize(
     ("say", "why"),
     [
-        (lambda rule: rule.reply(unit_prise=4), "GetPriceReply has no field unit_prise; write unit_price"),
+        (
+            lambda rule: rule.reply(unit_prise=4),
+            "GetPriceReply has no field unit_prise; write unit_price",
+        ),
         (lambda rule: rule.reply(unit_price="dear"), '"dear" is not a valid int64'),
         (lambda rule: rule.with_(skuu="tea").reply(), "GetPriceRequest has no field skuu"),
         (lambda rule: rule.fail("unavaliable"), "not a code of an error; write unavailable"),

@@ -85,9 +85,15 @@ class _Scope:
 
         Of responses that fit, the one that was said first answers; those without conditions last.
         """
-        return Rule(lambda response: self._ask("Say", method=_name(method), response=response, session=self._name))
+        return Rule(
+            lambda response: self._ask(
+                "Say", method=_name(method), response=response, session=self._name
+            )
+        )
 
-    def verify(self, method, with_=None, *, headers=None, exactly=None, at_least=None, at_most=None):
+    def verify(
+        self, method, with_=None, *, headers=None, exactly=None, at_least=None, at_most=None
+    ):
         """Raises a `VerifyError` where calls did not come so: once or more where nothing says how often."""
         reply = self._ask(
             "Verify",
@@ -118,14 +124,19 @@ class _Scope:
         """The calls that no response with conditions answered, and the one that came nearest."""
         told = self._ask("NearMisses", limit=1000).get("misses", ())
         own = (one for one in told if self._name in ("", one["call"].get("session")))
-        return [NearMiss(Call._of(one["call"]), one.get("nearest", ""), one.get("misses", [])) for one in own]
+        return [
+            NearMiss(Call._of(one["call"]), one.get("nearest", ""), one.get("misses", []))
+            for one in own
+        ]
 
     def reset(self):
         """Forgets calls, counts and state; of a session its rules too."""
         self._ask("Reset", session=self._name)
 
     def _ask(self, verb, /, **request):
-        return ask(self._program, verb, {name.rstrip("_"): value for name, value in request.items()})
+        return ask(
+            self._program, verb, {name.rstrip("_"): value for name, value in request.items()}
+        )
 
 
 class Session(_Scope):

@@ -90,7 +90,11 @@ class Rule:
 
     def reply(self, message=None, /, **fields):
         """Answers with a message: a dictionary, keywords, or a message of google.protobuf."""
-        body = {} if message is None and not fields else {"body": {**document(message or {}), **document(fields)}}
+        body = (
+            {}
+            if message is None and not fields
+            else {"body": {**document(message or {}), **document(fields)}}
+        )
         self._done(body)
 
     def reply_stream(self, messages):
