@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what the tests need and the Rust toolchain does not bring: pinned Go programs into
 # .tools/bin, the Go test programs built from tests/foreign/go, the Node packages of
-# tests/foreign/node and clients/ts, a .NET SDK, schemathesis, CacheControl, grpcio and opentelemetry-proto in Python
-# environments below .tools, and Debian's PostgreSQL, Chromium, nginx, sqlite3, zsh
+# tests/foreign/node, clients/ts and clients/mock/node, what clients/mock/java is built with in
+# .tools/m2, a .NET SDK, schemathesis, CacheControl, grpcio, opentelemetry-proto and pytest in Python
+# environments below .tools, and Debian's PostgreSQL, Chromium, nginx, sqlite3, Maven, zsh
 # and fish.
 # What is there already at the right version is left alone. `setup.sh grpcurl` and
 # `setup.sh dotnet` install that alone.
@@ -124,6 +125,46 @@ typescript_packages() {
   run "installed React 18" npm --prefix "$folder/tests/react18" ci --no-audit --no-fund || return 0
   run "installed the packages of examples/board" npm --prefix examples/board/web ci --no-audit --no-fund || return 0
   stamp typescript "$key"
+}
+
+# What the tests of clients/mock/node convert messages with.
+mock_node_packages() {
+  local folder=clients/mock/node key
+  key="$(node --version) $(hash_of "$folder/package.json" "$folder/package-lock.json")"
+  if [[ -d $folder/node_modules ]] && fresh mock-node "$key"; then return 0; fi
+  run "installed the Node packages of $folder" npm --prefix "$folder" ci --no-audit --no-fund || return 0
+  stamp mock-node "$key"
+}
+
+# pytest, grpcio and protobuf, for clients/mock/python.
+mock_python_packages() {
+  local folder=$tools/mock-clients key
+  key="$(python3 --version) $(hash_of scripts/mock-clients.txt)"
+  if [[ -x $folder/bin/python ]] && fresh mock-clients "$key"; then return 0; fi
+  run "installed pytest" install_mock_python_packages "$folder" || return 0
+  stamp mock-clients "$key"
+}
+install_mock_python_packages() {
+  rm -rf "$1" && python3 -m venv "$1" && "$1/bin/pip" install --quiet --no-deps -r scripts/mock-clients.txt
+}
+
+# Maven's plugins, JUnit and protobuf-java: one test is run so that all of them are fetched.
+mock_java_packages() {
+  local folder=clients/mock/java key
+  key=$(hash_of "$folder/pom.xml")
+  if [[ -d $tools/m2 ]] && fresh mock-java "$key"; then return 0; fi
+  run "fetched what $folder is built with" mvn --batch-mode --quiet --file "$folder" \
+    "-Dmaven.repo.local=$tools/m2" clean install -Dtest=JsonTest || return 0
+  stamp mock-java "$key"
+}
+
+# The modules of clients/mock/go/protobuf.
+mock_go_modules() {
+  local folder=clients/mock/go/protobuf key
+  key="$(go env GOVERSION) $(hash_of "$folder/go.mod" "$folder/go.sum")"
+  fresh mock-go "$key" && return 0
+  run "fetched the modules of $folder" go -C "$folder" mod download || return 0
+  stamp mock-go "$key"
 }
 
 # debian COMMAND PACKAGE: installs PACKAGE where COMMAND is absent and this is a Debian with root.
@@ -262,6 +303,8 @@ debian setpriv util-linux
 debian zsh zsh
 debian fish fish
 debian sqlite3 sqlite3
+debian javac default-jdk-headless
+debian mvn maven
 chromium
 nginx_program
 
@@ -271,6 +314,7 @@ if command -v go >/dev/null; then
   go_tool "$GRPCURL"
   go_programs
   protovalidate_cases
+  mock_go_modules
 else
   missing "go: install Go 1.26 or newer; the conformance suite, grpcurl and the Go client need it"
 fi
@@ -278,17 +322,23 @@ fi
 if command -v node >/dev/null && command -v npm >/dev/null; then
   node_packages
   typescript_packages
+  mock_node_packages
 else
   missing "node and npm: install Node.js 20 or newer; the Node client needs it"
 fi
 
 dotnet_sdk
 
+if type -P mvn javac >/dev/null; then
+  mock_java_packages
+fi
+
 if command -v python3 >/dev/null && python3 -c 'import ensurepip' 2>/dev/null; then
   schemathesis
   http_cache
   otlp
   foreign_python
+  mock_python_packages
 else
   missing "python3 with venv: install it (Debian: apt-get install python3-venv); schemathesis needs it"
 fi

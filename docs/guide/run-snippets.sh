@@ -16,7 +16,7 @@
 # A page runs in an empty folder beside `tidewire`, a link to the repository. Port 8080 stands for a
 # free one here. Builds are of the dev profile and share target/
 # and Cargo.lock. Needs curl, node, npm and, from `make setup`, .tools/bin/grpcurl;
-# other-languages.md also needs Go and Python with venv.
+# other-languages.md also needs Go and Python with venv; mock-tests.md these and Maven.
 set -euo pipefail
 repository=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
@@ -27,6 +27,8 @@ for tool in curl node npm; do
 done
 [[ -x $repository/.tools/bin/grpcurl ]] || { echo "snippets: grpcurl is missing; run make setup" >&2; exit 1; }
 export PATH="$repository/.tools/bin:$PATH"
+# What `make setup` has fetched for Maven; what is installed there is nobody else's.
+export MAVEN_OPTS="-Dmaven.repo.local=$repository/.tools/m2 -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # As in the workspace's Cargo.toml, so that what was built there is not built again.
 export CARGO_PROFILE_DEV_DEBUG=${CARGO_PROFILE_DEV_DEBUG:-line-tables-only}
 

@@ -61,6 +61,11 @@ const STEPS: &[Step] = &[
         work: sdk,
     },
     Step {
+        name: "mock-clients",
+        about: "mocks for tests in Node, Python, Go and Java, from the tree and as users get them",
+        work: mock_clients,
+    },
+    Step {
         name: "typescript",
         about: "the browser client: fixtures, schedules, a real server, packages as users get them",
         work: typescript,
@@ -257,6 +262,34 @@ fn sdk(root: &Path) -> Result<Outcome> {
         }
     }
     Ok(Outcome::Passed)
+}
+
+/// The packages of clients/mock, each by its usual runner, with the program that this tree builds.
+fn mock_clients(root: &Path) -> Result<Outcome> {
+    let built = build(root, "--bin tidewire")?;
+    if !matches!(built, Outcome::Passed) {
+        return Ok(built);
+    }
+    let command = |program: &str, words: &str, folder: &str| {
+        let mut command = Command::new(program);
+        command.args(words.split(' ')).current_dir(root.join("clients/mock").join(folder));
+        command.env("TIDEWIRE", root.join("target/debug/tidewire"));
+        command
+    };
+    // Java's own tests and what a user installs of it take as long as all the others.
+    let mut java = command("python3", "tests/test_packages.py Java", "").spawn()?;
+    let python = root.join(".tools/mock-clients/bin/python");
+    let mut passed = true;
+    for (program, words, folder) in [
+        ("npm", "run --silent test", "node"),
+        (&*python.to_string_lossy(), "-m pytest --quiet -p no:cacheprovider tests", "python"),
+        ("go", "test -count=1 ./...", "go"),
+        ("go", "test -count=1 ./...", "go/protobuf"),
+        ("python3", "tests/test_packages.py Packages", ""),
+    ] {
+        passed &= matches!(execute(&mut command(program, words, folder))?, Outcome::Passed);
+    }
+    Ok(Outcome::of(java.wait()?.success() && passed))
 }
 
 /// The packages of clients/ts, against the server that this tree builds.

@@ -22,8 +22,8 @@ use crate::proto::tidewire::admin::v1::{
     GetFaultsRequest, GetRuleFileRequest, ListMockedCallsReply, ListMockedCallsRequest,
     ListRulesReply, ListRulesRequest, ListSessionsReply, ListSessionsRequest, MethodRules,
     MockSession, Mocks, NearMiss, NearMissesReply, NearMissesRequest, PreviewReply, PreviewRequest,
-    PutRuleFileRequest, ResetMocksReply, ResetMocksRequest, RuleFile, RuleResponse, SetFault,
-    SetFaultsRequest, VerifyReply, VerifyRequest,
+    PutRuleFileRequest, ResetMocksReply, ResetMocksRequest, RuleFile, RuleResponse, SayReply,
+    SayRequest, SetFault, SetFaultsRequest, VerifyReply, VerifyRequest,
 };
 use crate::{Inventory, limit, redact};
 
@@ -260,6 +260,25 @@ impl Mocks for MocksApi {
             ..Default::default()
         };
         Ok(reply.into())
+    }
+
+    async fn say(&self, _: Context, request: SayRequest) -> Result<Reply<SayReply>> {
+        let SayRequest { method, response, session, .. } = request;
+        let method = self.mock()?.method_named(&method)?;
+        let response = json(&response)?;
+        if !response.is_object() {
+            let why = "response is not an object; write {\"body\": {}}";
+            return Err(Error::invalid_argument(why));
+        }
+        let session = Some(session).filter(|session| !session.is_empty());
+        let said = method.clone();
+        let say = move |this: &Self| Ok(this.mock()?.say(&said, &response, session.as_deref()));
+        let findings = self.beside(say).await?.err().unwrap_or_default();
+        if !findings.is_empty() {
+            let told: Vec<_> = findings.iter().map(told::said).collect();
+            return Err(Error::invalid_argument(format!("{method}: {}", told.join("; "))));
+        }
+        Ok(SayReply::default().into())
     }
 
     async fn list_sessions(

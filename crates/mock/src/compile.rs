@@ -101,7 +101,8 @@ impl Compiler<'_> {
                 );
                 continue;
             }
-            let response = self.response(node);
+            let mut response = self.response(node);
+            response.counter = compiled.len() as u64;
             compiled.push(response);
         }
         self.finish(gate, compiled, vars)
@@ -251,6 +252,7 @@ impl Compiler<'_> {
             answers,
             cycles,
             set_state,
+            counter: 0,
         }
     }
 

@@ -9,6 +9,7 @@ use tidewire_service::{Codec, Context, Error, Result};
 use crate::condition::Condition;
 use crate::log::LoggedCall;
 use crate::mock::Mock;
+use crate::path::Root;
 use crate::plan::{Decision, Plan};
 use crate::rule::{MethodRule, Response};
 use crate::scene::{Request, Scene};
@@ -104,7 +105,7 @@ impl Mock {
                 timeout_ms: None,
                 vars: rule.vars.as_ref(),
             };
-            let used = |index| session.used(&path, index);
+            let used = |index| session.used(&path, rule.counter(index));
             explain(rule, &scene, &used, &mut preview);
         }
         Ok(preview)
@@ -144,7 +145,8 @@ impl Mock {
                     vars: rule.vars.as_ref(),
                 };
                 let gate = misses(&rule.gate, &scene);
-                for response in rule.responses.iter().filter(|one| one.when.is_some()) {
+                let could = |one: &&Response| one.when.is_some() && is_for(one, &scene);
+                for response in rule.responses.iter().filter(could) {
                     let mut one = explanation(rule, response, &scene);
                     one.misses.splice(0..0, gate.iter().cloned());
                     let is_nearer = |best: &Explanation| one.misses.len() < best.misses.len();
@@ -158,6 +160,13 @@ impl Mock {
         }
         found
     }
+}
+
+/// Whether a response is for the session of a call, or for all.
+fn is_for(response: &Response, scene: &Scene<'_>) -> bool {
+    let of_session = |one: &&Condition| matches!(&one.path.root, Root::Metadata(Some(name)) if name == sessions::SESSION_HEADER);
+    let when = response.when.as_deref().unwrap_or_default();
+    when.iter().filter(of_session).all(|one| one.holds(scene))
 }
 
 fn misses(conditions: &[Condition], scene: &Scene<'_>) -> Vec<String> {

@@ -3,7 +3,7 @@
 //! The log is bounded: by default the last 1,000 calls, of each stream the first 100 requests, and
 //! 16 MiB of messages and headers in all.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -16,6 +16,9 @@ use crate::scene::Request;
 /// How many requests of one stream are kept.
 pub(crate) const REQUESTS_MAX: usize = 100;
 const BYTES_MAX: usize = 16 << 20;
+
+/// For how many sessions it is known how many of their calls are not kept any more.
+const SESSIONS_MAX: usize = 10_000;
 
 /// A call that was made.
 #[derive(Debug, Clone)]
@@ -111,11 +114,22 @@ pub(crate) struct Log {
     bytes: usize,
     /// How many were ever logged.
     total: u64,
+    /// How many calls of a session there was no room for any more.
+    forgotten: HashMap<String, u64>,
+    /// The same of sessions that there was no room for.
+    forgotten_of_others: u64,
 }
 
 impl Log {
     pub(crate) fn new(calls_max: usize) -> Self {
-        Self { calls: VecDeque::new(), calls_max, bytes: 0, total: 0 }
+        Self {
+            calls: VecDeque::new(),
+            calls_max,
+            bytes: 0,
+            total: 0,
+            forgotten: HashMap::new(),
+            forgotten_of_others: 0,
+        }
     }
 
     /// Whether anything is kept.
@@ -131,8 +145,9 @@ impl Log {
         self.bytes += bytes;
         while self.calls.len() > self.calls_max || (self.bytes > BYTES_MAX && self.calls.len() > 1)
         {
-            let Some((_, bytes)) = self.calls.pop_front() else { break };
+            let Some((call, bytes)) = self.calls.pop_front() else { break };
             self.bytes -= bytes;
+            self.forget(&call.session);
         }
     }
 
@@ -141,17 +156,36 @@ impl Log {
         self.calls.iter().map(|(call, _)| Arc::clone(call)).collect()
     }
 
-    /// How many are not kept any more.
-    pub(crate) fn forgotten(&self) -> u64 {
-        self.total - self.calls.len() as u64
+    fn forget(&mut self, session: &str) {
+        if let Some(count) = self.forgotten.get_mut(session) {
+            *count += 1;
+        } else if self.forgotten.len() < SESSIONS_MAX {
+            self.forgotten.insert(session.to_owned(), 1);
+        } else {
+            self.forgotten_of_others += 1;
+        }
+    }
+
+    /// How many calls there was no room for any more: of a session at most so many, or of all.
+    pub(crate) fn forgotten(&self, session: Option<&str>) -> u64 {
+        match session.map(|session| self.forgotten.get(session)) {
+            Some(Some(count)) => *count,
+            Some(None) => self.forgotten_of_others,
+            None => self.forgotten.values().sum::<u64>() + self.forgotten_of_others,
+        }
     }
 
     /// Forgets the calls of one session, or all.
     pub(crate) fn reset(&mut self, session: Option<&str>) {
         self.calls.retain(|(call, _)| session.is_some_and(|session| call.session != session));
         self.bytes = self.calls.iter().map(|(_, bytes)| bytes).sum();
-        if session.is_none() {
-            self.total = 0;
+        match session {
+            Some(session) => drop(self.forgotten.remove(session)),
+            None => {
+                self.total = 0;
+                self.forgotten.clear();
+                self.forgotten_of_others = 0;
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ mod build;
 mod faults;
 mod listing;
 mod reload;
+mod said;
 mod seen;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -29,6 +30,7 @@ use tidewire_service::{
 pub use self::build::{MockBuilder, Respond, ResponseBuilder};
 pub use self::listing::{MethodRules, SessionInfo};
 pub use self::reload::ReloadReport;
+use self::said::SaidResponse;
 use crate::generate::GenerateOptions;
 use crate::log::Log;
 use crate::rules::MethodResponses;
@@ -56,6 +58,8 @@ pub(crate) struct Shared {
     upstream: Option<Arc<dyn RealService>>,
     /// Another number each time that the services are others.
     edition: AtomicU64,
+    /// How many responses programs have said.
+    responses_said: AtomicU64,
     /// How many calls there were: chance differs from call to call.
     calls: AtomicU64,
 }
@@ -92,7 +96,7 @@ pub(crate) struct MockedMethod {
     pub(crate) method: Method,
     pub(crate) found: Option<MethodResponses>,
     /// Responses that a program said; they go before those of files.
-    pub(crate) said: Vec<serde_json::Value>,
+    pub(crate) said: Vec<SaidResponse>,
     pub(crate) added: Option<Arc<crate::rule::MethodRule>>,
     /// Fires when other rules answer it.
     pub(crate) changed: Signal,

@@ -64,6 +64,8 @@ pub(crate) struct Response {
     pub(crate) cycles: bool,
     /// What it lets the session remember.
     pub(crate) set_state: Vec<(String, Sketch)>,
+    /// What its uses are counted under, among all responses of its method.
+    pub(crate) counter: u64,
 }
 
 /// What a caller gets.
@@ -267,6 +269,13 @@ impl EncodedMessage {
         }
         let bytes = self.message.encode(codec)?;
         Ok(kept.get_or_init(|| bytes).clone())
+    }
+}
+
+impl MethodRule {
+    /// What the uses of a response are counted under.
+    pub(crate) fn counter(&self, index: usize) -> u64 {
+        self.responses.get(index).map_or(0, |response| response.counter)
     }
 }
 

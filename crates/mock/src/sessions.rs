@@ -49,7 +49,7 @@ pub(crate) struct Session {
     /// How many calls of each method it has made.
     attempts: HashMap<String, u64>,
     /// How often each response of each method has answered.
-    used: HashMap<String, HashMap<usize, u64>>,
+    used: HashMap<String, HashMap<u64, u64>>,
     last_used: u64,
     /// Fires when a value changes that rules of queries may read.
     changed: Signal,
@@ -167,13 +167,13 @@ impl Session {
     }
 
     /// How often a response has answered.
-    pub(crate) fn used(&self, path: &str, index: usize) -> u64 {
-        self.used.get(path).and_then(|used| used.get(&index)).copied().unwrap_or(0)
+    pub(crate) fn used(&self, path: &str, counter: u64) -> u64 {
+        self.used.get(path).and_then(|used| used.get(&counter)).copied().unwrap_or(0)
     }
 
     /// Counts an answer of a response.
-    pub(crate) fn count(&mut self, path: &str, index: usize) {
-        *self.used.entry(path.to_owned()).or_default().entry(index).or_default() += 1;
+    pub(crate) fn count(&mut self, path: &str, counter: u64) {
+        *self.used.entry(path.to_owned()).or_default().entry(counter).or_default() += 1;
     }
 
     /// What fires when a value changes.

@@ -59,14 +59,14 @@ impl Mock {
             Times::AtMost(times) => count <= times,
             Times::Never => count == 0,
         };
+        let forgotten = self.log().forgotten(wanted.session.as_deref());
         // What is forgotten may have been another one of them.
-        let may_be_more = !matches!(times, Times::AtLeast(_)) && self.log().forgotten() > 0;
+        let may_be_more = !matches!(times, Times::AtLeast(_)) && forgotten > 0;
         if is_right && !may_be_more {
             return Ok(());
         }
         let mut told =
             format!("{} came {}, and was to come {times}", describe(wanted), often(count));
-        let forgotten = self.log().forgotten();
         if forgotten > 0 {
             let calls = if forgotten == 1 { "call" } else { "calls" };
             let _ = write!(told, "; the log has forgotten {forgotten} {calls}");

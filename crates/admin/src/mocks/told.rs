@@ -108,6 +108,13 @@ pub(super) fn finding(finding: &Finding) -> RuleFinding {
     }
 }
 
+/// What was found in a response that has no file.
+pub(super) fn said(finding: &Finding) -> String {
+    let told = &finding.diagnostic;
+    let help = told.help.iter().map(|help| format!("; {help}"));
+    told.message.clone() + &help.collect::<String>()
+}
+
 /// What a call of a method would get.
 pub(super) fn preview(mock: &Mock, method: &str, preview: &Preview) -> PreviewReply {
     let schema = mock.schema();

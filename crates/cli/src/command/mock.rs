@@ -68,6 +68,9 @@ pub(crate) struct Mock {
     /// Let every program of this machine use the admin routes of --compat without a credential.
     #[arg(long, requires = "compat")]
     compat_open: bool,
+    /// End when standard input is closed: with the program that started this one, whatever ends it.
+    #[arg(long)]
+    until_stdin_closes: bool,
     /// Print the JSON Schema of rule files, for editors, and end.
     #[arg(long)]
     schema: bool,
@@ -192,6 +195,7 @@ impl Mock {
         tokio::select! {
             stopped = stopped => drop(stopped?),
             () = follow(watch) => {}
+            () = stdin_closed(self.until_stdin_closes) => {}
         }
         Ok(())
     }
@@ -212,6 +216,20 @@ async fn follow(watch: Option<Watch>) {
         let (changed, took) = (&change.reloaded.changed, change.took.as_secs_f64() * 1000.0);
         tracing::info!("reloaded in {took:.1} ms; answered otherwise: {}", changed.join(", "));
     }
+}
+
+/// Returns once standard input is closed; never where nobody asked for that.
+async fn stdin_closed(is_asked: bool) {
+    if !is_asked {
+        return std::future::pending().await;
+    }
+    let (ended, wait) = tokio::sync::oneshot::channel();
+    // A thread of the runtime would be waited for when another signal ends the mock.
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        let _ = ended.send(());
+    });
+    let _ = wait.await;
 }
 
 fn report(errors: &[String]) {

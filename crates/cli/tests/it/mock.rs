@@ -172,3 +172,21 @@ fn a_fifo_beside_rules_is_named_and_stops_neither_check_nor_reloads() {
     };
     until(is_live);
 }
+
+#[test]
+fn a_mock_ends_when_its_standard_input_does() {
+    let here = folder(&[("protos/shop.proto", SHOP)]);
+    let arguments = ["mock", "--listen", "127.0.0.1:0", "--until-stdin-closes"];
+    let mut child = command(here.path(), &arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("listening on ").expect(&line).to_owned();
+    run(here.path(), &["call", &address, "Price"]).check(0, &[]);
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+}

@@ -175,3 +175,31 @@ fn calls_are_told_with_bodies_near_misses_and_counts_without_secrets() {
     let sessions = mock.mocks(&["list-sessions"]);
     assert_eq!(sessions["sessions"].as_array().unwrap().len(), 1, "{sessions}");
 }
+
+#[test]
+fn a_response_is_said_for_one_session_and_a_wrong_one_is_refused_with_what_is_wrong() {
+    let mock = RunningMock::start(&[(FILE, RULES)], &["--no-watch"]);
+    let response = r#"{"when": {"request.sku": "tea"}, "body": {"price": 1}}"#;
+    mock.mocks(&["say", "Price", "--response", response, "--session", "t1"]);
+    let preview = |more: &[&str]| {
+        let tea = ["preview", "Price", "--requests", r#"{"sku":"tea"}"#];
+        mock.mocks(&[&tea, more].concat())["replies"][0].clone()
+    };
+    assert_eq!(preview(&["--headers", "x-mock-session=t1"]), r#"{"price":"1"}"#);
+    assert_eq!(preview(&[]), r#"{"price":"5"}"#);
+    mock.mocks(&["reset", "t1"]);
+    assert_eq!(preview(&["--headers", "x-mock-session=t1"]), r#"{"price":"5"}"#);
+    for (response, why) in [
+        (
+            r#"{"body": {"pryce": 1}}"#,
+            "shop.v1.Cart/Price: shop.v1.PriceReply has no field pryce; write price",
+        ),
+        (r#"{"body": {"price": "dear"}}"#, "not a valid int64"),
+        ("[]", "response is not an object"),
+    ] {
+        let say = ["say", "Price", "--response", response];
+        mock.mocks_ran(&say).check(1, &["invalid_argument", why]);
+    }
+    mock.mocks_ran(&["say", "Prize", "--response", "{}"]).check(1, &["no method is called"]);
+    assert_eq!(mock.price("{}"), r#"{"price":"9"}"#);
+}

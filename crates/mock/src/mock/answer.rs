@@ -297,16 +297,16 @@ fn by_rule(
         session.count_attempt(path);
     }
     let at = Scene { state: &session.state, attempt, ..scene };
-    let index = select::choose(rule, &at, &|index| session.used(path, index))?;
+    let index = select::choose(rule, &at, &|index| session.used(path, rule.counter(index)))?;
     let response = rule.responses.get(index)?;
-    let used = session.used(path, index);
+    let used = session.used(path, response.counter);
     let mut maker = Maker::new(stage, at, random);
     let plan = maker.plan(rule, response, used);
     if memory == Memory::Left {
         return Some(plan);
     }
     let remembered = maker.remembered(response);
-    session.count(path, index);
+    session.count(path, response.counter);
     let is_changed = match remembered {
         Ok(values) => session.set_all(values),
         Err(error) => return Some(Plan { rule: plan.rule, ..Plan::of(Outcome::Error(error)) }),

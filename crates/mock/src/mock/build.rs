@@ -8,15 +8,13 @@ use std::sync::atomic::AtomicU64;
 
 use serde_json::{Value as Json, json};
 use tidewire_schema::{Schema, SchemaError};
-use tidewire_service::{Clock, Code};
+use tidewire_service::{Clock, Code, Signal};
 use tidewire_validate::RuleSet;
 
-use super::{DefaultReply, Mock, MockedMethod, RealService, Set, Shared, Signal};
-use crate::compile::Compiler;
+use super::{DefaultReply, Mock, MockedMethod, RealService, Set, Shared};
 use crate::finding::Finding;
 use crate::generate::GenerateOptions;
 use crate::log::Log;
-use crate::node::Node;
 use crate::rules::{self, RuleFiles};
 use crate::sessions::{SESSION_HEADER, Sessions};
 
@@ -139,6 +137,7 @@ impl MockBuilder {
             faults: RwLock::default(),
             upstream: self.upstream,
             edition: AtomicU64::new(0),
+            responses_said: AtomicU64::new(0),
             calls: AtomicU64::new(0),
         };
         let mock = Mock(Arc::new(shared));
@@ -309,66 +308,6 @@ impl Mock {
             rest: serde_json::Map::new(),
         }
     }
-
-    /// Adds a response of a rule file; what was found in it.
-    fn add(&self, method: &str, response: &Json) -> Vec<Finding> {
-        let path = format!("/{}", method.trim_start_matches('/'));
-        let mut findings = Vec::new();
-        let known = self.change(|set| {
-            let Some(mocked) = set.methods.get_mut(&path) else { return false };
-            mocked.said.push(response.clone());
-            findings = say_anew(mocked, &set.schema);
-            true
-        });
-        if !known {
-            let known: Vec<_> = self.set().methods.keys().cloned().collect();
-            let known: Vec<_> = known.iter().map(String::as_str).collect();
-            let why = format!("no method is called {path}{}", crate::body::meant(&path, &known));
-            let place = crate::node::Position::default();
-            findings.push(Finding::error(crate::compile::diagnostic("the program", place, why)));
-        }
-        findings
-    }
-}
-
-impl Mock {
-    /// Forgets the log, the counts and the state of all sessions, or of one, and what was said for
-    /// that alone ([`ResponseBuilder::in_session`]).
-    pub fn reset(&self, session: Option<&str>) {
-        self.log().reset(session);
-        let changed = self.sessions().reset(session);
-        changed.iter().for_each(Signal::fire);
-        let Some(session) = session else { return };
-        let header = format!("metadata.{SESSION_HEADER}");
-        let is_of = |said: &Json| said["when"][&header] == session;
-        self.change(|set| {
-            for mocked in set.methods.values_mut() {
-                if mocked.said.iter().any(is_of) {
-                    mocked.said.retain(|said| !is_of(said));
-                    let _ = say_anew(mocked, &set.schema);
-                }
-            }
-        });
-    }
-}
-
-/// Compiles what a program said of a method; what was found in it.
-pub(super) fn say_anew(mocked: &mut MockedMethod, schema: &Schema) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let responses = json!({"responses": mocked.said});
-    let mut compiler = Compiler {
-        schema,
-        method: &mocked.method,
-        file: "the program".into(),
-        included: Arc::default(),
-        findings: &mut findings,
-        is_rendered: false,
-    };
-    let rule = compiler.rule(&Node::from(&responses), None);
-    mocked.added = (!mocked.said.is_empty()).then(|| Arc::new(rule));
-    mocked.changed.fire();
-    mocked.changed = Signal::new();
-    findings
 }
 
 impl std::fmt::Debug for MockBuilder {

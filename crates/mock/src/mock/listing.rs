@@ -99,7 +99,8 @@ impl Mock {
                 .now_millis(self.now_millis());
         for mocked in self.set().methods.values() {
             for said in &mocked.said {
-                builder = super::Respond::respond(builder, &mocked.method.path, said.clone());
+                builder =
+                    super::Respond::respond(builder, &mocked.method.path, said.response.clone());
             }
         }
         builder.build()

@@ -74,7 +74,7 @@ pub(super) fn choose(
         vars: None,
     };
     let found = rules().find_map(|rule| {
-        let used = |index| session.used(path, index);
+        let used = |index| session.used(path, rule.counter(index));
         let scene = Scene { vars: rule.vars.as_ref(), ..before.clone() };
         Some((rule, select::choose(rule, &scene, &used)?))
     });
@@ -92,10 +92,10 @@ pub(super) fn choose(
     };
     let scene = Scene { vars: rule.vars.as_ref(), ..before };
     let values = Maker::new(stage, scene, &mut random).remembered(response)?;
-    let used = session.used(path, index);
+    let used = session.used(path, response.counter);
     let state = session.state.clone();
     session.count_attempt(path);
-    session.count(path, index);
+    session.count(path, response.counter);
     let is_changed = session.set_all(values);
     // A query that changed what others read would be asked again for ever; its watchers stay, for
     // the next command.

@@ -298,3 +298,88 @@ async fn who_watches_in_a_session_that_is_forgotten_is_told() {
     }
     assert!(watched.freshness.is_stale(), "its values are gone");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_or_forgotten_for_one_session_changes_no_count_of_another() {
+    let file = "responses: [{times: 1, body: {note: once of the file}}]";
+    let mock = with_rules(PRICE, file);
+    let say = |note: &str, session| {
+        let response = json!({"times": 1, "body": {"note": note}});
+        mock.say("shop.v1.Cart/Price", &response, Some(session)).unwrap();
+    };
+    let ask = async |name| {
+        json_of(call_in(&mock, session(name), "Price", &[]).await.unwrap())["note"].clone()
+    };
+    say("once of two", "two");
+    say("once of one", "one");
+    assert_eq!(ask("one").await, "once of one");
+    mock.reset(Some("two"));
+    say("again of two", "two");
+    assert_eq!(ask("one").await, "once of the file");
+    assert!(ask("one").await.is_null(), "both have answered");
+    assert_eq!(ask("two").await, "again of two");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_session_is_told_goes_before_what_all_are_told() {
+    let (mock, _) = shop().build();
+    let say = |response, session| mock.say("shop.v1.Cart/Price", &response, session).unwrap();
+    say(json!({"when": {"request.sku": "tea"}, "body": {"note": "tea for all"}}), None);
+    say(json!({"body": {"note": "for one"}}), Some("one"));
+    say(json!({"when": {"request.sku": "tea"}, "body": {"note": "tea for one"}}), Some("one"));
+    let ask = async |name, what| {
+        json_of(call_in(&mock, session(name), "Price", &[sku(what)]).await.unwrap())["note"].clone()
+    };
+    assert_eq!(ask("one", "tea").await, "tea for one");
+    assert_eq!(ask("one", "milk").await, "for one");
+    assert_eq!(ask("two", "tea").await, "tea for all");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_in_which_anything_is_found_is_refused_and_the_others_stay() {
+    let (mock, _) = shop().build();
+    mock.say("shop.v1.Cart/Price", &json!({"body": {"note": "good"}}), None).unwrap();
+    for (response, why) in [
+        (json!({"when": {}, "body": {"pryce": 1}}), "has no field pryce"),
+        (json!({"when": {}, "body": {"price": "dear"}}), "not a valid int64"),
+        (json!({"when": {}, "bodi": {}}), "bodi"),
+    ] {
+        let found = mock.say("shop.v1.Cart/Price", &response, None).unwrap_err();
+        assert!(found[0].to_string().contains(why), "{}", found[0]);
+    }
+    assert_eq!(message(&mock, "Price", sku("a")).await["note"], "good");
+    let found = mock.say("shop.v1.Cart/Prize", &json!({}), None).unwrap_err();
+    assert!(found[0].to_string().contains("no method is called"), "{}", found[0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_near_miss_is_of_the_rules_of_its_session() {
+    let (mock, _) = shop().build();
+    for (name, wanted) in [("one", "tea"), ("two", "milk")] {
+        let response = json!({"when": {"request.sku": wanted, "request.quantity": 7}, "body": {}});
+        mock.say("shop.v1.Cart/Price", &response, Some(name)).unwrap();
+    }
+    call_in(&mock, session("one"), "Price", &[sku("milk")]).await.unwrap();
+    let nearest = mock.near_misses().remove(0).nearest.unwrap();
+    let misses =
+        ["request.quantity is absent, wanted 7", "request.sku is \"milk\", wanted \"tea\""];
+    assert_eq!(nearest.misses, misses);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_session_forgets_leaves_the_calls_of_another_countable() {
+    let (mock, _) = shop().log_calls(2).build();
+    let ask = async |name| drop(call_in(&mock, session(name), "Price", &[]).await.unwrap());
+    let once = |name| mock.verify(&Calls::all().in_session(name), Times::Exactly(1));
+    ask("one").await;
+    ask("two").await;
+    mock.reset(Some("one"));
+    once("two").unwrap();
+    mock.verify(&Calls::all(), Times::Exactly(1)).unwrap();
+    ask("three").await;
+    ask("four").await;
+    once("three").unwrap();
+    let why = once("two").unwrap_err().to_string();
+    assert!(why.contains("the log has forgotten 1 call"), "{why}");
+    assert!(mock.verify(&Calls::all(), Times::Exactly(2)).is_err());
+}

@@ -1,0 +1,3 @@
+module tidewire.dev/mock
+
+go 1.22
