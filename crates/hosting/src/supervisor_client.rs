@@ -115,9 +115,9 @@ impl SupervisorClient {
         Ok(process)
     }
 
-    /// [`start`](Self::start) of a program whose file may be open for writing, which the system does
-    /// not run (`ETXTBSY`): whoever replaces it writes it, or a child that he is just starting still
-    /// has it open. It is tried again until `within` is over.
+    /// [`start`](Self::start) of a program whose file may be open for writing, which the system
+    /// does not run (`ETXTBSY`): whoever replaces it writes it, or a child that he is just starting
+    /// still has it open. It is tried again until `within` is over.
     ///
     /// # Errors
     /// As [`start`](Self::start).

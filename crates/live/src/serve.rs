@@ -48,8 +48,8 @@ pub trait Host: Send + Sync + 'static {
         true
     }
 
-    /// Whose a connection is, by its default headers; a session belongs to one principal. `None` where nobody has to be known: what
-    /// takes the place of these headers is not answered then.
+    /// Whose a connection is, by its default headers; a session belongs to one principal. `None`
+    /// where nobody has to be known: what takes the place of these headers is not answered then.
     ///
     /// # Errors
     /// Why its credential is refused.

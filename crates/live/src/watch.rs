@@ -232,8 +232,8 @@ impl State {
         }
     }
 
-    /// Makes the answer of a watch again, in a task that ends with the watch; not while its caller's
-    /// credential has just expired, and another may come.
+    /// Makes the answer of a watch again, in a task that ends with the watch; not while its
+    /// caller's credential has just expired, and another may come.
     pub(crate) fn make_again(&mut self, link: &Link, call: CallId, change: Change) {
         let Some(change) = self.life.defer(call, change) else { return };
         let again = self.watches.again(call);
