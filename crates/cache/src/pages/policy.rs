@@ -29,6 +29,8 @@ pub(crate) struct Policy {
     pub(crate) never_stale: bool,
     pub(crate) stale_while_revalidate: Duration,
     pub(crate) stale_if_error: Duration,
+    /// The same while its service cannot be reached.
+    pub(crate) stale_if_unreachable: Duration,
     /// It is everybody's, known or not.
     pub(crate) is_public: bool,
     /// Fields that are not given again.
@@ -78,11 +80,12 @@ impl Policy {
         let lifetime = lifetime(status, headers, &directives, arrival.wall, settings)?;
         let stale_if_error = directives.stale_if_error.or(settings.stale_if_error);
         let refuses_stale = directives.must_revalidate || directives.proxy_revalidate;
+        let never_stale = refuses_stale || directives.s_maxage.is_some();
         let policy = Self {
             age: initial_age(headers, arrival),
             lifetime,
             must_validate: directives.no_cache,
-            never_stale: refuses_stale || directives.s_maxage.is_some(),
+            never_stale,
             stale_while_revalidate: directives
                 .stale_while_revalidate
                 .filter(|_| !refuses_stale && !directives.no_cache)
@@ -90,6 +93,10 @@ impl Policy {
             stale_if_error: stale_if_error
                 .filter(|_| !refuses_stale && !directives.no_cache)
                 .unwrap_or_default(),
+            stale_if_unreachable: match stale_if_error {
+                None if !never_stale && !directives.no_cache => settings.stale_if_unreachable,
+                _ => Duration::ZERO,
+            },
             is_public: directives.public,
             omitted: directives.omitted,
         };
@@ -141,7 +148,7 @@ fn initial_age(headers: &HeaderMap, arrival: Arrival) -> Duration {
 
 /// The date in a header; of several the first.
 pub(crate) fn date(headers: &HeaderMap, name: &str) -> Option<SystemTime> {
-    httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
+    super::date::parse(headers.get(name)?.to_str().ok()?)
 }
 
 /// Whether a page depends on more than a request says: on anything, or on what the gateway tells of
@@ -162,13 +169,14 @@ const GATEWAY_PREFIX: &[u8] = b"tidewire-";
 
 /// Whether a status is about how this request was made, by what is not in the key of a page: its
 /// conditions and range, its length and its headers. Another caller would be given its mistake.
+/// A target that is too long (414) is in the key.
 fn is_of_request(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 400 | 408 | 411..=417 | 421 | 429 | 431)
+    matches!(status.as_u16(), 400 | 408 | 411..=413 | 415..=417 | 421 | 429 | 431)
 }
 
 /// RFC 9110, section 15.1.
 fn is_heuristically_cacheable(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 501)
+    matches!(status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
 /// Whether what a cache has to do for the status is known here: those of RFC 9110.

@@ -28,7 +28,7 @@ use super::asked::{Asked, Key, Origin, without_overrides};
 use super::commands::{self, CHANGED};
 use super::fill::Fill;
 use super::flight::{FlightEnd, Lead, Turn};
-use super::page::{self, Page, Use};
+use super::page::{self, Failure, Page, Use};
 use super::policy::{Arrival, Policy};
 use super::table::Found;
 use super::{PageCache, PageSettings};
@@ -142,10 +142,11 @@ impl Shared {
                             continue;
                         }
                         FlightEnd::Alone => {}
-                        FlightEnd::Failed(error) => {
+                        FlightEnd::Failed(failure, error) => {
                             let now = self.cache.0.runtime.now();
-                            return match page.filter(|it| it.is_for_errors(&asked.directives, now))
-                            {
+                            let page =
+                                page.filter(|it| it.is_for_errors(failure, &asked.directives, now));
+                            return match page {
                                 Some(page) => {
                                     Ok(self.hit(&page, &asked, call.context.headers(), now, false))
                                 }
@@ -215,16 +216,20 @@ impl Shared {
         let asked_after = self.cache.0.table.lock().last_change();
         let outcome = self.service.call(call).await;
         let now = runtime.now();
-        let stale = page.filter(|page| page.is_for_errors(&asked.directives, now));
+        let failure = outcome.as_ref().map_or_else(Failure::of, |_| Failure::Failed);
+        let stale = page.filter(|page| page.is_for_errors(failure, &asked.directives, now));
         let mut reply = match (outcome, stale) {
             (Err(error), Some(page)) => {
-                end(lead, FlightEnd::Failed(error));
+                end(lead, FlightEnd::Failed(failure, error));
                 return Ok(self.stale(&page, asked, &request, now, "error"));
             }
             (Err(mut error), None) => {
                 let is_of_this = matches!(error.code(), Code::Canceled | Code::DeadlineExceeded);
-                let told =
-                    if is_of_this { FlightEnd::Look } else { FlightEnd::Failed(error.clone()) };
+                let told = if is_of_this {
+                    FlightEnd::Look
+                } else {
+                    FlightEnd::Failed(failure, error.clone())
+                };
                 end(lead, told);
                 say(error.headers_mut(), &format!("tidewire; fwd={why}"));
                 return Err(error);
@@ -232,7 +237,7 @@ impl Shared {
             (Ok(reply), Some(page)) if is_failure(reply.status) => {
                 let status = reply.status.as_u16();
                 let text = format!("{} answered with status {status}", self.name);
-                end(lead, FlightEnd::Failed(Error::unavailable(text)));
+                end(lead, FlightEnd::Failed(failure, Error::unavailable(text)));
                 return Ok(self.stale(&page, asked, &request, now, &status.to_string()));
             }
             (Ok(reply), _) => reply,

@@ -334,6 +334,7 @@ mod tests {
                 never_stale: false,
                 stale_while_revalidate: Duration::ZERO,
                 stale_if_error: Duration::ZERO,
+                stale_if_unreachable: Duration::ZERO,
                 is_public: true,
                 omitted: Vec::new(),
             },

@@ -417,7 +417,7 @@ async fn what_depends_on_what_the_gateway_tells_of_a_caller_is_not_stored() {
 /// One with a range, a condition or a header that nobody else sends.
 #[tokio::test]
 async fn what_a_request_was_refused_for_is_not_stored_for_others() {
-    for status in [400, 408, 411, 412, 413, 414, 415, 416, 417, 421, 429, 431] {
+    for status in [400, 408, 411, 412, 413, 415, 416, 417, 421, 429, 431] {
         let origin = Origin::start(move |received| match received.number {
             0 => response(status, &[FRESH], "refused"),
             _ => ok(&[FRESH], "page"),

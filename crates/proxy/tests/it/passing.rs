@@ -150,7 +150,9 @@ async fn http2_passes_the_host_and_trailers() {
         Ok(tidewire_service::Reply::text(text)
             .with_trailer("x-sum".parse().unwrap(), "6".parse().unwrap()))
     };
-    let server = tidewire_server::Server::builder().hosts(tidewire_server::Hosts::any());
+    let server = tidewire_server::Server::builder()
+        .listen(std::net::SocketAddr::from(([127, 0, 0, 1], 0)))
+        .hosts(tidewire_server::Hosts::any());
     let server = server.route(Method::POST, "/a", told).start().await.unwrap();
     let address = server.url().to_string();
     let shop = upstream(&[&address.replace("http://", "h2c://")]);

@@ -19,7 +19,9 @@ async fn bytes_pass_both_ways_once_the_upstream_agrees() {
         vec![Step::Send(agreed.into()), Step::Echo]
     })
     .await;
-    let server = tidewire_server::Server::builder().mount("/", upstream(&[&origin.url()]));
+    let server = tidewire_server::Server::builder()
+        .listen(std::net::SocketAddr::from(([127, 0, 0, 1], 0)))
+        .mount("/", upstream(&[&origin.url()]));
     let server = server.start().await.unwrap();
     let url = server.url().to_string();
     let address = url.trim_start_matches("http://").to_owned();

@@ -28,6 +28,8 @@ pub(super) struct Pages {
     set_cookie: Option<bool>,
     #[serde(deserialize_with = "value::duration")]
     stale_if_error: Option<Duration>,
+    #[serde(deserialize_with = "value::duration")]
+    stale_if_unreachable: Option<Duration>,
 }
 
 impl PagesSetting {
@@ -39,6 +41,8 @@ impl PagesSetting {
         settings.heuristic_max = set.heuristic_max.unwrap_or(settings.heuristic_max);
         settings.set_cookie = set.set_cookie.unwrap_or(settings.set_cookie);
         settings.stale_if_error = set.stale_if_error;
+        let unreachable = set.stale_if_unreachable;
+        settings.stale_if_unreachable = unreachable.unwrap_or(settings.stale_if_unreachable);
         Some(settings)
     }
 }

@@ -46,6 +46,16 @@ const STORED: &[Row] = &[
     ),
     (
         "3",
+        "414 is of the target, which is in the key",
+        &[
+            Answer(414, &[("Cache-Control", "max-age=60")], "a"),
+            Miss(PLAIN),
+            Hit(PLAIN),
+            Status(PLAIN, 414),
+        ],
+    ),
+    (
+        "3",
         "503 is stored if it says so",
         &[Answer(503, &[("Cache-Control", "max-age=60")], "a"), Miss(PLAIN), Hit(PLAIN)],
     ),
