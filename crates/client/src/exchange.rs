@@ -7,7 +7,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, TRANSFER_ENCODING};
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, response};
 use http_body::Body as _;
-use tidewire_service::{Error, Frame};
+use tidewire_service::{Error, Frame, InterimSender};
 
 use crate::connections::{Kind, Lease};
 use crate::deadline::{Deadline, Phase, deadline_error};
@@ -24,6 +24,8 @@ pub(crate) struct UnboundRequest {
     pub(crate) path: PathAndQuery,
     pub(crate) headers: HeaderMap,
     pub(crate) body: RequestBody,
+    /// Takes interim responses on to the caller; over HTTP/2 they are not taken on.
+    pub(crate) interim: Option<InterimSender>,
     pub(crate) cancel: Option<Cancel>,
 }
 
@@ -71,14 +73,19 @@ pub(crate) async fn exchange(
     mut deadline: Deadline,
     trace: Option<Trace>,
 ) -> Result<ResponseStart, RequestFailure> {
-    let UnboundRequest { method, path, headers, body, cancel } = outbound;
+    let UnboundRequest { method, path, headers, body, interim, cancel } = outbound;
     let leaves_bytes = !body.is_end_stream() || method == Method::HEAD;
     let is_http1 = matches!(lease.kind, Kind::Http1 { .. });
     let closes = is_http1 && leaves_bytes && lease.pool.target.dialer.closes_after_bodies;
-    let request = match bind(&lease, method, path, headers, body) {
+    let mut request = match bind(&lease, method, path, headers, body) {
         Ok(request) => request,
         Err(error) => return Err(RequestFailure::sent(error)),
     };
+    if is_http1 && let Some(interim) = interim {
+        hyper::ext::on_informational(&mut request, move |response| {
+            interim.send(response.status(), response.headers().clone());
+        });
+    }
     tell(trace.as_ref(), || Step::Request {
         method: request.method(),
         uri: request.uri(),

@@ -34,6 +34,7 @@ mod head;
 mod headers;
 mod if_none_match;
 mod interface;
+mod interim;
 mod messages;
 mod observer;
 mod one_line;
@@ -79,6 +80,7 @@ pub use head::{Admission, Gate, GateFuture, Head, PermitSource, Permits, admit, 
 pub use headers::Headers;
 pub use if_none_match::HeldTags;
 pub use interface::{Interface, LayeredService, RpcService};
+pub use interim::{InterimSender, InterimSink};
 pub use messages::{Frames, Messages};
 pub use observer::{End, EndReason, Observation, Observer, Phase, Phases, Side};
 pub use one_line::OneLine;
