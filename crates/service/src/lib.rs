@@ -68,7 +68,7 @@ pub use command_key::CommandKey;
 pub use context::{CallerKind, Context, ContextPart, ContextWatch, Protocol, Watching};
 pub use deadline_owner::DeadlineOwner;
 pub use duration::{DURATION_FORMAT, parse_duration};
-pub use end_to_end::{end_to_end, headers_without, is_of_connection};
+pub use end_to_end::{end_to_end, headers_without, is_for_all, is_of_connection};
 pub use error::{Detail, Error, ErrorParts, Outcome};
 pub use follow::{Clock, FollowOptions, follow, follow_from};
 pub use forms::{CachedBody, Coding, Form, Format, Forms, FormsBudget};
