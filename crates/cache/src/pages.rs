@@ -78,6 +78,8 @@ pub struct PageSettings {
     /// How much longer a page that says nothing of errors is used while the service cannot be
     /// reached (RFC 9111, section 4.2.4); a minute unless set.
     pub stale_if_unreachable: Duration,
+    /// How many pages one URL may have, by their `Vary` and callers; 64 unless set.
+    pub variants_max: usize,
 }
 
 /// What a page cache needs of its surroundings.
@@ -200,6 +202,7 @@ impl Default for PageSettings {
             set_cookie: false,
             stale_if_error: None,
             stale_if_unreachable: Duration::from_secs(60),
+            variants_max: 64,
         }
     }
 }

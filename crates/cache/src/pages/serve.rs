@@ -308,7 +308,12 @@ impl Shared {
             match (policy, varies) {
                 (Some(policy), Some(varies)) => {
                     (fresh.policy, fresh.varies) = (policy, varies);
-                    if table.store(asked.key.clone(), fresh.clone(), arrived.asked_after) {
+                    if table.store(
+                        asked.key.clone(),
+                        fresh.clone(),
+                        arrived.asked_after,
+                        self.settings.variants_max,
+                    ) {
                         stored = "; stored";
                     }
                 }
@@ -352,6 +357,7 @@ impl Shared {
             key: asked.key.clone(),
             page,
             asked_after: arrived.asked_after,
+            variants_max: self.settings.variants_max,
             lead,
         };
         match std::mem::take(&mut reply.body) {
@@ -468,12 +474,13 @@ struct Ending {
     key: Key,
     page: Page,
     asked_after: u64,
+    variants_max: usize,
     lead: Option<Lead>,
 }
 
 impl Ending {
     fn end(self, whole: Option<Bytes>) {
-        let Self { cache, key, mut page, asked_after, lead } = self;
+        let Self { cache, key, mut page, asked_after, variants_max, lead } = self;
         let declared = page.headers.get(CONTENT_LENGTH).cloned();
         let is_whole =
             |bytes: &Bytes| declared.is_none_or(|length| length == HeaderValue::from(bytes.len()));
@@ -484,7 +491,7 @@ impl Ending {
         };
         // It may be a view into a larger buffer, which would be kept with it.
         page.body = Bytes::copy_from_slice(&body);
-        cache.0.table.lock().store(key, page, asked_after);
+        cache.0.table.lock().store(key, page, asked_after, variants_max);
         end(lead, FlightEnd::Look);
     }
 }

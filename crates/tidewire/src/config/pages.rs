@@ -1,6 +1,7 @@
 //! `cache` of a `[[service]]`: whether and how its pages are kept.
 
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -30,6 +31,7 @@ pub(super) struct Pages {
     stale_if_error: Option<Duration>,
     #[serde(deserialize_with = "value::duration")]
     stale_if_unreachable: Option<Duration>,
+    variants_max: Option<NonZeroUsize>,
 }
 
 impl PagesSetting {
@@ -43,6 +45,7 @@ impl PagesSetting {
         settings.stale_if_error = set.stale_if_error;
         let unreachable = set.stale_if_unreachable;
         settings.stale_if_unreachable = unreachable.unwrap_or(settings.stale_if_unreachable);
+        settings.variants_max = set.variants_max.map_or(settings.variants_max, NonZeroUsize::get);
         Some(settings)
     }
 }
