@@ -66,6 +66,14 @@ pub(super) fn changed(
     }
 }
 
+/// Whether the response to a command says that it is what a `GET` of its target would bring (RFC
+/// 9110, section 9.3.3).
+pub(super) fn is_of_target(origin: &Origin, target: &str, reply: &Reply) -> bool {
+    let named = reply.headers.get("content-location").and_then(|value| value.to_str().ok());
+    let named = named.and_then(|named| resolved(origin, target, named));
+    reply.status.is_success() && named.as_deref() == Some(target)
+}
+
 /// The path and query of a reference at the same origin; `None` for one elsewhere.
 fn resolved(origin: &Origin, target: &str, reference: &str) -> Option<String> {
     let reference = reference.split('#').next().unwrap_or_default();

@@ -106,6 +106,13 @@ impl Policy {
     }
 }
 
+/// Whether a response says itself how long it is fresh.
+pub(crate) fn is_explicit(headers: &HeaderMap) -> bool {
+    let directives = Directives::of_response(headers);
+    let has_age = directives.s_maxage.or(directives.max_age).is_some();
+    has_age || headers.contains_key(EXPIRES) && !directives.is_targeted
+}
+
 /// How long a response is fresh, by the first that is said; `None` if it may not be stored at all,
 /// since nothing is said and its status says nothing about the next request.
 fn lifetime(

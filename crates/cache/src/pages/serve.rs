@@ -7,6 +7,7 @@
 //! | the same without a page | one goes on, others wait (`flight.rs`); what may be is stored |
 //! | with a body, `Upgrade`, `If-Match`, gRPC | passes |
 //! | an unsafe verb | passes; after success its page ends, and those of `Location` and `Content-Location` |
+//! | a `POST` whose response says that it is that of its URL, and for how long | the same, and the response is stored |
 //!
 //! What was done is told in `Cache-Status` (RFC 9211).
 
@@ -29,7 +30,7 @@ use super::commands::{self, CHANGED};
 use super::fill::Fill;
 use super::flight::{FlightEnd, Lead, Turn};
 use super::page::{self, Failure, Page, Use};
-use super::policy::{Arrival, Policy};
+use super::policy::{self, Arrival, Policy};
 use super::table::Found;
 use super::{PageCache, PageSettings};
 
@@ -243,12 +244,7 @@ impl Shared {
             (Ok(reply), _) => reply,
         };
         reply.headers.remove(CHANGED);
-        let arrival = Arrival {
-            wall: runtime.wall(),
-            delay: now.saturating_duration_since(began),
-            is_credentialed: asked.caller.is_some(),
-            is_no_store: asked.directives.no_store,
-        };
+        let arrival = self.arrival(asked, began);
         let arrived = Arrived { arrival, asked_after, why, was_collapsed };
         if reply.status == StatusCode::NOT_MODIFIED
             && let Some(page) = &validated
@@ -259,6 +255,17 @@ impl Shared {
             self.compare(asked, &request, &reply);
         }
         Ok(self.store(asked, &request, reply, arrived, lead))
+    }
+
+    /// A response that arrives now, of a request that was sent then.
+    fn arrival(&self, asked: &Asked, began: Instant) -> Arrival {
+        let runtime = &self.cache.0.runtime;
+        Arrival {
+            wall: runtime.wall(),
+            delay: runtime.now().saturating_duration_since(began),
+            is_credentialed: asked.caller.is_some(),
+            is_no_store: asked.directives.no_store,
+        }
     }
 
     /// A stale page in place of a failure.
@@ -437,12 +444,28 @@ impl Shared {
         let origin = Origin::of(call.context.headers(), &target.uri);
         let whole = target.uri.path_and_query().map_or("/", |whole| whole.as_str()).to_owned();
         let why = if is_unsafe { "method" } else { "bypass" };
+        let posted = Asked::posted(&self.name, &call);
+        let posted = posted.map(|asked| (asked, call.context.headers().clone()));
+        let began = self.cache.0.runtime.now();
+        let before = self.cache.0.table.lock().last_change();
         match self.service.call(call).await {
             Ok(mut reply) => {
+                // It may be older than a change that others made meanwhile.
+                let is_newest = self.cache.0.table.lock().last_change() == before;
                 if is_unsafe {
                     commands::changed(&self.cache, &self.name, &origin, &whole, &reply);
                 }
                 reply.headers.remove(CHANGED);
+                if let Some((asked, request)) = posted
+                    && is_newest
+                    && commands::is_of_target(&origin, &whole, &reply)
+                    && policy::is_explicit(&reply.headers)
+                {
+                    let asked_after = self.cache.0.table.lock().last_change();
+                    let arrival = self.arrival(&asked, began);
+                    let arrived = Arrived { arrival, asked_after, why, was_collapsed: false };
+                    return Ok(self.store(&asked, &request, reply, arrived, None));
+                }
                 if reply.is_ordinary() {
                     say(&mut reply.headers, &format!("tidewire; fwd={why}"));
                 }

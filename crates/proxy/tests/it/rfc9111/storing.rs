@@ -139,6 +139,23 @@ const STORED: &[Row] = &[
 
 const NOT_STORED: &[Row] = &[
     (
+        "RFC 9110 7.6.1",
+        "a response cannot hide its directives in Connection",
+        &[
+            Answer(
+                200,
+                &[
+                    ("Connection", "Cache-Control"),
+                    ("Cache-Control", "private"),
+                    ("Last-Modified", "date(-100000)"),
+                ],
+                "a",
+            ),
+            Miss(PLAIN),
+            Miss(PLAIN),
+        ],
+    ),
+    (
         "3",
         "no-store is not stored",
         &[Answer(200, &[("Cache-Control", "no-store, max-age=60")], "a"), Miss(PLAIN), Miss(PLAIN)],
