@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use http::header::CONNECTION;
+use http::header::{CONNECTION, VIA};
 use http::{HeaderValue, StatusCode, Uri};
 use tidewire_client::{BuildError, Builder, Client, ClientLimits, HttpVersion};
 use tidewire_service::{Answer, Body, Call, Error, Outcome, Protocol, Reply, Result, Service};
@@ -180,6 +180,7 @@ impl Service for Upstream {
             return Answer::ready(Err(Error::unimplemented(text)));
         }
         tell_plain(&mut call.context);
+        tell_way(&mut call);
         let inner = Arc::clone(&self.0);
         Answer::pending(async move { inner.pass(call).await })
     }
@@ -278,6 +279,15 @@ impl Server {
             _ => Err(wrong()),
         }
     }
+}
+
+/// Says that the request came this way (RFC 9110, section 7.6.3), and in which version. Only one of
+/// HTTP/2 has its host in the target, but for one that is written as for a proxy.
+fn tell_way(call: &mut Call) {
+    let target = call.http_target();
+    let is_http2 = target.is_some_and(|target| target.uri.authority().is_some());
+    let way = if is_http2 { "2.0 tidewire" } else { "1.1 tidewire" };
+    call.context.headers_mut().append(VIA, HeaderValue::from_static(way));
 }
 
 /// Servers close connections that are not used, many after 2 s: those that are older are not used
