@@ -79,6 +79,8 @@ impl Page {
     /// Whether a request with these headers, of this caller, may have it (section 4.1).
     pub(crate) fn is_for(&self, headers: &HeaderMap, caller: Option<u64>) -> bool {
         (self.policy.is_public || self.caller == caller)
+            && (self.status != StatusCode::PARTIAL_CONTENT
+                || conditions::is_of_this(headers, &self.headers))
             && self.varies.iter().all(|(name, value)| normal(headers, name) == *value)
     }
 
@@ -186,7 +188,8 @@ impl Page {
     pub(crate) fn give(&self, asked: &Asked, request: &HeaderMap, now: Instant) -> Reply {
         let is_whole = self.status == StatusCode::OK;
         let age = HeaderValue::from(self.age(now).as_secs());
-        if is_whole && conditions::is_held(request, &self.headers) {
+        let is_part = self.status == StatusCode::PARTIAL_CONTENT;
+        if (is_whole || is_part) && conditions::is_held(request, &self.headers) {
             let mut reply = Reply::empty(StatusCode::NOT_MODIFIED);
             let is_kept = |name: &&HeaderName| {
                 let is_content = name.as_str().starts_with("content-");
@@ -261,8 +264,10 @@ pub(crate) fn set_date(headers: &mut Headers, wall: SystemTime) {
     }
 }
 
-/// The headers that `Vary` names, as the request has them; `None` where there are too many.
+/// The headers of a request that its response depends on, as it has them: those that `Vary` names,
+/// and of a part `Range`. `None` where there are too many.
 pub(crate) fn varies(
+    status: StatusCode,
     response: &HeaderMap,
     request: &HeaderMap,
 ) -> Option<Vec<(HeaderName, Vec<u8>)>> {
@@ -273,6 +278,9 @@ pub(crate) fn varies(
                 names.push(HeaderName::from_bytes(name).ok()?);
             }
         }
+    }
+    if status == StatusCode::PARTIAL_CONTENT {
+        names.push(RANGE);
     }
     names.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
     names.dedup();

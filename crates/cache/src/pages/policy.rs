@@ -2,7 +2,8 @@
 //!
 //! | a response is stored if | because |
 //! |---|---|
-//! | it answers a `GET`, with a status other than 206 and 304 | parts are not put together here |
+//! | it answers a `GET`, with a status other than 304 | that one is of a page that is stored |
+//! | with 206 it is one part, which was asked for | it is given for the same `Range` again; parts are not put together |
 //! | it is not `no-store`, nor its request; not `private` | section 3 |
 //! | its `Vary` is not `*` | no request would ever match |
 //! | its caller is nobody, or it is `public`, `s-maxage` or `must-revalidate` | section 3.5 |
@@ -11,7 +12,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::header::{AGE, DATE, ETAG, EXPIRES, LAST_MODIFIED, SET_COOKIE, VARY};
+use http::header::{AGE, CONTENT_RANGE, DATE, ETAG, EXPIRES, LAST_MODIFIED, SET_COOKIE, VARY};
 use http::{HeaderMap, StatusCode};
 
 use super::PageSettings;
@@ -45,6 +46,8 @@ pub(crate) struct Arrival {
     pub(crate) delay: Duration,
     pub(crate) is_credentialed: bool,
     pub(crate) is_no_store: bool,
+    /// A part was asked for.
+    pub(crate) is_range: bool,
 }
 
 impl Policy {
@@ -58,7 +61,8 @@ impl Policy {
         let directives = Directives::of_response(headers);
         let is_understood = directives.must_understand && is_known(status);
         let is_final = status.as_u16() >= 200
-            && !matches!(status, StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED);
+            && status != StatusCode::NOT_MODIFIED
+            && (status != StatusCode::PARTIAL_CONTENT || arrival.is_range && is_one_part(headers));
         if !is_final
             || is_of_request(status)
             || arrival.is_no_store
@@ -181,15 +185,22 @@ fn is_of_request(status: StatusCode) -> bool {
     matches!(status.as_u16(), 400 | 408 | 411..=413 | 415..=417 | 421 | 429 | 431)
 }
 
+/// Whether a response with 206 is one part of its page, and not several in one body.
+fn is_one_part(headers: &HeaderMap) -> bool {
+    let mut ranges = headers.get_all(CONTENT_RANGE).iter();
+    let first = ranges.next().is_some_and(|range| range.as_bytes().starts_with(b"bytes "));
+    first && ranges.next().is_none()
+}
+
 /// RFC 9110, section 15.1.
 fn is_heuristically_cacheable(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
+    matches!(status.as_u16(), 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
 /// Whether what a cache has to do for the status is known here: those of RFC 9110.
 fn is_known(status: StatusCode) -> bool {
     matches!(
         status.as_u16(),
-        200..=205 | 300..=303 | 305 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 500..=505
+        200..=206 | 300..=303 | 305 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 500..=505
     )
 }

@@ -85,7 +85,14 @@ impl Service for CachedPages {
 
 impl Shared {
     fn find(&self, asked: &Asked, headers: &HeaderMap) -> Found {
-        self.cache.0.table.lock().find(&asked.key, headers, asked.caller)
+        let found = self.cache.0.table.lock().find(&asked.key, headers, asked.caller);
+        match found {
+            // To a `HEAD` a `Range` says nothing.
+            Found::Page(page) if asked.is_head && page.status == StatusCode::PARTIAL_CONTENT => {
+                Found::Others
+            }
+            found => found,
+        }
     }
 
     /// A stored page as the answer.
@@ -265,6 +272,7 @@ impl Shared {
             delay: runtime.now().saturating_duration_since(began),
             is_credentialed: asked.caller.is_some(),
             is_no_store: asked.directives.no_store,
+            is_range: asked.is_range,
         }
     }
 
@@ -308,7 +316,7 @@ impl Shared {
                 said.insert(http::header::AGE, age.clone());
             }
             let policy = Policy::of(page.status, &said, arrived.arrival, &self.settings);
-            let varies = page::varies(&headers, request);
+            let varies = page::varies(page.status, &headers, request);
             fresh.headers = headers;
             fresh.since = now;
             let mut table = self.cache.0.table.lock();
@@ -405,7 +413,7 @@ impl Shared {
         if length.is_some_and(|bytes| bytes > self.settings.page_bytes_max) {
             return None;
         }
-        let varies = page::varies(&reply.headers, request)?;
+        let varies = page::varies(reply.status, &reply.headers, request)?;
         let mut headers = page::stored_headers((*reply.headers).clone(), &policy.omitted);
         page::set_date(&mut headers, arrived.arrival.wall);
         Some(Page {

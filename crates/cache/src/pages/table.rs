@@ -448,7 +448,7 @@ mod tests {
         };
         let varying = |headers: &HeaderMap| {
             let response = HeaderMap::from_iter([(http::header::VARY, "foo".parse().unwrap())]);
-            let varies = super::super::page::varies(&response, headers).unwrap();
+            let varies = super::super::page::varies(StatusCode::OK, &response, headers).unwrap();
             Page { varies, ..page(1, &[]) }
         };
         let has = |table: &mut Table, name: &str| {
