@@ -458,21 +458,29 @@ impl Shared {
         let before = self.cache.0.table.lock().last_change();
         match self.service.call(call).await {
             Ok(mut reply) => {
-                // It may be older than a change that others made meanwhile.
-                let is_newest = self.cache.0.table.lock().last_change() == before;
+                let posted = posted.filter(|_| {
+                    commands::is_of_target(&origin, &whole, &reply)
+                        && policy::is_explicit(&reply.headers)
+                });
+                // Where others made no change meanwhile that the response may be older than.
+                let posted = posted.and_then(|(asked, request)| {
+                    let table = self.cache.0.table.lock();
+                    let tags = page::tags(&reply.headers);
+                    let is_newest = table.is_as_it_was(&asked.key, &tags, before);
+                    is_newest.then(|| (asked, request, table.last_change()))
+                });
+                let mut own = 0;
                 if is_unsafe {
-                    commands::changed(&self.cache, &self.name, &origin, &whole, &reply);
+                    own = commands::changed(&self.cache, &self.name, &origin, &whole, &reply);
                 }
                 reply.headers.remove(CHANGED);
-                if let Some((asked, request)) = posted
-                    && is_newest
-                    && commands::is_of_target(&origin, &whole, &reply)
-                    && policy::is_explicit(&reply.headers)
-                {
+                if let Some((asked, request, until)) = posted {
                     let asked_after = self.cache.0.table.lock().last_change();
-                    let arrival = self.arrival(&asked, began);
-                    let arrived = Arrived { arrival, asked_after, why, was_collapsed: false };
-                    return Ok(self.store(&asked, &request, reply, arrived, None));
+                    if asked_after == until + own {
+                        let arrival = self.arrival(&asked, began);
+                        let arrived = Arrived { arrival, asked_after, why, was_collapsed: false };
+                        return Ok(self.store(&asked, &request, reply, arrived, None));
+                    }
                 }
                 if reply.is_ordinary() {
                     say(&mut reply.headers, &format!("tidewire; fwd={why}"));

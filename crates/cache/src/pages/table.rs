@@ -133,10 +133,7 @@ impl Table {
         variants_max: usize,
     ) -> bool {
         let bytes = page.bytes(&key);
-        let alone = page.tags.iter().map(|tag| hash(&(&**tag, "alone")));
-        let hashes = page.tags.iter().flat_map(|tag| prefixes(tag).map(|tag| hash(&tag)));
-        let hashes = hashes.chain(alone).chain([key.hash()]);
-        if bytes > self.bytes_max || !self.changes.is_none_since(asked_after, hashes) {
+        if bytes > self.bytes_max || !self.is_as_it_was(&key, &page.tags, asked_after) {
             return false;
         }
         self.passing.remove(&key.hash());
@@ -177,6 +174,13 @@ impl Table {
         }
         self.make_room();
         true
+    }
+
+    /// Whether neither a key nor any of these tags changed since that change.
+    pub(crate) fn is_as_it_was(&self, key: &Key, tags: &[Box<str>], since: u64) -> bool {
+        let alone = tags.iter().map(|tag| hash(&(&**tag, "alone")));
+        let hashes = tags.iter().flat_map(|tag| prefixes(tag).map(|tag| hash(&tag)));
+        self.changes.is_none_since(since, hashes.chain(alone).chain([key.hash()]))
     }
 
     /// Ends all pages of a key: it changed.

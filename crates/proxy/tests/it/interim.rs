@@ -125,3 +125,25 @@ async fn hints_are_not_of_a_page_that_is_stored() {
     }
     assert_eq!(origin.count(), 1);
 }
+
+#[tokio::test]
+async fn hints_of_an_upstream_of_http2_pass_too() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("h2c://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut connection = h2::server::handshake(stream).await.unwrap();
+        while let Some(Ok((_, mut respond))) = connection.accept().await {
+            let hints = http::Response::builder().status(103).header("link", "</a.css>");
+            respond.send_informational(hints.body(()).unwrap()).unwrap();
+            let mut body = respond.send_response(http::Response::new(()), false).unwrap();
+            body.send_data("page".into(), true).unwrap();
+        }
+    });
+    let (_server, mut stream) = front(upstream(&[&url])).await;
+    send(&mut stream, "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
+    let hints = read_until(&mut stream, "\r\n\r\n").await;
+    assert_eq!(hints, "HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n");
+    let response = read_until(&mut stream, "page").await;
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+}

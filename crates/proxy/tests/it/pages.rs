@@ -428,3 +428,37 @@ async fn what_a_request_was_refused_for_is_not_stored_for_others() {
         assert_eq!(cached.get("/").await.body, "page", "{status}");
     }
 }
+
+/// What a command brings is of the time when it ran: changes of others while it is on its way count
+/// as for any page.
+#[tokio::test]
+async fn what_a_post_brings_is_stored_unless_others_changed_it_meanwhile() {
+    for (changed, hits) in [("/other", 1), ("/page", 0)] {
+        let go_on = Arc::new(Notify::new());
+        let waits = Arc::clone(&go_on);
+        let origin = Origin::start(move |received| {
+            let own = [FRESH, ("Content-Location", "/page"), ("Tidewire-Changed", "news")];
+            match received.number {
+                0 => {
+                    let mut steps = vec![Step::Wait(Arc::clone(&waits))];
+                    steps.extend(ok(&own, "posted"));
+                    steps
+                }
+                _ => ok(&[], "later"),
+            }
+        })
+        .await;
+        let cached = Cached::new(&origin);
+        let posting = {
+            let cached = cached.clone();
+            tokio::spawn(async move { cached.ask(Method::POST, "/page", &[]).await })
+        };
+        origin.until(1).await;
+        cached.ask(Method::POST, changed, &[]).await;
+        go_on.notify_one();
+        assert_eq!(posting.await.unwrap().body, "posted");
+        let before = origin.count();
+        cached.get("/page").await;
+        assert_eq!(origin.count() - before, 1 - hits, "{changed}");
+    }
+}
