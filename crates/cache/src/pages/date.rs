@@ -72,7 +72,9 @@ impl Date {
 
     fn time(&self) -> Option<SystemTime> {
         let Self { year, month, day, seconds } = *self;
-        let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        let is_leap = |year: u64| {
+            year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+        };
         let days_of = |month: u64| match month {
             1 => 28 + u64::from(is_leap(year)),
             3 | 5 | 8 | 10 => 30,

@@ -73,7 +73,7 @@ async fn a_server_over_tls_takes_connections_over() {
     );
     let secure = tidewire_server::Server::builder().listen(local).tls(tls.unwrap());
     let secure = secure.mount("/", upstream(&[&origin.url()])).start().await.unwrap();
-    let url = secure.url().to_string().replace("127.0.0.1", "localhost");
+    let url = secure.url().replace("127.0.0.1", "localhost");
     assert!(url.starts_with("https://"), "{url}");
     let trusted = tidewire_client::Tls::new()
         .authorities(include_bytes!("../../../../tests/fixtures/tls/authority.pem").to_vec());
