@@ -463,11 +463,11 @@ mod tests {
             ("request_timeout = 0", "4:19: a duration of 0 allows nothing"),
             (
                 "request_headers = { set = { Connection = \"close\" } }",
-                "4:19: request_headers: header Connection is set by the gateway itself",
+                "4:19: request_headers has a wrong rule: header Connection is set by the gateway itself",
             ),
             (
                 "response_headers = { remove = \"a b\" }",
-                "4:20: response_headers: \"a b\" is not the name of a header",
+                "4:20: response_headers has a wrong rule: \"a b\" is not the name of a header",
             ),
             ("cache = { page_bytes_max = \"much\" }", "4:28: \"much\" is not a size"),
             (

@@ -28,7 +28,7 @@ pub(super) fn header_rules(table: &Table) -> Result<HeaderRules, String> {
 fn changes(key: &str, setting: Option<&ChangesSetting>) -> Result<HeaderChanges, String> {
     let mut changes = HeaderChanges::default();
     let Some(setting) = setting else { return Ok(changes) };
-    let said = |error| format!("{key}: {error}");
+    let said = |error| format!("{key} has a wrong rule: {error}");
     setting.remove.iter().try_for_each(|name| changes.remove(name)).map_err(said)?;
     let mut set = setting.set.iter();
     set.try_for_each(|(name, value)| changes.set(name, value)).map_err(said)?;
