@@ -45,7 +45,7 @@ impl HeaderChanges {
     /// Takes headers of this name out.
     ///
     /// # Errors
-    /// It is no name, or one of a header that is of the connection or the gateway.
+    /// It cannot be a name, or is that of a header of the connection or the gateway.
     pub fn remove(&mut self, name: &str) -> Result<(), HeaderRuleError> {
         self.remove.push(changeable(name)?);
         Ok(())
