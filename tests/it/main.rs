@@ -18,6 +18,7 @@ mod expired;
 mod following;
 mod foreign;
 mod foreign_page;
+mod foreign_proxy;
 mod framing;
 mod harness;
 mod hostile;

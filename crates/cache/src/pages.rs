@@ -10,6 +10,7 @@
 //! | file | what it decides |
 //! |---|---|
 //! | `pages/directives.rs` | what `Cache-Control` and `CDN-Cache-Control` say |
+//! | `pages/date.rs` | what a date in a header says |
 //! | `pages/policy.rs` | whether a response is stored, and how long it is fresh |
 //! | `pages/asked.rs` | what of a request counts: its key, its directives, who makes it |
 //! | `pages/page.rs` | a stored response: age, use, what it is given as |
@@ -27,6 +28,7 @@ mod asked;
 mod changes;
 mod commands;
 mod conditions;
+mod date;
 mod directives;
 mod fill;
 mod flight;
@@ -73,6 +75,11 @@ pub struct PageSettings {
     /// How much longer than it says a page is used while the service fails; only as it says itself
     /// unless set.
     pub stale_if_error: Option<Duration>,
+    /// How much longer a page that says nothing of errors is used while the service cannot be
+    /// reached (RFC 9111, section 4.2.4); a minute unless set.
+    pub stale_if_unreachable: Duration,
+    /// How many pages one URL may have, by their `Vary` and callers; 64 unless set.
+    pub variants_max: usize,
 }
 
 /// What a page cache needs of its surroundings.
@@ -194,6 +201,8 @@ impl Default for PageSettings {
             heuristic_max: Duration::from_secs(24 * 60 * 60),
             set_cookie: false,
             stale_if_error: None,
+            stale_if_unreachable: Duration::from_secs(60),
+            variants_max: 64,
         }
     }
 }

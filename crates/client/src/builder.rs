@@ -12,6 +12,7 @@ use crate::dial::Dialer;
 use crate::endpoint::{BuildError, Endpoint};
 use crate::limits::ClientLimits;
 use crate::live::{Live, Server};
+use crate::raw::RawDialer;
 use crate::replica::{ReplicaSet, Replicas};
 use crate::resolve::Resolver;
 use crate::retry::{Retries, Retry};
@@ -247,6 +248,20 @@ impl Builder {
         }))
     }
 
+    /// What opens connections of HTTP/1.1 to the server, for whoever speaks on them themselves.
+    ///
+    /// # Errors
+    /// An invalid URL, or several; certificates that cannot be used.
+    pub fn build_raw(mut self) -> Result<RawDialer, BuildError> {
+        let [url] = &self.urls[..] else {
+            return Err(BuildError::new("connections are opened to one URL"));
+        };
+        let url = url.clone();
+        self.http = HttpVersion::Http1;
+        let Source { endpoint, dialer } = self.source(&url)?;
+        Ok(RawDialer::new(endpoint, dialer, self.resolver, self.limits.connect_timeout))
+    }
+
     fn endpoints(&self) -> Result<Vec<Endpoint>, BuildError> {
         self.urls.iter().map(|url| Endpoint::parse(url)).collect()
     }
@@ -262,7 +277,8 @@ impl Builder {
         self.http = HttpVersion::Http1;
         let Source { endpoint, dialer } = self.source(&url)?;
         let endpoint_name = endpoint.name();
-        let server = Server::new(endpoint, dialer, self.resolver, self.limits.connect_timeout);
+        let timeout = self.limits.connect_timeout;
+        let server = Server::new(RawDialer::new(endpoint, dialer, self.resolver, timeout));
         let name = format!("replicas of {endpoint_name}");
         Ok(Client::live(Arc::new_cyclic(|live| Live {
             remote: Live::remote(server, &self.limits),

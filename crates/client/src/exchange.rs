@@ -1,13 +1,17 @@
 //! One HTTP request on one connection, and its response as it comes.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use h2::RecvStream;
+use h2::client::ResponseFuture;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, TRANSFER_ENCODING};
 use http::uri::{Authority, PathAndQuery};
-use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, response};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version, response};
 use http_body::Body as _;
-use tidewire_service::{Error, Frame};
+use tidewire_service::{Error, Frame, InterimSender};
 
 use crate::connections::{Kind, Lease};
 use crate::deadline::{Deadline, Phase, deadline_error};
@@ -24,6 +28,8 @@ pub(crate) struct UnboundRequest {
     pub(crate) path: PathAndQuery,
     pub(crate) headers: HeaderMap,
     pub(crate) body: RequestBody,
+    /// Takes interim responses on to the caller.
+    pub(crate) interim: Option<InterimSender>,
     pub(crate) cancel: Option<Cancel>,
 }
 
@@ -71,14 +77,19 @@ pub(crate) async fn exchange(
     mut deadline: Deadline,
     trace: Option<Trace>,
 ) -> Result<ResponseStart, RequestFailure> {
-    let UnboundRequest { method, path, headers, body, cancel } = outbound;
+    let UnboundRequest { method, path, headers, body, interim, cancel } = outbound;
     let leaves_bytes = !body.is_end_stream() || method == Method::HEAD;
     let is_http1 = matches!(lease.kind, Kind::Http1 { .. });
     let closes = is_http1 && leaves_bytes && lease.pool.target.dialer.closes_after_bodies;
-    let request = match bind(&lease, method, path, headers, body) {
+    let mut request = match bind(&lease, method, path, headers, body) {
         Ok(request) => request,
         Err(error) => return Err(RequestFailure::sent(error)),
     };
+    if is_http1 && let Some(interim) = interim.clone() {
+        hyper::ext::on_informational(&mut request, move |response| {
+            interim.send(response.status(), response.headers().clone());
+        });
+    }
     tell(trace.as_ref(), || Step::Request {
         method: request.method(),
         uri: request.uri(),
@@ -87,7 +98,7 @@ pub(crate) async fn exchange(
     });
     lease.begin();
     let host = Arc::clone(&lease.pool.target.host);
-    let (head, incoming) = match deadline.race(send(&mut lease, request)).await {
+    let (head, incoming) = match deadline.race(send(&mut lease, request, interim)).await {
         Err(_) => return Err(RequestFailure::sent(deadline_error(Phase::Headers, &host))),
         Ok(Ok(response)) => response,
         Ok(Err((error, body))) => {
@@ -206,6 +217,7 @@ enum UnsentPart {
 async fn send(
     lease: &mut Lease,
     request: Request<RequestBody>,
+    interim: Option<InterimSender>,
 ) -> Result<(response::Parts, HttpBody), (ConnectionFailure, UnsentPart)> {
     match &mut lease.kind {
         Kind::Http1 { sender: Some(sender), .. } => {
@@ -232,12 +244,27 @@ async fn send(
             let response = sent.map_err(|RequestRefusal { error, body }| {
                 (ConnectionFailure::Http2(error), UnsentPart::Whole(*body))
             })?;
-            let response = response
+            let response = with_interim(response, interim)
                 .await
                 .map_err(|error| (ConnectionFailure::Http2(error), UnsentPart::Nothing));
             response.map(HttpBody::of_http2)
         }
     }
+}
+
+/// The response, before which interim ones are taken on to the caller.
+async fn with_interim(
+    mut response: ResponseFuture,
+    interim: Option<InterimSender>,
+) -> Result<Response<RecvStream>, h2::Error> {
+    let Some(interim) = interim else { return response.await };
+    poll_fn(|cx| {
+        while let Poll::Ready(Some(Ok(first))) = response.poll_informational(cx) {
+            interim.send(first.status(), first.headers().clone());
+        }
+        Pin::new(&mut response).poll(cx)
+    })
+    .await
 }
 
 impl ResponseBody {

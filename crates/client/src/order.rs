@@ -22,7 +22,8 @@ use http::header::CONTENT_LENGTH;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method as Verb};
 use tidewire_service::{
-    Body, Call, Codec, Error, Frame, Frames, HttpTarget, Method, Result, Target, end_to_end,
+    Body, Call, Codec, Error, Frame, Frames, HttpTarget, InterimSender, Method, Result, Target,
+    end_to_end,
 };
 use tidewire_wire::{Caller, Request};
 
@@ -40,6 +41,8 @@ pub(crate) struct Order {
     what: OrderTarget,
     headers: HeaderMap,
     body: Source,
+    /// Takes interim responses on to the caller, of plain HTTP.
+    interim: Option<InterimSender>,
     /// An attempt may have sent some of it.
     is_sent: bool,
 }
@@ -76,6 +79,7 @@ impl Order {
     /// It is neither a call of a method nor plain HTTP.
     pub(crate) fn of(call: Call) -> Result<Self> {
         let Call { target, context, codec, body, .. } = call;
+        let interim = context.interim().cloned();
         let headers = context.into_headers();
         match target {
             Target::Method(method) => {
@@ -85,7 +89,8 @@ impl Order {
                     Body::Empty => Source::Whole(Bytes::new()),
                     Body::Stream(frames) => Source::Coming(frames),
                 };
-                Ok(Self { what: OrderTarget::Method(method, codec), headers, body, is_sent: false })
+                let what = OrderTarget::Method(method, codec);
+                Ok(Self { what, headers, body, interim: None, is_sent: false })
             }
             Target::Http(HttpTarget { method, uri, .. }) => {
                 // Of `Host` the connection says whether it is passed on.
@@ -103,7 +108,8 @@ impl Order {
                         Source::Stream(keeping(stream, Arc::clone(&kept)), Some(kept))
                     }
                 };
-                Ok(Self { what: OrderTarget::Http(method, path), headers, body, is_sent: false })
+                let what = OrderTarget::Http(method, path);
+                Ok(Self { what, headers, body, interim, is_sent: false })
             }
             other => {
                 let what = other.describe();
@@ -202,7 +208,7 @@ impl Order {
                     Source::Whole(_) => (RequestBody::whole(head, message, trace.cloned()), None),
                     _ => self.take(|messages| sealed(caller, messages), trace)?,
                 };
-                Ok(UnboundRequest { method: verb, path, headers, body, cancel })
+                Ok(UnboundRequest { method: verb, path, headers, body, interim: None, cancel })
             }
             OrderTarget::Http(verb, path) => {
                 let (method, path) = (verb.clone(), path.clone());
@@ -212,7 +218,8 @@ impl Order {
                     }
                     _ => self.take(|body| body, trace)?,
                 };
-                Ok(UnboundRequest { method, path, headers, body, cancel })
+                let interim = self.interim.clone();
+                Ok(UnboundRequest { method, path, headers, body, interim, cancel })
             }
         }
     }

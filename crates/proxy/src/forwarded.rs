@@ -18,6 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 use bytes::{BufMut, BytesMut};
 use http::header::{CONNECTION, FORWARDED, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use tidewire_service::is_for_all;
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const OF_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -99,7 +100,8 @@ pub(crate) fn settle_connection(headers: &mut HeaderMap) {
     let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let names = values.flat_map(|names| names.split(',')).map(|name| name.trim().to_lowercase());
     let (upgrade, named): (Vec<_>, Vec<_>) = names.partition(|name| name == "upgrade");
-    named.iter().for_each(|name| _ = headers.remove(name));
+    let named = named.iter().filter(|name| !is_for_all(name));
+    named.for_each(|name| _ = headers.remove(name));
     headers.remove(CONNECTION);
     if !upgrade.is_empty() {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));

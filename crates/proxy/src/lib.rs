@@ -14,6 +14,7 @@
 //! | `grpc_failure.rs` | the same for callers who speak gRPC |
 //! | `upgrade.rs` | requests that take their connection over, WebSockets above all |
 //! | `forwarded.rs`, `caller.rs` | what the server behind is told of a request and of its caller |
+//! | `header_rules.rs` | which headers are set and taken out on the way |
 //! | `page_runtime.rs` | what the page cache of the crate `cache` needs of tokio |
 //! | `response_timer.rs` | what the server behind is given time for |
 
@@ -22,6 +23,7 @@
 mod caller;
 mod forwarded;
 mod grpc_failure;
+mod header_rules;
 mod health;
 mod page_runtime;
 mod proxy_status;
@@ -32,6 +34,7 @@ mod upstream;
 
 pub use caller::{tell_plain, tell_principal};
 pub use forwarded::is_of_proxy;
+pub use header_rules::{HeaderChanges, HeaderRuleError, HeaderRules};
 pub use health::ask;
 pub use page_runtime::TokioPages;
 pub use proxy_status::ProxyError;

@@ -5,6 +5,7 @@
 //! | a request that is there | from the moment it has it |
 //! | a body, or messages, that come one after another | whenever it is its turn: while it reads nothing, and from the last piece |
 //! | a method that answers with a stream | for ever: its first message may be long in coming |
+//! | gRPC that passes unread | for ever: any of it may be such a method; the deadline of its caller counts |
 //!
 //! A caller who sends slowly, or opens a stream and says nothing, takes nobody's time but its own;
 //! what ends it are the limits of the server. Who is answered before its request was there is told
@@ -20,6 +21,8 @@ use futures_util::Stream;
 use http::header::CONTENT_LENGTH;
 use tidewire_service::{Body, Call, Frame, Frames, Messages, Result, StreamKind, Target};
 use tokio::time::Instant;
+
+use crate::grpc_failure::is_grpc;
 
 /// Whose turn it is.
 #[derive(Debug, Clone)]
@@ -40,6 +43,8 @@ pub enum ResponseTimer {
     Runs,
     /// The caller has its turns too.
     Stands(Turn),
+    /// The same, and an answer may begin whenever it does.
+    Endless(Turn),
     /// An answer may begin whenever it does.
     None,
 }
@@ -61,8 +66,9 @@ impl ResponseTimer {
         if matches!(kind, Some(StreamKind::Server | StreamKind::Bidi)) {
             return Self::None;
         }
+        let is_endless = kind.is_none() && is_grpc(call.context.headers());
         if !matches!(call.body, Body::Stream(_)) {
-            return Self::Runs;
+            return if is_endless { Self::None } else { Self::Runs };
         }
         let length = call.context.header(CONTENT_LENGTH.as_str());
         let left = length.and_then(|length| length.to_str().ok()?.parse().ok());
@@ -70,13 +76,13 @@ impl ResponseTimer {
         if let Body::Stream(frames) = std::mem::take(&mut call.body) {
             call.body = Body::batches(WatchedBody { frames, turn: turn.clone() });
         }
-        Self::Stands(turn)
+        if is_endless { Self::Endless(turn) } else { Self::Stands(turn) }
     }
 
     /// Whether all of the request has come, of one whose answer does not stream.
     pub fn has_all(&self) -> bool {
         match self {
-            Self::Stands(turn) => turn.looks().left == Some(0),
+            Self::Stands(turn) | Self::Endless(turn) => turn.looks().left == Some(0),
             Self::Runs | Self::None => true,
         }
     }
@@ -88,7 +94,7 @@ impl ResponseTimer {
             tokio::time::sleep_until(at).await;
             at = match self {
                 Self::Runs => return,
-                Self::None => return std::future::pending().await,
+                Self::None | Self::Endless(_) => return std::future::pending().await,
                 Self::Stands(turn) => match turn.since() {
                     Some(since) if since + timeout <= Instant::now() => return,
                     Some(since) => since + timeout,
@@ -165,6 +171,44 @@ impl<F> Drop for WatchedBody<F> {
     fn drop(&mut self) {
         if self.turn.since().is_none() {
             self.turn.is_processes(true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::CONTENT_TYPE;
+    use http::{HeaderMap, HeaderValue, Method};
+    use tidewire_service::Context;
+
+    use super::*;
+
+    /// Whether a call of this content type may take an hour.
+    async fn is_endless(content_type: &'static str, body: Body) -> bool {
+        let value = HeaderValue::from_static(content_type);
+        let context = Context::new(HeaderMap::from_iter([(CONTENT_TYPE, value)]));
+        let mut call = Call::http(Method::POST, "/a.B/C".parse().unwrap(), context, body);
+        let timer = ResponseTimer::of(&mut call);
+        if let Body::Stream(frames) = call.body {
+            // It is read to its end.
+            let _ = Body::Stream(frames).collect(1 << 10).await;
+        }
+        let hour = Duration::from_secs(3600);
+        tokio::time::timeout(hour, timer.is_over(Duration::from_secs(1))).await.is_err()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn grpc_that_passes_unread_may_stream_and_is_not_bounded() {
+        let whole = || Body::from("hi");
+        let stream = || {
+            let frame: Result<Frame> = Ok(Frame::Data("hi".into()));
+            Body::frames(futures_util::stream::iter([frame]))
+        };
+        for body in [whole(), stream()] {
+            assert!(is_endless("application/grpc+proto", body).await);
+        }
+        for body in [whole(), stream()] {
+            assert!(!is_endless("application/json", body).await);
         }
     }
 }

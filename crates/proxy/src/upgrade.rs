@@ -22,6 +22,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http1;
 use hyper::ext::Protocol;
 use hyper_util::rt::TokioIo;
+use tidewire_client::RawDialer;
 use tidewire_service::{
     Body, Call, Error, Frame, Outcome, Reply, Result, Target, Upgrade, end_to_end,
 };
@@ -57,6 +58,8 @@ pub enum UpgradeAddress<'a> {
     Unix(Cow<'a, Path>),
     /// At `HOST:PORT`.
     Tcp(Cow<'a, str>),
+    /// Where this one connects to, over TLS.
+    Tls(&'a RawDialer),
 }
 
 /// Passes such a request to the server at `address`.
@@ -80,6 +83,7 @@ pub async fn pass_upgrade(
             let _ = stream.set_nodelay(true);
             ask(stream, call, wanted).await
         }
+        UpgradeAddress::Tls(dialer) => ask(dialer.dial().await?, call, wanted).await,
     }
 }
 

@@ -19,9 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use http::header::CONNECTION;
-use http::{HeaderValue, StatusCode, Uri};
-use tidewire_client::{BuildError, Builder, Client, ClientLimits, HttpVersion};
+use http::header::{CONNECTION, VIA};
+use http::{HeaderValue, Uri};
+use tidewire_client::{BuildError, Builder, Client, ClientLimits, HttpVersion, RawDialer};
 use tidewire_service::{Answer, Body, Call, Error, Outcome, Protocol, Reply, Result, Service};
 use tokio::task::JoinSet;
 
@@ -64,7 +64,7 @@ struct Inner {
     name: String,
     client: Client,
     /// Where connections that are taken over go to.
-    servers: Vec<Server>,
+    servers: Vec<UpgradeServer>,
     next: AtomicUsize,
     request_timeout: Duration,
     /// What asks servers whether they are well: it ends with this.
@@ -76,8 +76,14 @@ struct Inner {
 enum Server {
     Tcp(String),
     Unix(PathBuf),
-    /// Connections over TLS are not taken over.
     Tls,
+}
+
+/// Where connections that are taken over go to, for one server.
+enum UpgradeServer {
+    Tcp(String),
+    Unix(PathBuf),
+    Tls(RawDialer),
 }
 
 impl UpstreamSettings {
@@ -137,8 +143,14 @@ impl Upstream {
             let builder = builder.pass_host().close_after_bodies().limits(limits());
             builder.build().map_err(UpstreamError::from)
         };
-        let servers = urls.iter().map(|url| Server::of(&plain(url)));
-        let servers = servers.collect::<Result<Vec<_>, _>>()?;
+        let server = |url: &String| -> Result<UpgradeServer, UpstreamError> {
+            Ok(match Server::of(&plain(url))? {
+                Server::Tls => UpgradeServer::Tls(trust(Client::builder(plain(url))).build_raw()?),
+                Server::Tcp(address) => UpgradeServer::Tcp(address),
+                Server::Unix(path) => UpgradeServer::Unix(path),
+            })
+        };
+        let servers = urls.iter().map(server).collect::<Result<Vec<_>, _>>()?;
         let calling = client(&urls)?;
         let mut watches = JoinSet::new();
         if let Some(path) = health {
@@ -180,6 +192,7 @@ impl Service for Upstream {
             return Answer::ready(Err(Error::unimplemented(text)));
         }
         tell_plain(&mut call.context);
+        tell_way(&mut call);
         let inner = Arc::clone(&self.0);
         Answer::pending(async move { inner.pass(call).await })
     }
@@ -219,14 +232,9 @@ impl Inner {
         let mut failed = None;
         for turn in 0..count {
             let address = match &self.servers[first.wrapping_add(turn) % count] {
-                Server::Tcp(address) => UpgradeAddress::Tcp(Cow::Borrowed(address)),
-                Server::Unix(path) => UpgradeAddress::Unix(Cow::Borrowed(path)),
-                Server::Tls => {
-                    let text = format!("{} takes no connections over TLS over", self.name);
-                    return Err(
-                        Error::unimplemented(text).with_http_status(StatusCode::NOT_IMPLEMENTED)
-                    );
-                }
+                UpgradeServer::Tcp(address) => UpgradeAddress::Tcp(Cow::Borrowed(address)),
+                UpgradeServer::Unix(path) => UpgradeAddress::Unix(Cow::Borrowed(path)),
+                UpgradeServer::Tls(dialer) => UpgradeAddress::Tls(dialer),
             };
             let again = Call::of_target(call.target.clone(), call.context.clone(), Body::Empty);
             let attempt = pass_upgrade(&address, call, wanted.clone());
@@ -278,6 +286,15 @@ impl Server {
             _ => Err(wrong()),
         }
     }
+}
+
+/// Says that the request came this way (RFC 9110, section 7.6.3), and in which version. Only one of
+/// HTTP/2 has its host in the target, but for one that is written as for a proxy.
+fn tell_way(call: &mut Call) {
+    let target = call.http_target();
+    let is_http2 = target.is_some_and(|target| target.uri.authority().is_some());
+    let way = if is_http2 { "2.0 tidewire" } else { "1.1 tidewire" };
+    call.context.headers_mut().append(VIA, HeaderValue::from_static(way));
 }
 
 /// Servers close connections that are not used, many after 2 s: those that are older are not used

@@ -29,11 +29,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use http::{HeaderMap, StatusCode};
+use tidewire_service::{InterimSender, InterimSink};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use crate::activity::Activity;
 use crate::detect::DetectedProtocol;
+use crate::interim::InterimQueue;
 
 /// A connection whose small writes are held back.
 pub(crate) struct Gather<IO> {
@@ -67,6 +70,14 @@ struct Flags {
     direct: AtomicBool,
     /// A request was read, and nothing of its answer is here.
     owes: AtomicBool,
+    /// What goes before the answer.
+    interim: InterimQueue,
+}
+
+impl InterimSink for Flags {
+    fn send(&self, call: u64, status: StatusCode, headers: HeaderMap) {
+        self.interim.send(call, status, &headers);
+    }
 }
 
 impl GatherHandle {
@@ -89,6 +100,17 @@ impl GatherHandle {
     /// A request was read: an answer will come.
     pub(crate) fn owes(&self) {
         self.0.owes.store(true, Ordering::Relaxed);
+    }
+
+    /// A call begins, over HTTP/1.1: what sends its interim responses.
+    pub(crate) fn interim_sender(&self) -> InterimSender {
+        let call = self.0.interim.begin();
+        InterimSender::new(Arc::clone(&self.0) as Arc<dyn InterimSink>, call)
+    }
+
+    /// The interim responses.
+    pub(crate) fn interim(&self) -> &InterimQueue {
+        &self.0.interim
     }
 
     fn is_direct(&self) -> bool {
@@ -188,6 +210,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gather<IO> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        // The library has nothing left to write.
+        if this.state.0.interim.has_some() {
+            this.state.0.interim.take_into(&mut this.held);
+            this.state.0.through.store(true, Ordering::Relaxed);
+        }
         if this.held.is_empty() {
             return Pin::new(&mut this.io).poll_flush(cx);
         }

@@ -11,7 +11,7 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use http::header::{CONNECTION, HeaderValue, TRANSFER_ENCODING};
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -21,6 +21,7 @@ use tidewire_service::{Error, Result};
 use crate::activity::Activity;
 use crate::authority;
 use crate::connection::Connection;
+use crate::gather::GatherHandle;
 use crate::plain;
 use crate::reply_body::ReplyBody;
 use crate::response::{ResponseBody, ResponseFuture};
@@ -42,22 +43,48 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
             Ok(()) => self.connection.answer(request, None),
             Err(error) => ResponseFuture::ready(refusal(&error)),
         };
-        CountedResponse { response, vigil: Arc::clone(&self.vigil) }
+        let gathering = self.connection.gathering.clone();
+        let vigil = Arc::clone(&self.vigil);
+        CountedResponse { response, vigil, gathering, waiting: None }
     }
 }
 
-/// A response that is counted if it is large.
+/// A response that is counted if it is large, and comes after its interim responses.
 pub(crate) struct CountedResponse {
     response: ResponseFuture,
     vigil: Arc<Activity>,
+    gathering: GatherHandle,
+    /// It waits until those are written.
+    waiting: Option<Box<Response<ResponseBody>>>,
 }
 
 impl Future for CountedResponse {
     type Output = Result<Response<ResponseBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let response = ready!(Pin::new(&mut self.response).poll(cx));
-        Poll::Ready(response.map(|response| ReplyBody::counted_if_large(response, &self.vigil)))
+        let response = match self.waiting.take() {
+            Some(response) => *response,
+            None => match Pin::new(&mut self.response).poll(cx) {
+                Poll::Ready(Ok(response)) => response,
+                Poll::Ready(Err(never)) => match never {},
+                Poll::Pending => {
+                    if self.gathering.interim().is_open() {
+                        self.gathering.interim().watch(cx);
+                    }
+                    // The library flushes now, which writes what came before this.
+                    return Poll::Pending;
+                }
+            },
+        };
+        if self.gathering.interim().is_open() {
+            if self.gathering.interim().has_some() {
+                self.waiting = Some(Box::new(response));
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            self.gathering.interim().close();
+        }
+        Poll::Ready(Ok(ReplyBody::counted_if_large(response, &self.vigil)))
     }
 }
 

@@ -40,6 +40,7 @@ mod health;
 mod hosts;
 mod http1;
 mod http2;
+mod interim;
 mod isolate;
 mod life;
 mod limits;

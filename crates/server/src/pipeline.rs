@@ -235,10 +235,11 @@ impl Connection {
         &self,
         service: &dyn tidewire_service::Service,
         target: HttpTarget,
-        context: Context,
+        mut context: Context,
         (body, watch): (RawBody, Option<Watch>),
     ) -> ResponseFuture {
         let mut unread = None;
+        let is_http11 = body.version == Version::HTTP_11;
         let body = if hyper::body::Body::is_end_stream(&body) {
             Body::Empty
         } else {
@@ -252,6 +253,9 @@ impl Connection {
             Body::frames(body)
         };
         let upgrade = context.extensions().get::<OnUpgrade>().cloned();
+        if is_http11 && upgrade.is_none() {
+            context.set_interim(self.gathering.interim_sender());
+        }
         let is_read = matches!(target.method, Method::GET | Method::HEAD);
         let is_callers_own = is_read && context.caller_kind().is_known;
         let call = Call::of_target(Target::Http(target), context, body);

@@ -18,8 +18,8 @@ use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 use crate::command_key::{self, CommandKey};
 use crate::if_none_match::{self, HeldTags};
 use crate::{
-    DeadlineOwner, Observation, ParentCalls, Peer, Phase, Principal, Result, Signal, Tokens,
-    Validator,
+    DeadlineOwner, InterimSender, Observation, ParentCalls, Peer, Phase, Principal, Result, Signal,
+    Tokens, Validator,
 };
 
 /// What surrounds a call.
@@ -36,6 +36,7 @@ pub struct Context {
     stopping: Option<Signal>,
     observation: Option<Arc<dyn Observation>>,
     extensions: Extensions,
+    interim: Option<InterimSender>,
     rare: Option<Box<RareParts>>,
 }
 
@@ -473,6 +474,16 @@ impl Context {
     pub fn extensions_mut(&mut self) -> &mut Extensions {
         self.read(ContextPart::Extensions);
         &mut self.extensions
+    }
+
+    /// What sends interim responses (1xx) to the caller, where that can be done.
+    pub fn interim(&self) -> Option<&InterimSender> {
+        self.interim.as_ref()
+    }
+
+    /// Sets what sends interim responses to the caller.
+    pub fn set_interim(&mut self, sender: InterimSender) {
+        self.interim = Some(sender);
     }
 
     /// The headers, taken out.

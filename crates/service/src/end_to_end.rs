@@ -2,6 +2,9 @@
 //!
 //! Those that RFC 9110 (section 7.6.1) says, those that `Connection` names, and those for a proxy
 //! (section 11.7), which this one is asked by. `Host` is the message's own.
+//!
+//! What is for all recipients stays, whoever names it in `Connection`: no sender may (section
+//! 7.6.1), and `Cache-Control: private` would be lost to the caches behind this one.
 
 use http::{HeaderMap, header};
 
@@ -32,11 +35,38 @@ pub fn headers_without(headers: HeaderMap, is_dropped: impl Fn(&str) -> bool) ->
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .map(|name| name.trim().to_ascii_lowercase())
+        .filter(|name| !is_for_all(name))
         .collect();
     if named.is_empty() {
         return filtered(headers, is_dropped);
     }
     filtered(headers, |name| is_dropped(name) || named.iter().any(|n| n == name))
+}
+
+/// Whether a header of this name, in lower case, is for all recipients of a message, so that
+/// `Connection` cannot make it one of a connection.
+pub fn is_for_all(name: &str) -> bool {
+    matches!(
+        name,
+        "age"
+            | "authorization"
+            | "cache-control"
+            | "cdn-cache-control"
+            | "content-encoding"
+            | "content-length"
+            | "content-range"
+            | "content-type"
+            | "cookie"
+            | "date"
+            | "etag"
+            | "expires"
+            | "host"
+            | "last-modified"
+            | "pragma"
+            | "range"
+            | "set-cookie"
+            | "vary"
+    )
 }
 
 /// Whether a header of this name, in lower case, belongs to the connection that it came by.
@@ -74,6 +104,18 @@ fn filtered(headers: HeaderMap, is_dropped: impl Fn(&str) -> bool) -> HeaderMap 
 mod tests {
     use super::*;
     use http::HeaderValue;
+
+    #[test]
+    fn what_is_for_all_cannot_be_named() {
+        let mut headers = HeaderMap::new();
+        let named = "Cache-Control, vary, SET-COOKIE, x-hop";
+        headers.insert("connection", HeaderValue::from_static(named));
+        for name in ["cache-control", "vary", "set-cookie", "x-hop"] {
+            headers.insert(name, HeaderValue::from_static("a"));
+        }
+        let passed = end_to_end(headers);
+        assert_eq!(passed.keys().collect::<Vec<_>>(), ["cache-control", "vary", "set-cookie"]);
+    }
 
     #[test]
     fn headers_of_a_connection_stay_behind() {

@@ -24,6 +24,7 @@ mod check;
 mod cors;
 mod error;
 mod flags;
+mod header_rules;
 mod hosts;
 mod keys;
 #[cfg(feature = "log")]

@@ -15,6 +15,7 @@ const LEVELS: &[(&str, &[&str])] = &[
             "usage",
             "activity",
             "detect",
+            "interim",
             "gather",
             "body_rate",
             "head_timer",

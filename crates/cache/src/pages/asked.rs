@@ -87,18 +87,29 @@ impl Asked {
         let target = call.http_target()?;
         let headers = call.context.headers();
         let is_head = target.method == Method::HEAD;
-        let is_grpc = headers
-            .get(CONTENT_TYPE)
-            .is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"));
         if !is_head && target.method != Method::GET
             || !matches!(call.body, Body::Empty)
             || is_upgrade
-            || is_grpc
+            || is_grpc(headers)
             || headers.contains_key(IF_MATCH)
             || headers.contains_key(IF_UNMODIFIED_SINCE)
         {
             return None;
         }
+        Self::of_target(service, call)
+    }
+
+    /// The page that the response to a `POST` may be (RFC 9110, section 9.3.3).
+    pub(crate) fn posted(service: &str, call: &Call) -> Option<Self> {
+        let is_post = call.http_target().is_some_and(|target| target.method == Method::POST);
+        let headers = call.context.headers();
+        let is_plain = !is_grpc(headers) && !headers.contains_key(RANGE);
+        (is_post && is_plain).then(|| Self::of_target(service, call))?
+    }
+
+    fn of_target(service: &str, call: &Call) -> Option<Self> {
+        let target = call.http_target()?;
+        let headers = call.context.headers();
         let whole = target.uri.path_and_query().map_or("/", |whole| whole.as_str());
         if whole.len() > TARGET_BYTES_MAX {
             return None;
@@ -107,11 +118,16 @@ impl Asked {
         Some(Self {
             key: Key::new(service, &origin, whole),
             directives: Directives::of_request(headers),
-            is_head,
+            is_head: target.method == Method::HEAD,
             is_range: headers.contains_key(RANGE),
             caller: caller(call),
         })
     }
+}
+
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes);
+    content_type.is_some_and(|it| it.starts_with(b"application/grpc"))
 }
 
 /// Who makes a request that shows any credential (RFC 9111, section 3.5): `Authorization`, what a

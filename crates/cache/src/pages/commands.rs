@@ -35,35 +35,51 @@ impl Service for Changes {
     }
 }
 
-/// Ends what the response to a command says that it has changed.
-fn tags_changed(cache: &PageCache, reply: &Reply) {
+/// Ends what the response to a command says that it has changed; returns how many changes that is.
+fn tags_changed(cache: &PageCache, reply: &Reply) -> u64 {
+    let mut count = 0;
     for value in reply.headers.get_all(CHANGED) {
         let tags = value.to_str().unwrap_or_default().split(',').map(str::trim);
-        tags.filter(|tag| !tag.is_empty()).for_each(|tag| _ = cache.changed(tag));
+        for tag in tags.filter(|tag| !tag.is_empty()) {
+            cache.changed(tag);
+            count += 1;
+        }
     }
+    count
 }
 
 /// Ends what a command says that it has changed, and the pages that it was sent to or names
-/// (RFC 9111, section 4.4).
+/// (RFC 9111, section 4.4). Returns how many changes that is.
 pub(super) fn changed(
     cache: &PageCache,
     service: &str,
     origin: &Origin,
     target: &str,
     reply: &Reply,
-) {
-    tags_changed(cache, reply);
+) -> u64 {
+    let mut count = tags_changed(cache, reply);
     if !reply.status.is_success() && !reply.status.is_redirection() {
-        return;
+        return count;
     }
     let mut table = cache.0.table.lock();
     table.key_changed(&Key::new(service, origin, target));
+    count += 1;
     for name in ["location", "content-location"] {
         let named = reply.headers.get(name).and_then(|value| value.to_str().ok());
         if let Some(other) = named.and_then(|named| resolved(origin, target, named)) {
             table.key_changed(&Key::new(service, origin, &other));
+            count += 1;
         }
     }
+    count
+}
+
+/// Whether the response to a command says that it is what a `GET` of its target would bring (RFC
+/// 9110, section 9.3.3).
+pub(super) fn is_of_target(origin: &Origin, target: &str, reply: &Reply) -> bool {
+    let named = reply.headers.get("content-location").and_then(|value| value.to_str().ok());
+    let named = named.and_then(|named| resolved(origin, target, named));
+    reply.status.is_success() && named.as_deref() == Some(target)
 }
 
 /// The path and query of a reference at the same origin; `None` for one elsewhere.

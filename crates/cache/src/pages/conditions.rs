@@ -65,7 +65,7 @@ pub(crate) fn part(request: &HeaderMap, page: &HeaderMap, bytes: usize) -> Part 
 
 /// Whether the caller's other parts are of the stored page: `If-Range`, which only a strong
 /// validator answers.
-fn is_of_this(request: &HeaderMap, page: &HeaderMap) -> bool {
+pub(crate) fn is_of_this(request: &HeaderMap, page: &HeaderMap) -> bool {
     let Some(wanted) = request.get(IF_RANGE) else { return true };
     if wanted.as_bytes().starts_with(b"\"") {
         return page.get(ETAG) == Some(wanted);

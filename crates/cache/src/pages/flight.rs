@@ -17,6 +17,7 @@ use tidewire_service::{Error, Wakers};
 
 use super::asked::Key;
 use super::fill::Fill;
+use super::page::Failure;
 
 /// The requests that others wait for.
 #[derive(Debug, Clone, Default)]
@@ -42,7 +43,7 @@ struct State {
 pub(crate) enum FlightEnd {
     Look,
     Alone,
-    Failed(Error),
+    Failed(Failure, Error),
 }
 
 /// Who goes on.

@@ -4,11 +4,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use http::header::{
-    AGE, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE, CONTENT_SECURITY_POLICY, DATE, ETAG,
-    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE, VARY,
+    ACCEPT_ENCODING, ACCEPT_LANGUAGE, AGE, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE,
+    CONTENT_SECURITY_POLICY, DATE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED,
+    RANGE, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use tidewire_service::{Body, Headers, Reply, headers_without, is_of_connection};
+use tidewire_service::{Body, Code, Error, Headers, Reply, headers_without, is_of_connection};
 
 use super::asked::{Asked, Key, hash};
 use super::conditions::{self, Part};
@@ -45,6 +46,24 @@ pub(crate) enum Use {
     ValidateAsAsked,
 }
 
+/// Why there is no response to give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The service failed, or says that it did.
+    Failed,
+    /// It cannot be reached: the cache is disconnected (RFC 9111, section 4.2.4).
+    Unreachable,
+}
+
+impl Failure {
+    pub(crate) fn of(error: &Error) -> Self {
+        match error.code() {
+            Code::Unavailable | Code::DeadlineExceeded => Self::Unreachable,
+            _ => Self::Failed,
+        }
+    }
+}
+
 impl Page {
     /// How old it is (RFC 9111, section 4.2.3).
     pub(crate) fn age(&self, now: Instant) -> Duration {
@@ -60,6 +79,8 @@ impl Page {
     /// Whether a request with these headers, of this caller, may have it (section 4.1).
     pub(crate) fn is_for(&self, headers: &HeaderMap, caller: Option<u64>) -> bool {
         (self.policy.is_public || self.caller == caller)
+            && (self.status != StatusCode::PARTIAL_CONTENT
+                || conditions::is_of_this(headers, &self.headers))
             && self.varies.iter().all(|(name, value)| normal(headers, name) == *value)
     }
 
@@ -98,11 +119,19 @@ impl Page {
     }
 
     /// Whether it is given in place of an error (RFC 5861, section 4).
-    pub(crate) fn is_for_errors(&self, request: &Directives, now: Instant) -> bool {
+    pub(crate) fn is_for_errors(
+        &self,
+        failure: Failure,
+        request: &Directives,
+        now: Instant,
+    ) -> bool {
         let asked = request
             .stale_if_error
             .filter(|_| !self.policy.never_stale && !self.policy.must_validate);
-        let allowed = self.policy.stale_if_error.max(asked.unwrap_or_default());
+        let mut allowed = self.policy.stale_if_error.max(asked.unwrap_or_default());
+        if failure == Failure::Unreachable {
+            allowed = allowed.max(self.policy.stale_if_unreachable);
+        }
         let staleness = self.age(now).saturating_sub(self.policy.lifetime);
         !request.no_cache && staleness < allowed
     }
@@ -159,7 +188,8 @@ impl Page {
     pub(crate) fn give(&self, asked: &Asked, request: &HeaderMap, now: Instant) -> Reply {
         let is_whole = self.status == StatusCode::OK;
         let age = HeaderValue::from(self.age(now).as_secs());
-        if is_whole && conditions::is_held(request, &self.headers) {
+        let is_part = self.status == StatusCode::PARTIAL_CONTENT;
+        if (is_whole || is_part) && conditions::is_held(request, &self.headers) {
             let mut reply = Reply::empty(StatusCode::NOT_MODIFIED);
             let is_kept = |name: &&HeaderName| {
                 let is_content = name.as_str().starts_with("content-");
@@ -234,8 +264,10 @@ pub(crate) fn set_date(headers: &mut Headers, wall: SystemTime) {
     }
 }
 
-/// The headers that `Vary` names, as the request has them; `None` where there are too many.
+/// The headers of a request that its response depends on, as it has them: those that `Vary` names,
+/// and of a part `Range`. `None` where there are too many.
 pub(crate) fn varies(
+    status: StatusCode,
     response: &HeaderMap,
     request: &HeaderMap,
 ) -> Option<Vec<(HeaderName, Vec<u8>)>> {
@@ -246,6 +278,9 @@ pub(crate) fn varies(
                 names.push(HeaderName::from_bytes(name).ok()?);
             }
         }
+    }
+    if status == StatusCode::PARTIAL_CONTENT {
+        names.push(RANGE);
     }
     names.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
     names.dedup();
@@ -261,15 +296,25 @@ pub(crate) fn varies(
 
 /// The values of a header as they are compared: one list, without the space around its items. An
 /// absent one is not an empty one. Long ones are a hash.
+///
+/// In `Accept-Language` and `Accept-Encoding` neither case nor order counts, nor a weight of 1 (RFC
+/// 9110, section 12.5).
 fn normal(headers: &HeaderMap, name: &HeaderName) -> Vec<u8> {
     let mut values = headers.get_all(name).iter().peekable();
     if values.peek().is_none() {
         return Vec::new();
     }
     let mut whole = vec![b':'];
-    for value in values {
-        for item in value.as_bytes().split(|byte| *byte == b',') {
-            whole.extend_from_slice(item.trim_ascii());
+    let items = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    let items = items.map(<[u8]>::trim_ascii);
+    if matches!(*name, ACCEPT_LANGUAGE | ACCEPT_ENCODING) {
+        let mut items: Vec<_> = items.filter(|item| !item.is_empty()).map(weighted).collect();
+        items.sort_unstable();
+        items.dedup();
+        items.iter().for_each(|item| whole.extend_from_slice(item));
+    } else {
+        for item in items {
+            whole.extend_from_slice(item);
             whole.push(b',');
         }
     }
@@ -277,6 +322,20 @@ fn normal(headers: &HeaderMap, name: &HeaderName) -> Vec<u8> {
         return [hash(&whole).to_le_bytes(), hash(&(0_u8, &whole)).to_le_bytes()].concat();
     }
     whole
+}
+
+/// An item with its weight as it is compared: in lower case, without space, without a weight of 1.
+fn weighted(item: &[u8]) -> Vec<u8> {
+    let mut item: Vec<u8> =
+        item.iter().filter(|byte| !byte.is_ascii_whitespace()).copied().collect();
+    item.make_ascii_lowercase();
+    if let Some(at) = item.windows(3).position(|three| three == b";q=")
+        && matches!(&item[at + 3..], b"1" | b"1." | b"1.0" | b"1.00" | b"1.000")
+    {
+        item.truncate(at);
+    }
+    item.push(b',');
+    item
 }
 
 /// The tags of a response (`Cache-Tag`).

@@ -2,7 +2,8 @@
 //!
 //! | a response is stored if | because |
 //! |---|---|
-//! | it answers a `GET`, with a status other than 206 and 304 | parts are not put together here |
+//! | it answers a `GET`, with a status other than 304 | that one is of a page that is stored |
+//! | with 206 it is one part, which was asked for | it is given for the same `Range` again; parts are not put together |
 //! | it is not `no-store`, nor its request; not `private` | section 3 |
 //! | its `Vary` is not `*` | no request would ever match |
 //! | its caller is nobody, or it is `public`, `s-maxage` or `must-revalidate` | section 3.5 |
@@ -11,7 +12,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::header::{AGE, DATE, ETAG, EXPIRES, LAST_MODIFIED, SET_COOKIE, VARY};
+use http::header::{AGE, CONTENT_RANGE, DATE, ETAG, EXPIRES, LAST_MODIFIED, SET_COOKIE, VARY};
 use http::{HeaderMap, StatusCode};
 
 use super::PageSettings;
@@ -29,6 +30,8 @@ pub(crate) struct Policy {
     pub(crate) never_stale: bool,
     pub(crate) stale_while_revalidate: Duration,
     pub(crate) stale_if_error: Duration,
+    /// The same while its service cannot be reached.
+    pub(crate) stale_if_unreachable: Duration,
     /// It is everybody's, known or not.
     pub(crate) is_public: bool,
     /// Fields that are not given again.
@@ -43,6 +46,8 @@ pub(crate) struct Arrival {
     pub(crate) delay: Duration,
     pub(crate) is_credentialed: bool,
     pub(crate) is_no_store: bool,
+    /// A part was asked for.
+    pub(crate) is_range: bool,
 }
 
 impl Policy {
@@ -56,7 +61,8 @@ impl Policy {
         let directives = Directives::of_response(headers);
         let is_understood = directives.must_understand && is_known(status);
         let is_final = status.as_u16() >= 200
-            && !matches!(status, StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED);
+            && status != StatusCode::NOT_MODIFIED
+            && (status != StatusCode::PARTIAL_CONTENT || arrival.is_range && is_one_part(headers));
         if !is_final
             || is_of_request(status)
             || arrival.is_no_store
@@ -78,11 +84,12 @@ impl Policy {
         let lifetime = lifetime(status, headers, &directives, arrival.wall, settings)?;
         let stale_if_error = directives.stale_if_error.or(settings.stale_if_error);
         let refuses_stale = directives.must_revalidate || directives.proxy_revalidate;
+        let never_stale = refuses_stale || directives.s_maxage.is_some();
         let policy = Self {
             age: initial_age(headers, arrival),
             lifetime,
             must_validate: directives.no_cache,
-            never_stale: refuses_stale || directives.s_maxage.is_some(),
+            never_stale,
             stale_while_revalidate: directives
                 .stale_while_revalidate
                 .filter(|_| !refuses_stale && !directives.no_cache)
@@ -90,6 +97,10 @@ impl Policy {
             stale_if_error: stale_if_error
                 .filter(|_| !refuses_stale && !directives.no_cache)
                 .unwrap_or_default(),
+            stale_if_unreachable: match stale_if_error {
+                None if !never_stale && !directives.no_cache => settings.stale_if_unreachable,
+                _ => Duration::ZERO,
+            },
             is_public: directives.public,
             omitted: directives.omitted,
         };
@@ -97,6 +108,13 @@ impl Policy {
         let is_of_use = can_be_validated || !policy.must_validate && !lifetime.is_zero();
         is_of_use.then_some(policy)
     }
+}
+
+/// Whether a response says itself how long it is fresh.
+pub(crate) fn is_explicit(headers: &HeaderMap) -> bool {
+    let directives = Directives::of_response(headers);
+    let has_age = directives.s_maxage.or(directives.max_age).is_some();
+    has_age || headers.contains_key(EXPIRES) && !directives.is_targeted
 }
 
 /// How long a response is fresh, by the first that is said; `None` if it may not be stored at all,
@@ -141,7 +159,7 @@ fn initial_age(headers: &HeaderMap, arrival: Arrival) -> Duration {
 
 /// The date in a header; of several the first.
 pub(crate) fn date(headers: &HeaderMap, name: &str) -> Option<SystemTime> {
-    httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
+    super::date::parse(headers.get(name)?.to_str().ok()?)
 }
 
 /// Whether a page depends on more than a request says: on anything, or on what the gateway tells of
@@ -162,19 +180,27 @@ const GATEWAY_PREFIX: &[u8] = b"tidewire-";
 
 /// Whether a status is about how this request was made, by what is not in the key of a page: its
 /// conditions and range, its length and its headers. Another caller would be given its mistake.
+/// A target that is too long (414) is in the key.
 fn is_of_request(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 400 | 408 | 411..=417 | 421 | 429 | 431)
+    matches!(status.as_u16(), 400 | 408 | 411..=413 | 415..=417 | 421 | 429 | 431)
+}
+
+/// Whether a response with 206 is one part of its page, and not several in one body.
+fn is_one_part(headers: &HeaderMap) -> bool {
+    let mut ranges = headers.get_all(CONTENT_RANGE).iter();
+    let first = ranges.next().is_some_and(|range| range.as_bytes().starts_with(b"bytes "));
+    first && ranges.next().is_none()
 }
 
 /// RFC 9110, section 15.1.
 fn is_heuristically_cacheable(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 501)
+    matches!(status.as_u16(), 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
 /// Whether what a cache has to do for the status is known here: those of RFC 9110.
 fn is_known(status: StatusCode) -> bool {
     matches!(
         status.as_u16(),
-        200..=205 | 300..=303 | 305 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 500..=505
+        200..=206 | 300..=303 | 305 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 500..=505
     )
 }

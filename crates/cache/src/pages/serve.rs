@@ -7,6 +7,7 @@
 //! | the same without a page | one goes on, others wait (`flight.rs`); what may be is stored |
 //! | with a body, `Upgrade`, `If-Match`, gRPC | passes |
 //! | an unsafe verb | passes; after success its page ends, and those of `Location` and `Content-Location` |
+//! | a `POST` whose response says that it is that of its URL, and for how long | the same, and the response is stored |
 //!
 //! What was done is told in `Cache-Status` (RFC 9211).
 
@@ -28,8 +29,8 @@ use super::asked::{Asked, Key, Origin, without_overrides};
 use super::commands::{self, CHANGED};
 use super::fill::Fill;
 use super::flight::{FlightEnd, Lead, Turn};
-use super::page::{self, Page, Use};
-use super::policy::{Arrival, Policy};
+use super::page::{self, Failure, Page, Use};
+use super::policy::{self, Arrival, Policy};
 use super::table::Found;
 use super::{PageCache, PageSettings};
 
@@ -84,7 +85,14 @@ impl Service for CachedPages {
 
 impl Shared {
     fn find(&self, asked: &Asked, headers: &HeaderMap) -> Found {
-        self.cache.0.table.lock().find(&asked.key, headers, asked.caller)
+        let found = self.cache.0.table.lock().find(&asked.key, headers, asked.caller);
+        match found {
+            // To a `HEAD` a `Range` says nothing.
+            Found::Page(page) if asked.is_head && page.status == StatusCode::PARTIAL_CONTENT => {
+                Found::Others
+            }
+            found => found,
+        }
     }
 
     /// A stored page as the answer.
@@ -142,10 +150,11 @@ impl Shared {
                             continue;
                         }
                         FlightEnd::Alone => {}
-                        FlightEnd::Failed(error) => {
+                        FlightEnd::Failed(failure, error) => {
                             let now = self.cache.0.runtime.now();
-                            return match page.filter(|it| it.is_for_errors(&asked.directives, now))
-                            {
+                            let page =
+                                page.filter(|it| it.is_for_errors(failure, &asked.directives, now));
+                            return match page {
                                 Some(page) => {
                                     Ok(self.hit(&page, &asked, call.context.headers(), now, false))
                                 }
@@ -215,16 +224,20 @@ impl Shared {
         let asked_after = self.cache.0.table.lock().last_change();
         let outcome = self.service.call(call).await;
         let now = runtime.now();
-        let stale = page.filter(|page| page.is_for_errors(&asked.directives, now));
+        let failure = outcome.as_ref().map_or_else(Failure::of, |_| Failure::Failed);
+        let stale = page.filter(|page| page.is_for_errors(failure, &asked.directives, now));
         let mut reply = match (outcome, stale) {
             (Err(error), Some(page)) => {
-                end(lead, FlightEnd::Failed(error));
+                end(lead, FlightEnd::Failed(failure, error));
                 return Ok(self.stale(&page, asked, &request, now, "error"));
             }
             (Err(mut error), None) => {
                 let is_of_this = matches!(error.code(), Code::Canceled | Code::DeadlineExceeded);
-                let told =
-                    if is_of_this { FlightEnd::Look } else { FlightEnd::Failed(error.clone()) };
+                let told = if is_of_this {
+                    FlightEnd::Look
+                } else {
+                    FlightEnd::Failed(failure, error.clone())
+                };
                 end(lead, told);
                 say(error.headers_mut(), &format!("tidewire; fwd={why}"));
                 return Err(error);
@@ -232,18 +245,13 @@ impl Shared {
             (Ok(reply), Some(page)) if is_failure(reply.status) => {
                 let status = reply.status.as_u16();
                 let text = format!("{} answered with status {status}", self.name);
-                end(lead, FlightEnd::Failed(Error::unavailable(text)));
+                end(lead, FlightEnd::Failed(failure, Error::unavailable(text)));
                 return Ok(self.stale(&page, asked, &request, now, &status.to_string()));
             }
             (Ok(reply), _) => reply,
         };
         reply.headers.remove(CHANGED);
-        let arrival = Arrival {
-            wall: runtime.wall(),
-            delay: now.saturating_duration_since(began),
-            is_credentialed: asked.caller.is_some(),
-            is_no_store: asked.directives.no_store,
-        };
+        let arrival = self.arrival(asked, began);
         let arrived = Arrived { arrival, asked_after, why, was_collapsed };
         if reply.status == StatusCode::NOT_MODIFIED
             && let Some(page) = &validated
@@ -254,6 +262,18 @@ impl Shared {
             self.compare(asked, &request, &reply);
         }
         Ok(self.store(asked, &request, reply, arrived, lead))
+    }
+
+    /// A response that arrives now, of a request that was sent then.
+    fn arrival(&self, asked: &Asked, began: Instant) -> Arrival {
+        let runtime = &self.cache.0.runtime;
+        Arrival {
+            wall: runtime.wall(),
+            delay: runtime.now().saturating_duration_since(began),
+            is_credentialed: asked.caller.is_some(),
+            is_no_store: asked.directives.no_store,
+            is_range: asked.is_range,
+        }
     }
 
     /// A stale page in place of a failure.
@@ -296,14 +316,19 @@ impl Shared {
                 said.insert(http::header::AGE, age.clone());
             }
             let policy = Policy::of(page.status, &said, arrived.arrival, &self.settings);
-            let varies = page::varies(&headers, request);
+            let varies = page::varies(page.status, &headers, request);
             fresh.headers = headers;
             fresh.since = now;
             let mut table = self.cache.0.table.lock();
             match (policy, varies) {
                 (Some(policy), Some(varies)) => {
                     (fresh.policy, fresh.varies) = (policy, varies);
-                    if table.store(asked.key.clone(), fresh.clone(), arrived.asked_after) {
+                    if table.store(
+                        asked.key.clone(),
+                        fresh.clone(),
+                        arrived.asked_after,
+                        self.settings.variants_max,
+                    ) {
                         stored = "; stored";
                     }
                 }
@@ -347,6 +372,7 @@ impl Shared {
             key: asked.key.clone(),
             page,
             asked_after: arrived.asked_after,
+            variants_max: self.settings.variants_max,
             lead,
         };
         match std::mem::take(&mut reply.body) {
@@ -387,7 +413,7 @@ impl Shared {
         if length.is_some_and(|bytes| bytes > self.settings.page_bytes_max) {
             return None;
         }
-        let varies = page::varies(&reply.headers, request)?;
+        let varies = page::varies(reply.status, &reply.headers, request)?;
         let mut headers = page::stored_headers((*reply.headers).clone(), &policy.omitted);
         page::set_date(&mut headers, arrived.arrival.wall);
         Some(Page {
@@ -426,12 +452,36 @@ impl Shared {
         let origin = Origin::of(call.context.headers(), &target.uri);
         let whole = target.uri.path_and_query().map_or("/", |whole| whole.as_str()).to_owned();
         let why = if is_unsafe { "method" } else { "bypass" };
+        let posted = Asked::posted(&self.name, &call);
+        let posted = posted.map(|asked| (asked, call.context.headers().clone()));
+        let began = self.cache.0.runtime.now();
+        let before = self.cache.0.table.lock().last_change();
         match self.service.call(call).await {
             Ok(mut reply) => {
+                let posted = posted.filter(|_| {
+                    commands::is_of_target(&origin, &whole, &reply)
+                        && policy::is_explicit(&reply.headers)
+                });
+                // Where others made no change meanwhile that the response may be older than.
+                let posted = posted.and_then(|(asked, request)| {
+                    let table = self.cache.0.table.lock();
+                    let tags = page::tags(&reply.headers);
+                    let is_newest = table.is_as_it_was(&asked.key, &tags, before);
+                    is_newest.then(|| (asked, request, table.last_change()))
+                });
+                let mut own = 0;
                 if is_unsafe {
-                    commands::changed(&self.cache, &self.name, &origin, &whole, &reply);
+                    own = commands::changed(&self.cache, &self.name, &origin, &whole, &reply);
                 }
                 reply.headers.remove(CHANGED);
+                if let Some((asked, request, until)) = posted {
+                    let asked_after = self.cache.0.table.lock().last_change();
+                    if asked_after == until + own {
+                        let arrival = self.arrival(&asked, began);
+                        let arrived = Arrived { arrival, asked_after, why, was_collapsed: false };
+                        return Ok(self.store(&asked, &request, reply, arrived, None));
+                    }
+                }
                 if reply.is_ordinary() {
                     say(&mut reply.headers, &format!("tidewire; fwd={why}"));
                 }
@@ -463,12 +513,13 @@ struct Ending {
     key: Key,
     page: Page,
     asked_after: u64,
+    variants_max: usize,
     lead: Option<Lead>,
 }
 
 impl Ending {
     fn end(self, whole: Option<Bytes>) {
-        let Self { cache, key, mut page, asked_after, lead } = self;
+        let Self { cache, key, mut page, asked_after, variants_max, lead } = self;
         let declared = page.headers.get(CONTENT_LENGTH).cloned();
         let is_whole =
             |bytes: &Bytes| declared.is_none_or(|length| length == HeaderValue::from(bytes.len()));
@@ -479,7 +530,7 @@ impl Ending {
         };
         // It may be a view into a larger buffer, which would be kept with it.
         page.body = Bytes::copy_from_slice(&body);
-        cache.0.table.lock().store(key, page, asked_after);
+        cache.0.table.lock().store(key, page, asked_after, variants_max);
         end(lead, FlightEnd::Look);
     }
 }

@@ -4,6 +4,11 @@
 //! from the oldest to the newest and around. A page that was asked for since the hand came by
 //! stays, once; the first that was not goes. A hit moves nothing, and what is asked for once does
 //! not push out what is asked for often.
+//!
+//! One key has a bounded number of pages, by its `Vary` and its callers. Once there are so many, a
+//! further one takes the place of one that is stale, else of the one that was given least often,
+//! and of several such of the newest: requests with headers that nobody else sends push out each
+//! other's pages, and not those of everybody.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
@@ -43,6 +48,8 @@ struct Slot {
     page: Arc<Page>,
     bytes: usize,
     was_asked_for: bool,
+    /// How often it was given.
+    uses: u32,
     older: Option<u32>,
     newer: Option<u32>,
 }
@@ -104,6 +111,7 @@ impl Table {
                 && slot.page.is_for(headers, caller)
             {
                 slot.was_asked_for = true;
+                slot.uses = slot.uses.saturating_add(1);
                 return Found::Page(Arc::clone(&slot.page));
             }
         }
@@ -115,22 +123,33 @@ impl Table {
         self.changes.last()
     }
 
-    /// Keeps a page that was asked for after this change, unless it or a tag of it changed since.
-    pub(crate) fn store(&mut self, key: Key, page: Page, asked_after: u64) -> bool {
+    /// Keeps a page that was asked for after this change, unless it or a tag of it changed since;
+    /// beside it no more than `variants_max` of its key.
+    pub(crate) fn store(
+        &mut self,
+        key: Key,
+        page: Page,
+        asked_after: u64,
+        variants_max: usize,
+    ) -> bool {
         let bytes = page.bytes(&key);
-        let alone = page.tags.iter().map(|tag| hash(&(&**tag, "alone")));
-        let hashes = page.tags.iter().flat_map(|tag| prefixes(tag).map(|tag| hash(&tag)));
-        let hashes = hashes.chain(alone).chain([key.hash()]);
-        if bytes > self.bytes_max || !self.changes.is_none_since(asked_after, hashes) {
+        if bytes > self.bytes_max || !self.is_as_it_was(&key, &page.tags, asked_after) {
             return false;
         }
         self.passing.remove(&key.hash());
         let replaced = self.by_key.get(&key).and_then(|pages| {
             let is_replaced = |id: &u32| self.page(*id).is_some_and(|it| it.is_replaced_by(&page));
             let one = pages.iter().copied().find(is_replaced);
-            one.or_else(|| pages.last().copied().filter(|_| pages.len() >= PAGES_OF_A_KEY_MAX))
+            one.or_else(|| {
+                self.least_used(pages, page.since).filter(|_| pages.len() >= variants_max)
+            })
         });
+        // The page that is the same one, newer, has been given as often.
+        let mut uses = 0;
         if let Some(id) = replaced {
+            let is_same = self.page(id).is_some_and(|it| it.is_replaced_by(&page));
+            let before = self.slots.get(id as usize).and_then(Option::as_ref);
+            uses = before.filter(|_| is_same).map_or(0, |slot| slot.uses);
             self.remove(id);
         }
         let key = match self.by_key.get_key_value(&key) {
@@ -143,6 +162,7 @@ impl Table {
             page: Arc::new(page),
             bytes,
             was_asked_for: false,
+            uses,
             older: self.newest,
             newer: None,
         };
@@ -154,6 +174,13 @@ impl Table {
         }
         self.make_room();
         true
+    }
+
+    /// Whether neither a key nor any of these tags changed since that change.
+    pub(crate) fn is_as_it_was(&self, key: &Key, tags: &[Box<str>], since: u64) -> bool {
+        let alone = tags.iter().map(|tag| hash(&(&**tag, "alone")));
+        let hashes = tags.iter().flat_map(|tag| prefixes(tag).map(|tag| hash(&tag)));
+        self.changes.is_none_since(since, hashes.chain(alone).chain([key.hash()]))
     }
 
     /// Ends all pages of a key: it changed.
@@ -207,6 +234,16 @@ impl Table {
 
     pub(crate) fn is_passing(&self, key: &Key, now: Instant) -> bool {
         self.passing.get(&key.hash()).is_some_and(|until| *until > now)
+    }
+
+    /// Which of the pages of a key, the newest first, goes for another one.
+    fn least_used(&self, pages: &[u32], now: Instant) -> Option<u32> {
+        let rank = |id: &&u32| {
+            let slot = self.slots.get(**id as usize).and_then(Option::as_ref);
+            slot.map(|slot| if slot.page.left(now) <= 0 { 0 } else { slot.uses.max(1) })
+        };
+        // Of several the first, which is the newest.
+        pages.iter().min_by_key(rank).copied()
     }
 
     fn page(&self, id: u32) -> Option<&Page> {
@@ -302,8 +339,6 @@ fn prefixes(tag: &str) -> impl Iterator<Item = &str> {
     above.chain([tag])
 }
 
-/// How many pages one key may have, by its `Vary` and its callers.
-const PAGES_OF_A_KEY_MAX: usize = 64;
 const PASSING_MAX: usize = 1 << 16;
 /// For how long nobody waits for what could not be stored.
 const PASSING: Duration = Duration::from_secs(10);
@@ -334,6 +369,7 @@ mod tests {
                 never_stale: false,
                 stale_while_revalidate: Duration::ZERO,
                 stale_if_error: Duration::ZERO,
+                stale_if_unreachable: Duration::ZERO,
                 is_public: true,
                 omitted: Vec::new(),
             },
@@ -351,14 +387,14 @@ mod tests {
     #[test]
     fn what_is_asked_for_stays_and_bytes_are_bounded() {
         let mut table = Table::new(200_000);
-        assert!(table.store(key("/often"), page(10_000, &[]), 0));
+        assert!(table.store(key("/often"), page(10_000, &[]), 0, 64));
         for number in 0..1000 {
             assert!(has(&mut table, "/often"), "{number}");
-            assert!(table.store(key(&format!("/{number}")), page(10_000, &[]), 0));
+            assert!(table.store(key(&format!("/{number}")), page(10_000, &[]), 0, 64));
             assert!(table.bytes() <= 200_000, "{}", table.bytes());
         }
         assert!(table.evicted() > 900 && table.len() >= 10, "{}", table.len());
-        assert!(!table.store(key("/large"), page(300_000, &[]), 0));
+        assert!(!table.store(key("/large"), page(300_000, &[]), 0, 64));
         (0..1000).for_each(|number| _ = table.key_changed(&key(&format!("/{number}"))));
         table.key_changed(&key("/often"));
         assert_eq!((table.len(), table.bytes()), (0, 0));
@@ -381,7 +417,7 @@ mod tests {
         ] {
             let asked_after = table.last_change();
             for (name, tags) in tagged {
-                table.store(key(name), page(1, tags), asked_after);
+                table.store(key(name), page(1, tags), asked_after, 64);
             }
             assert_eq!(table.changed(changed), ended.len());
             for (name, _) in tagged {
@@ -396,15 +432,54 @@ mod tests {
         let mut table = Table::new(1 << 20);
         let before = table.last_change();
         table.changed("items");
-        assert!(!table.store(key("/a"), page(1, &["items/7"]), before));
-        assert!(table.store(key("/a"), page(1, &["others"]), before));
-        assert!(table.store(key("/b"), page(1, &["items/7"]), table.last_change()));
+        assert!(!table.store(key("/a"), page(1, &["items/7"]), before, 64));
+        assert!(table.store(key("/a"), page(1, &["others"]), before, 64));
+        assert!(table.store(key("/b"), page(1, &["items/7"]), table.last_change(), 64));
         let before = table.last_change();
         table.key_changed(&key("/b"));
-        assert!(!table.store(key("/b"), page(1, &[]), before));
+        assert!(!table.store(key("/b"), page(1, &[]), before, 64));
         let before = table.last_change();
         table.clear("other");
-        assert!(!table.store(key("/c"), page(1, &[]), before));
+        assert!(!table.store(key("/c"), page(1, &[]), before, 64));
         assert_eq!(table.clear("shop"), 1);
+    }
+
+    #[test]
+    fn pages_for_headers_that_nobody_else_sends_push_out_each_other_alone() {
+        let mut table = Table::new(1 << 20);
+        let of = |language: &str| {
+            HeaderMap::from_iter([("foo".parse().unwrap(), language.parse().unwrap())])
+        };
+        let varying = |headers: &HeaderMap| {
+            let response = HeaderMap::from_iter([(http::header::VARY, "foo".parse().unwrap())]);
+            let varies = super::super::page::varies(StatusCode::OK, &response, headers).unwrap();
+            Page { varies, ..page(1, &[]) }
+        };
+        let has = |table: &mut Table, name: &str| {
+            matches!(table.find(&key("/"), &of(name), None), Found::Page(_))
+        };
+        let known = ["en", "de", "fr"];
+        for name in known {
+            assert!(table.store(key("/"), varying(&of(name)), 0, 4));
+            (0..3).for_each(|_| assert!(has(&mut table, name)));
+        }
+        for number in 0..1000 {
+            let name = format!("odd-{number}");
+            assert!(table.store(key("/"), varying(&of(&name)), 0, 4));
+            assert!(table.len() <= 4);
+            // It is asked for again, as often as the attacker likes but less than the others.
+            assert!(has(&mut table, &name));
+        }
+        for name in known {
+            assert!(has(&mut table, name), "{name}");
+        }
+        // One that is stale goes first, however often it was given.
+        let old = Page {
+            policy: Policy { lifetime: Duration::ZERO, ..varying(&of("en")).policy },
+            ..varying(&of("en"))
+        };
+        assert!(table.store(key("/"), old, 0, 4));
+        assert!(table.store(key("/"), varying(&of("it")), 0, 4));
+        assert_eq!((has(&mut table, "en"), has(&mut table, "it")), (false, true));
     }
 }

@@ -1,9 +1,6 @@
 //! Opening a connection of the live protocol: a socket, TLS, and the upgrade to a WebSocket (RFC
 //! 6455, section 4.1).
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use bytes::Bytes;
 use http::header::{
     CONNECTION, HOST, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
@@ -20,52 +17,39 @@ use tidewire_live::{
 };
 use tidewire_service::{Error, Result};
 
-use crate::deadline::{Phase, SharedPhase};
-use crate::dial::{Address, Dialer, Log, Socket};
-use crate::endpoint::{Endpoint, Opening, ServerPlace};
-use crate::resolve::Resolver;
+use crate::dial::Socket;
+use crate::endpoint::Opening;
+use crate::raw::RawDialer;
 
 /// Where the server is.
 #[derive(Clone)]
-pub(crate) struct Server(Arc<Inner>);
-
-struct Inner {
-    endpoint: Endpoint,
-    dialer: Dialer,
-    resolver: Resolver,
-    timeout: Duration,
-}
+pub(crate) struct Server(RawDialer);
 
 impl Server {
-    pub(crate) fn new(
-        endpoint: Endpoint,
-        dialer: Dialer,
-        resolver: Resolver,
-        timeout: Duration,
-    ) -> Self {
-        Self(Arc::new(Inner { endpoint, dialer, resolver, timeout }))
+    pub(crate) fn new(dialer: RawDialer) -> Self {
+        Self(dialer)
     }
 
     /// What its connections carry.
     pub(crate) fn speaks(&self) -> Opening {
-        self.0.endpoint.speaks
+        self.0.endpoint().speaks
     }
 }
 
 impl Dial for Server {
     async fn dial(&self) -> Result<Box<dyn Transport>> {
-        let (name, timeout) = (self.0.endpoint.name(), self.0.timeout);
-        tokio::time::timeout(timeout, self.0.open()).await.unwrap_or_else(|_| {
+        let (name, timeout) = (self.0.endpoint().name(), self.0.timeout());
+        tokio::time::timeout(timeout, self.open()).await.unwrap_or_else(|_| {
             let text = format!("{name} did not answer within limits.connect_timeout = {timeout:?}");
             Err(Error::unavailable(text))
         })
     }
 }
 
-impl Inner {
+impl Server {
     async fn open(&self) -> Result<Box<dyn Transport>> {
-        let socket = self.socket().await?;
-        Ok(match self.endpoint.speaks {
+        let socket = self.0.socket().await?;
+        Ok(match self.speaks() {
             Opening::Frames => Box::new(ByteStream::new(socket)),
             Opening::Http => {
                 let upgraded = self.upgrade(socket).await?;
@@ -74,36 +58,9 @@ impl Inner {
         })
     }
 
-    /// A socket to the first address that answers.
-    async fn socket(&self) -> Result<Socket> {
-        let addresses = match &self.endpoint.place {
-            ServerPlace::Unix(path) => vec![Address::Unix(path.clone())],
-            ServerPlace::Host { host, port } => {
-                let found = self.resolver.resolve(host, *port).await;
-                let found = found.map_err(|cause| {
-                    Error::unavailable(format!("{host} did not resolve to an address"))
-                        .with_cause(cause)
-                })?;
-                found.into_iter().map(Address::Tcp).collect()
-            }
-        };
-        let mut failed = Error::unavailable(format!("{} has no address", self.endpoint.name()));
-        for address in addresses {
-            let dialed = self
-                .dialer
-                .dial(&address, &SharedPhase::new(Phase::Connect), &mut Log::default())
-                .await;
-            match dialed {
-                Ok(dialed) => return Ok(dialed.socket),
-                Err(error) => failed = error,
-            }
-        }
-        Err(failed)
-    }
-
     /// Makes a WebSocket of a connection.
     async fn upgrade(&self, socket: Socket) -> Result<Upgraded> {
-        let name = self.endpoint.name();
+        let name = self.0.endpoint().name();
         let broke = |error: hyper::Error| {
             Error::unavailable(format!("{name} broke the upgrade to a WebSocket off: {error}"))
         };
@@ -127,10 +84,10 @@ impl Inner {
     }
 
     fn request(&self, key: &str) -> Result<Request<Empty<Bytes>>> {
-        let prefix = self.endpoint.prefix.as_str();
+        let prefix = self.0.endpoint().prefix.as_str();
         let path = if prefix.is_empty() { PATH } else { prefix };
         Request::get(path)
-            .header(HOST, self.endpoint.authority.as_str())
+            .header(HOST, self.0.endpoint().authority.as_str())
             .header(CONNECTION, HeaderValue::from_static("upgrade"))
             .header(UPGRADE, HeaderValue::from_static("websocket"))
             .header(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"))

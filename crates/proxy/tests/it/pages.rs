@@ -417,7 +417,7 @@ async fn what_depends_on_what_the_gateway_tells_of_a_caller_is_not_stored() {
 /// One with a range, a condition or a header that nobody else sends.
 #[tokio::test]
 async fn what_a_request_was_refused_for_is_not_stored_for_others() {
-    for status in [400, 408, 411, 412, 413, 414, 415, 416, 417, 421, 429, 431] {
+    for status in [400, 408, 411, 412, 413, 415, 416, 417, 421, 429, 431] {
         let origin = Origin::start(move |received| match received.number {
             0 => response(status, &[FRESH], "refused"),
             _ => ok(&[FRESH], "page"),
@@ -426,5 +426,39 @@ async fn what_a_request_was_refused_for_is_not_stored_for_others() {
         let cached = Cached::new(&origin);
         assert_eq!(cached.get("/").await.status.as_u16(), status);
         assert_eq!(cached.get("/").await.body, "page", "{status}");
+    }
+}
+
+/// What a command brings is of the time when it ran: changes of others while it is on its way count
+/// as for any page.
+#[tokio::test]
+async fn what_a_post_brings_is_stored_unless_others_changed_it_meanwhile() {
+    for (changed, hits) in [("/other", 1), ("/page", 0)] {
+        let go_on = Arc::new(Notify::new());
+        let waits = Arc::clone(&go_on);
+        let origin = Origin::start(move |received| {
+            let own = [FRESH, ("Content-Location", "/page"), ("Tidewire-Changed", "news")];
+            match received.number {
+                0 => {
+                    let mut steps = vec![Step::Wait(Arc::clone(&waits))];
+                    steps.extend(ok(&own, "posted"));
+                    steps
+                }
+                _ => ok(&[], "later"),
+            }
+        })
+        .await;
+        let cached = Cached::new(&origin);
+        let posting = {
+            let cached = cached.clone();
+            tokio::spawn(async move { cached.ask(Method::POST, "/page", &[]).await })
+        };
+        origin.until(1).await;
+        cached.ask(Method::POST, changed, &[]).await;
+        go_on.notify_one();
+        assert_eq!(posting.await.unwrap().body, "posted");
+        let before = origin.count();
+        cached.get("/page").await;
+        assert_eq!(origin.count() - before, 1 - hits, "{changed}");
     }
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http::{Method, StatusCode};
-use tidewire_proxy::{Route, Routes};
-use tidewire_service::{Body, Call, Context, Frame, Principal, Service};
+use tidewire_cache::{PageCache, PageSettings};
+use tidewire_proxy::{HeaderRules, Route, Routes, TokioPages};
+use tidewire_service::{Body, Call, Context, Frame, Layer, Principal, Service};
 use tokio::sync::Notify;
 
 use crate::origin::{Origin, Step, ok, response};
@@ -67,7 +68,7 @@ async fn headers_of_a_connection_stay_behind_both_ways() {
     names.sort_unstable();
     assert_eq!(
         names,
-        ["host", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-own"]
+        ["host", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-own"]
     );
     assert_eq!(received.header("host"), Some("shop.example"));
     assert_eq!(received.header("x-forwarded-for"), Some("192.0.2.7"));
@@ -150,7 +151,9 @@ async fn http2_passes_the_host_and_trailers() {
         Ok(tidewire_service::Reply::text(text)
             .with_trailer("x-sum".parse().unwrap(), "6".parse().unwrap()))
     };
-    let server = tidewire_server::Server::builder().hosts(tidewire_server::Hosts::any());
+    let server = tidewire_server::Server::builder()
+        .listen(std::net::SocketAddr::from(([127, 0, 0, 1], 0)))
+        .hosts(tidewire_server::Hosts::any());
     let server = server.route(Method::POST, "/a", told).start().await.unwrap();
     let address = server.url().to_string();
     let shop = upstream(&[&address.replace("http://", "h2c://")]);
@@ -180,4 +183,45 @@ async fn a_unix_socket_is_an_upstream() {
     assert_eq!(text(shop.call(asked).await.unwrap()).await.unwrap(), "by a socket");
     drop(server);
     let _ = std::fs::remove_dir_all(&folder);
+}
+
+#[tokio::test]
+async fn headers_are_changed_by_rules_before_pages_are_stored() {
+    let origin = Origin::start(|received| {
+        assert_eq!(received.header("cookie"), None);
+        assert_eq!(received.header("x-shop"), Some("1"));
+        ok(&[("Set-Cookie", "a=b"), ("Cache-Control", "no-store")], "page")
+    })
+    .await;
+    let mut rules = HeaderRules::default();
+    rules.request.remove("Cookie").unwrap();
+    rules.request.set("X-Shop", "1").unwrap();
+    rules.response.remove("Set-Cookie").unwrap();
+    rules.response.set("Cache-Control", "max-age=60").unwrap();
+    let shop = rules.layer(Arc::new(upstream(&[&origin.url()])));
+    let pages = PageCache::new(TokioPages::default());
+    let shop = pages.layer("shop", PageSettings::default()).layer(shop);
+    for _ in 0..2 {
+        let sent = [("cookie", "c=d"), ("x-shop", "2"), ("x-shop", "3")];
+        let reply = shop.call(call(Method::GET, "/a", &sent, Body::Empty)).await.unwrap();
+        assert_eq!(reply.headers["cache-control"], "max-age=60");
+        assert!(!reply.headers.contains_key("set-cookie"));
+        assert_eq!(text(reply).await.unwrap(), "page");
+    }
+    assert_eq!(origin.count(), 1);
+}
+
+#[tokio::test]
+async fn an_upstream_is_told_the_way() {
+    let origin = Origin::start(|_| ok(&[], "")).await;
+    let shop = upstream(&[&origin.url()]);
+    for (target, sent, expected) in [
+        ("/a", &[][..], &["1.1 tidewire"][..]),
+        ("/a", &[("via", "1.0 fred")], &["1.0 fred", "1.1 tidewire"]),
+        ("http://shop.example/a", &[], &["2.0 tidewire"]),
+    ] {
+        shop.call(call(Method::GET, target, sent, Body::Empty)).await.unwrap();
+        let last = origin.last();
+        assert_eq!(last.headers.get_all("via").iter().collect::<Vec<_>>(), expected);
+    }
 }

@@ -19,7 +19,9 @@ async fn bytes_pass_both_ways_once_the_upstream_agrees() {
         vec![Step::Send(agreed.into()), Step::Echo]
     })
     .await;
-    let server = tidewire_server::Server::builder().mount("/", upstream(&[&origin.url()]));
+    let server = tidewire_server::Server::builder()
+        .listen(std::net::SocketAddr::from(([127, 0, 0, 1], 0)))
+        .mount("/", upstream(&[&origin.url()]));
     let server = server.start().await.unwrap();
     let url = server.url().to_string();
     let address = url.trim_start_matches("http://").to_owned();
@@ -53,4 +55,46 @@ async fn an_upstream_may_say_no_and_one_that_is_not_there_is_passed_over() {
     let gone = upstream(&[&nowhere]);
     let error = gone.call(call(Method::GET, "/", &ASKED, Body::Empty)).await.unwrap_err();
     assert_eq!(error.http_status(), StatusCode::BAD_GATEWAY);
+}
+
+#[tokio::test]
+async fn a_server_over_tls_takes_connections_over() {
+    let origin = Origin::start(|received| {
+        assert_eq!(received.header("upgrade"), Some("websocket"));
+        let agreed = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n\
+                      Upgrade: websocket\r\n\r\n";
+        vec![Step::Send(agreed.into()), Step::Echo]
+    })
+    .await;
+    let local = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    let tls = tidewire_listen::Tls::new(
+        include_bytes!("../../../../tests/fixtures/tls/server.pem"),
+        include_bytes!("../../../../tests/fixtures/tls/server.key"),
+    );
+    let secure = tidewire_server::Server::builder().listen(local).tls(tls.unwrap());
+    let secure = secure.mount("/", upstream(&[&origin.url()])).start().await.unwrap();
+    let url = secure.url().replace("127.0.0.1", "localhost");
+    assert!(url.starts_with("https://"), "{url}");
+    let trusted = tidewire_client::Tls::new()
+        .authorities(include_bytes!("../../../../tests/fixtures/tls/authority.pem").to_vec());
+    let settings = tidewire_proxy::UpstreamSettings::new("shop", [url.trim_end_matches('/')]);
+    let shop = tidewire_proxy::Upstream::new(settings, |it| it.tls(trusted.clone())).unwrap();
+    let front = tidewire_server::Server::builder().listen(local).mount("/", shop);
+    let front = front.start().await.unwrap();
+    let url = front.url().to_string();
+    let address = url.trim_start_matches("http://").to_owned();
+    let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap();
+    let asked = format!(
+        "GET /chat HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    );
+    stream.write_all(asked.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    while !text.ends_with("\r\n\r\n") {
+        text.push(char::from(stream.read_u8().await.unwrap()));
+    }
+    assert!(text.starts_with("HTTP/1.1 101 "), "{text}");
+    stream.write_all(b"hello").await.unwrap();
+    let mut said = [0; 5];
+    stream.read_exact(&mut said).await.unwrap();
+    assert_eq!(&said, b"hello");
 }

@@ -444,6 +444,8 @@ mod tests {
         check(shop, &[]);
         check(&format!("{shop}cache = true\n"), &[]);
         check(&format!("{shop}[service.cache]\nstale_if_error = \"1h\"\n"), &[]);
+        let rules = "request_headers = { set = { X-Shop = \"1\" }, remove = [\"Cookie\"] }";
+        check(&format!("{shop}{rules}\n"), &[]);
         check(&format!("{shop}name = \"shop\"\nprotocol = \"http\"\nhealth = \"/a\"\n"), &[]);
         check(
             "[[service]]\nurl = [\"unix:/run/a.sock\", \"https://a.example\"]\n\
@@ -459,6 +461,14 @@ mod tests {
             ("health_interval = \"5s\"", "4:19: health_interval goes with health"),
             ("authorities = \"none.pem\"", "4:15: none.pem does not exist"),
             ("request_timeout = 0", "4:19: a duration of 0 allows nothing"),
+            (
+                "request_headers = { set = { Connection = \"close\" } }",
+                "4:19: request_headers has a wrong rule: header Connection is set by the gateway itself",
+            ),
+            (
+                "response_headers = { remove = \"a b\" }",
+                "4:20: response_headers has a wrong rule: \"a b\" is not the name of a header",
+            ),
             ("cache = { page_bytes_max = \"much\" }", "4:28: \"much\" is not a size"),
             (
                 "cache = { set_cookies = true }",

@@ -1,6 +1,7 @@
 //! `cache` of a `[[service]]`: whether and how its pages are kept.
 
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -28,6 +29,9 @@ pub(super) struct Pages {
     set_cookie: Option<bool>,
     #[serde(deserialize_with = "value::duration")]
     stale_if_error: Option<Duration>,
+    #[serde(deserialize_with = "value::duration")]
+    stale_if_unreachable: Option<Duration>,
+    variants_max: Option<NonZeroUsize>,
 }
 
 impl PagesSetting {
@@ -39,6 +43,9 @@ impl PagesSetting {
         settings.heuristic_max = set.heuristic_max.unwrap_or(settings.heuristic_max);
         settings.set_cookie = set.set_cookie.unwrap_or(settings.set_cookie);
         settings.stale_if_error = set.stale_if_error;
+        let unreachable = set.stale_if_unreachable;
+        settings.stale_if_unreachable = unreachable.unwrap_or(settings.stale_if_unreachable);
+        settings.variants_max = set.variants_max.map_or(settings.variants_max, NonZeroUsize::get);
         Some(settings)
     }
 }

@@ -14,11 +14,12 @@ use std::time::Duration;
 use serde::Deserialize;
 use tidewire_cache::PageSettings;
 use tidewire_hosting::{HostedService, LifeLimits, Listen, Program};
-use tidewire_proxy::Route;
+use tidewire_proxy::{HeaderRules, Route};
 use tidewire_schema::Schema;
 use tidewire_server::Builder;
 use tidewire_service::Codec;
 
+use super::header_rules::header_rules;
 use super::pages::PagesSetting;
 use super::service::{Table, sources};
 use super::{Backend, ConfigError, ServiceConfig, UpstreamProtocol, value};
@@ -33,6 +34,8 @@ pub struct ProgramConfig {
     pub routes: Vec<Route>,
     /// How its pages are kept, if they are.
     pub pages: Option<PageSettings>,
+    /// What is changed in headers on the way.
+    pub headers: HeaderRules,
     /// The methods that it serves, if it has any.
     pub methods: Option<ServiceConfig>,
     /// How it reads and writes their messages, whatever its callers speak.
@@ -100,6 +103,10 @@ impl TryFrom<Table> for ProgramConfig {
                         [memo.methods]"
                 .to_owned());
         }
+        let headers = header_rules(&table)?;
+        if !headers.is_empty() && routes.is_empty() {
+            return Err("request_headers and response_headers go with route".to_owned());
+        }
         let methods = table.proto.as_ref().map(|proto| ServiceConfig {
             names: table.names.clone().unwrap_or_default(),
             backend: Backend::Program,
@@ -127,7 +134,8 @@ impl TryFrom<Table> for ProgramConfig {
             program = program.environment(name, value);
         }
         let watch = table.watch.unwrap_or_default();
-        Ok(Self { program, routes, pages, methods, codec, life, run, folder: table.folder, watch })
+        let folder = table.folder;
+        Ok(Self { program, routes, pages, headers, methods, codec, life, run, folder, watch })
     }
 }
 

@@ -24,7 +24,7 @@ use tidewire_cache::{PageCache, PageSettings};
 use tidewire_hosting::{Host, HostedService};
 use tidewire_memo::Source;
 use tidewire_oplog::{OplogHandle, TextKey};
-use tidewire_proxy::{RouteError, Routes, Upstream};
+use tidewire_proxy::{HeaderRules, RouteError, Routes, Upstream};
 use tidewire_server::Builder;
 use tidewire_service::{Call, Codec, Error, Layer, Reply, Service};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -243,7 +243,10 @@ impl Programs {
             }
         };
         for known in &self.upstreams {
-            let is_same = |other: &RunningUpstream| other.config.settings == known.config.settings;
+            let is_same = |other: &RunningUpstream| {
+                other.config.settings == known.config.settings
+                    && other.config.headers == known.config.headers
+            };
             if !upstreams.iter().any(is_same) {
                 self.pages.clear(known.config.name());
             }
@@ -293,6 +296,9 @@ impl Programs {
             self.pages.clear(service);
             running.hosted.replace(config.program.clone(), config.life.clone());
         }
+        if running.config.headers != config.headers {
+            self.pages.clear(service);
+        }
         running.config = config.clone();
     }
 
@@ -334,10 +340,10 @@ impl Programs {
     fn kept(
         &self,
         name: &str,
-        settings: Option<&PageSettings>,
+        (settings, headers): (Option<&PageSettings>, &HeaderRules),
         service: impl Service,
     ) -> Arc<dyn Service> {
-        let service = Arc::new(service);
+        let service = headers.layer(Arc::new(service));
         match settings {
             Some(settings) => self.pages.layer(name, settings.clone()).layer(service),
             None => self.pages.changes_layer().layer(service),
@@ -354,13 +360,18 @@ impl Programs {
         self.told.set_routes(self.running.iter().filter_map(route).collect());
         let wrong = |error: RouteError| ConfigError::new(error.to_string());
         for RunningProgram { config, hosted } in &self.running {
-            let service = self.kept(hosted.name(), config.pages.as_ref(), hosted.clone());
+            let service =
+                self.kept(hosted.name(), (config.pages.as_ref(), &config.headers), hosted.clone());
             for route in &config.routes {
                 sites.add(route.clone(), Arc::clone(&service)).map_err(wrong)?;
             }
         }
         for RunningUpstream { config, upstream } in &self.upstreams {
-            let service = self.kept(config.name(), config.pages.as_ref(), upstream.clone());
+            let service = self.kept(
+                config.name(),
+                (config.pages.as_ref(), &config.headers),
+                upstream.clone(),
+            );
             for route in &config.routes {
                 sites.add(route.clone(), Arc::clone(&service)).map_err(wrong)?;
             }

@@ -256,6 +256,8 @@ pub(super) struct Table {
     pub(super) cpu_percent_max: Option<u32>,
     pub(super) cgroups: Option<bool>,
     pub(super) cache: Option<super::pages::PagesSetting>,
+    pub(super) request_headers: Option<super::header_rules::ChangesSetting>,
+    pub(super) response_headers: Option<super::header_rules::ChangesSetting>,
 }
 
 impl TryFrom<Table> for ServiceEntry {
@@ -341,6 +343,8 @@ impl Table {
             (self.health.is_some(), "health"),
             (self.health_interval.is_some(), "health_interval"),
             (self.cache.is_some(), "cache"),
+            (self.request_headers.is_some(), "request_headers"),
+            (self.response_headers.is_some(), "response_headers"),
         ];
         let first = set.iter().find(|(is_set, _)| *is_set).map(|(_, key)| *key);
         first.or_else(|| self.first_of_processes())

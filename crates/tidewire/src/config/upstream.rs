@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use tidewire_cache::PageSettings;
-use tidewire_proxy::{Route, Upstream, UpstreamSettings};
+use tidewire_proxy::{HeaderRules, Route, Upstream, UpstreamSettings};
 
+use super::header_rules::header_rules;
 use super::pages::PagesSetting;
 use super::program::{is_path_to_ask, routes};
 use super::service::{Table, trusting};
@@ -20,6 +21,8 @@ pub struct UpstreamConfig {
     pub routes: Vec<Route>,
     /// How its pages are kept, if they are.
     pub pages: Option<PageSettings>,
+    /// What is changed in headers on the way.
+    pub headers: HeaderRules,
     /// A PEM file of the authorities that its `https` URLs trust, in place of the system's.
     pub authorities: Option<PathBuf>,
 }
@@ -48,6 +51,7 @@ impl TryFrom<Table> for UpstreamConfig {
                     .to_owned(),
             );
         }
+        let headers = header_rules(&table)?;
         let pages = table.cache.and_then(PagesSetting::settings);
         let name = table.name.filter(|name| !name.trim().is_empty());
         let name = name.unwrap_or_else(|| table.url.first().cloned().unwrap_or_default());
@@ -59,7 +63,7 @@ impl TryFrom<Table> for UpstreamConfig {
         settings.request_timeout = table.request_timeout.unwrap_or(settings.request_timeout);
         settings.health = table.health;
         settings.health_interval = table.health_interval.unwrap_or(settings.health_interval);
-        Ok(Self { settings, routes, pages, authorities: table.authorities })
+        Ok(Self { settings, routes, pages, headers, authorities: table.authorities })
     }
 }
 

@@ -109,6 +109,31 @@ const LIFETIMES: &[Row] = &[
     ),
     (
         "5.3",
+        "an Expires may have any case",
+        &[
+            Answer(200, &[("Date", "date(0)"), ("Expires", "THU, 18 aUG 2050 02:01:18 gmt")], "a"),
+            Miss(PLAIN),
+            Hit(PLAIN),
+        ],
+    ),
+    (
+        "5.3",
+        "and the forms of before",
+        &[
+            Answer(200, &[("Date", "date(0)"), ("Expires", "Thu Aug 18 02:01:18 2050")], "a"),
+            Miss(PLAIN),
+            Hit(PLAIN),
+            Answer(
+                200,
+                &[("Date", "date(0)"), ("Expires", "Thursday, 18-Aug-50 02:01:18 GMT")],
+                "a",
+            ),
+            Miss(&[("cache-control", "no-cache")]),
+            Hit(PLAIN),
+        ],
+    ),
+    (
+        "5.3",
         "an Expires with another zone than GMT is not a date",
         &[
             Answer(200, &[("Date", "date(0)"), ("Expires", "Thu, 18 Aug 2050 02:01:18 UTC")], "a"),

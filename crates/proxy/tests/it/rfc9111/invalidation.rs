@@ -11,6 +11,87 @@ const FRESH: (&str, &str) = ("Cache-Control", "max-age=60");
 
 const ROWS: &[Row] = &[
     (
+        "RFC 9110 9.3.3",
+        "a POST is stored that says that it is what its URL shows, and for how long",
+        &[
+            Answer(200, &[FRESH, ("Content-Location", "/page")], "posted"),
+            Ask("POST", "/page", PLAIN),
+            Hit(PLAIN),
+            Body("posted"),
+        ],
+    ),
+    (
+        "RFC 9110 9.3.3",
+        "in place of the page before",
+        &[
+            Answer(200, &[FRESH], "a"),
+            Miss(PLAIN),
+            Answer(200, &[FRESH, ("Content-Location", "/page")], "posted"),
+            Ask("POST", "/page", PLAIN),
+            Hit(PLAIN),
+            Body("posted"),
+        ],
+    ),
+    (
+        "RFC 9110 9.3.3",
+        "not without a time",
+        &[
+            Answer(
+                200,
+                &[("Content-Location", "/page"), ("Last-Modified", "date(-100000)")],
+                "posted",
+            ),
+            Ask("POST", "/page", PLAIN),
+            Miss(PLAIN),
+        ],
+    ),
+    (
+        "RFC 9110 9.3.3",
+        "nor with another URL, nor with none, nor by another verb",
+        &[
+            Answer(200, &[FRESH, ("Content-Location", "/page?new")], "posted"),
+            Ask("POST", "/page", PLAIN),
+            Answer(200, &[FRESH], "a"),
+            Ask("POST", "/page", PLAIN),
+            Answer(200, &[FRESH, ("Content-Location", "/page")], "put"),
+            Ask("PUT", "/page", PLAIN),
+            Miss(PLAIN),
+        ],
+    ),
+    (
+        "3",
+        "nor with private, or for a caller with a credential",
+        &[
+            Answer(
+                200,
+                &[("Cache-Control", "private, max-age=60"), ("Content-Location", "/page")],
+                "posted",
+            ),
+            Ask("POST", "/page", PLAIN),
+            Answer(200, &[FRESH, ("Content-Location", "/page")], "posted"),
+            Ask("POST", "/page", &[("authorization", "Basic YTpi")]),
+            Miss(PLAIN),
+        ],
+    ),
+    (
+        "4.4",
+        "a POST ends the page of its very URL, and not those with another query",
+        &[
+            Answer(200, &[FRESH], "a"),
+            Ask("GET", "/page?a", PLAIN),
+            Ask("GET", "/page?b", PLAIN),
+            Ask("POST", "/page", PLAIN),
+            Count(3),
+            Ask("GET", "/page?a", PLAIN),
+            Count(3),
+            Ask("POST", "/page?b", PLAIN),
+            Ask("GET", "/page?b", PLAIN),
+            Count(5),
+            Ask("GET", "/page?a", PLAIN),
+            Count(5),
+        ],
+    ),
+    (
         "4.4",
         "a POST ends the page of its target",
         &[Answer(200, &[FRESH], "a"), Miss(PLAIN), Ask("POST", "/page", PLAIN), Miss(PLAIN)],

@@ -151,6 +151,31 @@ const VARY: &[Row] = &[
     ),
     (
         "4.1",
+        "Accept-Language has neither case nor order, and a weight of 1 is none",
+        &[
+            Answer(200, &[FRESH, ("Vary", "Accept-Language")], "a"),
+            Miss(&[("accept-language", "en, de")]),
+            Hit(&[("accept-language", "de,EN")]),
+            Hit(&[("accept-language", " en ,   de")]),
+            Hit(&[("accept-language", "de"), ("accept-language", "en;q=1.0")]),
+            Miss(&[("accept-language", "en, de;q=0.5")]),
+            Hit(&[("accept-language", "de; q=0.5, en")]),
+            Miss(&[("accept-language", "en")]),
+        ],
+    ),
+    (
+        "4.1",
+        "nor has Accept-Encoding",
+        &[
+            Answer(200, &[FRESH, ("Vary", "Accept-Encoding")], "a"),
+            Miss(&[("accept-encoding", "gzip, br")]),
+            Hit(&[("accept-encoding", "br, GZIP")]),
+            Miss(&[("accept-encoding", "br, gzip;q=0")]),
+            Miss(PLAIN),
+        ],
+    ),
+    (
+        "4.1",
         "others do not matter",
         &[
             Answer(200, &[FRESH, ("Vary", "Foo")], "a"),
@@ -198,8 +223,72 @@ const STALE: &[Row] = &[
     ),
     (
         "4.2.4",
-        "nor without leave where it is not",
-        &[Answer(200, &[FRESH], "a"), Miss(PLAIN), Pass(61), Break, Status(PLAIN, 502)],
+        "where it cannot be reached, for as long as stale_if_unreachable says",
+        &[
+            Answer(200, &[FRESH], "a"),
+            Miss(PLAIN),
+            Pass(119),
+            Break,
+            Status(PLAIN, 200),
+            Body("a"),
+            Pass(1),
+            Status(PLAIN, 502),
+        ],
+    ),
+    (
+        "4.2.4",
+        "but not to a caller who wants none that is not validated",
+        &[
+            Answer(200, &[FRESH], "a"),
+            Miss(PLAIN),
+            Pass(61),
+            Break,
+            Status(&[("cache-control", "no-cache")], 502),
+        ],
+    ),
+    (
+        "5.2.2.10",
+        "nor with s-maxage",
+        &[
+            Answer(200, &[("Cache-Control", "s-maxage=60")], "a"),
+            Miss(PLAIN),
+            Pass(61),
+            Break,
+            Status(PLAIN, 502),
+        ],
+    ),
+    (
+        "5.2.2.2",
+        "nor with must-revalidate",
+        &[
+            Answer(200, &[("Cache-Control", "max-age=60, must-revalidate")], "a"),
+            Miss(PLAIN),
+            Pass(61),
+            Break,
+            Status(PLAIN, 502),
+        ],
+    ),
+    (
+        "5.2.2.8",
+        "nor with proxy-revalidate",
+        &[
+            Answer(200, &[("Cache-Control", "max-age=60, proxy-revalidate")], "a"),
+            Miss(PLAIN),
+            Pass(61),
+            Break,
+            Status(PLAIN, 502),
+        ],
+    ),
+    (
+        "RFC 5861 4",
+        "nor for longer than stale-if-error, where a page says that",
+        &[
+            Answer(200, &[("Cache-Control", "max-age=60, stale-if-error=10")], "a"),
+            Miss(PLAIN),
+            Pass(71),
+            Break,
+            Status(PLAIN, 502),
+        ],
     ),
     (
         "5.2.2.2",
@@ -290,7 +379,7 @@ const STALE: &[Row] = &[
         &[
             Answer(200, &[FRESH], "a"),
             Miss(PLAIN),
-            Pass(61),
+            Pass(121),
             Break,
             Status(&[("cache-control", "stale-if-error=600")], 200),
             Status(PLAIN, 502),

@@ -46,6 +46,16 @@ const STORED: &[Row] = &[
     ),
     (
         "3",
+        "414 is of the target, which is in the key",
+        &[
+            Answer(414, &[("Cache-Control", "max-age=60")], "a"),
+            Miss(PLAIN),
+            Hit(PLAIN),
+            Status(PLAIN, 414),
+        ],
+    ),
+    (
+        "3",
         "503 is stored if it says so",
         &[Answer(503, &[("Cache-Control", "max-age=60")], "a"), Miss(PLAIN), Hit(PLAIN)],
     ),
@@ -128,6 +138,23 @@ const STORED: &[Row] = &[
 ];
 
 const NOT_STORED: &[Row] = &[
+    (
+        "RFC 9110 7.6.1",
+        "a response cannot hide its directives in Connection",
+        &[
+            Answer(
+                200,
+                &[
+                    ("Connection", "Cache-Control"),
+                    ("Cache-Control", "private"),
+                    ("Last-Modified", "date(-100000)"),
+                ],
+                "a",
+            ),
+            Miss(PLAIN),
+            Miss(PLAIN),
+        ],
+    ),
     (
         "3",
         "no-store is not stored",
