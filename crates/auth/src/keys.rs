@@ -4,6 +4,7 @@
 //! |---|---|
 //! | none were yet, or they are lost | now, and calls wait for it |
 //! | they are older than `refresh` | now; calls go on with those there are |
+//! | much older, since nobody called | now; calls wait for it, for a second at most |
 //! | a token names one that is not there | now, and its call waits; for that no more often than once in `retry` |
 //! | fetching fails, or what comes is not a set | those there are stay, up to ten times `refresh` and at least a minute; again after `retry`, or `refresh` where that is less |
 //!
@@ -28,6 +29,7 @@ use serde_json::Value;
 use tidewire_service::{Error, Result};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 /// Where the keys of an issuer are.
 pub trait KeySource: Send + Sync + 'static {
@@ -50,6 +52,7 @@ pub struct Keys {
 /// The task that fetches.
 struct Fetching {
     task: AbortHandle,
+    since: Instant,
     /// Closed once it is over.
     over: watch::Receiver<()>,
 }
@@ -128,8 +131,8 @@ impl Keys {
         Arc::clone(&self.state().known)
     }
 
-    /// Whether a call has to wait for them: there are none. Those that are due are fetched
-    /// meanwhile.
+    /// Whether a call has to wait for them: there are none, or nobody asked for so long that they
+    /// say nothing of now. Those that are due are fetched meanwhile.
     pub(crate) fn is_due(&self, now: SystemTime) -> bool {
         if self.are_lost(now) {
             return true;
@@ -137,7 +140,19 @@ impl Keys {
         if self.may_be_fetched(FetchReason::Any, now) {
             self.start(FetchReason::Any, now);
         }
-        false
+        self.are_old(now)
+            && self
+                .fetching
+                .lock()
+                .as_ref()
+                .is_some_and(|it| it.over.has_changed().is_ok() && it.since.elapsed() < OLD_WAIT)
+    }
+
+    /// Whether they are so old that only a service that is not called has such.
+    fn are_old(&self, now: SystemTime) -> bool {
+        let old = self.refresh + self.refresh.min(OLD_AFTER);
+        let is_over = |since| now.duration_since(since).is_ok_and(|passed| passed >= old);
+        self.state().fetched.is_some_and(is_over)
     }
 
     /// Whether there are none: they never were fetched, or not for so long that nobody knows of
@@ -170,18 +185,26 @@ impl Keys {
     /// # Cancel safety
     /// The fetching goes on for those who come next.
     pub(crate) async fn fetch(&self, wanted: FetchReason, now: SystemTime) -> Result<()> {
-        if let Some(mut over) = self.start(wanted, now) {
+        let goes_on = wanted == FetchReason::Any && !self.are_lost(now);
+        if let Some((mut over, since)) = self.start(wanted, now) {
             // Closed when it is over; nothing is ever sent.
-            let _ = over.changed().await;
+            match goes_on {
+                false => drop(over.changed().await),
+                true => drop(tokio::time::timeout_at(since + OLD_WAIT, over.changed()).await),
+            }
         }
         self.usable(now)
     }
 
     /// The task that fetches them: the one there is, or a new one where they may be fetched now.
-    fn start(&self, wanted: FetchReason, now: SystemTime) -> Option<watch::Receiver<()>> {
+    fn start(
+        &self,
+        wanted: FetchReason,
+        now: SystemTime,
+    ) -> Option<(watch::Receiver<()>, Instant)> {
         let mut fetching = self.fetching.lock();
         if let Some(running) = fetching.as_ref().filter(|it| it.over.has_changed().is_ok()) {
-            return Some(running.over.clone());
+            return Some((running.over.clone(), running.since));
         }
         if !self.may_be_fetched(wanted, now) {
             return None;
@@ -196,8 +219,9 @@ impl Keys {
             note(&state, wanted, now, fetched, kept, &*source);
             drop(running);
         });
-        *fetching = Some(Fetching { task: task.abort_handle(), over: over.clone() });
-        Some(over)
+        let since = Instant::now();
+        *fetching = Some(Fetching { task: task.abort_handle(), since, over: over.clone() });
+        Some((over, since))
     }
 
     /// How long keys are kept that cannot be fetched again.
@@ -304,6 +328,12 @@ fn keys(text: &[u8]) -> Option<Vec<Key>> {
 
 /// The least time for which keys that cannot be fetched again are kept.
 const KEPT_MIN: Duration = Duration::from_secs(60);
+
+/// How much older than `refresh`, or twice that, keys are that are not used without another look.
+const OLD_AFTER: Duration = Duration::from_secs(5);
+
+/// How long that look may take.
+const OLD_WAIT: Duration = Duration::from_secs(1);
 
 /// More than any issuer has.
 const KEYS_MAX: usize = 64;

@@ -59,6 +59,19 @@ async fn a_new_key_is_found_at_once_and_an_old_one_is_dropped_with_what_it_verif
 }
 
 #[tokio::test]
+async fn a_key_that_was_withdrawn_while_nobody_called_is_refused_at_the_first_call() {
+    let (old, new) = (Signer::ecdsa("old"), Signer::ecdsa("new"));
+    let published = Published::of(&[old.jwk()]);
+    let checked = Checked::new(&published);
+    let of_old = old.sign(&claims());
+    checked.of(&of_old).await.unwrap();
+    published.publish(&[new.jwk()]);
+    checked.pass(306);
+    let error = checked.of(&of_old).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unauthenticated, "{error}");
+}
+
+#[tokio::test]
 async fn tokens_of_unknown_keys_do_not_make_the_issuer_be_asked_each_time() {
     let (known, unknown) = (Signer::ecdsa("known"), Signer::ecdsa("unknown"));
     let published = Published::of(&[known.jwk()]);

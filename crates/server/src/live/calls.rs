@@ -179,6 +179,10 @@ impl App {
                 let outcome = match error.outcome() {
                     // Said by this server of this call; what a handler's own calls became is not.
                     Outcome::NotRun if !error.is_upstream() => Outcome::NotRun,
+                    // A program that ended in it, say.
+                    Outcome::Unknown if is_unary_command && !error.is_upstream() => {
+                        Outcome::Unknown
+                    }
                     _ if is_unary_command && crate::observe::is_late(&error) => Outcome::Unknown,
                     _ => Outcome::Answered,
                 };
