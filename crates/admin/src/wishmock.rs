@@ -63,7 +63,11 @@ impl Wishmock {
             .path("/", Access::Anonymous)
             .path("/liveness", Access::Anonymous)
             .path("/readiness", Access::Anonymous);
-        let guard = self.token.clone().map(|operator| Guard { operator, reader: None });
+        let guard = self.token.clone().map(|operator| Guard {
+            operator,
+            reader: None,
+            sign_in: crate::SignIn::default(),
+        });
         let mut builder =
             Server::builder().listen(listen).gate(RouteGuard { guard }).access(access);
         let this = Arc::new(self);

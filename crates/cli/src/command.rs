@@ -5,6 +5,7 @@ pub(crate) mod call;
 pub(crate) mod calls;
 pub(crate) mod check;
 pub(crate) mod complete;
+pub(crate) mod console;
 pub(crate) mod describe;
 pub(crate) mod init;
 pub(crate) mod inspect;

@@ -21,6 +21,7 @@ mod admin;
 mod auth;
 mod callers;
 mod check;
+mod console;
 mod cors;
 mod error;
 mod flags;
@@ -53,6 +54,7 @@ use toml::{Table, Value};
 
 pub use self::admin::{AdminConfig, AdminTold, LogControl};
 pub use self::auth::{AccessConfig, AccessSetting, ApiKeyConfig, AuthConfig, JwtConfig};
+pub use self::console::{ConsoleFile, announced};
 pub use self::cors::CorsConfig;
 pub use self::error::ConfigError;
 pub use self::flags::Flags;
