@@ -164,7 +164,7 @@ function Previewed({ reply, of }) {
       h("thead", null, h("tr", null, h("th", { scope: "col" }, "Response"), h("th", { scope: "col" }, "Outcome"))),
       h("tbody", null, reply.responses.map((/** @type {any} */ one) => h("tr", { class: one.chosen ? "open" : "" },
         h("td", null, h(Said, { max: 200 }, one.rule), one.name ? h("span", { class: "muted" }, " ", h(Said, { max: 100 }, one.name)) : null),
-        h("td", null, one.chosen ? h("strong", { class: "good" }, "✓ answers") : h("span", null, "✕ ", one.misses?.length ? h(Reasons, { reasons: one.misses }) : h(Said, null, one.loss || "lost"))))))) : null,
+        h("td", null, one.chosen ? h("strong", { class: "good" }, "✓ answers") : h("span", { class: "lost" }, h("span", null, "✕"), one.misses?.length ? h(Reasons, { reasons: one.misses }) : h(Said, null, one.loss || "lost"))))))) : null,
     reply.faults?.length ? h("p", null, "Goes wrong on purpose: ", h(Said, null, reply.faults.join(", "))) : null,
     (reply.replies ?? []).map((/** @type {string} */ text) => h("pre", { tabIndex: 0 }, h(Said, { max: 20000 }, pretty(text)))));
 }

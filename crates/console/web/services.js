@@ -11,7 +11,9 @@ export function Services() {
   const [filter, setFilter] = useQuery("name");
   const [chosen, setChosen] = useQuery("method");
   const { data, error } = useCall("Services/List", {});
-  const methods = (data?.methods ?? []).map((/** @type {any} */ one) => ({ ...one, path: `${one.service}/${one.method}` }));
+  const isOwn = (/** @type {string} */ service) => !/^(grpc\.(health|reflection)|tidewire\.live)\./.test(service);
+  const methods = (data?.methods ?? []).map((/** @type {any} */ one) => ({ ...one, path: `${one.service}/${one.method}` }))
+    .toSorted((/** @type {any} */ a, /** @type {any} */ b) => Number(isOwn(b.service)) - Number(isOwn(a.service)));
   const shown = methods.filter((/** @type {any} */ one) => one.path.toLowerCase().includes(filter.toLowerCase()));
   const method = methods.find((/** @type {any} */ one) => one.path === chosen);
   return h("div", { class: "page" },
@@ -24,6 +26,7 @@ export function Services() {
         onOpen: (one) => setChosen(chosen === one.path ? "" : one.path), empty: data ? "Nothing is served that has such a name." : "…",
         columns: [
           { name: "Method", of: (one) => h(Said, { max: 200 }, one.path) },
+          { name: "Of", of: (one) => (isOwn(one.service) ? "" : "the server itself"), class: "wide" },
           { name: "Kind", of: (one) => `${one.kind}${one.query ? ", query" : ""}` },
         ],
       }),
@@ -36,17 +39,16 @@ function TryIt({ method }) {
   const types = useCall("Services/Types", { method: method.path });
   const sample = useCall("Services/Sample", { method: method.path });
   const system = useCall("System/Overview", {});
-  const [text, setText] = useState("");
+  const [text, setText] = useState("{}");
   const [mode, setMode] = useState(/** @type {"form" | "json"} */ ("form"));
   const [protocol, setProtocol] = useState("connect");
   const [deadline, setDeadline] = useState("5");
   const [headers, setHeaders] = useState("");
+  const [turn, setTurn] = useState(0);
+  const fill = (/** @type {string} */ next) => { setText(next); setTurn(turn + 1); };
   const run = useRun();
   const streams = method.kind === "client" || method.kind === "bidi";
   const known = useMemo(() => new Map((types.data?.types ?? []).map((/** @type {any} */ one) => [one.name, one])), [types.data]);
-  useEffect(() => {
-    if (sample.data && text === "") setText(pretty(sample.data.json || "{}"));
-  }, [sample.data]);
   let value;
   try { value = JSON.parse(exact(text || "{}")); } catch { /* Only as JSON, then. */ }
   const formed = mode === "form" && value !== undefined && known.size > 0;
@@ -60,16 +62,17 @@ function TryIt({ method }) {
   return h("section", { class: "detail", "aria-label": `Try ${method.path}` },
     h("h2", null, h(Said, { max: 300 }, method.path)),
     described.data ? h("details", null, h("summary", null, "As .proto"), h("pre", { tabIndex: 0 }, h(Said, { max: 60000 }, described.data.text))) : h(Problem, { error: described.error }),
-    described.error?.message ? h("p", { class: "muted" }, "A service of the server itself is called by other clients.") : null,
     h("div", { class: "bar" },
       h(Field, { label: "Protocol" }, h("select", { value: protocol, onChange: (/** @type {any} */ e) => setProtocol(e.currentTarget.value) }, ["connect", "grpc", "grpc-web"].map((one) => h("option", { value: one }, one)))),
       h(Field, { label: "Deadline in seconds" }, h("input", { class: "short", inputMode: "decimal", value: deadline, onInput: (/** @type {any} */ e) => setDeadline(e.currentTarget.value) })),
       h("div", { role: "group", "aria-label": "Request as" },
         h("button", { type: "button", "aria-pressed": formed, onClick: () => setMode("form"), disabled: value === undefined }, "Form"),
-        h("button", { type: "button", "aria-pressed": !formed, onClick: () => setMode("json") }, "JSON"))),
+        h("button", { type: "button", "aria-pressed": !formed, onClick: () => setMode("json") }, "JSON")),
+      h("button", { type: "button", disabled: !sample.data, onClick: () => fill(pretty(sample.data.json || "{}")) }, "Fill in a sample"),
+      h("button", { type: "button", onClick: () => fill("{}") }, "Empty")),
     h(Field, { label: "Headers, one a line (name: value)" }, h("textarea", { rows: 2, value: headers, spellcheck: false, onInput: (/** @type {any} */ e) => setHeaders(e.currentTarget.value) })),
     formed
-      ? h("div", { role: "group", "aria-label": "Request" }, h(MessageForm, { types: known, type: method.input, value, onChange: (/** @type {any} */ next) => setText(JSON.stringify(next ?? {}, null, 2)) }))
+      ? h("div", { role: "group", "aria-label": "Request", key: turn }, h(MessageForm, { types: known, type: method.input, value, onChange: (/** @type {any} */ next) => setText(JSON.stringify(next ?? {}, null, 2)) }))
       : h(Field, { label: "Request as JSON" }, h("textarea", { rows: 10, class: "code", spellcheck: false, value: text, onInput: (/** @type {any} */ e) => setText(e.currentTarget.value) })),
     types.data?.cut ? h("p", { class: "muted" }, "The form does not have all types: there are too many. As JSON everything can be sent.") : null,
     h("div", { class: "bar" },
@@ -89,7 +92,10 @@ function headersOf(text) {
 
 /** @param {{ state: { events: any[], ended: boolean, gone: number } }} props */
 function Events({ state }) {
-  return h("div", { "aria-live": "polite", "aria-label": "What came back", role: "log" },
+  const place = useRef(/** @type {any} */ (null));
+  const { length } = state.events;
+  useEffect(() => place.current?.scrollIntoView({ block: "nearest" }), [length > 0]);
+  return h("div", { ref: place, "aria-live": "polite", "aria-label": "What came back", role: "log" },
     state.gone ? h("p", { class: "muted" }, `${state.gone} earlier messages are not shown.`) : null,
     h("ol", { class: "events" }, state.events.map((event) => h("li", { key: event.number },
       h("span", { class: "muted" }, took(event.atUs)), " ",
