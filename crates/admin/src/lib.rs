@@ -6,6 +6,7 @@
 //! | `/livez`, `/readyz` | whether the program runs, and takes calls | nothing |
 //! | `/metrics` | all counts, for Prometheus | `admin.read` |
 //! | `/`, `/console/…` | the console, and its sign-in (`console.rs`) | nothing |
+//! | `/mcp` | tools for assistants (`assistants.rs`) | `admin.read`, `admin.act` |
 //! | `tidewire.admin.v1` over Connect, gRPC and REST (`/v1/…`) | the rest | `admin.read`, `admin.act` |
 //!
 //! It is its own server beside the one that it tells of ([`Builder::beside`]), on its own address:
@@ -16,6 +17,7 @@
 
 #![doc = include_str!("../README.md")]
 
+mod assistants;
 mod bodies;
 mod calls;
 mod causes;
@@ -59,9 +61,12 @@ use crate::proto::tidewire::admin::v1::{
     CallsServer, MemoServer, PagesServer, ProcessesServer, ServicesServer, SystemServer, TailServer,
 };
 
+use assistants::Served;
 pub use inventory::Inventory;
 #[cfg(feature = "mock")]
 pub use mocks::folder::{LoadRules, ReloadRules, RuleFolder, write_whole};
+#[cfg(feature = "mock")]
+pub use mocks::protos::{ProtoFolder, ReloadProtos};
 pub use settings::Setting;
 pub use sign_in::SignIn;
 pub use token::{Token, TokenError};
@@ -164,21 +169,27 @@ impl Admin {
                 let ready = ready.is_ready();
                 async move { probes::ready(ready) }
             })
-            .route(Method::GET, "/metrics", metrics)
-            .service(system)
-            .service(TailServer::new(tail::TailApi::new(self.clone(), handle.clone())))
-            .service(ServicesServer::new(services::ServicesApi::new(handle)))
-            .service(ProcessesServer::new(processes::ProcessesApi(self.told.clone())))
-            .service(PagesServer::new(pages::PagesApi(self.told.clone())))
-            .service(CallsServer::new(calls::CallsApi {
-                metrics: self.metrics.clone(),
-                handle: of_calls,
-            }))
-            .service(MemoServer::new(memo::MemoApi::new(self.graph, self.metrics)));
+            .route(Method::GET, "/metrics", metrics);
+        let mut served = Served::default();
+        let tail = TailServer::new(tail::TailApi::new(self.clone(), handle.clone()));
+        let builder = served.add(builder, system).service(tail);
+        let builder = served.add(builder, ServicesServer::new(services::ServicesApi::new(handle)));
+        let processes = ProcessesServer::new(processes::ProcessesApi(self.told.clone()));
+        let builder = served.add(builder, processes);
+        let builder = served.add(builder, PagesServer::new(pages::PagesApi(self.told.clone())));
+        let calls = calls::CallsApi { metrics: self.metrics.clone(), handle: of_calls };
+        let builder = served.add(builder, CallsServer::new(calls));
+        let memo = MemoServer::new(memo::MemoApi::new(self.graph, self.metrics));
+        let builder = served.add(builder, memo);
         #[cfg(feature = "mock")]
-        let builder = builder.service(MocksServer::new(mocks::MocksApi(self.told)));
-        builder
+        let builder = served.add(builder, MocksServer::new(mocks::MocksApi(self.told.clone())));
+        assistants::serve(builder, served, self.told)
     }
+}
+
+/// The descriptors of `tidewire.admin.v1`: a `google.protobuf.FileDescriptorSet` with all imports.
+pub fn descriptors() -> &'static [u8] {
+    proto::DESCRIPTOR_SET
 }
 
 /// How many rows are told at once, where so many are asked for.

@@ -147,8 +147,7 @@ mod tests {
     fn codes_and_bearer_tokens_are_bounded_and_the_oldest_goes() {
         let (sign_in, now) = (SignIn::default(), Instant::now());
         let first = sign_in.code(reader(), now).unwrap();
-        let codes: Vec<_> =
-            (0..CODES_MAX).map(|_| sign_in.code(reader(), now).unwrap()).collect();
+        let codes: Vec<_> = (0..CODES_MAX).map(|_| sign_in.code(reader(), now).unwrap()).collect();
         assert!(sign_in.exchange(&first, now).unwrap().is_none());
         assert!(sign_in.exchange(&codes[0], now).unwrap().is_some());
     }

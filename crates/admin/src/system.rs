@@ -10,9 +10,9 @@ use tidewire_service::{Context, Error, Reply, Result};
 
 use crate::Admin;
 use crate::proto::tidewire::admin::v1::{
-    BoundReached, ChangeLog, DrainReply, DrainRequest, LoggedSource, OpenConsoleReply, OpenConsoleRequest,
-    OverviewReply, OverviewRequest, SetLogLevelReply, SetLogLevelRequest, Setting, SettingsReply, SettingsRequest,
-    System,
+    BoundReached, ChangeLog, DrainReply, DrainRequest, LoggedSource, OpenConsoleReply,
+    OpenConsoleRequest, OverviewReply, OverviewRequest, SetLogLevelReply, SetLogLevelRequest,
+    Setting, SettingsReply, SettingsRequest, System,
 };
 
 pub(crate) struct SystemApi {

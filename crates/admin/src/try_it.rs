@@ -96,7 +96,8 @@ impl TriedCalls {
     }
 
     fn call(&self, name: &str) -> Result<Arc<Tried>> {
-        let gone = || Error::not_found("this call is over, or nobody received from it for a minute");
+        let gone =
+            || Error::not_found("this call is over, or nobody received from it for a minute");
         self.0.lock().get(name).cloned().ok_or_else(gone)
     }
 
@@ -151,7 +152,8 @@ impl Tried {
         while let Some(frame) = frames.next().await {
             match frame? {
                 Frame::Data(message) => {
-                    let message = self.schema.decode(&self.method.output, Codec::Proto, &message)?;
+                    let message =
+                        self.schema.decode(&self.method.output, Codec::Proto, &message)?;
                     let text = message.encode(Codec::Json)?;
                     let text = String::from_utf8_lossy(&text).into_owned();
                     self.event("message", |event| event.message = text).await;

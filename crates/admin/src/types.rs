@@ -57,11 +57,7 @@ fn enum_info(of: EnumType<'_>) -> TypeInfo {
         number,
         ..Default::default()
     });
-    TypeInfo {
-        name: of.full_name().to_owned(),
-        values: values.collect(),
-        ..Default::default()
-    }
+    TypeInfo { name: of.full_name().to_owned(), values: values.collect(), ..Default::default() }
 }
 
 fn field_info(field: Field<'_>) -> FieldInfo {

@@ -96,7 +96,8 @@ fn the_one_announced() -> Result<(SocketAddr, PathBuf), Failure> {
         ))),
         (Some(one), others) => {
             let all: Vec<_> = others.iter().chain([&one]).map(|(at, _)| at.to_string()).collect();
-            let text = format!("several programs run; say which: --admin {}", all.join(", --admin "));
+            let text =
+                format!("several programs run; say which: --admin {}", all.join(", --admin "));
             Err(Failure::usage(anyhow!(text)))
         }
     }

@@ -11,6 +11,7 @@ pub(crate) mod init;
 pub(crate) mod inspect;
 pub(crate) mod invalidate;
 pub(crate) mod list;
+pub(crate) mod mcp;
 pub(crate) mod mock;
 pub(crate) mod mocks;
 pub(crate) mod oplog;

@@ -21,7 +21,8 @@ pub(crate) fn page(value: Value, cursor: Option<&str>) -> Result<Value, String> 
     };
     let mut from = 0;
     if let Some(cursor) = cursor {
-        let wrong = || format!("{cursor:?} is not a cursor of this tool; leave it out to begin anew");
+        let wrong =
+            || format!("{cursor:?} is not a cursor of this tool; leave it out to begin anew");
         let (name, place) = cursor.rsplit_once('@').ok_or_else(wrong)?;
         from = place.parse().map_err(|_| wrong())?;
         // What the pages before said is not said again.
@@ -32,7 +33,9 @@ pub(crate) fn page(value: Value, cursor: Option<&str>) -> Result<Value, String> 
         return Ok(Value::Object(object));
     }
     let longest = object.iter().max_by_key(|(_, value)| json_bytes(value));
-    let Some(name) = longest.map(|(name, _)| name.clone()) else { return Ok(Value::Object(object)) };
+    let Some(name) = longest.map(|(name, _)| name.clone()) else {
+        return Ok(Value::Object(object));
+    };
     let member = object.remove(&name).unwrap_or_default();
     let room = (BYTES_MAX - RESERVE).saturating_sub(size(&object) + name.len());
     let (part, taken) = fitting(member, room);
@@ -136,7 +139,8 @@ mod tests {
 
     #[test]
     fn a_long_list_comes_in_pages_that_have_every_item_once() {
-        let items: Vec<_> = (0..5000).map(|n| json!({"number": n, "text": "x".repeat(40)})).collect();
+        let items: Vec<_> =
+            (0..5000).map(|n| json!({"number": n, "text": "x".repeat(40)})).collect();
         let all = pages(&json!({"calls": items, "next": 7}));
         assert!(all.len() > 5 && all[0]["next"] == 7);
         let told: Vec<_> = all.iter().flat_map(|page| page["calls"].as_array().unwrap()).collect();
@@ -146,8 +150,10 @@ mod tests {
     #[test]
     fn a_long_text_comes_in_pages_that_have_every_character_once() {
         let text: String = ["ä\"\\\n\u{1}", "plain"].concat().repeat(9000);
-        let told: String =
-            pages(&json!({"text": text})).iter().map(|page| page["text"].as_str().unwrap()).collect();
+        let told: String = pages(&json!({"text": text}))
+            .iter()
+            .map(|page| page["text"].as_str().unwrap())
+            .collect();
         assert_eq!(told, text);
     }
 

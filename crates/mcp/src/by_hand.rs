@@ -5,8 +5,7 @@ use tidewire_service::{Error, Result};
 
 use crate::Tools;
 
-pub(crate) const ABOUT: &str =
-    "Calls a method of this program over its own listener, with the messages given, and answers what \
+pub(crate) const ABOUT: &str = "Calls a method of this program over its own listener, with the messages given, and answers what \
      comes back: headers, messages, trailers and how it ended. Of a stream the first 100 messages. \
      What a request looks like: method_describe, method_sample.";
 
@@ -73,7 +72,8 @@ pub(crate) async fn run(tools: &Tools, mut given: Map<String, Value>) -> Result<
 /// An event whose message is JSON and not a text of JSON.
 fn readable(event: &Value) -> Value {
     let mut event = event.clone();
-    let message = event["message"].as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let message =
+        event["message"].as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
     if let Some(message) = message {
         event["message"] = message;
     }

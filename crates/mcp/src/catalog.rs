@@ -27,6 +27,8 @@ pub(crate) enum Does {
     ByHand,
     /// As a method, with the names of arguments and of the result that wishmock has.
     Wishmock { method: &'static str, arguments: &'static [(&'static str, &'static str)] },
+    /// Puts a text into a file whatever is there: its etag is asked for first.
+    Overwrite { get: &'static str, put: &'static str },
     /// Examples of rules.
     Examples,
 }
@@ -52,6 +54,11 @@ const fn wishmock(
     Verb { name, does, untrusted: true, mock: true, hint: "By the name that wishmock has for it." }
 }
 
+const fn overwrites(name: &'static str, get: &'static str, put: &'static str) -> Verb {
+    let does = Does::Overwrite { get, put };
+    Verb { name, does, untrusted: true, mock: true, hint: "By the name that wishmock has for it." }
+}
+
 /// The actions of `process_act`.
 const ACTIONS: &[&str] = &["Start", "Stop", "Restart", "Freeze", "Thaw", "CloseBreaker"];
 
@@ -61,13 +68,7 @@ pub(crate) const VERBS: &[Verb] = &[
     looks("services_list", "Services/List"),
     looks("method_describe", "Services/Describe"),
     looks("method_sample", "Services/Sample"),
-    Verb {
-        name: "call",
-        does: Does::ByHand,
-        untrusted: true,
-        mock: false,
-        hint: "",
-    },
+    Verb { name: "call", does: Does::ByHand, untrusted: true, mock: false, hint: "" },
     looks("calls_figures", "Calls/Methods"),
     tells("calls_list", "Calls/List", "Calls are there while they are recorded: calls_record."),
     tells("call_get", "Calls/Get", ""),
@@ -96,6 +97,9 @@ pub(crate) const VERBS: &[Verb] = &[
     mocks("rule_check", "Mocks/Check", ""),
     mocks("rule_write", "Mocks/PutFile", "The etag is that of rule_read."),
     mocks("rule_delete", "Mocks/DeleteFile", ""),
+    mocks("protos_list", "Mocks/ListProtos", ""),
+    mocks("proto_read", "Mocks/GetProto", ""),
+    mocks("proto_write", "Mocks/PutProto", "The etag is that of proto_read."),
     mocks("mock_preview", "Mocks/Preview", ""),
     mocks("mock_calls", "Mocks/ListCalls", ""),
     mocks("mock_near_misses", "Mocks/NearMisses", ""),
@@ -103,12 +107,12 @@ pub(crate) const VERBS: &[Verb] = &[
     mocks("mock_reset", "Mocks/Reset", ""),
     wishmock("listRules", "Mocks/ListRules", &[]),
     wishmock("readRule", "Mocks/GetFile", &[("filename", "name")]),
-    wishmock("writeRule", "Mocks/OverwriteFile", &[("filename", "name"), ("content", "text")]),
-    wishmock("uploadRule", "Mocks/OverwriteFile", &[("filename", "name"), ("content", "text")]),
+    overwrites("writeRule", "Mocks/GetFile", "Mocks/PutFile"),
+    overwrites("uploadRule", "Mocks/GetFile", "Mocks/PutFile"),
     wishmock("listProtos", "Mocks/ListProtos", &[]),
     wishmock("readProto", "Mocks/GetProto", &[("filename", "name")]),
-    wishmock("writeProto", "Mocks/PutProto", &[("filename", "name"), ("content", "text")]),
-    wishmock("uploadProto", "Mocks/PutProto", &[("filename", "name"), ("content", "text")]),
+    overwrites("writeProto", "Mocks/GetProto", "Mocks/PutProto"),
+    overwrites("uploadProto", "Mocks/GetProto", "Mocks/PutProto"),
     wishmock("getStatus", "System/Overview", &[]),
     wishmock("listServices", "Services/List", &[]),
     wishmock("describeSchema", "Services/Describe", &[("type", "name")]),

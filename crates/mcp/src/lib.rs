@@ -8,8 +8,8 @@
 #![doc = include_str!("../README.md")]
 
 mod bound;
-mod catalog;
 mod by_hand;
+mod catalog;
 mod server;
 mod shape;
 mod tools;

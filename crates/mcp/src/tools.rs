@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use tidewire_schema::{Schema, SchemaError, describe};
-use tidewire_service::{Access, Body, Call, Codec, Context, Error, Method, Result, Service};
+use tidewire_service::{Access, Body, Call, Code, Codec, Context, Error, Method, Result, Service};
 
 use crate::catalog::{Does, EXAMPLES, VERBS, Verb};
 use crate::{by_hand, shape};
@@ -73,6 +73,7 @@ impl Tools {
         let method = match verb.does {
             Does::Method(name) | Does::Wishmock { method: name, .. } => Some(self.method(name)?),
             Does::Action { service, like, .. } => Some(self.method(&format!("{service}/{like}"))?),
+            Does::Overwrite { put, .. } => Some(self.method(put)?),
             Does::ByHand => Some(self.method("Services/Open")?),
             Does::Examples => None,
         };
@@ -121,24 +122,62 @@ impl Tools {
         match described.verb.does {
             Does::Method(method) => self.call(method, given).await,
             Does::Wishmock { method, arguments } => {
-                for (theirs, ours) in arguments {
-                    if let Some(value) = given.remove(*theirs) {
-                        given.insert((*ours).to_owned(), value);
-                    }
+                rename(&mut given, arguments);
+                if method == "Mocks/GetFile" {
+                    self.put_below_grpc(&mut given).await;
                 }
                 self.call(method, given).await
+            }
+            Does::Overwrite { get, put } => {
+                rename(&mut given, FILE);
+                if get == "Mocks/GetFile" {
+                    self.put_below_grpc(&mut given).await;
+                }
+                self.overwrite(get, put, given).await
             }
             Does::Action { service, actions, .. } => {
                 let action = given.remove("action").unwrap_or_default();
                 let known = actions.iter().find(|known| action.as_str() == Some(known));
-                let wrong = || {
-                    Error::invalid_argument(format!("action is one of {}", actions.join(", ")))
-                };
+                let wrong =
+                    || Error::invalid_argument(format!("action is one of {}", actions.join(", ")));
                 let action = known.ok_or_else(wrong)?;
                 self.call(&format!("{service}/{action}"), given).await
             }
             Does::ByHand => by_hand::run(self, given).await,
             Does::Examples => Ok(json!({"text": EXAMPLES})),
+        }
+    }
+
+    /// Puts a text into a file, whichever was there.
+    async fn overwrite(
+        &self,
+        get: &str,
+        put: &str,
+        mut given: Map<String, Value>,
+    ) -> Result<Value> {
+        let name = given.get("name").cloned().unwrap_or_default();
+        let there = self.call(get, Map::from_iter([("name".to_owned(), name)])).await;
+        let etag = match there {
+            Ok(file) => file["etag"].clone(),
+            Err(error) if error.code() == Code::NotFound => json!(""),
+            Err(error) => return Err(error),
+        };
+        given.insert("etag".to_owned(), etag);
+        self.call(put, given).await
+    }
+
+    /// Where rule files are in `rules/grpc`, as with wishmock, its names of them are relative to
+    /// that.
+    async fn put_below_grpc(&self, given: &mut Map<String, Value>) {
+        let Some(name) = given.get("name").and_then(Value::as_str).map(str::to_owned) else {
+            return;
+        };
+        let Ok(listed) = self.call("Mocks/ListRules", Map::new()).await else { return };
+        let files = listed["files"].as_array().into_iter().flatten();
+        let names: Vec<_> = files.filter_map(|file| file["name"].as_str()).collect();
+        let has_layout = names.iter().any(|known| known.starts_with("grpc/"));
+        if has_layout && !names.contains(&&*name) {
+            given.insert("name".to_owned(), Value::String(format!("grpc/{name}")));
         }
     }
 
@@ -167,6 +206,18 @@ impl Tools {
     }
 }
 
+/// The arguments of tools that write files, as wishmock calls them.
+const FILE: &[(&str, &str)] = &[("filename", "name"), ("content", "text")];
+
+/// Puts our names in place of those of wishmock.
+fn rename(given: &mut Map<String, Value>, names: &[(&str, &str)]) {
+    for (theirs, ours) in names {
+        if let Some(value) = given.remove(*theirs) {
+            given.insert((*ours).to_owned(), value);
+        }
+    }
+}
+
 /// Whether a method only looks, as its scopes say. One without scopes is not for everybody.
 fn is_read(method: &Method) -> bool {
     matches!(&method.access, Some(access) if *access == Access::scopes(&["admin.read"]))
@@ -180,7 +231,12 @@ fn adapt(schema: &mut Map<String, Value>, does: Does) {
             properties.insert("action".to_owned(), json!({"enum": actions}));
             schema.insert("required".to_owned(), json!(["name", "action"]));
         }
-        Does::Wishmock { arguments, .. } => {
+        Does::Wishmock { .. } | Does::Overwrite { .. } => {
+            let arguments = match does {
+                Does::Wishmock { arguments, .. } => arguments,
+                _ => FILE,
+            };
+            properties.retain(|name, _| arguments.iter().any(|(_, ours)| ours == name));
             for (theirs, ours) in arguments {
                 if let Some(value) = properties.remove(*ours) {
                     properties.insert((*theirs).to_owned(), value);

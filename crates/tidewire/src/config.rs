@@ -473,6 +473,7 @@ impl Config {
     #[cfg(feature = "mock")]
     pub fn tell_of_mock(&self, mock: &tidewire_mock::Mock, folders: &crate::mock::MockFolders) {
         self.told.0.set_mock(mock.clone());
+        self.told.0.set_protos(folders.changed_protos(mock));
         if let Some(rules) = folders.steered(mock) {
             self.told.0.set_rules(rules);
         }

@@ -76,7 +76,9 @@ impl AdminConfig {
         let token = match (&self.token_file, of_run) {
             (Some(path), _) => of_file("token_file", path)?,
             (None, Some(token)) => token.clone(),
-            (None, None) => Token::unknown().map_err(|error| ConfigError::new(error.to_string()))?,
+            (None, None) => {
+                Token::unknown().map_err(|error| ConfigError::new(error.to_string()))?
+            }
         };
         let Some(path) = &self.read_token_file else { return Ok((token, None)) };
         let read = of_file("read_token_file", path)?;
