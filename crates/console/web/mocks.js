@@ -8,7 +8,7 @@ import { Act, Field, Filter, Problem, Table, address, place, useCall, useEvery, 
 const PARTS = [
   { path: "/mocks", name: "Rules", part: Rules }, { path: "/mocks/misses", name: "Near misses", part: Misses },
   { path: "/mocks/calls", name: "Mocked calls", part: MockedCalls }, { path: "/mocks/verify", name: "Verify", part: Verify },
-  { path: "/mocks/sessions", name: "Sessions", part: Sessions }, { path: "/mocks/faults", name: "Faults", part: Faults },
+  { path: "/mocks/sessions", name: "Sessions", part: Sessions }, { path: "/mocks/faults", name: "Faults", part: Faults }, { path: "/mocks/protos", name: "Protos", part: Protos },
 ];
 
 export function Mocks() {
@@ -283,4 +283,45 @@ function Faults() {
       (rules.data?.rules ?? []).map((/** @type {any} */ one) => h("option", { value: one.method }, one.method)))),
     h(Field, { label: "Faults, as in a rule file" }, h("input", { value: text, placeholder: "{fault: {kind: reset, p: 0.1}, delay: 100ms}", onInput: (/** @type {any} */ e) => setText(e.currentTarget.value) })),
     h(Act, { class: "primary", onAct: async () => { await call("Mocks/SetFaults", { method, text }); reload(); } }, text ? "Set" : "End faults"));
+}
+
+function Protos() {
+  const [filter, setFilter] = useQuery("name");
+  const [named, setNamed] = useQuery("file");
+  const [fresh, setFresh] = useState("");
+  const { data, error, reload } = useCall("Mocks/ListProtos", {});
+  const names = (data?.names ?? []).filter((/** @type {string} */ one) => one.toLowerCase().includes(filter.toLowerCase()));
+  return h("div", null,
+    h("p", { class: "muted" }, "The files that say what is mocked. What a type is made of is on the page Services."),
+    h("div", { class: "bar" }, h(Filter, { label: "Filter by name", value: filter, onInput: setFilter }),
+      h("input", { "aria-label": "Name of a new file", placeholder: "shop/v1/new.proto", value: fresh, onInput: (/** @type {any} */ e) => setFresh(e.currentTarget.value) }),
+      h("button", { type: "button", disabled: !fresh.endsWith(".proto"), onClick: () => { setNamed(fresh); setFresh(""); } }, "New file")),
+    h(Problem, { error }),
+    h("div", { class: "split" },
+      h(Table, {
+        label: "Proto files", rows: names.map((/** @type {string} */ name) => ({ name })), keyOf: (/** @type {any} */ one) => one.name, open: named,
+        empty: data ? "There are none, or the mock is not made of a folder." : "…", onOpen: (one) => setNamed(named === one.name ? "" : one.name),
+        columns: [{ name: "File", of: (one) => h(Said, { max: 300 }, one.name) }],
+      }),
+      named && data ? h("section", { class: "detail", "aria-label": named }, h(Proto, { key: named, name: named, isNew: !(data.names ?? []).includes(named), onWritten: reload })) : null));
+}
+
+/** @param {{ name: string, isNew: boolean, onWritten: () => void }} props */
+function Proto({ name, isNew, onWritten }) {
+  const { data, error } = useCall("Mocks/GetProto", isNew ? null : { name });
+  const [text, setText] = useState(/** @type {string | null} */ (isNew ? 'syntax = "proto3";\n' : null));
+  const [etag, setEtag] = useState("");
+  const [problems, setProblems] = useState(/** @type {string[] | null} */ (null));
+  useEffect(() => { if (data && text === null) { setText(data.text ?? ""); setEtag(data.etag ?? ""); } }, [data]);
+  if (text === null) return h(Problem, { error });
+  const told = (/** @type {any} */ file) => { setEtag(file.etag ?? ""); setProblems(file.problems ?? []); onWritten(); };
+  return h("div", null,
+    h("h2", null, h(Said, { max: 300 }, name)),
+    h("textarea", { class: "code", rows: 18, spellcheck: false, "aria-label": `Text of ${name}`, value: text, onInput: (/** @type {any} */ e) => setText(e.currentTarget.value) }),
+    h("div", { class: "bar" },
+      h(Act, { class: "primary", onAct: async () => told(await call("Mocks/PutProto", { name, text, etag })) }, "Save"),
+      etag ? h(Act, { ask: `Delete ${name}`, onAct: async () => { const { problems: left } = await call("Mocks/DeleteProto", { name, etag }); told({ problems: left }); } }, "Delete") : null,
+      h("label", { class: "button" }, "Read from a file", h("input", { type: "file", accept: ".proto", class: "unseen", onChange: async (/** @type {any} */ e) => { const [chosen] = e.currentTarget.files; if (chosen) setText(await chosen.text()); } }))),
+    problems === null ? null : problems.length === 0 ? h("p", { class: "good", role: "status" }, "✓ In effect.")
+      : h("ul", { class: "findings", role: "status" }, problems.map((one) => h("li", null, h(Said, null, one)))));
 }
