@@ -22,11 +22,10 @@ after(async () => {
   await mock.stop();
 });
 afterEach(async () => {
-  for (const { page, faults } of pages) {
-    await page.context().close();
-    assert.deepEqual(faults, []);
-  }
+  const seen = pages;
   pages = [];
+  for (const { page } of seen) await page.context().close();
+  assert.deepEqual(seen.flatMap(({ faults }) => faults), []);
 });
 
 /** A tab that is signed in, at a place. @param {string} place @param {object} [options] @param {Program} [program] @param {RegExp} [expected] */
@@ -90,6 +89,9 @@ describe("mocks", () => {
     await page.getByRole("button", { name: "Write one" }).click();
     const text = page.getByLabel("Text of shop.v1.cart.talk.yaml");
     await text.fill('responses:\n  - when: {request.item.sku: {regex: "^SK-[0-9"}}\n    body: {price: 1}\n');
+    await page.getByRole("button", { name: "Check" }).click();
+    await page.getByRole("list", { name: "Findings" }).getByText("warning").first().waitFor();
+    await text.fill("responses: [");
     await page.getByRole("button", { name: "Check" }).click();
     await page.getByRole("list", { name: "Findings" }).getByText("error").first().waitFor();
     await page.getByRole("button", { name: "Save" }).click();
@@ -210,22 +212,22 @@ describe("services", () => {
   test("a form for every type sends what was filled in, by each protocol", async () => {
     const page = await open("/services?method=shop.v1.Cart%2FPrice");
     await page.getByRole("button", { name: "Set item", exact: true }).click();
-    await page.getByLabel("item.sku").fill("tea");
-    await page.getByLabel("item.size").selectOption("LARGE");
+    await page.getByLabel("item.sku", { exact: true }).fill("tea");
+    await page.getByLabel("item.size", { exact: true }).selectOption("LARGE");
     await page.getByRole("button", { name: "Set item.part" }).click();
-    await page.getByLabel("item.part.sku").fill("bag");
-    await page.getByLabel("quantity").fill("2");
-    await page.getByLabel("customer").fill("9007199254740993");
+    await page.getByLabel("item.part.sku", { exact: true }).fill("bag");
+    await page.getByLabel("quantity", { exact: true }).fill("2");
+    await page.getByLabel("customer", { exact: true }).fill("9007199254740993");
     await page.getByRole("button", { name: "Add to tags" }).click();
-    await page.getByLabel("tags[0]").fill("new");
+    await page.getByLabel("tags[0]", { exact: true }).fill("new");
     await page.getByLabel("New key of labels").fill("__proto__");
     await page.getByRole("button", { name: "Add to labels" }).click();
     await page.getByLabel("labels[__proto__]", { exact: true }).fill("x");
-    await page.getByRole("combobox", { name: "way" }).selectOption("member");
-    await page.getByRole("combobox", { name: "member" }).selectOption("true");
+    await page.getByRole("combobox", { name: "way", exact: true }).selectOption("member");
+    await page.getByRole("combobox", { name: "member", exact: true }).selectOption("true");
     await page.getByRole("textbox", { name: "at", exact: true }).fill('"2026-01-31T12:00:00Z"');
-    await page.getByLabel("blob").fill("aGk=");
-    await page.getByLabel("weight").fill("1.5");
+    await page.getByLabel("blob", { exact: true }).fill("aGk=");
+    await page.getByLabel("weight", { exact: true }).fill("1.5");
     for (const protocol of ["connect", "grpc", "grpc-web"]) {
       await page.getByLabel("Protocol").selectOption(protocol);
       await page.getByRole("button", { name: "Send", exact: true }).click();

@@ -67,14 +67,14 @@ function MethodRules({ method, file, onWritten }) {
     h("h2", null, h(Said, { max: 300 }, method.method)),
     method.said ? h("p", { class: "muted" }, `A program said ${count(method.said)} responses more.`) : null,
     h(Preview, { method: method.method, name, draft }),
-    h(File, { key: name, name, isNew: !file, onWritten, onDraft: setDraft }));
+    h(File, { key: `${name} ${!file}`, name, isNew: !file, onWritten, onDraft: setDraft }));
 }
 
 const NEW_RULE = "responses:\n  - body: {}\n";
 
 /** @param {{ name: string, isNew?: boolean, onWritten: () => void, onDraft?: (text: string | null) => void }} props */
 function File({ name, isNew, onWritten, onDraft }) {
-  const { data, error, reload } = useCall("Mocks/GetFile", isNew ? null : { name });
+  const { data, error } = useCall("Mocks/GetFile", isNew ? null : { name });
   const [text, setText] = useState(/** @type {string | null} */ (null));
   const [base, setBase] = useState({ text: isNew ? "" : null, etag: "" });
   const [findings, setFindings] = useState(/** @type {any[] | null} */ (null));
@@ -106,17 +106,17 @@ function File({ name, isNew, onWritten, onDraft }) {
       h("button", { type: "button", onClick: async () => setFindings((await call("Mocks/Check", { name, text })).findings ?? []) }, "Check"),
       h(Act, { class: "primary", disabled: !changed, onAct: async () => taken(await call("Mocks/PutFile", { name, text, etag: base.etag })) }, "Save"),
       changed ? h("button", { type: "button", onClick: () => { setText(base.etag ? base.text : null); setFindings(null); onDraft?.(null); } }, "Undo") : null,
-      base.etag ? h(Act, { ask: `Delete ${name}`, onAct: async () => { await call("Mocks/DeleteFile", { name, etag: base.etag }); onDraft?.(null); onWritten(); } }, "Delete") : null,
+      base.etag ? h(Act, { ask: `Delete ${name}`, onAct: async () => { await call("Mocks/DeleteFile", { name, etag: base.etag }); setBase({ text: null, etag: "" }); setText(null); onDraft?.(null); onWritten(); } }, "Delete") : null,
       h("label", { class: "button" }, "Read from a file", h("input", { type: "file", accept: ".yaml,.yml,.json", class: "unseen", onChange: async (/** @type {any} */ e) => { const [chosen] = e.currentTarget.files; if (chosen) set(await chosen.text()); } }))),
     h("p", { class: "muted", role: "status" }, changed ? "Not saved." : "As on disk.", base.etag ? ` etag ${base.etag}` : ""),
-    data && data.etag !== base.etag && !changed ? null : h(OnDisk, { name, etag: base.etag, onTake: reload }),
+    base.etag ? h(OnDisk, { key: base.etag, name, etag: base.etag }) : null,
     findings === null ? null : findings.length === 0 ? h("p", { class: "good", role: "status" }, "✓ Nothing is wrong with it.") : h(Findings, { findings }));
 }
 
-/** Tells when the file changed on disk since it was read. @param {{ name: string, etag: string, onTake: () => void }} props */
+/** Tells when the file changed on disk since it was read. @param {{ name: string, etag: string }} props */
 function OnDisk({ name, etag }) {
-  const { data, reload } = useCall("Mocks/GetFile", etag ? { name } : null);
-  useEvery(reload, etag ? 5000 : null);
+  const { data, reload } = useCall("Mocks/GetFile", { name });
+  useEvery(reload, 5000);
   if (!data || data.etag === etag) return null;
   return h("p", { class: "problem", role: "alert" }, "The file on disk is another one since you read it; what you save now is refused. Copy your text, and open the file again.");
 }

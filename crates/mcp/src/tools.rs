@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use tidewire_schema::{Schema, SchemaError, describe};
-use tidewire_service::{Access, Body, Call, Code, Codec, Context, Error, Method, Result, Service};
+use tidewire_service::{
+    Access, Body, Call, Code, Codec, Context, Error, Method, Principal, Result, Service,
+};
 
 use crate::catalog::{Does, EXAMPLES, VERBS, Verb};
 use crate::{by_hand, shape};
@@ -220,7 +222,11 @@ fn rename(given: &mut Map<String, Value>, names: &[(&str, &str)]) {
 
 /// Whether a method only looks, as its scopes say. One without scopes is not for everybody.
 fn is_read(method: &Method) -> bool {
-    matches!(&method.access, Some(access) if *access == Access::scopes(&["admin.read"]))
+    let reader = Principal::new("admin", "reader").with_scope("admin.read");
+    let access = method.access.as_ref();
+    access.is_some_and(|access| {
+        matches!(access, Access::Scopes(_)) && access.lacking(&reader).next().is_none()
+    })
 }
 
 /// The arguments of a tool where they are not those of its method.
