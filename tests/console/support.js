@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
 import { createInterface } from "node:readline";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -14,8 +15,8 @@ export const tidewire = join(target, "debug/tidewire");
 
 /** A program in a folder of its own; `lines` are those it has printed when it is ready. */
 export class Program {
-  /** @param {Record<string, string>} files @param {string[]} words @param {{ program?: string, env?: Record<string, string> }} [more] */
-  static async start(files, words, { program = tidewire, env = {} } = {}) {
+  /** @param {Record<string, string>} files @param {string[]} words @param {{ program?: string, env?: Record<string, string>, ready?: (line: string) => boolean }} [more] */
+  static async start(files, words, { program = tidewire, env = {}, ready: isReady = (line) => line.startsWith("console at ") } = {}) {
     const it = new Program();
     it.folder = mkdtempSync(join(tmpdir(), "console-"));
     for (const [name, text] of Object.entries(files)) {
@@ -31,7 +32,7 @@ export class Program {
     const ready = new Promise((resolve, reject) => {
       createInterface(it.child.stdout).on("line", (line) => {
         it.lines.push(line);
-        if (line.startsWith("console at ") || line.startsWith("admin on ") && env.UNTIL_ADMIN) resolve(undefined);
+        if (isReady(line)) resolve(undefined);
       });
       it.child.once("exit", () => reject(new Error(`it ended: ${it.lines.join("\n")}\n${it.log}`)));
     });
@@ -46,10 +47,16 @@ export class Program {
     return line.slice(begin.length).split(" ")[0];
   }
 
+  /** Where the admin listener is of a program that does not print it. @param {string} address */
+  at(address) {
+    this.adminAddress = address;
+    return this;
+  }
+
   /** The address of the console with its first code. */
   get console() { return this.line("console at "); }
   /** The address of the admin listener. */
-  get admin() { return this.line("admin on "); }
+  get admin() { return this.adminAddress ?? this.line("admin on "); }
   /** Where calls go. */
   get address() { return this.line("listening on "); }
 
@@ -112,4 +119,13 @@ export async function watched(context, { expected } = {}) {
     addEventListener("securitypolicyviolation", (event) => window.reportViolation(`${event.violatedDirective} ${event.blockedURI}`));
   });
   return { page, faults };
+}
+
+/** A port that nobody listens on. */
+export async function freePort() {
+  const server = createServer();
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve(undefined)));
+  const { port } = /** @type {import("node:net").AddressInfo} */ (server.address());
+  await new Promise((resolve) => server.close(resolve));
+  return port;
 }

@@ -72,17 +72,7 @@ impl Service for Assistants {
         let asks = query.split('&').any(|pair| pair == "allow=act");
         let may = call.context.principal().is_some_and(|caller: &Principal| caller.has_scope(ACT));
         let allow = if asks && may { Allow::Act } else { Allow::Read };
-        let tools = self.tools.for_caller(allow, has_mock(&self.told));
+        let tools = self.tools.for_caller(allow, self.told.has_mock());
         tower(tools.over_http()).call(call)
     }
-}
-
-#[cfg(feature = "mock")]
-fn has_mock(told: &Inventory) -> bool {
-    told.mock().is_some()
-}
-
-#[cfg(not(feature = "mock"))]
-fn has_mock(_: &Inventory) -> bool {
-    false
 }

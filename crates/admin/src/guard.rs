@@ -10,13 +10,14 @@
 //! | for what changes something: the token is good for that | 403 |
 //!
 //! Who shows the token that is for reading may read, and is refused with 403 whatever changes
-//! something. The console has tokens of its own (`sign_in.rs`). There are no cookies and no headers for other origins. Probes pass without a token.
+//! something. The console has other tokens (`sign_in.rs`). There are no cookies and no headers for
+//! other origins. Probes pass without a token.
+
+use std::time::Instant;
 
 use http::header::{CONTENT_TYPE, HOST, ORIGIN};
 use http::{HeaderMap, StatusCode, Uri};
 use tidewire_service::{Admission, Authorization, Error, Gate, Head, Principal, Result, Target};
-
-use std::time::Instant;
 
 use crate::{ACT, READ, SignIn, Token};
 

@@ -87,6 +87,15 @@ impl Inventory {
         let _ = self.0.pages.set(pages);
     }
 
+    /// Whether there is a mock.
+    #[allow(clippy::unused_self, reason = "without the feature there is none")]
+    pub(crate) fn has_mock(&self) -> bool {
+        #[cfg(feature = "mock")]
+        return self.mock().is_some();
+        #[cfg(not(feature = "mock"))]
+        false
+    }
+
     pub(crate) fn pages(&self) -> Option<&PageCache> {
         self.0.pages.get()
     }

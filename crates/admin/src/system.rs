@@ -115,6 +115,7 @@ pub(crate) fn overview(admin: &Admin, handle: &Handle) -> OverviewReply {
         change_log: admin.told.oplog().map(|log| change_log(&log.status())).into(),
         addresses: handle.addresses().iter().map(ToString::to_string).collect(),
         tls: handle.is_tls(),
+        mocks: admin.told.has_mock(),
         ..Default::default()
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn reachable(schema: &Schema, message: &str) -> Option<TypesReply> {
     Some(reply)
 }
 
-/// Whether JSON has a form of its own for it: a text, a number, any JSON.
+/// Whether its JSON is not an object of its fields: a text, a number, any JSON.
 fn has_own_json(name: &str) -> bool {
     name.starts_with("google.protobuf.")
 }

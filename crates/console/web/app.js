@@ -1,7 +1,6 @@
 // The console: who looks, which page, and the keys that work on every page.
 
 import { h, render, useEffect, useRef, useState } from "./preact.js";
-import { call } from "./api.js";
 import { begin, current, onChange } from "./session.js";
 import { age, Said } from "./text.js";
 import { place, useCall, useEvery } from "./ui.js";
@@ -50,8 +49,8 @@ function Shell() {
   useEffect(() => {
     if (at !== "/") return;
     // Who mocks came to see mocks.
-    call("Mocks/ListRules").then(() => "#/mocks", () => "#/calls").then((to) => location.replace(to));
-  }, [at]);
+    if (last) location.replace(last.mocks ? "#/mocks" : "#/calls");
+  }, [at, last]);
   useKeys(() => showHelp((shown) => !shown));
   const found = PAGES.find(({ path }) => at === path || at.startsWith(`${path}/`));
   useEffect(() => {
@@ -64,7 +63,7 @@ function Shell() {
     } }, "To the content"),
     h("header", null,
       h("span", { class: "brand" }, "Tidewire"),
-      h("nav", { "aria-label": "Pages" }, PAGES.map(({ path, name }) =>
+      h("nav", { "aria-label": "Pages" }, PAGES.filter(({ path }) => path !== "/mocks" || last?.mocks || at.startsWith(path)).map(({ path, name }) =>
         h("a", { href: `#${path}`, "aria-current": found?.path === path ? "page" : undefined }, name))),
       h("span", { class: "state" }, h(State, { overview: last, error })),
       h("button", { type: "button", onClick: () => showHelp(true), "aria-label": "Keys", title: "Keys ( ? )" }, "?")),

@@ -39,9 +39,9 @@ export function Calls() {
         empty: "No call came since you look. Calls are recorded while this page is open.",
         columns: [
           { name: "Method", of: (row) => h(Said, { max: 200 }, row.method) },
-          { name: "Time", of: (row) => clock(row.atMs) },
+          { name: "Time", of: (row) => clock(row.atMs), class: "tight" },
           { name: "Protocol", of: (row) => row.protocol, class: "wide" },
-          { name: "Outcome", of: (row) => h("span", { class: isFailure(row) ? "bad" : "good" }, isFailure(row) ? "✕ " : "✓ ", row.outcome) },
+          { name: "Outcome", of: (row) => h("span", { class: isFailure(row) ? "bad" : "good" }, isFailure(row) ? "✕ " : "✓ ", row.outcome), class: "tight" },
           { name: "Took", of: (row) => took(row.tookUs), class: "number" },
           { name: "Cache", of: (row) => (row.fromMemory ? "hit" : ""), class: "wide" },
         ],

@@ -185,7 +185,7 @@ function Misses() {
       label: "Near misses", rows, keyOf: (/** @type {any} */ one) => String(one.call?.number), empty: kept ? "Every call was answered by a rule, or none came." : "…",
       columns: [
         { name: "Call", of: (one) => h("a", { href: address("/mocks", { method: one.call?.method }) }, `#${one.call?.number} `, h(Said, { max: 200 }, one.call?.method)) },
-        { name: "Time", of: (one) => clock(one.call?.atMs) },
+        { name: "Time", of: (one) => clock(one.call?.atMs), class: "tight" },
         { name: "Nearest", of: (one) => (one.nearest ? h(Said, { max: 200 }, one.nearest) : "the method has no rule") },
         { name: "What does not hold", of: (one) => h(Reasons, { reasons: one.misses ?? [] }) },
       ],
@@ -212,8 +212,8 @@ function MockedCalls() {
         isError: (one) => one.code !== "ok", onOpen: (one) => setOpen(open === String(one.number) ? "" : String(one.number)),
         columns: [
           { name: "Method", of: (one) => h(Said, { max: 200 }, one.method) },
-          { name: "Time", of: (one) => clock(one.atMs) },
-          { name: "Outcome", of: (one) => h("span", { class: one.code === "ok" ? "good" : "bad" }, one.code === "ok" ? "✓ " : "✕ ", one.code) },
+          { name: "Time", of: (one) => clock(one.atMs), class: "tight" },
+          { name: "Outcome", of: (one) => h("span", { class: one.code === "ok" ? "good" : "bad" }, one.code === "ok" ? "✓ " : "✕ ", one.code), class: "tight" },
           { name: "Answered by", of: (one) => (one.rule ? h(Said, { max: 200 }, one.rule) : "the schema alone") },
           { name: "Session", of: (one) => h(Said, { max: 60 }, one.session), class: "wide" },
         ],
@@ -263,7 +263,7 @@ function Sessions() {
         { name: "Session", of: (one) => (one.name ? h(Said, { max: 200 }, one.name) : "without one") },
         { name: "Calls", of: (one) => count(one.calls), class: "number" },
         { name: "State", of: (one) => h("dl", null, Object.entries(one.state ?? {}).map(([key, value]) => h("div", null, h("dt", null, h(Said, { max: 100 }, key)), h("dd", null, h(Said, { max: 300 }, value))))) },
-        { name: "", of: (one) => (one.name ? h(Act, { onAct: async () => { await call("Mocks/Reset", { session: one.name }); reload(); } }, "Drop") : "") },
+        { name: "Action", of: (one) => (one.name ? h(Act, { onAct: async () => { await call("Mocks/Reset", { session: one.name }); reload(); } }, "Drop") : "") },
       ],
     }),
     h(Act, { ask: "Forget all calls, counts and state", onAct: async () => { await call("Mocks/Reset", {}); reload(); } }, "Reset all"));

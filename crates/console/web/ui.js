@@ -89,19 +89,19 @@ export function Act({ children, onAct, ask, disabled, class: name, title }) {
 export function Table({ label, rows, total, keyOf, open, columns, onOpen, isError, empty }) {
   if (rows.length === 0) return h("p", { class: "muted" }, empty ?? "There is nothing here.");
   return h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": `${label}, table` },
-    h("table", { "aria-label": label, "aria-rowcount": (total ?? rows.length) + 1 },
-      h("thead", null, h("tr", null, columns.map(({ name, class: of }) => h("th", { scope: "col", class: of }, name)))),
-      h("tbody", null, rows.map((row, at) => {
+    h("table", { role: "table", "aria-label": label, "aria-rowcount": (total ?? rows.length) + 1 },
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map(({ name, class: of }) => h("th", { role: "columnheader", scope: "col", class: of }, name)))),
+      h("tbody", { role: "rowgroup" }, rows.map((row, at) => {
         const key = keyOf(row);
         const cells = columns.map(({ of, class: name, name: column }, place) => {
           const content = of(row);
           const inside = place === 0 && onOpen
             ? h("button", { type: "button", class: "row", "aria-expanded": open === key, onClick: () => onOpen(row) }, content)
             : content;
-          return h("td", { class: name, "data-label": column }, inside);
+          return h("td", { role: "cell", class: name, "data-label": column }, inside);
         });
         const failed = isError?.(row) ?? false;
-        return h("tr", { key, "aria-rowindex": at + 2, class: `${open === key ? "open " : ""}${failed ? "failed" : ""}`, "data-error": failed || undefined }, cells);
+        return h("tr", { role: "row", key, "aria-rowindex": at + 2, class: `${open === key ? "open " : ""}${failed ? "failed" : ""}`, "data-error": failed || undefined }, cells);
       }))));
 }
 

@@ -1,6 +1,6 @@
 //! Which tools there are: a name for assistants, and the method that it means.
 //!
-//! A method that is not here is no tool. Whether a tool only looks is not said here but by the
+//! A method that is not here cannot be called. Whether a tool only looks is not said here but by the
 //! scopes of its method.
 
 /// A tool, and what it does.

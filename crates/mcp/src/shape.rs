@@ -31,7 +31,7 @@ fn property(field: Field<'_>, depth: usize) -> Value {
             json!({"type": "object", "additionalProperties": single(value, depth)})
         }
     };
-    let comment = field.comment().map(|text| one_line(text)).filter(|text| !text.is_empty());
+    let comment = field.comment().map(one_line).filter(|text| !text.is_empty());
     if let (Some(comment), Value::Object(schema)) = (comment, &mut schema) {
         schema.insert("description".to_owned(), Value::String(comment));
     }

@@ -53,7 +53,7 @@ impl ProtoFolder {
     /// The text of a file.
     ///
     /// # Errors
-    /// No such file, or what is no name of one.
+    /// There is no such file, or the name cannot be one.
     pub(crate) fn read(&self, name: &str) -> Result<String> {
         std::fs::read_to_string(self.path_of(name)?)
             .map_err(|_| Error::not_found(format!("proto file not found: {name}")))

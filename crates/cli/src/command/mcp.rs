@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use tidewire::admin::proto::tidewire::admin::v1::{ListRulesRequest, MocksClient};
+use tidewire::admin::proto::tidewire::admin::v1::{OverviewRequest, SystemClient};
 use tidewire::mcp::{Allow, Tools};
 
 use crate::Failure;
-use crate::admin::Admin;
+use crate::admin::{Admin, body_or_failure};
 
 /// Serve an assistant (Model Context Protocol) on standard input and output: it sees what a running
 /// program serves, calls and caches, its mocks and its hosted processes.
@@ -27,16 +27,12 @@ enum Allowed {
 
 impl Mcp {
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        let mocks = MocksClient::new(self.admin.channel()?);
-        // Also says whether the program is there, before an assistant waits for it.
-        let has_mock = match mocks.list_rules(ListRulesRequest::default()).await {
-            Err(error) if error.code() == tidewire::Code::NotFound => false,
-            Err(error) if error.code() == tidewire::Code::Unimplemented => false,
-            other => crate::admin::body_or_failure(other).map(|_| true)?,
-        };
+        let system = SystemClient::new(self.admin.channel()?);
+        // A program that is not there is told before an assistant waits for it.
+        let overview = body_or_failure(system.overview(OverviewRequest::default()).await)?;
         let allow = if self.allow.is_some() { Allow::Act } else { Allow::Read };
         let service = Arc::new(self.admin.service()?);
-        let tools = Tools::new(tidewire::admin::descriptors(), service, allow, has_mock)?;
+        let tools = Tools::new(tidewire::admin::descriptors(), service, allow, overview.mocks)?;
         Ok(tools.over_stdio().await?)
     }
 }
