@@ -22,10 +22,9 @@ pub(crate) fn reachable(schema: &Schema, message: &str) -> Option<TypesReply> {
                     let (Kind::One(of) | Kind::List(of) | Kind::Map { value: of, .. }) =
                         field.kind();
                     let name = name(of);
-                    if !matches!(of, Single::Scalar(_)) && !has_own_json(name) {
-                        if seen.insert(name.to_owned()) {
-                            queue.push_back(of);
-                        }
+                    let is_told = !matches!(of, Single::Scalar(_)) && !has_own_json(name);
+                    if is_told && seen.insert(name.to_owned()) {
+                        queue.push_back(of);
                     }
                 }
                 reply.types.push(message_info(message));
