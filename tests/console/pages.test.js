@@ -395,7 +395,6 @@ describe("every page", () => {
         await page.getByRole("button", { name: "Send", exact: true }).click();
         await page.getByText("✓ ok").waitFor();
       }],
-      ["narrow", "/mocks/misses", { viewport: { width: 360, height: 740 } }],
     ])) {
       const page = await open(place, { viewport: { width: 1100, height: 720 }, reducedMotion: "reduce", ...options });
       await prepare?.(page);
