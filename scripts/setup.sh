@@ -119,11 +119,12 @@ node_packages() {
 # The packages of clients/ts: compiler, test libraries, and the Node that its tests run on.
 typescript_packages() {
   local folder=clients/ts key
-  key="$(npm --version) $(hash_of "$folder"/package.json "$folder"/package-lock.json "$folder"/packages/*/package.json "$folder"/tests/react18/package-lock.json examples/board/web/package-lock.json)"
+  key="$(npm --version) $(hash_of "$folder"/package.json "$folder"/package-lock.json "$folder"/packages/*/package.json "$folder"/tests/react18/package-lock.json examples/board/web/package-lock.json tests/console/package-lock.json)"
   if [[ -d $folder/node_modules ]] && fresh typescript "$key"; then return 0; fi
   run "installed the packages of $folder" npm --prefix "$folder" ci --no-audit --no-fund || return 0
   run "installed React 18" npm --prefix "$folder/tests/react18" ci --no-audit --no-fund || return 0
   run "installed the packages of examples/board" npm --prefix examples/board/web ci --no-audit --no-fund || return 0
+  run "installed the packages of tests/console" npm --prefix tests/console ci --no-audit --no-fund || return 0
   stamp typescript "$key"
 }
 

@@ -4,24 +4,30 @@
 //! |---|---|
 //! | `Host` is this machine, by number or `localhost`, whatever the port | 421: a page whose name was bound to this machine |
 //! | `Origin`, where one is sent, is `Host` | 403: a page of another origin |
-//! | `Sec-Fetch-Site`, where it is sent, is `same-origin` or `none` | 403: the same |
+//! | `Sec-Fetch-Site`, where it is sent, is `same-origin`; for what is not a method also `none` | 403: the same |
 //! | what is sent is JSON or protobuf | 415: what a form of any page may send |
-//! | a token, unless the request came by a Unix socket | 401 |
+//! | a token, unless the request came by a Unix socket; files of the console ask for none | 401 |
+//! | for what changes something: the token is good for that | 403 |
 //!
 //! Who shows the token that is for reading may read, and is refused with 403 whatever changes
-//! something. There are no cookies and no headers for other origins. Probes pass without a token.
+//! something. The console has other tokens (`sign_in.rs`). There are no cookies and no headers for
+//! other origins. Probes pass without a token.
+
+use std::time::Instant;
 
 use http::header::{CONTENT_TYPE, HOST, ORIGIN};
 use http::{HeaderMap, StatusCode, Uri};
 use tidewire_service::{Admission, Authorization, Error, Gate, Head, Principal, Result, Target};
 
-use crate::{ACT, READ, Token};
+use crate::{ACT, READ, SignIn, Token};
 
 /// Who has which token: that of the operator, and that of whoever may only read, where there is
 /// one.
 pub(crate) struct Guard {
     pub(crate) operator: Token,
     pub(crate) reader: Option<Token>,
+    /// Who came by the console.
+    pub(crate) sign_in: SignIn,
 }
 
 impl Guard {
@@ -29,7 +35,11 @@ impl Guard {
         let by_socket = head.context.peer().is_none_or(|peer| peer.address.is_none());
         let headers = head.context.headers();
         is_ours(headers)?;
-        if matches!(&head.target, Target::Method(_)) && !is_data(headers) {
+        let is_method = matches!(&head.target, Target::Method(_));
+        if is_method && headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "none") {
+            return Err(Error::permission_denied("methods are not called from an address bar"));
+        }
+        if is_method && !is_data(headers) {
             let text = "send JSON or protobuf";
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             return Err(Error::invalid_argument(text).with_http_status(status));
@@ -52,9 +62,16 @@ impl Guard {
         match (self.operator.is(token), is_reader) {
             (true, _) => Ok(Some(operator())),
             (false, true) => Ok(Some(Principal::new("admin", "reader").with_scope(READ))),
-            (false, false) => Err(Error::unauthenticated(
-                "this is not the token of admin.token_file, nor of admin.read_token_file",
-            )),
+            (false, false) => {
+                let unknown = || {
+                    Error::unauthenticated(
+                        "this is not the token of admin.token_file, nor of admin.read_token_file, \
+                         nor of a console of this run",
+                    )
+                };
+                let of_console = self.sign_in.principal(token, Instant::now());
+                of_console.map(Some).ok_or_else(unknown)
+            }
         }
     }
 }
@@ -86,11 +103,18 @@ pub(crate) fn is_ours(headers: &HeaderMap) -> Result<()> {
             return foreign();
         }
     }
-    let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
+    let site = headers.get(SEC_FETCH_SITE).map(|site| site.as_bytes());
     if site.is_some_and(|site| site != b"same-origin" && site != b"none") {
         return foreign();
     }
     Ok(())
+}
+
+const SEC_FETCH_SITE: &str = "sec-fetch-site";
+
+/// Whether a body is said to be JSON or protobuf, and not only not said to be something else.
+pub(crate) fn is_said_to_be_data(headers: &HeaderMap) -> bool {
+    headers.contains_key(CONTENT_TYPE) && is_data(headers)
 }
 
 /// Whether a host is this machine by number, or `localhost`.
@@ -171,7 +195,11 @@ mod tests {
     fn a_token_is_shown_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
-        let guard = Guard { operator: Token::of_file(&path).unwrap(), reader: None };
+        let guard = Guard {
+            operator: Token::of_file(&path).unwrap(),
+            reader: None,
+            sign_in: SignIn::default(),
+        };
         let token = format!("Bearer {}", std::fs::read_to_string(&path).unwrap().trim());
         let mut headers = HeaderMap::new();
         headers.append(AUTHORIZATION, token.parse().unwrap());

@@ -15,6 +15,8 @@ use tidewire_oplog::OplogHandle;
 
 #[cfg(feature = "mock")]
 use crate::mocks::folder::RuleFolder;
+#[cfg(feature = "mock")]
+use crate::mocks::protos::ProtoFolder;
 
 /// Programs and mocks that are told of; clones share them.
 #[derive(Clone, Default)]
@@ -30,6 +32,8 @@ struct Shared {
     mock: OnceLock<Mock>,
     #[cfg(feature = "mock")]
     rules: OnceLock<RuleFolder>,
+    #[cfg(feature = "mock")]
+    protos: OnceLock<ProtoFolder>,
 }
 
 impl Inventory {
@@ -66,6 +70,13 @@ impl Inventory {
         let _ = self.0.rules.set(rules);
     }
 
+    #[cfg(feature = "mock")]
+    /// Sets the folder with the `.proto` files of the mock, so that they can be changed; the first
+    /// one is.
+    pub fn set_protos(&self, protos: ProtoFolder) {
+        let _ = self.0.protos.set(protos);
+    }
+
     /// Sets the change log; the first one is told of.
     pub fn set_oplog(&self, oplog: OplogHandle) {
         let _ = self.0.oplog.set(oplog);
@@ -74,6 +85,15 @@ impl Inventory {
     /// Sets the pages that are kept; the first are told of.
     pub fn set_pages(&self, pages: PageCache) {
         let _ = self.0.pages.set(pages);
+    }
+
+    /// Whether there is a mock.
+    #[allow(clippy::unused_self, reason = "without the feature there is none")]
+    pub(crate) fn has_mock(&self) -> bool {
+        #[cfg(feature = "mock")]
+        return self.mock().is_some();
+        #[cfg(not(feature = "mock"))]
+        false
     }
 
     pub(crate) fn pages(&self) -> Option<&PageCache> {
@@ -91,6 +111,11 @@ impl Inventory {
     #[cfg(feature = "mock")]
     pub(crate) fn rules(&self) -> Option<&RuleFolder> {
         self.0.rules.get()
+    }
+
+    #[cfg(feature = "mock")]
+    pub(crate) fn protos(&self) -> Option<&ProtoFolder> {
+        self.0.protos.get()
     }
 
     #[cfg(feature = "mock")]

@@ -5,6 +5,8 @@
 //! |---|---|---|
 //! | `/livez`, `/readyz` | whether the program runs, and takes calls | nothing |
 //! | `/metrics` | all counts, for Prometheus | `admin.read` |
+//! | `/`, `/console/…` | the console, and its sign-in (`console.rs`) | nothing |
+//! | `/mcp` | tools for assistants (`assistants.rs`) | `admin.read`, `admin.act` |
 //! | `tidewire.admin.v1` over Connect, gRPC and REST (`/v1/…`) | the rest | `admin.read`, `admin.act` |
 //!
 //! It is its own server beside the one that it tells of ([`Builder::beside`]), on its own address:
@@ -15,9 +17,11 @@
 
 #![doc = include_str!("../README.md")]
 
+mod assistants;
 mod bodies;
 mod calls;
 mod causes;
+mod console;
 mod exact;
 mod guard;
 mod inventory;
@@ -32,9 +36,12 @@ pub mod proto;
 pub mod redact;
 mod services;
 mod settings;
+mod sign_in;
 mod system;
 mod tail;
 mod token;
+mod try_it;
+mod types;
 #[cfg(feature = "mock")]
 mod wishmock;
 
@@ -54,10 +61,14 @@ use crate::proto::tidewire::admin::v1::{
     CallsServer, MemoServer, PagesServer, ProcessesServer, ServicesServer, SystemServer, TailServer,
 };
 
+use assistants::Served;
 pub use inventory::Inventory;
 #[cfg(feature = "mock")]
 pub use mocks::folder::{LoadRules, ReloadRules, RuleFolder, write_whole};
+#[cfg(feature = "mock")]
+pub use mocks::protos::{ProtoFolder, ReloadProtos};
 pub use settings::Setting;
+pub use sign_in::SignIn;
 pub use token::{Token, TokenError};
 #[cfg(feature = "mock")]
 pub use wishmock::Wishmock;
@@ -76,6 +87,7 @@ pub struct Admin {
     told: Inventory,
     settings: Arc<[Setting]>,
     set_log_level: Option<SetLogLevel>,
+    sign_in: SignIn,
     begun: Instant,
 }
 
@@ -90,6 +102,7 @@ impl Admin {
             told: Inventory::default(),
             settings: Arc::default(),
             set_log_level: None,
+            sign_in: SignIn::default(),
             begun: Instant::now(),
         }
     }
@@ -112,6 +125,12 @@ impl Admin {
         self
     }
 
+    /// Sets who may sign in to the console.
+    pub fn sign_in(mut self, sign_in: SignIn) -> Self {
+        self.sign_in = sign_in;
+        self
+    }
+
     /// Lets the level of the log be set.
     pub fn log_level(mut self, set: SetLogLevel) -> Self {
         self.set_log_level = Some(set);
@@ -130,36 +149,47 @@ impl Admin {
             .otherwise(Access::scopes(&[READ]))
             .path("/livez", Access::Anonymous)
             .path("/readyz", Access::Anonymous);
+        let rules = console::open(rules);
         let system = SystemServer::new(system::SystemApi::new(self.clone(), handle.clone()));
         let mut rest = RestOptions::default();
         rest.unknown_members = UnknownNames::Refused;
-        let builder = Server::builder()
+        let builder = console::serve(Server::builder(), self.sign_in.clone())
             .listen(listen)
             .layer(exact::layer(system.interface()))
             .rest(rest)
             .private_sockets(true)
-            .gate(guard::Guard { operator: self.token.clone(), reader: self.read_token.clone() })
+            .gate(guard::Guard {
+                operator: self.token.clone(),
+                reader: self.read_token.clone(),
+                sign_in: self.sign_in.clone(),
+            })
             .access(rules)
             .route(Method::GET, "/livez", async |_: Call| Ok("ok\n"))
             .route(Method::GET, "/readyz", move |_: Call| {
                 let ready = ready.is_ready();
                 async move { probes::ready(ready) }
             })
-            .route(Method::GET, "/metrics", metrics)
-            .service(system)
-            .service(TailServer::new(tail::TailApi::new(self.clone(), handle.clone())))
-            .service(ServicesServer::new(services::ServicesApi(handle)))
-            .service(ProcessesServer::new(processes::ProcessesApi(self.told.clone())))
-            .service(PagesServer::new(pages::PagesApi(self.told.clone())))
-            .service(CallsServer::new(calls::CallsApi {
-                metrics: self.metrics.clone(),
-                handle: of_calls,
-            }))
-            .service(MemoServer::new(memo::MemoApi::new(self.graph, self.metrics)));
+            .route(Method::GET, "/metrics", metrics);
+        let mut served = Served::default();
+        let tail = TailServer::new(tail::TailApi::new(self.clone(), handle.clone()));
+        let builder = served.add(builder, system).service(tail);
+        let builder = served.add(builder, ServicesServer::new(services::ServicesApi::new(handle)));
+        let processes = ProcessesServer::new(processes::ProcessesApi(self.told.clone()));
+        let builder = served.add(builder, processes);
+        let builder = served.add(builder, PagesServer::new(pages::PagesApi(self.told.clone())));
+        let calls = calls::CallsApi { metrics: self.metrics.clone(), handle: of_calls };
+        let builder = served.add(builder, CallsServer::new(calls));
+        let memo = MemoServer::new(memo::MemoApi::new(self.graph, self.metrics));
+        let builder = served.add(builder, memo);
         #[cfg(feature = "mock")]
-        let builder = builder.service(MocksServer::new(mocks::MocksApi(self.told)));
-        builder
+        let builder = served.add(builder, MocksServer::new(mocks::MocksApi(self.told.clone())));
+        assistants::serve(builder, served, self.told)
     }
+}
+
+/// The descriptors of `tidewire.admin.v1`: a `google.protobuf.FileDescriptorSet` with all imports.
+pub fn descriptors() -> &'static [u8] {
+    proto::DESCRIPTOR_SET
 }
 
 /// How many rows are told at once, where so many are asked for.

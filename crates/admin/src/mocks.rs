@@ -3,9 +3,11 @@
 //! | question | file |
 //! |---|---|
 //! | which names rule files have, and how they are written | `mocks/folder.rs` |
+//! | the same of `.proto` files | `mocks/protos.rs` |
 //! | what is told of calls and previews, and what is not | `mocks/told.rs` |
 
 pub(crate) mod folder;
+pub(crate) mod protos;
 mod told;
 
 use std::collections::BTreeMap;
@@ -17,13 +19,15 @@ use tidewire_schema::Schema;
 use tidewire_service::{Context, Error, Reply, Result};
 
 use self::folder::{NamedText, RuleFolder};
+use self::protos::ProtoFolder;
 use crate::proto::tidewire::admin::v1::{
-    CheckRulesReply, CheckRulesRequest, DeleteRuleFileReply, DeleteRuleFileRequest, Faults,
-    GetFaultsRequest, GetRuleFileRequest, ListMockedCallsReply, ListMockedCallsRequest,
+    CheckRulesReply, CheckRulesRequest, DeleteProtoReply, DeleteProtoRequest, DeleteRuleFileReply,
+    DeleteRuleFileRequest, Faults, GetFaultsRequest, GetProtoRequest, GetRuleFileRequest,
+    ListMockedCallsReply, ListMockedCallsRequest, ListProtosReply, ListProtosRequest,
     ListRulesReply, ListRulesRequest, ListSessionsReply, ListSessionsRequest, MethodRules,
     MockSession, Mocks, NearMiss, NearMissesReply, NearMissesRequest, PreviewReply, PreviewRequest,
-    PutRuleFileRequest, ResetMocksReply, ResetMocksRequest, RuleFile, RuleResponse, SayReply,
-    SayRequest, SetFault, SetFaultsRequest, VerifyReply, VerifyRequest,
+    ProtoFile, PutProtoRequest, PutRuleFileRequest, ResetMocksReply, ResetMocksRequest, RuleFile,
+    RuleResponse, SayReply, SayRequest, SetFault, SetFaultsRequest, VerifyReply, VerifyRequest,
 };
 use crate::{Inventory, limit, redact};
 
@@ -40,6 +44,12 @@ impl MocksApi {
         self.mock()?;
         let none = || Error::failed_precondition("this mock has no folder of rule files");
         self.0.rules().ok_or_else(none)
+    }
+
+    fn protos(&self) -> Result<&ProtoFolder> {
+        self.mock()?;
+        let none = || Error::failed_precondition("this mock has no folder of .proto files");
+        self.0.protos().ok_or_else(none)
     }
 
     /// Does what reads or writes files, or compiles them, where it holds nothing up.
@@ -190,6 +200,46 @@ impl Mocks for MocksApi {
             Ok(DeleteRuleFileReply::default())
         };
         Ok(self.beside(delete).await?.into())
+    }
+
+    async fn list_protos(
+        &self,
+        _: Context,
+        _: ListProtosRequest,
+    ) -> Result<Reply<ListProtosReply>> {
+        self.mock()?;
+        let list = |this: &Self| Ok(this.0.protos().map(|protos| protos.names(true)));
+        let names = self.beside(list).await?.unwrap_or_default();
+        Ok(ListProtosReply { names, ..Default::default() }.into())
+    }
+
+    async fn get_proto(&self, _: Context, request: GetProtoRequest) -> Result<Reply<ProtoFile>> {
+        let GetProtoRequest { name, .. } = request;
+        let get = move |this: &Self| {
+            let text = this.protos()?.read(&name)?;
+            Ok(ProtoFile { name, etag: etag(&text), text, ..Default::default() })
+        };
+        Ok(self.beside(get).await?.into())
+    }
+
+    async fn put_proto(&self, _: Context, request: PutProtoRequest) -> Result<Reply<ProtoFile>> {
+        let PutProtoRequest { name, text, etag: tag, .. } = request;
+        let put = move |this: &Self| {
+            let problems = this.protos()?.replace(&name, &text, &tag)?;
+            Ok(ProtoFile { name, etag: etag(&text), text, problems, ..Default::default() })
+        };
+        Ok(self.beside(put).await?.into())
+    }
+
+    async fn delete_proto(
+        &self,
+        _: Context,
+        request: DeleteProtoRequest,
+    ) -> Result<Reply<DeleteProtoReply>> {
+        let DeleteProtoRequest { name, etag, .. } = request;
+        let delete = move |this: &Self| this.protos()?.delete(&name, &etag);
+        let problems = self.beside(delete).await?;
+        Ok(DeleteProtoReply { problems, ..Default::default() }.into())
     }
 
     async fn check(

@@ -6,15 +6,38 @@ use tidewire_server::Handle;
 use tidewire_service::{Context, Error, Method, Reply, Result, StreamKind};
 
 use crate::proto::tidewire::admin::v1::{
-    DescribeReply, DescribeRequest, ListServicesReply, ListServicesRequest, MethodInfo,
-    SampleReply, SampleRequest, Services,
+    CancelCallReply, CancelCallRequest, CloseSendReply, CloseSendRequest, DescribeReply,
+    DescribeRequest, ListServicesReply, ListServicesRequest, MethodInfo, OpenCallReply,
+    OpenCallRequest, ReceiveReply, ReceiveRequest, SampleReply, SampleRequest, SendMessageReply,
+    SendMessageRequest, Services, TypesReply, TypesRequest,
 };
+use crate::try_it::TriedCalls;
+use crate::types;
 
-pub(crate) struct ServicesApi(pub(crate) Handle);
+pub(crate) struct ServicesApi {
+    handle: Handle,
+    tried: TriedCalls,
+}
+
+impl ServicesApi {
+    pub(crate) fn new(handle: Handle) -> Self {
+        Self { handle, tried: TriedCalls::default() }
+    }
+
+    /// A method that is served, with its schema.
+    fn method(&self, name: &str) -> Result<(Schema, Method)> {
+        let found = self.handle.interfaces().iter().find_map(|interface| {
+            let method = interface.methods().iter().find(|method| is_called(method, name))?.clone();
+            let schema = Schema::from_descriptors(interface.descriptors().clone()).ok()?;
+            Some((schema, method))
+        });
+        found.ok_or_else(|| nothing(name))
+    }
+}
 
 impl Services for ServicesApi {
     async fn list(&self, _: Context, _: ListServicesRequest) -> Result<Reply<ListServicesReply>> {
-        let methods = self.0.methods();
+        let methods = self.handle.methods();
         let methods = methods.iter().map(|method| MethodInfo {
             service: method.service.to_string(),
             method: method.method.to_string(),
@@ -29,7 +52,7 @@ impl Services for ServicesApi {
 
     async fn describe(&self, _: Context, request: DescribeRequest) -> Result<Reply<DescribeReply>> {
         let DescribeRequest { name, .. } = request;
-        let interfaces = self.0.interfaces();
+        let interfaces = self.handle.interfaces();
         let text = interfaces.iter().find_map(|interface| {
             let is_part = interface.name() == name
                 || interface.methods().iter().any(|method| is_called(method, &name));
@@ -41,14 +64,54 @@ impl Services for ServicesApi {
     }
 
     async fn sample(&self, _: Context, request: SampleRequest) -> Result<Reply<SampleReply>> {
-        let SampleRequest { method: name, .. } = request;
-        let json = self.0.interfaces().iter().find_map(|interface| {
-            let method = interface.methods().iter().find(|method| is_called(method, &name))?;
-            let schema = Schema::from_descriptors(interface.descriptors().clone()).ok()?;
-            Some(describe::template(schema.pool(), &method.input)?.line())
-        });
-        let json = json.ok_or_else(|| nothing(&name))?;
+        let (schema, method) = self.method(&request.method)?;
+        let json = describe::template(schema.pool(), &method.input);
+        let json = json.ok_or_else(|| nothing(&request.method))?.line();
         Ok(SampleReply { json, ..Default::default() }.into())
+    }
+
+    async fn types(&self, _: Context, request: TypesRequest) -> Result<Reply<TypesReply>> {
+        let (schema, method) = self.method(&request.method)?;
+        let types = types::reachable(&schema, &method.input);
+        Ok(types.ok_or_else(|| nothing(&request.method))?.into())
+    }
+
+    async fn open(&self, _: Context, request: OpenCallRequest) -> Result<Reply<OpenCallReply>> {
+        let (schema, method) = self.method(&request.method)?;
+        tracing::warn!(method = request.method, "a call was made by the admin listener");
+        let call = self.tried.open(&self.handle, schema, method, request)?;
+        Ok(OpenCallReply { call, ..Default::default() }.into())
+    }
+
+    async fn send(
+        &self,
+        _: Context,
+        request: SendMessageRequest,
+    ) -> Result<Reply<SendMessageReply>> {
+        self.tried.send(&request.call, &request.message).await?;
+        Ok(SendMessageReply::default().into())
+    }
+
+    async fn close_send(
+        &self,
+        _: Context,
+        request: CloseSendRequest,
+    ) -> Result<Reply<CloseSendReply>> {
+        self.tried.close_send(&request.call)?;
+        Ok(CloseSendReply::default().into())
+    }
+
+    async fn cancel(
+        &self,
+        _: Context,
+        request: CancelCallRequest,
+    ) -> Result<Reply<CancelCallReply>> {
+        self.tried.cancel(&request.call)?;
+        Ok(CancelCallReply::default().into())
+    }
+
+    async fn receive(&self, _: Context, request: ReceiveRequest) -> Result<Reply<ReceiveReply>> {
+        Ok(self.tried.receive(&request.call, request.after).await?.into())
     }
 }
 

@@ -1,6 +1,6 @@
 //! `System`: the program as a whole.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -10,9 +10,9 @@ use tidewire_service::{Context, Error, Reply, Result};
 
 use crate::Admin;
 use crate::proto::tidewire::admin::v1::{
-    BoundReached, ChangeLog, DrainReply, DrainRequest, LoggedSource, OverviewReply,
-    OverviewRequest, SetLogLevelReply, SetLogLevelRequest, Setting, SettingsReply, SettingsRequest,
-    System,
+    BoundReached, ChangeLog, DrainReply, DrainRequest, LoggedSource, OpenConsoleReply,
+    OpenConsoleRequest, OverviewReply, OverviewRequest, SetLogLevelReply, SetLogLevelRequest,
+    Setting, SettingsReply, SettingsRequest, System,
 };
 
 pub(crate) struct SystemApi {
@@ -50,6 +50,18 @@ impl System for SystemApi {
             }
         });
         Ok(SettingsReply { settings: settings.collect(), ..Default::default() }.into())
+    }
+
+    async fn open_console(
+        &self,
+        context: Context,
+        _: OpenConsoleRequest,
+    ) -> Result<Reply<OpenConsoleReply>> {
+        let nobody = || Error::unauthenticated("nobody calls");
+        let principal = context.principal().cloned().ok_or_else(nobody)?;
+        let code = self.admin.sign_in.code(principal, Instant::now());
+        let code = code.map_err(|why| Error::internal(why.to_string()))?;
+        Ok(OpenConsoleReply { code, ..Default::default() }.into())
     }
 
     async fn drain(&self, _: Context, _: DrainRequest) -> Result<Reply<DrainReply>> {
@@ -101,6 +113,9 @@ pub(crate) fn overview(admin: &Admin, handle: &Handle) -> OverviewReply {
         commands_running: usage.commands_running as u64,
         bounds: bounds.collect(),
         change_log: admin.told.oplog().map(|log| change_log(&log.status())).into(),
+        addresses: handle.addresses().iter().map(ToString::to_string).collect(),
+        tls: handle.is_tls(),
+        mocks: admin.told.has_mock(),
         ..Default::default()
     }
 }

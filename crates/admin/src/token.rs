@@ -45,9 +45,21 @@ impl Token {
     }
 
     fn random() -> Result<Self, String> {
-        let mut bytes = [0; 32];
-        getrandom::fill(&mut bytes).map_err(|error| error.to_string())?;
-        Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()))
+        Ok(Self(random_hex::<32>().map_err(|error| error.to_string())?.into()))
+    }
+
+    /// Writes it into a file for its owner alone, in place of what was there.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn write_file(&self, path: &Path) -> std::io::Result<()> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut new = std::fs::OpenOptions::new();
+        let mut file = new.write(true).create_new(true).mode(0o600).open(path)?;
+        writeln!(file, "{}", self.0)
     }
 
     /// Whether both are the same, so that one who has this has that too.
@@ -59,6 +71,13 @@ impl Token {
     pub(crate) fn is(&self, shown: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(shown).into()
     }
+}
+
+/// As many random bytes, as hexadecimal digits.
+pub(crate) fn random_hex<const BYTES: usize>() -> Result<String, TokenError> {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes).map_err(|error| TokenError(error.to_string()))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn read(path: &Path) -> Result<Token, String> {

@@ -12,7 +12,6 @@
 //! anywhere. A change is in effect when its answer comes. Its clients show no credential; who
 //! lets them come without one does so for loopback only.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use http::{Method, StatusCode};
@@ -25,7 +24,8 @@ use tidewire_service::{
 };
 
 use crate::guard::{self, Guard};
-use crate::mocks::folder::{RuleFolder, safe_path, write_whole};
+use crate::mocks::folder::RuleFolder;
+use crate::mocks::protos::ProtoFolder;
 use crate::{ACT, Token};
 
 /// What the routes tell of and change.
@@ -34,11 +34,9 @@ pub struct Wishmock {
     /// The mock.
     pub mock: Mock,
     /// The folder with its `.proto` files.
-    pub protos: PathBuf,
+    pub protos: ProtoFolder,
     /// The folder with `grpc` in it, where the rule files are.
     pub rules: RuleFolder,
-    /// Lets the mock answer by what both say now; texts are what is wrong with them.
-    pub reload: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
     /// The port of gRPC, that of gRPC over TLS, and that of Connect.
     pub ports: (u16, Option<u16>, Option<u16>),
     /// What callers show; `None` lets whoever is on this machine come.
@@ -63,7 +61,11 @@ impl Wishmock {
             .path("/", Access::Anonymous)
             .path("/liveness", Access::Anonymous)
             .path("/readiness", Access::Anonymous);
-        let guard = self.token.clone().map(|operator| Guard { operator, reader: None });
+        let guard = self.token.clone().map(|operator| Guard {
+            operator,
+            reader: None,
+            sign_in: crate::SignIn::default(),
+        });
         let mut builder =
             Server::builder().listen(listen).gate(RouteGuard { guard }).access(access);
         let this = Arc::new(self);
@@ -162,34 +164,21 @@ impl Wishmock {
             },
             "loaded_services": loaded,
             "rules": rules,
-            "protos": {"loaded": self.proto_files()?, "skipped": []},
+            "protos": {"loaded": self.protos.names(false), "skipped": []},
             "reload": {"downtime_detected": false},
         }))
     }
 
-    fn proto_files(&self) -> Result<Vec<String>> {
-        listed(&self.protos, is_proto)
-    }
-
     fn protos(&self) -> Result<Value> {
-        Ok(json!({"files": self.proto_files()?}))
+        Ok(json!({"files": self.protos.names(false)}))
     }
 
     fn proto(&self, name: &str) -> Result<Value> {
-        let path = safe_path(&self.protos, name, is_proto)?;
-        let text = std::fs::read_to_string(path)
-            .map_err(|_| Error::not_found(format!("proto file not found: {name}")))?;
-        Ok(json!({"filename": name, "content": text}))
+        Ok(json!({"filename": name, "content": self.protos.read(name)?}))
     }
 
     fn save_proto(&self, name: &str, text: &str) -> Result<String> {
-        let path = safe_path(&self.protos, name, is_proto)?;
-        let failed = |why: std::io::Error| Error::internal(format!("{name}: {why}"));
-        std::fs::create_dir_all(path.parent().unwrap_or(&self.protos)).map_err(failed)?;
-        write_whole(&path, text, false).map_err(failed)?;
-        tracing::warn!(file = name, "a .proto file was written by wishmock's admin routes");
-        (self.reload)();
-        Ok(path.display().to_string())
+        Ok(self.protos.overwrite(name, text)?.0.display().to_string())
     }
 
     fn rule_files(&self) -> Result<Value> {
@@ -206,23 +195,6 @@ impl Wishmock {
         tracing::warn!(file = name, "a rule file was written by wishmock's admin routes");
         Ok(saved.display().to_string())
     }
-}
-
-fn is_proto(path: &Path) -> bool {
-    path.extension().is_some_and(|end| end == "proto")
-}
-
-/// The files of a folder that are such ones, by name; those below it are not told, as there.
-fn listed(folder: &Path, is_wanted: fn(&Path) -> bool) -> Result<Vec<String>> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(Vec::new()) };
-    let names = entries.filter_map(|entry| {
-        let path = entry.ok()?.path();
-        let name = path.file_name()?.to_str()?.to_owned();
-        (is_wanted(&path) && !name.starts_with('.')).then_some(name)
-    });
-    let mut names: Vec<_> = names.collect();
-    names.sort();
-    Ok(names)
 }
 
 fn member<'b>(body: &'b Value, name: &str) -> Result<&'b str> {

@@ -1,14 +1,16 @@
 //! Reaching the admin listener of a running program: where it is, and the token for it.
 //!
 //! Without `--admin` it is that of the settings, as the program in this folder has them
-//! (`tidewire.toml`, `TIDEWIRE_ADMIN_LISTEN`), with their token. An address that is named gets the
+//! (`tidewire.toml`, `TIDEWIRE_ADMIN_LISTEN`), with their token, or else the one mock or `serve
+//! --dev` that this user runs. An address that is named gets the
 //! token of `--token-file`, or that of the settings where its file is there and the address is of
 //! this machine: it is nobody's business elsewhere.
 
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
-use tidewire::config::Flags;
+use tidewire::config::{Flags, announced};
 use tidewire::http::HeaderValue;
 use tidewire::http::header::AUTHORIZATION;
 use tidewire::{Address, Answer, Call, Channel, Client, Code, Error, Service};
@@ -49,7 +51,8 @@ impl Admin {
         Ok(TokenChannel { client, token })
     }
 
-    fn place(&self) -> Result<(String, Option<PathBuf>), Failure> {
+    /// Where it is, and the file with its token.
+    pub(crate) fn place(&self) -> Result<(String, Option<PathBuf>), Failure> {
         let flags = Flags { file: self.config.clone(), ..Flags::default() };
         let config = flags.load(std::env::vars());
         if let Some(address) = &self.admin {
@@ -57,15 +60,46 @@ impl Admin {
             let known = config.ok().and_then(|config| config.admin.token_file);
             let is_here = address.parse::<Address>().is_ok_and(|address| address.is_local());
             let known = known.filter(|file| is_here && file.exists());
+            let announced = || {
+                let mut all = announced().into_iter();
+                all.find(|(at, _)| at.to_string() == *address).map(|(_, file)| file)
+            };
+            let known = known.or_else(announced);
             return Ok((address.clone(), self.token_file.clone().or(known)));
         }
         let config = config.map_err(Failure::usage)?;
-        let address = config.admin.listen.ok_or_else(|| {
-            Failure::usage(anyhow!(
-                "where is the program? write --admin ADDRESS, or admin.listen into tidewire.toml"
-            ))
-        })?;
-        Ok((address.to_string(), self.token_file.clone().or(config.admin.token_file)))
+        if let Some(address) = config.admin.listen {
+            let file = self.token_file.clone().or(config.admin.token_file);
+            return Ok((address.to_string(), file));
+        }
+        let (address, file) = the_one_announced()?;
+        Ok((address.to_string(), self.token_file.clone().or(Some(file))))
+    }
+}
+
+/// Where the one program is that this user tries (`tidewire mock`, `tidewire serve --dev`), and
+/// the file with its token.
+fn the_one_announced() -> Result<(SocketAddr, PathBuf), Failure> {
+    let answers = |(address, file): &(SocketAddr, PathBuf)| {
+        let is_there = TcpStream::connect(address).is_ok();
+        if !is_there {
+            // It was killed, and could not remove it.
+            let _ = std::fs::remove_file(file);
+        }
+        is_there
+    };
+    let mut running: Vec<_> = announced().into_iter().filter(answers).collect();
+    match (running.pop(), &running[..]) {
+        (Some(one), []) => Ok(one),
+        (None, _) => Err(Failure::usage(anyhow!(
+            "where is the program? write --admin ADDRESS, or admin.listen into tidewire.toml"
+        ))),
+        (Some(one), others) => {
+            let all: Vec<_> = others.iter().chain([&one]).map(|(at, _)| at.to_string()).collect();
+            let text =
+                format!("several programs run; say which: --admin {}", all.join(", --admin "));
+            Err(Failure::usage(anyhow!(text)))
+        }
     }
 }
 

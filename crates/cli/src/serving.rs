@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::num::NonZero;
 
 use anyhow::bail;
-use tidewire::config::{Backend, Config, Flags, ServiceConfig};
+use tidewire::config::{Backend, Config, ConsoleFile, Flags, ServiceConfig};
 use tidewire::{Builder, Echo, RunningServer, Schema};
 use tokio::runtime::{self, Runtime};
 
@@ -77,6 +77,24 @@ pub(crate) fn start(running: &RunningServer, what: &str, flags: &Flags) -> Strin
         text += &format!("settings of {}\n", origins.join(", "));
     }
     text
+}
+
+/// The line with the address of the console, and what lets `tidewire console` find the program
+/// as long as it is held.
+pub(crate) fn console(config: &Config, running: &RunningServer) -> (String, Option<ConsoleFile>) {
+    let file = config.announce_console(running).unwrap_or_else(|why| {
+        tracing::warn!("tidewire console will not find this program: {why}");
+        None
+    });
+    let line = match config.console_url(running) {
+        Ok(Some(url)) => format!("console at {url} (once, for a minute; then: tidewire console)\n"),
+        Ok(None) => String::new(),
+        Err(why) => {
+            tracing::warn!("there is no way into the console: {why}");
+            String::new()
+        }
+    };
+    (line, file)
 }
 
 /// Prints it. Nobody may be reading any more; the server goes on.

@@ -346,6 +346,8 @@ impl Builder {
             tls: false,
             callee: app.callee(),
         };
+        running.handle.addresses = running.addresses.clone().into();
+        running.handle.tls = running.tls;
         if let Some(make) = beside {
             let started = Box::pin(make(running.handle()).start()).await;
             running.beside = Some(Box::new(started?));
@@ -489,6 +491,8 @@ impl App {
             methods: methods.into(),
             interfaces: Arc::clone(&self.interfaces),
             drains: Signal::new(),
+            addresses: Arc::default(),
+            tls: false,
         }
     }
 }

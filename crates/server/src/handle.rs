@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tidewire_listen::Address;
 use tidewire_service::{Interface, Method, Signal};
 
 use crate::command::Commands;
@@ -19,6 +20,9 @@ pub struct Handle {
     pub(crate) interfaces: Arc<[Interface]>,
     pub(crate) offered: Option<Arc<ReloadableServices>>,
     pub(crate) drains: Signal,
+    /// Where it listens; nowhere before it does.
+    pub(crate) addresses: Arc<[Address]>,
+    pub(crate) tls: bool,
 }
 
 impl Handle {
@@ -51,6 +55,16 @@ impl Handle {
             interfaces.extend(now.services.iter().map(|(interface, _)| interface.clone()));
         }
         interfaces
+    }
+
+    /// Where it listens, in the order of the configuration.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// Whether its TCP addresses speak TLS.
+    pub fn is_tls(&self) -> bool {
+        self.tls
     }
 
     /// Lets it drain as a signal would, where it waits for signals

@@ -21,6 +21,7 @@ mod admin;
 mod auth;
 mod callers;
 mod check;
+mod console;
 mod cors;
 mod error;
 mod flags;
@@ -53,6 +54,7 @@ use toml::{Table, Value};
 
 pub use self::admin::{AdminConfig, AdminTold, LogControl};
 pub use self::auth::{AccessConfig, AccessSetting, ApiKeyConfig, AuthConfig, JwtConfig};
+pub use self::console::{ConsoleFile, announced};
 pub use self::cors::CorsConfig;
 pub use self::error::ConfigError;
 pub use self::flags::Flags;
@@ -471,6 +473,7 @@ impl Config {
     #[cfg(feature = "mock")]
     pub fn tell_of_mock(&self, mock: &tidewire_mock::Mock, folders: &crate::mock::MockFolders) {
         self.told.0.set_mock(mock.clone());
+        self.told.0.set_protos(folders.changed_protos(mock));
         if let Some(rules) = folders.steered(mock) {
             self.told.0.set_rules(rules);
         }

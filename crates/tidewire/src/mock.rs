@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tidewire_admin::{RuleFolder, Token, Wishmock};
+use tidewire_admin::{ProtoFolder, RuleFolder, Token, Wishmock};
 pub use tidewire_mock::{
     Calls, Decision, DefaultReply, Explanation, Finding, Frames, LoggedCall, MethodRules, Mock,
     MockBuilder, MockedService, NearMiss, Outcome, Plan, Preview, RULE_FILE_BYTES_MAX, RULE_SCHEMA,
@@ -99,13 +99,18 @@ impl MockFolders {
         ports: (u16, Option<u16>, Option<u16>),
         token: Option<Token>,
     ) -> Option<Wishmock> {
+        let (protos, rules) = (self.changed_protos(mock), self.steered(mock)?);
+        Some(Wishmock { mock: mock.clone(), protos, rules, ports, token })
+    }
+
+    /// The folder of `.proto` files for an admin listener to change.
+    pub(crate) fn changed_protos(&self, mock: &Mock) -> ProtoFolder {
         let (folders, mocked) = (self.clone(), mock.clone());
         let reload = move || {
             let change = folders.reload(&mocked);
             change.findings().map(|finding| finding.to_string()).collect()
         };
-        let (mock, protos, rules) = (mock.clone(), self.protos.clone(), self.steered(mock)?);
-        Some(Wishmock { mock, protos, rules, reload: Arc::new(reload), ports, token })
+        ProtoFolder::new(&self.protos, Arc::new(reload))
     }
 
     /// The folder of rules for an admin listener to change.

@@ -53,6 +53,9 @@ pub(crate) struct Mock {
     /// Write what the real service answers into this folder, as rules, without secrets.
     #[arg(long, value_name = "FOLDER", requires = "upstream")]
     record: Option<PathBuf>,
+    /// Serve no console, the page that shows rules and calls, where `admin.listen` is not set.
+    #[arg(long)]
+    no_console: bool,
     /// Do not look for changes of the files.
     #[arg(long)]
     no_watch: bool,
@@ -133,7 +136,10 @@ impl Mock {
             },
             settings: self.settings.clone(),
         };
-        let config = flags.load(std::env::vars()).map_err(Failure::usage)?;
+        let mut config = flags.load(std::env::vars()).map_err(Failure::usage)?;
+        if !self.no_console {
+            config.offer_console().map_err(Failure::usage)?;
+        }
         config.log.start().map_err(Failure::usage)?;
         serving::runtime(&config)?.block_on(self.mock(&flags, &config, wishes))
     }
@@ -188,7 +194,12 @@ impl Mock {
             None => Vec::new(),
         };
         let names: Vec<_> = mock.schema().services().map(str::to_owned).collect();
-        let start = serving::start(&running, &format!("mocking {}", names.join(", ")), flags);
+        let mut start = serving::start(&running, &format!("mocking {}", names.join(", ")), flags);
+        let (console, _announced) = match self.no_console {
+            true => Default::default(),
+            false => serving::console(config, &running),
+        };
+        start += &console;
         let stopped = running.until_stopped();
         let watch = (!self.no_watch).then(|| folders.watch(&mock));
         serving::say(&start);

@@ -29,9 +29,13 @@ pub(crate) struct Serve {
     port: Option<u16>,
     /// Look for replies that are cached and wrong: every hit is computed again, and what differs is
     /// logged (memo.verify=1). For development: hits cost as much as misses, and the log shows
-    /// the beginning of requests.
+    /// the beginning of requests. Serves the console too, a page that shows calls and caches, and
+    /// prints its address.
     #[arg(long)]
     dev: bool,
+    /// With --dev: serve no console where `admin.listen` is not set.
+    #[arg(long, requires = "dev")]
+    no_console: bool,
     /// Any other setting, such as limits.body_bytes_max=8MiB; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
@@ -50,7 +54,10 @@ impl Serve {
                 false => self.settings.clone(),
             },
         };
-        let config = flags.load(std::env::vars()).map_err(Failure::usage)?;
+        let mut config = flags.load(std::env::vars()).map_err(Failure::usage)?;
+        if self.dev && !self.no_console {
+            config.offer_console().map_err(Failure::usage)?;
+        }
         config.log.start().map_err(Failure::usage)?;
         serving::runtime(&config)?.block_on(self.serve(&flags, &config))
     }
@@ -106,7 +113,12 @@ impl Serve {
             let why = if config.memo.is_on() { "memo.verify = 0" } else { "memo.enabled = false" };
             what += &format!("\n--dev checks no replies: {why}");
         }
-        let start = serving::start(&running, &what, flags);
+        let mut start = serving::start(&running, &what, flags);
+        let (console, _announced) = match self.dev && !self.no_console {
+            true => serving::console(config, &running),
+            false => Default::default(),
+        };
+        start += &console;
         let stopped = running.until_stopped();
         serving::say(&start);
         Programs::until(programs, stopped, flags).await?;

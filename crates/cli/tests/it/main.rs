@@ -4,6 +4,7 @@
 
 mod call;
 mod check;
+mod console;
 mod deploying;
 mod exhaustion;
 mod front_door;

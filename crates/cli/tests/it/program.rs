@@ -19,6 +19,8 @@ pub(crate) struct Ran {
 pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidewire"));
     command.args(arguments).current_dir(folder).stdin(Stdio::null());
+    // Programs of one user find each other; those of other tests are not to be found.
+    command.env("XDG_RUNTIME_DIR", folder.join(".run"));
     let names = std::env::vars_os().map(|(name, _)| name);
     for name in names.filter(|name| name.to_string_lossy().starts_with("TIDEWIRE_")) {
         command.env_remove(name);

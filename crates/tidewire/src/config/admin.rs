@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::Deserialize;
-use tidewire_admin::{Admin, Inventory, SetLogLevel, Token};
+use tidewire_admin::{Admin, Inventory, SetLogLevel, SignIn, Token};
 use tidewire_memo::Graph;
 use tidewire_server::{Address, Builder};
 use tidewire_telemetry::{AccessLog, LineFormat, Metrics};
@@ -30,9 +30,17 @@ pub struct AdminConfig {
 #[derive(Clone, Default)]
 pub struct LogControl(Option<SetLogLevel>);
 
-/// Programs and mocks that the admin listener tells of; clones share them.
+/// Programs and mocks that the admin listener tells of, and who signs in there; clones share them.
 #[derive(Clone, Default)]
-pub struct AdminTold(pub(crate) Inventory);
+pub struct AdminTold(pub(crate) Inventory, pub(crate) Arc<ConsoleOfRun>);
+
+/// How the console of this run is come to.
+#[derive(Default)]
+pub(crate) struct ConsoleOfRun {
+    pub(crate) sign_in: SignIn,
+    /// The token where no file of the settings has one.
+    pub(crate) token: OnceLock<Token>,
+}
 
 impl LogControl {
     pub(super) fn new(set: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) -> Self {
@@ -60,14 +68,17 @@ impl AdminConfig {
     }
 
     /// The token for all there is, and that for reading.
-    fn tokens(&self) -> Result<(Token, Option<Token>), ConfigError> {
+    fn tokens(&self, of_run: Option<&Token>) -> Result<(Token, Option<Token>), ConfigError> {
         let of_file = |key: &str, path: &PathBuf| {
             let token = Token::of_file(path);
             token.map_err(|error| ConfigError::new(format!("admin.{key} = {error}")))
         };
-        let token = match &self.token_file {
-            Some(path) => of_file("token_file", path)?,
-            None => Token::unknown().map_err(|error| ConfigError::new(error.to_string()))?,
+        let token = match (&self.token_file, of_run) {
+            (Some(path), _) => of_file("token_file", path)?,
+            (None, Some(token)) => token.clone(),
+            (None, None) => {
+                Token::unknown().map_err(|error| ConfigError::new(error.to_string()))?
+            }
         };
         let Some(path) = &self.read_token_file else { return Ok((token, None)) };
         let read = of_file("read_token_file", path)?;
@@ -87,16 +98,18 @@ impl Config {
         }
         builder = self.traces.apply(builder)?;
         let Some(listen) = self.admin.listen.clone() else { return Ok(builder) };
-        if let Some((_, fault)) = self.admin.fault() {
+        let of_run = self.told.1.token.get();
+        if let Some((_, fault)) = self.admin.fault().filter(|_| of_run.is_none()) {
             return Err(ConfigError::new(fault));
         }
         let metrics = match self.log.access_log().is_some() || self.traces.endpoint.is_some() {
             true => Metrics::new().with_exemplars(),
             false => Metrics::new(),
         };
-        let (token, read_token) = self.admin.tokens()?;
+        let (token, read_token) = self.admin.tokens(of_run)?;
         let admin = Admin::new(token, metrics.clone(), Graph::global()).read_token(read_token);
         let mut admin = admin.settings(self.origins.settings()).telling(self.told.0.clone());
+        admin = admin.sign_in(self.told.1.sign_in.clone());
         #[cfg(feature = "log")]
         if let Some(set) = super::log::level_control() {
             admin = admin.log_level(Arc::new(set));

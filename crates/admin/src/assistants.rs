@@ -1,0 +1,78 @@
+//! `/mcp`: the services of this listener as tools for assistants, over streamable HTTP.
+//!
+//! The guard has let the request come; tools are called in this program. Tools that change
+//! something are there at `/mcp?allow=act`, for whoever may change something.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use http::StatusCode;
+use tidewire_mcp::{Allow, Tools};
+use tidewire_server::{Builder, tower};
+use tidewire_service::{Answer, Call, Error, Principal, RpcService, Service, Target};
+
+use crate::{ACT, Inventory, guard};
+
+/// Services by their names, for calls that do not come over a socket.
+#[derive(Clone, Default)]
+pub(crate) struct Served(HashMap<String, Arc<dyn Service>>);
+
+impl Served {
+    /// Puts a service into the server, and takes note of it.
+    pub(crate) fn add(
+        &mut self,
+        builder: Builder,
+        service: impl RpcService + Clone + 'static,
+    ) -> Builder {
+        let name = service.interface().name().to_owned();
+        self.0.insert(name, Arc::new(service.clone()));
+        builder.service(service)
+    }
+}
+
+impl Service for Served {
+    fn call(&self, call: Call) -> Answer {
+        let found = call.spec().and_then(|spec| self.0.get(&*spec.service));
+        match found.cloned() {
+            Some(service) => service.call(call),
+            None => Answer::ready(Err(Error::unimplemented("this program does not do that"))),
+        }
+    }
+}
+
+/// Serves `/mcp`.
+pub(crate) fn serve(builder: Builder, served: Served, told: Inventory) -> Builder {
+    let tools = Tools::new(crate::descriptors(), Arc::new(served), Allow::Read, false);
+    match tools {
+        Ok(tools) => builder.mount("/mcp", Assistants { tools, told }),
+        Err(why) => {
+            tracing::error!("there is no /mcp: {why}");
+            builder
+        }
+    }
+}
+
+struct Assistants {
+    tools: Tools,
+    told: Inventory,
+}
+
+impl Service for Assistants {
+    fn call(&self, call: Call) -> Answer {
+        let Target::Http(target) = &call.target else {
+            return Answer::ready(Err(Error::unimplemented("only plain HTTP requests go here")));
+        };
+        if target.method == http::Method::POST && !guard::is_said_to_be_data(call.context.headers())
+        {
+            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            let error = Error::invalid_argument("send JSON").with_http_status(status);
+            return Answer::ready(Err(error));
+        }
+        let query = target.uri.query().unwrap_or_default();
+        let asks = query.split('&').any(|pair| pair == "allow=act");
+        let may = call.context.principal().is_some_and(|caller: &Principal| caller.has_scope(ACT));
+        let allow = if asks && may { Allow::Act } else { Allow::Read };
+        let tools = self.tools.for_caller(allow, self.told.has_mock());
+        tower(tools.over_http()).call(call)
+    }
+}

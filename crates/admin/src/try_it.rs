@@ -1,0 +1,340 @@
+//! Calls that somebody makes by hand: over the listener of the server, so that what comes back is
+//! what any client gets.
+//!
+//! There is no address to choose: a request goes to this server or nowhere. A call is a task that
+//! holds its events until they are received; while a hundred wait it reads no more, so an endless
+//! stream takes no more room than a short one. A call that nobody receives from for a minute ends.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use parking_lot::Mutex;
+use tidewire_client::{Client, Protocol};
+use tidewire_schema::Schema;
+use tidewire_server::{Address, Handle};
+use tidewire_service::{
+    Body, Call, Code, Codec, Context, Error, Frame, Headers, Method, Result, Service as _,
+};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::AbortHandle;
+
+use crate::proto::tidewire::admin::v1::{CallEvent, OpenCallRequest, ReceiveReply, SentHeader};
+use crate::{micros, redact, token};
+
+/// The calls that run, or whose end was not received yet.
+#[derive(Clone, Default)]
+pub(crate) struct TriedCalls(Arc<Mutex<HashMap<String, Arc<Tried>>>>);
+
+struct Tried {
+    schema: Schema,
+    method: Method,
+    began: Instant,
+    /// Where messages go, until the stream of them was closed.
+    sender: Mutex<Option<mpsc::Sender<Result<Bytes>>>>,
+    events: Mutex<Events>,
+    /// There is another event, or there is room again.
+    changed: Notify,
+    room: Notify,
+    task: Mutex<Option<AbortHandle>>,
+}
+
+#[derive(Default)]
+struct Events {
+    waiting: VecDeque<CallEvent>,
+    last: u64,
+    ended: bool,
+    received: Option<Instant>,
+}
+
+impl TriedCalls {
+    /// Begins a call, and returns its name.
+    pub(crate) fn open(
+        &self,
+        handle: &Handle,
+        schema: Schema,
+        method: Method,
+        request: OpenCallRequest,
+    ) -> Result<String> {
+        let client = client(handle, &request.protocol)?;
+        let mut first = Vec::with_capacity(request.messages.len());
+        for message in &request.messages {
+            first.push(encode(&schema, &method, message)?);
+        }
+        let timeout = match request.timeout_ms {
+            0 => TIMEOUT,
+            asked => Duration::from_millis(asked).min(TIMEOUT_MAX),
+        };
+        let (body, sender) = body(&method, first)?;
+        let context = Context::new(headers(&request.headers)?);
+        let context = context.with_deadline(Instant::now() + timeout);
+        let call = Call::method(method.clone(), context, Codec::Proto, body);
+        let tried = Arc::new(Tried {
+            schema,
+            method,
+            began: Instant::now(),
+            sender: Mutex::new(sender),
+            events: Mutex::default(),
+            changed: Notify::new(),
+            room: Notify::new(),
+            task: Mutex::default(),
+        });
+        let name = token::random_hex::<8>().map_err(|why| Error::internal(why.to_string()))?;
+        let mut calls = self.0.lock();
+        calls.retain(|_, call| !call.is_abandoned());
+        if calls.len() >= CALLS_MAX {
+            let text = format!("{CALLS_MAX} calls are open already; end one of them");
+            return Err(Error::resource_exhausted(text));
+        }
+        calls.insert(name.clone(), Arc::clone(&tried));
+        let task = tokio::spawn(Arc::clone(&tried).run(client, call));
+        *tried.task.lock() = Some(task.abort_handle());
+        Ok(name)
+    }
+
+    fn call(&self, name: &str) -> Result<Arc<Tried>> {
+        let gone =
+            || Error::not_found("this call is over, or nobody received from it for a minute");
+        self.0.lock().get(name).cloned().ok_or_else(gone)
+    }
+
+    /// Sends one more message.
+    pub(crate) async fn send(&self, name: &str, message: &str) -> Result<()> {
+        let call = self.call(name)?;
+        let message = encode(&call.schema, &call.method, message)?;
+        let sender = call.sender.lock().clone();
+        let over = || Error::failed_precondition("this call sends no more messages");
+        sender.ok_or_else(over)?.send(Ok(message)).await.map_err(|_| over())
+    }
+
+    /// Ends the stream of messages.
+    pub(crate) fn close_send(&self, name: &str) -> Result<()> {
+        *self.call(name)?.sender.lock() = None;
+        Ok(())
+    }
+
+    /// Ends a call.
+    pub(crate) fn cancel(&self, name: &str) -> Result<()> {
+        self.call(name)?.cancel();
+        Ok(())
+    }
+
+    /// The events after a number, once there are any.
+    pub(crate) async fn receive(&self, name: &str, after: u64) -> Result<ReceiveReply> {
+        let call = self.call(name)?;
+        let reply = call.receive(after).await;
+        if reply.ended && reply.events.is_empty() {
+            self.0.lock().remove(name);
+        }
+        Ok(reply)
+    }
+}
+
+impl Tried {
+    async fn run(self: Arc<Self>, client: Client, call: Call) {
+        let alive = Arc::clone(&self);
+        let outcome = tokio::select! {
+            outcome = self.answer(client, call) => outcome,
+            () = alive.abandoned() => Err(Error::new(Code::Canceled, "nobody received from it")),
+        };
+        self.end(outcome.err().as_ref());
+    }
+
+    async fn answer(&self, client: Client, call: Call) -> Result<()> {
+        let mut reply = client.call(call).await?;
+        self.event("headers", |event| event.headers = shown(&reply.headers)).await;
+        let body = std::mem::take(&mut reply.body);
+        let mut trailers = reply.trailers;
+        let mut frames = body.into_frames();
+        while let Some(frame) = frames.next().await {
+            match frame? {
+                Frame::Data(message) => {
+                    let message =
+                        self.schema.decode(&self.method.output, Codec::Proto, &message)?;
+                    let text = message.encode(Codec::Json)?;
+                    let text = String::from_utf8_lossy(&text).into_owned();
+                    self.event("message", |event| event.message = text).await;
+                }
+                Frame::Trailers(last) => trailers = last,
+            }
+        }
+        if !trailers.is_empty() {
+            self.event("trailers", |event| event.headers = shown(&trailers)).await;
+        }
+        Ok(())
+    }
+
+    /// Takes note of an event once there is room.
+    async fn event(&self, what: &str, fill: impl FnOnce(&mut CallEvent)) {
+        loop {
+            let room = self.room.notified();
+            if self.events.lock().waiting.len() < EVENTS_MAX {
+                break;
+            }
+            room.await;
+        }
+        self.push(what, fill);
+    }
+
+    fn push(&self, what: &str, fill: impl FnOnce(&mut CallEvent)) {
+        let mut events = self.events.lock();
+        events.last += 1;
+        let mut event = CallEvent {
+            number: events.last,
+            what: what.to_owned(),
+            at_us: micros(self.began.elapsed()),
+            ..Default::default()
+        };
+        fill(&mut event);
+        events.waiting.push_back(event);
+        drop(events);
+        self.changed.notify_waiters();
+    }
+
+    fn end(&self, error: Option<&Error>) {
+        if std::mem::replace(&mut self.events.lock().ended, true) {
+            return;
+        }
+        *self.sender.lock() = None;
+        self.push("end", |event| {
+            event.code = error.map_or("ok", |error| error.code().as_str()).to_owned();
+            event.error = error.map_or_else(String::new, |error| error.message().to_owned());
+            event.headers = error.map(|error| shown(error.headers())).unwrap_or_default();
+        });
+    }
+
+    fn cancel(&self) {
+        if let Some(task) = self.task.lock().take() {
+            task.abort();
+        }
+        self.end(Some(&Error::new(Code::Canceled, "you cancelled it")));
+    }
+
+    async fn receive(&self, after: u64) -> ReceiveReply {
+        let until = tokio::time::sleep(WAIT);
+        tokio::pin!(until);
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let reply = self.now(after);
+            if reply.ended || !reply.events.is_empty() {
+                return reply;
+            }
+            tokio::select! {
+                () = changed => {}
+                () = &mut until => return reply,
+            }
+        }
+    }
+
+    fn now(&self, after: u64) -> ReceiveReply {
+        let mut events = self.events.lock();
+        events.received = Some(Instant::now());
+        events.waiting.retain(|event| event.number > after);
+        let told = events.waiting.iter().cloned().collect();
+        let ended = events.ended;
+        drop(events);
+        self.room.notify_waiters();
+        ReceiveReply { events: told, ended, ..Default::default() }
+    }
+
+    fn is_abandoned(&self) -> bool {
+        let last = self.events.lock().received.unwrap_or(self.began);
+        last.elapsed() > ABANDONED
+    }
+
+    async fn abandoned(&self) {
+        while !self.is_abandoned() {
+            tokio::time::sleep(WAIT).await;
+        }
+    }
+}
+
+/// What calls the server over its own listener.
+fn client(handle: &Handle, protocol: &str) -> Result<Client> {
+    let protocol = match protocol {
+        "" | "connect" => Protocol::Connect,
+        "grpc" => Protocol::Grpc,
+        "grpc-web" => Protocol::GrpcWeb,
+        other => {
+            let text = format!("{other:?} is not connect, grpc or grpc-web");
+            return Err(Error::invalid_argument(text));
+        }
+    };
+    if handle.is_tls() {
+        let text = "this server takes calls over TLS only; the console does not call it yet";
+        return Err(Error::failed_precondition(text));
+    }
+    let nowhere = || Error::failed_precondition("this server does not listen yet");
+    let url = match handle.addresses().first().ok_or_else(nowhere)? {
+        Address::Tcp(address) => {
+            // Who listens everywhere is called here.
+            let host = match address.ip() {
+                ip if ip.is_unspecified() && ip.is_ipv4() => "127.0.0.1".to_owned(),
+                ip if ip.is_unspecified() => "[::1]".to_owned(),
+                std::net::IpAddr::V6(ip) => format!("[{ip}]"),
+                std::net::IpAddr::V4(ip) => ip.to_string(),
+            };
+            format!("http://{host}:{}", address.port())
+        }
+        other => other.to_string(),
+    };
+    let client = Client::builder(url).protocol(protocol).build();
+    client.map_err(|why| Error::failed_precondition(why.to_string()))
+}
+
+/// What a call sends, and where more goes.
+#[allow(clippy::type_complexity)]
+fn body(method: &Method, first: Vec<Bytes>) -> Result<(Body, Option<mpsc::Sender<Result<Bytes>>>)> {
+    if !method.kind.client_streams() {
+        let [message] = <[Bytes; 1]>::try_from(first)
+            .map_err(|_| Error::invalid_argument("send one message: this method takes one"))?;
+        return Ok((Body::Full(message), None));
+    }
+    let (sender, receiver) = mpsc::channel(8);
+    let rest = futures_util::stream::unfold(receiver, async |mut receiver| {
+        receiver.recv().await.map(|message| (message, receiver))
+    });
+    let first = futures_util::stream::iter(first.into_iter().map(Ok));
+    Ok((Body::stream(first.chain(rest)), Some(sender)))
+}
+
+fn encode(schema: &Schema, method: &Method, text: &str) -> Result<Bytes> {
+    let message = schema.decode_exactly(&method.input, text.as_bytes())?;
+    message.encode(Codec::Proto)
+}
+
+fn headers(said: &BTreeMap<String, String>) -> Result<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in said {
+        let wrong = || Error::invalid_argument(format!("{name:?} cannot be sent as a header"));
+        let value = HeaderValue::from_str(value).map_err(|_| wrong())?;
+        headers.append(HeaderName::try_from(name).map_err(|_| wrong())?, value);
+    }
+    Ok(headers)
+}
+
+fn shown(headers: &Headers) -> Vec<SentHeader> {
+    let one = |(name, value): (&HeaderName, &HeaderValue)| {
+        let is_secret = redact::is_secret(name.as_str());
+        let text = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        SentHeader {
+            name: name.as_str().to_owned(),
+            value: (!is_secret).then_some(text),
+            ..Default::default()
+        }
+    };
+    headers.iter().map(one).collect()
+}
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+/// How long `Receive` waits for an event.
+const WAIT: Duration = Duration::from_secs(5);
+const ABANDONED: Duration = Duration::from_secs(60);
+const CALLS_MAX: usize = 16;
+const EVENTS_MAX: usize = 100;

@@ -1,0 +1,146 @@
+// The console: who looks, which page, and the keys that work on every page.
+
+import { h, render, useEffect, useRef, useState } from "./preact.js";
+import { begin, current, onChange } from "./session.js";
+import { age, Said } from "./text.js";
+import { place, useCall, useEvery } from "./ui.js";
+import { Mocks } from "./mocks.js";
+import { Calls } from "./calls.js";
+import { Cache } from "./cache.js";
+import { Services } from "./services.js";
+
+/** @type {{ path: string, name: string, page: () => any }[]} */
+const PAGES = [
+  { path: "/mocks", name: "Mocks", page: Mocks },
+  { path: "/calls", name: "Calls", page: Calls },
+  { path: "/cache", name: "Cache", page: Cache },
+  { path: "/services", name: "Services", page: Services },
+];
+
+const KEYS = [
+  ["/", "to the filter"], ["j, k", "to the next row, to the one before"], ["Enter", "open the row"],
+  ["e", "to the next row that failed"], ["p", "pause what moves"], ["1 – 4", "to a page"], ["?", "these keys"],
+];
+
+/** @param {{ why: string }} props */
+function SignedOut({ why }) {
+  return h("main", { class: "alone" },
+    h("h1", null, "Tidewire console"),
+    why === "none" ? null : h("p", { class: "problem", role: "alert" }, h(Said, null, why)),
+    h("p", null, "To look at the program, run this where it runs, and open the address that it prints:"),
+    h("pre", null, "tidewire console"),
+    h("p", { class: "muted" }, "The address is good once, for a minute. A tab that is signed in lets other tabs of this browser in."));
+}
+
+function Shell() {
+  const [at, go] = useState(place().path);
+  const [help, showHelp] = useState(false);
+  const { data, error, reload } = useCall("System/Overview", {});
+  useEvery(reload, 5000);
+  const [last, setLast] = useState(/** @type {any} */ (undefined));
+  useEffect(() => {
+    if (data) setLast(data);
+  }, [data]);
+  useEffect(() => {
+    const changed = () => go(place().path);
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
+  useEffect(() => {
+    if (at !== "/") return;
+    // Who mocks came to see mocks.
+    if (last) location.replace(last.mocks ? "#/mocks" : "#/calls");
+  }, [at, last]);
+  useKeys(() => showHelp((shown) => !shown));
+  const found = PAGES.find(({ path }) => at === path || at.startsWith(`${path}/`));
+  useEffect(() => {
+    document.title = `${found?.name ?? "Console"} · Tidewire`;
+  }, [found]);
+  return h("div", { class: "shell" },
+    h("a", { class: "skip", href: "#content", onClick: (/** @type {any} */ event) => {
+      event.preventDefault();
+      document.getElementById("content")?.focus();
+    } }, "To the content"),
+    h("header", null,
+      h("span", { class: "brand" }, "Tidewire"),
+      h("nav", { "aria-label": "Pages" }, PAGES.filter(({ path }) => path !== "/mocks" || last?.mocks || at.startsWith(path)).map(({ path, name }) =>
+        h("a", { href: `#${path}`, "aria-current": found?.path === path ? "page" : undefined }, name))),
+      h("span", { class: "state" }, h(State, { overview: last, error })),
+      h("button", { type: "button", onClick: () => showHelp(true), "aria-label": "Keys", title: "Keys ( ? )" }, "?")),
+    h("main", { id: "content", tabIndex: -1 },
+      found ? h(found.page, null) : at === "/" ? null : h("p", null, "There is no such page.")),
+    help ? h(Help, { onClose: () => showHelp(false) }) : null);
+}
+
+/** @param {{ overview: any, error?: Error }} props */
+function State({ overview, error }) {
+  if (error) return h("span", { role: "status", class: "bad" }, "✕ does not answer");
+  if (!overview) return null;
+  const role = current()?.act ? "" : ", read only";
+  return h("span", { class: overview.ready ? "good" : "bad" },
+    overview.ready ? "● takes calls" : "◌ drains", h("span", { class: "muted" }, ` ${age(overview.uptimeMs)}${role}`));
+}
+
+/** @param {{ onClose: () => void }} props */
+function Help({ onClose }) {
+  const dialog = useRef(/** @type {any} */ (null));
+  useEffect(() => dialog.current.showModal(), []);
+  return h("dialog", { ref: dialog, onClose, "aria-label": "Keys" },
+    h("h2", null, "Keys"),
+    h("dl", { class: "keys" }, KEYS.map(([key, what]) => h("div", null, h("dt", null, h("kbd", null, key)), h("dd", null, what)))),
+    h("form", { method: "dialog" }, h("button", { autofocus: true }, "Close")));
+}
+
+/** @param {() => void} onHelp */
+function useKeys(onHelp) {
+  useEffect(() => {
+    const pressed = (/** @type {KeyboardEvent} */ event) => {
+      const target = /** @type {HTMLElement} */ (event.target);
+      if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+      if (target.closest("input, textarea, select")) {
+        if (event.key === "Escape") target.blur();
+        return;
+      }
+      const page = PAGES[Number(event.key) - 1];
+      if (page) location.hash = page.path;
+      else if (event.key === "?") onHelp();
+      else if (event.key === "/") focusOn("[data-filter]");
+      else if (event.key === "p") /** @type {HTMLElement | null} */ (document.querySelector("[data-pause]"))?.click();
+      else if (event.key === "j") step(1, "button.row");
+      else if (event.key === "k") step(-1, "button.row");
+      else if (event.key === "e") step(1, "[data-error] button.row");
+      else return;
+      event.preventDefault();
+    };
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  }, []);
+}
+
+/** @param {string} selector */
+const focusOn = (selector) => /** @type {HTMLElement | null} */ (document.querySelector(selector))?.focus();
+
+/**
+ * Moves the focus to the next of these, or the one before; at the end it stays.
+ * @param {1 | -1} by @param {string} selector
+ */
+function step(by, selector) {
+  const all = /** @type {HTMLElement[]} */ ([...document.querySelectorAll(selector)]);
+  const here = document.activeElement;
+  const after = (/** @type {HTMLElement} */ one) => (here && here !== document.body
+    ? Boolean(here.compareDocumentPosition(one) & (by > 0 ? Node.DOCUMENT_POSITION_FOLLOWING : Node.DOCUMENT_POSITION_PRECEDING))
+    : by > 0);
+  const next = by > 0 ? all.find(after) : all.filter(after).at(-1);
+  next?.focus();
+  next?.scrollIntoView({ block: "nearest" });
+}
+
+/** @param {{ why: string }} props */
+function App({ why }) {
+  const [signedIn, set] = useState(Boolean(current()));
+  useEffect(() => onChange(() => set(Boolean(current()))), []);
+  return signedIn ? h(Shell, null) : h(SignedOut, { why });
+}
+
+const why = await begin();
+render(h(App, { why }), /** @type {HTMLElement} */ (document.getElementById("app")));

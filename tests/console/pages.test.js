@@ -1,0 +1,404 @@
+// The pages, as somebody uses them: by role and by keyboard. Whatever a page must not do fails the test that sees it.
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { after, afterEach, before, describe, test } from "node:test";
+import { Program, freePort, launch, root, watched } from "./support.js";
+import { FILES, HOSTILE, RULES } from "./shop.js";
+
+const axe = readFileSync(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
+
+/** @type {Program} */
+let mock;
+/** @type {import("playwright-core").Browser} */
+let browser;
+/** @type {{ page: import("playwright-core").Page, faults: string[] }[]} */
+let pages = [];
+before(async () => {
+  mock = await Program.start(FILES, ["mock", "--port", "0"]);
+  browser = await launch();
+});
+after(async () => {
+  await browser.close();
+  await mock.stop();
+});
+afterEach(async () => {
+  const seen = pages;
+  pages = [];
+  for (const { page } of seen) await page.context().close();
+  assert.deepEqual(seen.flatMap(({ faults }) => faults), []);
+});
+
+/** A tab that is signed in, at a place. @param {string} place @param {object} [options] @param {Program} [program] @param {RegExp} [expected] */
+async function open(place, options = {}, program = mock, expected = undefined) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, permissions: ["clipboard-read", "clipboard-write"], ...options });
+  const it = await watched(context, { expected });
+  pages.push(it);
+  await it.page.goto(program.signIn());
+  await it.page.getByRole("navigation", { name: "Pages" }).waitFor();
+  await it.page.goto(`http://${program.admin}/#${place}`);
+  await it.page.getByRole("heading", { level: 1 }).waitFor();
+  return it.page;
+}
+
+const price = (request, headers) => mock.call("shop.v1.Cart/Price", request, headers);
+
+describe("sign-in", () => {
+  test("the code leaves the address, other tabs of the browser come in without one, and a used code is told", async () => {
+    const context = await browser.newContext();
+    const first = await watched(context, { expected: /401/ });
+    pages.push(first);
+    const address = mock.signIn();
+    await first.page.goto(address);
+    await first.page.getByRole("heading", { name: "Mocks" }).waitFor();
+    assert.doesNotMatch(first.page.url(), /[0-9a-f]{32}/);
+    const sibling = await watched(context);
+    await sibling.page.goto(`http://${mock.admin}/`);
+    await sibling.page.getByRole("heading", { name: "Mocks" }).waitFor();
+    assert.deepEqual(sibling.faults, []);
+    const stranger = await browser.newContext();
+    const late = await watched(stranger, { expected: /401/ });
+    pages.push(late);
+    await late.page.goto(address);
+    await late.page.getByRole("alert").getByText("this code was used").waitFor();
+    await late.page.goto(`http://${mock.admin}/#/calls`);
+    await late.page.getByText("tidewire console", { exact: true }).waitFor();
+  });
+});
+
+describe("mocks", () => {
+  test("by keyboard: a method is found, and which response wins is shown with why each other lost", async () => {
+    const page = await open("/mocks");
+    await page.keyboard.press("/");
+    await page.keyboard.type("price");
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "shop.v1.Cart/Watch" }).waitFor({ state: "detached" });
+    await page.keyboard.press("j");
+    await page.keyboard.press("Enter");
+    const request = page.getByLabel("Request as JSON");
+    await request.fill('{"item": {"sku": "tea"}, "quantity": 50}');
+    await page.getByRole("button", { name: "Preview" }).click();
+    const table = page.getByRole("table", { name: "Responses and why they lost" });
+    await table.getByRole("row").filter({ hasText: "tea" }).getByText("✓ answers").waitFor();
+    await table.getByText('request.quantity is "50", wanted {"gte":100}').waitFor();
+    const calls = await mock.run(["mocks", "calls"]).stdout;
+    assert.doesNotMatch(calls, /Price/, "a preview is not a call");
+  });
+
+  test("a rule is edited: checked, previewed before it is saved, saved, in effect, and deleted", async () => {
+    const page = await open("/mocks?method=shop.v1.Cart%2FTalk", {}, mock, /400/);
+    await page.getByRole("button", { name: "Write one" }).click();
+    const text = page.getByLabel("Text of shop.v1.cart.talk.yaml");
+    await text.fill('responses:\n  - when: {request.item.sku: {regex: "^SK-[0-9"}}\n    body: {price: 1}\n');
+    await page.getByRole("button", { name: "Check" }).click();
+    await page.getByRole("list", { name: "Findings" }).getByText("warning").first().waitFor();
+    await text.fill("responses: [");
+    await page.getByRole("button", { name: "Check" }).click();
+    await page.getByRole("list", { name: "Findings" }).getByText("error").first().waitFor();
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("alert").getByText("invalid_argument").waitFor();
+    await text.fill("responses:\n  - body: {price: 77}\n");
+    await page.getByRole("button", { name: "Preview" }).click();
+    await page.getByText("the text below, not saved").waitFor();
+    await page.getByText('"77"').waitFor();
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByText("As on disk.").waitFor();
+    assert.equal(readFileSync(`${mock.folder}/rules/shop.v1.cart.talk.yaml`, "utf8"), "responses:\n  - body: {price: 77}\n");
+    await page.getByRole("button", { name: "Delete" }).click();
+    await page.getByRole("button", { name: "sure?" }).click();
+    await page.getByText("There is none").waitFor();
+  });
+
+  test("a file that changed on disk while it is edited is not overwritten", async () => {
+    const page = await open("/mocks?method=shop.v1.Cart%2FPrice", {}, mock, /412|409|400/);
+    const file = `${mock.folder}/rules/shop.v1.cart.price.yaml`;
+    await page.getByLabel("Text of shop.v1.cart.price.yaml").fill(`${RULES}# mine\n`);
+    writeFileSync(file, `${RULES}# theirs\n`);
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("alert").getByText("aborted").waitFor();
+    assert.equal(readFileSync(file, "utf8"), `${RULES}# theirs\n`);
+    writeFileSync(file, RULES);
+  });
+
+  test("near misses, verification, sessions and the end of them", async () => {
+    await price({ quantity: 50 }, { "x-mock-session": "near" });
+    const page = await open("/mocks/misses");
+    await page.getByRole("row").filter({ hasText: 'request.quantity is "50", wanted {"gte":100}' }).first().waitFor();
+    await page.getByRole("link", { name: "Verify" }).click();
+    await page.getByLabel("Method").selectOption("shop.v1.Cart/Price");
+    await page.getByLabel("Session").fill("near");
+    await page.getByLabel("How often").selectOption("exactly");
+    await page.getByLabel("Times").fill("3");
+    await page.getByRole("button", { name: "Verify" }).click();
+    await page.getByText("✕ They did not.").waitFor();
+    await page.getByLabel("Times").fill("1");
+    await page.keyboard.press("Enter");
+    await page.getByText("✓ They came so.").waitFor();
+    await page.getByRole("link", { name: "Sessions" }).click();
+    const row = page.getByRole("row").filter({ hasText: "near" });
+    await row.getByRole("button", { name: "Drop" }).click();
+    await row.waitFor({ state: "detached" });
+  });
+
+  test("a .proto file is written, and what it says is mocked at once", async () => {
+    const page = await open("/mocks/protos");
+    await page.getByLabel("Name of a new file").fill("more.proto");
+    await page.getByRole("button", { name: "New file" }).click();
+    await page.getByLabel("Text of more.proto").fill('syntax = "proto3";\npackage more.v1;\nservice More { rpc Get(Any) returns (Any); }\nmessage Any { string a = 1; }\n');
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByText("✓ In effect.").waitFor();
+    assert.ok("a" in await mock.call("more.v1.More/Get", {}));
+    await page.getByRole("button", { name: "Delete" }).click();
+    await page.getByRole("button", { name: "sure?" }).click();
+    await page.getByRole("button", { name: "more.proto" }).waitFor({ state: "detached" });
+  });
+});
+
+describe("calls", () => {
+  test("calls come as they are made; what failed is found by a key, and its details are there", async () => {
+    const page = await open("/calls");
+    await page.getByText("Calls are recorded while this page is open").waitFor();
+    await page.getByRole("button", { name: "Capture bodies" }).click();
+    await page.getByRole("button", { name: "Capture bodies" }).and(page.locator(":enabled")).waitFor();
+    const failure = async () => { await price({ item: { sku: "tea" }, card: "4111" }, { authorization: "Bearer hunter2" }); await price({ item: { sku: "gone" } }); };
+    await failure();
+    await page.getByText("✕ not_found").waitFor();
+    await page.keyboard.press("e");
+    await page.keyboard.press("Enter");
+    const detail = page.getByRole("region", { name: /^Call \d/ });
+    await detail.getByText("not_found").waitFor();
+    await detail.getByText("handler").waitFor();
+    await detail.getByText("gone").waitFor();
+    await page.getByLabel("Failed only").check();
+    await page.getByText("✓ ok").waitFor({ state: "detached" });
+    assert.match(page.url(), /failed=1/);
+    await page.getByLabel("Failed only").uncheck();
+    await page.getByRole("row").filter({ hasText: "✓ ok" }).getByRole("button").click();
+    await detail.getByText("tea").waitFor();
+    const said = await detail.innerText();
+    assert.doesNotMatch(said, /hunter2|4111/, "no secret is shown");
+    await page.keyboard.press("p");
+    await page.getByText("; paused").waitFor();
+    const before = await page.getByRole("row").count();
+    await failure();
+    await page.keyboard.press("p");
+    await page.waitForFunction((rows) => document.querySelectorAll("tr").length > rows, before);
+  });
+
+  test("eight tabs of one browser all show what comes", async () => {
+    const first = await open("/calls");
+    const context = first.context();
+    const tabs = [first];
+    for (let n = 1; n < 8; n += 1) {
+      const { page, faults } = await watched(context);
+      await page.goto(`http://${mock.admin}/#/calls`);
+      await page.getByRole("heading", { name: "Calls" }).waitFor();
+      tabs.push(page);
+      assert.deepEqual(faults, []);
+    }
+    await price({ item: { sku: "eight" } });
+    for (const tab of tabs) await tab.getByRole("button", { name: "shop.v1.Cart/Price" }).first().waitFor();
+  });
+
+  test("a program that went away is said to be away, and not to be idle", async () => {
+    const short = await Program.start(FILES, ["mock", "--port", "0"]);
+    const page = await open("/calls", {}, short, /./);
+    short.child.kill("SIGKILL");
+    await page.getByText("does not answer").first().waitFor();
+    await short.stop();
+  });
+});
+
+describe("services", () => {
+  test("a form for every type sends what was filled in, by each protocol", async () => {
+    const page = await open("/services?method=shop.v1.Cart%2FPrice");
+    await page.getByRole("button", { name: "Set item", exact: true }).click();
+    await page.getByLabel("item.sku", { exact: true }).fill("tea");
+    await page.getByLabel("item.size", { exact: true }).selectOption("LARGE");
+    await page.getByRole("button", { name: "Set item.part" }).click();
+    await page.getByLabel("item.part.sku", { exact: true }).fill("bag");
+    await page.getByLabel("quantity", { exact: true }).fill("2");
+    await page.getByLabel("customer", { exact: true }).fill("9007199254740993");
+    await page.getByRole("button", { name: "Add to tags" }).click();
+    await page.getByLabel("tags[0]", { exact: true }).fill("new");
+    await page.getByLabel("New key of labels").fill("__proto__");
+    await page.getByRole("button", { name: "Add to labels" }).click();
+    await page.getByLabel("labels[__proto__]", { exact: true }).fill("x");
+    await page.getByRole("combobox", { name: "way", exact: true }).selectOption("member");
+    await page.getByRole("combobox", { name: "member", exact: true }).selectOption("true");
+    await page.getByRole("textbox", { name: "at", exact: true }).fill('"2026-01-31T12:00:00Z"');
+    await page.getByLabel("blob", { exact: true }).fill("aGk=");
+    await page.getByLabel("weight", { exact: true }).fill("1.5");
+    for (const protocol of ["connect", "grpc", "grpc-web"]) {
+      await page.getByLabel("Protocol").selectOption(protocol);
+      await page.getByRole("button", { name: "Send", exact: true }).click();
+      const log = page.getByRole("log", { name: "What came back" });
+      await log.getByText("✓ ok").waitFor();
+      await log.getByText('"price": "5"').waitFor();
+    }
+    await page.getByRole("button", { name: "as tidewire" }).click();
+    const line = await page.evaluate(() => navigator.clipboard.readText());
+    assert.match(line, /^tidewire call --protocol grpc-web 127\.0\.0\.1:\d+ shop\.v1\.Cart\/Price '\{/);
+    const words = line.slice("tidewire ".length);
+    const { execFileSync } = await import("node:child_process");
+    const { tidewire } = await import("./support.js");
+    assert.match(execFileSync("sh", ["-c", `${tidewire} ${words}`], { encoding: "utf8", cwd: mock.folder, env: mock.env }), /"price":\s*"5"/);
+    await page.goto(`http://${mock.admin}/#/mocks/calls`);
+    await page.getByRole("button", { name: "shop.v1.Cart/Price" }).first().click();
+    const shown = page.getByRole("region", { name: /^Call \d/ }).locator("pre").first();
+    const sent = JSON.parse(await shown.innerText());
+    assert.deepEqual({ ...sent, labels: Object.entries(sent.labels ?? {}) }, {
+      item: { sku: "tea", size: "LARGE", part: { sku: "bag" } }, quantity: 2, customer: "9007199254740993", tags: ["new"],
+      labels: [["__proto__", "x"]], member: true, at: "2026-01-31T12:00:00Z", blob: "aGk=", weight: 1.5,
+    });
+  });
+
+  test("messages of a stream are shown one by one, and are sent one by one", async () => {
+    const page = await open("/services?method=shop.v1.Cart%2FWatch");
+    await page.getByRole("button", { name: "Send", exact: true }).click();
+    const log = page.getByRole("log", { name: "What came back" });
+    await log.getByText("✓ ok").waitFor();
+    assert.equal(await log.getByText("message", { exact: true }).count(), 3);
+    await page.goto(`http://${mock.admin}/#/services?method=shop.v1.Cart%2FFill`);
+    await page.getByRole("region", { name: "Try shop.v1.Cart/Fill" }).waitFor();
+    await page.getByRole("button", { name: "Send", exact: true }).click();
+    await page.getByRole("button", { name: "Send another" }).click();
+    await page.getByRole("button", { name: "Close send" }).click();
+    await log.getByText("✓ ok").waitFor();
+  });
+
+  test("what a method refuses, and a request that it does not take, are told", async () => {
+    const page = await open("/services?method=shop.v1.Cart%2FPrice", {}, mock, /400/);
+    await page.getByRole("button", { name: "JSON" }).click();
+    await page.getByLabel("Request as JSON").fill('{"item": {"sku": "gone"}}');
+    await page.getByRole("button", { name: "Send", exact: true }).click();
+    await page.getByText("✕ not_found").waitFor();
+    await page.getByText("no such item <img src=x onerror=alert(1)>").waitFor();
+    for (const text of ['{"itm": 1}', "{", `${"[".repeat(10_000)}`]) {
+      await page.getByLabel("Request as JSON").fill(text);
+      await page.getByRole("button", { name: "Send", exact: true }).click();
+      await page.getByRole("alert").getByText("invalid_argument").waitFor();
+    }
+  });
+});
+
+describe("cache", () => {
+  test("why a reply was computed again is found on the page alone; what was not observed is not guessed", async () => {
+    const program = `${process.env.CARGO_TARGET_DIR ?? `${root}target`}/debug/contacts`;
+    const port = await freePort();
+    const settings = `[server]\nlisten = ["127.0.0.1:0"]\n[admin]\nlisten = "127.0.0.1:${port}"\ntoken_file = "admin.token"\n`;
+    const contacts = await Program.start({ "tidewire.toml": settings }, [], { program, env: { CONTACTS: "300" }, ready: (line) => line.startsWith("Ctrl-C") });
+    contacts.at(`127.0.0.1:${port}`);
+    const call = (method, request) => contacts.call(`contacts.v1.Contacts/${method}`, request);
+    await call("Get", { id: 7 });
+    const page = await open("/cache", {}, contacts);
+    await page.getByText("not recorded: nobody observes.").waitFor();
+    await page.getByRole("button", { name: "/contacts.v1.Contacts/Get", exact: true }).click();
+    await page.getByRole("table", { name: "Keys of the memo" }).getByRole("button").first().click();
+    const detail = page.getByRole("region", { name: "Keys" });
+    await detail.getByText("nobody observed").waitFor();
+    await page.getByRole("button", { name: "Observe for 10 min" }).click();
+    await page.getByText("Nothing changed since it is observed.").waitFor();
+    await call("Update", { id: 7, firstName: "Changed" });
+    await call("Get", { id: 7 });
+    await page.getByRole("button", { name: "Look again" }).click();
+    await detail.getByText(/changed/).first().waitFor();
+    await detail.getByText(/What it read \([1-9]/).waitFor();
+    await page.getByRole("region", { name: "What made most stale" }).getByRole("table").waitFor();
+    await contacts.stop();
+  });
+});
+
+describe("every page", () => {
+  const places = ["/mocks?method=shop.v1.Cart%2FPrice", "/mocks/misses", "/mocks/calls", "/mocks/verify", "/mocks/sessions", "/mocks/faults", "/mocks/protos?file=shop.proto", "/calls", "/cache", "/services?method=shop.v1.Cart%2FPrice"];
+  const looks = /** @type {[string, object][]} */ ([
+    ["light", { colorScheme: "light" }], ["dark", { colorScheme: "dark" }],
+    ["200 %", { viewport: { width: 640, height: 450 }, deviceScaleFactor: 2 }], ["360 px", { viewport: { width: 360, height: 740 } }],
+  ]);
+  for (const [look, options] of looks) {
+    test(`${look}: axe finds nothing, and nothing is wider than the window`, async () => {
+      await price({ item: { sku: "tea" } });
+      await price({ quantity: 50 });
+      const page = await open("/mocks", { ...options, bypassCSP: false });
+      for (const place of places) {
+        await page.goto(`http://${mock.admin}/#${place}`);
+        await page.getByRole("heading", { level: 1 }).waitFor();
+        await page.waitForFunction(() => !document.body.innerText.includes("…\n"));
+        const found = await page.evaluate(`(() => { ${axe}; return window.axe.run(document, { resultTypes: ["violations"] }); })()`);
+        const told = found.violations.map(({ id, nodes }) => `${place} ${id}: ${nodes.map(({ target, failureSummary }) => `${target} ${failureSummary}`).join("; ")}`);
+        assert.deepEqual(told, []);
+        const [wide, window] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+        assert.ok(wide <= window, `${place} is ${wide} wide in ${window}`);
+      }
+      await page.keyboard.press("?");
+      await page.getByRole("dialog", { name: "Keys" }).waitFor();
+      await page.keyboard.press("Escape");
+    });
+  }
+
+  test("hostile texts are texts wherever they are shown", async () => {
+    const hostile = await Program.start(FILES, ["mock", "--port", "0"]);
+    const names = HOSTILE.map((text) => JSON.stringify(text));
+    writeFileSync(`${hostile.folder}/rules/shop.v1.cart.fill.yaml`, `responses:\n${names.map((name) => `  - name: ${name}\n    when: {request.item.sku: ${name}}\n    body: {note: ${name}}\n`).join("")}`);
+    const page = await open("/calls", {}, hostile, /400/);
+    await page.getByRole("button", { name: "Capture bodies" }).click();
+    for (const text of HOSTILE) {
+      const header = encodeURIComponent(text).slice(0, 60);
+      await hostile.call("shop.v1.Cart/Price", { item: { sku: text }, tags: [text], labels: { [text]: text } }, { "x-mock-session": header, "x-hostile": header, "user-agent": header });
+    }
+    const whole = async () => page.evaluate(() => ({ text: document.body.innerText, images: document.images.length, scripts: document.scripts.length, foreign: document.querySelectorAll("svg, img, iframe, object, embed").length }));
+    await page.getByRole("button", { name: "shop.v1.Cart/Price" }).first().click();
+    for (const place of ["/mocks/misses", "/mocks/sessions", "/mocks/calls", "/mocks?method=shop.v1.Cart%2FFill"]) {
+      await page.goto(`http://${hostile.admin}/#${place}`);
+      await page.getByRole("heading", { level: 1 }).waitFor();
+    }
+    await page.getByRole("button", { name: "Preview" }).click();
+    await page.getByRole("table", { name: "Responses and why they lost" }).waitFor();
+    const { text, images, scripts, foreign } = await whole();
+    assert.ok(text.includes("<img src=x onerror=alert(1)>"));
+    assert.ok(text.includes("\\u{202e}") && !text.includes("\u202e"), "the direction of writing is not turned");
+    assert.deepEqual([images, scripts, foreign], [0, 1, 0]);
+    await page.goto(`http://${hostile.admin}/#/mocks/calls`);
+    await page.getByRole("button", { name: "shop.v1.Cart/Price" }).first().waitFor();
+    for (const button of await page.getByRole("table", { name: "Mocked calls" }).getByRole("button").all()) {
+      await button.click();
+      const now = await whole();
+      assert.deepEqual([now.images, now.scripts, now.foreign], [0, 1, 0]);
+      assert.ok(!now.text.includes("\u202e") && !now.text.includes("\u001b"));
+    }
+    for (const query of ["<img src=x onerror=alert(1)>", "javascript:alert(1)", "__proto__"]) {
+      await page.goto(`http://${hostile.admin}/#/mocks?method=${encodeURIComponent(query)}&name=${encodeURIComponent(query)}`);
+      await page.getByRole("heading", { level: 1 }).waitFor();
+    }
+    await hostile.stop();
+  });
+
+  test("pictures for the guide", async () => {
+    const folder = process.env.PICTURES ?? `${mock.folder}/pictures`;
+    mkdirSync(folder, { recursive: true });
+    for (const request of [{ item: { sku: "tea" } }, { quantity: 200 }, { quantity: 50 }, { item: { sku: "gone" } }]) await price(request);
+    for (const [name, place, options, prepare] of /** @type {[string, string, object, ((page: import("playwright-core").Page) => Promise<void>)?][]} */ ([
+      ["mocks", "/mocks?method=shop.v1.Cart%2FPrice", {}, async (page) => {
+        await page.getByLabel("Request as JSON").fill('{"item": {"sku": "tea"}, "quantity": 50}');
+        await page.getByRole("button", { name: "Preview" }).click();
+        await page.getByText("✓ answers").waitFor();
+      }],
+      ["calls", "/calls", { colorScheme: "dark" }, async (page) => {
+        await page.getByRole("heading", { name: "Calls" }).waitFor();
+        await page.getByText("0 of 0 calls").or(page.getByRole("table", { name: "Calls" })).first().waitFor();
+        for (const sku of ["tea", "gone", "bag"]) await price({ item: { sku } });
+        await page.getByText("✕ not_found").first().waitFor();
+        await page.keyboard.press("e");
+        await page.keyboard.press("Enter");
+        await page.getByRole("region", { name: /^Call \d/ }).waitFor();
+      }],
+      ["services", "/services?method=shop.v1.Cart%2FWatch", {}, async (page) => {
+        await page.getByRole("button", { name: "Send", exact: true }).click();
+        await page.getByText("✓ ok").waitFor();
+      }],
+    ])) {
+      const page = await open(place, { viewport: { width: 1100, height: 720 }, reducedMotion: "reduce", ...options });
+      await prepare?.(page);
+      await page.screenshot({ path: `${folder}/console-${name}.png` });
+    }
+  });
+});
