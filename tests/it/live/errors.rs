@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidewire::http::{Method, StatusCode};
-use tidewire::{Body, Call, Code, Context, Error, Head, Outcome, Reply, Result, Service};
+use tidewire::{
+    Body, Call, Code, Codec, Context, Error, Head, Outcome, Reply, Result, Schema, Server, Service,
+    Spec, StreamKind,
+};
 use tidewire_live_proto::Watch;
 
 use super::by_hand::{ByHand, Told};
@@ -46,6 +49,23 @@ async fn plain_http_over_live_is_answered_by_its_route_and_is_not_found_elsewher
         let error = client.call(get("/nowhere")).await.unwrap_err();
         assert_eq!((error.code(), error.outcome()), (Code::NotFound, Outcome::NotRun), "{error}");
     }
+}
+
+/// As one is whose program ends in it.
+#[tokio::test]
+async fn a_command_of_which_nobody_knows_what_became_is_not_said_to_be_answered() {
+    let service = "tidewire.test.v1.BehaviourService";
+    let schema = Schema::from_folder(tidewire_tests::program::root().join("tests/proto")).unwrap();
+    let lost = async |_: Call| -> Result<Reply> {
+        Err(Error::aborted("it ended").with_outcome(Outcome::Unknown))
+    };
+    let builder = Server::builder().service(schema.serve(service, lost).unwrap());
+    let (_running, address) = start(builder).await;
+    let client = client(format!("tcp://{address}"));
+    let spec = Spec::dynamic(service, "Echo", StreamKind::Unary, ["", ""]);
+    let call = Call::method(Arc::new(spec), Context::default(), Codec::Json, "{}");
+    let error = client.call(call).await.unwrap_err();
+    assert_eq!((error.code(), error.outcome()), (Code::Aborted, Outcome::Unknown), "{error}");
 }
 
 #[tokio::test]
