@@ -1,7 +1,7 @@
 //! Which tools there are: a name for assistants, and the method that it means.
 //!
-//! A method that is not here cannot be called. Whether a tool only looks is not said here but by the
-//! scopes of its method.
+//! A method that is not here cannot be called. Whether a tool only looks is not said here but by
+//! the scopes of its method.
 
 /// A tool, and what it does.
 #[derive(Debug, Clone, Copy)]

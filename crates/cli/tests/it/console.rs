@@ -64,7 +64,7 @@ fn a_mock_prints_its_console_and_commands_find_it_until_it_ends() {
     let another = run(here.path(), &["console"]);
     another.check(0, &[&format!("http://{admin}/#")]);
     assert!(!another.stdout.contains(code), "each code is another one");
-    run(here.path(), &["mocks", "rules"]).check(0, &["shop.v1.Cart/Price"]);
+    run(here.path(), &["mocks", "list-rules"]).check(0, &["shop.v1.Cart/Price"]);
     run(here.path(), &["top", "--once", "--admin", &admin]).check(0, &[]);
     mock.end();
     run(here.path(), &["console"]).check(2, &["where is the program?"]);

@@ -166,8 +166,10 @@ fn where_settings_come_from_is_said() {
 
 #[test]
 fn rules_of_a_mock_may_come_after_its_start() {
-    let mut served =
-        Served::in_folder(folder(&[("shop.proto", PROTO)]), &["mock", "shop.proto", "--port", "0"]);
+    let mut served = Served::in_folder(
+        folder(&[("shop.proto", PROTO)]),
+        &["mock", "shop.proto", "--port", "0", "--no-console"],
+    );
     served.says(&["mocking shop.v1.Items"]);
     let mut log = served.log.take().unwrap().map(Result::unwrap);
     let first = log.next().unwrap();
