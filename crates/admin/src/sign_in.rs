@@ -60,6 +60,7 @@ impl SignIn {
         let mut known = self.0.lock();
         let Some(place) = find(&known.codes, code.as_bytes(), now) else { return Ok(None) };
         let Credential { principal, .. } = known.codes.swap_remove(place);
+        let principal = of_console(&principal);
         let bearer = Credential {
             text: text.clone(),
             principal: principal.clone(),
@@ -76,11 +77,26 @@ impl SignIn {
     }
 }
 
-/// Adds one; what is over goes, and the oldest where there are too many.
+/// Whether somebody is known by a bearer token of a console: it opens no other, or it would be good
+/// for ever.
+pub(crate) fn is_of_console(principal: &Principal) -> bool {
+    principal.issuer() == ISSUER
+}
+
+/// The same as known by a bearer token.
+fn of_console(maker: &Principal) -> Principal {
+    let known = Principal::new(ISSUER, maker.subject());
+    maker.scopes().iter().fold(known, |known, scope| known.with_scope(scope))
+}
+
+/// Adds one; what is over goes, and the oldest of the same maker where there are too many.
 fn add(all: &mut Vec<Credential>, one: Credential, now: Instant, max: usize) {
     all.retain(|known| known.until > now);
-    if all.len() >= max {
-        all.remove(0);
+    let is_same = |known: &Credential| known.principal.subject() == one.principal.subject();
+    if all.iter().filter(|known| is_same(known)).count() >= max
+        && let Some(oldest) = all.iter().position(is_same)
+    {
+        all.remove(oldest);
     }
     all.push(one);
 }
@@ -97,6 +113,7 @@ fn find(all: &[Credential], shown: &[u8], now: Instant) -> Option<usize> {
     found
 }
 
+const ISSUER: &str = "console";
 const CODE_LIFETIME: Duration = Duration::from_secs(60);
 const BEARER_LIFETIME: Duration = Duration::from_secs(12 * 3600);
 const CODES_MAX: usize = 16;
@@ -115,6 +132,24 @@ mod tests {
 
     fn reader() -> Principal {
         Principal::new("admin", "reader").with_scope(READ)
+    }
+
+    #[test]
+    fn a_reader_signs_no_operator_out_and_a_console_opens_no_other() {
+        let (sign_in, now) = (SignIn::default(), Instant::now());
+        let code = sign_in.operator_code().unwrap();
+        for _ in 0..2 * BEARERS_MAX {
+            let of_reader = sign_in.code(reader(), now).unwrap();
+            sign_in.exchange(&of_reader, now).unwrap().unwrap();
+        }
+        let (bearer, principal) = sign_in.exchange(&code, now).unwrap().unwrap();
+        assert!(is_of_console(&principal) && principal.has_scope(ACT));
+        for _ in 0..2 * BEARERS_MAX {
+            let of_reader = sign_in.code(reader(), now).unwrap();
+            sign_in.exchange(&of_reader, now).unwrap().unwrap();
+        }
+        assert_eq!(sign_in.principal(bearer.as_bytes(), now), Some(principal));
+        assert!(sign_in.0.lock().bearers.len() <= BEARERS_MAX + 1);
     }
 
     #[test]

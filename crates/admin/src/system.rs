@@ -14,6 +14,7 @@ use crate::proto::tidewire::admin::v1::{
     OpenConsoleRequest, OverviewReply, OverviewRequest, SetLogLevelReply, SetLogLevelRequest,
     Setting, SettingsReply, SettingsRequest, System,
 };
+use crate::sign_in::is_of_console;
 
 pub(crate) struct SystemApi {
     admin: Admin,
@@ -59,6 +60,10 @@ impl System for SystemApi {
     ) -> Result<Reply<OpenConsoleReply>> {
         let nobody = || Error::unauthenticated("nobody calls");
         let principal = context.principal().cloned().ok_or_else(nobody)?;
+        if is_of_console(&principal) {
+            let text = "a console opens no other; run tidewire console";
+            return Err(Error::permission_denied(text));
+        }
         let code = self.admin.sign_in.code(principal, Instant::now());
         let code = code.map_err(|why| Error::internal(why.to_string()))?;
         Ok(OpenConsoleReply { code, ..Default::default() }.into())

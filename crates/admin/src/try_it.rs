@@ -171,12 +171,19 @@ impl Tried {
     async fn event(&self, what: &str, fill: impl FnOnce(&mut CallEvent)) {
         loop {
             let room = self.room.notified();
-            if self.events.lock().waiting.len() < EVENTS_MAX {
+            if self.has_room() {
                 break;
             }
             room.await;
         }
         self.push(what, fill);
+    }
+
+    /// Whether fewer events wait than are kept, in number and in bytes.
+    fn has_room(&self) -> bool {
+        let events = self.events.lock();
+        let bytes: usize = events.waiting.iter().map(|event| event.message.len()).sum();
+        events.waiting.len() < EVENTS_MAX && bytes < EVENTS_BYTES_MAX
     }
 
     fn push(&self, what: &str, fill: impl FnOnce(&mut CallEvent)) {
@@ -338,3 +345,5 @@ const WAIT: Duration = Duration::from_secs(5);
 const ABANDONED: Duration = Duration::from_secs(60);
 const CALLS_MAX: usize = 16;
 const EVENTS_MAX: usize = 100;
+/// One event may be over it, so that any message is seen.
+const EVENTS_BYTES_MAX: usize = 2 << 20;

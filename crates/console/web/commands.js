@@ -14,7 +14,7 @@ export function asCurl(what) {
   const socket = what.address.startsWith("unix:") ? ["--unix-socket", what.address.slice(5)] : [];
   const at = socket.length ? "http://localhost" : url(what);
   if (what.streams) return `# curl sends no stream; ${asTidewire(what)}`;
-  return line(["curl", ...socket, "-H", "content-type: application/json", ...headers, "-d", what.message, `${at}/${what.method}`]);
+  return line(["curl", ...socket, "-H", "content-type: application/json", ...headers, "--data-raw", what.message, `${at}/${what.method}`]);
 }
 
 /** @param {What} what */

@@ -16,8 +16,8 @@ use crate::inherited::{self, InheritedSocket};
 pub enum Listener {
     /// Of TCP.
     Tcp(TcpListener),
-    /// Of a file.
-    Unix(UnixListener, SocketFile),
+    /// Of a file; a private one is for who runs this program, and for root.
+    Unix(UnixListener, SocketFile, bool),
 }
 
 /// A connection that was accepted.
@@ -45,7 +45,8 @@ impl Listener {
                     listener.local_addr()?.as_pathname().unwrap_or_else(|| Path::new("")),
                 );
                 let file = SocketFile { path, identity: None };
-                return UnixListener::from_std(listener).map(|listener| Self::Unix(listener, file));
+                return UnixListener::from_std(listener)
+                    .map(|listener| Self::Unix(listener, file, is_private));
             }
             None => {}
         }
@@ -58,7 +59,7 @@ impl Listener {
                     std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
                 }
                 let file = SocketFile { path: path.clone(), identity: identity(path) };
-                Ok(Self::Unix(listener, file))
+                Ok(Self::Unix(listener, file, is_private))
             }
         }
     }
@@ -70,7 +71,7 @@ impl Listener {
     pub fn address(&self) -> io::Result<Address> {
         match self {
             Self::Tcp(listener) => listener.local_addr().map(Address::Tcp),
-            Self::Unix(_, file) => Ok(Address::Unix(file.path.clone())),
+            Self::Unix(_, file, _) => Ok(Address::Unix(file.path.clone())),
         }
     }
 
@@ -88,9 +89,22 @@ impl Listener {
                 stream.set_nodelay(true)?;
                 Ok(AcceptedSocket::Tcp(stream, peer))
             }
-            Self::Unix(listener, _) => Ok(AcceptedSocket::Unix(listener.accept().await?.0)),
+            // A file that was inherited may be open to all, and one is until its mode is set.
+            Self::Unix(listener, _, is_private) => loop {
+                let (stream, _) = listener.accept().await?;
+                if !is_private || is_ours(&stream) {
+                    return Ok(AcceptedSocket::Unix(stream));
+                }
+                tracing::warn!("a connection of another user to a private socket is closed");
+            },
         }
     }
+}
+
+/// Whether who connected is the user that runs this program, or root.
+fn is_ours(stream: &UnixStream) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    stream.peer_cred().is_ok_and(|peer| [0, own].contains(&peer.uid()))
 }
 
 /// The file of a Unix socket, removed with the listener unless another has taken its place.

@@ -54,7 +54,14 @@ pub(crate) async fn run(tools: &Tools, mut given: Map<String, Value>) -> Result<
     loop {
         let mut request = named();
         request.insert("after".to_owned(), after.clone());
-        let received = tools.call("Services/Receive", request).await?;
+        let received = match tools.call("Services/Receive", request).await {
+            Ok(received) => received,
+            Err(error) => {
+                // What goes on unread would take a place of the few that there are.
+                let _ = tools.call("Services/Cancel", named()).await;
+                return Err(error);
+            }
+        };
         for event in received["events"].as_array().into_iter().flatten() {
             after = event["number"].clone();
             events.push(readable(event));

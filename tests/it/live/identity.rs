@@ -121,5 +121,9 @@ async fn a_watch_is_asked_again_when_its_session_is_resumed_with_another_credent
     assert_eq!(ada.who().await, ADA, "and the watch goes on");
     let told = ada.dial_again_with(&bearer(&signer.token("read", 900))).await;
     assert_eq!(told.last(), Some(&Told::Connected { resumed: true }), "{told:?}");
-    while ada.next().await != Told::Suspect(of_writers) {}
+    // It asks again when its session says so, with what it shows now.
+    let due = ada.session.poll_timeout().unwrap();
+    ada.session.handle_timeout(due);
+    let failed = Told::Failed(of_writers, Code::PermissionDenied);
+    while ada.next().await != failed {}
 }

@@ -30,6 +30,10 @@ impl Console {
         let request = OpenConsoleRequest::default();
         let reply = client.open_console(request).await;
         let code = body_or_failure(reply)?.code;
+        // Who listens there may be another program by now, and a terminal obeys what it is written.
+        if code.len() != 32 || !code.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(anyhow::anyhow!("{address} does not answer as an admin listener").into());
+        }
         let address = address.trim_end_matches('/');
         let start = if address.contains("://") { "" } else { "http://" };
         let mut out = std::io::stdout().lock();
