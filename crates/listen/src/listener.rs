@@ -16,7 +16,7 @@ use crate::inherited::{self, InheritedSocket};
 pub enum Listener {
     /// Of TCP.
     Tcp(TcpListener),
-    /// Of a file; a private one is for who runs this program, and for root.
+    /// Of a file; a private one is for the user of this program, and for root.
     Unix(UnixListener, SocketFile, bool),
 }
 
