@@ -109,7 +109,7 @@ impl Caller {
 
 fn is_watched(event: &Event<'_>, text: &str) -> bool {
     matches!(event, Event::Reply(reply)
-        if reply.then() == Continuation::Watch && &reply.payload()[..] == text.as_bytes())
+        if reply.then() == Continuation::Watch && reply.payload() == text.as_bytes())
 }
 
 #[tokio::test(start_paused = true)]
