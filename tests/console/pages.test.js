@@ -65,6 +65,28 @@ describe("sign-in", () => {
   });
 });
 
+describe("addresses", () => {
+  test("a page that is asked for while the first answer is on its way stays", async () => {
+    const context = await browser.newContext();
+    const it = await watched(context);
+    pages.push(it);
+    /** @type {() => void} */
+    let answer = () => {};
+    const held = new Promise((resolve) => { answer = () => resolve(undefined); });
+    await it.page.route("**/System/Overview", async (route) => { await held; await route.continue(); });
+    await it.page.goto(mock.signIn());
+    await it.page.getByRole("navigation", { name: "Pages" }).waitFor();
+    await it.page.evaluate(() => {
+      // As if the event came only after the answer.
+      addEventListener("hashchange", (event) => event.stopImmediatePropagation(), { capture: true, once: true });
+      location.hash = "/calls?failed=1";
+    });
+    answer();
+    await it.page.getByText("● takes calls").waitFor();
+    assert.equal(new URL(it.page.url()).hash, "#/calls?failed=1");
+  });
+});
+
 describe("mocks", () => {
   test("by keyboard: a method is found, and which response wins is shown with why each other lost", async () => {
     const page = await open("/mocks");

@@ -71,6 +71,11 @@ const STEPS: &[Step] = &[
         work: typescript,
     },
     Step { name: "board", about: "the example page, built by Vite, in Chromium", work: board },
+    Step {
+        name: "console",
+        about: "the console in Chromium: pages, guard, policy, axe; assistants by the official client",
+        work: console,
+    },
     Step { name: "models", about: "schedules of the models of memo", work: models },
     Step { name: "stress", about: "a minute of randomized stress on memo", work: stress },
     Step { name: "oplog", about: "three hosts on one PostgreSQL, and faults", work: oplog },
@@ -314,6 +319,22 @@ fn board(root: &Path) -> Result<Outcome> {
     {
         let mut command = Command::new("npm");
         command.args(["run", "--silent", script]).current_dir(root.join(folder));
+        if let Outcome::Failed = execute(&mut command)? {
+            return Ok(Outcome::Failed);
+        }
+    }
+    Ok(Outcome::Passed)
+}
+
+/// The console and the tools for assistants, against the programs that this tree builds.
+fn console(root: &Path) -> Result<Outcome> {
+    let built = build(root, "--bin tidewire --bin contacts")?;
+    if !matches!(built, Outcome::Passed) {
+        return Ok(built);
+    }
+    for script in ["vendored", "types", "test"] {
+        let mut command = Command::new("npm");
+        command.args(["run", "--silent", script]).current_dir(root.join("tests/console"));
         if let Outcome::Failed = execute(&mut command)? {
             return Ok(Outcome::Failed);
         }

@@ -47,9 +47,8 @@ function Shell() {
     return () => removeEventListener("hashchange", changed);
   }, []);
   useEffect(() => {
-    if (at !== "/") return;
-    // Who mocks came to see mocks.
-    if (last) location.replace(last.mocks ? "#/mocks" : "#/calls");
+    // Who mocks came to see mocks. The address itself is asked: it may be another by now than `at`.
+    if (last && place().path === "/") location.replace(last.mocks ? "#/mocks" : "#/calls");
   }, [at, last]);
   useKeys(() => showHelp((shown) => !shown));
   const found = PAGES.find(({ path }) => at === path || at.startsWith(`${path}/`));
