@@ -10,9 +10,6 @@ pub(crate) mod folder;
 pub(crate) mod protos;
 mod told;
 
-use std::collections::BTreeMap;
-
-use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use tidewire_mock::{Calls, Finding, Mock, RuleFiles, Times, etag};
 use tidewire_schema::Schema;
@@ -29,7 +26,7 @@ use crate::proto::tidewire::admin::v1::{
     ProtoFile, PutProtoRequest, PutRuleFileRequest, ResetMocksReply, ResetMocksRequest, RuleFile,
     RuleResponse, SayReply, SayRequest, SetFault, SetFaultsRequest, VerifyReply, VerifyRequest,
 };
-use crate::{Inventory, limit, redact};
+use crate::{Inventory, headers, limit, redact};
 
 #[derive(Clone)]
 pub(crate) struct MocksApi(pub(crate) Inventory);
@@ -119,7 +116,7 @@ impl MocksApi {
         };
         let method = mock.method_named(&request.method)?;
         let requests: Result<Vec<_>> = request.requests.iter().map(|text| json(text)).collect();
-        let preview = mock.preview(&method, &requests?, &headers(&request.headers)?)?;
+        let preview = mock.preview(&method, &requests?, &headers::to_send(&request.headers)?)?;
         Ok(told::preview(&mock, &method, &preview))
     }
 
@@ -405,14 +402,4 @@ fn object(what: &str, text: &str) -> Result<Vec<(String, Value)>> {
             "{what} is not an object; write {{\"item.sku\": \"SK-1\"}}"
         ))),
     }
-}
-
-fn headers(said: &BTreeMap<String, String>) -> Result<HeaderMap> {
-    let mut headers = HeaderMap::new();
-    for (name, value) in said {
-        let wrong = || Error::invalid_argument(format!("{name:?} cannot be sent as a header"));
-        let value = HeaderValue::from_str(value).map_err(|_| wrong())?;
-        headers.append(HeaderName::try_from(name).map_err(|_| wrong())?, value);
-    }
-    Ok(headers)
 }

@@ -5,25 +5,24 @@
 //! holds its events until they are received; while a hundred wait it reads no more, so an endless
 //! stream takes no more room than a short one. A call that nobody receives from for a minute ends.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use http::{HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use tidewire_client::{Client, Protocol};
 use tidewire_schema::Schema;
 use tidewire_server::{Address, Handle};
 use tidewire_service::{
-    Body, Call, Code, Codec, Context, Error, Frame, Headers, Method, Result, Service as _,
+    Body, Call, Code, Codec, Context, Error, Frame, Method, Result, Service as _,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 
-use crate::proto::tidewire::admin::v1::{CallEvent, OpenCallRequest, ReceiveReply, SentHeader};
-use crate::{micros, redact, token};
+use crate::proto::tidewire::admin::v1::{CallEvent, OpenCallRequest, ReceiveReply};
+use crate::{headers, micros, token};
 
 /// The calls that run, or whose end was not received yet.
 #[derive(Clone, Default)]
@@ -69,7 +68,7 @@ impl TriedCalls {
             asked => Duration::from_millis(asked).min(TIMEOUT_MAX),
         };
         let (body, sender) = body(&method, first)?;
-        let context = Context::new(headers(&request.headers)?);
+        let context = Context::new(headers::to_send(&request.headers)?);
         let context = context.with_deadline(Instant::now() + timeout);
         let call = Call::method(method.clone(), context, Codec::Proto, body);
         let tried = Arc::new(Tried {
@@ -145,7 +144,7 @@ impl Tried {
 
     async fn answer(&self, client: Client, call: Call) -> Result<()> {
         let mut reply = client.call(call).await?;
-        self.event("headers", |event| event.headers = shown(&reply.headers)).await;
+        self.event("headers", |event| event.headers = headers::shown(reply.headers.iter())).await;
         let body = std::mem::take(&mut reply.body);
         let mut trailers = reply.trailers;
         let mut frames = body.into_frames();
@@ -162,7 +161,7 @@ impl Tried {
             }
         }
         if !trailers.is_empty() {
-            self.event("trailers", |event| event.headers = shown(&trailers)).await;
+            self.event("trailers", |event| event.headers = headers::shown(trailers.iter())).await;
         }
         Ok(())
     }
@@ -209,7 +208,8 @@ impl Tried {
         self.push("end", |event| {
             event.code = error.map_or("ok", |error| error.code().as_str()).to_owned();
             event.error = error.map_or_else(String::new, |error| error.message().to_owned());
-            event.headers = error.map(|error| shown(error.headers())).unwrap_or_default();
+            event.headers =
+                error.map(|error| headers::shown(error.headers().iter())).unwrap_or_default();
         });
     }
 
@@ -313,29 +313,6 @@ fn body(method: &Method, first: Vec<Bytes>) -> Result<(Body, Option<mpsc::Sender
 fn encode(schema: &Schema, method: &Method, text: &str) -> Result<Bytes> {
     let message = schema.decode_exactly(&method.input, text.as_bytes())?;
     message.encode(Codec::Proto)
-}
-
-fn headers(said: &BTreeMap<String, String>) -> Result<HeaderMap> {
-    let mut headers = HeaderMap::new();
-    for (name, value) in said {
-        let wrong = || Error::invalid_argument(format!("{name:?} cannot be sent as a header"));
-        let value = HeaderValue::from_str(value).map_err(|_| wrong())?;
-        headers.append(HeaderName::try_from(name).map_err(|_| wrong())?, value);
-    }
-    Ok(headers)
-}
-
-fn shown(headers: &Headers) -> Vec<SentHeader> {
-    let one = |(name, value): (&HeaderName, &HeaderValue)| {
-        let is_secret = redact::is_secret(name.as_str());
-        let text = String::from_utf8_lossy(value.as_bytes()).into_owned();
-        SentHeader {
-            name: name.as_str().to_owned(),
-            value: (!is_secret).then_some(text),
-            ..Default::default()
-        }
-    };
-    headers.iter().map(one).collect()
 }
 
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,15 +1,12 @@
 //! What a mock knows, as messages tell it: without what is called a secret.
 
-use http::HeaderMap;
 use serde_json::Value;
 use tidewire_mock::{Decision, Explanation, Finding, LoggedCall, Mock, Outcome, Preview};
 use tidewire_schema::{Kind, MessageType, Schema, Single};
 use tidewire_service::{Code, Codec};
 
-use crate::proto::tidewire::admin::v1::{
-    MockedCall, PreviewReply, PreviewedResponse, RuleFinding, SentHeader,
-};
-use crate::{micros, redact};
+use crate::proto::tidewire::admin::v1::{MockedCall, PreviewReply, PreviewedResponse, RuleFinding};
+use crate::{headers, micros, redact};
 
 /// How many messages of one call are told.
 const MESSAGES_MAX: usize = 100;
@@ -33,7 +30,7 @@ pub(super) fn call(call: &LoggedCall, with_bodies: bool) -> MockedCall {
         ..Default::default()
     };
     if with_bodies {
-        told.headers = headers(&call.headers);
+        told.headers = headers::shown(&call.headers);
         told.requests = call.requests.iter().map(message).collect();
     }
     told
@@ -49,18 +46,6 @@ fn message(message: &tidewire_schema::Message) -> String {
         }
         None => "(not shown: it has no JSON)".to_owned(),
     }
-}
-
-pub(super) fn headers(headers: &HeaderMap) -> Vec<SentHeader> {
-    let told = headers.iter().map(|(name, value)| SentHeader {
-        name: name.to_string(),
-        value: match redact::is_secret(name.as_str()) || name == "authorization" {
-            true => None,
-            false => Some(redact::text(&String::from_utf8_lossy(value.as_bytes()))),
-        },
-        ..Default::default()
-    });
-    told.collect()
 }
 
 /// A condition that does not hold, without what was there where that is a secret: by its name, or
@@ -125,8 +110,8 @@ pub(super) fn preview(mock: &Mock, method: &str, preview: &Preview) -> PreviewRe
     let mut told = PreviewReply {
         code: "ok".to_owned(),
         delay_us: micros(plan.delay),
-        headers: headers(&plan.headers),
-        trailers: headers(&plan.trailers),
+        headers: headers::shown(&plan.headers),
+        trailers: headers::shown(&plan.trailers),
         rule: rule(plan.rule.as_ref()),
         gate_misses: preview.gate_misses.iter().map(|one| miss(one, request)).collect(),
         ..Default::default()
