@@ -3,42 +3,15 @@
 //! The guard has let the request come; tools are called in this program. Tools that change
 //! something are there at `/mcp?allow=act`, for whoever may change something.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::StatusCode;
 use tidewire_mcp::{Allow, Tools};
 use tidewire_server::{Builder, tower};
-use tidewire_service::{Answer, Call, Error, Principal, RpcService, Service, Target};
+use tidewire_service::{Answer, Call, Error, Principal, Service, Target};
 
+use crate::served::Served;
 use crate::{ACT, Inventory, guard};
-
-/// Services by their names, for calls that do not come over a socket.
-#[derive(Clone, Default)]
-pub(crate) struct Served(HashMap<String, Arc<dyn Service>>);
-
-impl Served {
-    /// Puts a service into the server, and takes note of it.
-    pub(crate) fn add(
-        &mut self,
-        builder: Builder,
-        service: impl RpcService + Clone + 'static,
-    ) -> Builder {
-        let name = service.interface().name().to_owned();
-        self.0.insert(name, Arc::new(service.clone()));
-        builder.service(service)
-    }
-}
-
-impl Service for Served {
-    fn call(&self, call: Call) -> Answer {
-        let found = call.spec().and_then(|spec| self.0.get(&*spec.service));
-        match found.cloned() {
-            Some(service) => service.call(call),
-            None => Answer::ready(Err(Error::unimplemented("this program does not do that"))),
-        }
-    }
-}
 
 /// Serves `/mcp`.
 pub(crate) fn serve(builder: Builder, served: Served, told: Inventory) -> Builder {

@@ -6,7 +6,7 @@
 //! | `/livez`, `/readyz` | whether the program runs, and takes calls | nothing |
 //! | `/metrics` | all counts, for Prometheus | `admin.read` |
 //! | `/`, `/console/…` | the console, and its sign-in (`console.rs`) | nothing |
-//! | `/mcp` | tools for assistants (`assistants.rs`) | `admin.read`, `admin.act` |
+//! | `/mcp` (feature `mcp`) | tools for assistants (`assistants.rs`) | `admin.read`, `admin.act` |
 //! | `tidewire.admin.v1` over Connect, gRPC and REST (`/v1/…`) | the rest | `admin.read`, `admin.act` |
 //!
 //! It is its own server beside the one that it tells of ([`Builder::beside`]), on its own address:
@@ -17,6 +17,7 @@
 
 #![doc = include_str!("../README.md")]
 
+#[cfg(feature = "mcp")]
 mod assistants;
 mod bodies;
 mod calls;
@@ -24,6 +25,7 @@ mod causes;
 mod console;
 mod exact;
 mod guard;
+mod headers;
 mod inventory;
 mod memo;
 mod metrics;
@@ -34,6 +36,7 @@ mod probes;
 mod processes;
 pub mod proto;
 pub mod redact;
+mod served;
 mod services;
 mod settings;
 mod sign_in;
@@ -61,12 +64,12 @@ use crate::proto::tidewire::admin::v1::{
     CallsServer, MemoServer, PagesServer, ProcessesServer, ServicesServer, SystemServer, TailServer,
 };
 
-use assistants::Served;
 pub use inventory::Inventory;
 #[cfg(feature = "mock")]
 pub use mocks::folder::{LoadRules, ReloadRules, RuleFolder, write_whole};
 #[cfg(feature = "mock")]
 pub use mocks::protos::{ProtoFolder, ReloadProtos};
+use served::Served;
 pub use settings::Setting;
 pub use sign_in::SignIn;
 pub use token::{Token, TokenError};
@@ -183,7 +186,9 @@ impl Admin {
         let builder = served.add(builder, memo);
         #[cfg(feature = "mock")]
         let builder = served.add(builder, MocksServer::new(mocks::MocksApi(self.told.clone())));
-        assistants::serve(builder, served, self.told)
+        #[cfg(feature = "mcp")]
+        let builder = assistants::serve(builder, served, self.told);
+        builder
     }
 }
 
