@@ -4,7 +4,7 @@
 //! |---|---|
 //! | none were yet, or they are lost | now, and calls wait for it |
 //! | they are older than `refresh` | now; calls go on with those there are |
-//! | much older, since nobody called | now; calls wait for it, for a second at most |
+//! | they are 5 s older than that, or twice `refresh` | now; calls wait for it, for a second at most |
 //! | a token names one that is not there | now, and its call waits; for that no more often than once in `retry` |
 //! | fetching fails, or what comes is not a set | those there are stay, up to ten times `refresh` and at least a minute; again after `retry`, or `refresh` where that is less |
 //!
@@ -140,17 +140,19 @@ impl Keys {
         if self.may_be_fetched(FetchReason::Any, now) {
             self.start(FetchReason::Any, now);
         }
-        self.are_old(now)
-            && self
-                .fetching
-                .lock()
-                .as_ref()
-                .is_some_and(|it| it.over.has_changed().is_ok() && it.since.elapsed() < OLD_WAIT)
+        self.are_old(now) && self.has_just_begun()
     }
 
-    /// Whether they are so old that only a service that is not called has such.
+    /// Whether they are being fetched since a moment ago.
+    fn has_just_begun(&self) -> bool {
+        let fetching = self.fetching.lock();
+        let running = fetching.as_ref().filter(|it| it.over.has_changed().is_ok());
+        running.is_some_and(|it| it.since.elapsed() < OLD_WAIT)
+    }
+
+    /// Whether they are so old that calls wait a moment for newer ones.
     fn are_old(&self, now: SystemTime) -> bool {
-        let old = self.refresh + self.refresh.min(OLD_AFTER);
+        let old = self.refresh.saturating_add(self.refresh.min(OLD_AFTER));
         let is_over = |since| now.duration_since(since).is_ok_and(|passed| passed >= old);
         self.state().fetched.is_some_and(is_over)
     }
@@ -329,10 +331,11 @@ fn keys(text: &[u8]) -> Option<Vec<Key>> {
 /// The least time for which keys that cannot be fetched again are kept.
 const KEPT_MIN: Duration = Duration::from_secs(60);
 
-/// How much older than `refresh`, or twice that, keys are that are not used without another look.
+/// How much older than `refresh` keys may be, or as much again where that is less, before calls wait
+/// for the next ones: a service that is called has newer keys.
 const OLD_AFTER: Duration = Duration::from_secs(5);
 
-/// How long that look may take.
+/// How long they wait.
 const OLD_WAIT: Duration = Duration::from_secs(1);
 
 /// More than any issuer has.

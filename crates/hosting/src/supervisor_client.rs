@@ -115,9 +115,9 @@ impl SupervisorClient {
         Ok(process)
     }
 
-    /// [`start`](Self::start) of a program whose file may be open for writing, which the system
-    /// does not run (`ETXTBSY`): whoever replaces it writes it, or a child that he is just starting
-    /// still has it open. It is tried again until `within` is over.
+    /// As [`start`](Self::start), and tries again until `within` is over while the file of the
+    /// program is open for writing, which the system does not run (`ETXTBSY`): it is just being
+    /// replaced, or a child of whoever replaced it inherited it open.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -137,7 +137,10 @@ impl SupervisorClient {
                 {
                     if !was_said {
                         let program = start.command.first();
-                        tracing::warn!(program, "its file is being written; it is started then");
+                        tracing::warn!(
+                            program,
+                            "its file is open for writing; it starts once that is over"
+                        );
                         was_said = true;
                     }
                     tokio::time::sleep(WRITTEN_WAIT).await;

@@ -17,7 +17,7 @@ pub enum Listener {
     /// Of TCP.
     Tcp(TcpListener),
     /// Of a file; a private one is for the user of this program, and for root.
-    Unix(UnixListener, SocketFile, bool),
+    Unix(UnixListener, SocketFile),
 }
 
 /// A connection that was accepted.
@@ -44,9 +44,8 @@ impl Listener {
                 let path = PathBuf::from(
                     listener.local_addr()?.as_pathname().unwrap_or_else(|| Path::new("")),
                 );
-                let file = SocketFile { path, identity: None };
-                return UnixListener::from_std(listener)
-                    .map(|listener| Self::Unix(listener, file, is_private));
+                let file = SocketFile { path, identity: None, is_private };
+                return UnixListener::from_std(listener).map(|listener| Self::Unix(listener, file));
             }
             None => {}
         }
@@ -58,8 +57,8 @@ impl Listener {
                 if is_private {
                     std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
                 }
-                let file = SocketFile { path: path.clone(), identity: identity(path) };
-                Ok(Self::Unix(listener, file, is_private))
+                let file = SocketFile { path: path.clone(), identity: identity(path), is_private };
+                Ok(Self::Unix(listener, file))
             }
         }
     }
@@ -71,7 +70,7 @@ impl Listener {
     pub fn address(&self) -> io::Result<Address> {
         match self {
             Self::Tcp(listener) => listener.local_addr().map(Address::Tcp),
-            Self::Unix(_, file, _) => Ok(Address::Unix(file.path.clone())),
+            Self::Unix(_, file) => Ok(Address::Unix(file.path.clone())),
         }
     }
 
@@ -90,9 +89,9 @@ impl Listener {
                 Ok(AcceptedSocket::Tcp(stream, peer))
             }
             // A file that was inherited may be open to all, and one is until its mode is set.
-            Self::Unix(listener, _, is_private) => loop {
+            Self::Unix(listener, file) => loop {
                 let (stream, _) = listener.accept().await?;
-                if !is_private || is_ours(&stream) {
+                if !file.is_private || is_ours(&stream) {
                     return Ok(AcceptedSocket::Unix(stream));
                 }
                 tracing::warn!("a connection of another user to a private socket is closed");
@@ -112,6 +111,8 @@ fn is_ours(stream: &UnixStream) -> bool {
 pub struct SocketFile {
     path: PathBuf,
     identity: Option<(u64, u64)>,
+    /// Whether only the user that runs this program, and root, may connect.
+    is_private: bool,
 }
 
 impl Drop for SocketFile {

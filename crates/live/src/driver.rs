@@ -331,7 +331,7 @@ pub(crate) async fn leave(transport: &mut impl Transport, out: &mut Vec<u8>, rea
     let _ = tokio::time::timeout_at(Instant::now() + GOODBYE, goodbye).await;
 }
 
-fn micros(duration: Duration) -> Micros {
+pub(crate) fn micros(duration: Duration) -> Micros {
     Micros::try_from(duration.as_micros()).unwrap_or(Micros::MAX)
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tidewire_live_proto::{CallId, Change, Micros};
 
+use crate::driver::micros;
 use crate::link::{Link, State};
 
 /// How long a watch waits for another credential.
@@ -74,10 +75,7 @@ impl State {
             Phase::Good => {
                 self.life.phase = Phase::Grace;
                 for call in self.watches.of_values() {
-                    match self.session.stale(call) {
-                        Some(change) => self.make_again(link, call, change),
-                        None => self.watches.remove(call),
-                    }
+                    self.make_stale(link, call);
                 }
             }
             Phase::Grace | Phase::Over => {
@@ -93,8 +91,4 @@ impl State {
 /// For a field of the protocol: 0 is *not said*.
 pub(crate) fn expires_ms(life: Option<Duration>) -> u64 {
     life.map_or(0, |life| u64::try_from(life.as_millis()).unwrap_or(u64::MAX).max(1))
-}
-
-fn micros(time: Duration) -> Micros {
-    Micros::try_from(time.as_micros()).unwrap_or(Micros::MAX)
 }

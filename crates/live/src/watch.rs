@@ -186,10 +186,15 @@ impl State {
     pub(crate) fn tell_stale(&mut self, link: &Link) {
         self.look_at_expiry(link);
         for call in self.watches.take_stale(&self.session, link.0.clock) {
-            match self.session.stale(call) {
-                Some(change) => self.make_again(link, call, change),
-                None => self.watches.remove(call),
-            }
+            self.make_stale(link, call);
+        }
+    }
+
+    /// Tells the peer that an answer is stale, and makes that of a watch of values again.
+    pub(crate) fn make_stale(&mut self, link: &Link, call: CallId) {
+        match self.session.stale(call) {
+            Some(change) => self.make_again(link, call, change),
+            None => self.watches.remove(call),
         }
     }
 
@@ -202,10 +207,7 @@ impl State {
             if let Some(again) = watched.and_then(|more| more.again.as_mut()) {
                 *again = again.with_defaults(before, now);
             }
-            match self.session.stale(call) {
-                Some(change) => self.make_again(link, call, change),
-                None => self.watches.remove(call),
-            }
+            self.make_stale(link, call);
         }
     }
 

@@ -425,7 +425,7 @@ impl Builder {
         let names = self.services.iter().map(|(interface, _)| interface.name().to_owned());
         let health = Health::new(names, offer.clone());
         let mut methods = Methods::new(offer.clone());
-        add_health(&mut methods, &health);
+        health.add_to(&mut methods);
         if with_reflection {
             add_reflection(&mut methods, &own, offer.as_ref())?;
         }
@@ -563,14 +563,6 @@ fn public_for_everybody<'a>(
         let method = spec.path.trim_start_matches('/').to_owned();
         Err(StartError::PublicCache { method, access: gate.of_method(spec).clone() })
     })
-}
-
-/// Serves health without layers: whoever probes has no credentials.
-fn add_health(methods: &mut Methods, health: &Health) {
-    let service = health.service();
-    let interface = service.interface();
-    let service: Arc<dyn Service> = Arc::new(service);
-    let _ = methods.add(&interface, &service);
 }
 
 /// The table of plain HTTP handlers, each within `layers`, or within `cached` where its replies are

@@ -8,12 +8,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures_util::stream::unfold;
-use tidewire_service::{Context, Error, Reply, RpcService, Stream};
+use tidewire_service::{Context, Error, Reply, RpcService, Service, Stream};
 use tokio::sync::watch;
 
 use crate::proto::grpc::health::v1::health_check_response::ServingStatus;
 use crate::proto::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse, HealthServer};
 use crate::reloadable::ReloadableServices;
+use crate::rpc::Methods;
 
 /// The health of a server and of its services; clones share it.
 #[derive(Clone)]
@@ -39,6 +40,14 @@ impl Health {
     /// The service that tells it.
     pub(crate) fn service(&self) -> impl RpcService + use<> {
         HealthServer::new(self.clone())
+    }
+
+    /// Adds it without layers: whoever probes has no credentials.
+    pub(crate) fn add_to(&self, methods: &mut Methods) {
+        let service = self.service();
+        let interface = service.interface();
+        let service: Arc<dyn Service> = Arc::new(service);
+        let _ = methods.add(&interface, &service);
     }
 
     /// Reports every service as not serving from now on.

@@ -88,7 +88,7 @@ pub async fn serve_with(add: impl FnOnce(Builder) -> Builder) -> Exit {
     for address in addresses {
         tracing::info!(%address, "serving");
     }
-    Programs::until(programs, stopped, &flags).await?;
+    Programs::run_until(programs, stopped, &flags).await?;
     Ok(())
 }
 

@@ -121,7 +121,7 @@ impl Serve {
         start += &console;
         let stopped = running.until_stopped();
         serving::say(&start);
-        Programs::until(programs, stopped, flags).await?;
+        Programs::run_until(programs, stopped, flags).await?;
         Ok(())
     }
 }

@@ -261,7 +261,7 @@ fn a_program_whose_file_is_still_being_written_is_started_when_it_is_there() {
     let writer = std::fs::File::options().append(true).open(&app).unwrap();
     std::thread::scope(|threads| {
         let call = threads.spawn(|| ask(&served.address, "/shop/a"));
-        served.says("its file is being written");
+        served.says("its file is open for writing");
         drop(writer);
         let answer = call.join().unwrap();
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");

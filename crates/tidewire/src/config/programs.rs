@@ -168,7 +168,7 @@ impl Programs {
     ///
     /// # Errors
     /// Those of `stopped`.
-    pub async fn until(
+    pub async fn run_until(
         programs: Option<Self>,
         stopped: impl Future<Output = io::Result<bool>>,
         flags: &Flags,
@@ -340,7 +340,8 @@ impl Programs {
     fn kept(
         &self,
         name: &str,
-        (settings, headers): (Option<&PageSettings>, &HeaderRules),
+        settings: Option<&PageSettings>,
+        headers: &HeaderRules,
         service: impl Service,
     ) -> Arc<dyn Service> {
         let service = headers.layer(Arc::new(service));
@@ -361,17 +362,14 @@ impl Programs {
         let wrong = |error: RouteError| ConfigError::new(error.to_string());
         for RunningProgram { config, hosted } in &self.running {
             let service =
-                self.kept(hosted.name(), (config.pages.as_ref(), &config.headers), hosted.clone());
+                self.kept(hosted.name(), config.pages.as_ref(), &config.headers, hosted.clone());
             for route in &config.routes {
                 sites.add(route.clone(), Arc::clone(&service)).map_err(wrong)?;
             }
         }
         for RunningUpstream { config, upstream } in &self.upstreams {
-            let service = self.kept(
-                config.name(),
-                (config.pages.as_ref(), &config.headers),
-                upstream.clone(),
-            );
+            let service =
+                self.kept(config.name(), config.pages.as_ref(), &config.headers, upstream.clone());
             for route in &config.routes {
                 sites.add(route.clone(), Arc::clone(&service)).map_err(wrong)?;
             }
