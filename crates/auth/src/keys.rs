@@ -331,8 +331,8 @@ fn keys(text: &[u8]) -> Option<Vec<Key>> {
 /// The least time for which keys that cannot be fetched again are kept.
 const KEPT_MIN: Duration = Duration::from_secs(60);
 
-/// How much older than `refresh` keys may be, or as much again where that is less, before calls wait
-/// for the next ones: a service that is called has newer keys.
+/// How much older than `refresh` keys may be, or as much again where that is less, before calls
+/// wait for the next ones: a service that is called has newer keys.
 const OLD_AFTER: Duration = Duration::from_secs(5);
 
 /// How long they wait.
