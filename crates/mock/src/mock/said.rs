@@ -21,6 +21,9 @@ use crate::sessions::SESSION_HEADER;
 /// Counters of what is said begin here: those of files are places in a file.
 const COUNTERS_FROM: u64 = 1 << 32;
 
+/// How many responses may be said of one method; each further one compiles all of them again.
+const RESPONSES_MAX: usize = 256;
+
 /// How far the priority of what is said for a session is above that of what is said for all.
 const SESSION_PRIORITY: f64 = 1e9;
 
@@ -37,8 +40,8 @@ impl Mock {
     /// session, until that is reset.
     ///
     /// # Errors
-    /// When there is no such method; and what is found in the response, be it an error or probably
-    /// not meant. Then nothing is added.
+    /// When there is no such method, or 256 responses of it were said already; and what is found in
+    /// the response, be it an error or probably not meant. Then nothing is added.
     pub fn say(
         &self,
         method: &str,
@@ -50,6 +53,13 @@ impl Mock {
         let Some(mocked) = set.methods.get(&path) else {
             return Err(vec![self.unknown(&path)]);
         };
+        if mocked.said.len() >= RESPONSES_MAX {
+            let why = format!(
+                "{RESPONSES_MAX} responses of {path} were said already; reset the sessions that are \
+                 over, or start the mock again"
+            );
+            return Err(vec![of_program(why)]);
+        }
         let (_, findings) = compile(&[response], &mocked.method, &set.schema);
         if !findings.is_empty() {
             return Err(findings);
@@ -81,7 +91,7 @@ impl Mock {
         let known: Vec<_> = self.set().methods.keys().cloned().collect();
         let known: Vec<_> = known.iter().map(String::as_str).collect();
         let why = format!("no method is called {path}{}", crate::body::meant(path, &known));
-        Finding::error(crate::compile::diagnostic("the program", Position::default(), why))
+        of_program(why)
     }
 
     /// Forgets the log, the counts and the state of all sessions, or of one, and what was said for
@@ -102,6 +112,10 @@ impl Mock {
             }
         });
     }
+}
+
+fn of_program(why: String) -> Finding {
+    Finding::error(crate::compile::diagnostic("the program", Position::default(), why))
 }
 
 fn path_of(method: &str) -> String {

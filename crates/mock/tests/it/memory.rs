@@ -350,6 +350,9 @@ async fn a_response_in_which_anything_is_found_is_refused_and_the_others_stay() 
     assert_eq!(message(&mock, "Price", sku("a")).await["note"], "good");
     let found = mock.say("shop.v1.Cart/Prize", &json!({}), None).unwrap_err();
     assert!(found[0].to_string().contains("no method is called"), "{}", found[0]);
+    let one = json!({"times": 1, "body": {"note": "once"}});
+    let refused = (0..257).find_map(|_| mock.say("shop.v1.Cart/Price", &one, None).err()).unwrap();
+    assert!(refused[0].to_string().contains("256 responses of /shop.v1.Cart/Price were said"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,15 +10,20 @@ use crate::{call, upstream};
 const ASKED: [(&str, &str); 3] =
     [("connection", "upgrade"), ("upgrade", "websocket"), ("sec-websocket-key", "a")];
 
-#[tokio::test]
-async fn bytes_pass_both_ways_once_the_upstream_agrees() {
-    let origin = Origin::start(|received| {
+/// A server that agrees to a WebSocket, and sends back what it gets.
+async fn agreeing() -> Origin {
+    Origin::start(|received| {
         assert_eq!(received.header("upgrade"), Some("websocket"));
         let agreed = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n\
                       Upgrade: websocket\r\n\r\n";
         vec![Step::Send(agreed.into()), Step::Echo]
     })
-    .await;
+    .await
+}
+
+#[tokio::test]
+async fn bytes_pass_both_ways_once_the_upstream_agrees() {
+    let origin = agreeing().await;
     let server = tidewire_server::Server::builder()
         .listen(std::net::SocketAddr::from(([127, 0, 0, 1], 0)))
         .mount("/", upstream(&[&origin.url()]));
@@ -59,13 +64,7 @@ async fn an_upstream_may_say_no_and_one_that_is_not_there_is_passed_over() {
 
 #[tokio::test]
 async fn a_server_over_tls_takes_connections_over() {
-    let origin = Origin::start(|received| {
-        assert_eq!(received.header("upgrade"), Some("websocket"));
-        let agreed = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n\
-                      Upgrade: websocket\r\n\r\n";
-        vec![Step::Send(agreed.into()), Step::Echo]
-    })
-    .await;
+    let origin = agreeing().await;
     let local = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     let tls = tidewire_listen::Tls::new(
         include_bytes!("../../../../tests/fixtures/tls/server.pem"),
