@@ -1,6 +1,6 @@
 // The console: who looks, which page, and the keys that work on every page.
 
-import { h, render, useEffect, useRef, useState } from "./preact.js";
+import { h, render, useEffect, useLayoutEffect, useRef, useState } from "./preact.js";
 import { begin, current, onChange } from "./session.js";
 import { age, Said } from "./text.js";
 import { place, useCall, useEvery } from "./ui.js";
@@ -41,7 +41,7 @@ function Shell() {
   useEffect(() => {
     if (data) setLast(data);
   }, [data]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const changed = () => go(place().path);
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
@@ -92,7 +92,8 @@ function Help({ onClose }) {
 
 /** @param {() => void} onHelp */
 function useKeys(onHelp) {
-  useEffect(() => {
+  // Before anything is seen: no key is lost that is pressed then.
+  useLayoutEffect(() => {
     const pressed = (/** @type {KeyboardEvent} */ event) => {
       const target = /** @type {HTMLElement} */ (event.target);
       if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;

@@ -136,7 +136,8 @@ function Preview({ method, name, draft }) {
   const [headers, setHeaders] = useState("");
   const [state, set] = useState(/** @type {{ reply?: any, error?: Error, of?: string }} */ ({}));
   useEffect(() => {
-    if (sample.data && request === "") setRequest(pretty(sample.data.json || "{}"));
+    // Whoever began to write keeps what is written.
+    if (sample.data) setRequest((before) => before || pretty(sample.data.json || "{}"));
   }, [sample.data]);
   const look = async () => {
     const said = Object.fromEntries(headers.split("\n").map((line) => line.split(/:(.*)/s)).filter(([, value]) => value !== undefined).map(([key, value]) => [key.trim(), value.trim()]));

@@ -1,6 +1,6 @@
 // What all pages are made of: tables that keys go through, buttons that ask, errors, places in the address.
 
-import { h, useCallback, useEffect, useRef, useState } from "./preact.js";
+import { h, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./preact.js";
 import { call } from "./api.js";
 import { current } from "./session.js";
 import { Said } from "./text.js";
@@ -132,7 +132,7 @@ export function address(path, query = {}) {
  */
 export function useQuery(name) {
   const [, turn] = useState(0);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const changed = () => turn((n) => n + 1);
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);

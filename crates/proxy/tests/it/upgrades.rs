@@ -21,16 +21,10 @@ async fn agreeing() -> Origin {
     .await
 }
 
-#[tokio::test]
-async fn bytes_pass_both_ways_once_the_upstream_agrees() {
-    let origin = agreeing().await;
-    let server = tidewire_server::Server::builder()
-        .listen(std::net::SocketAddr::from(([127, 0, 0, 1], 0)))
-        .mount("/", upstream(&[&origin.url()]));
-    let server = server.start().await.unwrap();
-    let url = server.url().to_string();
-    let address = url.trim_start_matches("http://").to_owned();
-    let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap();
+/// Takes a connection over by a server, and sees its bytes come back.
+async fn bytes_pass_by(url: &str) {
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let asked = format!(
         "GET /chat HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
     );
@@ -44,6 +38,16 @@ async fn bytes_pass_both_ways_once_the_upstream_agrees() {
     let mut echoed = [0; 5];
     stream.read_exact(&mut echoed).await.unwrap();
     assert_eq!(&echoed, b"hello");
+}
+
+#[tokio::test]
+async fn bytes_pass_both_ways_once_the_upstream_agrees() {
+    let origin = agreeing().await;
+    let server = tidewire_server::Server::builder()
+        .listen(std::net::SocketAddr::from(([127, 0, 0, 1], 0)))
+        .mount("/", upstream(&[&origin.url()]));
+    let server = server.start().await.unwrap();
+    bytes_pass_by(&server.url()).await;
 }
 
 #[tokio::test]
@@ -80,20 +84,5 @@ async fn a_server_over_tls_takes_connections_over() {
     let shop = tidewire_proxy::Upstream::new(settings, |it| it.tls(trusted.clone())).unwrap();
     let front = tidewire_server::Server::builder().listen(local).mount("/", shop);
     let front = front.start().await.unwrap();
-    let url = front.url().to_string();
-    let address = url.trim_start_matches("http://").to_owned();
-    let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap();
-    let asked = format!(
-        "GET /chat HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-    );
-    stream.write_all(asked.as_bytes()).await.unwrap();
-    let mut text = String::new();
-    while !text.ends_with("\r\n\r\n") {
-        text.push(char::from(stream.read_u8().await.unwrap()));
-    }
-    assert!(text.starts_with("HTTP/1.1 101 "), "{text}");
-    stream.write_all(b"hello").await.unwrap();
-    let mut said = [0; 5];
-    stream.read_exact(&mut said).await.unwrap();
-    assert_eq!(&said, b"hello");
+    bytes_pass_by(&front.url()).await;
 }
