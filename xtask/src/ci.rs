@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: every step of continuous integration, in order, on any machine.
 //!
-//! Each step prints its name, its commands and the time it took. The first failure stops the run
-//! and names the command that repeats just that step. Cheap steps come first. What takes longer
+//! Each step prints its name, its commands, the time it took and the processor time that its
+//! commands used (where `/proc` tells). The first failure stops the run and names the command that repeats just that step. Cheap steps come first. What takes longer
 //! than it proves per run (Miri, fuzzing, ten minutes of stress, cargo-deny) is in `make proof`.
 
 use std::path::Path;
@@ -99,13 +99,13 @@ pub(crate) fn run(root: &Path, names: &[&str]) -> Result<ExitCode> {
             bail!("`{name}` is not a step; `cargo xtask ci --list` names them");
         }
     }
-    let mut times: Vec<(&str, Duration, &str)> = Vec::new();
+    let mut times: Vec<Time> = Vec::new();
     for step in STEPS.iter().filter(|step| names.is_empty() || names.contains(&step.name)) {
         let Step { name, about, work } = step;
         println!("── {name}: {about}");
-        let started = Instant::now();
+        let (started, used) = (Instant::now(), processor_time_of_children());
         let outcome = work(root).with_context(|| format!("step {name}"));
-        let taken = started.elapsed();
+        let (wall, processor) = (started.elapsed(), processor_time_of_children() - used);
         let note = match outcome {
             Ok(Outcome::Passed) => "",
             Ok(Outcome::Nothing(why)) => why,
@@ -115,25 +115,47 @@ pub(crate) fn run(root: &Path, names: &[&str]) -> Result<ExitCode> {
                 "FAILED"
             }
         };
-        times.push((name, taken, note));
+        times.push(Time { name, wall, processor, note });
         if note == "FAILED" {
             summary(&times);
             println!("ci: {name} failed; run just this step again with: cargo xtask ci {name}");
             return Ok(ExitCode::FAILURE);
         }
-        println!("── {name}: {:.1} s {note}", taken.as_secs_f64());
+        println!("── {name}: {:.1} s {note}", wall.as_secs_f64());
     }
     summary(&times);
     Ok(ExitCode::SUCCESS)
 }
 
-fn summary(times: &[(&str, Duration, &str)]) {
+/// What a step took.
+struct Time {
+    name: &'static str,
+    wall: Duration,
+    /// Of its commands and of what they waited for, in user and system mode.
+    processor: Duration,
+    note: &'static str,
+}
+
+fn summary(times: &[Time]) {
+    let line = |name: &str, wall: Duration, processor: Duration, note: &str| {
+        let (wall, processor) = (wall.as_secs_f64(), processor.as_secs_f64());
+        println!("{name:<12} {wall:>7.1} s {processor:>7.1} s of processor  {note}");
+    };
     println!("── times");
-    for (name, taken, note) in times {
-        println!("{name:<12} {:>7.1} s  {note}", taken.as_secs_f64());
+    for time in times {
+        line(time.name, time.wall, time.processor, time.note);
     }
-    let all: Duration = times.iter().map(|(_, taken, _)| *taken).sum();
-    println!("{:<12} {:>7.1} s", "all", all.as_secs_f64());
+    line("all", times.iter().map(|it| it.wall).sum(), times.iter().map(|it| it.processor).sum(), "");
+}
+
+/// The processor time of ended children of this process, and of those that they waited for; zero
+/// without `/proc`. `proc_pid_stat(5)`: fields 16 and 17, in hundredths of a second on Linux.
+fn processor_time_of_children() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The second field is the program's name in parentheses, and may hold spaces.
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = after_name.split_whitespace().skip(13).take(2);
+    Duration::from_millis(10 * ticks.filter_map(|it| it.parse::<u64>().ok()).sum::<u64>())
 }
 
 fn fmt(root: &Path) -> Result<Outcome> {
