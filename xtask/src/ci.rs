@@ -145,7 +145,12 @@ fn summary(times: &[Time]) {
     for time in times {
         line(time.name, time.wall, time.processor, time.note);
     }
-    line("all", times.iter().map(|it| it.wall).sum(), times.iter().map(|it| it.processor).sum(), "");
+    line(
+        "all",
+        times.iter().map(|it| it.wall).sum(),
+        times.iter().map(|it| it.processor).sum(),
+        "",
+    );
 }
 
 /// The processor time of ended children of this process, and of those that they waited for; zero
