@@ -153,10 +153,11 @@ if ((${#pages[@]} == 0)); then
 fi
 failed=0
 for page in "${pages[@]}"; do
+  started=$SECONDS
   if (run_page "$page"); then
-    echo "ok $page"
+    echo "ok $page ($((SECONDS - started)) s)"
   else
-    echo "FAILED $page"
+    echo "FAILED $page ($((SECONDS - started)) s)"
     failed=$((failed + 1))
   fi
 done
