@@ -132,6 +132,7 @@ pub(crate) fn to_message(call: &RecordedCall) -> Call {
         request: call.messages.request.clone(),
         reply: call.messages.reply.clone(),
         cut: call.messages.cut,
+        program: call.program.as_deref().unwrap_or_default().to_owned(),
         ..Default::default()
     }
 }

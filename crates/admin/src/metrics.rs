@@ -8,7 +8,7 @@ use tidewire_hosting::{State, Status as Program};
 use tidewire_oplog::Status;
 use tidewire_server::Handle;
 use tidewire_service::{Context, Reply};
-use tidewire_telemetry::{Exposition, Format};
+use tidewire_telemetry::{Exposition, Format, MethodFigures};
 
 use crate::{Admin, Inventory};
 
@@ -60,6 +60,7 @@ pub(crate) fn text(admin: &Admin, handle: &Handle, context: &Context) -> Reply {
         text.sample("", &[("limit", bound.key().to_owned())], times);
     }
     programs(&mut text, &admin.told);
+    cached_of_programs(&mut text, &admin.told, &admin.metrics.figures());
     if let Some(pages) = admin.told.pages() {
         kept_pages(&mut text, pages.stats());
     }
@@ -119,9 +120,12 @@ fn programs(text: &mut Exposition, told: &Inventory) {
         ("tidewire_program_broken", "gauge", "Whether calls are refused, after crashes.", |it| {
             (it.state == State::Broken).into()
         }),
-        ("tidewire_program_calls_total", "counter", "Calls that processes were given.", |it| {
-            it.requests
-        }),
+        (
+            "tidewire_program_calls_total",
+            "counter",
+            "Calls that processes were given; one that is tried again counts again.",
+            |it| it.requests,
+        ),
         ("tidewire_program_crashes_total", "counter", "Processes that crashed.", |it| it.crashes),
         ("tidewire_program_starts_total", "counter", "Processes that were started.", |it| {
             it.starts
@@ -157,6 +161,27 @@ fn programs(text: &mut Exposition, told: &Inventory) {
             let (time, count) = value(status);
             text.sample("_sum", labels, time.as_secs_f64());
             text.sample("_count", labels, count);
+        }
+    }
+}
+
+/// How often calls of programs' methods were looked up in the reply cache, and found there.
+fn cached_of_programs(text: &mut Exposition, told: &Inventory, figures: &[MethodFigures]) {
+    let families: [(&str, &str, fn(&MethodFigures) -> u64); 2] = [
+        ("tidewire_program_cache_lookups_total", "Calls that the cache was asked for.", |of| {
+            of.asked_memory
+        }),
+        ("tidewire_program_cache_hits_total", "Calls that the cache answered.", |of| {
+            of.from_memory
+        }),
+    ];
+    for (family, about, value) in families {
+        text.family(family, "counter", about);
+        for program in told.programs() {
+            let name = program.name();
+            let of_program = figures.iter().filter(|of| of.program.as_deref() == Some(name));
+            let labels = [("program", name.to_owned()), ("route", told.route_of(name))];
+            text.sample("", &labels, of_program.map(value).sum::<u64>());
         }
     }
 }

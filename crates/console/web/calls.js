@@ -57,7 +57,7 @@ function Detail({ number, row }) {
   const facts = [
     ["Call", `#${it.number}`], ["At", times(it.atMs)], ["Protocol", it.protocol], ["Caller", it.peer], ["Outcome", it.outcome],
     ["Status", it.status], ["Took", took(it.tookUs)], ["Sent and received", `${size(it.bytesIn)} in, ${size(it.bytesOut)} out`],
-    ["Cache", it.fromMemory ? "answered from memory" : "not answered from memory"], ["Request id", it.requestId], ["Trace", it.traceId],
+    ["Cache", it.fromMemory ? "answered from memory" : "not answered from memory"], ["Program", it.program], ["Request id", it.requestId], ["Trace", it.traceId],
   ];
   return h("section", { class: "detail", "aria-label": `Call ${number}` },
     h("h2", null, h(Said, { max: 200 }, it.method)),

@@ -53,6 +53,7 @@ pub(crate) enum CallStage {
 pub(crate) async fn pass(inner: Arc<Inner>, mut call: Call) -> Result<Reply> {
     let is_native = inner.is_native();
     upload::hold_back(&inner, &mut call).await?;
+    call.context.program(&inner.name);
     if call.http_target().is_none() && !is_native {
         let name = inner.name();
         return Err(Error::unimplemented(format!("{name} answers plain HTTP only")));

@@ -36,7 +36,7 @@ use crate::warm::WarmCall;
 pub struct HostedService(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
-    name: String,
+    pub(crate) name: Arc<str>,
     generation: Mutex<Arc<Generation>>,
     launcher: Arc<SupervisorClient>,
     sockets: PathBuf,
@@ -71,7 +71,7 @@ impl HostedService {
         let named = Arc::new(NamedSources::new(program.name(), &shared));
         Self(Arc::new(Inner {
             pool: Mutex::new(Pool::new(life.clone())),
-            name: program.name().to_owned(),
+            name: program.name().into(),
             generation: Mutex::new(Arc::new(Generation { number: 1, program, life })),
             launcher,
             sockets,

@@ -56,13 +56,15 @@ pub(crate) async fn hold_back(inner: &Arc<Inner>, call: &mut Call) -> Result<()>
 
 /// Whether it is a page whose body comes by and by, and whose caller waits for nothing meanwhile.
 fn is_held_back(call: &Call) -> bool {
+    // First what needs no headers: a cached reply whose run has read them is its caller's alone.
+    if !matches!(call.target, Target::Http(_)) || !matches!(call.body, Body::Stream(_)) {
+        return false;
+    }
     let headers = call.context.headers();
     let is_grpc = |value: &HeaderValue| {
         value.as_bytes().to_ascii_lowercase().starts_with(b"application/grpc")
     };
-    matches!(call.target, Target::Http(_))
-        && matches!(call.body, Body::Stream(_))
-        && !headers.contains_key(EXPECT)
+    !headers.contains_key(EXPECT)
         && !headers.get(CONTENT_TYPE).is_some_and(is_grpc)
         && tidewire_proxy::upgrade_header(call).is_none()
 }

@@ -64,6 +64,7 @@ impl WarmCall {
             let call = asked.take().expect(TAKEN);
             return Ok(Stage::Later(Box::pin(cold::pass(Arc::clone(inner), call))));
         }
+        call.context.program(&inner.name);
         headers::prepare(call);
         let later = |asked: &mut Option<Call>, place| {
             let call = asked.take().expect(TAKEN);

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Instant;
 
@@ -48,6 +48,7 @@ struct RequestRecord {
     is_head: bool,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
+    program: OnceLock<Arc<str>>,
     outcome: Outcome,
 }
 
@@ -102,6 +103,7 @@ impl Watch {
             is_head,
             bytes_in: AtomicU64::default(),
             bytes_out: AtomicU64::default(),
+            program: OnceLock::new(),
             outcome: Outcome::default(),
         });
         if is_observed {
@@ -204,6 +206,7 @@ impl RequestRecord {
         end.bytes_in = self.bytes_in.load(Ordering::Relaxed);
         end.bytes_out = self.bytes_out.load(Ordering::Relaxed);
         end.phases = Phases::of_bits(self.reached.fetch_or(ENDED, Ordering::Relaxed));
+        end.program = self.program.get().cloned();
         if self.first.is_some() {
             let now = tokio::time::Instant::now().into_std();
             end.took = now.saturating_duration_since(self.begun);
@@ -241,6 +244,12 @@ impl Observation for RequestRecord {
         let is_new = || self.reached.fetch_or(reached, Ordering::Relaxed) < reached;
         if self.reached.load(Ordering::Relaxed) < reached && is_new() && self.wanted.has(phase) {
             self.tell(phase);
+        }
+    }
+
+    fn program(&self, name: &Arc<str>) {
+        if self.program.set(Arc::clone(name)).is_ok() {
+            self.each().for_each(|told| _ = shielded(|| told.program(name)));
         }
     }
 

@@ -312,6 +312,14 @@ impl Context {
         }
     }
 
+    /// Tells whoever observes the request which hosted program is given the call.
+    #[inline]
+    pub fn program(&self, name: &Arc<str>) {
+        if let Some(observation) = &self.observation {
+            observation.program(name);
+        }
+    }
+
     /// Request headers; duplicates and their order are kept.
     pub fn headers(&self) -> &HeaderMap {
         self.read(ContextPart::Headers);

@@ -37,6 +37,12 @@ pub trait Observation: Send + Sync + 'static {
         let _ = phase;
     }
 
+    /// A hosted program of this name is given the call; told at most once. What is answered from
+    /// the cache reaches no program.
+    fn program(&self, name: &Arc<str>) {
+        let _ = name;
+    }
+
     /// Whether messages are told, asked once.
     fn wants_messages(&self) -> bool {
         false
@@ -140,6 +146,8 @@ pub struct End {
     pub bytes_out: u64,
     /// The phases that it reached, whether or not they were told.
     pub phases: Phases,
+    /// The hosted program that was given the call, where one was.
+    pub program: Option<Arc<str>>,
 }
 
 /// What ended a request.
@@ -162,6 +170,7 @@ impl End {
     /// An end of this kind, without code, status and bytes.
     pub const fn new(how: EndReason) -> Self {
         let (took, phases) = (Duration::ZERO, Phases::NONE);
-        Self { how, code: None, status: None, took, bytes_in: 0, bytes_out: 0, phases }
+        let program = None;
+        Self { how, code: None, status: None, took, bytes_in: 0, bytes_out: 0, phases, program }
     }
 }

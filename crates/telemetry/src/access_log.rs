@@ -96,7 +96,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
-    use tidewire_service::{Context, HttpTarget};
+    use tidewire_service::{Context, HttpTarget, Phase};
 
     fn written(format: LineFormat, sample: f64, status: StatusCode, times: usize) -> Vec<String> {
         let lines = Arc::new(Mutex::new(Vec::new()));
@@ -130,6 +130,36 @@ mod tests {
         let json = &written(LineFormat::Json, 1.0, StatusCode::OK, 1)[0];
         let object: serde_json::Value = serde_json::from_str(json).unwrap();
         assert_eq!(object["status"], 200);
+    }
+
+    #[test]
+    fn a_line_says_which_program_was_called_and_what_the_cache_knew() {
+        let mut passed = End::new(EndReason::Answered);
+        passed.program = Some("shop".into());
+        passed.phases = Phases::NONE.with(Phase::Memo).with(Phase::Computed);
+        let mut kept = End::new(EndReason::Answered);
+        kept.phases = Phases::NONE.with(Phase::Memo);
+        for (end, program, cache) in
+            [(passed, "shop".into(), "miss"), (kept, serde_json::Value::Null, "hit")]
+        {
+            let object: serde_json::Value =
+                serde_json::from_str(&of_end(LineFormat::Json, &end)).unwrap();
+            assert_eq!((&object["program"], &object["cache"]), (&program, &cache.into()));
+            let text = of_end(LineFormat::Text, &end);
+            assert_eq!(text.contains(" program=shop"), !program.is_null(), "{text}");
+            assert!(text.ends_with(&format!(" cache={cache}")), "{text}");
+        }
+        let plain = of_end(LineFormat::Text, &End::new(EndReason::Answered));
+        assert!(!plain.contains("program=") && !plain.contains("cache="), "{plain}");
+    }
+
+    /// The line of a request that ends so.
+    fn of_end(format: LineFormat, end: &End) -> String {
+        let (lines, told) = std::sync::mpsc::channel();
+        let log = AccessLog::new(format, move |line| lines.send(line.to_owned()).unwrap());
+        let target = Target::Unknown("/shop.v1.Items/Get".into());
+        log.begin(&Head::new(target, Context::default())).end(end);
+        told.recv().unwrap()
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde_json::json;
 use tidewire_service::{End, OneLine};
 
 use crate::LineFormat;
-use crate::series::outcome;
+use crate::series::{Series, outcome};
 
 /// What is known of a request when it begins.
 #[derive(Debug, Clone)]
@@ -37,6 +37,8 @@ pub(crate) fn line(format: LineFormat, begun: &RequestStart, end: &End, taken: D
             "bytes_in": end.bytes_in,
             "bytes_out": end.bytes_out,
             "peer": begun.peer,
+            "program": end.program.as_deref().map(|name| OneLine(name).to_string()),
+            "cache": Series::from_memory(end).map(cache_state),
             // JSON lets pass what steers a terminal.
             "request_id": OneLine(&begun.request_id).to_string(),
             "trace_id": begun.trace_id,
@@ -52,7 +54,17 @@ pub(crate) fn line(format: LineFormat, begun: &RequestStart, end: &End, taken: D
                 "{method} {protocol} {outcome} {milliseconds}ms in={bytes_in} out={bytes_out} \
                  peer={peer} id={request_id}"
             );
+            if let Some(program) = &end.program {
+                let _ = write!(line, " program={}", program.escape_default());
+            }
+            if let Some(from_memory) = Series::from_memory(end) {
+                let _ = write!(line, " cache={}", cache_state(from_memory));
+            }
             line
         }
     }
+}
+
+const fn cache_state(from_memory: bool) -> &'static str {
+    if from_memory { "hit" } else { "miss" }
 }

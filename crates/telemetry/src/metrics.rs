@@ -57,6 +57,8 @@ pub struct MethodFigures {
     pub asked_memory: u64,
     /// See [`asked_memory`](Self::asked_memory).
     pub from_memory: u64,
+    /// The hosted program that was given calls of it, where one was.
+    pub program: Option<Arc<str>>,
 }
 
 impl Metrics {
@@ -121,6 +123,7 @@ impl Metrics {
                 p99_us: durations.quantile(0.99),
                 asked_memory: series.asked_memory.load(Ordering::Relaxed),
                 from_memory: series.from_memory.load(Ordering::Relaxed),
+                program: series.program.get().cloned(),
             }
         })
     }

@@ -70,6 +70,8 @@ pub struct RecordedCall {
     pub bytes_out: u64,
     /// Whether it was answered from what is kept.
     pub from_memory: bool,
+    /// The hosted program that was given it, where one was.
+    pub program: Option<Arc<str>>,
     /// When it reached which phase, since it began.
     pub phases: Vec<(&'static str, Duration)>,
     /// Names of its headers, with the value where that is not a secret.
@@ -268,6 +270,7 @@ impl OpenRecord {
             bytes_in: 0,
             bytes_out: 0,
             from_memory: false,
+            program: None,
             phases: Vec::new(),
             headers: visible_headers(headers),
             messages: Messages::default(),
@@ -312,6 +315,7 @@ impl OpenRecord {
             bytes_in: end.bytes_in,
             bytes_out: end.bytes_out,
             from_memory,
+            program: end.program.clone(),
             phases: reached.collect(),
             messages: self.captured.as_ref().map(CapturedMessages::take).unwrap_or_default(),
             ..self.call.clone()

@@ -1,6 +1,7 @@
 //! What is counted of one method over one protocol.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tidewire_service::{Code, End, EndReason, Observation, Phase, Phases};
 
@@ -21,6 +22,9 @@ pub(crate) struct Series {
     pub(crate) exemplars: Exemplars,
     pub(crate) asked_memory: AtomicU64,
     pub(crate) from_memory: AtomicU64,
+    /// The hosted program that was given a call of the method first; plain HTTP has none, since
+    /// pages of several programs may share a series.
+    pub(crate) program: OnceLock<Arc<str>>,
     outcomes: [AtomicU64; OUTCOMES.len()],
 }
 
@@ -83,6 +87,11 @@ impl Observation for Series {
         let outcome = outcome(end, self.is_plain);
         let index = OUTCOMES.iter().position(|known| *known == outcome).unwrap_or(UNKNOWN);
         self.outcomes[index].fetch_add(1, Ordering::Relaxed);
+        if let Some(program) = &end.program
+            && !self.is_plain
+        {
+            self.program.get_or_init(|| Arc::clone(program));
+        }
         if let Some(from_memory) = Self::from_memory(end) {
             self.asked_memory.fetch_add(1, Ordering::Relaxed);
             self.from_memory.fetch_add(u64::from(from_memory), Ordering::Relaxed);

@@ -92,10 +92,16 @@ fn of_all(listed: &ListCallsReply) -> String {
 }
 
 fn of_call(call: &Call) -> String {
-    let Call { number, method, outcome, protocol, took_us, peer, request_id, trace_id, .. } = call;
+    let Call { number, method, outcome, protocol, took_us, .. } = call;
     let mut text =
         format!("{number} {} {outcome} by {protocol}, {took_us} µs\n", printable(method));
-    for (name, value) in [("peer", peer), ("request", request_id), ("trace", trace_id)] {
+    let ids = [
+        ("peer", &call.peer),
+        ("program", &call.program),
+        ("request", &call.request_id),
+        ("trace", &call.trace_id),
+    ];
+    for (name, value) in ids {
         if !value.is_empty() {
             let _ = writeln!(text, "  {name} {}", printable(value));
         }

@@ -111,6 +111,9 @@ impl Observation for Open {
         let mut span = std::mem::take(&mut begun.span);
         drop(begun);
         span.end_nanoseconds = now().max(span.start_nanoseconds);
+        if let Some(program) = &end.program {
+            span.attributes.push(attribute("tidewire.program", &**program));
+        }
         if let Some(status) = end.status {
             let status =
                 proto::Value { number: Some(status.as_u16().into()), ..Default::default() };

@@ -241,6 +241,13 @@ async fn answers_are_kept_until_what_they_are_made_of_changes(gateway: &Gateway)
     assert_eq!(gateway.number("Get", &two).await, 2);
     gateway.text("Set", "").await.unwrap();
     assert_eq!(gateway.number("Get", &two).await, 3);
+    // Also where the first to ask is a program.
+    let three = key();
+    for method in ["Through", "Through", "Get"] {
+        assert_eq!(gateway.number(method, &three).await, 1, "{method}: it is kept");
+    }
+    gateway.text("Set", &three).await.unwrap();
+    assert_eq!(gateway.number("Through", &three).await, 2, "both ended");
 }
 
 /// Which `Get` and `Set` take as they come.
