@@ -20,7 +20,7 @@ demo: ## Build and start the reference application on 127.0.0.1:8080 (needs only
 	$(CARGO) run --profile demo --package contacts --no-default-features $(DEMO_FEATURES)
 
 .PHONY: test
-test: setup ## Set up what the tests need and run all of them; `cargo xtask ci STEP` runs one step again
+test: ## Set up what the tests need and run all of them; `cargo xtask ci STEP` runs one step again
 	$(CARGO) xtask ci
 
 .PHONY: setup

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the tests need and the Rust toolchain does not bring: pinned Go programs into
-# .tools/bin, the Go test programs built from tests/foreign/go, the Node packages of
+# Installs what the tests need and the Rust toolchain does not bring: into .tools/bin the Go programs
+# of tests/foreign/go, whose go.mod pins connectconformance and grpcurl too, the Node packages of
 # tests/foreign/node, clients/ts and clients/mock/node, what clients/mock/java is built with in
 # .tools/m2, a .NET SDK, schemathesis, CacheControl, grpcio, opentelemetry-proto and pytest in Python
 # environments below .tools, and Debian's PostgreSQL, Chromium, nginx, sqlite3, Maven, zsh
@@ -12,9 +12,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-CONNECTCONFORMANCE=connectrpc.com/conformance/cmd/connectconformance@v1.0.5
+CONNECTCONFORMANCE=connectrpc.com/conformance/cmd/connectconformance
 PROTOVALIDATE=github.com/bufbuild/protovalidate@v1.2.2
-GRPCURL=github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4
+GRPCURL=github.com/fullstorydev/grpcurl/cmd/grpcurl
 
 tools="$PWD/.tools"
 bin="$tools/bin"
@@ -51,25 +51,27 @@ stamp() { printf '%s\n' "$2" >"$stamps/$1"; }
 # hash_of FILE...: one hash over names and contents.
 hash_of() { sha256sum "$@" | sha256sum | cut -d' ' -f1; }
 
+# go_tool PACKAGE: one of the `tool` lines of tests/foreign/go/go.mod. They are of that module, so
+# that what they share with its programs (gRPC, protobuf) is compiled once.
 go_tool() {
-  local package=$1 name
-  name=$(basename "${package%@*}")
-  if [[ -x $bin/$name ]] && fresh "$name" "$package"; then return 0; fi
-  run "installed $name ${package#*@}" env GOBIN="$bin" go install "$package" || return 0
-  stamp "$name" "$package"
+  local package=$1 folder=tests/foreign/go name key
+  name=$(basename "$package")
+  key="$(go env GOVERSION) $package $(hash_of "$folder/go.mod" "$folder/go.sum")"
+  if [[ -x $bin/$name ]] && fresh "$name" "$key"; then return 0; fi
+  run "built $name" go -C "$folder" build -ldflags=-s -o "$bin/$name" "$package" || return 0
+  stamp "$name" "$key"
 }
 
 # The suite's .proto files, for the server under test in conformance/.
 conformance_protos() {
-  local module=${CONNECTCONFORMANCE%%/cmd/*}@${CONNECTCONFORMANCE##*@} folder=$tools/conformance-proto
-  if [[ -d $folder ]] && fresh conformance-proto "$module"; then return 0; fi
-  run "copied the conformance suite's .proto files" copy_conformance_protos "$module" "$folder" || return 0
-  stamp conformance-proto "$module"
+  local module=${CONNECTCONFORMANCE%%/cmd/*} folder=$tools/conformance-proto source
+  source=$(go -C tests/foreign/go mod download -json "$module" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+  if [[ -d $folder ]] && fresh conformance-proto "$source"; then return 0; fi
+  run "copied the conformance suite's .proto files" copy_conformance_protos "$source" "$folder" || return 0
+  stamp conformance-proto "$source"
 }
 copy_conformance_protos() {
-  local source
-  source=$(go mod download -json "$1" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
-  rm -rf "$2" && mkdir -p "$2" && cp -r "$source/proto/connectrpc" "$2/" && chmod -R u+w "$2"
+  rm -rf "$2" && mkdir -p "$2" && cp -r "$1/proto/connectrpc" "$2/" && chmod -R u+w "$2"
 }
 
 # The messages that protovalidate publishes to test implementations, and its examples, as one

@@ -1,23 +1,24 @@
 //! `cargo xtask ci`: every step of continuous integration, in order, on any machine.
 //!
 //! Each step prints its name, its commands, the time it took and the processor time that its
-//! commands used (where `/proc` tells). The first failure stops the run and names the command that repeats just that step. Cheap steps come first. What takes longer
-//! than it proves per run (Miri, fuzzing, ten minutes of stress, cargo-deny) is in `make proof`.
+//! commands used (where `/proc` tells). The first failure stops the run and names the command that
+//! repeats just that step. Cheap steps come first. Where all steps are run, what needs no compiler
+//! runs beside what compiles. What takes longer than it proves per run (Miri, fuzzing,
+//! ten minutes of stress, cargo-deny) is in `make proof`.
+
+mod run;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+
+pub(crate) use run::{list, run};
+
+use run::{IS_BUILT, Lane, Stage, Step};
 
 use crate::{foreign, tidy};
-
-/// One step: its name, what it shows, and how it is done.
-struct Step {
-    name: &'static str,
-    about: &'static str,
-    work: fn(&Path) -> Result<Outcome>,
-}
 
 pub(crate) enum Outcome {
     Passed,
@@ -27,141 +28,147 @@ pub(crate) enum Outcome {
 }
 
 const STEPS: &[Step] = &[
-    Step { name: "fmt", about: "the code is formatted", work: fmt },
-    Step { name: "tidy", about: "the rules of CONTRIBUTING.md hold", work: tidy },
-    Step { name: "clippy", about: "no warning in any target", work: clippy },
-    Step { name: "test", about: "unit and integration tests", work: test },
-    Step { name: "doctest", about: "examples in documentation", work: doctest },
-    Step { name: "docs", about: "documentation builds without a warning", work: docs },
-    Step { name: "snippets", about: "commands in README and guide work", work: snippets },
+    Step {
+        name: "fmt",
+        stage: Stage::BeforeSetup,
+        lane: Lane::Compiles,
+        about: "the code is formatted",
+        work: fmt,
+    },
+    Step {
+        name: "tidy",
+        stage: Stage::BeforeSetup,
+        lane: Lane::Compiles,
+        about: "the rules of CONTRIBUTING.md hold",
+        work: tidy,
+    },
+    Step {
+        name: "clippy",
+        stage: Stage::BeforeSetup,
+        lane: Lane::Compiles,
+        about: "no warning in any target",
+        work: clippy,
+    },
+    Step {
+        name: "test",
+        stage: Stage::Tests,
+        lane: Lane::Compiles,
+        about: "unit and integration tests",
+        work: test,
+    },
+    Step {
+        name: "doctest",
+        stage: Stage::Clients,
+        lane: Lane::Compiles,
+        about: "examples in documentation",
+        work: doctest,
+    },
+    Step {
+        name: "docs",
+        stage: Stage::Clients,
+        lane: Lane::Compiles,
+        about: "documentation builds without a warning",
+        work: docs,
+    },
+    Step {
+        name: "snippets",
+        stage: Stage::Guides,
+        lane: Lane::Compiles,
+        about: "commands in README and guide work",
+        work: snippets,
+    },
     Step {
         name: "foreign",
+        stage: Stage::Clients,
+        lane: Lane::Runs,
         about: "foreign clients agree with a foreign server, and with a mock",
         work: foreign,
     },
-    Step { name: "conformance", about: "the Connect conformance suite", work: conformance },
+    Step {
+        name: "conformance",
+        stage: Stage::Guides,
+        lane: Lane::Runs,
+        about: "the Connect conformance suite",
+        work: conformance,
+    },
     Step {
         name: "validation",
+        stage: Stage::Guides,
+        lane: Lane::Runs,
         about: "rules agree with protovalidate-go on made-up messages",
         work: validation,
     },
     Step {
         name: "schemathesis",
+        stage: Stage::Clients,
+        lane: Lane::Runs,
         about: "no request made up from /openapi.json ends in a 500",
         work: schemathesis,
     },
     Step {
         name: "python",
+        stage: Stage::Guides,
+        lane: Lane::Runs,
         about: "the live protocol in Python agrees with its fixtures",
         work: python,
     },
     Step {
         name: "sdk",
+        stage: Stage::Clients,
+        lane: Lane::Runs,
         about: "what hosted programs import agrees with the fixtures, and withstands its gateway",
         work: sdk,
     },
     Step {
         name: "mock-clients",
+        stage: Stage::Clients,
+        lane: Lane::Runs,
         about: "mocks for tests in Node, Python, Go and Java, from the tree and as users get them",
         work: mock_clients,
     },
     Step {
         name: "typescript",
+        stage: Stage::Clients,
+        lane: Lane::Runs,
         about: "the browser client: fixtures, schedules, a real server, packages as users get them",
         work: typescript,
     },
-    Step { name: "board", about: "the example page, built by Vite, in Chromium", work: board },
+    Step {
+        name: "board",
+        stage: Stage::Clients,
+        lane: Lane::Runs,
+        about: "the example page, built by Vite, in Chromium",
+        work: board,
+    },
     Step {
         name: "console",
+        stage: Stage::Clients,
+        lane: Lane::Runs,
         about: "the console in Chromium: pages, guard, policy, axe; assistants by the official client",
         work: console,
     },
-    Step { name: "models", about: "schedules of the models of memo", work: models },
-    Step { name: "stress", about: "a minute of randomized stress on memo", work: stress },
-    Step { name: "oplog", about: "three hosts on one PostgreSQL, and faults", work: oplog },
+    Step {
+        name: "models",
+        stage: Stage::Clients,
+        lane: Lane::Compiles,
+        about: "schedules of the models of memo",
+        work: models,
+    },
+    Step {
+        name: "stress",
+        stage: Stage::Clients,
+        lane: Lane::Compiles,
+        about: "a minute of randomized stress on memo",
+        work: stress,
+    },
+    Step {
+        name: "oplog",
+        stage: Stage::Guides,
+        lane: Lane::Runs,
+        about: "three hosts on one PostgreSQL, and faults",
+        work: oplog,
+    },
 ];
-
-/// Prints the steps.
-pub(crate) fn list() -> ExitCode {
-    for Step { name, about, .. } in STEPS {
-        println!("{name:<12} {about}");
-    }
-    ExitCode::SUCCESS
-}
-
-/// Runs the named steps in the order of the list, or all of them.
-///
-/// # Errors
-/// When a name is not a step, or a command cannot be started.
-pub(crate) fn run(root: &Path, names: &[&str]) -> Result<ExitCode> {
-    for name in names {
-        if !STEPS.iter().any(|step| step.name == *name) {
-            bail!("`{name}` is not a step; `cargo xtask ci --list` names them");
-        }
-    }
-    let mut times: Vec<Time> = Vec::new();
-    for step in STEPS.iter().filter(|step| names.is_empty() || names.contains(&step.name)) {
-        let Step { name, about, work } = step;
-        println!("── {name}: {about}");
-        let (started, used) = (Instant::now(), processor_time_of_children());
-        let outcome = work(root).with_context(|| format!("step {name}"));
-        let (wall, processor) = (started.elapsed(), processor_time_of_children() - used);
-        let note = match outcome {
-            Ok(Outcome::Passed) => "",
-            Ok(Outcome::Nothing(why)) => why,
-            Ok(Outcome::Failed) => "FAILED",
-            Err(error) => {
-                println!("{error:#}");
-                "FAILED"
-            }
-        };
-        times.push(Time { name, wall, processor, note });
-        if note == "FAILED" {
-            summary(&times);
-            println!("ci: {name} failed; run just this step again with: cargo xtask ci {name}");
-            return Ok(ExitCode::FAILURE);
-        }
-        println!("── {name}: {:.1} s {note}", wall.as_secs_f64());
-    }
-    summary(&times);
-    Ok(ExitCode::SUCCESS)
-}
-
-/// What a step took.
-struct Time {
-    name: &'static str,
-    wall: Duration,
-    /// Of its commands and of what they waited for, in user and system mode.
-    processor: Duration,
-    note: &'static str,
-}
-
-fn summary(times: &[Time]) {
-    let line = |name: &str, wall: Duration, processor: Duration, note: &str| {
-        let (wall, processor) = (wall.as_secs_f64(), processor.as_secs_f64());
-        println!("{name:<12} {wall:>7.1} s {processor:>7.1} s of processor  {note}");
-    };
-    println!("── times");
-    for time in times {
-        line(time.name, time.wall, time.processor, time.note);
-    }
-    line(
-        "all",
-        times.iter().map(|it| it.wall).sum(),
-        times.iter().map(|it| it.processor).sum(),
-        "",
-    );
-}
-
-/// The processor time of ended children of this process, and of those that they waited for; zero
-/// without `/proc`. `proc_pid_stat(5)`: fields 16 and 17, in hundredths of a second on Linux.
-fn processor_time_of_children() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The second field is the program's name in parentheses, and may hold spaces.
-    let after_name = stat.rsplit(')').next().unwrap_or_default();
-    let ticks = after_name.split_whitespace().skip(13).take(2);
-    Duration::from_millis(10 * ticks.filter_map(|it| it.parse::<u64>().ok()).sum::<u64>())
-}
 
 fn fmt(root: &Path) -> Result<Outcome> {
     cargo(root, "fmt --all --check", &[])
@@ -405,12 +412,19 @@ const QUICK_RELEASE: [(&str, &str); 2] =
 /// `--package` they would be those of one package, and most dependencies would be built anew. So
 /// the whole workspace is named, and an example, with which dependencies of tests count.
 pub(crate) fn build(root: &Path, targets: &str) -> Result<Outcome> {
+    if std::env::var_os(IS_BUILT).is_some() {
+        return Ok(Outcome::Passed);
+    }
     cargo(root, &format!("build --workspace {targets} --example gateway"), &[])
 }
 
 impl Outcome {
     const fn of(passed: bool) -> Self {
         if passed { Self::Passed } else { Self::Failed }
+    }
+
+    const fn passed(self) -> bool {
+        !matches!(self, Self::Failed)
     }
 }
 
@@ -434,14 +448,7 @@ fn cargo(root: &Path, words: &str, variables: &[(&str, &str)]) -> Result<Outcome
 }
 
 fn execute(command: &mut Command) -> Result<Outcome> {
-    // What cargo says of this program is not for others: build scripts that read it (that of ring)
-    // would run again, and all above them be built again, whenever cargo is run without it.
-    for (name, _) in std::env::vars_os() {
-        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|it| name.to_string_lossy().starts_with(it))
-        {
-            command.env_remove(name);
-        }
-    }
+    without_cargo_variables(command);
     let status = command.status().with_context(|| format!("{command:?} cannot be started"))?;
     Ok(Outcome::of(status.success()))
 }
@@ -462,5 +469,16 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), STEPS.len());
+    }
+}
+
+/// What cargo says of this program is not for others: build scripts that read it (that of ring)
+/// would run again, and all above them be built again, whenever cargo is run without it.
+fn without_cargo_variables(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|it| name.to_string_lossy().starts_with(it))
+        {
+            command.env_remove(name);
+        }
     }
 }
