@@ -330,8 +330,73 @@ describe("cache", () => {
   });
 });
 
+const REPORTS = `import os, sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+class Reports(BaseHTTPRequestHandler):
+    def do_GET(self):
+        print("asked for", self.path, file=sys.stderr, flush=True)
+        if self.path.endswith("/crash"):
+            os._exit(3)
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Reports).serve_forever()
+`;
+
+describe("programs", () => {
+  test("what a program wrote and how it fares is seen; it is stopped, and broken ones are told on the page of health", async () => {
+    const table = (name, run) => `[[service]]\nname = "${name}"\nroute = "/${name}/*"\nrun = ${JSON.stringify(run)}\n`;
+    const settings = `[server]\nlisten = ["127.0.0.1:0"]\n${table("reports", ["python3", "reports.py"])}${table("gone", ["python3", "-c", "raise SystemExit(7)"])}`;
+    const host = await Program.start({ "tidewire.toml": settings, "reports.py": REPORTS }, ["serve", "--dev"]);
+    const page = await open("/processes", {}, host);
+    const get = (path) => fetch(`http://${host.address}${path}`);
+    assert.equal((await get("/reports/january")).status, 200);
+    await page.getByRole("button", { name: "reports", exact: true }).click();
+    const detail = page.getByRole("region", { name: "Program reports" });
+    await detail.getByText("asked for /reports/january").waitFor();
+    await detail.getByRole("table", { name: "Its processes" }).getByText("ready").waitFor();
+    await detail.getByLabel("Only lines with").fill("february");
+    await detail.getByText("No line has that.").waitFor();
+    await detail.getByRole("button", { name: "Stop", exact: true }).click();
+    await detail.getByRole("button", { name: /Stop reports with 0 calls – sure/ }).click();
+    await detail.getByText("No process runs; the next call starts one.").waitFor();
+    assert.ok((await get("/reports/crash")).status >= 500);
+    await page.getByRole("table", { name: "Programs" }).getByRole("row").filter({ hasText: "reports" }).getByRole("cell", { name: "1", exact: true }).first().waitFor();
+    // As often as opens its breaker.
+    for (let times = 0; times < 6; times += 1) assert.equal((await get("/gone/x")).status, 503);
+    await page.goto(`http://${host.admin}/#/health`);
+    const attention = page.getByRole("region", { name: "What to look at" });
+    await attention.getByText("gone is broken").waitFor();
+    await attention.getByRole("listitem").filter({ hasText: "gone is broken" }).getByRole("link", { name: "open" }).click();
+    await page.getByRole("region", { name: "Program gone" }).getByRole("button", { name: "CloseBreaker" }).or(page.getByRole("button", { name: "Close the breaker" })).click();
+    await page.getByRole("table", { name: "Programs" }).getByText("✕ broken").waitFor({ state: "detached" });
+    await host.stop();
+  });
+
+  test("settings say where they come from, secrets are not shown, and the level of the log is set", async () => {
+    const program = await Program.start({ ...FILES, "tidewire.toml": `[server]\nlisten = ["127.0.0.1:0"]\n[limits]\nbody_bytes_max = "9MiB"\n` }, ["mock", "--port", "0"], { env: { TIDEWIRE_LOG_LEVEL: "warn" } });
+    const page = await open("/settings", {}, program, /400/);
+    await page.getByRole("checkbox", { name: "Only what is set" }).check();
+    const table = page.getByRole("table", { name: "Settings" });
+    await table.getByRole("row").filter({ hasText: "limits.body_bytes_max" }).getByText("tidewire.toml").waitFor();
+    await table.getByRole("row").filter({ hasText: "log.level" }).getByText("TIDEWIRE_LOG_LEVEL").waitFor();
+    await page.getByLabel("Level of the log").fill("no such level!");
+    await page.getByRole("button", { name: "Set the level" }).click();
+    await page.getByRole("alert").waitFor();
+    await page.getByLabel("Level of the log").fill("debug");
+    await page.getByRole("button", { name: "Set the level" }).click();
+    await page.getByText("The level is debug now.").waitFor();
+    await program.stop();
+  });
+});
+
 describe("every page", () => {
-  const places = ["/mocks?method=shop.v1.Cart%2FPrice", "/mocks/misses", "/mocks/calls", "/mocks/verify", "/mocks/sessions", "/mocks/faults", "/mocks/protos?file=shop.proto", "/calls", "/cache", "/services?method=shop.v1.Cart%2FPrice"];
+  const places = ["/mocks?method=shop.v1.Cart%2FPrice", "/mocks/misses", "/mocks/calls", "/mocks/verify", "/mocks/sessions", "/mocks/faults", "/mocks/protos?file=shop.proto", "/calls", "/cache", "/services?method=shop.v1.Cart%2FPrice", "/processes", "/health", "/settings"];
   const looks = /** @type {[string, object][]} */ ([
     ["light", { colorScheme: "light" }], ["dark", { colorScheme: "dark" }],
     ["200 %", { viewport: { width: 640, height: 450 }, deviceScaleFactor: 2 }], ["360 px", { viewport: { width: 360, height: 740 } }],
@@ -412,6 +477,9 @@ describe("every page", () => {
         await page.keyboard.press("e");
         await page.keyboard.press("Enter");
         await page.getByRole("region", { name: /^Call \d/ }).waitFor();
+      }],
+      ["health", "/health", {}, async (page) => {
+        await page.getByRole("table", { name: "Methods that were called" }).waitFor();
       }],
       ["services", "/services?method=shop.v1.Cart%2FWatch", {}, async (page) => {
         await page.getByRole("button", { name: "Send", exact: true }).click();

@@ -325,6 +325,7 @@ impl Mocks for MocksApi {
             let told: Vec<_> = findings.iter().map(told::said).collect();
             return Err(Error::invalid_argument(format!("{method}: {}", told.join("; "))));
         }
+        tracing::info!(method, "a response was said by the admin listener");
         Ok(SayReply::default().into())
     }
 

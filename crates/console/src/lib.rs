@@ -45,6 +45,9 @@ pub const FILES: &[File] = files! {
     "calls.js" SCRIPT
     "cache.js" SCRIPT
     "services.js" SCRIPT
+    "processes.js" SCRIPT
+    "health.js" SCRIPT
+    "settings.js" SCRIPT
     "form.js" SCRIPT
     "commands.js" SCRIPT
     "preact.js" SCRIPT

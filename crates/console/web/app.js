@@ -8,6 +8,9 @@ import { Mocks } from "./mocks.js";
 import { Calls } from "./calls.js";
 import { Cache } from "./cache.js";
 import { Services } from "./services.js";
+import { Health } from "./health.js";
+import { Processes } from "./processes.js";
+import { Settings } from "./settings.js";
 
 /** @type {{ path: string, name: string, page: () => any }[]} */
 const PAGES = [
@@ -15,11 +18,14 @@ const PAGES = [
   { path: "/calls", name: "Calls", page: Calls },
   { path: "/cache", name: "Cache", page: Cache },
   { path: "/services", name: "Services", page: Services },
+  { path: "/processes", name: "Processes", page: Processes },
+  { path: "/health", name: "Health", page: Health },
+  { path: "/settings", name: "Settings", page: Settings },
 ];
 
 const KEYS = [
   ["/", "to the filter"], ["j, k", "to the next row, to the one before"], ["Enter", "open the row"],
-  ["e", "to the next row that failed"], ["p", "pause what moves"], ["1 – 4", "to a page"], ["?", "these keys"],
+  ["e", "to the next row that failed"], ["p", "pause what moves"], ["1 – 7", "to a page"], ["?", "these keys"],
 ];
 
 /** @param {{ why: string }} props */
