@@ -34,7 +34,7 @@ test("control characters, and those that turn the direction of writing, are show
 test("integers with more digits than a number holds stay what they are", async () => {
   globalThis.sessionStorage ??= /** @type {any} */ ({ getItem: () => null, setItem() {}, removeItem() {} });
   globalThis.BroadcastChannel = /** @type {any} */ (class { postMessage() {} });
-  const { read } = await import("../../crates/console/web/api.js");
+  const { read } = await import("../../crates/console/web/connect.js");
   const { withMember } = await import("../../crates/console/web/form.js");
   assert.deepEqual(read('{"a": 9007199254740993, "b": "9007199254740993", "c": [1.5, -12345678901234567, 1e300], "d\\"1": 2}'),
     { a: "9007199254740993", b: "9007199254740993", c: [1.5, "-12345678901234567", 1e300], 'd"1': 2 });

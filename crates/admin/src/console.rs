@@ -14,7 +14,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, StatusCode};
-use tidewire_console::FILES;
+use tidewire_console::{CONSOLE, HEADERS};
 use tidewire_server::{AccessRules, Builder};
 use tidewire_service::{Access, Call, Error, Reply, Result};
 
@@ -27,7 +27,7 @@ pub(crate) fn open(rules: AccessRules) -> AccessRules {
 
 /// Serves the page and its sign-in.
 pub(crate) fn serve(mut builder: Builder, sign_in: SignIn) -> Builder {
-    for file in FILES {
+    for file in CONSOLE {
         let path = match file.name {
             "index.html" => "/".to_owned(),
             name => format!("/console/{name}"),
@@ -68,21 +68,5 @@ fn with_policy(mut reply: Reply) -> Reply {
     }
     reply
 }
-
-/// Said of everything that is served here.
-const HEADERS: &[(&str, &str)] = &[
-    ("content-security-policy", POLICY),
-    ("x-content-type-options", "nosniff"),
-    ("referrer-policy", "no-referrer"),
-    ("cross-origin-opener-policy", "same-origin"),
-    ("cross-origin-resource-policy", "same-origin"),
-    ("x-frame-options", "DENY"),
-    ("cache-control", "no-store"),
-];
-
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
-                      connect-src 'self'; base-uri 'none'; form-action 'none'; \
-                      frame-ancestors 'none'; require-trusted-types-for 'script'; \
-                      trusted-types 'none'";
 
 const BODY_BYTES_MAX: usize = 1024;

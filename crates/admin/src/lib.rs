@@ -158,6 +158,7 @@ impl Admin {
         rest.unknown_members = UnknownNames::Refused;
         let builder = console::serve(Server::builder(), self.sign_in.clone())
             .listen(listen)
+            .docs(false)
             .layer(exact::layer(system.interface()))
             .rest(rest)
             .private_sockets(true)

@@ -72,7 +72,7 @@ impl Services for ServicesApi {
 
     async fn types(&self, _: Context, request: TypesRequest) -> Result<Reply<TypesReply>> {
         let (schema, method) = self.method(&request.method)?;
-        let types = types::reachable(&schema, &method.input);
+        let types = describe::types(&schema, &method.input).map(types::reply);
         Ok(types.ok_or_else(|| nothing(&request.method))?.into())
     }
 
@@ -130,13 +130,7 @@ fn described(schema: &Schema, name: &str, has: bool) -> Option<String> {
     let Some((service, method)) = name.split_once('/') else {
         return describe::service(pool, name);
     };
-    let of = schema.interface(service).ok()??;
-    let of = of.methods().iter().find(|one| one.method == method)?;
-    let messages = [&of.input, &of.output];
-    let shown = if of.input == of.output { &messages[..1] } else { &messages[..] };
-    let texts = shown.iter().filter_map(|message| describe::message(pool, message));
-    let all: Vec<_> = describe::method(pool, service, method).into_iter().chain(texts).collect();
-    Some(all.join("\n"))
+    describe::method_with_messages(pool, service, method)
 }
 
 fn nothing(name: &str) -> Error {

@@ -45,6 +45,8 @@ pub enum Outcome {
     Regressed,
     /// A limit was given, and there was nothing that it could be held against.
     NothingCompared,
+    /// The generator or the machine made figures of one side; the difference says nothing.
+    NotComparable,
     /// It was stopped by hand; what was measured so far was reported.
     Interrupted,
 }
@@ -59,6 +61,7 @@ impl Outcome {
             | Self::NothingAnswered
             | Self::Regressed
             | Self::NothingCompared => 1,
+            Self::NotComparable => 6,
             Self::Interrupted => 130,
         }
     }

@@ -284,8 +284,9 @@ fn notes(plan: &Plan, run: &Run, result: &RunResult) -> Vec<String> {
     notes
 }
 
-/// What the generator itself did to the figures.
-fn generator_note(result: &RunResult) -> Option<String> {
+/// What the generator itself did to the figures: it was the bottleneck, or it was late, as it is
+/// where others take its core.
+pub(crate) fn generator_note(result: &RunResult) -> Option<String> {
     let client = &result.client;
     if client.is_bottleneck {
         let percent = (client.busiest_thread * 100.0).min(100.0);

@@ -53,6 +53,9 @@ impl Admin {
 
     /// Where it is, and the file with its token.
     pub(crate) fn place(&self) -> Result<(String, Option<PathBuf>), Failure> {
+        if self.config.is_none() && self.token_file.is_none() {
+            crate::serving::enter_settings_folder().map_err(Failure::usage)?;
+        }
         let flags = Flags { file: self.config.clone(), ..Flags::default() };
         let config = flags.load(std::env::vars());
         if let Some(address) = &self.admin {

@@ -117,6 +117,10 @@ impl Catalog {
         if found.is_empty() {
             found = in_service.clone().filter(|(_, known)| same(&known.name())).collect();
         }
+        // What every server has is meant only where nothing else is.
+        if found.iter().any(|(of, _)| !is_built_in(of.full_name())) {
+            found.retain(|(of, _)| !is_built_in(of.full_name()));
+        }
         match found[..] {
             [(service, method)] => self.spec(service.full_name(), method.name()),
             [] => {
@@ -143,7 +147,10 @@ impl Catalog {
     /// # Errors
     /// None or several.
     pub(crate) fn one_service(&self, name: &str) -> anyhow::Result<String> {
-        let found: Vec<_> = self.matching(name).collect();
+        let mut found: Vec<_> = self.matching(name).collect();
+        if found.iter().any(|of| !is_built_in(of)) {
+            found.retain(|of| !is_built_in(of));
+        }
         match found[..] {
             [service] => Ok(service.to_owned()),
             [] => {
@@ -168,6 +175,13 @@ impl Catalog {
         let names: Vec<_> = of.map(|(of, method)| path(of, method)).collect();
         names.join(", ")
     }
+}
+
+/// Whether a service is one that servers have beside those of their program.
+fn is_built_in(full_name: &str) -> bool {
+    ["grpc.health.", "grpc.reflection.", "tidewire.live.", "tidewire.admin."]
+        .iter()
+        .any(|package| full_name.starts_with(package))
 }
 
 /// `package.Service/Method`.
@@ -212,6 +226,27 @@ mod tests {
         let mut known = Catalog::load(&[folder.path()]).unwrap();
         known.origin = "shop".to_owned();
         known
+    }
+
+    #[test]
+    fn services_of_a_program_go_before_those_that_every_server_has() {
+        let proto = r#"
+            syntax = "proto3";
+            package PACKAGE;
+            service Health { rpc Check(In) returns (In); rpc Watch(In) returns (In); }
+            message In {}
+        "#;
+        let folder = tempfile::tempdir().unwrap();
+        for package in ["grpc.health.v1", "clinic.v1"] {
+            let path = folder.path().join(format!("{package}.proto"));
+            std::fs::write(path, proto.replace("PACKAGE", package)).unwrap();
+        }
+        let known = Catalog::load(&[folder.path()]).unwrap();
+        for name in ["Check", "Health/Check", "clinic.v1.Health/Check"] {
+            assert_eq!(known.method(name).unwrap().path, "/clinic.v1.Health/Check", "{name}");
+        }
+        let built_in = known.method("grpc.health.v1.Health/Check").unwrap();
+        assert_eq!(built_in.path, "/grpc.health.v1.Health/Check");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! | 1 | it failed, a threshold did not hold, or a second signal cut a drain short; the last line on standard error says why |
 //! | 2 | the arguments or the configuration are wrong, or a measurement could not be made |
 //! | 3, 4, 5, 65 to 80 | what a call came to; see `call/outcome.rs` |
+//! | 6 | two measurements cannot be compared: the generator made the figures of one |
 //! | 130 | a measurement was stopped by Ctrl-C; what was measured is printed |
 
 #![doc = include_str!("../README.md")]
@@ -13,6 +14,7 @@
 mod admin;
 mod call;
 mod catalog;
+mod colors;
 mod command;
 mod habits;
 mod init;
@@ -173,7 +175,13 @@ fn refuse(error: &clap::Error) -> ExitCode {
 /// Says something on standard error, which nobody may be reading any more; it may have words of a
 /// file or of a server in it.
 fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "tidewire: {}", printable_lines(text));
+    let mut err = std::io::stderr();
+    let said = format!("tidewire: {}", printable_lines(text));
+    let shown = match colors::are_on(&err) {
+        true => colors::marked(&said, "tidewire:", true),
+        false => said,
+    };
+    let _ = writeln!(err, "{shown}");
 }
 
 /// Why a command failed, and the exit code for it.

@@ -3,11 +3,15 @@
 
 use std::io::Write as _;
 use std::num::NonZero;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 use anyhow::bail;
 use tidewire::config::{Backend, Config, ConsoleFile, Flags, ServiceConfig};
-use tidewire::{Builder, Echo, RunningServer, Schema};
+use tidewire::{Builder, Echo, RunningServer, Schema, StartError};
 use tokio::runtime::{self, Runtime};
+
+use crate::Failure;
 
 /// The services of `schema` that are asked for, added to `builder`; `names` gets their names.
 ///
@@ -64,6 +68,41 @@ pub(crate) fn runtime(config: &Config) -> std::io::Result<Runtime> {
     builder.worker_threads(threads).enable_all().build()
 }
 
+/// Goes to the nearest folder above that has a `tidewire.toml`, where this one has none: paths in
+/// the file are relative to where it is. A folder or a file of another user ends the search, since
+/// the file names programs to run.
+pub(crate) fn enter_settings_folder() -> std::io::Result<()> {
+    let here = std::env::current_dir()?;
+    let owner = std::fs::metadata(&here)?.uid();
+    let is_own = |path: &Path| std::fs::metadata(path).is_ok_and(|found| found.uid() == owner);
+    let folders = here.ancestors().take_while(|folder| is_own(folder));
+    let found = folders.into_iter().find(|folder| folder.join(SETTINGS).exists());
+    match found {
+        Some(folder) if folder != here && is_own(&folder.join(SETTINGS)) => {
+            crate::say(&format!("the settings are those of {}", folder.join(SETTINGS).display()));
+            std::env::set_current_dir(folder)
+        }
+        _ => Ok(()),
+    }
+}
+
+const SETTINGS: &str = "tidewire.toml";
+
+/// Why a server did not start. Where an address is taken it names the flag that asked for it.
+pub(crate) fn start_failure(error: StartError, port: Option<u16>, listen: &[String]) -> Failure {
+    let StartError::Listen { address, cause } = &error else { return Failure::usage(error) };
+    if cause.kind() != std::io::ErrorKind::AddrInUse || port.is_none() && listen.is_empty() {
+        return Failure::from(error);
+    }
+    let flag = match port {
+        Some(_) => "another --port (0 is any free port)",
+        None => "another --listen (port 0 is any free port)",
+    };
+    Failure::from(anyhow::anyhow!(
+        "{address} is in use by another program; stop it, or give {flag}"
+    ))
+}
+
 /// Where a server listens, what it does there, and where its settings come from.
 pub(crate) fn start(running: &RunningServer, what: &str, flags: &Flags) -> String {
     let mut text = String::new();
@@ -75,6 +114,9 @@ pub(crate) fn start(running: &RunningServer, what: &str, flags: &Flags) -> Strin
     let origins = flags.origins(std::env::vars());
     if !origins.is_empty() {
         text += &format!("settings of {}\n", origins.join(", "));
+    }
+    if let Some(url) = running.docs_url() {
+        text += &format!("docs at {url}\n");
     }
     text
 }

@@ -224,7 +224,7 @@ fn handshake_failed(host: &str, error: &std::io::Error) -> Error {
             "the server asks for a client certificate".to_owned()
         }
         Some(rustls::Error::InvalidCertificate(why)) => {
-            format!("its certificate is not accepted: {why}")
+            format!("its certificate is not accepted: {}", refused(host, why))
         }
         Some(other) => other.to_string(),
         None if error.kind() == std::io::ErrorKind::UnexpectedEof => {
@@ -234,6 +234,34 @@ fn handshake_failed(host: &str, error: &std::io::Error) -> Error {
     };
     Error::unavailable(format!("the TLS handshake with {host} failed: {why}"))
         .with_cause(std::io::Error::other(error.to_string()))
+}
+
+/// Why a certificate is refused, and what to do. Which authority signed it is nobody's business
+/// here; what is known is that none of those that are trusted did.
+fn refused(host: &str, why: &rustls::CertificateError) -> String {
+    use rustls::CertificateError::{
+        Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
+        NotValidYetContext, Other, UnknownIssuer,
+    };
+    match why {
+        UnknownIssuer => "no authority that is trusted signed it; if it is self-signed, or of an \
+                          authority of your own, trust that (--cacert FILE)"
+            .to_owned(),
+        Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            "it is self-signed as an authority, which no server may be; make one that is not \
+             (openssl req -x509 -addext basicConstraints=critical,CA:FALSE), or let the authority \
+             sign one for the server"
+                .to_owned()
+        }
+        NotValidForName | NotValidForNameContext { .. } => {
+            format!("it is not for {host}; ask by a name that is in it")
+        }
+        Expired | ExpiredContext { .. } => "it has expired; renew it".to_owned(),
+        NotValidYet | NotValidYetContext { .. } => {
+            "it is not valid yet; look at the clocks of both machines".to_owned()
+        }
+        other => other.to_string(),
+    }
 }
 
 /// Accepts any certificate; signatures are still checked.

@@ -3,7 +3,9 @@
 import { h, render, useEffect, useLayoutEffect, useRef, useState } from "./preact.js";
 import { begin, current, onChange } from "./session.js";
 import { age, Said } from "./text.js";
-import { place, useCall, useEvery } from "./ui.js";
+import { useKeys } from "./keys.js";
+import { place, useEvery } from "./parts.js";
+import { useCall } from "./ui.js";
 import { Mocks } from "./mocks.js";
 import { Calls } from "./calls.js";
 import { Cache } from "./cache.js";
@@ -56,7 +58,12 @@ function Shell() {
     // Who mocks came to see mocks. The address itself is asked: it may be another by now than `at`.
     if (last && place().path === "/") location.replace(last.mocks ? "#/mocks" : "#/calls");
   }, [at, last]);
-  useKeys(() => showHelp((shown) => !shown));
+  useKeys((key) => {
+    const page = PAGES[Number(key) - 1];
+    if (page) location.hash = page.path;
+    else if (key === "?") showHelp((shown) => !shown);
+    return Boolean(page) || key === "?";
+  });
   const found = PAGES.find(({ path }) => at === path || at.startsWith(`${path}/`));
   useEffect(() => {
     document.title = `${found?.name ?? "Console"} · Tidewire`;
@@ -94,51 +101,6 @@ function Help({ onClose }) {
     h("h2", null, "Keys"),
     h("dl", { class: "keys" }, KEYS.map(([key, what]) => h("div", null, h("dt", null, h("kbd", null, key)), h("dd", null, what)))),
     h("form", { method: "dialog" }, h("button", { autofocus: true }, "Close")));
-}
-
-/** @param {() => void} onHelp */
-function useKeys(onHelp) {
-  // Before anything is seen: no key is lost that is pressed then.
-  useLayoutEffect(() => {
-    const pressed = (/** @type {KeyboardEvent} */ event) => {
-      const target = /** @type {HTMLElement} */ (event.target);
-      if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-      if (target.closest("input, textarea, select")) {
-        if (event.key === "Escape") target.blur();
-        return;
-      }
-      const page = PAGES[Number(event.key) - 1];
-      if (page) location.hash = page.path;
-      else if (event.key === "?") onHelp();
-      else if (event.key === "/") focusOn("[data-filter]");
-      else if (event.key === "p") /** @type {HTMLElement | null} */ (document.querySelector("[data-pause]"))?.click();
-      else if (event.key === "j") step(1, "button.row");
-      else if (event.key === "k") step(-1, "button.row");
-      else if (event.key === "e") step(1, "[data-error] button.row");
-      else return;
-      event.preventDefault();
-    };
-    addEventListener("keydown", pressed);
-    return () => removeEventListener("keydown", pressed);
-  }, []);
-}
-
-/** @param {string} selector */
-const focusOn = (selector) => /** @type {HTMLElement | null} */ (document.querySelector(selector))?.focus();
-
-/**
- * Moves the focus to the next of these, or the one before; at the end it stays.
- * @param {1 | -1} by @param {string} selector
- */
-function step(by, selector) {
-  const all = /** @type {HTMLElement[]} */ ([...document.querySelectorAll(selector)]);
-  const here = document.activeElement;
-  const after = (/** @type {HTMLElement} */ one) => (here && here !== document.body
-    ? Boolean(here.compareDocumentPosition(one) & (by > 0 ? Node.DOCUMENT_POSITION_FOLLOWING : Node.DOCUMENT_POSITION_PRECEDING))
-    : by > 0);
-  const next = by > 0 ? all.find(after) : all.filter(after).at(-1);
-  next?.focus();
-  next?.scrollIntoView({ block: "nearest" });
 }
 
 /** @param {{ why: string }} props */

@@ -3,7 +3,8 @@
 import { h, useState } from "./preact.js";
 import { call } from "./api.js";
 import { age, clock, count, Said, share, size } from "./text.js";
-import { Act, Filter, Problem, Table, useCall, useEvery, useQuery } from "./ui.js";
+import { Filter, Problem, Table, useEvery, useQuery } from "./parts.js";
+import { Act, useCall } from "./ui.js";
 
 export function Cache() {
   const [memo, setMemo] = useQuery("memo");

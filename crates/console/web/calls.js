@@ -3,7 +3,8 @@
 import { h, useEffect, useRef, useState } from "./preact.js";
 import { call, tail } from "./api.js";
 import { clock, count, pretty, Said, size, times, took } from "./text.js";
-import { Act, Copy, Filter, Problem, Table, useCall, useEvery, useQuery } from "./ui.js";
+import { Copy, Filter, Problem, Table, useEvery, useQuery } from "./parts.js";
+import { Act, useCall } from "./ui.js";
 
 /** Rows that are kept here; the program has its own bound. */
 const ROWS_MAX = 500;

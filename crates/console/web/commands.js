@@ -17,6 +17,13 @@ export function asCurl(what) {
   return line(["curl", ...socket, "-H", "content-type: application/json", ...headers, "--data-raw", what.message, `${at}/${what.method}`]);
 }
 
+/** A request by a REST binding. @param {{ verb: string, url: string, body?: string, headers: Record<string, string> }} what */
+export function asRestCurl({ verb, url, body, headers }) {
+  const sent = Object.entries(body === undefined ? headers : { "content-type": "application/json", ...headers });
+  const given = sent.flatMap(([name, value]) => ["-H", `${name}: ${value}`]);
+  return line(["curl", ...(verb === "GET" ? [] : ["-X", verb]), ...given, ...(body === undefined ? [] : ["--data-raw", body]), url]);
+}
+
 /** @param {What} what */
 export function asGrpcurl(what) {
   const headers = Object.entries(what.headers).flatMap(([name, value]) => ["-H", `${name}: ${value}`]);

@@ -3,7 +3,8 @@
 import { h, useEffect, useState } from "./preact.js";
 import { call } from "./api.js";
 import { clock, count, pretty, Said, took } from "./text.js";
-import { Act, Field, Filter, Problem, Table, address, place, useCall, useEvery, useQuery } from "./ui.js";
+import { Field, Filter, Problem, Table, address, place, useEvery, useQuery } from "./parts.js";
+import { Act, useCall } from "./ui.js";
 
 const PARTS = [
   { path: "/mocks", name: "Rules", part: Rules }, { path: "/mocks/misses", name: "Near misses", part: Misses },

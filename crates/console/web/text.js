@@ -22,10 +22,14 @@ export function Said({ children, max = 2000, class: name }) {
   return h("bdi", { class: name }, shown, more > 0 ? h("span", { class: "muted" }, ` … and ${count(more)} more characters`) : null);
 }
 
-/** @param {string} text JSON */
+/**
+ * JSON with a line a member; numbers stay as they are written, whatever this language makes of them.
+ * @param {string} text JSON
+ */
 export function pretty(text) {
+  const marked = text.replace(/"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?/g, (token) => (token.startsWith('"') ? token : `"\ue000${token}"`));
   try {
-    return JSON.stringify(JSON.parse(text), null, 2);
+    return JSON.stringify(JSON.parse(marked), null, 2).replace(/"\ue000(-?\d[-+.\deE]*)"/g, "$1");
   } catch {
     return text;
   }

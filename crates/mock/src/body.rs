@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json};
 use tidewire_schema::{EnumType, Field, Kind, Message, MessageType, Scalar, Schema, Single};
 
 use crate::node::{Node, Number, Position, Tree};
-use crate::view::View;
+use crate::view::{View, plain_json};
 
 /// Why a body is not a message, or what of it is left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -325,28 +325,6 @@ fn timestamp_text(text: &str) -> String {
             let clock = text.split_once('T').map_or("", |(_, clock)| clock);
             let has_zone = clock.ends_with(['Z', 'z']) || clock.contains(['+', '-']);
             if has_zone { text } else { format!("{text}Z") }
-        }
-    }
-}
-
-/// The JSON that a value is by itself.
-pub(crate) fn plain_json(node: &Node) -> Json {
-    match &node.value {
-        Tree::Null => Json::Null,
-        Tree::Bool(value) => (*value).into(),
-        Tree::Number(Number::Integer(integer)) => match i64::try_from(*integer) {
-            Ok(integer) => integer.into(),
-            Err(_) => {
-                u64::try_from(*integer).map_or_else(|_| View::Rule(node).text().into(), Json::from)
-            }
-        },
-        Tree::Number(Number::Float(number)) => (*number).into(),
-        Tree::Text(text) | Tree::Date(text) => text.clone().into(),
-        Tree::Bytes(bytes) => STANDARD.encode(bytes).into(),
-        Tree::List(items) => items.iter().map(plain_json).collect(),
-        Tree::Object(members) => {
-            let members = members.iter().map(|one| (one.key.clone(), plain_json(&one.value)));
-            Json::Object(members.collect())
         }
     }
 }

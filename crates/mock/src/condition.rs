@@ -16,7 +16,7 @@
 //! | `len` | the length of a list or of text passes the test |
 //! | `equals` | it is this, as JSON sees it: a message with all its fields, a list, a value |
 //! | `cel` | the expression is true of `this`, which is what is at the path |
-//! | `gt` `gte` `lt` `lte` | all of them hold of the number |
+//! | `gt` `gte` `lt` `lte` | all of them hold of the number; beside a time as RFC 3339 has it, of the time |
 //! | `eq` `ne` | both hold of the text |
 
 use std::cmp::Ordering;
@@ -90,6 +90,8 @@ pub(crate) enum Comparison {
     LessOrEqual(Option<Number>),
     Equal(String),
     NotEqual(String),
+    /// It is a point in time that is on these sides of this one.
+    Time(&'static [Ordering], i128),
 }
 
 /// The operators that wishmock knows.
@@ -154,10 +156,10 @@ impl Condition {
     /// What is there, and what was wanted.
     pub(crate) fn miss(&self, scene: &Scene<'_>) -> String {
         let actual = self.path.look(scene);
-        let wanted = crate::body::plain_json(&self.expected);
+        let wanted = crate::view::plain_json(&self.expected);
         match actual.is_absent() {
             true => format!("{} is absent, wanted {wanted}", self.key),
-            false => format!("{} is {:?}, wanted {wanted}", self.key, actual.text()),
+            false => format!("{} is {:?}, wanted {wanted}", self.key, actual.readable()),
         }
     }
 
@@ -192,6 +194,10 @@ impl Test {
         for member in expected.members() {
             let number = || View::Rule(&member.value).number().filter(|n| n.as_f64().is_finite());
             let spelled = || View::Rule(&member.value).spelled().into_owned();
+            if let Some((sides, at)) = sides(&member.key).zip(View::Rule(&member.value).time()) {
+                comparisons.push(Comparison::Time(sides, at));
+                continue;
+            }
             comparisons.push(match member.key.as_str() {
                 "gt" => Comparison::Greater(number()),
                 "gte" => Comparison::GreaterOrEqual(number()),
@@ -219,16 +225,16 @@ impl Test {
             Self::Always => true,
             Self::Not(test) => !test.holds(actual),
             Self::Exists(wanted) => actual.is_absent() != *wanted,
-            Self::Regex(pattern) => pattern.matches(&actual.text()),
+            Self::Regex(pattern) => pattern.matches(&actual.readable()),
             Self::Contains { part, element } => match actual.elements() {
                 Some(elements) => elements.iter().any(|one| {
                     one.spelled() == *element || one.other_text().as_ref() == Some(element)
                 }),
-                None => actual.text().contains(part.as_str()),
+                None => actual.readable().contains(part.as_str()),
             },
             Self::In(texts) => texts.iter().any(|text| actual.equals(text)),
-            Self::StartsWith(text) => actual.text().starts_with(text.as_str()),
-            Self::EndsWith(text) => actual.text().ends_with(text.as_str()),
+            Self::StartsWith(text) => actual.readable().starts_with(text.as_str()),
+            Self::EndsWith(text) => actual.readable().ends_with(text.as_str()),
             Self::AnyOf(tests) => tests.iter().any(|test| test.holds(actual)),
             Self::Elements(quantity, test) => {
                 let elements = actual.elements().unwrap_or_default();
@@ -268,8 +274,23 @@ impl Comparison {
             Self::LessOrEqual(wanted) => is(*wanted, &[Less, Equal]),
             Self::Equal(text) => actual.equals(text),
             Self::NotEqual(text) => !actual.equals(text),
+            Self::Time(sides, at) => {
+                actual.time().is_some_and(|actual| sides.contains(&actual.cmp(at)))
+            }
         }
     }
+}
+
+/// On which sides of a point in time another is, by an operator that asks for an order.
+fn sides(operator: &str) -> Option<&'static [Ordering]> {
+    use Ordering::{Equal, Greater, Less};
+    Some(match operator {
+        "gt" => &[Greater],
+        "gte" => &[Greater, Equal],
+        "lt" => &[Less],
+        "lte" => &[Less, Equal],
+        _ => return None,
+    })
 }
 
 type Make = fn(operand: &Node, whole: &Node, making: &mut TestContext<'_>) -> Test;
@@ -315,7 +336,7 @@ const DECIDING: [(&str, Make); 15] = [
         let this = PathTarget { absent: 0.into(), ..PathTarget::default() };
         Test::Length(making.test_of(this, operand))
     }),
-    ("equals", |operand, _, _| Test::Same(crate::body::plain_json(operand))),
+    ("equals", |operand, _, _| Test::Same(crate::view::plain_json(operand))),
     ("cel", cel),
 ];
 

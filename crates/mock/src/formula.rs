@@ -18,9 +18,9 @@ use tidewire_schema::{Message, Schema, Value};
 use tidewire_service::Method;
 use tidewire_validate::{Expression, NameType, NameValue};
 
-use crate::body::plain_json;
 use crate::scene::{Request, Scene};
 use crate::view::View;
+use crate::view::plain_json;
 
 /// An expression, or why there is none.
 #[derive(Debug)]

@@ -2,17 +2,20 @@
 //!
 //! The same seed, method and request give the same answer, on every machine and on every day. A
 //! field is what its name says (`email` is an e-mail, `next_page_token` is empty), within what its
-//! rules of validation ask for. The whole is checked against those rules; where a message breaks
-//! some, other chance is tried, and of those the one that breaks fewest is taken.
+//! rules of validation ask for, and an id is that of the request where it has one. The whole is
+//! checked against those rules; where a message breaks some, other chance is tried, and of those
+//! the one that breaks fewest is taken.
 //!
 //! | what | where |
 //! |---|---|
 //! | numbers and texts within rules | `generate/scalar.rs`, `generate/limits.rs` |
 //! | what a name says | `generate/words.rs` |
 //! | text that a pattern matches | `generate/pattern.rs` |
+//! | ids of the request | `generate/ids.rs` |
 //!
 //! Bounded: messages nest 5 deep and have 2,000 values together.
 
+mod ids;
 mod limits;
 mod pattern;
 mod scalar;
@@ -28,6 +31,7 @@ use tidewire_schema::{
 use tidewire_service::{Codec, Method, Result};
 use tidewire_validate::RuleSet;
 
+pub(crate) use self::ids::Ids;
 use self::limits::Limits;
 use crate::node::Node;
 use crate::random::Random;
@@ -80,17 +84,22 @@ pub(crate) fn message(
     type_name: &str,
     wishes: &GenerateOptions,
     now_millis: u64,
-    random: &mut Random,
+    (random, ids): (&mut Random, &Ids),
 ) -> Result<Message> {
     let breaks = wishes.violate > 0.0 && random.unit() < wishes.violate;
     let mut best: Option<(usize, Message)> = None;
-    for _ in 0..TRIES_MAX {
+    let none = Ids::default();
+    for attempt in 0..TRIES_MAX {
+        // Where the ids of the request break the rules, others are made.
         let mut maker = Maker {
             schema,
             known: &wishes.limits,
             now_millis,
             random,
+            ids: if attempt < TRIES_MAX / 2 { ids } else { &none },
             within: Vec::new(),
+            lists: 0,
+            has_own_id: false,
             values: 0,
             breaks,
             broken: false,
@@ -159,8 +168,14 @@ struct Maker<'m> {
     known: &'m FieldLimits,
     now_millis: u64,
     random: &'m mut Random,
+    /// The ids of the request.
+    ids: &'m Ids,
     /// The types of the messages that this one is in.
     within: Vec<String>,
+    /// How many lists and maps this message is in.
+    lists: usize,
+    /// Whether a message has the id that the request names without saying of what.
+    has_own_id: bool,
     values: usize,
     /// Whether a rule is to be broken, and whether one is.
     breaks: bool,
@@ -208,9 +223,14 @@ impl Maker<'_> {
         let name = field.name();
         match field.kind() {
             Kind::One(single) => {
-                self.put(message, FieldPath::field(name), name, single, limits, depth)
+                self.put(message, FieldPath::field(name), name, single, limits, depth)?;
+                if matches!(single, Single::Scalar(_)) {
+                    self.echo(message, name, depth);
+                }
+                Ok(())
             }
             Kind::List(single) => {
+                self.lists += 1;
                 let (min, max) = limits.count("repeated.min_items", "repeated.max_items");
                 let inner = limits.within("repeated.items");
                 for index in 0..self.count(single, min, max, depth) {
@@ -218,9 +238,11 @@ impl Maker<'_> {
                     let Ok(path) = path.parse::<FieldPath>() else { continue };
                     self.put(message, path, name, single, &inner, depth)?;
                 }
+                self.lists -= 1;
                 Ok(())
             }
             Kind::Map { key, value } => {
+                self.lists += 1;
                 let (min, max) = limits.count("map.min_pairs", "map.max_pairs");
                 let (keys, values) = (limits.within("map.keys"), limits.within("map.values"));
                 for index in 0..self.count(value, min, max, depth) {
@@ -231,9 +253,23 @@ impl Maker<'_> {
                     };
                     self.put(message, path, name, value, &values, depth)?;
                 }
+                self.lists -= 1;
                 Ok(())
             }
         }
+    }
+
+    /// Sets an id to that of the request, where the request has it.
+    fn echo(&mut self, message: &mut Message, name: &str, depth: usize) {
+        let place = ids::Place {
+            owner: self.within.last().map_or("", String::as_str),
+            depth,
+            is_listed: self.lists > 0,
+            is_first: !self.has_own_id,
+        };
+        let Some(found) = self.ids.of(name, &place) else { return };
+        self.has_own_id |= found.is_plain;
+        found.id.set(message, name);
     }
 
     /// How many elements a list or a map gets.

@@ -58,7 +58,7 @@ fn conditional<'r>(
         // Two conditions are the same when they are written alike.
         let mut spelled: Vec<String> = when
             .iter()
-            .map(|one| format!("{} {}", one.key, crate::body::plain_json(&one.expected)))
+            .map(|one| format!("{} {}", one.key, crate::view::plain_json(&one.expected)))
             .collect();
         spelled.sort_unstable();
         match seen.get(&spelled) {

@@ -123,7 +123,7 @@ impl RuleFiles {
                 let when = response.when.as_deref().unwrap_or_default();
                 let equal = |key: &str| {
                     let one = when.iter().find(|one| one.key == key)?;
-                    one.expected.get("equals").map(crate::body::plain_json)
+                    one.expected.get("equals").map(crate::view::plain_json)
                 };
                 let requests = match (equal("request"), equal("request.items")) {
                     (Some(one), _) => vec![one],

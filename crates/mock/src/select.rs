@@ -20,7 +20,7 @@ use tidewire_validate::Expression;
 
 use crate::body;
 use crate::compile::Compiler;
-use crate::generate::{self, GenerateOptions};
+use crate::generate::{self, GenerateOptions, Ids};
 use crate::node::{Node, ObjectMember, Tree};
 use crate::plan::{Decision, Frames, Outcome, Plan};
 use crate::random::Random;
@@ -331,12 +331,13 @@ impl<'a, 'r> Maker<'a, 'r> {
                 let stage = &self.stage;
                 let mut random = generate::random(&wishes, stage.method, &self.scene);
                 let now = stage.now_millis;
+                let ids = Ids::of_request(self.scene.request);
                 let message = generate::message(
                     stage.schema,
                     &stage.method.output,
                     &wishes,
                     now,
-                    &mut random,
+                    (&mut random, &ids),
                 )?;
                 match over {
                     Some(said) => generate::merged(message, &said, &self.written(&said)?)?,

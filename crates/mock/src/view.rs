@@ -10,13 +10,16 @@
 //! | `bytes` | as UTF-8; equality takes base64 too | as of its text |
 //! | list | its elements, with commas | as of its text |
 //! | message, map, object | `[object Object]` | none |
+//! | `Timestamp` | the same; equality, patterns and order take RFC 3339 | none |
 //!
 //! A field without presence that has its default is absent.
 
 use std::borrow::Cow;
 
 use base64::Engine;
+use serde_json::Value as Json;
 use tidewire_schema::{Message, Value};
+use tidewire_validate::{parse_timestamp, print_timestamp};
 
 use crate::javascript;
 use crate::node::{Node, Number, Tree};
@@ -123,11 +126,11 @@ impl<'a> View<'a> {
     }
 
     /// Whether it is what JSON says.
-    pub(crate) fn is_same(&self, wanted: &serde_json::Value) -> bool {
+    pub(crate) fn is_same(&self, wanted: &Json) -> bool {
         match self {
             Self::Missing | Self::Object => wanted.is_null(),
             Self::Field(value) => value.matches(wanted),
-            Self::Rule(node) => crate::body::plain_json(node) == *wanted,
+            Self::Rule(node) => plain_json(node) == *wanted,
             Self::Messages(messages) => wanted.as_array().is_some_and(|wanted| {
                 wanted.len() == messages.len()
                     && messages.iter().zip(wanted).all(|(one, json)| Value::from(one).matches(json))
@@ -138,9 +141,62 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether it equals a text.
+    /// Whether it equals a text; a point in time however that writes it.
     pub(crate) fn equals(&self, text: &str) -> bool {
-        self.text() == text || self.other_text().is_some_and(|other| other == text)
+        self.text() == text
+            || self.other_text().is_some_and(|other| other == text)
+            || self.timestamp().is_some_and(|at| parse_timestamp(text) == Some(at))
+    }
+
+    /// The text that patterns look at: of a point in time RFC 3339.
+    pub(crate) fn readable(&self) -> Cow<'a, str> {
+        self.timestamp().map_or_else(|| self.text(), |at| Cow::Owned(print_timestamp(at)))
+    }
+
+    /// The nanoseconds since 1970 of a `google.protobuf.Timestamp`.
+    fn timestamp(&self) -> Option<i128> {
+        let Self::Field(Value::Message(message)) = self else { return None };
+        if message.message_type().full_name() != "google.protobuf.Timestamp" {
+            return None;
+        }
+        let part = |name: &str| match message.get(name) {
+            Ok(Some(Value::I64(number))) => i128::from(number),
+            Ok(Some(Value::I32(number))) => i128::from(number),
+            _ => 0,
+        };
+        Some(part("seconds") * 1_000_000_000 + part("nanos"))
+    }
+
+    /// The same, also of text in the form of RFC 3339.
+    pub(crate) fn time(&self) -> Option<i128> {
+        self.timestamp().or_else(|| match self {
+            Self::Rule(Node { value: Tree::Date(text), .. }) => parse_timestamp(text),
+            Self::Field(Value::String(_)) | Self::Rule(_) | Self::Text(_) => {
+                parse_timestamp(&self.text())
+            }
+            _ => None,
+        })
+    }
+}
+
+/// The JSON that a value is by itself.
+pub(crate) fn plain_json(node: &Node) -> Json {
+    match &node.value {
+        Tree::Null => Json::Null,
+        Tree::Bool(value) => (*value).into(),
+        Tree::Number(Number::Integer(integer)) => match i64::try_from(*integer) {
+            Ok(integer) => integer.into(),
+            Err(_) => u64::try_from(*integer)
+                .map_or_else(|_| javascript::write(Number::Integer(*integer)).into(), Json::from),
+        },
+        Tree::Number(Number::Float(number)) => (*number).into(),
+        Tree::Text(text) | Tree::Date(text) => text.clone().into(),
+        Tree::Bytes(bytes) => base64::engine::general_purpose::STANDARD.encode(bytes).into(),
+        Tree::List(items) => items.iter().map(plain_json).collect(),
+        Tree::Object(members) => {
+            let members = members.iter().map(|one| (one.key.clone(), plain_json(&one.value)));
+            Json::Object(members.collect())
+        }
     }
 }
 

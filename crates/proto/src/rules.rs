@@ -1,8 +1,9 @@
 //! What protoc refuses and the linker does not: checked over linked files, with places.
 //!
 //! A rule is a function that is given one declaration. Rules of proto3, of ranges, of enums, of
-//! fields, of extensions and of options each have a file. `tests/cases/protoc.txt` has protoc's own
-//! verdict on each of them. Files of descriptor sets passed a compiler already and are not checked.
+//! fields, of extensions, of services and of options each have a file. `tests/cases/protoc.txt` has
+//! protoc's own verdict on each of them. Files of descriptor sets passed a compiler already and are
+//! not checked.
 
 mod enums;
 mod extensions;
@@ -10,6 +11,7 @@ mod fields;
 mod json;
 mod options;
 mod ranges;
+mod services;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -86,6 +88,9 @@ impl<'a> Rules<'a> {
         for of_enum in file.enums() {
             enums::check(self, &of_enum);
         }
+        for (index, written) in self.unit.descriptor.service.iter().enumerate() {
+            services::check(self, index, written);
+        }
         for (message, written) in file.messages().zip(&self.unit.descriptor.message_type) {
             self.message(&message, written, numbers);
         }
@@ -116,6 +121,10 @@ impl<'a> Rules<'a> {
 /// Paths within declarations, as `descriptor.proto` numbers them.
 mod path {
     pub(super) const NAME: &[i32] = &[1];
+    pub(super) const FILE_SERVICE: i32 = 6;
+    pub(super) const SERVICE_METHOD: i32 = 2;
+    pub(super) const METHOD_INPUT: &[i32] = &[2];
+    pub(super) const METHOD_OUTPUT: &[i32] = &[3];
     pub(super) const MESSAGE_FIELD: i32 = 2;
     pub(super) const MESSAGE_EXTENSION_RANGE: i32 = 5;
     pub(super) const MESSAGE_OPTIONS: i32 = 7;

@@ -22,6 +22,7 @@ use crate::command::Commands;
 use crate::command_keys::CommandKeys;
 use crate::connection::App;
 use crate::cors::{Cors, Policy};
+use crate::docs::{self, Docs};
 use crate::freshness;
 use crate::gate::access::{AccessGate, AccessRules};
 use crate::gate::{self, AllGates};
@@ -75,6 +76,8 @@ impl Server {
             listen: Vec::new(),
             limits: Limits::default(),
             reflection: None,
+            docs: None,
+            front_page: None,
             rest: RestOptions::default(),
             faults: false,
             cors: Cors::default(),
@@ -106,6 +109,8 @@ pub struct Builder {
     listen: Vec<Address>,
     limits: Limits,
     reflection: Option<bool>,
+    docs: Option<bool>,
+    front_page: Option<String>,
     rest: RestOptions,
     faults: bool,
     cors: Cors,
@@ -246,6 +251,22 @@ impl Builder {
         self
     }
 
+    /// Switches `/docs` on or off, a page that describes the services and calls them from a
+    /// browser. By default it is on where reflection is on, every address is local and nothing of
+    /// the program takes its path. Its rule of access is [`AccessRules::reflection`].
+    /// Switched on, it goes before a mount at `/`; routes at `/docs` itself stay.
+    pub fn docs(mut self, on: impl Into<Option<bool>>) -> Self {
+        self.docs = on.into();
+        self
+    }
+
+    /// Answers `/` with this text and the names of the services, where reflection is on and nothing
+    /// of the program is at `/`; a browser is sent to `/docs` where that is on.
+    pub fn front_page(mut self, text: impl Into<String>) -> Self {
+        self.front_page = Some(text.into());
+        self
+    }
+
     /// Sets how REST requests are read and replies are printed.
     pub fn rest(mut self, options: RestOptions) -> Self {
         self.rest = options;
@@ -344,6 +365,7 @@ impl Builder {
             tls: tls.is_some(),
             #[cfg(not(feature = "tls"))]
             tls: false,
+            has_docs: app.has_docs,
             callee: app.callee(),
         };
         running.handle.addresses = running.addresses.clone().into();
@@ -383,12 +405,19 @@ impl Builder {
     fn check_settings(&self) -> Result<(), StartError> {
         let fault = self.limits.faults().into_iter().next();
         fault.map_or(Ok(()), |fault| Err(StartError::Limits(fault)))?;
+        if self.docs == Some(true) && !self.with_reflection() {
+            return Err(StartError::DocsWithoutReflection);
+        }
         self.command_keys.check(&self.services, self.offer.as_deref())
     }
 
     /// Whether reflection is on: as it was set, or where every address is local.
     fn with_reflection(&self) -> bool {
-        self.reflection.unwrap_or_else(|| self.listen.iter().all(Address::is_local))
+        self.reflection.unwrap_or_else(|| self.is_local())
+    }
+
+    fn is_local(&self) -> bool {
+        self.listen.iter().all(Address::is_local)
     }
 
     /// Serves until Ctrl-C or SIGTERM, then drains.
@@ -407,6 +436,7 @@ impl Builder {
     }
 
     fn app(self, with_reflection: bool) -> Result<(Arc<App>, Health), StartError> {
+        let docs_asked = with_reflection && self.docs.unwrap_or_else(|| self.is_local());
         let mut own: Vec<_> = self.services.iter().map(|(i, _)| i.clone()).collect();
         own.push(Health::new([], None).service().interface());
         own.push(freshness::service(Weak::new()).interface());
@@ -422,6 +452,20 @@ impl Builder {
         let reloadable =
             |offer| Arc::new(ReloadableServices::new(offer, layers.clone(), self.validation));
         let offer = self.offer.map(reloadable);
+        let edition = offer.as_ref().map(|offer| offer.now());
+        let offered = || edition.iter().flat_map(|edition| &edition.services);
+        let mut options = self.rest;
+        let has_document = *options.openapi.get_or_insert(with_reflection);
+        let rest = {
+            let plain = self.routes.iter().map(|route| (route.verb.as_ref(), &*route.template));
+            let own = self.services.iter().map(|(interface, _)| interface.clone());
+            let served: Vec<_> =
+                own.chain(offered().map(|(interface, _)| interface.clone())).collect();
+            tidewire_rest::Rest::new(served.iter(), plain, options).map_err(StartError::Rest)?
+        };
+        let has_services = !self.services.is_empty() || offer.is_some();
+        let with_docs =
+            docs_asked && has_services && docs::is_free(&rest, templates(&self.routes), self.docs);
         let names = self.services.iter().map(|(interface, _)| interface.name().to_owned());
         let health = Health::new(names, offer.clone());
         let mut methods = Methods::new(offer.clone());
@@ -432,7 +476,8 @@ impl Builder {
         let is_open = self.access.is_reflection_open();
         let access = {
             let served = methods.each().chain(interfaces().flat_map(Interface::methods));
-            access_gate(self.access, layering.cache.as_ref(), served.map(|method| &**method))?
+            let rules = self.access.with_docs(with_docs);
+            access_gate(rules, layering.cache.as_ref(), served.map(|method| &**method))?
         };
         let counters = Arc::new(Counters::default());
         let AllGates { gates, mut open, access, shows_host } =
@@ -441,13 +486,22 @@ impl Builder {
         for (interface, service) in &services {
             methods.add(interface, service).map_err(StartError::DuplicateMethod)?;
         }
-        let interfaces = services.iter().map(|(interface, _)| interface.clone()).collect();
-        services.extend(offer.iter().flat_map(|offer| offer.now().services.clone()));
-        let mut options = self.rest;
-        open.document &= *options.openapi.get_or_insert(with_reflection);
-        let plain = self.routes.iter().map(|route| (route.verb.as_ref(), &*route.template));
-        let rest = Rest::new(&services, plain, options, access.as_deref())?;
-        let routes = routes(self.routes, &layers, |scope| layering.of_page(scope))?;
+        let interfaces: Arc<[Interface]> =
+            services.iter().map(|(interface, _)| interface.clone()).collect();
+        services.extend(offered().cloned());
+        open.document &= has_document;
+        open.docs &= with_docs;
+        let mut routes = routes(self.routes, &layers, |scope| layering.of_page(scope))?;
+        if with_docs || with_reflection && self.front_page.is_some() {
+            let docs = Arc::new(Docs::new(Vec::from(&*interfaces), offer, &rest));
+            if let Some(text) = &self.front_page {
+                docs.add_front_page(&mut routes, text, with_docs);
+            }
+            if with_docs {
+                docs.add_to(&mut routes);
+            }
+        }
+        let rest = Rest::new(rest, &services, access.as_deref())?;
         let cors = Policy::new(&self.cors).map_err(StartError::Cors)?.map(Arc::new);
         let tasks = TaskTracker::new();
         let app = Arc::new_cyclic(|app| App {
@@ -474,6 +528,7 @@ impl Builder {
             stop: Stop::new(),
             faults: self.faults,
             waiting: Arc::new(UnreadBytes::new(&self.limits)),
+            has_docs: with_docs,
             limits: self.limits,
         });
         Ok((app, health))
@@ -563,6 +618,10 @@ fn public_for_everybody<'a>(
         let method = spec.path.trim_start_matches('/').to_owned();
         Err(StartError::PublicCache { method, access: gate.of_method(spec).clone() })
     })
+}
+
+fn templates(routes: &[Route]) -> impl Iterator<Item = &str> {
+    routes.iter().map(|route| &*route.template)
 }
 
 /// The table of plain HTTP handlers, each within `layers`, or within `cached` where its replies are

@@ -73,6 +73,8 @@ pub(crate) struct App {
     pub(crate) limits: Limits,
     /// Whether replies may misbehave on purpose.
     pub(crate) faults: bool,
+    /// Whether `/docs` is the docs page.
+    pub(crate) has_docs: bool,
     /// The bytes of replies that nobody reads yet.
     pub(crate) waiting: Arc<UnreadBytes>,
     pub(crate) live: Live,

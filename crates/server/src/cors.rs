@@ -12,6 +12,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
@@ -20,8 +21,9 @@ use std::time::Duration;
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
-    ACCESS_CONTROL_REQUEST_METHOD, HeaderName, ORIGIN,
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, HeaderName, ORIGIN,
 };
+use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use tidewire_service::Body;
 
@@ -34,17 +36,20 @@ use tidewire_service::Body;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cors {
-    /// The origins as browsers send them, `https://app.example`, or `*` for all; none by default.
+    /// The origins as browsers send them, `https://app.example`; `loopback` for pages that this
+    /// machine serves at any port (`localhost`, names below it, `127.0.0.1`, `[::1]`); `*` for all.
+    /// None by default.
     pub origins: Vec<String>,
     /// Whether browsers send cookies and client certificates along; no by default. Not with `*`.
     pub credentials: bool,
     /// How long a browser remembers what is allowed; 2 h by default, more than which none does.
     pub max_age: Duration,
-    /// Request headers of the application's own; those of the protocols and `authorization` are
-    /// always allowed.
+    /// Request headers of the application's own, or `*` for any; those of the protocols and
+    /// `authorization` are always allowed.
     pub headers: Vec<String>,
-    /// Reply headers of the application's own that pages may read; those of the protocols always
-    /// are. A trailer of a unary Connect reply is `trailer-NAME`.
+    /// Reply headers of the application's own that pages may read, or `*` for all that a reply has;
+    /// those of the protocols always may be read. A trailer of a unary Connect reply is
+    /// `trailer-NAME`.
     pub exposed_headers: Vec<String>,
 }
 
@@ -105,10 +110,16 @@ impl std::error::Error for CorsError {}
 pub(crate) struct Policy {
     /// `None` are all.
     origins: Option<Vec<HeaderValue>>,
+    /// Whether pages of this machine are among them.
+    loopback: bool,
     credentials: bool,
     max_age: HeaderValue,
     headers: HeaderValue,
+    /// Whether a page may send any header.
+    any_header: bool,
     exposed: HeaderValue,
+    /// Whether a page may read every header of a reply.
+    all_exposed: bool,
 }
 
 impl Policy {
@@ -124,14 +135,18 @@ impl Policy {
                     .into(),
             ));
         }
-        let origins = cors.origins.iter().filter(|origin| *origin != "*");
+        let has = |list: &[String], word| list.iter().any(|it| it == word);
+        let origins = cors.origins.iter().filter(|it| !["*", LOOPBACK].contains(&&***it));
         let origins = origins.map(|text| origin(text)).collect::<Result<Vec<_>, _>>()?;
         let policy = Self {
             origins: (!any).then_some(origins),
+            loopback: has(&cors.origins, LOOPBACK),
             credentials: cors.credentials,
             max_age: cors.max_age.as_secs().into(),
             headers: names("cors.headers", REQUEST_HEADERS, &cors.headers)?,
+            any_header: has(&cors.headers, "*"),
             exposed: names("cors.exposed_headers", REPLY_HEADERS, &cors.exposed_headers)?,
+            all_exposed: has(&cors.exposed_headers, "*"),
         };
         Ok((!cors.origins.is_empty()).then_some(policy))
     }
@@ -148,10 +163,15 @@ impl Policy {
         let mut response = Response::new(Body::Empty);
         *response.status_mut() = StatusCode::NO_CONTENT;
         let granted = self.granted(headers);
+        let wanted = headers.get(ACCESS_CONTROL_REQUEST_HEADERS).filter(|_| self.any_header);
+        let allowed = wanted.unwrap_or(&self.headers).clone();
         let headers = response.headers_mut();
         if granted.is_some() {
             headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
-            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, self.headers.clone());
+            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, allowed);
+            if self.any_header {
+                tidewire_wire::vary(headers, "access-control-request-headers");
+            }
             headers.insert(ACCESS_CONTROL_MAX_AGE, self.max_age.clone());
         }
         self.mark(granted, headers);
@@ -160,12 +180,23 @@ impl Policy {
 
     /// Whether pages of an origin may call.
     pub(crate) fn allows(&self, origin: &HeaderValue) -> bool {
-        self.origins.as_ref().is_none_or(|origins| origins.contains(origin))
+        self.origins.is_none() || self.names(origin)
     }
 
-    /// Whether an origin is named: all are, is not.
+    /// Whether an origin is named, or is of this machine and those are: all are, is not.
     pub(crate) fn names(&self, origin: &HeaderValue) -> bool {
-        self.origins.as_ref().is_some_and(|origins| origins.contains(origin))
+        let is_listed = || self.origins.as_ref().is_some_and(|origins| origins.contains(origin));
+        self.loopback && is_of_this_machine(origin) || is_listed()
+    }
+
+    /// The headers of a reply that pages may read.
+    fn exposed(&self, headers: &HeaderMap) -> HeaderValue {
+        if !self.all_exposed {
+            return self.exposed.clone();
+        }
+        let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        names.extend(REPLY_HEADERS.split(", ").filter(|name| !headers.contains_key(*name)));
+        HeaderValue::from_str(&names.join(", ")).unwrap_or_else(|_| self.exposed.clone())
     }
 
     /// The origin that a request comes from, as the response has to name it, if it is allowed.
@@ -202,7 +233,8 @@ where
         Pin::new(&mut self.response).poll(cx).map_ok(|mut response| {
             let (granted, headers) = (self.granted.take(), response.headers_mut());
             if granted.is_some() {
-                headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, self.policy.exposed.clone());
+                let exposed = self.policy.exposed(headers);
+                headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
             }
             self.policy.mark(granted, headers);
             response
@@ -237,6 +269,21 @@ fn origin(text: &str) -> Result<HeaderValue, CorsError> {
     }
 }
 
+/// Whether an origin is a page that a server of this machine gave out, at any port. Names below
+/// `localhost` lead nowhere else (RFC 6761, section 6.3).
+fn is_of_this_machine(origin: &HeaderValue) -> bool {
+    let text = origin.to_str().unwrap_or_default();
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let Some(authority) = rest.and_then(|rest| rest.parse::<Authority>().ok()) else {
+        return false;
+    };
+    let host = authority.host();
+    let is_address =
+        || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    let is_whole = !authority.as_str().contains('@');
+    is_whole && (host == "localhost" || host.ends_with(".localhost") || is_address())
+}
+
 /// The names of the protocols and of the application as one header.
 fn names(
     key: &'static str,
@@ -244,7 +291,7 @@ fn names(
     application: &[String],
 ) -> Result<HeaderValue, CorsError> {
     let mut all = protocols.to_owned();
-    for name in application {
+    for name in application.iter().filter(|name| *name != "*") {
         let parsed: HeaderName = name.parse().map_err(|_| {
             CorsError::new(
                 key,
@@ -255,6 +302,9 @@ fn names(
     }
     Ok(HeaderValue::from_str(&all).expect("names of headers are ASCII"))
 }
+
+/// The word for pages of this machine.
+const LOOPBACK: &str = "loopback";
 
 /// Connect needs `GET` and `POST`, gRPC-Web `POST`, REST the others.
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
@@ -271,6 +321,58 @@ const REPLY_HEADERS: &str = "grpc-status, grpc-message, grpc-status-details-bin,
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn loopback_are_pages_of_this_machine_and_no_others() {
+        let policy = Policy::new(&Cors::new(["loopback", "https://app.example"])).unwrap().unwrap();
+        for (origin, expected) in [
+            ("http://localhost:5173", true),
+            ("https://localhost", true),
+            ("http://shop.localhost:3000", true),
+            ("http://127.0.0.1:8080", true),
+            ("http://127.9.9.9", true),
+            ("http://[::1]:5173", true),
+            ("https://app.example", true),
+            ("https://localhost.evil.example", false),
+            ("https://evil-localhost", false),
+            ("http://127.0.0.1.evil.example", false),
+            ("http://localhost@evil.example", false),
+            ("http://evil.example#localhost", false),
+            ("http://10.0.0.1", false),
+            ("http://[::2]", false),
+            ("file://localhost", false),
+            ("null", false),
+            ("", false),
+        ] {
+            let value = HeaderValue::from_static(origin);
+            assert_eq!(
+                (policy.allows(&value), policy.names(&value)),
+                (expected, expected),
+                "{origin}"
+            );
+        }
+    }
+
+    #[test]
+    fn any_header_may_be_sent_and_all_be_read_where_that_is_set() {
+        let mut cors = Cors::new(["https://app.example"]);
+        cors.headers = vec!["*".to_owned()];
+        cors.exposed_headers = vec!["*".to_owned()];
+        cors.credentials = true;
+        let policy = Policy::new(&cors).unwrap().unwrap();
+        let asked = Request::options("/a")
+            .header(ORIGIN, "https://app.example")
+            .header(ACCESS_CONTROL_REQUEST_METHOD, "POST")
+            .header(ACCESS_CONTROL_REQUEST_HEADERS, "x-mock-session,x-tenant")
+            .body(())
+            .unwrap();
+        let response = policy.preflight(&asked).unwrap();
+        assert_eq!(response.headers()[ACCESS_CONTROL_ALLOW_HEADERS], "x-mock-session,x-tenant");
+        let reply = [(HeaderName::from_static("x-total"), HeaderValue::from_static("3"))];
+        let exposed = policy.exposed(&reply.into_iter().collect());
+        let names: Vec<_> = exposed.to_str().unwrap().split(", ").collect();
+        assert!(names.contains(&"x-total") && names.contains(&"grpc-status"), "{names:?}");
+    }
 
     fn check(cors: &Cors, expected: &str) {
         let text = cors.check().map_or_else(|error| error.to_string(), |()| "fine".to_owned());

@@ -29,6 +29,7 @@ mod connection;
 mod cors;
 mod deadline;
 mod detect;
+mod docs;
 mod fault;
 mod follow;
 mod freshness;

@@ -53,20 +53,15 @@ pub(crate) enum RestTarget<'a> {
 }
 
 impl Rest {
-    /// The bindings of all services beside plain routes; see [`tidewire_rest::Rest::new`].
+    /// The bindings of these services.
     ///
     /// # Errors
-    /// Annotations that do not fit their methods, routes that exclude each other, and rules for
-    /// paths that only seem to protect a method.
-    pub(crate) fn new<'a>(
-        services: &'a [(Interface, Arc<dyn Service>)],
-        plain: impl Iterator<Item = (Option<&'a Method>, &'a str)>,
-        options: RestOptions,
+    /// Rules for paths that only seem to protect a method.
+    pub(crate) fn new(
+        table: tidewire_rest::Rest,
+        services: &[(Interface, Arc<dyn Service>)],
         access: Option<&AccessGate>,
     ) -> Result<Self, StartError> {
-        let interfaces = services.iter().map(|(interface, _)| interface);
-        let table =
-            tidewire_rest::Rest::new(interfaces, plain, options).map_err(StartError::Rest)?;
         let paths = access.map_or(Ok(()), |gate| gate.check_paths(table.routes()));
         paths.map_err(StartError::Access)?;
         Ok(Self { table, services: services.iter().map(|(_, service)| service.clone()).collect() })

@@ -42,6 +42,7 @@ pub struct RunningServer {
     /// Tells the time in the graph of what is kept.
     pub(crate) _driver: Option<Driver>,
     pub(crate) tls: bool,
+    pub(crate) has_docs: bool,
     pub(crate) callee: Callee,
 }
 
@@ -57,6 +58,13 @@ impl RunningServer {
         let scheme = if self.tls { "https" } else { "http" };
         let tcp = self.addresses.iter().find(|address| matches!(address, Address::Tcp(_)));
         tcp.map_or_else(String::new, |address| format!("{scheme}://{address}"))
+    }
+
+    /// Where the docs page is, `http://127.0.0.1:8080/docs`; `None` where it is off, or no browser
+    /// reaches it.
+    pub fn docs_url(&self) -> Option<String> {
+        let url = self.url();
+        (self.has_docs && !url.is_empty()).then(|| format!("{url}{}", crate::gate::open::DOCS_PATH))
     }
 
     /// What processes call that this program hosts; it answers until the server has ended.
@@ -322,6 +330,8 @@ pub enum StartError {
     Cors(crate::cors::CorsError),
     /// Two services have a method at the same path.
     DuplicateMethod(String),
+    /// The docs page is switched on, and reflection, which publishes the same, is off.
+    DocsWithoutReflection,
     /// The descriptors of a service do not fit together, as reflection needs them to.
     Descriptors(String),
     /// A rule for requests of a service does not compile.
@@ -364,6 +374,10 @@ impl fmt::Display for StartError {
             Self::DuplicateMethod(path) => {
                 write!(f, "method {path} is served twice; remove one of the services")
             }
+            Self::DocsWithoutReflection => f.write_str(
+                "server.docs is on and reflection is off, but the page shows the schema; set \
+                 server.reflection = true too, or remove server.docs",
+            ),
             Self::Descriptors(why) => write!(f, "the services' descriptors do not fit: {why}"),
             Self::Rules { service, cause } => write!(f, "{service} cannot be served: {cause}"),
             Self::Memo(_) => f.write_str("the clock of the memo graph cannot be started"),
@@ -408,6 +422,7 @@ impl std::error::Error for StartError {
             | Self::CommandKeys(_)
             | Self::Access(_)
             | Self::PublicCache { .. }
+            | Self::DocsWithoutReflection
             | Self::Descriptors(_)
             | Self::Rules { .. } => None,
         }

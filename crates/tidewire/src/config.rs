@@ -135,6 +135,8 @@ pub struct ServerConfig {
     pub trusted_proxies: Vec<String>,
     /// Server reflection; by default on where every address is local.
     pub reflection: Option<bool>,
+    /// The page `/docs`; by default on where reflection is on and every address is local.
+    pub docs: Option<bool>,
     /// Threads of `tidewire serve` and `tidewire mock`. A program that loads its configuration has
     /// made its own runtime before; this says nothing to it.
     #[serde(deserialize_with = "value::threads")]
@@ -323,6 +325,7 @@ impl Default for ServerConfig {
             deny: Vec::new(),
             trusted_proxies: Vec::new(),
             reflection: None,
+            docs: None,
             threads: None,
             tls: None,
         }
@@ -423,7 +426,8 @@ impl Config {
             .hosts(self.hosts()?)
             .callers(self.server.callers()?)
             .validation(self.validation.enabled)
-            .reflection(self.server.reflection);
+            .reflection(self.server.reflection)
+            .docs(self.server.docs);
         if let Some(mut cache) = self.memo.reply_cache(&Graph::global()) {
             if let Some(header) = self.auth.key_header()? {
                 cache = cache.credential_header(header);

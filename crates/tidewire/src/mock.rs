@@ -129,7 +129,7 @@ impl MockFolders {
 }
 
 /// Serves every service of a mock, also those that come while it runs, with what its rules let go
-/// wrong on purpose.
+/// wrong on purpose. `/` says what there is.
 pub fn serve(builder: Builder, mock: &Mock) -> Builder {
-    builder.offer(mock.clone()).faults(true)
+    builder.offer(mock.clone()).faults(true).front_page("A mock of these services.")
 }

@@ -29,7 +29,7 @@ use buffa_descriptor::DescriptorPool;
 
 pub(super) use eval::{Budget, Failure};
 pub(super) use json::{of_json, to_json};
-pub(super) use time::print_timestamp;
+pub use time::{parse_timestamp, print_timestamp};
 pub(super) use types::Type;
 pub(super) use value::{Value, duration_nanos, is_wrapper};
 

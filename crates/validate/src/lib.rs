@@ -58,6 +58,7 @@ use compile::CompiledPlans;
 use plan::MessagePlan;
 use run::{Run, Stop};
 
+pub use cel::{parse_timestamp, print_timestamp};
 pub use describe::FieldDescription;
 pub use expression::{Expression, NameType, NameValue};
 pub use layer::Validate;

@@ -9,6 +9,29 @@ use crate::tree::{File, Finding, Tree};
 const LEVELS: &[(&str, &[&str])] = &[
     ("memo", &["memory", "store", "graph", "compute"]),
     (
+        "mock",
+        &[
+            "node",
+            "random",
+            "javascript",
+            "view",
+            "body",
+            "scene",
+            "path",
+            "pattern",
+            "formula",
+            "condition",
+            "index",
+            "template",
+            "sketch",
+            "rule",
+            "generate",
+            "duration",
+            "reach",
+            "finding",
+        ],
+    ),
+    (
         "server",
         &[
             "limits",

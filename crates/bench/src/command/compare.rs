@@ -10,6 +10,7 @@ use super::Outcome;
 use crate::compare::{self, Method, Row};
 use crate::console::Console;
 use crate::html;
+use crate::measure;
 use crate::result::{FORMAT, RunResult};
 use crate::suite::{self, SuiteResult};
 use tidewire_loadgen::Error;
@@ -29,7 +30,8 @@ pub struct CompareArgs {
     /// Result files of the new side; seven and more on each side are compared as rounds.
     #[arg(long, num_args = 1..)]
     new: Vec<PathBuf>,
-    /// Exit with 1 when a figure is shown to be worse by more than this.
+    /// Exit with 1 when a figure is shown to be worse by more than this. Runs that cannot be
+    /// compared, since the generator made the figures of one, exit with 6 in any case.
     #[arg(long, value_parser = percent, value_name = "PERCENT")]
     fail_above: Option<f64>,
     /// Write the table as Markdown, for a pull request.
@@ -64,7 +66,9 @@ pub(super) fn run(args: &CompareArgs, console: &mut Console<'_>) -> Result<Outco
     };
     let (method, rows) = compare::compare(&base, &new, args.seed);
     console.text(&text(method, &rows))?;
-    let notes = differences(&base, &new);
+    let mut notes = differences(&base, &new);
+    let spoiled = spoiled(&base, &new);
+    notes.extend(spoiled.iter().cloned());
     for note in &notes {
         console.text(&format!("note: {note}\n"))?;
     }
@@ -79,7 +83,25 @@ pub(super) fn run(args: &CompareArgs, console: &mut Console<'_>) -> Result<Outco
         std::fs::write(path, markdown(method, &rows))
             .map_err(|error| Error::system(format!("{}: {error}", path.display())))?;
     }
+    if !spoiled.is_empty() {
+        console.text(
+            "not comparable: measure again with a core for the generator alone, on a machine that \
+             does nothing else\n",
+        )?;
+        return Ok(Outcome::NotComparable);
+    }
     verdict(args, &rows, console)
+}
+
+/// Runs whose figures say more of the generator, or of what else ran, than of the server.
+fn spoiled(base: &[RunResult], new: &[RunResult]) -> Vec<String> {
+    let sides = [("base", base), ("new", new)];
+    let all = sides.iter().flat_map(|(side, runs)| runs.iter().map(move |run| (side, run)));
+    all.filter_map(|(side, run)| {
+        let why = measure::generator_note(run)?;
+        Some(format!("{side}, of {}: {why}", run.load.target))
+    })
+    .collect()
 }
 
 /// Two runs of a suite.

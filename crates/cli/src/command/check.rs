@@ -62,6 +62,9 @@ pub(crate) struct Check {
 
 impl Check {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        if self.paths.is_empty() && !has_defaults() {
+            crate::serving::enter_settings_folder()?;
+        }
         let paths = if self.paths.is_empty() { defaults()? } else { self.paths.clone() };
         if let Some(path) = paths.iter().find(|path| !path.exists()) {
             let why = anyhow::anyhow!("{} does not exist; nothing was checked", path.display());
@@ -147,8 +150,14 @@ fn kind(path: &Path) -> Kind {
     }
 }
 
+fn has_defaults() -> bool {
+    DEFAULTS.iter().any(|path| Path::new(path).exists())
+}
+
+const DEFAULTS: [&str; 4] = ["tidewire.toml", "proto", "protos", "rules"];
+
 fn defaults() -> Result<Vec<PathBuf>, Failure> {
-    let here = ["tidewire.toml", "proto", "protos", "rules"].map(PathBuf::from);
+    let here = DEFAULTS.map(PathBuf::from);
     let here: Vec<_> = here.into_iter().filter(|path| path.exists()).collect();
     if here.is_empty() {
         return Err(Failure::usage(anyhow::anyhow!(

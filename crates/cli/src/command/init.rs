@@ -1,5 +1,5 @@
-//! `tidewire init`: an empty folder becomes a project in Rust; a folder with `.proto` files gets a
-//! `tidewire.toml`.
+//! `tidewire init`: an empty folder becomes a project in Rust; a folder with `.proto` files, or
+//! with a program in Node, Python, Go or PHP, gets a `tidewire.toml`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,12 +8,13 @@ use std::process::ExitCode;
 use anyhow::bail;
 
 use crate::Failure;
-use crate::init::{project, settings};
+use crate::init::{hosting, project, settings};
 
-/// Begin: a project in Rust in an empty folder, or a tidewire.toml where `.proto` files are.
+/// Begin: a project in Rust in an empty folder, or a tidewire.toml for what a folder has.
 ///
 ///   tidewire init greeter      makes greeter/: one method over every protocol; then cargo run
-///   tidewire init              in a folder with .proto files: a tidewire.toml; then tidewire serve
+///   tidewire init              in a folder with .proto files, or with a program in Node, Python,
+///                              Go or PHP: a tidewire.toml; then tidewire serve
 ///
 /// Nothing that is there is changed.
 #[derive(Debug, clap::Args)]
@@ -22,9 +23,9 @@ pub(crate) struct Init {
     /// The folder; it is made if it is not there.
     #[arg(value_name = "FOLDER", default_value = ".")]
     folder: PathBuf,
-    /// Where a project takes Tidewire from: a clone, or the URL of its repository [default: the
-    /// clone that this program was built from].
-    #[arg(long, value_name = "PATH|URL")]
+    /// Where a project in Rust takes Tidewire from: the URL of a git repository, or a clone
+    /// [default: the repository that this program was released from, if there is one].
+    #[arg(long, value_name = "GIT-URL|PATH")]
     tidewire: Option<String>,
 }
 
@@ -45,7 +46,18 @@ impl Init {
         }
         let found = settings::find(folder)?;
         if !found.is_empty() {
-            return settings::write(folder, &found);
+            let mut lines = settings::write(folder, &found)?;
+            // Of a program that is not understood nothing is said: it is beside the point here.
+            if let Ok(Some(program)) = hosting::find(folder) {
+                lines.push(format!(
+                    "there is {} too; to host it, add a [[service]] with run: docs/guide/hosting.md",
+                    hosting::name(&program)
+                ));
+            }
+            return Ok(lines);
+        }
+        if let Some(program) = hosting::find(folder)? {
+            return hosting::write(folder, &program);
         }
         let is_visible =
             |entry: &std::fs::DirEntry| !entry.file_name().to_string_lossy().starts_with('.');
@@ -53,8 +65,9 @@ impl Init {
             && let Some(entry) = std::fs::read_dir(folder)?.flatten().find(is_visible)
         {
             bail!(
-                "{} holds {} and no .proto file; name an empty folder for a new project, or put \
-                 .proto files in",
+                "{} holds {}, and neither .proto files nor a program that is known (package.json, \
+                 requirements.txt, pyproject.toml, go.mod, index.php); name an empty folder for a \
+                 new project",
                 folder.display(),
                 entry.file_name().display()
             );

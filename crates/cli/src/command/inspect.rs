@@ -62,6 +62,7 @@ impl Inspect {
         let as_json = self.json.json;
         let text = match (self.memo, self.key) {
             (Some(memo), key) if self.invalidate || self.evict => {
+                let memo = known(&client, &memo).await?;
                 let done = steer(&client, memo, key, self.evict).await?;
                 match (as_json, self.evict) {
                     (true, _) => json::line(&done)?,
@@ -94,8 +95,12 @@ impl Inspect {
                     }
                 }
             }
-            (Some(memo), None) => of_memo(&client, &memo, as_json).await?,
+            (Some(memo), None) => {
+                let memo = known(&client, &memo).await?;
+                of_memo(&client, &memo, as_json).await?
+            }
             (Some(memo), Some(key)) => {
+                let memo = known(&client, &memo).await?;
                 let (around, why) = of_key(&client, &memo, &key).await?;
                 match as_json {
                     true => json::line(&serde_json::json!({ "entry": around, "why": why }))?,
@@ -104,6 +109,21 @@ impl Inspect {
             }
         };
         Ok(std::io::stdout().write_all(text.as_bytes())?)
+    }
+}
+
+/// The memo or the source that a name means, with or without the slash before a method.
+async fn known(client: &MemoClient, name: &str) -> Result<String, Failure> {
+    let listed = body_or_failure(client.list_memos(ListMemosRequest::default()).await)?;
+    let names: Vec<&str> = listed.memos.iter().map(|memo| &*memo.name).collect();
+    let bare = |name: &str| name.trim_start_matches('/').to_owned();
+    match names.iter().find(|known| bare(known) == bare(name)) {
+        Some(known) => Ok((*known).to_owned()),
+        None => {
+            let suggestion = crate::names::suggestion(name, names.iter().copied());
+            let text = format!("there is no memo or source {name}{}", printable(&suggestion));
+            Err(Failure::usage(anyhow::anyhow!(text)))
+        }
     }
 }
 

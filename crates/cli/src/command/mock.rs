@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use tidewire::config::{Config, Flags};
 use tidewire::mock::{DefaultReply, Finding, MockFolders, UpstreamService, Watch, serve};
-use tidewire::{Client, Diagnostic, Protocol, StartError};
+use tidewire::{Client, Diagnostic, Protocol};
 
 use self::compat::Wishes;
 use crate::{Failure, serving};
@@ -140,6 +140,7 @@ impl Mock {
         if !self.no_console {
             config.offer_console().map_err(Failure::usage)?;
         }
+        config.cors.or_of_mock();
         config.log.start().map_err(Failure::usage)?;
         serving::runtime(&config)?.block_on(self.mock(&flags, &config, wishes))
     }
@@ -185,10 +186,17 @@ impl Mock {
         }
         let server = config.server().map_err(Failure::usage)?.validation(self.validate);
         let server = if wishes.is_some() { compat::health(server) } else { server };
-        let running = serve(server, &mock).start().await.map_err(|error| match error {
-            StartError::Listen { .. } => Failure::from(error),
-            _ => Failure::usage(error),
-        })?;
+        let server = serve(server, &mock);
+        let server = match self.no_console {
+            true => server,
+            false => server.front_page(
+                "A mock of these services. `tidewire console` prints the address of a page that \
+                 shows its rules and calls.",
+            ),
+        };
+        let running = server.start().await;
+        let running =
+            running.map_err(|error| serving::start_failure(error, self.port, &self.listen))?;
         let _beside = match &wishes {
             Some(wishes) => wishes.beside(&folders, &mock, config, self.compat_open).await?,
             None => Vec::new(),

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use tidewire::Schema;
 use tidewire::config::{Answers, Backend, Config, Flags, Programs, ServiceConfig, sources};
 use tidewire::memo::Graph;
-use tidewire::{Schema, StartError};
 
 use crate::{Failure, resident, serving};
 
@@ -18,7 +18,7 @@ pub(crate) struct Serve {
     /// Folder of `.proto` files, a `.proto` file, or a file with a descriptor set; without it
     /// tidewire.toml says.
     proto: Option<PathBuf>,
-    /// Configuration file [default: tidewire.toml where there is one].
+    /// Configuration file [default: tidewire.toml, here or in a folder above].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Address to listen on, such as 127.0.0.1:8080 or unix:/run/shop.sock; may be repeated.
@@ -43,6 +43,9 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        if self.proto.is_none() && self.config.is_none() {
+            serving::enter_settings_folder()?;
+        }
         let flags = Flags {
             file: self.config.clone(),
             listen: match self.port {
@@ -91,10 +94,9 @@ impl Serve {
         if let (Some(programs), Some(log)) = (&programs, &log) {
             programs.share_log(log, captured);
         }
-        let running = builder.start().await.map_err(|error| match error {
-            StartError::Listen { .. } => Failure::from(error),
-            _ => Failure::usage(error),
-        })?;
+        let running = builder.start().await;
+        let running =
+            running.map_err(|error| serving::start_failure(error, self.port, &self.listen))?;
         if let Some(host) = programs.as_ref().and_then(Programs::host) {
             host.answered_by(running.callee());
         }

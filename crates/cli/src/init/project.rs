@@ -1,11 +1,12 @@
 //! A new project in Rust.
 //!
 //! Its sources are those of the example `hello`, which is built and tested with everything else;
-//! only `Cargo.toml` is written for the folder. It takes Tidewire from a clone or from a
-//! repository.
+//! only `Cargo.toml` is written for the folder. It takes Tidewire from a repository: the one that
+//! this program's manifest names, or the one that is asked for; or from a clone that is asked for.
+//! It never takes it from where this program was built, which may be another machine.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, bail};
 
@@ -17,12 +18,12 @@ const FILES: [(&str, &str); 4] = [
     (".gitignore", "/target\n"),
 ];
 
-/// The clone that this program was built from.
-const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+/// The repository that the manifest of this program names; empty where it is not published.
+const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 
 /// Writes a project into an empty folder; what to say of it.
 pub(crate) fn write(folder: &Path, tidewire: Option<&str>) -> anyhow::Result<Vec<String>> {
-    let manifest = manifest(folder, &origin(tidewire)?)?;
+    let manifest = manifest(folder, &origin(folder, tidewire, REPOSITORY)?)?;
     let files = FILES.iter().copied().chain([("Cargo.toml", manifest.as_str())]);
     for (name, text) in files {
         let path = folder.join(name);
@@ -49,39 +50,58 @@ pub(crate) fn write(folder: &Path, tidewire: Option<&str>) -> anyhow::Result<Vec
 
 /// Where crates come from, as a dependency says it.
 enum Origin {
-    Clone(String),
+    Clone(PathBuf),
     Repository(String),
 }
 
-fn origin(tidewire: Option<&str>) -> anyhow::Result<Origin> {
+fn origin(folder: &Path, tidewire: Option<&str>, published: &str) -> anyhow::Result<Origin> {
     match tidewire {
         Some(url) if url.contains("://") || url.starts_with("git@") => {
             Ok(Origin::Repository(url.to_owned()))
         }
         Some(path) => match clone(Path::new(path)) {
-            Some(found) => Ok(Origin::Clone(found)),
+            Some(found) if Path::new(path).is_absolute() => Ok(Origin::Clone(found)),
+            Some(found) => Ok(Origin::Clone(relative(&found, folder)?)),
             None => bail!("{path} is not a clone of Tidewire: it has no crates/tidewire"),
         },
-        None => match clone(Path::new(BUILT_FROM)) {
-            Some(found) => Ok(Origin::Clone(found)),
-            None => bail!(
-                "the clone that this program was built from is gone; say where Tidewire is: \
-                 --tidewire PATH, or --tidewire URL of its repository"
-            ),
-        },
+        None if !published.is_empty() => Ok(Origin::Repository(published.to_owned())),
+        None => {
+            let near = ["tidewire", "../tidewire", "."]
+                .into_iter()
+                .find(|path| clone(Path::new(path)).is_some());
+            let example = near.map_or_else(
+                || "--tidewire PATH of a clone, or --tidewire URL of a git repository".to_owned(),
+                |path| format!("--tidewire {path} for the clone that is there"),
+            );
+            bail!(
+                "this build of Tidewire names no repository that a project could take it from; say \
+                 where it is: {example}"
+            )
+        }
     }
 }
 
 /// The full path of a clone, if there is one.
-fn clone(path: &Path) -> Option<String> {
+fn clone(path: &Path) -> Option<PathBuf> {
     let path = path.canonicalize().ok()?;
-    path.join("crates/tidewire/Cargo.toml").exists().then(|| path.display().to_string())
+    path.join("crates/tidewire/Cargo.toml").exists().then_some(path)
+}
+
+/// A path as the manifest of a project in `folder`, which may not be there yet, writes it.
+fn relative(clone: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
+    let folder = match folder.canonicalize() {
+        Ok(folder) => folder,
+        Err(_) => std::env::current_dir()?.join(folder),
+    };
+    let same = clone.components().zip(folder.components()).take_while(|(a, b)| a == b).count();
+    let up = folder.components().skip(same).map(|_| Component::ParentDir);
+    Ok(up.chain(clone.components().skip(same)).collect())
 }
 
 fn manifest(folder: &Path, origin: &Origin) -> anyhow::Result<String> {
     let name = package_name(&std::path::absolute(folder)?);
     let from = |krate: &str| match origin {
-        Origin::Clone(path) => format!("path = {:?}", format!("{path}/crates/{krate}")),
+        Origin::Clone(path) => format!("path = {:?}", path.join("crates").join(krate)),
         Origin::Repository(url) => format!("git = {url:?}"),
     };
     Ok(format!(
@@ -97,7 +117,7 @@ fn manifest(folder: &Path, origin: &Origin) -> anyhow::Result<String> {
 }
 
 /// The folder's name as that of a package.
-fn package_name(folder: &Path) -> String {
+pub(super) fn package_name(folder: &Path) -> String {
     let name = folder.file_name().map(|name| name.to_string_lossy().to_lowercase());
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let name = name.unwrap_or_default().replace(|c| !is_allowed(c), "-");
@@ -121,5 +141,30 @@ mod tests {
         check("/a/2nd", "service-2nd");
         check("/a/tokio", "service-tokio");
         check("/", "service");
+    }
+
+    #[test]
+    fn a_repository_is_named_or_asked_for_and_is_never_where_this_was_built() {
+        let of = |tidewire, published| match origin(Path::new("a"), tidewire, published) {
+            Ok(Origin::Repository(url)) => url,
+            Ok(Origin::Clone(path)) => path.display().to_string(),
+            Err(error) => error.to_string(),
+        };
+        let url = "https://example.org/tidewire.git";
+        assert_eq!(of(None, url), url);
+        assert_eq!(of(Some("git@example.org:tidewire"), url), "git@example.org:tidewire");
+        assert!(of(None, "").starts_with("this build of Tidewire names no repository"));
+        assert!(of(Some("/nowhere"), url).contains("is not a clone of Tidewire"));
+    }
+
+    #[test]
+    fn a_clone_that_is_named_relatively_is_written_so() {
+        let check = |clone: &str, folder: &str, expected: &str| {
+            let found = relative(Path::new(clone), Path::new(folder)).unwrap();
+            assert_eq!(found, Path::new(expected));
+        };
+        check("/none/tidewire", "/none/greeter", "../tidewire");
+        check("/none/tidewire", "/none/tidewire/x/greeter", "../..");
+        check("/none/tidewire", "/other", "../none/tidewire");
     }
 }

@@ -94,6 +94,9 @@ fn inspect_shows_memos_keys_and_why_a_key_was_computed() {
     let listed = run(folder, &memo);
     listed.check(0, &["fresh", "message of "]);
     assert!(!listed.stdout.contains("tea"), "what was asked is nobody else's business");
+    run(folder, &["inspect", "shop.v1.Items/Get"]).check(0, &["fresh", "message of "]);
+    run(folder, &["inspect", "shop.v1.Items/Gett"])
+        .check(2, &["there is no memo or source shop.v1.Items/Gett; did you mean"]);
     let of_key = [&memo[..], &["message"]].concat();
     run(folder, &of_key).check(0, &[": fresh, version ", " s old", " started", " published"]);
     run(folder, &[&memo[..], &["coffee"]].concat()).check(1, &["no key of", "coffee"]);

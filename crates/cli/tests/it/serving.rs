@@ -165,6 +165,38 @@ fn where_settings_come_from_is_said() {
 }
 
 #[test]
+fn settings_of_a_folder_above_are_found_with_their_paths() {
+    let settings =
+        "[server]\nlisten = \"127.0.0.1:0\"\n[[service]]\nproto = \"api\"\nbackend = \"echo\"\n";
+    let folder =
+        folder(&[("tidewire.toml", settings), ("api/shop.proto", PROTO), ("docs/deep/readme", "")]);
+    let below = folder.path().join("docs/deep");
+    run(&below, &["check"]).check(0, &["checked 2 files: nothing wrong"]);
+    let mut child = command(&below, &["serve"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+    let line = output.next().unwrap().unwrap();
+    let address = line.strip_prefix("listening on ").unwrap();
+    run(&below, &["call", address, "Get", r#"{"name":"tea"}"#]).check(0, &["tea"]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn an_address_that_is_taken_is_told_with_the_flag_that_asked_for_it() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, port) = (taken.local_addr().unwrap(), taken.local_addr().unwrap().port());
+    let (address, port) = (address.to_string(), port.to_string());
+    let folder = folder(&[("shop.proto", PROTO)]);
+    for command in ["serve", "mock"] {
+        let tried = |flag, value| run(folder.path(), &[command, "shop.proto", flag, value]);
+        tried("--port", &port).check(1, &[&address, "is in use", "another --port"]);
+        tried("--listen", &address).check(1, &[&address, "is in use", "another --listen"]);
+        let setting = format!("server.listen={address}");
+        tried("--set", &setting).check(1, &["is in use", "server.listen in tidewire.toml"]);
+    }
+}
+
+#[test]
 fn rules_of_a_mock_may_come_after_its_start() {
     let mut served = Served::in_folder(
         folder(&[("shop.proto", PROTO)]),

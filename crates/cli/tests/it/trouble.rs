@@ -68,7 +68,7 @@ fn tls_is_found_out_and_its_mistakes_are_named() {
     call(&https, &["--cacert", &certificate]).check(0, &["{\"value\":\"a\"}\n"]);
     call(&https, &["--insecure"]).check(0, &["{\"value\":\"a\"}\n"]);
     call(place, &["--cacert", &certificate]).check(0, &["{\"value\":\"a\"}\n"]);
-    call(&https, &[]).check(3, &["certificate"]);
+    call(&https, &[]).check(3, &["no authority that is trusted signed it", "--cacert FILE"]);
     call(&https, &["--cacert", "/none.pem"]).check(2, &["cannot read /none.pem"]);
     call(&format!("http://{place}"), &[])
         .check(3, &[&format!("the server speaks gRPC only over TLS; write https://{place}")]);
@@ -81,6 +81,29 @@ fn tls_is_found_out_and_its_mistakes_are_named() {
     let plain = Background::start(behaviour());
     call(&format!("https://{}", plain.address), &["--insecure"])
         .check(3, &["does not speak TLS on this port; use http://"]);
+}
+
+#[test]
+fn what_is_wrong_with_a_certificate_that_is_its_own_authority_is_said_in_words() {
+    let folder = folder(&[]);
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (certificate, key) = (at("cert.pem"), at("key.pem"));
+    // What `openssl req -x509` makes by itself.
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])
+        .args(["-nodes", "-days", "2", "-subj", "/CN=localhost"])
+        .args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
+        .args(["-keyout", &key, "-out", &certificate])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let read = |path: &str| std::fs::read(path).unwrap();
+    let server =
+        Background::start(behaviour().tls(Tls::new(&read(&certificate), &read(&key)).unwrap()));
+    let https = format!("https://{}", server.address);
+    let refused = run(root(), &["call", &https, "Look", "--cacert", &certificate]);
+    refused.check(3, &["self-signed as an authority", "basicConstraints=critical,CA:FALSE"]);
+    assert!(!refused.stderr.contains("CaUsedAsEndEntity"), "{}", refused.stderr);
 }
 
 #[test]

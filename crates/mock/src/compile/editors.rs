@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 
 use super::{FILE_KEYS, MORE_OPERATORS, OPERATORS, RESPONSE_KEYS};
-use crate::body::plain_json;
+use crate::view::plain_json;
 use crate::yaml;
 
 #[test]

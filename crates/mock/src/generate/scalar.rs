@@ -192,7 +192,10 @@ impl Maker<'_> {
         let max = exact.or_else(|| size("string.max_len")).or_else(|| size("string.max_bytes"));
         let text = match limits.text("string.pattern") {
             Some(pattern) => pattern::text(pattern, self.random).unwrap_or_default(),
-            None => words::text(name, self.random),
+            None => {
+                let owner = self.within.last().map_or("", String::as_str);
+                words::text(name, owner, self.random)
+            }
         };
         let has_pattern = limits.text("string.pattern").is_some();
         if (has_pattern || min.is_some_and(|min| min > 0) || max.is_some()) && self.breaks_now() {
@@ -234,7 +237,7 @@ impl Maker<'_> {
             "Duration" => self.point(message, path, "duration", limits),
             "Any" | "Empty" => {}
             "Struct" | "Value" | "ListValue" | "FieldMask" => {
-                let text = words::text(name, self.random);
+                let text = words::text(name, "", self.random);
                 let json = match short {
                     "Struct" => format!("{{\"{}\":\"{text}\"}}", words::KEYS[0]),
                     "ListValue" => format!("[\"{text}\"]"),

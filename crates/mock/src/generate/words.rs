@@ -98,9 +98,70 @@ fn parts(name: &str) -> Vec<String> {
     parts
 }
 
-/// Text for a field of this name.
-pub(super) fn text(name: &str, random: &mut Random) -> String {
+/// Whether a field of this name says which one a thing is.
+pub(super) fn is_id(name: &str) -> bool {
+    let last = name.rsplit('_').next().unwrap_or_default();
+    matches!(last, "id" | "key" | "uuid" | "guid" | "sku" | "slug")
+}
+
+/// The last part of a type's full name in words: `line_item` of `shop.v1.LineItem`.
+pub(super) fn type_name(full_name: &str) -> String {
+    parts(full_name.rsplit('.').next().unwrap_or_default()).join("_")
+}
+
+/// Whether things of a type, by its full name, are people: `User`, `GetUserReply`.
+fn is_person(full_name: &str) -> bool {
+    let parts = parts(full_name.rsplit('.').next().unwrap_or_default());
+    let said = parts.iter().rev().find(|part| !WRAPPERS.contains(&&***part));
+    said.is_some_and(|part| PEOPLE.contains(&part.as_str()))
+}
+
+const PEOPLE: [&str; 31] = [
+    "user",
+    "person",
+    "people",
+    "customer",
+    "client",
+    "contact",
+    "employee",
+    "member",
+    "author",
+    "owner",
+    "student",
+    "teacher",
+    "patient",
+    "doctor",
+    "driver",
+    "rider",
+    "guest",
+    "host",
+    "player",
+    "passenger",
+    "recipient",
+    "sender",
+    "manager",
+    "buyer",
+    "speaker",
+    "attendee",
+    "applicant",
+    "candidate",
+    "worker",
+    "friend",
+    "profile",
+];
+
+/// What types are called beside what is in them.
+const WRAPPERS: [&str; 10] = [
+    "reply", "response", "request", "result", "info", "details", "data", "dto", "summary", "record",
+];
+
+/// Text for a field of this name, in a message of this type.
+pub(super) fn text(name: &str, owner: &str, random: &mut Random) -> String {
     let parts = parts(name);
+    let is_name = matches!(name, "name" | "display_name" | "full_name");
+    if is_name && is_person(owner) {
+        return full_name(random);
+    }
     let has =
         |word: &str| parts.iter().any(|part| part == word || part.strip_suffix('s') == Some(word));
     let ends = |word: &str| {

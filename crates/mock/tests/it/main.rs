@@ -10,4 +10,5 @@ mod found;
 mod from_schema;
 mod harness;
 mod memory;
+mod people;
 mod streams;

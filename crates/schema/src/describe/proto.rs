@@ -43,6 +43,41 @@ pub fn method(pool: &DescriptorPool, full_name: &str, name: &str) -> Option<Stri
     Some(text.out)
 }
 
+/// The text of one method with those of its messages.
+pub fn method_with_messages(pool: &DescriptorPool, full_name: &str, name: &str) -> Option<String> {
+    let file = pool.file_containing_symbol(full_name)?;
+    let (_, service) = find_by_name(&file.service, full_name, |service| service.name.as_deref())?;
+    let (_, found) = find_by_name(&service.method, name, |method| method.name.as_deref())?;
+    let text_of = |name: &Option<String>| message(pool, name.as_deref()?.trim_start_matches('.'));
+    let mut texts = vec![method(pool, full_name, name)?];
+    texts.extend(text_of(&found.input_type));
+    if found.input_type != found.output_type {
+        texts.extend(text_of(&found.output_type));
+    }
+    Some(texts.join("\n"))
+}
+
+/// The comment above a service.
+pub fn service_comment(pool: &DescriptorPool, full_name: &str) -> Option<String> {
+    let file = pool.file_containing_symbol(full_name)?;
+    let (at, _) = find_by_name(&file.service, full_name, |service| service.name.as_deref())?;
+    comment(file, &[SERVICE, at]).map(plain)
+}
+
+/// The comment above a method, `full_name` being that of its service.
+pub fn method_comment(pool: &DescriptorPool, full_name: &str, name: &str) -> Option<String> {
+    let file = pool.file_containing_symbol(full_name)?;
+    let (at, service) = find_by_name(&file.service, full_name, |service| service.name.as_deref())?;
+    let (index, _) = find_by_name(&service.method, name, |method| method.name.as_deref())?;
+    comment(file, &[SERVICE, at, METHOD, index]).map(plain)
+}
+
+/// A comment without the space that begins its lines.
+fn plain(comment: &str) -> String {
+    let lines = comment.trim_end().lines().map(|line| line.strip_prefix(' ').unwrap_or(line));
+    lines.map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
 /// The text of a message.
 pub fn message(pool: &DescriptorPool, full_name: &str) -> Option<String> {
     let file = pool.file_containing_symbol(full_name)?;

@@ -3,7 +3,7 @@
 //! | a request is for | the rule is |
 //! |---|---|
 //! | a method | of the operator for it, or for its service; of its `.proto`; that of the health service: everybody; the general one |
-//! | reflection, `/openapi.json` | of the operator for its methods, or its path; for both; the general one |
+//! | reflection, `/openapi.json`, `/docs` | of the operator for its methods, or its path; for both; the general one |
 //! | plain HTTP | of the operator for its path; the general one |
 //! | nothing that is there | the general one |
 //!
@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
-use super::open::{DOCUMENT, REFLECTION};
+use super::open::{DOCS_PATH, DOCUMENT, REFLECTION};
 use foldhash::fast::RandomState;
 use http::header::{HeaderValue, WWW_AUTHENTICATE};
 use tidewire_service::{Access, Admission, Error, Gate, Head, Principal, Result, Spec, Target};
@@ -38,6 +38,8 @@ pub struct AccessRules {
     methods: BTreeMap<String, Access>,
     paths: BTreeMap<String, Access>,
     reflection: Option<Access>,
+    /// Whether `/docs` is the docs page.
+    has_docs: bool,
 }
 
 impl AccessRules {
@@ -60,11 +62,17 @@ impl AccessRules {
         self
     }
 
-    /// Sets the rule for what publishes the schema: reflection, and `/openapi.json`; without it the
-    /// general rule. A rule for its methods, or for that path, comes before it. Where everybody
-    /// may, no gate of the program is asked.
+    /// Sets the rule for what publishes the schema: reflection, `/openapi.json` and `/docs`;
+    /// without it the general rule. A rule for its methods, or for those paths, comes before it.
+    /// Where everybody may, no gate of the program is asked.
     pub fn reflection(mut self, access: Access) -> Self {
         self.reflection = Some(access);
+        self
+    }
+
+    /// Says whether `/docs` is the docs page, which has the rule of reflection.
+    pub(crate) fn with_docs(mut self, on: bool) -> Self {
+        self.has_docs = on;
         self
     }
 
@@ -106,6 +114,10 @@ impl AccessRules {
             })
             .collect();
         if let Some(access) = self.reflection.take() {
+            if self.has_docs {
+                let below = format!("{DOCS_PATH}/*");
+                self.paths.entry(below).or_insert_with(|| access.clone());
+            }
             self.paths.entry(DOCUMENT.to_owned()).or_insert(access);
         }
         let asks = |access: &Access| *access != Access::Anonymous;

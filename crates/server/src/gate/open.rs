@@ -4,7 +4,7 @@
 //! | request for | is open |
 //! |---|---|
 //! | the health service | unless a rule asks who calls |
-//! | reflection, `/openapi.json` | if [`AccessRules::reflection`] says that everybody may |
+//! | reflection, `/openapi.json`, `/docs` | if [`AccessRules::reflection`] says that everybody may |
 //!
 //! The bounds of the server hold for all of them.
 //!
@@ -22,6 +22,8 @@ pub(crate) struct OpenTargets {
     reflection: bool,
     /// Whether `/openapi.json` is the document, and is open.
     pub(crate) document: bool,
+    /// Whether `/docs` is the docs page, and is open.
+    pub(crate) docs: bool,
     pub(crate) gates: Vec<Arc<dyn Gate>>,
 }
 
@@ -36,6 +38,7 @@ impl OpenTargets {
             health: !access.is_some_and(AccessGate::asks_of_health),
             reflection: is_schema_open,
             document: is_schema_open,
+            docs: is_schema_open,
             gates: bounds,
         }
     }
@@ -46,7 +49,10 @@ impl OpenTargets {
         match target {
             Target::Method(method) if self.health && method.service == HEALTH => true,
             Target::Method(method) => self.reflection && REFLECTION.contains(&&*method.service),
-            Target::Http(http) => self.document && http.uri.path() == DOCUMENT,
+            Target::Http(http) => {
+                let path = http.uri.path();
+                self.document && path == DOCUMENT || self.docs && is_of_docs(path)
+            }
             _ => false,
         }
     }
@@ -55,6 +61,14 @@ impl OpenTargets {
 /// The services of reflection, of both editions.
 pub(crate) const REFLECTION: [&str; 2] =
     ["grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];
+
+/// Where the docs page is.
+pub(crate) const DOCS_PATH: &str = "/docs";
+
+/// Whether a path, or a template of one, is that of the docs page or below it.
+pub(crate) fn is_of_docs(path: &str) -> bool {
+    path.strip_prefix(DOCS_PATH).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
 
 /// Where the OpenAPI document is.
 pub(super) const DOCUMENT: &str = "/openapi.json";

@@ -4,6 +4,7 @@
 
 mod callers;
 mod cors;
+mod docs;
 mod host;
 mod http;
 mod http1;

@@ -53,6 +53,12 @@ pub const KEYS: &[Key] = &[
     ),
     key("server.reflection", "true", "on if every address is local", "server reflection"),
     key(
+        "server.docs",
+        "true",
+        "on if reflection is on and every address is local",
+        "`/docs`, a page that describes the services and calls them; needs reflection",
+    ),
+    key(
         "server.threads",
         "2",
         "one per core; half of the cores if programs are hosted",
@@ -220,7 +226,12 @@ pub const KEYS: &[Key] = &[
     key("rest.openapi", "true", "on if reflection is on", "`/openapi.json`"),
     key("rest.title", "Contacts", "the names of the services", "title of the OpenAPI document"),
     key("rest.version", "1", "1", "version in the OpenAPI document"),
-    key("cors.origins", "https://app.example", "none", "origins whose pages may call, `*` for all"),
+    key(
+        "cors.origins",
+        "https://app.example",
+        "none; `loopback` in `tidewire mock`",
+        "origins whose pages may call: `loopback` for those of this machine, `*` for all",
+    ),
     key(
         "cors.credentials",
         "true",
@@ -228,12 +239,17 @@ pub const KEYS: &[Key] = &[
         "allow cookies and client certificates from those pages",
     ),
     key("cors.max_age", "2h", "2h", "how long browsers cache the preflight response"),
-    key("cors.headers", "x-tenant", "none", "additional request headers that pages may send"),
+    key(
+        "cors.headers",
+        "x-tenant",
+        "none; `*` in `tidewire mock`",
+        "additional request headers that pages may send, `*` for any",
+    ),
     key(
         "cors.exposed_headers",
         "x-total",
-        "none",
-        "additional response headers that pages may read",
+        "none; `*` in `tidewire mock`",
+        "additional response headers that pages may read, `*` for all",
     ),
     key(
         "auth.otherwise",
@@ -245,7 +261,7 @@ pub const KEYS: &[Key] = &[
         "auth.reflection",
         "anonymous",
         "as auth.otherwise",
-        "access for reflection and `/openapi.json`, where they are on",
+        "access for reflection, `/openapi.json` and `/docs`, where they are on",
     ),
     key("auth.certificates", "true", "false", "authenticate callers by client certificates"),
     key("auth.api_key_header", "x-api-key", "x-api-key", "header that carries the API key"),

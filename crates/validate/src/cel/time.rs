@@ -135,8 +135,8 @@ fn date(days: i64) -> (i64, i64, i64) {
     (year + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// RFC 3339.
-fn parse_timestamp(text: &str) -> Option<i128> {
+/// The nanoseconds since 1970 of a time as RFC 3339 has it; `None` for other text.
+pub fn parse_timestamp(text: &str) -> Option<i128> {
     let number = |range: std::ops::Range<usize>, max: i64| {
         let part = text.get(range)?;
         let plain = part.bytes().all(|byte| byte.is_ascii_digit());
@@ -213,8 +213,8 @@ fn parse_duration(text: &str) -> Option<i128> {
     Some(sign * nanos)
 }
 
-/// A time as RFC 3339 has it.
-pub(in super::super) fn print_timestamp(nanos: i128) -> String {
+/// A time, in nanoseconds since 1970, as RFC 3339 has it.
+pub fn print_timestamp(nanos: i128) -> String {
     let seconds = nanos.div_euclid(SECOND) as i64;
     let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let (year, month, day) = date(days);

@@ -14,6 +14,7 @@ use std::io::{self, Write as _};
 use super::CheckReport;
 use super::finding::{Finding, Severity};
 use crate::call::printable::{printable_json, printable_lines};
+use crate::colors;
 
 /// The texts of files, each read once.
 #[derive(Debug, Default)]
@@ -43,11 +44,20 @@ impl Texts {
 pub(super) fn print(found: &CheckReport, as_json: bool) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let mut texts = Texts::default();
+    let has_colors = colors::are_on(&out);
     for finding in &found.findings {
         if as_json {
             writeln!(out, "{}", printable_json(&serde_json::to_string(finding)?))?;
         } else {
-            out.write_all(printable_lines(&render(finding, &mut texts)).as_bytes())?;
+            let rendered = render(finding, &mut texts);
+            let shown = printable_lines(&rendered);
+            if has_colors {
+                let word = finding.severity.as_str();
+                let is_error = finding.severity == Severity::Error;
+                out.write_all(colors::marked(&shown, word, is_error).as_bytes())?;
+            } else {
+                out.write_all(shown.as_bytes())?;
+            }
         }
     }
     if !as_json {
