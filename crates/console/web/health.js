@@ -2,7 +2,8 @@
 
 import { h, useEffect, useState } from "./preact.js";
 import { age, count, Said, share, size, took } from "./text.js";
-import { address, Problem, Table, useCall, useEvery } from "./ui.js";
+import { address, Problem, Table, useEvery } from "./parts.js";
+import { useCall } from "./ui.js";
 import { State } from "./processes.js";
 
 /**

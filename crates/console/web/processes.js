@@ -3,7 +3,8 @@
 import { h, useEffect, useRef, useState } from "./preact.js";
 import { call } from "./api.js";
 import { age, count, Said, took } from "./text.js";
-import { Act, Filter, Problem, Table, useCall, useEvery, useQuery } from "./ui.js";
+import { Filter, Problem, Table, useEvery, useQuery } from "./parts.js";
+import { Act, useCall } from "./ui.js";
 
 export function Processes() {
   const [filter, setFilter] = useQuery("name");

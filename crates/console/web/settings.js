@@ -3,7 +3,8 @@
 import { h, useState } from "./preact.js";
 import { call } from "./api.js";
 import { Said } from "./text.js";
-import { Act, Field, Filter, Problem, Table, useCall, useQuery } from "./ui.js";
+import { Field, Filter, Problem, Table, useQuery } from "./parts.js";
+import { Act, useCall } from "./ui.js";
 
 export function Settings() {
   const [filter, setFilter] = useQuery("name");
