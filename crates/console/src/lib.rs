@@ -48,13 +48,10 @@ pub const CONSOLE: &[File] = files! {
     "calls.js" SCRIPT
     "cache.js" SCRIPT
     "services.js" SCRIPT
-<<<<<<< HEAD
     "processes.js" SCRIPT
     "health.js" SCRIPT
     "settings.js" SCRIPT
-=======
     "request.js" SCRIPT
->>>>>>> da6e31f787d80cf1e6da2d936421f77bf5147355
     "form.js" SCRIPT
     "commands.js" SCRIPT
     "preact.js" SCRIPT
