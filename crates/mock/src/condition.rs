@@ -23,7 +23,7 @@ use std::cmp::Ordering;
 
 use serde_json::Value as Json;
 use tidewire_schema::Schema;
-use tidewire_validate::{Expression, NameType};
+use tidewire_validate::{Expression, NameType, parse_timestamp};
 
 use crate::formula;
 use crate::javascript;
@@ -163,10 +163,10 @@ impl Condition {
         }
     }
 
-    /// The text that it wants, where it only wants a text.
+    /// The text that it wants, where it only wants a text; a time may be written otherwise.
     pub(crate) fn literal(&self) -> Option<&str> {
         match &self.test {
-            Test::Equals(text) => Some(text),
+            Test::Equals(text) if parse_timestamp(text).is_none() => Some(text),
             _ => None,
         }
     }

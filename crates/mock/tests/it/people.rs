@@ -109,7 +109,7 @@ async fn points_in_time_compare_with_rfc_3339_whatever_the_zone() {
     ] {
         let rule =
             format!("- {{when: {{{condition}}}, body: {{note: hit}}}}\n- body: {{note: miss}}\n");
-        let mock = mock(RuleFiles::new().with("shop.v1.cart.at.yaml", &rule));
+        let mock = mock(RuleFiles::new().with("shop.v1.cart.at.yaml", &*rule));
         let answer: Json = message(&mock, "At", request).await;
         let expected = if expected { "hit" } else { "miss" };
         assert_eq!(answer["note"], expected, "{condition}");

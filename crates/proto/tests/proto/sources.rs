@@ -122,21 +122,21 @@ fn options(methods: &str) -> Vec<MethodOptions> {
 #[test]
 fn method_options_are_read_back() {
     let found = options(
-        "rpc A(A) returns (A);
-         rpc B(A) returns (A) {
+        "rpc A(.A) returns (.A);
+         rpc B(.A) returns (.A) {
            option idempotency_level = NO_SIDE_EFFECTS;
            option (tidewire.v1.method) = {
              cache: VARY vary: [\"accept-language\", \"x-region\"] ttl: { seconds: 1 nanos: 500000000 }
            };
          }
-         rpc C(A) returns (A) {
+         rpc C(.A) returns (.A) {
            option idempotency_level = NO_SIDE_EFFECTS;
            option (tidewire.v1.method).cache = PUBLIC;
            option (tidewire.v1.method).immutable = true;
            option (tidewire.v1.method).max_age = { seconds: 5 };
            option (tidewire.v1.method).stale_if_error = { seconds: 60 };
          }
-         rpc D(A) returns (A) { option (tidewire.v1.method).http_status = 201; }",
+         rpc D(.A) returns (.A) { option (tidewire.v1.method).http_status = 201; }",
     );
     assert_eq!(found[0], MethodOptions::default());
     let vary = ["accept-language", "x-region"].map(str::to_owned).to_vec();
