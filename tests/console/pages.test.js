@@ -21,12 +21,23 @@ after(async () => {
   await browser.close();
   await mock.stop();
 });
+/** Programs of one test. @type {Program[]} */
+let programs = [];
 afterEach(async () => {
-  const seen = pages;
-  pages = [];
+  const [seen, begun] = [pages, programs];
+  [pages, programs] = [[], []];
   for (const { page } of seen) await page.context().close();
+  // Only then: a page that looks again would say that nobody answers.
+  for (const program of begun) await program.stop();
   assert.deepEqual(seen.flatMap(({ faults }) => faults), []);
 });
+
+/** A program of one test, which ends after its pages. @type {typeof Program.start} */
+async function start(files, words, more) {
+  const program = await Program.start(files, words, more);
+  programs.push(program);
+  return program;
+}
 
 /** A tab that is signed in, at a place. @param {string} place @param {object} [options] @param {Program} [program] @param {RegExp} [expected] */
 async function open(place, options = {}, program = mock, expected = undefined) {
@@ -308,7 +319,7 @@ describe("cache", () => {
     const program = `${process.env.CARGO_TARGET_DIR ?? `${root}target`}/debug/contacts`;
     const port = await freePort();
     const settings = `[server]\nlisten = ["127.0.0.1:0"]\n[admin]\nlisten = "127.0.0.1:${port}"\ntoken_file = "admin.token"\n`;
-    const contacts = await Program.start({ "tidewire.toml": settings }, [], { program, env: { CONTACTS: "300" }, ready: (line) => line.startsWith("Ctrl-C") });
+    const contacts = await start({ "tidewire.toml": settings }, [], { program, env: { CONTACTS: "300" }, ready: (line) => line.startsWith("Ctrl-C") });
     contacts.at(`127.0.0.1:${port}`);
     const call = (method, request) => contacts.call(`contacts.v1.Contacts/${method}`, request);
     await call("Get", { id: 7 });
@@ -326,7 +337,6 @@ describe("cache", () => {
     await detail.getByText(/changed/).first().waitFor();
     await detail.getByText(/What it read \([1-9]/).waitFor();
     await page.getByRole("region", { name: "What made most stale" }).getByRole("table").waitFor();
-    await contacts.stop();
   });
 });
 
@@ -352,7 +362,7 @@ describe("programs", () => {
   test("what a program wrote and how it fares is seen; it is stopped, and broken ones are told on the page of health", async () => {
     const table = (name, run) => `[[service]]\nname = "${name}"\nroute = "/${name}/*"\nrun = ${JSON.stringify(run)}\n`;
     const settings = `[server]\nlisten = ["127.0.0.1:0"]\n${table("reports", ["python3", "reports.py"])}${table("gone", ["python3", "-c", "raise SystemExit(7)"])}`;
-    const host = await Program.start({ "tidewire.toml": settings, "reports.py": REPORTS }, ["serve", "--dev"]);
+    const host = await start({ "tidewire.toml": settings, "reports.py": REPORTS }, ["serve", "--dev"]);
     const page = await open("/processes", {}, host);
     const get = (path) => fetch(`http://${host.address}${path}`);
     assert.equal((await get("/reports/january")).status, 200);
@@ -375,11 +385,10 @@ describe("programs", () => {
     await attention.getByRole("listitem").filter({ hasText: "gone is broken" }).getByRole("link", { name: "open" }).click();
     await page.getByRole("region", { name: "Program gone" }).getByRole("button", { name: "CloseBreaker" }).or(page.getByRole("button", { name: "Close the breaker" })).click();
     await page.getByRole("table", { name: "Programs" }).getByText("✕ broken").waitFor({ state: "detached" });
-    await host.stop();
   });
 
   test("settings say where they come from, secrets are not shown, and the level of the log is set", async () => {
-    const program = await Program.start({ ...FILES, "tidewire.toml": `[server]\nlisten = ["127.0.0.1:0"]\n[limits]\nbody_bytes_max = "9MiB"\n` }, ["mock", "--port", "0"], { env: { TIDEWIRE_LOG_LEVEL: "warn" } });
+    const program = await start({ ...FILES, "tidewire.toml": `[server]\nlisten = ["127.0.0.1:0"]\n[limits]\nbody_bytes_max = "9MiB"\n` }, ["mock", "--port", "0"], { env: { TIDEWIRE_LOG_LEVEL: "warn" } });
     const page = await open("/settings", {}, program, /400/);
     await page.getByRole("checkbox", { name: "Only what is set" }).check();
     const table = page.getByRole("table", { name: "Settings" });
@@ -391,7 +400,6 @@ describe("programs", () => {
     await page.getByLabel("Level of the log").fill("debug");
     await page.getByRole("button", { name: "Set the level" }).click();
     await page.getByText("The level is debug now.").waitFor();
-    await program.stop();
   });
 });
 
@@ -423,7 +431,7 @@ describe("every page", () => {
   }
 
   test("hostile texts are texts wherever they are shown", async () => {
-    const hostile = await Program.start(FILES, ["mock", "--port", "0"]);
+    const hostile = await start(FILES, ["mock", "--port", "0"]);
     const names = HOSTILE.map((text) => JSON.stringify(text));
     writeFileSync(`${hostile.folder}/rules/shop.v1.cart.fill.yaml`, `responses:\n${names.map((name) => `  - name: ${name}\n    when: {request.item.sku: ${name}}\n    body: {note: ${name}}\n`).join("")}`);
     const page = await open("/calls", {}, hostile, /400/);
@@ -456,7 +464,6 @@ describe("every page", () => {
       await page.goto(`http://${hostile.admin}/#/mocks?method=${encodeURIComponent(query)}&name=${encodeURIComponent(query)}`);
       await page.getByRole("heading", { level: 1 }).waitFor();
     }
-    await hostile.stop();
   });
 
   test("pictures for the guide", async () => {
