@@ -32,8 +32,8 @@ pub(super) enum Stage {
     Guides,
 }
 
-/// What is run one by one, beside the other lane of the stage. Most that waits for browsers, servers
-/// and other languages leaves half of a machine idle, and so do the last crates of a build.
+/// What is run one by one, beside the other lane of the stage. Most that waits for browsers,
+/// servers and other languages leaves half of a machine idle, and so do the last crates of a build.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
     /// It compiles, or holds the lock of `target/` otherwise.

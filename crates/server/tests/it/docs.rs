@@ -79,7 +79,9 @@ async fn a_binding_of_a_method_at_the_path_stays() {
         message Page { string name = 1; }"#;
     std::fs::write(folder.path().join("a.proto"), proto).unwrap();
     let schema = Schema::compile(&Sources::new().folder(folder.path())).unwrap();
-    let echo = async |call: Call| Ok(Reply::new(tidewire_service::Body::Full(call.body.collect(1000).await?)));
+    let echo = async |call: Call| {
+        Ok(Reply::new(tidewire_service::Body::Full(call.body.collect(1000).await?)))
+    };
     let service = schema.serve("a.Pages", echo).unwrap();
     let address: Address = "127.0.0.1:0".parse().unwrap();
     let server = started(Server::builder().listen(address).service(service).docs(true)).await;
