@@ -305,7 +305,7 @@ fn every_broken_rule_has_its_golden_bytes() {
     };
     let limits = hostile::config().limits;
     let content = json!({
-        "about": "What a peer that offers all features sends after a good hello, and the reason of the goaway that must follow. The limits are those of the reader. At a dialer one query (method 0, no watch, no validator) is open on stream 1. `hellos` come in place of the good one.",
+        "about": "What a peer that offers all features sends after a good hello, and the reason of the goaway that must follow. The limits are those of the reader. At a dialer one query (method 0, no watch, no validator) is open on stream 1. `hellos` come in place of the good one. They are refused by an acceptor and by a dialer. In force is what the reader offers too: ZSTD, HTTP, WATCH and RESUME.",
         "limits": {
             "body_max": limits.body_max, "calls_max": limits.calls_max,
             "watches_max": limits.watches_max, "methods_max": limits.methods_max,

@@ -231,7 +231,7 @@ fn what_a_hosted_process_writes_has_its_golden_bytes() {
     check(
         "hosted.json",
         &json!({
-            "about": "What a process that a gateway hosts does (process), and must then write (process_writes), also when it reads what the gateway writes (host_writes): items are taken as they come, and nothing else is done by itself but `ready`. Streams are numbers of the protocol.",
+            "about": "What a process that a gateway hosts does (process), and must then write (process_writes), also when it reads what the gateway writes (host_writes): items are taken as they come, and nothing else is done by itself but `ready`. Streams are numbers of the protocol. Methods are names only: any answer may be a stream. The process offers HTTP and HOSTED and requires HOSTED, with `body_max` 67,108,864, `watches_max` 0 and the defaults for the rest. Messages of errors are compared too; that of what the gateway cancels is `the caller gave up`.",
             "agent": "process/1",
             "steps": stage.steps,
         }),
