@@ -240,13 +240,17 @@ fn handshake_failed(host: &str, error: &std::io::Error) -> Error {
 /// here; what is known is that none of those that are trusted did.
 fn refused(host: &str, why: &rustls::CertificateError) -> String {
     use rustls::CertificateError::{
-        Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
-        NotValidYetContext, Other, UnknownIssuer,
+        BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext,
+        NotValidYet, NotValidYetContext, Other, UnknownIssuer,
+        UnsupportedSignatureAlgorithmForPublicKeyContext,
     };
     match why {
-        UnknownIssuer => "no authority that is trusted signed it; if it is self-signed, or of an \
+        // The last two: one that is trusted has the name of who signed it, and another key.
+        UnknownIssuer | BadSignature | UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "no authority that is trusted signed it; if it is self-signed, or of an \
                           authority of your own, trust that (--cacert FILE)"
-            .to_owned(),
+                .to_owned()
+        }
         Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
             "it is self-signed as an authority, which no server may be; make one that is not \
              (openssl req -x509 -addext basicConstraints=critical,CA:FALSE), or let the authority \

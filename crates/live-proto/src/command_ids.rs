@@ -1,6 +1,7 @@
 //! Ids of this side's own commands: below which all of them are answered, and when they were sent.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use crate::config::Micros;
 
@@ -9,8 +10,9 @@ pub(crate) struct CommandIds {
     /// The lowest id that is not answered.
     done: u64,
     next: u64,
-    /// Which ids from `done` on are answered, up to the last that is; answers mostly come in order.
-    early: VecDeque<bool>,
+    /// Those above `done` that are answered, as ranges in their order. Between two of them are
+    /// calls that are open, so there are no more ranges than those; answers mostly come in order.
+    early: Vec<Range<u64>>,
     /// The highest that the callee answered: it has surely seen that one.
     seen: u64,
     /// Now and then, from which id on commands were sent at this time or later.
@@ -24,14 +26,7 @@ const TIMES_MAX: u64 = 32;
 
 impl Default for CommandIds {
     fn default() -> Self {
-        Self {
-            done: 1,
-            next: 1,
-            early: VecDeque::new(),
-            seen: 0,
-            times: VecDeque::new(),
-            next_time: 0,
-        }
+        Self { done: 1, next: 1, early: Vec::new(), seen: 0, times: VecDeque::new(), next_time: 0 }
     }
 }
 
@@ -69,9 +64,7 @@ impl CommandIds {
     /// Whether the callee takes the next id, which may be so far ahead of what it knows.
     #[inline]
     pub(crate) fn has_room(&self, ahead_max: u64) -> bool {
-        /// So many answers at most are waited for by one that does not come.
-        const OPEN_MAX: u64 = 1 << 20;
-        self.next <= self.seen.max(self.done - 1) + ahead_max && self.next - self.done < OPEN_MAX
+        self.next <= self.seen.max(self.done - 1) + ahead_max
     }
 
     /// The callee answered: it knows the id.
@@ -92,14 +85,21 @@ impl CommandIds {
 
     #[inline(never)]
     fn answered_early(&mut self, id: u64) {
-        let Some(index) = id.checked_sub(self.done).map(|index| index as usize) else { return };
-        if self.early.len() <= index {
-            self.early.resize(index + 1, false);
+        let after = self.early.partition_point(|range| range.start <= id);
+        let before = after.checked_sub(1);
+        if id < self.done || before.is_some_and(|it| self.early[it].contains(&id)) {
+            return;
         }
-        self.early[index] = true;
-        while self.early.front() == Some(&true) {
-            self.early.pop_front();
-            self.done += 1;
+        let before = before.filter(|it| self.early[*it].end == id);
+        let joins_next = self.early.get(after).is_some_and(|next| next.start == id + 1);
+        match before {
+            Some(before) if joins_next => self.early[before].end = self.early.remove(after).end,
+            Some(before) => self.early[before].end += 1,
+            None if joins_next => self.early[after].start = id,
+            None => self.early.insert(after, id..id + 1),
+        }
+        if self.early.first().is_some_and(|first| first.start == self.done) {
+            self.done = self.early.remove(0).end;
         }
     }
 }
@@ -144,5 +144,43 @@ mod tests {
         assert!(!ids.has_room(3));
         ids.heard(2);
         assert!(ids.has_room(3), "the callee knows 2");
+    }
+
+    #[test]
+    fn one_open_command_holds_no_other_up() {
+        let mut ids = CommandIds::default();
+        assert_eq!(ids.next(0, 1000), 1);
+        for id in 2..2_000_000 {
+            assert!(ids.has_room(16), "{id}");
+            assert_eq!(ids.next(0, 1000), id);
+            ids.heard(id);
+            ids.note_answer(id);
+        }
+        assert_eq!((ids.done(), ids.early.len()), (1, 1));
+        ids.note_answer(1);
+        assert_eq!((ids.done(), ids.early.len()), (2_000_000, 0));
+    }
+
+    #[test]
+    fn answers_in_any_order_end_at_the_same_id() {
+        let mut order: Vec<u64> = (1..=200).collect();
+        let mut random = 1_u64;
+        for round in 0..200 {
+            for place in (1..order.len()).rev() {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                order.swap(place, (random >> 33) as usize % (place + 1));
+            }
+            let mut ids = CommandIds::default();
+            let mut answered = vec![false; 202];
+            order.iter().for_each(|_| _ = ids.next(0, 1000));
+            for id in &order {
+                ids.note_answer(*id);
+                ids.note_answer(*id);
+                answered[*id as usize] = true;
+                let lowest = (1..).find(|id| !answered[*id as usize]).unwrap();
+                assert_eq!(ids.done(), lowest, "round {round}, {id}");
+            }
+            assert!(ids.early.is_empty());
+        }
     }
 }

@@ -53,6 +53,8 @@ impl Session {
         self.phase = Phase::Idle;
         self.incoming_live = false;
         self.outgoing_live = false;
+        // What was not answered goes with the next hello.
+        self.own_headers_before.clear();
         self.drain_sent = false;
         self.drain_received = false;
         self.reader.reset();

@@ -20,10 +20,13 @@ use crate::session::{Phase, Session};
 const OF_CONNECTION: [&str; 5] = ["cookie", "origin", "host", "forwarded", "via"];
 
 impl Session {
-    /// Replaces default headers of this side, such as a renewed credential.
+    /// Replaces default headers of this side, such as a renewed credential. Where the peer refuses
+    /// it, the headers of before count again, also for later hellos.
     pub fn auth(&mut self, headers: &Metadata) {
-        self.config.metadata = merge(&self.config.metadata, headers);
+        let merged = merge(&self.config.metadata, headers);
+        let before = std::mem::replace(&mut self.config.metadata, merged);
         if self.phase == Phase::Open {
+            self.own_headers_before.push_back(before);
             let out = &mut self.output.control;
             let frame = frame::open(out, Kind::Auth, 0, 0);
             out.extend_from_slice(headers.raw());
@@ -60,7 +63,16 @@ impl Session {
     pub(crate) fn receive_auth(&mut self) -> FrameOutcome {
         let headers = self.metadata_of()?;
         let (code, expires) = (self.fields.code(), self.fields.expires());
+        let before = if code.is_some() || expires.is_some() {
+            self.own_headers_before.pop_front()
+        } else {
+            None
+        };
         if code.is_some() {
+            if let Some(before) = before {
+                self.own_headers_before.clear();
+                self.config.metadata = before;
+            }
             let refused = Some(read_error(&self.fields, &headers)?);
             return Ok(Some(Event::Credential { expires_ms: 0, refused }));
         }

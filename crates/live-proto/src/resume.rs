@@ -334,13 +334,17 @@ impl Session {
             self.give_up(index, Reason::Drain, "the peer did not keep the stream");
             return Ok(false);
         }
-        if call.stream.as_ref().is_some_and(|stream| !stream.send.keeps(0)) {
-            self.give_up(index, Reason::Drain, "its items were not kept");
-            return Ok(false);
+        match &mut call.stream {
+            // One body that goes in pieces is there still, however many the peer had taken in.
+            Some(stream) if stream.send.is_whole => self.load_body(index),
+            Some(stream) if !stream.send.keeps_all() => {
+                self.give_up(index, Reason::Drain, "its items were not kept");
+                return Ok(false);
+            }
+            Some(stream) => stream.send.rewind(0, 0, &mut self.pool)?,
+            None => {}
         }
-        if let Some(stream) = &mut call.stream {
-            stream.send.rewind(0, 0, &mut self.pool)?;
-        }
+        let Some(call) = self.outgoing.get_mut(index) else { return Ok(false) };
         if std::mem::take(&mut call.counted) {
             self.calls_out -= 1;
         }

@@ -59,6 +59,8 @@ pub struct Session {
     pub(crate) peer_headers: Metadata,
     /// Those before an `auth` that is not answered yet.
     pub(crate) headers_before: Option<Metadata>,
+    /// Those of this side before each `auth` that the peer has not answered yet.
+    pub(crate) own_headers_before: VecDeque<Metadata>,
     /// What the connection itself says of the peer, such as the headers of a WebSocket's upgrade.
     pub(crate) upgrade: Metadata,
     /// The consistency token that the peer gave last.
@@ -167,6 +169,7 @@ impl Session {
             slots_in: limits.slots(),
             peer_headers: Metadata::default(),
             headers_before: None,
+            own_headers_before: VecDeque::new(),
             upgrade: Metadata::default(),
             token: Bytes::new(),
             features: 0,
@@ -384,6 +387,8 @@ impl Session {
         if self.phase == Phase::Open {
             self.wakes += 1;
             self.wake_due = self.now.saturating_add(micros(self.config.wake_patience));
+            // No other beside it, for a peer may answer the last of several only.
+            self.pinged = true;
             frame::put(&mut self.output.control, Kind::Ping, 0, 0, &self.wakes.to_le_bytes());
             self.events.push_back(Event::Unsure);
         }

@@ -235,6 +235,11 @@ impl Sender {
         from >= self.kept_from
     }
 
+    /// Whether all of it can be sent again from the first byte on.
+    pub(crate) fn keeps_all(&self) -> bool {
+        self.kept_from == 0 && self.credited == 0
+    }
+
     /// The receiver consumed so many bytes.
     pub(crate) fn credit(&mut self, bytes: u64, pool: &mut Pool) -> Result<(), Violation> {
         if bytes > self.sent - self.credited {

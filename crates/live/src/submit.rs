@@ -138,8 +138,9 @@ impl Link {
         }
     }
 
-    /// This side ends its call.
+    /// This side ends its call, which was sent: nobody knows what became of it.
     fn give_up(&self, call: CallId, error: Error) {
+        let error = error.with_outcome(Outcome::Unknown);
         let mut state = self.lock();
         let State { session, exchanges, .. } = &mut *state;
         session.cancel(call);

@@ -321,6 +321,9 @@ fn a_renewed_credential_is_answered() {
         Event::Credential { expires_ms: 900_000, refused: None },
         Event::Credential { refused: Some(error), .. },
     ] if error.code() == Code::Unauthenticated));
+    pair.restart_server();
+    let said = pair.server.peer_headers().header("authorization");
+    assert_eq!(said, Some(&b"two"[..]), "a refused one is not said again");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tidewire_live_proto::{
-    Acceptor, CallId, CallKind, Config, Continuation, Metadata, OutgoingReply, Push, Refresh,
-    Request, Session, SessionId, Sessions, Watch, feature,
+    Acceptor, CallId, CallKind, Config, Continuation, Limits, Metadata, OutgoingReply, Push,
+    Refresh, Request, Session, SessionId, Sessions, Watch, feature,
 };
 use tidewire_service::{Code, Outcome};
 
@@ -455,6 +455,55 @@ fn a_command_is_not_sent_again_after_half_of_the_time_for_which_its_key_is_kept(
         });
         assert_eq!(unknown, !sent, "{kind:?} after {age_s} s: {:?}", pair.at_client);
     }
+}
+
+/// What comes of a large request, consumed.
+fn pieces(pair: &mut Pair, of: CallId) -> Vec<u8> {
+    let mut all = Vec::new();
+    loop {
+        let before = all.len();
+        pair.at_server.retain(|event| match event {
+            Event::Piece { call, bytes, .. } if *call == of => {
+                all.extend_from_slice(bytes);
+                false
+            }
+            _ => true,
+        });
+        if all.len() == before {
+            return all;
+        }
+        pair.server.consumed(of, (all.len() - before) as u64);
+        pair.run();
+    }
+}
+
+/// A large request is sent in pieces, for which the peer has given credit by then.
+#[test]
+fn a_large_query_that_the_peer_forgot_is_asked_again() {
+    let limits = Limits { stream_credit: 50_000, ..Config::default().limits };
+    let server = Config { parked_answers_max: 150_000, limits, ..Config::default() };
+    let mut pair = Pair::with(Config::default(), server);
+    let method = pair.method();
+    let large = vec![7; 200_000];
+    pair.call(Request::query(method, &b""[..]));
+    let other = pair.incoming();
+    let call = pair.call(Request::query(method, large.clone()));
+    let asked = pair.incoming();
+    assert!(pieces(&mut pair, asked.call) == large);
+    pair.client.connection_lost(0);
+    pair.server.connection_lost(0);
+    pair.run();
+    let body = vec![1; 100_000].into();
+    for asked in [&other, &asked] {
+        pair.server.reply_body(asked.call, &OutgoingReply::default(), &body);
+    }
+    pair.at_server.clear();
+    pair.resume();
+    let again = pair.incoming();
+    assert!(pieces(&mut pair, again.call) == large);
+    pair.reply(again.call, OutgoingReply::new(&b"again"[..]));
+    let is_answer = |event: &Event| matches!(event, Event::Reply(answer) if answer.call == call);
+    assert!(pair.at_client.iter().any(is_answer));
 }
 
 #[test]

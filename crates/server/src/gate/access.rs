@@ -56,8 +56,13 @@ impl AccessRules {
         self
     }
 
-    /// Sets the rule for a path of plain HTTP, `/metrics`, or for all below it, `/assets/*`.
+    /// Sets the rule for a path of plain HTTP, `/metrics`, or for all below it, `/assets/*`. With
+    /// and without a slash at its end it is one path, as most programs have it, unless there is a
+    /// rule for each.
     pub fn path(mut self, path: &str, access: Access) -> Self {
+        if let Some(bare) = without_slash(path) {
+            self.paths.entry(bare.to_owned()).or_insert_with(|| access.clone());
+        }
         self.paths.insert(path.to_owned(), access);
         self
     }
@@ -244,13 +249,13 @@ fn in_lower_case(paths: &[(String, Access)]) -> Vec<(String, Access)> {
 
 /// A path as lenient programs may read it. Servlet containers take `;x=1` off each segment, then
 /// decode; a program behind another decodes once more; C ends a name at a NUL, and some file
-/// systems leave out the dots and spaces at its end.
+/// systems leave out the dots and spaces at its end. Express and others leave out a slash there.
 fn readings(path: &str) -> Vec<String> {
     let is_plain = |path: &str| {
         !path.contains(['%', ';', '\\', '\0']) && !path.contains("//") && !path.contains("/.")
     };
     if is_plain(path) && path == with_bare_names(path) {
-        return Vec::new();
+        return without_slash(path).map(str::to_owned).into_iter().collect();
     }
     let mut found = Vec::new();
     let mut layer = path.to_owned();
@@ -266,6 +271,8 @@ fn readings(path: &str) -> Vec<String> {
         }
         layer = next;
     }
+    let bare: Vec<_> = found.iter().filter_map(|it| without_slash(it)).map(str::to_owned).collect();
+    found.extend(bare);
     found.sort_unstable();
     found.dedup();
     found
@@ -273,6 +280,11 @@ fn readings(path: &str) -> Vec<String> {
 
 /// So many programs in a row are thought to decode a path.
 const DECODINGS_MAX: usize = 3;
+
+/// A path that has a slash at its end, and more than that, without it.
+fn without_slash(path: &str) -> Option<&str> {
+    path.strip_suffix('/').filter(|bare| !bare.is_empty())
+}
 
 fn with_bare_names(path: &str) -> String {
     let names = path.split('/').map(|name| {
@@ -407,6 +419,37 @@ mod tests {
         assert_eq!(code(&gate, Target::Method((&GET).into()), nobody), None);
         assert_eq!(code(&gate, Target::Method((&LIST).into()), Some(&["read"])), denied);
         assert_eq!(code(&gate, Target::Method((&CHECK).into()), nobody), unknown);
+    }
+
+    #[test]
+    fn a_slash_at_the_end_of_a_path_opens_nothing() {
+        let rules = AccessRules::default()
+            .otherwise(Access::Anonymous)
+            .path("/admin", Access::Authenticated)
+            .path("/reports/", Access::Authenticated)
+            .path("/both", Access::Anonymous)
+            .path("/both/", Access::Authenticated);
+        let gate = rules.gate(served()).unwrap().unwrap();
+        for at in [
+            "/admin",
+            "/admin/",
+            "/admin//",
+            "/admin/?x",
+            "/ADMIN/",
+            "/admin%2f",
+            "/admin%2F/",
+            "/admin;x=1/",
+            "/admin/.",
+            "/reports",
+            "/reports/",
+            "/Reports",
+            "/both/",
+        ] {
+            assert_eq!(code(&gate, path(at), None), Some(Code::Unauthenticated), "{at}");
+        }
+        for at in ["/", "/both", "/admins", "/admins/", "/admin/x"] {
+            assert_eq!(code(&gate, path(at), None), None, "{at}");
+        }
     }
 
     #[test]
