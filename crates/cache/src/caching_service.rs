@@ -14,6 +14,7 @@ use tidewire_service::{
 use crate::attempt::{Attempt, NotCached};
 use crate::cached_reply::{CachedReply, CallerView};
 use crate::http::{Credentials, From};
+use crate::identity;
 use crate::key::{BorrowedKey, Key, Parts};
 use crate::reply_cache::Settings;
 use crate::table::{MethodMemo, Table};
@@ -80,15 +81,19 @@ impl Shared {
         let Some(asked) = asked.filter(|it| it.bytes() <= self.table.settings.key_bytes_max) else {
             return self.pass(call);
         };
+        // What is cached for whoever asks from outside is for it too; a run is its like's.
+        let within = call.context.enclosing().map(|chain| asked.within(identity::of_chain(chain)));
         if !place.terms.is_cached() {
-            let Some(key) = asked.to_key() else { return self.pass(call) };
+            let Some(key) = within.unwrap_or(asked).to_key() else { return self.pass(call) };
             let (shared, place) = (Arc::clone(self), Arc::clone(place));
             return Answer::pending(async move { shared.watch(&place, key, call).await });
         }
         call.context.phase(Phase::Memo);
-        if let Some(cached) = place.memo.cached::<dyn Parts + '_>(&asked)
-            && !cached.is_over()
-        {
+        let cached = |asked: BorrowedKey<'_>| {
+            let cached = place.memo.cached::<dyn Parts + '_>(&asked)?;
+            (!cached.is_over()).then_some((asked, cached))
+        };
+        if let Some((asked, cached)) = cached(asked).or_else(|| cached(within?)) {
             if self.table.settings.verify.is_due()
                 && let Some(key) = asked.to_key()
             {
@@ -102,7 +107,7 @@ impl Shared {
         if is_hopeless {
             return self.pass(call);
         }
-        let Some(key) = asked.to_key() else { return self.pass(call) };
+        let Some(key) = within.unwrap_or(asked).to_key() else { return self.pass(call) };
         let flight = match &place.terms.flights {
             Some(flights) => match flights.begin(&key) {
                 Some(flight) => Some(flight),

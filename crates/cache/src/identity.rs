@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use http::header::{AUTHORIZATION, COOKIE};
 use siphasher::sip128::{Hasher128, SipHasher24};
-use tidewire_service::{Context, Names, Protocol};
+use tidewire_service::{Context, Names, ParentCalls, Protocol};
 
 use crate::scope::Scope;
 
@@ -56,6 +56,19 @@ fn of_caller(context: &Context) -> Identity {
     certificates.iter().for_each(|certificate| parts.add(certificate));
     parts.header(context, AUTHORIZATION.as_str());
     parts.header(context, COOKIE.as_str());
+    parts.finish()
+}
+
+/// Which programs serve the calls that one is part of. Whoever is called within a program has a
+/// place there at once, and nobody else has: so a run is waited for by those only who would have
+/// the same places. Else the calls outside hold all places, and wait by those within for a run that
+/// waits for one.
+pub(crate) fn of_chain(chain: &ParentCalls) -> Identity {
+    let mut holders: Vec<_> = chain.holders().collect();
+    holders.sort_unstable();
+    holders.dedup();
+    let mut parts = Parts::new(b'i');
+    holders.iter().for_each(|holder| parts.add(&holder.to_be_bytes()));
     parts.finish()
 }
 

@@ -85,6 +85,11 @@ impl<'a> BorrowedKey<'a> {
         Some(Self { what, whose: identity::of(scope, &call.context) })
     }
 
+    /// The same, asked by a call that is part of others: see [`identity::of_chain`].
+    pub(crate) fn within(self, chain: Identity) -> Self {
+        Self { whose: self.whose ^ chain, ..self }
+    }
+
     /// How many bytes there are that a caller can choose.
     pub(crate) fn bytes(&self) -> usize {
         match &self.what {

@@ -15,7 +15,8 @@ use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode};
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use tidewire_service::{
     Code, Codec, End, EndReason, Error, Head, Observation, Observer, Permits, Phase, Phases, Side,
@@ -48,6 +49,8 @@ struct RequestRecord {
     is_head: bool,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
+    /// What `content-length` says of its answer; all bits where nothing does.
+    length_out: AtomicU64,
     program: OnceLock<Arc<str>>,
     outcome: Outcome,
 }
@@ -103,6 +106,7 @@ impl Watch {
             is_head,
             bytes_in: AtomicU64::default(),
             bytes_out: AtomicU64::default(),
+            length_out: AtomicU64::new(u64::MAX),
             program: OnceLock::new(),
             outcome: Outcome::default(),
         });
@@ -139,9 +143,12 @@ impl Watch {
         let failed = response.extensions().get::<RequestFailure>().copied();
         self.0.outcome.set(response.status(), failed);
         self.phase(Phase::FirstByte);
-        // A body that is empty, or is left out, is never asked for a frame.
+        // A body that is empty, or is left out, is never asked for a frame; one that is as long as
+        // was said is not asked whether it ends.
         if self.0.is_head || response.body().is_end_stream() {
             self.over();
+        } else if let Some(length) = length(response.headers()) {
+            self.0.length_out.store(length, Ordering::Relaxed);
         }
         response.body_mut().watch = Some(self);
         response
@@ -155,7 +162,11 @@ impl Watch {
             Some(Err(error)) => self.failed(error),
             None => {}
         }
-        if frame.is_none() || is_last {
+        let is_whole = || {
+            let length = self.0.length_out.load(Ordering::Relaxed);
+            self.0.bytes_out.load(Ordering::Relaxed) >= length
+        };
+        if frame.is_none() || is_last || is_whole() {
             self.over();
         }
     }
@@ -174,6 +185,11 @@ impl Watch {
         self.0.outcome.add(None);
         self.phase(Phase::Written);
     }
+}
+
+/// What `content-length` says.
+fn length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 impl Clone for Watch {
