@@ -104,7 +104,6 @@ fn give_up_left(world: &Arc<World>, phase: usize) {
 
 /// Nothing is left, and what changed without a word becomes known by time.
 fn settle(world: &Arc<World>, phase: usize) {
-    give_up_left(world, phase);
     if let Some(life) = world.program.external {
         world.advance(0, life);
         {
@@ -116,6 +115,7 @@ fn settle(world: &Arc<World>, phase: usize) {
         until_quiet(world, phase);
     }
     verify(world, phase);
+    give_up_left(world, phase);
 }
 
 /// What is verified goes on with time, to its end.
