@@ -43,7 +43,7 @@ pub(crate) fn sample<K: Key, V: Send + Sync + 'static>(
         turn.set(turn.get().wrapping_add(1));
         turn.get()
     });
-    let due = one_in != 0 && turn.is_multiple_of(one_in) && !AUDITING.with(Cell::get);
+    let due = one_in != 0 && turn.is_multiple_of(one_in) && !is_polled();
     let Some(equal) = memo.equal.filter(|_| due) else { return };
     quietly(|| {
         let audit = Ambient::current().scope(audit(memo, key.clone(), value.clone(), equal));
@@ -125,6 +125,11 @@ fn dependencies<K: Key, V: Send + Sync + 'static>(
         format!("{}({})", owner.name, unsafe { (owner.functions.label)(node) })
     };
     nodes.into_iter().map(name).collect()
+}
+
+/// Whether an audit is polled on this thread.
+pub(crate) fn is_polled() -> bool {
+    AUDITING.with(Cell::get)
 }
 
 /// Hits inside of an audit are not audited: a diamond of memos would multiply them.

@@ -363,11 +363,12 @@ impl Frame {
         self.adopted.get().into_iter().for_each(|adopted| adopted.makes_good(key));
     }
 
-    /// Whether it asked for what it was not given; tasks of its apart.
-    pub(crate) fn has_open(&self) -> bool {
+    /// Whether it asked for what it was not given; `tasks` of its apart, of whose questions so many are open.
+    pub(crate) fn has_open(&self, tasks: i32) -> bool {
         // SAFETY: as in `records`.
         let more = unsafe { &*self.records.get() }.more.as_ref();
-        self.open.get() != 0 || more.is_some_and(|more| !more.missed.is_empty())
+        // What a task asks the function may wait for.
+        self.open.get() + tasks != 0 || more.is_some_and(|more| !more.missed.is_empty())
     }
 
     /// A change is announced. When that is done by the running computation, and outdates what it has read,

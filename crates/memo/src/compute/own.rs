@@ -32,6 +32,8 @@ pub(crate) fn begin<K: Key, V: Send + Sync + 'static>(
     memo: &'static Inner<K, V>,
     key: &K,
 ) -> Result<Option<Own<V>>, Error> {
+    // Also when nobody waits for it.
+    capture::current().inspect(|frame| frame.add_taint(Taint::UNTRACKED));
     let label = Label(format!("{}({key:?})", memo.name()));
     let outer = RUNNING.with(|running| running.borrow().clone());
     if let Some(at) = outer.iter().position(|other| *other == label) {
@@ -69,7 +71,6 @@ impl<V: Send + Sync + 'static> Own<V> {
             Err(panic) => Err(panicked(memo, panic)),
         };
         quietly(|| drop(running));
-        capture::current().inspect(|frame| frame.add_taint(Taint::UNTRACKED));
         Poll::Ready(Outcome::new(result))
     }
 

@@ -164,8 +164,9 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
                 Validity::Unsure(dependency) => return Verdict::Suspect(candidate, dependency),
             }
         }
-        let has_open = frame.has_open()
-            || closing.as_ref().is_some_and(|it| it.as_ref().is_some_and(Closing::has_open));
+        let closing = closing.flatten();
+        let has_open = frame.has_open(closing.as_ref().map_or(0, Closing::open))
+            || closing.as_ref().is_some_and(Closing::has_missed);
         if has_open || failed && life.is_none() {
             // Valid now, so it is good for everyone who has joined by now; but it is not kept.
             core.stats.unpublished += 1;
@@ -177,7 +178,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             register(&mut core, header, edges.iter());
         }
         let unused = self.show(&mut core, candidate, edges, life);
-        if let Some(closing) = closing.flatten() {
+        if let Some(closing) = closing {
             closing.close(start_tick, header.version());
         }
         drop(core);

@@ -97,9 +97,14 @@ impl Adopted {
 }
 
 impl Closing<'_> {
-    /// Whether tasks asked for what they were not given.
-    pub(crate) fn has_open(&self) -> bool {
-        self.0.open != 0 || !self.0.missed.is_empty()
+    /// How many questions of tasks are open, less what the function waited for.
+    pub(crate) fn open(&self) -> i32 {
+        self.0.open
+    }
+
+    /// Whether tasks looked for what they did not find.
+    pub(crate) fn has_missed(&self) -> bool {
+        !self.0.missed.is_empty()
     }
 
     /// The value was published: what comes from now on comes late.

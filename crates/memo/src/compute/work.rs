@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
 use std::task::{Context, RawWaker, RawWakerVTable, Waker};
 
 use crate::compute::attempt::Attempt;
+use crate::compute::audit;
 use crate::compute::capture::{Asker, Frame};
 use crate::compute::inner::{Inner, Node};
 use crate::graph::ambient::Ambient;
@@ -174,7 +175,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let (old, woken) = {
             let mut board = self.board.lock();
             board.polling = false;
-            board.driver = Some(caller);
+            // What is verified is polled when it suits: then whoever waits is woken.
+            board.driver = (!audit::is_polled()).then_some(caller);
             (board.wait(caller, waiting), board.woken)
         };
         drop(old);
@@ -474,7 +476,7 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
     /// The inner future wants to be polled.
     fn woke(&self) {
         self.abandon_if_cancelled();
-        let waker = {
+        let (driver, others) = {
             let mut board = self.board.lock();
             let ignored = std::mem::replace(&mut board.woken, true);
             if board.polling {
@@ -485,9 +487,13 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
                 return depth::defer(Box::new(self.clone()));
             }
             // A driver that was woken before and has not polled since may never do so.
-            if ignored { board.next_driver().driver_waker() } else { board.driver_waker() }
+            match board.driver {
+                None => (None, board.stop_waiting()),
+                Some(_) if ignored => (board.next_driver().driver_waker(), ByCaller::default()),
+                Some(_) => (board.driver_waker(), ByCaller::default()),
+            }
         };
-        waker.into_iter().for_each(wake::wake);
+        driver.into_iter().chain(others.into_values()).for_each(wake::wake);
     }
 }
 

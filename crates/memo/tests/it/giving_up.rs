@@ -257,3 +257,22 @@ fn looking_for_a_value_in_memory_and_finding_none_is_a_read_of_its_absence() {
     assert_eq!(*now(looks.get(7)).unwrap(), 7);
     assert!(looks.cached(&7).is_some());
 }
+
+#[test]
+fn a_question_that_a_task_asks_and_the_function_waits_for_is_answered() {
+    let (graph, gate) = (Graph::new(), Gate::default());
+    let slow = slow(&graph, &gate);
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        let asks = scope(async move {
+            let mut asked = slow.get(key);
+            assert!(poll(&mut asked).is_pending());
+            asked
+        });
+        *asks.await.await.unwrap()
+    });
+    let mut asked = memo.get(7);
+    assert!(poll(&mut asked).is_pending());
+    gate.open();
+    assert_eq!(*now(asked).unwrap(), 7);
+    assert!(memo.cached(&7).is_some(), "it has waited");
+}

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tidewire_memo::{Graph, Memo, OrderedReads, Source, WriteGuard};
 
-use crate::support::{Wakes, now, poll, poll_with};
+use crate::support::{Gate, Wakes, now, poll, poll_with};
 
 /// A table, a memo of it that is in memory, and one that is not.
 struct World {
@@ -273,4 +273,31 @@ fn a_run_that_is_held_is_woken_when_the_write_ends() {
     drop(guard);
     assert!(wakes.count() > before);
     assert_eq!(poll_with(&mut run, &wakes), Poll::Ready(()));
+}
+
+#[test]
+fn what_a_writer_does_not_wait_for_is_an_answer_that_it_asked_for_all_the_same() {
+    let (graph, gate) = (Graph::new(), Gate::default());
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let wait = gate.clone();
+    let slow = Memo::infallible_in(&graph, "slow", move |key: u64| {
+        let wait = wait.clone();
+        async move {
+            wait.pass().await;
+            key
+        }
+    });
+    let writes = Memo::infallible_in(&graph, "writes", move |key: u64| async move {
+        let guard = rows.write(&100);
+        let answer = match poll(&mut slow.get(key)) {
+            Poll::Ready(value) => *value.unwrap(),
+            Poll::Pending => 99,
+        };
+        guard.unchanged();
+        answer
+    });
+    assert_eq!(*now(writes.get(1)).unwrap(), 99);
+    assert!(writes.cached(&1).is_none(), "it did not wait");
+    gate.open();
+    assert_eq!(*now(writes.get(1)).unwrap(), 1);
 }

@@ -29,6 +29,7 @@ mod random;
 mod reference;
 mod run;
 mod schedule;
+mod sets;
 mod shrink;
 mod user;
 mod watchdog;

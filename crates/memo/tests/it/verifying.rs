@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use tidewire_memo::{Graph, Memo, Source};
 
-use crate::support::{Gate, now};
+use crate::support::{Gate, Wakes, now, poll_with};
 
 #[test]
 fn a_function_that_panics_when_it_is_verified_is_a_mismatch_and_no_panic_of_the_hit() {
@@ -77,4 +77,35 @@ fn what_is_made_of_a_hit_that_is_verified_is_kept() {
     assert!(above.cached(&1).is_some());
     rows.changed(&1);
     assert!(above.cached(&1).is_none());
+}
+
+#[test]
+fn who_asks_beside_a_verification_does_not_wait_until_that_goes_on() {
+    let graph = Graph::new();
+    let gate = Gate::default();
+    let wait = gate.clone();
+    let first = Arc::new(AtomicU64::new(0));
+    let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
+        let (wait, first) = (wait.clone(), first.fetch_add(1, SeqCst) == 0);
+        async move {
+            if !first {
+                wait.pass().await;
+            }
+            key
+        }
+    });
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        *leaf.get(key).await.unwrap()
+    })
+    .verify(1.0);
+    now(above.get(1)).unwrap();
+    assert!(leaf.evict(&1));
+    let wakes = Wakes::new();
+    let mut asked = leaf.get(1);
+    assert!(poll_with(&mut asked, &wakes).is_pending());
+    // The verification asks for the leaf as well; nobody polls it after that.
+    now(above.get(1)).unwrap();
+    gate.open();
+    assert!(wakes.count() > 0, "whoever can go on is woken");
+    assert_eq!(*now(asked).unwrap(), 1);
 }

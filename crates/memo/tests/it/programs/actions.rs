@@ -5,16 +5,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use tidewire_memo::{Ambient, Cached, Error, batch};
+use tidewire_memo::{Ambient, Cached, Error, OrderedReads, Suspension, batch};
 
 use super::checks::{self, Start};
 use super::eyes;
 use super::hooks::{self, hit};
-use super::program::{Ask, Node, Op, Place, Program, WriteEnd};
+use super::program::{Ask, Named, Node, Op, Place, Program, WriteEnd};
+use super::sets;
 use super::user::{Key, Value};
 use super::world::{World, cell_key};
 use crate::support::yield_once;
@@ -98,10 +98,14 @@ async fn perform(world: &Arc<World>, op: &Op, hand: &mut Vec<Cached<Value>>) {
         Op::Yield => yield_once().await,
         Op::Watch { node } => eyes::watch(world, *node),
         Op::Notify { node } => eyes::notify(world, *node),
+        Op::Query { cell, turns } => query(world, *cell, *turns).await,
+        Op::Suspend { cells, turns } => suspend(world, cells, *turns).await,
+        Op::Enroll { node, number, after } => sets::enroll(world, *node, *number, *after).await,
         Op::Thread { node } => {
             hooks::elsewhere(|| look(world, *node, Ask::Cached));
         }
         Op::Change { .. }
+        | Op::ChangeAll { .. }
         | Op::ChangeMany { .. }
         | Op::Batch { .. }
         | Op::ChangeAsync { .. }
@@ -121,13 +125,14 @@ fn house(world: &Arc<World>, op: &Op) {
         Op::Budget { graph, bytes } => {
             world.graph(*graph).into_iter().for_each(|graph| graph.set_budget(*bytes));
         }
-        Op::Advance { graph, millis } => {
-            let now = {
-                let mut state = world.state();
-                state.millis[*graph] += millis;
-                world.epoch + Duration::from_millis(state.millis[*graph])
-            };
-            world.graph(*graph).into_iter().for_each(|graph| _ = graph.advance(now));
+        Op::Advance { graph, millis } => world.advance(*graph, *millis),
+        Op::ChangeSilently { cell } => world.state().counts[*cell] += 1,
+        Op::Validate { node } => {
+            let start = Start::now(world, *node);
+            let version = world.state().newest.get(node).copied().unwrap_or(0);
+            if world.memo(*node).validate(&Key::new(node.key), version) {
+                checks::validated(world, *node, &start, version);
+            }
         }
         Op::Close { graph } => {
             world.state().closed[*graph] = true;
@@ -218,7 +223,61 @@ impl Announcing {
         for (&cell, &count) in self.cells.iter().zip(&self.counts) {
             state.floors[cell] = state.floors[cell].max(count);
         }
+        drop(state);
+        sets::announced(&self.world);
     }
+}
+
+/// Reads a cell in order.
+async fn query(world: &Arc<World>, cell: usize, turns: usize) {
+    let Some(graph) = world.graph(Program::graph_of(cell)) else { return };
+    let floors = world.state().shown();
+    let mine = world.clone();
+    let run = async move {
+        mine.row(cell).read(&cell_key(cell));
+        for _ in 0..turns {
+            yield_once().await;
+        }
+        mine.count(cell)
+    };
+    let ordered = Box::pin(OrderedReads::new(&graph).follow(run));
+    drop(graph);
+    if let Some(shown) = careful(world, "a query", ordered).await {
+        checks::queried(world, cell, &floors, shown);
+    }
+}
+
+/// A time in which changes cannot be told.
+struct Suspended {
+    world: Arc<World>,
+    cells: Vec<usize>,
+    suspension: Option<Suspension>,
+}
+
+impl Drop for Suspended {
+    fn drop(&mut self) {
+        let written = {
+            let state = self.world.state();
+            self.cells.iter().map(|&cell| state.counts[cell]).collect()
+        };
+        drop(self.suspension.take());
+        self.world.state().suspensions -= 1;
+        let (world, cells) = (self.world.clone(), std::mem::take(&mut self.cells));
+        Announcing { world, cells, counts: written }.announced();
+    }
+}
+
+async fn suspend(world: &Arc<World>, cells: &[usize], turns: usize) {
+    world.state().suspensions += 1;
+    let suspension = Some(world.row(cells[0]).suspend());
+    let _suspended = Suspended { world: world.clone(), cells: cells.to_vec(), suspension };
+    for cell in cells {
+        for _ in 0..turns {
+            yield_once().await;
+        }
+        world.state().counts[*cell] += 1;
+    }
+    yield_once().await;
 }
 
 async fn change(world: &Arc<World>, op: &Op) {
@@ -231,6 +290,9 @@ async fn change(world: &Arc<World>, op: &Op) {
             let keys: Vec<Key> = cells.iter().map(|&cell| cell_key(cell)).collect();
             Announcing::write(world, cells).by(|| _ = world.row(cells[0]).changed_many(&keys));
             guarded(world, "a key's drop", || drop(keys));
+        }
+        Op::ChangeAll { cells } => {
+            Announcing::write(world, cells).by(|| _ = world.row(cells[0]).changed_all());
         }
         Op::Batch { cells, panics: false } => {
             Announcing::write(world, cells).by(|| {
@@ -264,7 +326,7 @@ async fn change(world: &Arc<World>, op: &Op) {
             };
             Ending::new(announcing, Box::pin(future)).run(*polls).await;
         }
-        Op::Write { cells, turns, end } => write(world, cells, *turns, *end).await,
+        Op::Write { cells, turns, end, named } => write(world, cells, *turns, *end, *named).await,
         _ => unreachable!("performed elsewhere"),
     }
 }
@@ -296,15 +358,18 @@ impl Drop for Writer {
     }
 }
 
-async fn write(world: &Arc<World>, cells: &[usize], turns: usize, end: WriteEnd) {
+async fn write(world: &Arc<World>, cells: &[usize], turns: usize, end: WriteEnd, named: Named) {
     let keys: Vec<Key> = cells.iter().map(|&cell| cell_key(cell)).collect();
     let guard = guarded(world, "write", || {
+        if named != Named::First {
+            return world.row(cells[0]).write_unknown();
+        }
         let first = world.row(cells[0]).write(&keys[0]);
         let rest = cells.iter().zip(&keys).skip(1);
         rest.fold(first, |guard, (&cell, key)| guard.also(&world.row(cell), key))
     });
-    guarded(world, "a key's drop", || drop(keys));
     let Some(guard) = guard else {
+        guarded(world, "a key's drop", || drop(keys));
         return Announcing::write(world, cells).by(|| hooks::panic_as_planned(world));
     };
     debug_assert!(cells.iter().all(|&cell| Program::graph_of(cell) == Program::graph_of(cells[0])));
@@ -315,9 +380,25 @@ async fn write(world: &Arc<World>, cells: &[usize], turns: usize, end: WriteEnd)
     for _ in 0..turns {
         yield_once().await;
     }
-    let (Some(announcing), Some(guard)) = (ending.announcing.take(), ending.guard.take()) else {
+    let (Some(announcing), Some(mut guard)) = (ending.announcing.take(), ending.guard.take())
+    else {
         return;
     };
+    if named == Named::Later {
+        let mut given = Some(guard);
+        let also = || {
+            for (&cell, key) in cells.iter().zip(&keys) {
+                given = given.take().map(|guard| guard.also(&world.row(cell), key));
+            }
+        };
+        guarded(world, "also", also);
+        let Some(named) = given else {
+            guarded(world, "a key's drop", || drop(keys));
+            return announcing.by(|| hooks::panic_as_planned(world));
+        };
+        guard = named;
+    }
+    guarded(world, "a key's drop", || drop(keys));
     match end {
         WriteEnd::Finish => announcing.by(|| guard.finish()),
         WriteEnd::Drop => announcing.by(|| drop(guard)),

@@ -7,11 +7,11 @@ use tidewire_memo::{Ambient, Cached, Error, ErrorKind};
 
 use super::actions::ask;
 use super::hooks::planned_step;
-use super::program::{Action, Hook, Node, Place, Program, Stmt, View};
+use super::program::{Action, Hook, Node, Op, Place, Program, Stmt, View};
 use super::reference::{Answer, evaluate};
 use super::schedule;
 use super::user::{Fault, Key, Sight, Value};
-use super::world::World;
+use super::world::{State, World};
 
 /// What was known when a read began.
 #[derive(Clone, Debug)]
@@ -25,9 +25,7 @@ impl Start {
     pub(super) fn now(world: &World, node: Node) -> Self {
         let state = world.state();
         let newest = state.newest.get(&node).copied().unwrap_or(0);
-        let shown = state.floors.iter().zip(&state.given);
-        let floors = shown.map(|(floor, given)| *floor.max(given)).collect();
-        Self { floors, step: state.step, newest }
+        Self { floors: state.shown(), step: state.step, newest }
     }
 
     /// For what may have been read before something that was read since.
@@ -47,11 +45,15 @@ pub(super) fn read(
         Ok(value) => {
             seen(world, node, start, value.is_alive(), &value.sights);
             version(world, node, start, value);
+            waited(world, node, value.version(), &value.sights);
         }
         Err(error) => match error.kind() {
             ErrorKind::Failed => match error.downcast_ref::<Fault>() {
                 Some(Fault { passing: Some(text), .. }) => passing(world, node, start, text),
-                Some(fault) => window(world, node, start, &fault.sights),
+                Some(fault) => {
+                    window(world, node, start, &fault.sights);
+                    waited(world, node, error.version(), &fault.sights);
+                }
                 None => world.fail("an error lost its cause", format!("{node:?}: {error}")),
             },
             _ => passing(world, node, start, &error.to_string()),
@@ -77,38 +79,49 @@ pub(super) fn handle(world: &World, value: &Value) {
 fn window(world: &World, node: Node, start: &Start, sights: &[Sight]) {
     let counts = world.state().counts.clone();
     give(world, node, sights);
-    if loads_late(&world.program) {
-        return;
-    }
-    for sight in sights.iter().filter(|sight| sight.view != View::Failed) {
+    if let Some(sight) = outdated(world, sights, &start.floors, &counts) {
         let (floor, now) = (start.floors[sight.cell], counts[sight.cell]);
-        if !(floor..=now).any(|count| sight.view.of(count) == sight.shown) {
-            let text = format!("{node:?}: {sight:?}, but the cell had {floor} and has {now}");
-            world.fail("stale read", text);
-        }
+        let text = format!("{node:?}: {sight:?}, but the cell had {floor} and has {now}");
+        world.fail("stale read", text);
+    }
+}
+
+/// What cannot have been seen while the cells had no less than `floors`; but for what is declared late,
+/// which is right when that is over.
+pub(super) fn outdated(
+    world: &World,
+    sights: &[Sight],
+    floors: &[u32],
+    counts: &[u32],
+) -> Option<Sight> {
+    let late = |cell| {
+        let is_it = |stmt: &Stmt| matches!(stmt, Stmt::ReadLate { cell: it, .. } if *it == cell);
+        world.program.any_stmt(&is_it)
+    };
+    let is_old = |sight: &&Sight| {
+        let mut counts = floors[sight.cell]..=counts[sight.cell];
+        !counts.any(|count| sight.view.of(count) == sight.shown) && !late(sight.cell)
+    };
+    sights.iter().filter(|sight| sight.is_of_cell()).find(is_old).copied()
+}
+
+/// What was made without an answer that was asked for is not kept.
+fn waited(world: &World, node: Node, version: u64, sights: &[Sight]) {
+    if version != 0 && sights.iter().any(|sight| sight.view == View::Unanswered) {
+        world.fail("kept without an answer", format!("{node:?}: {sights:?}"));
     }
 }
 
 /// Whoever asks from now on is shown no less of what guards announce; but for what a writer reads himself.
 fn give(world: &World, node: Node, sights: &[Sight]) {
     let mut state = world.state();
-    if state.writers.contains(&Ambient::current().tag()) {
-        return;
-    }
     // What a function reads of another graph is not known there.
     let graph = world.program.memos[node.memo].graph;
     let is_known =
         |sight: &&Sight| sight.view == View::Whole && Program::graph_of(sight.cell) == graph;
     for sight in sights.iter().filter(is_known) {
-        let seen = state.guarded[sight.cell].range(..=sight.shown).next_back().copied();
-        let given = &mut state.given[sight.cell];
-        *given = seen.unwrap_or(0).max(*given);
+        show(&mut state, sight.cell, sight.shown);
     }
-}
-
-/// Whether functions answer before they say what they read: then a value is right when that is over.
-pub(super) fn loads_late(program: &Program) -> bool {
-    program.any_stmt(&|stmt| matches!(stmt, Stmt::ReadLate { .. }))
 }
 
 fn version(world: &World, node: Node, start: &Start, value: &Cached<Value>) {
@@ -133,7 +146,9 @@ fn version(world: &World, node: Node, start: &Start, value: &Cached<Value>) {
 /// An error that is never kept has a cause that is newer than the read.
 fn passing(world: &World, node: Node, start: &Start, text: &str) {
     if let Some(step) = planned_step(text) {
-        if step < start.step {
+        // What is made while somebody writes is held, and then given to all who have asked by then.
+        let is_held = world.program.any_op(|op| matches!(op, Op::Write { .. }));
+        if step < start.step && !is_held {
             world.fail("an old panic", format!("{node:?} began at {}: {text}", start.step));
         }
     } else if text.contains("cycle") {
@@ -155,11 +170,23 @@ pub(super) fn keeps_everything(world: &World) -> bool {
     let is_odd = |stmt: &Stmt| {
         matches!(
             stmt,
-            Stmt::FailIf { .. } | Stmt::PanicIf { .. } | Stmt::Touch { .. } | Stmt::Glance { .. }
+            Stmt::FailIf { .. }
+                | Stmt::PanicIf { .. }
+                | Stmt::Touch { .. }
+                | Stmt::Glance { .. }
+                | Stmt::Inherit { .. }
         )
     };
     let panics = program.hooks.iter().any(|hook| matches!(hook.action, Action::Panic));
     program.graphs == 1 && !program.cyclic && !panics && !program.any_stmt(&is_odd)
+}
+
+/// Whether a function gives the same whenever it runs while nothing else happens.
+pub(super) fn is_certain(program: &Program) -> bool {
+    let is_odd = |stmt: &Stmt| {
+        matches!(stmt, Stmt::Touch { .. } | Stmt::Glance { .. } | Stmt::Inherit { .. })
+    };
+    !program.any_stmt(&is_odd)
 }
 
 /// Everything was announced, and nothing runs.
@@ -180,6 +207,7 @@ pub(super) fn quiet(world: &Arc<World>, phase: usize) {
         world.fail("a run is left", format!("phase {phase}: {running:?}"));
     }
     eyes(world, phase);
+    super::sets::quiet(world, phase);
     let nodes: Vec<Node> = {
         let mut tasks = world.tasks.lock().expect("never poisoned");
         let random = tasks.random();
@@ -195,6 +223,7 @@ pub(super) fn quiet(world: &Arc<World>, phase: usize) {
         get(world, phase, node, 0);
     }
     eyes(world, phase);
+    super::sets::quiet(world, phase);
 }
 
 /// A panic in the drop of a key leaks what the function was about to give, by a defect of the compiler.
@@ -259,6 +288,7 @@ fn get(world: &Arc<World>, phase: usize, node: Node, runs_max: u64) {
         && !touches
         && !program.is_tight()
         && !weighs_much(program)
+        && !program.verifies()
     {
         world.fail("ran too often", format!("phase {phase}: {node:?} {made} times, not {allowed}"));
     }
@@ -285,10 +315,15 @@ fn compare(world: &World, phase: usize, node: Node, answer: &Result<Cached<Value
     let state = world.state();
     let truth = evaluate(&world.program, &state.counts, &state.closed, node).answer;
     drop(state);
+    // What is not kept may be without an answer.
+    let seen = |sights: &[Sight]| {
+        let seen = sights.iter().filter(|sight| sight.view != View::Unanswered);
+        seen.copied().collect()
+    };
     let found = match answer {
-        Ok(value) => Answer::Value(value.sights.clone()),
+        Ok(value) => Answer::Value(seen(&value.sights)),
         Err(error) => match error.downcast_ref::<Fault>() {
-            Some(Fault { passing: None, sights }) => Answer::Fault(sights.clone()),
+            Some(Fault { passing: None, sights }) => Answer::Fault(seen(sights)),
             _ => Answer::Passing,
         },
     };
@@ -299,6 +334,39 @@ fn compare(world: &World, phase: usize, node: Node, answer: &Result<Cached<Value
             format!("phase {phase}, {node:?}: {found:?}, should be {truth:?} {told}"),
         );
     }
+}
+
+/// Whether the answer without memory is this value.
+pub(super) fn is_truth(world: &World, node: Node, sights: &[Sight]) -> bool {
+    let state = world.state();
+    let truth = evaluate(&world.program, &state.counts, &state.closed, node).answer;
+    let is_closed = state.closed[world.program.memos[node.memo].graph];
+    is_closed || matches!(truth, Answer::Value(truth) if truth == sights)
+}
+
+/// What came of a version is what was given with it.
+pub(super) fn validated(world: &World, node: Node, start: &Start, version: u64) {
+    let known = world.state().versions.get(&(node, version)).cloned();
+    known.iter().for_each(|sights| window(world, node, start, sights));
+}
+
+/// What was read in order is no older than what was known when it was asked for, and so is what follows.
+pub(super) fn queried(world: &World, cell: usize, floors: &[u32], shown: u32) {
+    if shown < floors[cell] {
+        let text = format!("cell {cell}: {shown}, but it had {}", floors[cell]);
+        world.fail("stale read", text);
+    }
+    show(&mut world.state(), cell, shown);
+}
+
+/// Whoever asks from now on sees no less of what guards announce.
+fn show(state: &mut State, cell: usize, shown: u32) {
+    if state.writers.contains(&Ambient::current().tag()) {
+        return;
+    }
+    let seen = state.guarded[cell].range(..=shown).next_back().copied();
+    let given = &mut state.given[cell];
+    *given = seen.unwrap_or(0).max(*given);
 }
 
 /// Nothing is used any more: everything can be thrown out.

@@ -106,7 +106,7 @@ async fn next<S: Stream + Unpin>(world: &World, at: usize, stream: &mut S) -> Op
 
 fn kept(world: &World, node: Node) -> bool {
     let state = world.state();
-    evaluate(&world.program, &state.counts, &state.closed, node).is_kept
+    state.suspensions == 0 && evaluate(&world.program, &state.counts, &state.closed, node).is_kept
 }
 
 fn remember(world: &World, at: usize, told: &Told, is_kept: bool) {

@@ -51,6 +51,9 @@ pub(super) fn memo(world: &Arc<World>, number: usize) -> Memo<Key, Value> {
             })
         });
     }
+    if spec.verify {
+        memo = memo.verify(1.0);
+    }
     if let Some(millis) = spec.ttl {
         memo = memo.ttl(Duration::from_millis(millis));
     }
@@ -95,7 +98,11 @@ fn run(world: Option<Arc<World>>, node: Node) -> Run {
         *state.runs.entry(node).or_default() += 1;
         let running = state.running.entry(node).or_default();
         *running += 1;
-        let twice = *running > 1 && world.program.hooks.is_empty() && state.writers.is_empty();
+        // What is verified runs beside.
+        let twice = *running > 1
+            && world.program.hooks.is_empty()
+            && state.writers.is_empty()
+            && !world.program.verifies();
         drop(state);
         if twice {
             world.fail("two runs at once", format!("{node:?}"));
@@ -167,8 +174,11 @@ async fn one(world: &Arc<World>, node: Node, stmt: &Stmt, sights: Seen<'_>) -> R
             sights.push(Sight { cell: *cell, view: *view, shown });
         }
         Stmt::Glance { node: below, polls, parting } => {
-            glance(world, *below, *polls, *parting).await;
+            if !glance(world, node, *below, *polls, *parting).await {
+                sights.push(Sight::unanswered(*below));
+            }
         }
+        Stmt::Inherit { polls } => inherit(world, node, *polls).await,
         Stmt::Scope { body, channel, after, abort } => {
             let shape = Scope { body, channel: *channel, after, abort: *abort };
             return scoped(world, node, shape, sights).await;
@@ -282,15 +292,23 @@ async fn read_late(world: &Arc<World>, node: Node, cell: usize, turns: usize) ->
     receiver.receive().await.unwrap_or_else(|| panic_as_planned(world))
 }
 
-async fn glance(world: &Arc<World>, node: Node, polls: usize, parting: Parting) {
+/// Whether it was answered, or may be before the function ends.
+async fn glance(
+    world: &Arc<World>,
+    asker: Node,
+    node: Node,
+    polls: usize,
+    parting: Parting,
+) -> bool {
+    let is_in_task = matches!(parting, Parting::InTask | Parting::Aborted);
     let mut get: schedule::Running = {
         let get = world.memo(node).get(Key::new(node.key));
         let ask = async move { _ = get.await };
-        if parting == Parting::InTask { Box::pin(scope(ask)) } else { Box::pin(ask) }
+        if is_in_task { Box::pin(scope(ask)) } else { Box::pin(ask) }
     };
     for _ in 0..polls {
         if futures::poll!(&mut get).is_ready() {
-            return;
+            return true;
         }
         yield_once().await;
     }
@@ -304,7 +322,35 @@ async fn glance(world: &Arc<World>, node: Node, polls: usize, parting: Parting) 
             let task = Box::pin(async move { drop(get) });
             _ = schedule::spawn(world, format!("dropped for a glance at {node:?}"), false, task);
         }
+        Parting::Aborted => {
+            let id = schedule::spawn(world, format!("aborted by a glance at {node:?}"), false, get);
+            let mine = world.clone();
+            let task = Box::pin(async move {
+                yield_once().await;
+                schedule::abort(&mine, id);
+            });
+            _ = schedule::spawn(world, format!("aborts a glance at {node:?}"), false, task);
+        }
+        Parting::Left => world.left.lock().expect("never poisoned").push((asker, get)),
     }
+    is_in_task
+}
+
+/// Goes on for a while with what another function has left.
+async fn inherit(world: &Arc<World>, heir: Node, polls: usize) {
+    let taken = {
+        let mut left = world.left.lock().expect("never poisoned");
+        let at = left.iter().position(|(asker, _)| *asker != heir);
+        at.map(|at| left.swap_remove(at))
+    };
+    let Some((_, mut get)) = taken else { return };
+    for _ in 0..polls {
+        if futures::poll!(&mut get).is_ready() {
+            return;
+        }
+        yield_once().await;
+    }
+    drop(get);
 }
 
 struct Scope<'a> {

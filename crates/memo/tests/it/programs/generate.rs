@@ -4,8 +4,8 @@
 //! `MEMO_WITHOUT=Strict,Close` takes features away from all of them.
 
 use super::program::{
-    Action, Ask, CELLS, Ending, Hook, MemoSpec, Node, Op, Parting, Place, Program, Stmt, View,
-    WriteEnd,
+    Action, Ask, CELLS, Ending, Hook, MemoSpec, Named, Node, Op, Parting, Place, Program, Stmt,
+    View, WriteEnd,
 };
 use super::random::Random;
 
@@ -55,6 +55,12 @@ pub(super) enum Feature {
     Elsewhere,
     Schedules,
     ThreadLocals,
+    External,
+    Verify,
+    Sets,
+    Queries,
+    Suspensions,
+    Heirs,
 }
 
 use Feature as F;
@@ -103,6 +109,12 @@ const ALL: &[Feature] = &[
     F::Elsewhere,
     F::Schedules,
     F::ThreadLocals,
+    F::External,
+    F::Verify,
+    F::Sets,
+    F::Queries,
+    F::Suspensions,
+    F::Heirs,
 ];
 
 /// The features that `MEMO_WITHOUT` names.
@@ -124,7 +136,14 @@ pub(super) fn program(seed: u64, without: &[Feature]) -> Program {
     for &feature in ALL {
         let rare = matches!(
             feature,
-            F::Close | F::Cyclic | F::Foreign | F::Touches | F::Threads | F::ThreadLocals
+            F::External
+                | F::Verify
+                | F::Close
+                | F::Cyclic
+                | F::Foreign
+                | F::Touches
+                | F::Threads
+                | F::ThreadLocals
         );
         let drawn = random.one_in(if rare { 8 } else { 3 });
         if drawn && !without.contains(&feature) {
@@ -157,6 +176,7 @@ impl Generator {
             let spec = self.memo(number);
             self.memos.push(spec);
         }
+        let external = self.has(F::External).then(|| 1 + self.random.below(20) as u64);
         let phases = (0..1 + self.random.below(4)).map(|_| self.phase()).collect();
         let hooks = self.hooks();
         let ending = match self.takes(F::ThreadLocals, 2) {
@@ -173,6 +193,7 @@ impl Generator {
             hooks,
             ending,
             crowded: self.random.one_in(4),
+            external,
         }
     }
 
@@ -201,6 +222,7 @@ impl Generator {
                 _ => None,
             },
             budget: self.takes(F::MemoBudgets, 2).then(|| self.random.below(3000)),
+            verify: self.takes(F::Verify, 2),
         }
     }
 
@@ -257,6 +279,7 @@ impl Generator {
             10 | 19 if self.late_reads() => {
                 Stmt::ReadLate { cell, view, turns: 1 + self.random.below(30) }
             }
+            11 if self.takes(F::Heirs, 2) => Stmt::Inherit { polls: self.random.below(3) },
             11 if self.has(F::Touches) => Stmt::Touch { cell },
             12..17 => self.call(node).unwrap_or(Stmt::Yield),
             _ => Stmt::Read {
@@ -285,6 +308,8 @@ impl Generator {
                     Parting::Elsewhere,
                     Parting::DroppedElsewhere,
                     Parting::InTask,
+                    Parting::Aborted,
+                    Parting::Left,
                 ];
                 let parting = self.random.pick(&partings);
                 Stmt::Glance { node: below, polls: 1 + self.random.below(3), parting }
@@ -354,7 +379,7 @@ impl Generator {
     fn op(&mut self) -> Op {
         let (node, cell, graph) = (self.node(), self.any_cell(), self.random.below(self.graphs));
         let few = 1 + self.random.below(4);
-        match self.random.below(40) {
+        match self.random.below(50) {
             0..3 if self.has(F::Leaves) => {
                 Op::Leave { node, polls: few, turns: self.random.below(4) }
             }
@@ -377,7 +402,14 @@ impl Generator {
                     ));
                 }
                 let end = self.random.pick(&ends);
-                Op::Write { cells: self.cells(true), turns: self.random.below(3), end }
+                let named = self.random.pick(&[
+                    Named::First,
+                    Named::First,
+                    Named::First,
+                    Named::Later,
+                    Named::Never,
+                ]);
+                Op::Write { cells: self.cells(true), turns: self.random.below(3), end, named }
             }
             16..19 if self.has(F::Evictions) => Op::Evict { node },
             19 if self.has(F::SourceEvictions) => Op::EvictSource { cell },
@@ -393,6 +425,18 @@ impl Generator {
             29 if self.takes(F::Close, 4) => Op::Close { graph },
             30 if self.has(F::Threads) => Op::Thread { node },
             31..36 => Op::Change { cell },
+            36 => Op::ChangeAll { cells: self.cells(true) },
+            37..41 if self.has(F::External) => Op::ChangeSilently { cell: cell % CELLS },
+            41..43 if self.has(F::Sets) => Op::Enroll {
+                node,
+                number: self.random.below(3) as u32,
+                after: self.random.one_in(2),
+            },
+            43 | 44 if self.has(F::Queries) => Op::Query { cell, turns: self.random.below(4) },
+            45 if self.has(F::Suspensions) => {
+                Op::Suspend { cells: self.cells(true), turns: self.random.below(4) }
+            }
+            46 => Op::Validate { node },
             _ => Op::Get { node },
         }
     }

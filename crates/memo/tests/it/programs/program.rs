@@ -22,6 +22,9 @@ pub(super) struct Program {
     pub(super) ending: Ending,
     /// The thread holds so many handles of its own that no slot is free for another.
     pub(super) crowded: bool,
+    /// Cells of the first graph may change without a word; then what is made of them lives so many
+    /// milliseconds.
+    pub(super) external: Option<u64>,
 }
 
 /// One memo and the functions of its keys.
@@ -36,6 +39,8 @@ pub(super) struct MemoSpec {
     pub(super) error_ttl: Option<u64>,
     pub(super) weigh: Option<usize>,
     pub(super) budget: Option<usize>,
+    /// Hits are computed again beside.
+    pub(super) verify: bool,
 }
 
 /// A key of a memo.
@@ -53,6 +58,8 @@ pub(super) enum View {
     Parity,
     Third,
     Nothing,
+    /// Not a cell: the mark of a question that was not waited for.
+    Unanswered,
     /// Not a cell: the mark of an error that was handled.
     Failed,
 }
@@ -64,7 +71,7 @@ impl View {
             Self::Half => count / 2,
             Self::Parity => count % 2,
             Self::Third => count % 3,
-            Self::Nothing | Self::Failed => 0,
+            Self::Nothing | Self::Failed | Self::Unanswered => 0,
         }
     }
 }
@@ -109,6 +116,10 @@ pub(super) enum Stmt {
         polls: usize,
         parting: Parting,
     },
+    /// Goes on with the question that another function left, for so many polls, and drops it.
+    Inherit {
+        polls: usize,
+    },
     FailIf {
         cell: usize,
         view: View,
@@ -150,6 +161,10 @@ pub(super) enum Parting {
     DroppedElsewhere,
     /// It was asked by a scoped task, which goes on.
     InTask,
+    /// The same, and the task is aborted by somebody else.
+    Aborted,
+    /// It stays as it is until another function takes it up, or the phase ends.
+    Left,
 }
 
 /// How a value is asked for.
@@ -201,6 +216,35 @@ pub(super) enum Op {
         cells: Vec<usize>,
         turns: usize,
         end: WriteEnd,
+        named: Named,
+    },
+    ChangeAll {
+        cells: Vec<usize>,
+    },
+    /// A cell changes, and nobody says so.
+    ChangeSilently {
+        cell: usize,
+    },
+    /// Cells change, and nobody says which and when; only for how long.
+    Suspend {
+        cells: Vec<usize>,
+        turns: usize,
+    },
+    /// Reads a cell in order, and keeps nothing.
+    Query {
+        cell: usize,
+        turns: usize,
+    },
+    /// Asks whether the newest known version is current.
+    Validate {
+        node: Node,
+    },
+    /// Asks, and puts the answer into a set in place of what had the number.
+    Enroll {
+        node: Node,
+        number: u32,
+        /// What had the number goes first.
+        after: bool,
     },
     Evict {
         node: Node,
@@ -249,8 +293,19 @@ impl Op {
                 | Self::Together(_)
                 | Self::Hold { .. }
                 | Self::Look { .. }
+                | Self::Query { .. }
+                | Self::Validate { .. }
+                | Self::Enroll { .. }
         )
     }
+}
+
+/// When a write guard is told its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Named {
+    First,
+    Later,
+    Never,
 }
 
 /// How a write guard ends.
@@ -333,6 +388,11 @@ impl Program {
         self.rules_with(is_it) > 0
     }
 
+    /// Whether hits are computed again beside.
+    pub(super) fn verifies(&self) -> bool {
+        self.memos.iter().any(|memo| memo.verify)
+    }
+
     /// How many functions of a key have such a statement.
     pub(super) fn rules_with(&self, is_it: &dyn Fn(&Stmt) -> bool) -> usize {
         self.memos.iter().flat_map(|memo| &memo.rules).filter(|rule| any(rule, is_it)).count()
@@ -368,10 +428,10 @@ fn any(stmts: &[Stmt], is_it: &dyn Fn(&Stmt) -> bool) -> bool {
 
 impl std::fmt::Display for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { graphs, chunk, schedule, ending, cyclic, crowded, .. } = self;
+        let Self { graphs, chunk, schedule, ending, cyclic, crowded, external, .. } = self;
         writeln!(
             f,
-            "graphs {graphs}, chunk {chunk}, schedule {schedule}, cyclic {cyclic}, crowded {crowded}, ending {ending:?}"
+            "graphs {graphs}, chunk {chunk}, schedule {schedule}, cyclic {cyclic}, crowded {crowded}, external {external:?}, ending {ending:?}"
         )?;
         for (number, memo) in self.memos.iter().enumerate() {
             let is_bare = memo.rules.iter().all(Vec::is_empty);
@@ -397,11 +457,16 @@ impl std::fmt::Display for Program {
                 error_ttl,
                 weigh,
                 budget,
+                verify,
                 ..
             } = memo;
             write!(f, "memo {number} in graph {graph}:")?;
-            let flags =
-                [(*strict, "strict"), (*no_cutoff, "no_cutoff"), (*fingerprint, "fingerprint")];
+            let flags = [
+                (*strict, "strict"),
+                (*no_cutoff, "no_cutoff"),
+                (*fingerprint, "fingerprint"),
+                (*verify, "verify"),
+            ];
             for (_, name) in flags.iter().filter(|(on, _)| *on) {
                 write!(f, " {name}")?;
             }

@@ -124,6 +124,7 @@ impl Reference<'_> {
                 }
             }
             // It gives up, unless so few polls are enough.
+            Stmt::Inherit { polls } => run.tainted |= *polls > 0,
             Stmt::Glance { node: below, .. } => {
                 let _ = self.ask(*below, node, run);
                 run.tainted = true;

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use tidewire_memo::{Cached, Graph, Memo};
 
 use super::hooks;
-use super::program::{Ending, Program};
+use super::program::{CELLS, Ending, Program};
 use super::user::{DOUBLE_DROPS, VALUES};
 use super::world::{Failure, World};
 use super::{actions, checks, schedule};
@@ -67,8 +67,15 @@ fn drive(world: &Arc<World>) {
         }
         until_quiet(world, number);
         hooks::pause(true);
+        settle(world, number);
         if world.state().failures.is_empty() {
+            let mismatches = world.mismatches.load(SeqCst);
             checks::quiet(world, number);
+            give_up_left(world, number);
+            verify(world, number);
+            if world.mismatches.load(SeqCst) != mismatches && checks::is_certain(&world.program) {
+                world.fail("another result when quiet", format!("phase {number}"));
+            }
         }
         if !world.state().failures.is_empty() {
             break;
@@ -77,8 +84,45 @@ fn drive(world: &Arc<World>) {
     }
     hooks::pause(true);
     schedule::abort_all(world);
+    super::sets::clear(world);
     if world.state().failures.is_empty() {
         checks::emptied(world);
+    }
+}
+
+/// What functions left is given up.
+fn give_up_left(world: &Arc<World>, phase: usize) {
+    loop {
+        let left = std::mem::take(&mut *world.left.lock().expect("never poisoned"));
+        if left.is_empty() {
+            break;
+        }
+        drop(left);
+        until_quiet(world, phase);
+    }
+}
+
+/// Nothing is left, and what changed without a word becomes known by time.
+fn settle(world: &Arc<World>, phase: usize) {
+    if let Some(life) = world.program.external {
+        world.advance(0, life);
+        {
+            let mut state = world.state();
+            let state = &mut *state;
+            state.floors[..CELLS].copy_from_slice(&state.counts[..CELLS]);
+        }
+        super::sets::announced(world);
+        until_quiet(world, phase);
+    }
+    verify(world, phase);
+    give_up_left(world, phase);
+}
+
+/// What is verified goes on with time, to its end.
+fn verify(world: &Arc<World>, phase: usize) {
+    for _ in 0..if world.program.verifies() { VERIFIED } else { 0 } {
+        (0..world.program.graphs).for_each(|graph| world.advance(graph, 0));
+        until_quiet(world, phase);
     }
 }
 
@@ -125,6 +169,8 @@ thread_local! {
 
 /// Slots of a thread that name values in use are fewer.
 const MORE_THAN_SLOTS: u64 = 40;
+/// Polls of what is verified, more than any function needs.
+const VERIFIED: usize = 40;
 const EVENTS_SHOWN: usize = 100;
 /// A program this small is quiet long before.
 const POLLS_MAX: usize = 20_000;

@@ -96,7 +96,8 @@ fn reduced_memos(program: &Program) -> Vec<Program> {
                 with(&|it| it.memos[memo].rules[key] = smaller.clone());
             }
         }
-        let options: [(bool, Change<'_>); 7] = [
+        let options: [(bool, Change<'_>); 8] = [
+            (spec.verify, &|it| it.memos[memo].verify = false),
             (spec.strict, &|it| it.memos[memo].strict = false),
             (spec.no_cutoff, &|it| it.memos[memo].no_cutoff = false),
             (spec.fingerprint, &|it| it.memos[memo].fingerprint = false),
@@ -123,6 +124,9 @@ fn reduced_circumstances(program: &Program) -> Vec<Program> {
     }
     if program.crowded {
         with(&|it| it.crowded = false);
+    }
+    if program.external.is_some() {
+        with(&|it| it.external = None);
     }
     if program.chunk != 512 {
         with(&|it| it.chunk = 512);
@@ -154,8 +158,13 @@ fn reduced_circumstances(program: &Program) -> Vec<Program> {
 fn simpler_op(op: &Op) -> Vec<Op> {
     match op {
         Op::Together(nodes) => nodes.iter().map(|&node| Op::Get { node }).collect(),
-        Op::Leave { node, .. } | Op::Hold { node } => vec![Op::Get { node: *node }],
-        Op::ChangeMany { cells } | Op::Batch { cells, panics: false } => {
+        Op::Leave { node, .. } | Op::Hold { node } | Op::Enroll { node, .. } => {
+            vec![Op::Get { node: *node }]
+        }
+        Op::ChangeMany { cells }
+        | Op::ChangeAll { cells }
+        | Op::Suspend { cells, .. }
+        | Op::Batch { cells, panics: false } => {
             cells.iter().map(|&cell| Op::Change { cell }).collect()
         }
         Op::Write { cells, .. } => vec![Op::Change { cell: cells[0] }],

@@ -81,6 +81,16 @@ pub(super) struct Sight {
 }
 
 impl Sight {
+    /// The mark of a question that was not waited for.
+    pub(super) fn unanswered(node: Node) -> Self {
+        Self { view: View::Unanswered, ..Self::failed(node) }
+    }
+
+    /// Whether a cell was seen.
+    pub(super) fn is_of_cell(&self) -> bool {
+        self.cell != usize::MAX
+    }
+
     /// The mark of an error that was handled.
     pub(super) fn failed(node: Node) -> Self {
         Self { cell: usize::MAX, view: View::Failed, shown: (node.memo * 100 + node.key) as u32 }

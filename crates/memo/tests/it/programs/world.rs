@@ -8,13 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tidewire_memo::{EventKind, Graph, Memo, Recording, Source};
 
 use super::hooks;
 use super::program::{CELLS, Node, Program};
-use super::schedule::Tasks;
+use super::schedule::{Running, Tasks};
+use super::sets::Sets;
 use super::user::{Key, Sight, Value};
 
 /// See the module documentation.
@@ -25,6 +26,11 @@ pub(super) struct World {
     pub(super) memos: OnceLock<Vec<Memo<Key, Value>>>,
     pub(super) tasks: Mutex<Tasks>,
     pub(super) epoch: Instant,
+    pub(super) sets: Sets,
+    /// Questions that functions have left, and whose.
+    pub(super) left: Mutex<Vec<(Node, Running)>>,
+    /// Hits that were computed again and came out differently.
+    pub(super) mismatches: Arc<AtomicU64>,
     state: Mutex<State>,
 }
 
@@ -40,6 +46,8 @@ pub(super) struct State {
     pub(super) given: Vec<u32>,
     /// The numbers of the tasks that hold guards, as often as they do.
     pub(super) writers: Vec<u64>,
+    /// Times in which changes cannot be told, and nothing is kept, that go on.
+    pub(super) suspensions: usize,
     /// Milliseconds that each graph was told.
     pub(super) millis: Vec<u64>,
     /// Polls so far.
@@ -75,6 +83,13 @@ pub(super) struct Eye {
     pub(super) last: Option<Result<Vec<Sight>, Vec<Sight>>>,
 }
 
+impl State {
+    /// What of each cell nobody who asks from now on may miss.
+    pub(super) fn shown(&self) -> Vec<u32> {
+        self.floors.iter().zip(&self.given).map(|(floor, given)| *floor.max(given)).collect()
+    }
+}
+
 impl World {
     /// Makes the graphs of a program.
     pub(super) fn new(program: Program) -> Arc<Self> {
@@ -85,7 +100,19 @@ impl World {
                 graph.record_events(Recording::everything().without(EventKind::Hit));
             }
         }
-        let rows = graphs.iter().map(|graph| Source::new_in(graph, "rows")).collect();
+        let mut rows: Vec<_> = graphs.iter().map(|graph| Source::new_in(graph, "rows")).collect();
+        let epoch = Instant::now();
+        if let Some(life) = program.external {
+            rows[0] = rows[0].external();
+            graphs[0].set_external_life(Some(Duration::from_millis(life)));
+            // What nobody has told the time lives from when somebody does.
+            graphs[0].advance(epoch);
+        }
+        let mismatches = Arc::new(AtomicU64::new(0));
+        for graph in &graphs {
+            let mismatches = mismatches.clone();
+            graph.on_mismatch(move |_| _ = mismatches.fetch_add(1, SeqCst));
+        }
         let cells = program.graphs * CELLS;
         let state = State {
             counts: vec![0; cells],
@@ -101,7 +128,10 @@ impl World {
             rows,
             memos: OnceLock::new(),
             tasks: Mutex::new(Tasks::new(program.schedule)),
-            epoch: Instant::now(),
+            epoch,
+            sets: Sets::default(),
+            left: Mutex::default(),
+            mismatches,
             state: Mutex::new(state),
             program,
         });
@@ -146,6 +176,16 @@ impl World {
 
     pub(super) fn fail(&self, kind: &str, text: String) {
         self.state().failures.insert(Failure { kind: kind.to_owned(), text });
+    }
+
+    /// Time passes in a graph.
+    pub(super) fn advance(&self, graph: usize, millis: u64) {
+        let now = {
+            let mut state = self.state();
+            state.millis[graph] += millis;
+            self.epoch + Duration::from_millis(state.millis[graph])
+        };
+        self.graph(graph).into_iter().for_each(|graph| _ = graph.advance(now));
     }
 
     /// Says that the program is alive, for the watchdog, and numbers what happens.
