@@ -246,8 +246,8 @@ async fn receive<Res: Payload>(
 }
 
 fn result(seen: Seen, outcome: Result<(), Error>, unsent: usize) -> ClientResponseResult {
-    let (mut response_headers, mut response_trailers) =
-        (headers(&seen.headers), headers(&seen.trailers));
+    let mut response_headers = headers(&seen.headers);
+    let mut response_trailers = headers(&seen.trailers);
     let error = outcome.err().map(|error| {
         if !error.headers().is_empty() {
             response_headers = headers(error.headers());

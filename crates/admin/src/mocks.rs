@@ -92,7 +92,8 @@ impl MocksApi {
 
     fn files(&self) -> Result<Vec<RuleFile>> {
         let Some(folder) = self.0.rules() else { return Ok(Vec::new()) };
-        let (files, rules) = (folder.files()?, self.mock()?.rules());
+        let files = folder.files()?;
+        let rules = self.mock()?.rules();
         let findings = files.check(&self.mock()?.schema());
         let told = files.paths().filter_map(|path| {
             let shown = path.display().to_string();

@@ -73,7 +73,8 @@ fn ends_with_name(line: &str) -> bool {
     let Some(line) = line.strip_suffix(':') else { return false };
     let line = line.trim_end_matches(['"', '\'', '\\', ']', ' ']);
     let mut words = line.rsplit(|c| !is_of_name(c));
-    let (last, before) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let last = words.next().unwrap_or_default();
+    let before = words.next().unwrap_or_default();
     is_secret(last) || is_secret(&format!("{before}_{last}"))
 }
 

@@ -111,7 +111,8 @@ impl Authentication {
         };
         let token = token.to_vec();
         let now = (self.now)();
-        let (mut refused, mut unavailable) = (TokenRefusal::Malformed, None);
+        let mut refused = TokenRefusal::Malformed;
+        let mut unavailable = None;
         for issuer in &self.issuers {
             match issuer.verify(&token, now).await {
                 Ok(Ok(principal)) => {

@@ -34,7 +34,8 @@ pub struct TokenRequirements {
 impl TokenRequirements {
     /// Tokens of `issuer` for `audience`.
     pub fn new(issuer: impl Into<String>, audience: impl Into<String>) -> Self {
-        let (issuer, audience) = (issuer.into(), audience.into());
+        let issuer = issuer.into();
+        let audience = audience.into();
         Self { issuer, audience, leeway: Duration::from_secs(30) }
     }
 

@@ -100,8 +100,10 @@ pub(crate) enum FetchReason {
 impl Keys {
     /// The keys at `source`, fetched again every five minutes, and ten seconds after that failed.
     pub fn new(source: impl KeySource) -> Self {
-        let (refresh, retry) = (Duration::from_secs(300), Duration::from_secs(10));
-        let (known, complaint) = (Arc::default(), None);
+        let refresh = Duration::from_secs(300);
+        let retry = Duration::from_secs(10);
+        let known = Arc::default();
+        let complaint = None;
         let state = State { known, fetched: None, tried: None, missed: None, complaint };
         Self {
             source: Arc::new(source),
@@ -212,7 +214,8 @@ impl Keys {
             return None;
         }
         let (running, over) = watch::channel(());
-        let (source, state) = (Arc::clone(&self.source), Arc::clone(&self.state));
+        let source = Arc::clone(&self.source);
+        let state = Arc::clone(&self.state);
         let kept = self.kept();
         let task = tokio::spawn(async move {
             let fetched = source.fetch().await;

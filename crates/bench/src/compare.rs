@@ -130,20 +130,23 @@ pub(crate) fn compare(base: &[RunResult], new: &[RunResult], seed: u64) -> (Meth
     } else {
         Method::Blocks { seconds: BLOCK_SECONDS }
     };
-    let (base_seconds, new_seconds) = (seconds_of(base), seconds_of(new));
+    let base_seconds = seconds_of(base);
+    let new_seconds = seconds_of(new);
     let mut rows: Vec<Row> = FIGURES
         .iter()
         .map(|figure| {
             let per_run =
                 |runs: &[RunResult]| -> Vec<f64> { runs.iter().map(figure.of_run).collect() };
-            let (mut base, mut new) = (per_run(base), per_run(new));
+            let mut base = per_run(base);
+            let mut new = per_run(new);
             let drawn = if rounds {
                 rounds_interval(&base, &new, &mut random)
             } else {
                 blocks_interval(&base_seconds, &new_seconds, figure.of_seconds, &mut random)
             };
             // What the summary of a run says is said here too; seconds are for the interval alone.
-            let (base, new) = (median(&mut base), median(&mut new));
+            let base = median(&mut base);
+            let new = median(&mut new);
             let ratio = around(new / base, drawn);
             Row {
                 name: figure.name.to_owned(),
@@ -165,14 +168,16 @@ pub(crate) fn compare(base: &[RunResult], new: &[RunResult], seed: u64) -> (Meth
 pub(crate) fn suites(base: &SuiteResult, new: &SuiteResult, seed: u64) -> (Method, Vec<Row>) {
     let mut random = fastrand::Rng::with_seed(seed);
     let method = Method::Rounds { base: base.rounds, new: new.rounds };
-    let (base, new) = (suite::ratios(base), suite::ratios(new));
+    let base = suite::ratios(base);
+    let new = suite::ratios(new);
     let mut rows = Vec::new();
     for (name, mut base) in base {
         let Some((_, new)) = new.iter().find(|(other, _)| *other == name) else { continue };
         let mut new = new.clone();
         let enough = base.len() >= SUITE_ROUNDS && new.len() >= SUITE_ROUNDS;
         let drawn = enough.then(|| rounds_interval(&base, &new, &mut random)).flatten();
-        let (base, new) = (median(&mut base), median(&mut new));
+        let base = median(&mut base);
+        let new = median(&mut new);
         let ratio = around(new / base, drawn);
         let show = |ratio| format!("{ratio:.2}");
         rows.push(Row { name, better: Direction::Higher, show, base, new, ratio });
@@ -193,16 +198,21 @@ fn cpu_row(
         phases.iter().find(|phase| phase.name == "measured")?.cpu_seconds_per_request
     };
     let all = |runs: &[RunResult]| runs.iter().map(cpu).collect::<Option<Vec<f64>>>();
-    let (base_runs, new_runs) = (all(base)?, all(new)?);
+    let base_runs = all(base)?;
+    let new_runs = all(new)?;
     let drawn = if rounds {
         rounds_interval(&base_runs, &new_runs, random)
     } else {
-        let (base, new) = (cpu_seconds(base), cpu_seconds(new));
-        let (base, new): (Vec<_>, Vec<_>) = (base.iter().collect(), new.iter().collect());
+        let base = cpu_seconds(base);
+        let new = cpu_seconds(new);
+        let base: Vec<_> = base.iter().collect();
+        let new: Vec<_> = new.iter().collect();
         blocks_interval(&base, &new, cpu_per_request, random)
     };
-    let (mut base, mut new) = (base_runs, new_runs);
-    let (base, new) = (median(&mut base), median(&mut new));
+    let mut base = base_runs;
+    let mut new = new_runs;
+    let base = median(&mut base);
+    let new = median(&mut new);
     let ratio = around(new / base, drawn);
     let name = "server CPU per request".to_owned();
     Some(Row { name, better: Direction::Lower, show: time, base, new, ratio })

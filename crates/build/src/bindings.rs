@@ -89,7 +89,8 @@ fn place(
         .iter()
         .find(|place| place.path.starts_with(&option))
         .or_else(|| places.iter().find(|place| place.path == method))?;
-    let (line, column) = (place.span.first()?.unsigned_abs(), place.span.get(1)?.unsigned_abs());
+    let line = place.span.first()?.unsigned_abs();
+    let column = place.span.get(1)?.unsigned_abs();
     let quoted = format!("\"{}\"", fault.template);
     let at_template = (0u32..).zip(text.lines()).skip(line as usize).find_map(|(line, text)| {
         let before = text.get(..text.find(&quoted)? + 1 + fault.offset)?;

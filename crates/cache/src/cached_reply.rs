@@ -412,7 +412,8 @@ impl CachedBody for Entry {
     }
 
     fn staleness(&self, version: u64) -> Arc<dyn Staleness> {
-        let (memo, own) = (self.terms.memo(), self.own.staleness().cloned());
+        let memo = self.terms.memo();
+        let own = self.own.staleness().cloned();
         Arc::new(VersionWatch::new(memo, self.key.clone(), version, own))
     }
 

@@ -55,7 +55,8 @@ impl Service for CachingService {
             return self.0.alone(call);
         }
         if matches!(call.body, Body::Stream(_)) {
-            let (shared, place) = (Arc::clone(&self.0), Arc::clone(place));
+            let shared = Arc::clone(&self.0);
+            let place = Arc::clone(place);
             return Answer::pending(async move {
                 if call.spec().is_some() {
                     call.message().await?;
@@ -82,7 +83,8 @@ impl Shared {
         };
         if !place.terms.is_cached() {
             let Some(key) = asked.to_key() else { return self.pass(call) };
-            let (shared, place) = (Arc::clone(self), Arc::clone(place));
+            let shared = Arc::clone(self);
+            let place = Arc::clone(place);
             return Answer::pending(async move { shared.watch(&place, key, call).await });
         }
         call.context.phase(Phase::Memo);
@@ -92,7 +94,8 @@ impl Shared {
             if self.table.settings.verify.is_due()
                 && let Some(key) = asked.to_key()
             {
-                let (shared, place) = (Arc::clone(self), Arc::clone(place));
+                let shared = Arc::clone(self);
+                let place = Arc::clone(place);
                 return Answer::pending(shared.check_hit(place, key, call, cached));
             }
             let asker = CallerView::of(&call.context);
@@ -110,7 +113,8 @@ impl Shared {
             },
             None => None,
         };
-        let (shared, place) = (Arc::clone(self), Arc::clone(place));
+        let shared = Arc::clone(self);
+        let place = Arc::clone(place);
         Answer::pending(async move {
             let answer = shared.compute(&place, key, call).await;
             drop(flight);

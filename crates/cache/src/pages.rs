@@ -144,7 +144,8 @@ impl PageCache {
 
     /// The layer of one service, whose name tells its pages from those of others.
     pub fn layer(&self, name: &str, settings: PageSettings) -> impl Layer + use<> {
-        let (cache, name) = (self.clone(), Arc::<str>::from(name));
+        let cache = self.clone();
+        let name = Arc::<str>::from(name);
         move |service: Arc<dyn Service>| -> Arc<dyn Service> {
             Arc::new(CachedPages::new(&cache, &name, &settings, service))
         }

@@ -138,7 +138,8 @@ impl Table {
         cache_pages: Option<CacheScope>,
     ) -> Self {
         let room = Arc::clone(&settings.room);
-        let (methods, pages) = (Methods::new(), OnceLock::new());
+        let methods = Methods::new();
+        let pages = OnceLock::new();
         Self { graph, settings, timer, room, methods, pages, cache_pages }
     }
 

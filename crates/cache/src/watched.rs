@@ -131,8 +131,10 @@ impl Shared {
         let query = call.buffered().await?;
         let run = place.runs.join(&key);
         let attempt = || {
-            let (query, inner) = (query.clone(), Arc::clone(&self.inner));
-            let (terms, room) = (Arc::clone(&place.terms), Arc::clone(&self.table.room));
+            let query = query.clone();
+            let inner = Arc::clone(&self.inner);
+            let terms = Arc::clone(&place.terms);
+            let room = Arc::clone(&self.table.room);
             Attempt::new(key.clone(), query, inner, terms, room).with_run(&run)
         };
         for _ in 0..TRIES {

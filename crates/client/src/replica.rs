@@ -140,7 +140,8 @@ impl ReplicaSet {
 
     /// Answers a query of which there is no replica.
     pub(crate) fn answer(&self, key: Key, call: Call) -> Answer {
-        let (memo, shared) = (self.memo, Arc::clone(&self.shared));
+        let memo = self.memo;
+        let shared = Arc::clone(&self.shared);
         Answer::pending(async move {
             let asked = async { memo.get(key).await };
             let outcome = match call.context.deadline() {
@@ -215,7 +216,8 @@ impl Shared {
         let live = live.ok_or_else(|| Error::unavailable("the client was dropped"))?;
         let validator = held.as_ref().and_then(|(_, content)| content.validator);
         let call = key.call(validator, live.timeout.unwrap_or(TIMEOUT));
-        let (link, ear) = (live.remote.link(), place.ear());
+        let link = live.remote.link();
+        let ear = place.ear();
         let (reply, hold) = match link.call_held(call, Arc::clone(&ear) as _).await {
             Ok(answered) => answered,
             Err(error) => {

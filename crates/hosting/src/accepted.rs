@@ -35,7 +35,8 @@ impl Pending<'_> {
     /// # Cancel safety
     /// Cancel safe.
     pub(crate) async fn until_accepted(self) {
-        let (mut wait, mut absent) = (FIRST_WAIT, 0);
+        let mut wait = FIRST_WAIT;
+        let mut absent = 0;
         loop {
             match self.look_aside().await {
                 Shown::Accepted => return,

@@ -173,7 +173,8 @@ impl Inner {
             self.changed.send_replace(());
             let until = match step {
                 Step::Start => {
-                    let (inner, generation) = (Arc::clone(&self), self.generation());
+                    let inner = Arc::clone(&self);
+                    let generation = self.generation();
                     tasks.spawn(async move {
                         Event::Started(generation.number, inner.start(generation).await)
                     });
@@ -247,7 +248,9 @@ impl Inner {
         };
         let began = Instant::now();
         let instance = Instance::start(&surroundings).await.map(Arc::new)?;
-        let (service, pid, cold_start) = (self.name(), instance.pid(), began.elapsed());
+        let service = self.name();
+        let pid = instance.pid();
+        let cold_start = began.elapsed();
         tracing::info!(service, pid, ?cold_start, "can be called");
         self.figures.start_us.fetch_add(micros(cold_start), Ordering::Relaxed);
         Ok(instance)
@@ -256,7 +259,8 @@ impl Inner {
     fn take_note(self: &Arc<Self>, event: Event, tasks: &mut JoinSet<Event>) {
         match event {
             Event::Started(generation, Ok(instance)) => {
-                let (id, now) = (instance.id, Instant::now());
+                let id = instance.id;
+                let now = Instant::now();
                 if self.pool().started(id, Arc::clone(&instance), generation, now) {
                     tracing::info!(service = self.name(), "the new one is called from now on");
                     self.lost_its_memory();
@@ -302,7 +306,8 @@ impl Inner {
     pub(crate) fn ran_out_of_memory(&self, instance: &Instance) -> bool {
         let is_so = instance.has_memory_kills();
         if is_so {
-            let (service, pid) = (self.name(), instance.pid());
+            let service = self.name();
+            let pid = instance.pid();
             tracing::error!(service, pid, "one of its processes ran out of memory_max");
             self.figures.out_of_memory.fetch_add(1, Ordering::Relaxed);
         }

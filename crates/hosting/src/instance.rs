@@ -95,7 +95,8 @@ impl Instance {
         let (pipes, writers) = Pipes::new().map_err(Failure::for_now)?;
         let fds = writers.into_iter().chain(socket).collect();
         let (process, drain, way) = launch(&place, surroundings, order, (pipes, fds)).await?;
-        let (generation, overdue) = (Arc::clone(generation), AtomicU32::new(0));
+        let generation = Arc::clone(generation);
+        let overdue = AtomicU32::new(0);
         let has_answered = AtomicBool::new(false);
         let memory_kills = AtomicU64::new(0);
         Ok(Self {
@@ -264,8 +265,10 @@ impl Instance {
 
 impl Drain {
     fn start(pipes: Pipes, service: &str, process: &Process, ring: &OutputTail) -> Self {
-        let (service, ring) = (service.to_owned(), ring.clone());
-        let (pid, ended) = (process.pid(), process.ended());
+        let service = service.to_owned();
+        let ring = ring.clone();
+        let pid = process.pid();
+        let ended = process.ended();
         let last = Arc::new(Notify::new());
         let told = Arc::clone(&last);
         let task =

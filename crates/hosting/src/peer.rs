@@ -41,7 +41,8 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(graph: &Graph) -> Self {
-        let (sources, callee) = (Sources::new(graph), OnceLock::new());
+        let sources = Sources::new(graph);
+        let callee = OnceLock::new();
         let upload_rate_min = AtomicU64::new(UPLOAD_RATE_MIN);
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         Self { sources, callee, upload_rate_min, starts: Semaphore::new(cores) }
@@ -157,7 +158,9 @@ impl Peer {
         if left_out > 0 {
             fields.push(format!("left_out={left_out}"));
         }
-        let (service, pid, text) = (&self.service, self.pid(), printable(text));
+        let service = &self.service;
+        let pid = self.pid();
+        let text = printable(text);
         let fields = fields.join(" ");
         match level {
             1 => tracing::trace!(service, pid, fields, "{text}"),
@@ -255,7 +258,8 @@ impl Peer {
 
     /// What came from it made no sense.
     pub(crate) fn broke_the_protocol(&self, why: &str) {
-        let (service, pid) = (&self.service, self.pid());
+        let service = &self.service;
+        let pid = self.pid();
         tracing::error!(service, pid, "it broke the live protocol: {why}");
     }
 

@@ -55,7 +55,8 @@ impl WarmCall {
 
     /// Makes the call, or begins to do what has to be done before.
     fn begin(&mut self, cx: &Context<'_>) -> Result<Stage> {
-        let (inner, asked) = (&self.inner, &mut self.call);
+        let inner = &self.inner;
+        let asked = &mut self.call;
         let call = asked.as_mut().expect(TAKEN);
         if !tidewire_proxy::is_whole(call)
             || call.context.enclosing().is_some()

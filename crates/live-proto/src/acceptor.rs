@@ -82,7 +82,8 @@ impl Acceptor {
         if self.reader.head().kind != Kind::Hello as u8 {
             return Err(Violation::new(Reason::Unexpected, "the first frame is not a hello"));
         }
-        let (metadata, payload) = (self.reader.share_metadata(), self.reader.share_payload());
+        let metadata = self.reader.share_metadata();
+        let payload = self.reader.share_payload();
         let hello = Hello::decode(&metadata, &payload)?;
         let (low, high) = hello.versions;
         if low > high || high < VERSIONS.0 || low > VERSIONS.1 {

@@ -52,7 +52,8 @@ impl Session {
             return Ok(NextEvent::Nothing);
         }
         self.calls_in += 1;
-        let (watch, validator) = (self.asked_watch(head), self.fields.validator());
+        let watch = self.asked_watch(head);
+        let validator = self.fields.validator();
         if let free @ None = self.incoming.take(call.index()).value() {
             *free = Some(PeerCall {
                 state: PeerCallState::Open,

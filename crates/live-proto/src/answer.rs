@@ -136,7 +136,8 @@ impl Session {
         // session.
         let error = read_error(&self.fields, &metadata)?;
         let head = self.reader.head();
-        let (validator, watched) = (self.fields.validator(), head.has(flag::WATCHED));
+        let validator = self.fields.validator();
+        let watched = head.has(flag::WATCHED);
         let mut outcome = outcome::of_number(self.fields.outcome());
         let Some((call, outgoing)) = self.note_answer(head.stream) else {
             return Err(self.not_asked(head.stream));

@@ -232,7 +232,8 @@ impl Session {
         if let Err(error) = peer.takes(request, index) {
             return self.end_outgoing(index, || error);
         }
-        let (flags, deadline_ms) = (peer.flags(request), peer.deadline_ms(request));
+        let flags = peer.flags(request);
+        let deadline_ms = peer.deadline_ms(request);
         if request.kind != CallKind::Query && call.command == 0 {
             call.command = self.commands.next(self.now, self.peer.keys_ms);
             self.writes += 1;

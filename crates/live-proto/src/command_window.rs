@@ -269,7 +269,8 @@ impl CommandWindow {
 
     #[inline]
     fn drop_front(&mut self) {
-        let (id, at) = (self.base, self.place(self.base));
+        let id = self.base;
+        let at = self.place(self.base);
         if let Some(&Entry { state, len, .. }) = self.ring.get(at) {
             match state {
                 State::Running => self.stragglers.push((id, self.ring[at])),

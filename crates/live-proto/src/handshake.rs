@@ -151,7 +151,8 @@ impl OwnCall {
 }
 
 pub(crate) fn wrong_version(hello: &Hello) -> Violation {
-    let ((low, high), (ours_low, ours_high)) = (hello.versions, VERSIONS);
+    let (low, high) = hello.versions;
+    let (ours_low, ours_high) = VERSIONS;
     Violation::new(
         Reason::Version,
         format!("the peer speaks {low}..={high}, this side {ours_low}..={ours_high}"),

@@ -59,7 +59,8 @@ impl Session {
 
     pub(crate) fn receive_auth(&mut self) -> FrameOutcome {
         let headers = self.metadata_of()?;
-        let (code, expires) = (self.fields.code(), self.fields.expires());
+        let code = self.fields.code();
+        let expires = self.fields.expires();
         if code.is_some() {
             let refused = Some(read_error(&self.fields, &headers)?);
             return Ok(Some(Event::Credential { expires_ms: 0, refused }));
@@ -68,7 +69,8 @@ impl Session {
             return Ok(Some(Event::Credential { expires_ms, refused: None }));
         }
         let merged = merge(&self.peer_headers, &self.allowed(&headers));
-        let (before, after) = (self.peer_headers.raw().len(), merged.raw().len());
+        let before = self.peer_headers.raw().len();
+        let after = merged.raw().len();
         let max = usize::from(self.config.limits.metadata_max);
         if after > before.max(max) {
             // Each frame is small enough, and there may be any number of them.

@@ -168,7 +168,8 @@ impl Session {
             if let Some(items) = &call.stream {
                 let receive = &items.receive;
                 let flags = if items.head.is_some() { HAS_HEAD } else { 0 };
-                let (received, credited) = (receive.received, receive.credited);
+                let received = receive.received;
+                let credited = receive.credited;
                 Position { flags, received, credited }.put(&mut entries);
             } else if kind == WATCH {
                 let validator = call.request.validator.expect("a watch has a validator");
@@ -227,7 +228,8 @@ impl Session {
             if matches!(entry.call, Call::Stream(..)) {
                 let receive = &stream.receive;
                 let flags = if receive.ended { HAS_END } else { 0 };
-                let (received, credited) = (receive.received, receive.credited);
+                let received = receive.received;
+                let credited = receive.credited;
                 Position { flags, received, credited }.put(&mut answer);
             }
         }
@@ -273,7 +275,8 @@ impl Session {
         let (bitmap, mut rest) =
             payload.split_at_checked(listed.len().div_ceil(8)).ok_or_else(misfit)?;
         self.outgoing_live = true;
-        let (mut watches, mut calls) = (Vec::new(), Vec::new());
+        let mut watches = Vec::new();
+        let mut calls = Vec::new();
         for (number, &(index, kind)) in listed.iter().enumerate() {
             let goes_on = bitmap[number / 8] & 1 << (number % 8) != 0;
             let mut position = Position::default();

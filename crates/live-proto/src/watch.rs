@@ -212,7 +212,8 @@ impl Session {
             let behind = served.has(mark::BEHIND);
             served.marks &= !(mark::UNSEEN | mark::BEHIND);
             if behind && served.state.is_watch() {
-                let (call, change) = (CallId { stream, generation }, Change(served.count));
+                let call = CallId { stream, generation };
+                let change = Change(served.count);
                 self.events.push_back(Event::Recompute { call, change });
             }
         }

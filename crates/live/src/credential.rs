@@ -46,7 +46,8 @@ impl State {
         match identity.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => self.know_credential(link, outcome),
             Poll::Pending => {
-                let (number, link) = (self.credential.number, link.clone());
+                let number = self.credential.number;
+                let link = link.clone();
                 let look = link.0.tasks.clone().spawn(async move {
                     let outcome = identity.await;
                     let mut state = link.lock();

@@ -170,7 +170,8 @@ impl<T: Transport> Connection<T> {
 
     /// Hears what came, and answers calls: whether something came, and whether that was all.
     fn answer(&mut self, cx: &mut Context<'_>, now: Micros) -> (bool, bool) {
-        let (mut went_on, mut turn) = (false, None::<Turn>);
+        let mut went_on = false;
+        let mut turn = None::<Turn>;
         while turn.as_ref().is_none_or(Turn::takes_more) {
             let Some(mut state) = self.link.lock_for(self.epoch) else { return (true, false) };
             let (taken, peer) = loop {
@@ -196,7 +197,8 @@ impl<T: Transport> Connection<T> {
         turn: &mut Turn,
     ) {
         let Some(host) = self.link.0.host.clone() else { return };
-        let (call, number) = (taken.call, taken.number);
+        let call = taken.call;
+        let number = taken.number;
         let in_place = turn.call() && !self.slow.has(number);
         let watch = taken.watch;
         let arrived = taken.arrived(&self.link, peer);

@@ -57,7 +57,8 @@ pub(crate) struct PeerAnswer {
 
 impl PeerAnswer {
     pub(crate) fn of(incoming: &IncomingReply<'_>) -> Self {
-        let (validator, metadata) = (incoming.validator(), incoming.metadata());
+        let validator = incoming.validator();
+        let metadata = incoming.metadata();
         let mut reply = match validator {
             Some(validator) if incoming.is_unchanged() => Reply::unchanged(validator),
             _ => Reply::new(Body::Full(owned(incoming.payload(), || incoming.share_payload()))),

@@ -251,7 +251,9 @@ impl RequestParts {
             Some(whole) => Body::Full(whole),
             None => Body::batches(RequestBody::new(link.clone(), self.call)),
         };
-        let (target, parent, is_command) = (self.target, self.parent, self.command.is_some());
+        let target = self.target;
+        let parent = self.parent;
+        let is_command = self.command.is_some();
         let is_sent_again = self.is_sent_again;
         IncomingCall { target, context, body, is_command, is_sent_again, parent }
     }
@@ -404,7 +406,8 @@ impl State {
         match failed.outcome {
             Outcome::Answered => {
                 let max = self.session.peer().limits.metadata_max;
-                let (headers, trailers) = (failed.error.headers(), failed.error.trailers());
+                let headers = failed.error.headers();
+                let trailers = failed.error.trailers();
                 let maps = dependencies::metadata(headers, trailers, depends, max);
                 self.session.fail_made_of(call, &failed.error, &maps);
             }

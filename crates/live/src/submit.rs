@@ -45,7 +45,8 @@ impl Link {
         watcher: Option<Arc<dyn Watcher>>,
         begins: impl FnOnce(CallId) + Send,
     ) -> Result<Open> {
-        let (deadline, mut begins) = (self.deadline(&call), Some(begins));
+        let deadline = self.deadline(&call);
+        let mut begins = Some(begins);
         let watcher = watcher.filter(|_| may_be_watched(&call));
         let mut place =
             |cx: &mut TaskContext<'_>| self.try_place(&mut call, watcher.as_ref(), &mut begins, cx);

@@ -55,7 +55,8 @@ impl Gaps {
         let mut both = Vec::new();
         for mine in &self.found {
             for theirs in &other.found {
-                let (from, to) = (mine.0.max(theirs.0), mine.1.min(theirs.1));
+                let from = mine.0.max(theirs.0);
+                let to = mine.1.min(theirs.1);
                 if to.saturating_sub(from) >= GAP_MIN {
                     both.push((from, to));
                 }
@@ -81,7 +82,8 @@ impl Stall {
     pub fn phrase(stalls: &[Self]) -> String {
         let shortest = stalls.iter().map(|stall| stall.seconds).fold(f64::INFINITY, f64::min);
         let longest = stalls.iter().map(|stall| stall.seconds).fold(0.0, f64::max);
-        let (low, high) = (format!("{shortest:.1}"), format!("{longest:.1}"));
+        let low = format!("{shortest:.1}");
+        let high = format!("{longest:.1}");
         if low == high {
             format!("{} × {high} s", stalls.len())
         } else {

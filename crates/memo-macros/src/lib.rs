@@ -83,8 +83,10 @@ fn expand(options: &Options, mut method: ImplItemFn) -> syn::Result<proc_macro2:
         names.push(name.ident.clone());
         types.push((*argument.ty).clone());
     }
-    let (attributes, visibility) = (method.attrs.clone(), method.vis.clone());
-    let (name, receiver) = (signature.ident.clone(), receiver.clone());
+    let attributes = method.attrs.clone();
+    let visibility = method.vis.clone();
+    let name = signature.ident.clone();
+    let receiver = receiver.clone();
     let inner = format_ident!("__memoized_{name}");
     let text = name.to_string();
     let (option_names, option_values): (Vec<_>, Vec<_>) =

@@ -75,7 +75,8 @@ pub(crate) struct Maker<'a, 'r> {
 impl<'a, 'r> Maker<'a, 'r> {
     pub(crate) fn new(stage: Stage<'a>, scene: Scene<'a>, random: &'r mut Random) -> Self {
         let now_millis = stage.now_millis;
-        let (bytes_left, steps_left) = (RENDERED_BYTES_MAX, Expression::STEPS);
+        let bytes_left = RENDERED_BYTES_MAX;
+        let steps_left = Expression::STEPS;
         let rendering = RenderState { random, now_millis, bytes_left, steps_left };
         Self { stage, scene, rendering }
     }
@@ -358,7 +359,8 @@ impl<'a, 'r> Maker<'a, 'r> {
     }
 
     fn written(&self, said: &Node) -> Result<Message, Error> {
-        let (schema, output) = (self.stage.schema, &self.stage.method.output);
+        let schema = self.stage.schema;
+        let output = &self.stage.method.output;
         body::message(schema, output, said, &mut |_| {}).map_err(|fault| broken(&fault))
     }
 }

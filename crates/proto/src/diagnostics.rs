@@ -25,7 +25,8 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// Says that something is wrong with `file` as a whole.
     pub fn new(file: impl Into<String>, message: impl Into<String>) -> Self {
-        let (file, message) = (file.into(), message.into());
+        let file = file.into();
+        let message = message.into();
         Self { file, line: None, column: None, message, help: None }
     }
 

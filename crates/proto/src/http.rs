@@ -103,7 +103,8 @@ fn rule(encoded: &[u8], rules: &mut Vec<HttpRule>, depth: Depth) -> Result<(), S
 
 /// `CustomHttpPattern { kind, path }`.
 fn custom(encoded: &[u8]) -> Result<(String, String), String> {
-    let (mut kind, mut path) = (String::new(), String::new());
+    let mut kind = String::new();
+    let mut path = String::new();
     for field in fields(encoded)? {
         match field.number {
             1 => kind = text(&field)?,

@@ -301,7 +301,8 @@ fn duration((seconds, nanos): Parts) -> Option<Duration> {
 }
 
 fn duration_parts(name: &str, message: &[u8]) -> Result<Parts, String> {
-    let (mut seconds, mut nanos) = (0, 0);
+    let mut seconds = 0;
+    let mut nanos = 0;
     let fields = encoded::fields(message).ok_or_else(|| format!("`{name}` is not a duration"))?;
     for field in fields {
         match (field.number, field.value) {

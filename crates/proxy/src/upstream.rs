@@ -159,8 +159,10 @@ impl Upstream {
                 .map_err(|_| UpstreamError(format!("health = {path:?} is not a path")))?;
             for url in &urls {
                 let asking = client(std::slice::from_ref(url))?;
-                let (name, url) = (name.clone(), plain(url));
-                let (calling, path) = (calling.clone(), path.clone());
+                let name = name.clone();
+                let url = plain(url);
+                let calling = calling.clone();
+                let path = path.clone();
                 watches.spawn(health::watch(name, url, asking, calling, path, health_interval));
             }
         }

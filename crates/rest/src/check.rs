@@ -51,7 +51,8 @@ pub fn check_rest(interfaces: &[Interface]) -> Result<Vec<RestFinding>, RestErro
     let mut findings = Vec::new();
     let mut router = Router::new();
     let mut routes: Vec<(String, Origin)> = Vec::new();
-    let (mut odd, mut got) = (Vec::new(), HashSet::new());
+    let mut odd = Vec::new();
+    let mut got = HashSet::new();
     let options = Arc::new(RestOptions::default());
     for interface in interfaces.iter().enumerate() {
         let schema = schemas.of(interface.1).map_err(RestError::of_schema)?;
@@ -122,7 +123,8 @@ fn of_fault(fault: Fault) -> RestFinding {
 
 fn oddity(binding: &Binding, rule: &Rule) -> Option<OddBinding> {
     let verb = binding.verb.as_ref()?;
-    let (method, route) = (&binding.method, binding.route());
+    let method = &binding.method;
+    let route = binding.route();
     let odd =
         |message, help| OddBinding { finding: finding(binding, message, help), unless_got: None };
     if matches!(*verb, Method::GET | Method::DELETE) && !rule.body.is_empty() {

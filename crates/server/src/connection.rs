@@ -111,7 +111,8 @@ impl App {
         let connection = Connection::new(Arc::clone(&self), peer, gathering.clone());
         let taken = Arc::clone(&connection.taken);
         let stop_live = stop.clone();
-        let (stopping, goes_away) = (connection.stopping.clone(), connection.goes_away.clone());
+        let stopping = connection.stopping.clone();
+        let goes_away = connection.goes_away.clone();
         let goes_away = self.faults.then_some(goes_away);
         let age = self.age();
         let life =

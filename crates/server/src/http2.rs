@@ -92,7 +92,8 @@ impl Calls {
     /// Goes on with a stream as a live connection, which for its neighbours is a call that runs.
     fn go_on(&self, taken: Takeover) {
         let app = Arc::clone(&self.connection.app);
-        let (stop, slot) = (app.stop.clone(), Slot::begin(&self.vigil));
+        let stop = app.stop.clone();
+        let slot = Slot::begin(&self.vigil);
         self.connection.app.tasks.spawn(async move {
             Box::pin(app.live_websocket(taken, stop)).await;
             drop(slot);

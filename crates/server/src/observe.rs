@@ -74,8 +74,10 @@ impl Watch {
         head: &mut Head,
         (id, is_head): (Option<HeaderValue>, bool),
     ) -> Self {
-        let (mut first, mut more) = (None, Vec::new());
-        let (mut wanted, mut wants_messages) = (Phases::NONE, false);
+        let mut first = None;
+        let mut more = Vec::new();
+        let mut wanted = Phases::NONE;
+        let mut wants_messages = false;
         for observer in observers {
             let Some(told) = shielded(|| observer.begin(head)) else { continue };
             let wants = shielded(|| (told.phases(), told.wants_messages()));

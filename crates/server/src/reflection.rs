@@ -115,7 +115,8 @@ impl Reflection {
                 files(shown.index.by_symbol(symbol), format!("symbol {symbol}"))
             }
             MessageRequest::FileContainingExtension(wanted) => {
-                let (message, number) = (&wanted.containing_type, wanted.extension_number);
+                let message = &wanted.containing_type;
+                let number = wanted.extension_number;
                 let found = shown.index.by_extension(message, number);
                 files(found, format!("extension {number} of {message}"))
             }

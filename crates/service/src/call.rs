@@ -135,7 +135,8 @@ impl Call {
     /// A call of anything. Messages are protobuf unless said otherwise.
     #[inline]
     pub fn of_target(target: Target, context: Context, body: impl Into<Body>) -> Self {
-        let (codec, accept) = (Codec::default(), Codec::default());
+        let codec = Codec::default();
+        let accept = Codec::default();
         Self { target, context, codec, accept, body: body.into() }
     }
 

@@ -262,7 +262,8 @@ struct GatedService {
 
 impl Service for GatedService {
     fn call(&self, call: Call) -> Answer {
-        let (gates, service) = (Arc::clone(&self.gates), Arc::clone(&self.service));
+        let gates = Arc::clone(&self.gates);
+        let service = Arc::clone(&self.service);
         Answer::pending(async move {
             let Call { target, context, codec, accept, body } = call;
             let mut head = Head::new(target, context);

@@ -161,7 +161,8 @@ pub enum EndReason {
 impl End {
     /// An end of this kind, without code, status and bytes.
     pub const fn new(how: EndReason) -> Self {
-        let (took, phases) = (Duration::ZERO, Phases::NONE);
+        let took = Duration::ZERO;
+        let phases = Phases::NONE;
         Self { how, code: None, status: None, took, bytes_in: 0, bytes_out: 0, phases }
     }
 }

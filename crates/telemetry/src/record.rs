@@ -219,7 +219,8 @@ impl Record {
 
 impl Default for Shared {
     fn default() -> Self {
-        let (wanted, until) = (AtomicUsize::new(0), AtomicU64::new(0));
+        let wanted = AtomicUsize::new(0);
+        let until = AtomicU64::new(0);
         let (kept, capture) = Default::default();
         Self { wanted, begun: Instant::now(), until, kept, capture }
     }
@@ -279,7 +280,8 @@ impl OpenRecord {
             _ => None,
         };
         let is_plain = matches!(target, Target::Http(_));
-        let (begun, phases) = (Instant::now(), Default::default());
+        let begun = Instant::now();
+        let phases = Default::default();
         Self { into, begun, is_plain, call, phases, captured }
     }
 

@@ -222,7 +222,8 @@ fn is_below(path: &[u8], list: &[Box<[u8]>]) -> bool {
 
 /// Whether no two values are equal, as numbers are: `NaN` equals nothing and `-0` equals `0`.
 pub(super) fn are_unique<'a>(values: impl Iterator<Item = Scalar<'a>>) -> bool {
-    let (mut bytes, mut numbers) = (HashSet::new(), HashSet::new());
+    let mut bytes = HashSet::new();
+    let mut numbers = HashSet::new();
     for value in values {
         let new = match value {
             Scalar::Bytes(one) => bytes.insert(one),

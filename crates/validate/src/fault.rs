@@ -66,7 +66,8 @@ fn locate<'a>(
         package => name.strip_prefix(package)?.strip_prefix('.')?,
     };
     let mut path = Vec::new();
-    let (mut among, mut step) = (&file.message_type, FILE_MESSAGE);
+    let mut among = &file.message_type;
+    let mut step = FILE_MESSAGE;
     let mut found = None;
     for part in rest.split('.') {
         let index = among.iter().position(|message| message.name.as_deref() == Some(part))?;

@@ -147,7 +147,8 @@ impl ValuePlan {
         let only_checks = self.programs.is_empty() && self.nested.is_none();
         if is_text && only_checks && self.ignore_zero.is_none() {
             let lengths = self.checks.iter().map_while(|check| check.test.sure_sizes());
-            let (mut fits, mut count) = ((0, u64::MAX), 0);
+            let mut fits = (0, u64::MAX);
+            let mut count = 0;
             for (min, max) in lengths {
                 fits = (min.max(fits.0), max.min(fits.1));
                 count += 1;

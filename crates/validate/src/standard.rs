@@ -194,7 +194,8 @@ impl Rules<'_> {
             let list: Vec<_> = list.iter().map(|one| self.print(one)).collect();
             list.join(", ")
         };
-        let (inside, outside) = (list(number), list(number + 1));
+        let inside = list(number);
+        let outside = list(number + 1);
         let mut checks = Vec::new();
         if !inside.is_empty() {
             let message = format!("must be in list [{}]", print(&inside));
@@ -246,7 +247,8 @@ impl Rules<'_> {
             let rule = (1, "const", Kind::Message);
             checks.push(self.check("const", rule, &message, Test::MaskEqual(wanted)));
         }
-        let (inside, outside) = (paths(self.bytes, 2), paths(self.bytes, 3));
+        let inside = paths(self.bytes, 2);
+        let outside = paths(self.bytes, 3);
         if !inside.is_empty() {
             let message = format!("must only contain paths in {}", print(&inside));
             checks.push(self.check("in", (2, "in", Kind::String), &message, Test::MaskIn(inside)));

@@ -113,7 +113,8 @@ impl Caller {
         let (headers, body) = match is_bare {
             true => {
                 let (headers, trailers) = connect::split(head.headers);
-                let (status, data) = (head.status, ChunkBuffer::default());
+                let status = head.status;
+                let data = ChunkBuffer::default();
                 (headers, Body::Bare { status, data, trailers, is_read: false })
             }
             false => {
@@ -286,7 +287,8 @@ impl Replies {
         if end.is_none()
             && let Some(envelope) = opener.next(sender)?
         {
-            let (flags, wire_bytes) = (envelope.flags, envelope.wire_bytes());
+            let flags = envelope.flags;
+            let wire_bytes = envelope.wire_bytes();
             let dialect = self.format.dialect;
             let data = envelope.unfolded(self.encoding, &self.coders, self.bytes_max, sender)?;
             *end = Some(match (dialect, flags & !COMPRESSED) {

@@ -52,7 +52,8 @@ fn message(message: &tidewire_schema::Message) -> String {
 /// by the schema of the request.
 pub(super) fn miss(told: &str, request: Option<MessageType<'_>>) -> String {
     let key = told.split(" is ").next().unwrap_or_default();
-    let (mut owner, mut is_hidden) = (request, false);
+    let mut owner = request;
+    let mut is_hidden = false;
     for part in key.strip_prefix("request.").unwrap_or(key).split('.') {
         let name = part.split('[').next().unwrap_or_default();
         is_hidden |= redact::is_secret(name);

@@ -90,7 +90,8 @@ fn suites(
     console: &mut Console<'_>,
 ) -> Result<Outcome, Error> {
     if base.suite != new.suite {
-        let (base, new) = (&base.suite, &new.suite);
+        let base = &base.suite;
+        let new = &new.suite;
         return Err(Error::usage(format!("these are runs of two suites, {base} and {new}")));
     }
     if args.html.is_some() {
@@ -171,7 +172,8 @@ fn differences(base: &[RunResult], new: &[RunResult]) -> Vec<String> {
         found.into_iter().collect()
     };
     let differ = |what: &str, of: &dyn Fn(&RunResult) -> String| {
-        let (base, new) = (kinds(base, of), kinds(new, of));
+        let base = kinds(base, of);
+        let new = kinds(new, of);
         let is_one = base == new && base.len() == 1;
         (!is_one).then(|| format!("the {what} differ: {} and {}", base.join(", "), new.join(", ")))
     };

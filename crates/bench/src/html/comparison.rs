@@ -87,7 +87,8 @@ fn table(out: &mut String, rows: &[(&Row, Cells)]) {
 fn interval(row: &Row, widest: f64) -> String {
     let Some((ratio, low, high)) = row.ratio else { return String::new() };
     let place = |value: f64| (50.0 + (value - 1.0) / widest * 47.0).clamp(0.0, 100.0);
-    let (from, to) = (place(low), place(high));
+    let from = place(low);
+    let to = place(high);
     format!(
         "<div class=\"interval\"><i class=\"one\"></i><i class=\"range\" \
          style=\"left:{from:.1}%;width:{:.1}%\"></i><i class=\"point\" style=\"left:{:.1}%\">\

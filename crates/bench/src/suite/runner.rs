@@ -190,7 +190,8 @@ pub(crate) async fn run(
                 peer.name,
                 in_short(&measured)
             ))?;
-            let (case, peer) = (case.name.to_owned(), peer.name.clone());
+            let case = case.name.to_owned();
+            let peer = peer.name.clone();
             let (figures, failure, seconds) = match measured {
                 Ok((figures, seconds)) => (Some(figures), None, seconds),
                 Err(why) => (None, Some(why), Vec::new()),

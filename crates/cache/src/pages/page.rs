@@ -93,7 +93,8 @@ impl Page {
 
     /// What a request with these directives may do with it (sections 4.2.4 and 5.2.1).
     pub(crate) fn use_for(&self, request: &Directives, now: Instant) -> Use {
-        let (age, policy) = (self.age(now), &self.policy);
+        let age = self.age(now);
+        let policy = &self.policy;
         let is_stale = age >= policy.lifetime;
         let staleness = age.saturating_sub(policy.lifetime);
         let takes_stale =

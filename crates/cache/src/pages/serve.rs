@@ -60,7 +60,9 @@ impl CachedPages {
         settings: &PageSettings,
         service: Arc<dyn Service>,
     ) -> Self {
-        let (cache, name, settings) = (cache.clone(), Arc::clone(name), settings.clone());
+        let cache = cache.clone();
+        let name = Arc::clone(name);
+        let settings = settings.clone();
         Self(Arc::new(Shared { cache, name, settings, service }))
     }
 }
@@ -197,7 +199,8 @@ impl Shared {
         let again = Call::http(Method::GET, target.uri.clone(), context, Body::Empty);
         let Some(asked) = Asked::of(&self.name, &again, false) else { return };
         let Turn::This(lead) = self.cache.0.flights.join(&asked.key, asked.caller) else { return };
-        let (shared, page) = (Arc::clone(self), Some(Arc::clone(page)));
+        let shared = Arc::clone(self);
+        let page = Some(Arc::clone(page));
         self.cache.0.runtime.spawn(Box::pin(async move {
             let forward = Forward { page, why: "stale", lead: Some(lead), was_collapsed: false };
             if let Ok(reply) = shared.forward(again, &asked, forward).await {
@@ -340,7 +343,8 @@ impl Shared {
         }
         end(lead, FlightEnd::Look);
         let mut given = fresh.give(asked, request, now);
-        let (why, collapsed) = (arrived.why, collapsed(arrived.was_collapsed));
+        let why = arrived.why;
+        let collapsed = collapsed(arrived.was_collapsed);
         say(&mut given.headers, &format!("tidewire; fwd={why}; fwd-status=304{stored}{collapsed}"));
         given
     }

@@ -173,7 +173,8 @@ fn render(step: &Step<'_>) -> Option<String> {
         }
         Step::Secured(secured) => {
             let alpn = secured.alpn.as_deref().unwrap_or("none");
-            let (version, cipher) = (&secured.version, &secured.cipher);
+            let version = &secured.version;
+            let cipher = &secured.cipher;
             let _ = writeln!(text, "* {version}, {cipher}, ALPN {alpn}");
         }
         Step::Reused { to } => {

@@ -142,8 +142,12 @@ impl CallArgs {
                 "the server speaks HTTP/1.1 only, and gRPC needs HTTP/2; leave --protocol out";
             return Err(Failure { error: anyhow!(text), code: UNREACHABLE });
         }
-        let (reach, watch, out) = (&self.reach, &watch, &out);
-        let (server, known, method) = (&server, &known, &method);
+        let reach = &self.reach;
+        let watch = &watch;
+        let out = &out;
+        let server = &server;
+        let known = &known;
+        let method = &method;
         let follows = self.watch;
         let rpc = Rpc { server, protocol, reach, known, method, watch, out, follows };
         rpc.run(&input).await

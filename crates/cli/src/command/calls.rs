@@ -59,7 +59,8 @@ impl Calls {
                 if self.json.json { json::line(&call)? } else { of_call(&call) }
             }
             None => {
-                let (method, failed) = (self.method, self.failed);
+                let method = self.method;
+                let failed = self.failed;
                 let request =
                     ListCallsRequest { method, failed, limit: 1000, ..Default::default() };
                 let listed = body_or_failure(client.list(request).await)?;
@@ -77,7 +78,8 @@ fn of_all(listed: &ListCallsReply) -> String {
     let mut text =
         format!("{:>7} {:<18} {:>9} {:<8}  METHOD\n", "NUMBER", "OUTCOME", "MS", "PROTOCOL");
     for Call { number, outcome, took_us, protocol, method, from_memory, .. } in &listed.calls {
-        let (kept, took) = (if *from_memory { " (kept)" } else { "" }, *took_us as f64 / 1000.0);
+        let kept = if *from_memory { " (kept)" } else { "" };
+        let took = *took_us as f64 / 1000.0;
         let method = printable(method);
         let _ =
             writeln!(text, "{number:>7} {outcome:<18} {took:>9.1} {protocol:<8}  {method}{kept}");

@@ -68,7 +68,9 @@ impl Check {
             return Err(Failure::usage(why));
         }
         let mut found = CheckReport::default();
-        let (mut files, mut ruled, mut protos) = (Vec::new(), Vec::new(), Vec::new());
+        let mut files = Vec::new();
+        let mut ruled = Vec::new();
+        let mut protos = Vec::new();
         for path in &paths {
             match kind(path) {
                 Kind::Settings => settings::check(path, &mut found).map_err(Failure::usage)?,

@@ -117,7 +117,8 @@ async fn steer(
     let request = match key {
         None => SteerMemoRequest { memo, ..Default::default() },
         Some(key) => {
-            let (mut ids, mut after) = (Vec::new(), 0);
+            let mut ids = Vec::new();
+            let mut after = 0;
             loop {
                 let (entries, next) = page(client, &memo, &key, after).await?;
                 ids.extend(entries.iter().map(|entry| entry.id));
@@ -184,12 +185,15 @@ fn of_all(all: &MemoOverviewReply, memos: &ListMemosReply, made: &InvalidatorsRe
     for memo in memos {
         let MemoInfo { name, source, entries, bytes, asked, hits, .. } = memo;
         let served = counted(memo);
-        let (name, what) = (printable(name), if *source { " (source)" } else { "" });
+        let name = printable(name);
+        let what = if *source { " (source)" } else { "" };
         let hits = rate(*asked, *hits);
         let _ = writeln!(text, "{entries:>9} {bytes:>12} {hits:>7}{served}  {name}{what}");
     }
     for made in &made.invalidators {
-        let (changed, times, marked) = (printable(&made.changed), made.times, made.marked);
+        let changed = printable(&made.changed);
+        let times = made.times;
+        let marked = made.marked;
         let _ = writeln!(text, "{changed} changed {times} times, and made {marked} suspect");
     }
     if !made.observing {
@@ -241,7 +245,8 @@ async fn page(
     key: &str,
     after: u32,
 ) -> Result<(Vec<MemoEntry>, u32), Failure> {
-    let (memo, key) = (memo.to_owned(), key.to_owned());
+    let memo = memo.to_owned();
+    let key = key.to_owned();
     let request = ListEntriesRequest { memo, key, after, limit: 1000, ..Default::default() };
     let reply = body_or_failure(client.list_entries(request).await)?;
     Ok((reply.entries, reply.next))
@@ -284,7 +289,8 @@ fn of_entry(around: &GetEntryReply, why: &ExplainReply) -> String {
     for (what, entries) in [("read", &around.dependencies), ("depends on it:", &around.dependants)]
     {
         for MemoEntry { memo, key, state, version, .. } in entries {
-            let (memo, key) = (printable(memo), printable(key));
+            let memo = printable(memo);
+            let key = printable(key);
             let _ = writeln!(text, "  {what} {memo}({key}) {state}, version {version}");
         }
     }

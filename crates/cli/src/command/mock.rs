@@ -224,7 +224,8 @@ async fn follow(watch: Option<Watch>) {
         report(&texts(change.faults.iter(), &[]));
         let kept: Vec<_> = change.reloaded.kept.iter().map(ToString::to_string).collect();
         report_findings(&change.reloaded.findings, &kept);
-        let (changed, took) = (&change.reloaded.changed, change.took.as_secs_f64() * 1000.0);
+        let changed = &change.reloaded.changed;
+        let took = change.took.as_secs_f64() * 1000.0;
         tracing::info!("reloaded in {took:.1} ms; answered otherwise: {}", changed.join(", "));
     }
 }

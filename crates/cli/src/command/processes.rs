@@ -73,7 +73,8 @@ impl Logs {
         let client = ProcessesClient::new(self.admin.channel()?);
         let mut after = 0;
         loop {
-            let (name, limit) = (self.name.clone(), 1000);
+            let name = self.name.clone();
+            let limit = 1000;
             let request = ProcessLogsRequest { name, after, limit, ..Default::default() };
             let reply = body_or_failure(client.logs(request).await)?;
             let mut out = std::io::stdout().lock();
@@ -130,7 +131,8 @@ fn table(processes: &[Process]) -> String {
             true => String::new(),
             false => format!("  {}", printable(failure)),
         };
-        let (name, pids) = (printable(name), pids.join(" "));
+        let name = printable(name);
+        let pids = pids.join(" ");
         text += &format!(
             "{name:<20} {state:<9} {starts:>6} {spares:>6} {calls:>6} {waiting:>7}  {pids}{failure}\n"
         );

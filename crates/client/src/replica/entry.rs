@@ -87,7 +87,8 @@ pub(crate) struct Content {
 
 impl ReplicaEntry {
     pub(crate) fn new(key: Key, told: Source<Key>, shelf: Weak<Shared>) -> Arc<Self> {
-        let (doubts, is_plain) = (AtomicU32::new(0), AtomicBool::new(false));
+        let doubts = AtomicU32::new(0);
+        let is_plain = AtomicBool::new(false);
         Arc::new(Self { key, told, shelf, doubts, is_plain, state: Mutex::default() })
     }
 

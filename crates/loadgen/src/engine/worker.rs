@@ -130,7 +130,8 @@ impl<'a> Worker<'a> {
                 Err(errno) => return Err(Error::system(format!("epoll: {errno}"))),
             }
             for event in events.drain(..) {
-                let (data, flags) = (event.data, event.flags);
+                let data = event.data;
+                let flags = event.flags;
                 self.event(data.u64() as usize, flags);
             }
         }

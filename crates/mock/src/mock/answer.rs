@@ -44,7 +44,8 @@ pub(super) fn answer(mock: &Mock, method: &Method, call: Call) -> Answer {
             }
             Ok(plan) if plan.delay.is_zero() => Answer::ready(finish(mock, &set, &method, plan)),
             Ok(plan) => {
-                let (mock, method) = (mock.clone(), method);
+                let mock = mock.clone();
+                let method = method;
                 Answer::pending(async move {
                     play::wait(&*mock.0.timer, plan.delay).await;
                     finish(&mock, &set, &method, plan)
@@ -125,7 +126,8 @@ fn pass_on(mock: &Mock, set: &Set, call: Call, plan: Plan) -> Answer {
     let Some(real) = mock.0.upstream.clone() else {
         return Answer::ready(play::reply(plan, false, &mock.0.timer));
     };
-    let (timer, schema) = (Arc::clone(&mock.0.timer), set.schema.clone());
+    let timer = Arc::clone(&mock.0.timer);
+    let schema = set.schema.clone();
     Answer::pending(async move {
         play::wait(&*timer, plan.delay).await;
         let bound = BoundService { real, schema: schema.clone() };

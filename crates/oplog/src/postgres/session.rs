@@ -150,7 +150,8 @@ impl Following {
 
     /// Looks until that fails.
     async fn follow(&self, mut session: Session) -> Result<std::convert::Infallible, Error> {
-        let (core, settings) = (&self.core, &self.core.settings);
+        let core = &self.core;
+        let settings = &core.settings;
         let notify = format!("NOTIFY {}", identifier(&channel(settings)));
         // A database that does not answer is as one that is gone.
         let answer = settings.lease.max(CONNECT_TIMEOUT);
@@ -188,7 +189,8 @@ impl Following {
     }
 
     fn tell(&self, settled: &Settled) {
-        let (mut broken, mut restored) = (BTreeMap::new(), BTreeSet::new());
+        let mut broken = BTreeMap::new();
+        let mut restored = BTreeSet::new();
         for capture in &self.captures {
             if let Some(error) = settled.broken.get(&capture.table) {
                 broken.insert(capture.source.clone(), error.to_string());

@@ -47,7 +47,8 @@ pub(super) fn caller<B>(
         (true, false) => standard(headers)?,
         (false, true) => usual(headers)?,
         (true, true) => {
-            let (standard, usual) = (standard(headers)?, usual(headers)?);
+            let standard = standard(headers)?;
+            let usual = usual(headers)?;
             if first_other(&standard, &is_proxy) != first_other(&usual, &is_proxy) {
                 let text = "headers forwarded and x-forwarded-for name different callers; let the \
                             proxy remove the one that it does not set";
@@ -130,7 +131,8 @@ fn items(headers: &HeaderMap, name: &HeaderName, separator: char) -> Result<Vec<
 
 /// Splits a text where a separator stands outside of quotes.
 fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
-    let (mut is_quoted, mut is_escaped) = (false, false);
+    let mut is_quoted = false;
+    let mut is_escaped = false;
     text.split(move |character| {
         let was_escaped = std::mem::take(&mut is_escaped);
         match character {

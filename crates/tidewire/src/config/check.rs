@@ -108,7 +108,8 @@ impl Checker<'_> {
         if let Some(tls) = &config.server.tls {
             self.tls(config, tls, table);
         }
-        let (mut sites, mut names) = (Routes::new(), BTreeSet::new());
+        let mut sites = Routes::new();
+        let mut names = BTreeSet::new();
         for (index, service) in config.services.iter().enumerate() {
             let key = |key: &str| format!("service.{index}.{key}");
             match service {

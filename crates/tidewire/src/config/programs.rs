@@ -390,7 +390,8 @@ impl RunningProgram {
             let of_this = stamps.iter().filter(|((name, _), _)| name == service);
             of_this.map(|(at, stamp)| (at.clone(), *stamp)).collect()
         };
-        let (before, now) = (of_this(before), of_this(now));
+        let before = of_this(before);
+        let now = of_this(now);
         if before.is_empty() || before == now {
             return false;
         }
@@ -422,7 +423,8 @@ fn watched<'a>(
 /// Whether no two have the same name or place.
 fn distinct(config: &Config) -> Result<(), String> {
     let nobody = async |_: Call| Err::<Reply, _>(Error::unimplemented("it is never called"));
-    let (mut all, mut names) = (Routes::new(), BTreeSet::new());
+    let mut all = Routes::new();
+    let mut names = BTreeSet::new();
     for config in config.programs() {
         let name = config.program.name();
         if !names.insert(name) {

@@ -39,7 +39,8 @@ pub async fn drift(
     with_commands: bool,
 ) -> Result<(usize, Vec<Drift>), Error> {
     let (mock, _) = Mock::builder(schema.clone(), TokioClock).rules(files.clone()).build();
-    let (mut made, mut found) = (0, Vec::new());
+    let mut made = 0;
+    let mut found = Vec::new();
     for call in files.recorded(schema) {
         let (name, method) = call.method.split_once('/').unwrap_or_default();
         let interface = schema.interface(name).ok().flatten();
@@ -102,10 +103,12 @@ fn difference(recorded: &Compared, now: &Compared) -> Option<String> {
         None => "ok".to_owned(),
     };
     if recorded.error != now.error {
-        let (was, is) = (shown(&recorded.error), shown(&now.error));
+        let was = shown(&recorded.error);
+        let is = shown(&now.error);
         return Some(format!("the service answers {is}, recorded was {was}"));
     }
-    let (was, is) = (recorded.messages.len(), now.messages.len());
+    let was = recorded.messages.len();
+    let is = now.messages.len();
     if was != is {
         return Some(format!("the service answers with {is} messages, recorded were {was}"));
     }

@@ -69,7 +69,8 @@ impl Watch {
             let seen = self.changes.next(move || stamps(&folders)).await;
             let has_same_protos = protos(self.changes.served()).eq(protos(&seen));
             self.changes.serve(seen);
-            let (folders, mock) = (self.folders.clone(), self.mock.clone());
+            let folders = self.folders.clone();
+            let mock = self.mock.clone();
             // Compiling them is most of what there is to do.
             let known = has_same_protos.then(|| mock.schema());
             let had_rules = self.had_rules;

@@ -50,7 +50,8 @@ fn fields(message: &[u8]) -> Vec<(u64, &[u8], &[u8])> {
     let mut found = Vec::new();
     let mut at = 0;
     let number = |at: &mut usize| {
-        let (mut value, mut shift) = (0_u64, 0);
+        let mut value = 0_u64;
+        let mut shift = 0;
         while let Some(byte) = message.get(*at) {
             *at += 1;
             value |= u64::from(byte & 0x7f) << shift;

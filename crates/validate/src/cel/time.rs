@@ -75,7 +75,8 @@ fn part_of_duration(name: &str, nanos: i64) -> Option<i64> {
 
 fn part(name: &str, nanos: i128) -> Option<i64> {
     let seconds = nanos.div_euclid(SECOND) as i64;
-    let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let days = seconds.div_euclid(86_400);
+    let of_day = seconds.rem_euclid(86_400);
     let (year, month, day) = date(days);
     Some(match name {
         "getFullYear" => year,
@@ -126,7 +127,8 @@ fn days_to(year: i64, month: i64, day: i64) -> i64 {
 
 fn date(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
-    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
     let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
     let of_year = of_era - (365 * year + year / 4 - year / 100);
     let month = (5 * of_year + 2) / 153;
@@ -149,7 +151,9 @@ fn parse_timestamp(text: &str) -> Option<i128> {
     if !signs {
         return None;
     }
-    let (year, month, day) = (number(0..4, 9999)?, number(5..7, 12)?, number(8..10, 31)?);
+    let year = number(0..4, 9999)?;
+    let month = number(5..7, 12)?;
+    let day = number(8..10, 31)?;
     let days = days_to(year, month, day);
     if date(days) != (year, month, day) {
         return None;
@@ -216,9 +220,12 @@ fn parse_duration(text: &str) -> Option<i128> {
 /// A time as RFC 3339 has it.
 pub(in super::super) fn print_timestamp(nanos: i128) -> String {
     let seconds = nanos.div_euclid(SECOND) as i64;
-    let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let days = seconds.div_euclid(86_400);
+    let of_day = seconds.rem_euclid(86_400);
     let (year, month, day) = date(days);
-    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    let hour = of_day / 3600;
+    let minute = of_day / 60 % 60;
+    let second = of_day % 60;
     let fraction = print_fraction(nanos.rem_euclid(SECOND));
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
 }

@@ -154,7 +154,8 @@ fn entry<'a>(
     keys: &ValuePlan,
     values: &ValuePlan,
 ) -> Result<(Raw<'a>, Raw<'a>), Stop> {
-    let (mut key, mut value) = (zero(keys.kind), None);
+    let mut key = zero(keys.kind);
+    let mut value = None;
     let mut fields = Fields::new(bytes);
     while let Some((number, raw)) = fields.next()? {
         match number {

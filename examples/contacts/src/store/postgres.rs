@@ -157,7 +157,9 @@ impl Store for Postgres {
     ) -> tidewire::Result<Contact> {
         let lease = self.pool.lease()?;
         let session = lease.session();
-        let (first_name, surname, key) = (&names.first_name, &names.surname, key.as_str());
+        let first_name = &names.first_name;
+        let surname = &names.surname;
+        let key = key.as_str();
         let all: [&(dyn ToSql + Sync); 3] = [first_name, surname, &key];
         let first = lease.write_once(session.client.query_one(&session.insert_once, &all)).await?;
         self.committed(&first);

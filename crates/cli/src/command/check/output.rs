@@ -62,7 +62,8 @@ fn summary(found: &CheckReport) -> String {
         1 => format!("1 {what}"),
         number => format!("{number} {what}s"),
     };
-    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    let errors = count(Severity::Error);
+    let warnings = count(Severity::Warning);
     let outcome = match (errors, warnings) {
         (0, 0) => "nothing wrong".to_owned(),
         (errors, 0) => several(errors, "error"),

@@ -41,7 +41,8 @@ impl ConfigFile<'_> {
     }
 
     fn services(&self, config: &Config, found: &mut CheckReport) {
-        let (mut interfaces, mut paths) = (Vec::new(), HashMap::new());
+        let mut interfaces = Vec::new();
+        let mut paths = HashMap::new();
         let mut served = HashSet::new();
         let mut schemas = Vec::new();
         for service in config.schemas().filter(|service| service.proto.exists()) {
