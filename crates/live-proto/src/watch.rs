@@ -273,7 +273,7 @@ impl Session {
             _ => {
                 return Err(Violation::new(
                     crate::reason::Reason::UnknownStream,
-                    format!("stale names stream {stream}, which is no watch"),
+                    format!("stale names stream {stream}, which is not a watch"),
                 ));
             }
         }
