@@ -74,7 +74,7 @@ pub use settings::Setting;
 pub use sign_in::SignIn;
 pub use token::{Token, TokenError};
 #[cfg(feature = "mock")]
-pub use wishmock::Wishmock;
+pub use wishmock::{Wishmock, WishmockPorts};
 
 /// Sets the level of the log; the text says what is wrong with one.
 pub type SetLogLevel = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;

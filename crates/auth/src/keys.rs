@@ -129,7 +129,7 @@ impl Keys {
     }
 
     /// The keys there are.
-    pub(crate) fn known(&self) -> Arc<KnownKeys> {
+    pub(crate) fn current(&self) -> Arc<KnownKeys> {
         Arc::clone(&self.state().known)
     }
 
@@ -162,7 +162,7 @@ impl Keys {
     /// Whether there are none: they never were fetched, or not for so long that nobody knows of
     /// them.
     fn are_lost(&self, now: SystemTime) -> bool {
-        self.state().are_lost(self.kept(), now)
+        self.state().are_lost(self.lifetime(), now)
     }
 
     fn may_be_fetched(&self, wanted: FetchReason, now: SystemTime) -> bool {
@@ -216,7 +216,7 @@ impl Keys {
         let (running, over) = watch::channel(());
         let source = Arc::clone(&self.source);
         let state = Arc::clone(&self.state);
-        let kept = self.kept();
+        let kept = self.lifetime();
         let task = tokio::spawn(async move {
             let fetched = source.fetch().await;
             let before = Arc::clone(&lock(&state).known);
@@ -230,7 +230,7 @@ impl Keys {
     }
 
     /// How long keys are kept that cannot be fetched again.
-    fn kept(&self) -> Duration {
+    fn lifetime(&self) -> Duration {
         self.refresh.saturating_mul(10).max(KEPT_MIN)
     }
 

@@ -51,8 +51,11 @@ pub(crate) async fn measure(
     if let (Some(server), Some(record)) = (&running, record) {
         // What was not answered cost something else than an answer.
         let sent = |count| if result.requests.ok == 0 { 0 } else { count };
-        let requests = (sent(result.requests.warm_up_sent), sent(result.requests.sent));
-        result.server = Some(server::describe(server, record, start, requests));
+        let requests = server::RequestCounts {
+            warm_up: sent(result.requests.warm_up_sent),
+            measured: sent(result.requests.sent),
+        };
+        result.server = Some(server::describe(server, record, start, &requests));
     }
     Ok(result)
 }

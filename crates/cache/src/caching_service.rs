@@ -218,7 +218,7 @@ impl CallerView {
     pub(crate) fn of(context: &Context) -> Self {
         let CallerKind { is_known, has_certificate, .. } = context.caller_kind();
         Self {
-            held: context.held(),
+            held: context.caller_validators(),
             is_conditional: context.is_conditional(),
             holds_any: context.holds_any(),
             credentials: Credentials { has_certificate, is_known },

@@ -119,7 +119,7 @@ impl MethodPolicy {
     }
 
     /// Whether nothing of this method is kept, it seems, so that waiting for another call gains
-    /// nothing. Asked once a call, since it counts.
+    /// nothing. PageRequest once a call, since it counts.
     pub(crate) fn is_hopeless(&self) -> bool {
         let refused = self.refused.load(Ordering::Relaxed);
         if self.coalesces || refused < HOPELESS {

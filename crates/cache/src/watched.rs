@@ -21,7 +21,7 @@ use tidewire_memo::{Ambient, read_untracked};
 use tidewire_service::{Call, Freshness, Reply, Result, Watching};
 
 use crate::attempt::Attempt;
-use crate::cached_reply::{CachedReply, CallerView};
+use crate::cached_reply::{CachedReply, CallerView, RunResult};
 use crate::caching_service::Shared;
 use crate::key::Key;
 use crate::table::MethodMemo;
@@ -166,10 +166,10 @@ impl Shared {
             }
             // Others were given the current reply: this caller's run is compared with it.
             let reply = match attempt.produce().await {
-                Ok(reply) => reply,
-                Err(aside) => {
+                RunResult::Cacheable(reply) => reply,
+                RunResult::Uncacheable(reply) => {
                     read_untracked();
-                    return aside.outcome;
+                    return reply.outcome;
                 }
             };
             if !place.memo.validate(&key, version) {

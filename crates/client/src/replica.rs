@@ -194,8 +194,8 @@ impl Shared {
             let mut changed = std::pin::pin!(changed);
             // Before the look, so that no word after it is missed.
             changed.as_mut().enable();
-            match place.held() {
-                Some((ReplicaStatus::Right, content)) => return Ok(self.held(place, content)),
+            match place.snapshot() {
+                Some((ReplicaStatus::Right, content)) => return Ok(self.replica_of(place, content)),
                 Some((ReplicaStatus::Unconfirmed, content)) => match self.when_lost {
                     WhenLost::Wait => changed.await,
                     WhenLost::Serve => return Ok(self.unconfirmed(content)),
@@ -240,13 +240,13 @@ impl Shared {
         if let Some(hold) = hold
             && place.keep(ear, content.clone(), hold)
         {
-            return Ok(self.held(place, content));
+            return Ok(self.replica_of(place, content));
         }
         self.passing.read(&());
         Ok(QueryOutcome::Passing(content))
     }
 
-    fn held(&self, place: Arc<ReplicaEntry>, content: Content) -> QueryOutcome {
+    fn replica_of(&self, place: Arc<ReplicaEntry>, content: Content) -> QueryOutcome {
         QueryOutcome::Held(Replica::new(place, content, Forms::new(Arc::clone(&self.room))))
     }
 
@@ -271,7 +271,7 @@ impl Shared {
                 (content, content.freshness.clone())
             }
         };
-        content.give(freshness, &call.context.held())
+        content.give(freshness, &call.context.caller_validators())
     }
 
     /// The place of a replica, for as long as somebody has it.

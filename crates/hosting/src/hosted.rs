@@ -352,8 +352,8 @@ impl Inner {
             return Ok(self.seated(grant));
         }
         match self.try_seat(Instant::now())? {
-            Ok(seat) => Ok(seat),
-            Err(waiting) => waiting.seat().await,
+            PermitResult::Granted(seat) => Ok(seat),
+            PermitResult::Queued(waiting) => waiting.seat().await,
         }
     }
 
@@ -361,17 +361,15 @@ impl Inner {
     ///
     /// # Errors
     /// As [`seat`](Self::seat).
-    pub(crate) fn try_seat(
-        self: &Arc<Self>,
-        now: Instant,
-    ) -> Result<Result<InstancePermit, PromisedPermit>> {
+    pub(crate) fn try_seat(self: &Arc<Self>, now: Instant) -> Result<PermitResult> {
         let taken = self.pool().take(now);
         match taken {
-            TakeResult::Granted(grant) => Ok(Ok(self.seated(grant))),
+            TakeResult::Granted(grant) => Ok(PermitResult::Granted(self.seated(grant))),
             TakeResult::Refused(refusal) => Err(self.refusal_error(refusal)),
             TakeResult::Later(receiver) => {
                 self.wake.notify_one();
-                Ok(Err(PromisedPermit { inner: Arc::clone(self), receiver, began: now }))
+                let inner = Arc::clone(self);
+                Ok(PermitResult::Queued(PromisedPermit { inner, receiver, began: now }))
             }
         }
     }
@@ -482,6 +480,12 @@ async fn reached(at: Option<Instant>) {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
+}
+
+/// A place at an instance, or the wait for one.
+pub(crate) enum PermitResult {
+    Granted(InstancePermit),
+    Queued(PromisedPermit),
 }
 
 /// A place that was promised: given back if nobody waits for it any more.

@@ -283,13 +283,13 @@ impl Peer {
         let Some(Parent { outer, caller, nested, waits, .. }) = parents.open.get_mut(&parent)
         else {
             let text = "the call that this one is part of is not open";
-            return refused(Error::failed_precondition(text));
+            return refusal(Error::failed_precondition(text));
         };
         match rights {
             Rights::Own => arrived.context.set_default_principal(self.itself.clone()),
             Rights::Caller => {
                 if let Err(error) = caller.lend(&mut arrived.context) {
-                    return refused(error);
+                    return refusal(error);
                 }
             }
         }
@@ -315,7 +315,7 @@ impl Peer {
     }
 }
 
-fn refused(error: Error) -> AnswerFuture {
+fn refusal(error: Error) -> AnswerFuture {
     Box::pin(async { Err(CallFailure::not_run(error)) })
 }
 
@@ -378,7 +378,7 @@ impl Host for Peer {
     fn answer(&self, mut arrived: IncomingCall) -> AnswerFuture {
         let rights = match Rights::take(arrived.context.headers_mut()) {
             Ok(rights) => rights,
-            Err(error) => return refused(error),
+            Err(error) => return refusal(error),
         };
         match (arrived.parent, rights) {
             (Some(parent), rights) => self.nest(parent, rights, arrived),
@@ -389,7 +389,7 @@ impl Host for Peer {
             (None, Rights::Caller) => {
                 let text = "a call that is part of no other has no caller's rights; make it by \
                             the context of the call that is answered, before its answer";
-                refused(Error::failed_precondition(text))
+                refusal(Error::failed_precondition(text))
             }
         }
     }

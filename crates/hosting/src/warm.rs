@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::cold::{self, CallStage};
 use crate::headers;
-use crate::hosted::{Inner, InstancePermit};
+use crate::hosted::{Inner, InstancePermit, PermitResult};
 use crate::native::PendingReply;
 
 /// The future of a call of a hosted service.
@@ -72,8 +72,8 @@ impl WarmCall {
         };
         let now = Instant::now();
         let seat = match inner.try_seat(now)? {
-            Ok(seat) => seat,
-            Err(waiting) => return Ok(later(asked, CallStage::Waits(waiting))),
+            PermitResult::Granted(seat) => seat,
+            PermitResult::Queued(waiting) => return Ok(later(asked, CallStage::Waits(waiting))),
         };
         let due = now.checked_add(seat.instance.generation.life.request_timeout);
         let again = cold::body_again(call);

@@ -249,9 +249,9 @@ impl Session {
         if open && let Some(bound) = self.bound_over(body.len()) {
             return self.refuse_reply(call, body.len(), bound);
         }
-        let (raw, trailers) = head.metadata.split();
-        let trailers = Bytes::copy_from_slice(trailers);
-        let metadata = Metadata::from_checked(Bytes::copy_from_slice(raw));
+        let split = head.metadata.split();
+        let trailers = Bytes::copy_from_slice(split.trailers);
+        let metadata = Metadata::from_checked(Bytes::copy_from_slice(split.head));
         self.reply_stream(call, &OutgoingReply { metadata, payload: &[], ..head.clone() });
         self.queue_body(call, body);
         self.finish_stream(call, Finish::end(trailers.to_vec()));
@@ -471,7 +471,7 @@ impl Session {
         }
         if let Some(stream) = served.stream {
             self.pool.dropped(Some(&stream));
-            let held = stream.receive.held();
+            let held = stream.receive.unconsumed_bytes();
             self.return_credit(held);
         }
     }

@@ -192,7 +192,7 @@ impl Session {
         let window = self.config.limits.stream_credit;
         let ours = self.is_ours(call.stream);
         let Some(stream) = self.stream_of(call) else { return };
-        let bytes = bytes.min(stream.receive.held());
+        let bytes = bytes.min(stream.receive.unconsumed_bytes());
         let owed = stream.receive.consume(bytes, window);
         self.give_credit(call, ours, owed);
         self.return_credit(bytes);
@@ -203,7 +203,7 @@ impl Session {
     /// [`take_more`](Self::take_more) lets this one go on.
     pub fn put_aside(&mut self, call: CallId, bytes: u64) {
         let Some(stream) = self.stream_of(call) else { return };
-        let bytes = bytes.min(stream.receive.held());
+        let bytes = bytes.min(stream.receive.unconsumed_bytes());
         stream.receive.return_early(bytes);
         self.return_credit(bytes);
     }

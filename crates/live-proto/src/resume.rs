@@ -13,6 +13,7 @@ use crate::credit::SendWindow;
 use crate::event::Event;
 use crate::frame::{self, Kind, PAYLOAD_BYTES_MAX, flag};
 use crate::hello::feature;
+use crate::pending::PendingCall;
 use crate::reason::{Reason, Violation};
 use crate::receive::FrameOutcome;
 use crate::session::{Phase, Session};
@@ -178,7 +179,7 @@ impl Session {
             self.listed.push((index, kind));
         }
         let mut whole = Vec::with_capacity(entries.len() + 3 * varint::BYTES_MAX);
-        varint::put(&mut whole, self.receive_window.held());
+        varint::put(&mut whole, self.receive_window.unconsumed_bytes());
         varint::put(&mut whole, self.requests_out.into());
         varint::put(&mut whole, self.listed.len() as u64);
         whole.extend_from_slice(&entries);
@@ -286,8 +287,9 @@ impl Session {
             if goes_on {
                 self.go_on(index, position)?;
             } else if self.start_over(index)? {
+                let generation = self.outgoing.generation(index);
                 if kind == WATCH { &mut watches } else { &mut calls }
-                    .push((index, self.outgoing.generation(index)));
+                    .push(PendingCall { index, generation });
             }
         }
         if !rest.is_empty() {
@@ -296,9 +298,9 @@ impl Session {
         // In the order of their ids: else a later one could be forgotten before an earlier one
         // came.
         let id = |index| self.outgoing.get(index).map_or(0, |call| call.command);
-        calls.sort_by_key(|&(index, _)| (id(index) == 0, id(index)));
-        for (index, generation) in calls {
-            self.again.soon(index, generation);
+        calls.sort_by_key(|call| (id(call.index) == 0, id(call.index)));
+        for call in calls {
+            self.again.soon(call);
         }
         self.again.spread(self.now, &watches);
         self.send_waiting();

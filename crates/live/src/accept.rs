@@ -98,7 +98,7 @@ impl Links {
             Ok(hello) => hello,
             Err(violation) => return Err(Some(refuse(transport, violation).await)),
         };
-        let headers = acceptor.headers_of(&hello).to_maps().0;
+        let headers = acceptor.headers_of(&hello).to_maps().headers;
         let identity = match identify(headers).await {
             Ok(identity) => identity,
             Err(violation) => return Err(Some(refuse(transport, violation).await)),
@@ -167,8 +167,8 @@ impl Links {
                 // it shows another credential now.
                 state.tell_stale(&link);
                 state.life = life;
-                let before = state.session.accepted_headers().to_maps().0;
-                let now_shown = acceptor.headers_of(&hello).to_maps().0;
+                let before = state.session.accepted_headers().to_maps().headers;
+                let now_shown = acceptor.headers_of(&hello).to_maps().headers;
                 if before != now_shown {
                     state.ask_anew(&link, &before, &now_shown);
                 }

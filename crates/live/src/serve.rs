@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tidewire_live_proto::{
     CallId, ChangedSources, CommandOrigin, IncomingRequest, Metadata, Micros, OutgoingReply,
-    PeerMethod, Session, Violation, Watch, varint,
+    PeerMethod, RequestLine, Session, Violation, Watch, varint,
 };
 use tidewire_service::{
     Body, Context, Error, Frames, Freshness, Headers, Lifetime, Outcome, Peer, Protocol, Reply,
@@ -186,7 +186,7 @@ pub(crate) struct RequestParts {
 impl RequestParts {
     pub(crate) fn of(request: &IncomingRequest<'_>) -> Self {
         let target = match request.http() {
-            Some((verb, target)) => http_target(verb, target),
+            Some(RequestLine { verb, target }) => http_target(verb, target),
             None => {
                 request.peer_method().map_or(CallTarget::Nothing("no method"), CallTarget::Method)
             }
@@ -226,7 +226,7 @@ impl RequestParts {
     /// Its own headers in place of the connection's.
     pub(crate) fn with_headers(mut self, session: &Session) -> Self {
         if !self.metadata.is_empty() || !session.peer_headers().is_empty() {
-            self.headers = session.headers_of(&self.metadata).to_maps().0;
+            self.headers = session.headers_of(&self.metadata).to_maps().headers;
         }
         self
     }

@@ -172,7 +172,7 @@ impl<'a> Order<'a> {
             codec: *codec,
             metadata: metadata(context.headers(), &Headers::default()),
             deadline,
-            held: context.held().first().copied(),
+            held: context.caller_validators().first().copied(),
             tokens: tokens.map(|token| Bytes::copy_from_slice(token.bytes())).collect(),
             parent: process::parent(link),
             watch: if is_watched { Watch::Notify } else { Watch::No },

@@ -120,7 +120,7 @@ impl Codec {
     }
 
     /// Headers and body of the last answer, if they are kept.
-    pub(crate) fn kept(&self) -> &ReplyParts {
-        each!(self, codec => codec.kept())
+    pub(crate) fn reply_parts(&self) -> &ReplyParts {
+        each!(self, codec => codec.reply_parts())
     }
 }

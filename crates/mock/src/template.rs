@@ -574,7 +574,7 @@ mod tests {
             request: crate::scene::Request::Many(&[]),
             headers: &headers,
             message: None,
-            item: Some((1, 3)),
+            item: Some(crate::scene::ItemIndex { index: 1, total: 3 }),
             state: &state,
             attempt: 2,
             timeout_ms: None,

@@ -22,6 +22,7 @@ use crate::options::RestOptions;
 use crate::origin::Origin;
 use crate::router::Router;
 use crate::schemas::Schemas;
+use tidewire_proto::Position;
 use tidewire_proto::http::Template;
 
 /// Something that is wrong or odd about a REST binding.
@@ -33,7 +34,7 @@ pub struct RestFinding {
     /// The file, as it is imported.
     pub file: String,
     /// Line and column of the annotation, from 1; there when the descriptors have source info.
-    pub place: Option<(u32, u32)>,
+    pub place: Option<Position>,
     /// The template at fault and the place in it, from 0, to find it below `place`.
     pub template: Option<(String, usize)>,
     /// What is wrong: lower case, no full stop.

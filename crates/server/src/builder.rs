@@ -487,7 +487,7 @@ impl App {
         let methods: Vec<_> = self.methods.each().cloned().collect();
         Handle {
             health,
-            offered: self.methods.offered().cloned(),
+            offered: self.methods.reloadable().cloned(),
             counters: Arc::clone(&self.counters),
             commands: self.commands.clone(),
             methods: methods.into(),

@@ -271,7 +271,7 @@ impl Connection {
 impl Connection {
     /// What is to go on as a live connection: all of it, or of HTTP/2 the stream that was answered
     /// last.
-    pub(crate) fn taken(&self) -> Option<Takeover> {
+    pub(crate) fn take_over(&self) -> Option<Takeover> {
         self.taken.lock().take()
     }
 

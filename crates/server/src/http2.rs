@@ -81,7 +81,7 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
             Ok(()) => self.connection.answer(request, Some(&slot)),
             Err(error) => self.connection.refuse_head(request, Some(&slot), &error),
         };
-        if may_be_taken && let Some(taken) = self.connection.taken() {
+        if may_be_taken && let Some(taken) = self.connection.take_over() {
             self.go_on(taken);
         }
         CountedResponse { response, slot: Some(slot) }

@@ -191,9 +191,16 @@ impl Drop for Watch {
     }
 }
 
+/// What is known of how a request ended.
+struct RequestOutcome {
+    how: Option<EndReason>,
+    code: Option<Code>,
+    status: Option<StatusCode>,
+}
+
 impl RequestRecord {
     fn ended(&self) {
-        let (how, code, status) = self.outcome.get();
+        let RequestOutcome { how, code, status } = self.outcome.get();
         let gone = || {
             if self.stop.has_reached(Stage::CutOff) {
                 EndReason::Drained
@@ -293,11 +300,11 @@ impl Outcome {
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, added);
     }
 
-    fn get(&self) -> (Option<EndReason>, Option<Code>, Option<StatusCode>) {
+    fn get(&self) -> RequestOutcome {
         let known = self.0.load(Ordering::Relaxed);
         let how = (known >> Self::HOW).checked_sub(1).map(|number| HOWS[number as usize]);
         let code = Code::from_number(((known & Self::code_mask()) >> Self::CODE) as _);
-        (how, code, StatusCode::from_u16(known as u16).ok())
+        RequestOutcome { how, code, status: StatusCode::from_u16(known as u16).ok() }
     }
 
     const fn code_mask() -> u32 {

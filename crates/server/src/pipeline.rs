@@ -22,7 +22,8 @@ use http::{Extensions, HeaderMap, Method, Request, Response, Uri, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tidewire_service::{
-    Body, Call, Context, Error, Gate, Head, HttpTarget, Phase, Result, Target, admit, ask,
+    Body, Call, Context, Error, Gate, Head, HeadParts, HttpTarget, Phase, Result, Target, admit,
+    ask,
 };
 use tokio::time::Instant;
 
@@ -100,13 +101,13 @@ impl Connection {
         let asked = catch_unwind(AssertUnwindSafe(|| ask(gates, &mut head)));
         match asked.unwrap_or_else(|panic| Err(panicked(&*panic))) {
             Ok(None) => {
-                let (_, context, guards) = head.into_parts();
-                let watch = Some(watch.keep(guards));
+                let HeadParts { context, permits, .. } = head.into_parts();
+                let watch = Some(watch.keep(permits));
                 self.accept(found, InboundRequest { verb, uri, version, context, body, watch })
             }
             Err(error) => {
-                let (_, context, guards) = head.into_parts();
-                let watch = Some(watch.keep(guards));
+                let HeadParts { context, permits, .. } = head.into_parts();
+                let watch = Some(watch.keep(permits));
                 let refused = InboundRequest { verb, uri, version, context, body, watch };
                 self.refuse(&found, refused, error)
             }
@@ -116,11 +117,12 @@ impl Connection {
                 ResponseFuture::Late(Box::pin(async move {
                     // Should this be dropped while it waits, its end is told before its guards go.
                     let mut head = head;
+                    #[allow(clippy::redundant_locals, reason = "it is dropped before the head")]
                     let watch = watch;
                     let gates = &connection.app.gates_of(&head.target)[waits..];
                     let decision = admitted(gates, &mut head, true).await;
-                    let (_, context, guards) = head.into_parts();
-                    let watch = Some(watch.keep(guards));
+                    let HeadParts { context, permits, .. } = head.into_parts();
+                    let watch = Some(watch.keep(permits));
                     let request = InboundRequest { verb, uri, version, context, body, watch };
                     let response = match decision {
                         Ok(()) => connection.accept(found, request),

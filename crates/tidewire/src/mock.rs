@@ -23,10 +23,11 @@ mod recorded;
 mod watch;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tidewire_admin::{ProtoFolder, RuleFolder, Token, Wishmock};
+use parking_lot::Mutex;
+use tidewire_admin::{ProtoFolder, RuleFolder, Token, Wishmock, WishmockPorts};
 pub use tidewire_mock::{
     Calls, Decision, DefaultReply, Explanation, Finding, Frames, LoggedCall, MethodRules, Mock,
     MockBuilder, MockedService, NearMiss, Outcome, Plan, Preview, RULE_FILE_BYTES_MAX, RULE_SCHEMA,
@@ -96,7 +97,7 @@ impl MockFolders {
     pub fn wishmock(
         &self,
         mock: &Mock,
-        ports: (u16, Option<u16>, Option<u16>),
+        ports: WishmockPorts,
         token: Option<Token>,
     ) -> Option<Wishmock> {
         let protos = self.changed_protos(mock);

@@ -5,6 +5,7 @@
 //! there is one range test and not twelve.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use regex::bytes::Regex;
 
@@ -112,10 +113,10 @@ impl Test {
     }
 
     /// Numbers of bytes with which a test of length passes; `None` for other tests.
-    pub(super) fn sure_sizes(&self) -> Option<(u64, u64)> {
+    pub(super) fn sure_sizes(&self) -> Option<RangeInclusive<u64>> {
         match self {
-            Self::Characters(min, max) => Some((sure_bytes(*min), *max)),
-            Self::Size(min, max) => Some((*min, *max)),
+            Self::Characters(min, max) => Some(sure_bytes(*min)..=*max),
+            Self::Size(min, max) => Some(*min..=*max),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::Outcome;
-use crate::compare::{self, Method, Row};
+use crate::compare::{self, Method, Ratio, Row};
 use crate::console::Console;
 use crate::html;
 use crate::result::{FORMAT, RunResult};
@@ -27,7 +27,7 @@ pub struct CompareArgs {
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Result files of the new side; seven and more on each side are compared as rounds.
-    #[arg(long, num_args = 1..)]
+    #[arg(long, value_name = "FILE", num_args = 1..)]
     new: Vec<PathBuf>,
     /// Exit with 1 when a figure is shown to be worse by more than this.
     #[arg(long, value_parser = percent, value_name = "PERCENT")]
@@ -39,7 +39,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Seed of the bootstrap.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 }
 
@@ -70,8 +70,13 @@ pub(super) fn run(args: &CompareArgs, console: &mut Console<'_>) -> Result<Outco
     }
     if let Some(path) = &args.html {
         let told: Vec<_> = rows.iter().map(|row| (row, cells(row))).collect();
-        let page = html::comparison((&base, &new), &told, &notes, &method_text(method))
-            .map_err(|error| Error::system(format!("the report cannot be written: {error}")))?;
+        let page = html::comparison(
+            &html::Sides { base: &base, new: &new },
+            &told,
+            &notes,
+            &method_text(method),
+        )
+        .map_err(|error| Error::system(format!("the report cannot be written: {error}")))?;
         std::fs::write(path, page)
             .map_err(|error| Error::system(format!("{}: {error}", path.display())))?;
     }
@@ -196,7 +201,7 @@ fn cells(row: &Row) -> [String; 5] {
     let show = row.show;
     let ratio = row.ratio.map_or_else(
         || "–".to_owned(),
-        |(ratio, low, high)| format!("{ratio:.3} ({low:.3}–{high:.3})"),
+        |Ratio { value, low, high }| format!("{value:.3} ({low:.3}–{high:.3})"),
     );
     [row.name.clone(), show(row.base), show(row.new), ratio, row.verdict().to_owned()]
 }

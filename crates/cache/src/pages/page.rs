@@ -11,9 +11,9 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tidewire_service::{Body, Code, Error, Headers, Reply, headers_without, is_of_connection};
 
-use super::asked::{Asked, Key, hash};
 use super::conditions::{self, Part};
 use super::directives::Directives;
+use super::page_request::{Key, PageRequest, hash};
 use super::policy::Policy;
 use crate::weight;
 
@@ -186,7 +186,7 @@ impl Page {
     }
 
     /// The page as the answer to a request.
-    pub(crate) fn give(&self, asked: &Asked, request: &HeaderMap, now: Instant) -> Reply {
+    pub(crate) fn give(&self, asked: &PageRequest, request: &HeaderMap, now: Instant) -> Reply {
         let is_whole = self.status == StatusCode::OK;
         let age = HeaderValue::from(self.age(now).as_secs());
         let is_part = self.status == StatusCode::PARTIAL_CONTENT;

@@ -51,7 +51,8 @@ impl Rpc<'_> {
             // What was refused because of its content type was not looked at: it may be sent again.
             Body::Full(message) if self.protocol.is_none() && protocol == Protocol::Connect => {
                 let first = self.once(protocol, Body::Full(message.clone())).await;
-                let refused = self.watch.seen().status.is_some_and(|status| status.as_u16() == 415);
+                let refused =
+                    self.watch.history().status.is_some_and(|status| status.as_u16() == 415);
                 match first {
                     Err(CallError::Call(_)) if refused => {
                         self.watch.note("not Connect; trying gRPC-Web");

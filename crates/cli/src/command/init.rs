@@ -10,20 +10,20 @@ use anyhow::bail;
 use crate::Failure;
 use crate::init::{project, settings};
 
-/// Begin: a project in Rust in an empty folder, or a tidewire.toml where `.proto` files are.
+/// Create a project in Rust in an empty folder, or a tidewire.toml in a folder of `.proto` files.
 ///
 ///   tidewire init greeter      makes greeter/: one method over every protocol; then cargo run
 ///   tidewire init              in a folder with .proto files: a tidewire.toml; then tidewire serve
 ///
-/// Nothing that is there is changed.
+/// Existing files are not changed.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Init {
-    /// The folder; it is made if it is not there.
+    /// Folder; created if it does not exist.
     #[arg(value_name = "FOLDER", default_value = ".")]
     folder: PathBuf,
-    /// Where a project takes Tidewire from: a clone, or the URL of its repository [default: the
-    /// clone that this program was built from].
+    /// Where the project gets Tidewire: a clone, or the URL of its repository [default: the clone
+    /// that this program was built from].
     #[arg(long, value_name = "PATH|URL")]
     tidewire: Option<String>,
 }

@@ -16,30 +16,31 @@ use crate::admin::{Admin, body_or_failure};
 use crate::call::printable::printable;
 use crate::json::{self, JsonFlag};
 
-/// Show what a running server keeps.
+/// Show the memos and sources of a running server.
 ///
-/// Without arguments: memos and sources, with entries, bytes and hits, and what made most stale.
-/// With a memo: its keys. With a memo and a part of a key: of the first such key what it read, what
-/// depends on it, and why it was computed again. Reasons and ages are known only of what was
-/// observed (--observe).
+/// Without arguments: memos and sources, with entries, bytes and hits, and the changes that made
+/// the most values stale. With a memo: its keys. With a memo and a part of a key: what the first
+/// such key read, what depends on it, and why it was recomputed. Reasons and ages are known only
+/// while --observe is on.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Inspect {
-    /// A memo or a source, as it is listed.
+    /// Memo or source, as listed.
     memo: Option<String>,
-    /// A part of a key, as it is listed.
+    /// Part of a key, as listed.
     key: Option<String>,
-    /// Let the server take note of what happens for so many seconds, 0 to end that.
+    /// Record what happens to values for this many seconds; 0 stops recording [default: show
+    /// values].
     #[arg(long, value_name = "SECONDS")]
     observe: Option<u32>,
-    /// Let the server count, for so many seconds, the values that it serves from memory within
-    /// itself, which slows them down; 0 to end that.
+    /// Count hits inside the server for this many seconds, which slows them down; 0 stops counting
+    /// [default: show values].
     #[arg(long, value_name = "SECONDS")]
     count_hits: Option<u32>,
-    /// Make the keys that are named stale, and all that depends on them; of a source: say that they
-    /// changed.
+    /// Make the named keys and everything that depends on them stale; for a source: report that
+    /// they changed.
     #[arg(long, requires = "memo", conflicts_with = "evict")]
     invalidate: bool,
-    /// Drop the values of the keys that are named from memory.
+    /// Remove the values of the named keys from memory.
     #[arg(long, requires = "memo")]
     evict: bool,
     #[command(flatten)]

@@ -16,7 +16,7 @@ use crate::Failure;
 use crate::admin::{Admin, body_or_failure};
 use crate::call::printable::{printable, printable_json};
 
-/// Show the rules of a running mock, and steer it: rule files, previews, calls, sessions.
+/// Show and change a running mock: rule files, previews, calls, sessions.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Mocks {
     #[command(subcommand)]

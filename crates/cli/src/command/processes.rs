@@ -26,9 +26,9 @@ pub(crate) struct Ps {
 /// Show what a hosted program printed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Logs {
-    /// The program.
+    /// Name of the program.
     name: String,
-    /// Go on with what it prints.
+    /// Print new output as it comes.
     #[arg(short, long)]
     follow: bool,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub(crate) struct Logs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ProcessArgs {
-    /// The program.
+    /// Name of the program.
     name: String,
     #[command(flatten)]
     admin: Admin,

@@ -16,17 +16,17 @@ use crate::admin::{Admin, body_or_failure};
 use crate::call::printable::printable;
 use crate::json::{self, JsonFlag};
 
-/// Show what a running server does: calls a second, times and outcomes by method.
+/// Show the activity of a running server: calls per second, times and outcomes by method.
 ///
-/// The server has `admin.listen` in its settings. Rates are of the time since the last look; with
-/// --once, and at first, since its start; with --json it is what the server counted since then, one
-/// object a look.
+/// Needs `admin.listen` in the settings of the server. Rates are since the last update; with
+/// --once, and at first, since the start of the server. With --json: what the server counted since
+/// its start, one object per update.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Top {
-    /// Print once and end.
+    /// Print once and exit.
     #[arg(long)]
     once: bool,
-    /// Seconds between two looks.
+    /// Seconds between updates.
     #[arg(long, value_name = "SECONDS", default_value_t = 2)]
     every: u64,
     #[command(flatten)]

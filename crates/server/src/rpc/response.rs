@@ -55,7 +55,7 @@ pub(super) fn one(
     let Reply { headers, body, trailers, freshness, .. } = reply;
     let message = match body {
         Body::Full(message) if !without_end && let Some(keeper) = freshness.keeper(&message) => {
-            let message = Message::kept(message, Arc::clone(keeper));
+            let message = Message::cached(message, Arc::clone(keeper));
             let headers = headers.into_map();
             let trailers = trailers.into_map();
             return Ok(whole(exchange.reply(headers, message, trailers, coders)));

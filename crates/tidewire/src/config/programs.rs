@@ -337,7 +337,7 @@ impl Programs {
     }
 
     /// A service whose pages are kept, if they are to be; any may say what it has changed.
-    fn kept(
+    fn with_pages(
         &self,
         name: &str,
         settings: Option<&PageSettings>,
@@ -361,15 +361,23 @@ impl Programs {
         self.told.set_routes(self.running.iter().filter_map(route).collect());
         let wrong = |error: RouteError| ConfigError::new(error.to_string());
         for RunningProgram { config, hosted } in &self.running {
-            let service =
-                self.kept(hosted.name(), config.pages.as_ref(), &config.headers, hosted.clone());
+            let service = self.with_pages(
+                hosted.name(),
+                config.pages.as_ref(),
+                &config.headers,
+                hosted.clone(),
+            );
             for route in &config.routes {
                 sites.add(route.clone(), Arc::clone(&service)).map_err(wrong)?;
             }
         }
         for RunningUpstream { config, upstream } in &self.upstreams {
-            let service =
-                self.kept(config.name(), config.pages.as_ref(), &config.headers, upstream.clone());
+            let service = self.with_pages(
+                config.name(),
+                config.pages.as_ref(),
+                &config.headers,
+                upstream.clone(),
+            );
             for route in &config.routes {
                 sites.add(route.clone(), Arc::clone(&service)).map_err(wrong)?;
             }

@@ -77,7 +77,7 @@ fn part(name: &str, nanos: i128) -> Option<i64> {
     let seconds = nanos.div_euclid(SECOND) as i64;
     let days = seconds.div_euclid(86_400);
     let of_day = seconds.rem_euclid(86_400);
-    let (year, month, day) = date(days);
+    let Date { year, month, day } = date(days);
     Some(match name {
         "getFullYear" => year,
         "getMonth" => month - 1,
@@ -125,7 +125,16 @@ fn days_to(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-fn date(days: i64) -> (i64, i64, i64) {
+#[derive(PartialEq)]
+struct Date {
+    year: i64,
+    /// From 1.
+    month: i64,
+    day: i64,
+}
+
+/// The date of a day, counted from 1970.
+fn date(days: i64) -> Date {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let of_era = days.rem_euclid(146_097);
@@ -134,7 +143,7 @@ fn date(days: i64) -> (i64, i64, i64) {
     let month = (5 * of_year + 2) / 153;
     let day = of_year - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + i64::from(month <= 2), month, day)
+    Date { year: year + era * 400 + i64::from(month <= 2), month, day }
 }
 
 /// RFC 3339.
@@ -155,7 +164,7 @@ fn parse_timestamp(text: &str) -> Option<i128> {
     let month = number(5..7, 12)?;
     let day = number(8..10, 31)?;
     let days = days_to(year, month, day);
-    if date(days) != (year, month, day) {
+    if date(days) != (Date { year, month, day }) {
         return None;
     }
     let seconds = number(11..13, 23)? * 3600 + number(14..16, 59)? * 60 + number(17..19, 59)?;
@@ -222,7 +231,7 @@ pub(in super::super) fn print_timestamp(nanos: i128) -> String {
     let seconds = nanos.div_euclid(SECOND) as i64;
     let days = seconds.div_euclid(86_400);
     let of_day = seconds.rem_euclid(86_400);
-    let (year, month, day) = date(days);
+    let Date { year, month, day } = date(days);
     let hour = of_day / 3600;
     let minute = of_day / 60 % 60;
     let second = of_day % 60;
