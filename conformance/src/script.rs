@@ -93,7 +93,7 @@ enum Cancel {
 
 /// What came back so far.
 #[derive(Default)]
-struct Seen {
+struct PartialReply {
     headers: Headers,
     trailers: Headers,
     payloads: Vec<ConformancePayload>,
@@ -137,7 +137,7 @@ where
     if let Some(timeout) = request.timeout_ms {
         context = context.with_deadline(Instant::now() + Duration::from_millis(timeout.into()));
     }
-    let mut seen = Seen::default();
+    let mut seen = PartialReply::default();
     let (replied, mut replies) = mpsc::channel(1);
     let sending = async {
         if spec.kind.client_streams() {
@@ -215,7 +215,7 @@ async fn receive<Res: Payload>(
     kind: StreamKind,
     cancel: Cancel,
     replied: mpsc::Sender<()>,
-    seen: &mut Seen,
+    seen: &mut PartialReply,
 ) -> Result<(), Error> {
     let codec = call.codec;
     let reply = client.call(call).await?;
@@ -245,9 +245,9 @@ async fn receive<Res: Payload>(
     Ok(())
 }
 
-fn result(seen: Seen, outcome: Result<(), Error>, unsent: usize) -> ClientResponseResult {
-    let (mut response_headers, mut response_trailers) =
-        (headers(&seen.headers), headers(&seen.trailers));
+fn result(seen: PartialReply, outcome: Result<(), Error>, unsent: usize) -> ClientResponseResult {
+    let mut response_headers = headers(&seen.headers);
+    let mut response_trailers = headers(&seen.trailers);
     let error = outcome.err().map(|error| {
         if !error.headers().is_empty() {
             response_headers = headers(error.headers());

@@ -55,7 +55,8 @@ impl ConformanceService for Conformance {
         context: Context,
         mut requests: Stream<ClientStreamRequest>,
     ) -> Result<Reply<ClientStreamResponse>> {
-        let (mut definition, mut seen) = (None, Vec::new());
+        let mut definition = None;
+        let mut seen = Vec::new();
         while let Some(request) = requests.next().await? {
             let is_first = seen.is_empty();
             seen.push(any(&request));

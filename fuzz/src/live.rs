@@ -24,8 +24,9 @@ pub fn metadata(data: &[u8]) {
     }
     let built = builder.build();
     assert!(Fields::read(built.raw()).is_ok(), "what is built can be read");
-    let (headers, trailers) = built.to_maps();
-    let _ = (headers.len(), trailers.len(), built.depends().count(), built.tokens().count());
+    let maps = built.to_maps();
+    let _ =
+        (maps.headers.len(), maps.trailers.len(), built.depends().count(), built.tokens().count());
     let numbers: Option<Vec<u32>> = varint::take_numbers(data).collect();
     if let Some(numbers) = numbers {
         let mut out = Vec::new();

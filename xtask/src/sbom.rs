@@ -33,7 +33,8 @@ pub(crate) fn document(root: &Path, target: &str) -> Result<Value> {
 
     let packages = metadata["packages"].as_array().context("no packages")?;
     let mut named = BTreeMap::new();
-    let (mut program, mut components) = (Value::Null, Vec::new());
+    let mut program = Value::Null;
+    let mut components = Vec::new();
     for package in packages {
         let one = (text(&package["name"]), text(&package["version"]));
         if !all.contains(&one) {

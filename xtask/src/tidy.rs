@@ -13,6 +13,7 @@ mod levels;
 mod names;
 mod patience;
 mod sizes;
+mod tuples;
 mod unsafe_places;
 mod where_is;
 
@@ -39,6 +40,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
         large_files::check,
         absences::check,
         patience::check,
+        tuples::check,
         unsafe_places::check,
         english::check,
         where_is::check,

@@ -79,7 +79,8 @@ impl Calls for CallsApi {
         request: CaptureBodiesRequest,
     ) -> Result<Reply<CaptureBodiesReply>> {
         let seconds = request.seconds.min(CAPTURE_SECONDS_MAX);
-        let (record, time) = (self.metrics.record(), Duration::from_secs(seconds.into()));
+        let record = self.metrics.record();
+        let time = Duration::from_secs(seconds.into());
         record.capture_for(time, bodies::show(&self.handle));
         if seconds > 0 {
             record.keep_at_least(time);

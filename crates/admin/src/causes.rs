@@ -42,6 +42,17 @@ pub(crate) struct KeyEvent {
     pub(crate) changed: Option<String>,
 }
 
+/// A change, by what it made suspect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InvalidatorCount {
+    /// What changed.
+    pub(crate) changed: String,
+    /// How often.
+    pub(crate) times: u64,
+    /// How many values that made suspect.
+    pub(crate) marked: u64,
+}
+
 impl Causes {
     pub(crate) fn new(graph: Graph) -> Self {
         Self { graph, known: Mutex::default() }
@@ -49,7 +60,7 @@ impl Causes {
 
     /// Observes for this long from now on; [`Duration::ZERO`] ends it and forgets what was noted.
     pub(crate) fn observe(self: Arc<Self>, time: Duration) {
-        let mut known = self.known();
+        let mut known = self.lock();
         if time.is_zero() {
             *known = KnownCauses::default();
             return self.graph.record_events(Recording::nothing());
@@ -68,10 +79,10 @@ impl Causes {
             while Instant::now() < until {
                 ticks.tick().await;
                 let Some(causes) = causes.upgrade() else { return };
-                drop(causes.taken());
+                drop(causes.current());
             }
             if let Some(causes) = causes.upgrade() {
-                causes.taken().observer = None;
+                causes.current().observer = None;
                 causes.graph.record_events(Recording::nothing());
             }
         });
@@ -80,19 +91,19 @@ impl Causes {
 
     /// Whether what happens is noted now.
     pub(crate) fn is_on(&self) -> bool {
-        self.known().observer.is_some()
+        self.lock().observer.is_some()
     }
 
     /// How many notes went because newer ones came.
     pub(crate) fn dropped(&self) -> u64 {
         let of_graph = self.graph.stats().events_dropped;
-        let known = self.known();
+        let known = self.lock();
         known.dropped + of_graph.saturating_sub(known.dropped_before)
     }
 
     /// What happened to one key, the latest last.
     pub(crate) fn of(&self, memo: &str, key: &str) -> Vec<KeyEvent> {
-        let known = self.taken();
+        let known = self.current();
         let its = |event: &Event| *event.memo == *memo && event.key == key;
         let mut changes: HashMap<u64, Option<String>> = HashMap::new();
         for (_, event) in known.events.iter().filter(|(_, event)| its(event)) {
@@ -115,7 +126,7 @@ impl Causes {
     /// How old the value of a key is, where its becoming was observed and it is still observed that
     /// there is no other.
     pub(crate) fn age_ms(&self, memo: &str, key: &str) -> Option<u64> {
-        let known = self.taken();
+        let known = self.current();
         known.observer.as_ref()?;
         let its = known.events.iter().rev().find(|(_, event)| {
             let is_made = matches!(event.kind, EventKind::Published | EventKind::CutOff);
@@ -124,9 +135,9 @@ impl Causes {
         its.map(|(at_ms, _)| now_ms().saturating_sub(*at_ms))
     }
 
-    /// What changed, how often, and how much was made suspect by that: the most first.
-    pub(crate) fn invalidators(&self) -> Vec<(String, u64, u64)> {
-        let known = self.taken();
+    /// What changed: what made the most suspect first.
+    pub(crate) fn invalidators(&self) -> Vec<InvalidatorCount> {
+        let known = self.current();
         let mut by_change: HashMap<u64, (String, u64)> = HashMap::new();
         for (_, event) in &known.events {
             let Some(tick) = change(event) else { continue };
@@ -135,24 +146,23 @@ impl Causes {
                 None => _ = by_change.insert(tick, (label(event), 0)),
             }
         }
-        let mut by_name: HashMap<String, (u64, u64)> = HashMap::new();
+        let mut by_name: HashMap<String, InvalidatorCount> = HashMap::new();
         for (changed, marked) in by_change.into_values() {
-            let (times, all) = by_name.entry(changed).or_default();
-            (*times, *all) = (*times + 1, *all + marked);
+            let zero = || InvalidatorCount { changed: changed.clone(), times: 0, marked: 0 };
+            let count = by_name.entry(changed.clone()).or_insert_with(zero);
+            count.times += 1;
+            count.marked += marked;
         }
-        let mut all: Vec<_> = by_name
-            .into_iter()
-            .map(|(changed, (times, marked))| (changed, times, marked))
-            .collect();
-        all.sort_by(|a, b| (b.2, b.1, &a.0).cmp(&(a.2, a.1, &b.0)));
+        let mut all: Vec<_> = by_name.into_values().collect();
+        all.sort_by(|a, b| (b.marked, b.times, &a.changed).cmp(&(a.marked, a.times, &b.changed)));
         all
     }
 
     /// What is known, with what happened until now.
-    fn taken(&self) -> MutexGuard<'_, KnownCauses> {
+    fn current(&self) -> MutexGuard<'_, KnownCauses> {
         let events = self.graph.take_events();
         let at_ms = now_ms();
-        let mut known = self.known();
+        let mut known = self.lock();
         known.events.extend(events.into_iter().map(|event| (at_ms, event)));
         let over = known.events.len().saturating_sub(EVENTS_MAX);
         known.events.drain(..over);
@@ -160,7 +170,7 @@ impl Causes {
         known
     }
 
-    fn known(&self) -> MutexGuard<'_, KnownCauses> {
+    fn lock(&self) -> MutexGuard<'_, KnownCauses> {
         self.known.lock()
     }
 }
@@ -219,7 +229,8 @@ mod tests {
         assert_eq!(marks, [&(EventKind::Marked, Some("rows(7)")); 2], "{told:?}");
         let again = events.iter().find(|noted| noted.event.kind == EventKind::Started).unwrap();
         assert_eq!(again.event.cause, Some(Cause::Dependency { number: 1, of: 1 }));
-        assert_eq!(causes.invalidators()[0], ("rows(7)".to_owned(), 2, 2));
+        let rows = InvalidatorCount { changed: "rows(7)".to_owned(), times: 2, marked: 2 };
+        assert_eq!(causes.invalidators()[0], rows);
         assert!(causes.age_ms("row", "7").is_some_and(|age| age < 60_000));
         assert_eq!(causes.age_ms("row", "8"), None);
         Arc::clone(&causes).observe(Duration::ZERO);
@@ -253,7 +264,7 @@ mod tests {
         row.get(7).await.unwrap();
         assert!(causes.age_ms("row", "7").is_some());
         // As if it had happened before the clock went back by a year.
-        causes.known().events.iter_mut().for_each(|(at_ms, _)| *at_ms += 31_536_000_000);
+        causes.lock().events.iter_mut().for_each(|(at_ms, _)| *at_ms += 31_536_000_000);
         assert_eq!(causes.age_ms("row", "7"), Some(0));
         row.get(8).await.unwrap();
         let order: Vec<_> = ["7", "8"].map(|key| causes.of("row", key)[0].event.tick).into();

@@ -24,7 +24,7 @@ pub(crate) fn to_send(said: &BTreeMap<String, String>) -> Result<HeaderMap> {
 }
 
 /// Headers without the values of those that are called a secret.
-pub(crate) fn shown<'a>(
+pub(crate) fn without_secrets<'a>(
     headers: impl IntoIterator<Item = (&'a HeaderName, &'a HeaderValue)>,
 ) -> Vec<SentHeader> {
     let shown = headers.into_iter().map(|(name, value)| SentHeader {

@@ -74,7 +74,7 @@ pub use settings::Setting;
 pub use sign_in::SignIn;
 pub use token::{Token, TokenError};
 #[cfg(feature = "mock")]
-pub use wishmock::Wishmock;
+pub use wishmock::{Wishmock, WishmockPorts};
 
 /// Sets the level of the log; the text says what is wrong with one.
 pub type SetLogLevel = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
@@ -142,7 +142,8 @@ impl Admin {
 
     /// The server, for [`Builder::beside`].
     pub fn server(self, listen: Address, handle: Handle) -> Builder {
-        let (ready, told) = (handle.clone(), (self.clone(), handle.clone()));
+        let ready = handle.clone();
+        let told = (self.clone(), handle.clone());
         let of_calls = handle.clone();
         let metrics = move |call: Call| {
             let text = metrics::text(&told.0, &told.1, &call.context);

@@ -132,10 +132,10 @@ impl Memo for MemoApi {
     ) -> Result<Reply<InvalidatorsReply>> {
         let most = if request.limit == 0 { 20 } else { limit(request.limit) };
         let invalidators = self.causes.invalidators().into_iter().take(most);
-        let invalidators = invalidators.map(|(changed, times, marked)| Invalidator {
-            changed,
-            times,
-            marked,
+        let invalidators = invalidators.map(|count| Invalidator {
+            changed: count.changed,
+            times: count.times,
+            marked: count.marked,
             ..Default::default()
         });
         let reply = InvalidatorsReply {

@@ -4,11 +4,11 @@
 //! |---|---|
 //! | which names rule files have, and how they are written | `mocks/folder.rs` |
 //! | the same of `.proto` files | `mocks/protos.rs` |
-//! | what is told of calls and previews, and what is not | `mocks/told.rs` |
+//! | what is told of calls and previews, and what is not | `mocks/convert.rs` |
 
+mod convert;
 pub(crate) mod folder;
 pub(crate) mod protos;
-mod told;
 
 use serde_json::Value;
 use tidewire_mock::{Calls, Finding, Mock, RuleFiles, Times, etag};
@@ -71,13 +71,13 @@ impl MocksApi {
     }
 
     /// A file as it is told.
-    fn told(&self, file: NamedText) -> Result<RuleFile> {
+    fn rule_file(&self, file: NamedText) -> Result<RuleFile> {
         let (_, findings) = self.checked(&file.name, &file.text)?;
         let shown = file.path.display().to_string();
         Ok(RuleFile {
             etag: etag(&file.text),
             method: self.method_of(&shown)?,
-            findings: findings.iter().map(told::finding).collect(),
+            findings: findings.iter().map(convert::finding).collect(),
             name: file.name,
             text: file.text,
             ..Default::default()
@@ -92,7 +92,8 @@ impl MocksApi {
 
     fn files(&self) -> Result<Vec<RuleFile>> {
         let Some(folder) = self.0.rules() else { return Ok(Vec::new()) };
-        let (files, rules) = (folder.files()?, self.mock()?.rules());
+        let files = folder.files()?;
+        let rules = self.mock()?.rules();
         let findings = files.check(&self.mock()?.schema());
         let told = files.paths().filter_map(|path| {
             let shown = path.display().to_string();
@@ -102,7 +103,7 @@ impl MocksApi {
                 name: folder.name_of(path)?,
                 etag: files.text(path)?.map(etag).unwrap_or_default(),
                 method: of.map(|rules| rules.method.clone()).unwrap_or_default(),
-                findings: found.map(told::finding).collect(),
+                findings: found.map(convert::finding).collect(),
                 ..Default::default()
             })
         });
@@ -117,11 +118,11 @@ impl MocksApi {
         let method = mock.method_named(&request.method)?;
         let requests: Result<Vec<_>> = request.requests.iter().map(|text| json(text)).collect();
         let preview = mock.preview(&method, &requests?, &headers::to_send(&request.headers)?)?;
-        Ok(told::preview(&mock, &method, &preview))
+        Ok(convert::preview(&mock, &method, &preview))
     }
 
     /// The calls that a request means, and how often they are to have come.
-    fn wanted(&self, request: &VerifyRequest) -> Result<(Calls, Times)> {
+    fn calls_and_times(&self, request: &VerifyRequest) -> Result<(Calls, Times)> {
         let mut calls = match request.method.is_empty() {
             true => Calls::all(),
             false => Calls::of(self.mock()?.method_named(&request.method)?),
@@ -166,7 +167,7 @@ impl Mocks for MocksApi {
     }
 
     async fn get_file(&self, _: Context, request: GetRuleFileRequest) -> Result<Reply<RuleFile>> {
-        let get = move |this: &Self| this.told(this.folder()?.read(&request.name)?);
+        let get = move |this: &Self| this.rule_file(this.folder()?.read(&request.name)?);
         Ok(self.beside(get).await?.into())
     }
 
@@ -181,7 +182,7 @@ impl Mocks for MocksApi {
             }
             let written = this.folder()?.write(&name, &text, &etag)?;
             tracing::warn!(file = name, "a rule file was written by the admin listener");
-            this.told(written)
+            this.rule_file(written)
         };
         Ok(self.beside(put).await?.into())
     }
@@ -246,7 +247,7 @@ impl Mocks for MocksApi {
     ) -> Result<Reply<CheckRulesReply>> {
         let check = move |this: &Self| this.checked(&request.name, &request.text);
         let (_, findings) = self.beside(check).await?;
-        let findings = findings.iter().map(told::finding).collect();
+        let findings = findings.iter().map(convert::finding).collect();
         Ok(CheckRulesReply { findings, ..Default::default() }.into())
     }
 
@@ -269,7 +270,7 @@ impl Mocks for MocksApi {
         }
         let calls = mock.calls(&wanted).into_iter().filter(|call| call.number > request.after);
         let calls = calls.take(limit(request.limit));
-        let calls = calls.map(|call| told::call(&call, request.bodies)).collect();
+        let calls = calls.map(|call| convert::call(&call, request.bodies)).collect();
         Ok(ListMockedCallsReply { calls, ..Default::default() }.into())
     }
 
@@ -282,8 +283,8 @@ impl Mocks for MocksApi {
         let misses = self.mock()?.near_misses().into_iter();
         let later = misses.filter(|miss| miss.call.number > request.after);
         let misses = later.take(limit(request.limit)).map(|miss| NearMiss {
-            call: told::call(&miss.call, false).into(),
-            nearest: miss.nearest.as_ref().map(told::place).unwrap_or_default(),
+            call: convert::call(&miss.call, false).into(),
+            nearest: miss.nearest.as_ref().map(convert::place).unwrap_or_default(),
             misses: shown_misses(&miss, &schema),
             ..Default::default()
         });
@@ -291,19 +292,19 @@ impl Mocks for MocksApi {
     }
 
     async fn verify(&self, _: Context, request: VerifyRequest) -> Result<Reply<VerifyReply>> {
-        let (calls, times) = self.wanted(&request)?;
+        let (calls, times) = self.calls_and_times(&request)?;
         let mock = self.mock()?;
         let verified = mock.verify(&calls, times);
         let schema = mock.schema();
         let method = mock.method_named(&request.method).unwrap_or_default();
-        let input = told::types(&schema, &method).0;
+        let input = convert::types(&schema, &method).0;
         let of = schema.message_type(&input);
         let reply = VerifyReply {
             verified: verified.is_ok(),
             calls: mock.calls(&calls).len() as u64,
             problem: verified
                 .err()
-                .map_or_else(String::new, |why| told::problem(&why.to_string(), of)),
+                .map_or_else(String::new, |why| convert::problem(&why.to_string(), of)),
             ..Default::default()
         };
         Ok(reply.into())
@@ -322,7 +323,7 @@ impl Mocks for MocksApi {
         let say = move |this: &Self| Ok(this.mock()?.say(&said, &response, session.as_deref()));
         let findings = self.beside(say).await?.err().unwrap_or_default();
         if !findings.is_empty() {
-            let told: Vec<_> = findings.iter().map(told::said).collect();
+            let told: Vec<_> = findings.iter().map(convert::finding_text).collect();
             return Err(Error::invalid_argument(format!("{method}: {}", told.join("; "))));
         }
         tracing::info!(method, "a response was said by the admin listener");
@@ -337,7 +338,7 @@ impl Mocks for MocksApi {
         let sessions = self.mock()?.sessions_known().into_iter().map(|session| MockSession {
             name: session.name,
             calls: session.calls,
-            state: session.state.into_iter().map(shown).collect(),
+            state: session.state.into_iter().map(without_secret).collect(),
             ..Default::default()
         });
         Ok(ListSessionsReply { sessions: sessions.collect(), ..Default::default() }.into())
@@ -376,7 +377,7 @@ fn response((line, name): (u32, String)) -> RuleResponse {
     RuleResponse { line, name, ..Default::default() }
 }
 
-fn shown((key, value): (String, String)) -> (String, String) {
+fn without_secret((key, value): (String, String)) -> (String, String) {
     let value = if redact::is_secret(&key) { "***".to_owned() } else { redact::text(&value) };
     (key, value)
 }
@@ -389,7 +390,7 @@ fn json(text: &str) -> Result<Value> {
 fn shown_misses(miss: &tidewire_mock::NearMiss, schema: &Schema) -> Vec<String> {
     let misses = miss.nearest.as_ref().map_or(&[][..], |nearest| &nearest.misses);
     let request = schema.message_type(&miss.call.method.input);
-    misses.iter().map(|one| told::miss(one, request)).collect()
+    misses.iter().map(|one| convert::miss(one, request)).collect()
 }
 
 /// The members of an object in JSON; none of an empty text.

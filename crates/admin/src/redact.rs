@@ -7,6 +7,7 @@
 //! `debug_redact`, too.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use serde_json::Value;
 use tidewire_schema::{Kind, MessageType, Single};
@@ -24,13 +25,13 @@ pub fn text(text: &str) -> String {
         shown.push_str(name);
         rest = after;
         if is_secret(name)
-            && let Some((sign, value)) = assigned(name, after)
+            && let Some(value) = assigned(name, after)
         {
-            shown.push_str(&after[..sign]);
-            if value > 0 {
+            shown.push_str(&after[..value.start]);
+            if !value.is_empty() {
                 shown.push_str(HIDDEN);
             }
-            rest = &after[sign + value..];
+            rest = &after[value.end..];
         }
     }
     shown.push_str(rest);
@@ -73,7 +74,8 @@ fn ends_with_name(line: &str) -> bool {
     let Some(line) = line.strip_suffix(':') else { return false };
     let line = line.trim_end_matches(['"', '\'', '\\', ']', ' ']);
     let mut words = line.rsplit(|c| !is_of_name(c));
-    let (last, before) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let last = words.next().unwrap_or_default();
+    let before = words.next().unwrap_or_default();
     is_secret(last) || is_secret(&format!("{before}_{last}"))
 }
 
@@ -81,8 +83,8 @@ const fn is_of_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
 }
 
-/// How long the sign is behind a name that assigns it a value, and how long the value.
-fn assigned(name: &str, after: &str) -> Option<(usize, usize)> {
+/// Where the value stands that is assigned to a name.
+fn assigned(name: &str, after: &str) -> Option<Range<usize>> {
     let skip =
         |from: usize, chars: &[char]| after.len() - after[from..].trim_start_matches(chars).len();
     let quoted = skip(0, &['\\', '"', '\'', ']']);
@@ -94,7 +96,7 @@ fn assigned(name: &str, after: &str) -> Option<(usize, usize)> {
     if after.starts_with('>')
         && let Some(end) = after.find(&format!("</{name}>"))
     {
-        return Some((1, end - 1));
+        return Some(1..end);
     }
     if !has_sign && !is_argument {
         return None;
@@ -112,7 +114,8 @@ fn assigned(name: &str, after: &str) -> Option<(usize, usize)> {
         _ if is_header => (0, value.find(['\n', '"']).unwrap_or(value.len())),
         _ => (0, value.find(ENDS).unwrap_or(value.len())),
     };
-    Some((begin + open, length))
+    let start = begin + open;
+    Some(start..start + length)
 }
 
 const ENDS: [char; 12] = [' ', '\t', '\n', '\r', ',', ';', '&', '"', '\'', '}', ']', ')'];
@@ -150,7 +153,7 @@ fn balanced(text: &str) -> usize {
 fn without_passwords(text: &str) -> String {
     let words = text.split_inclusive([' ', '\n', '\t', '"', '\'', '<', '>']);
     let hidden = words.map(|word| match password(word) {
-        Some((begin, end)) => format!("{}{HIDDEN}{}", &word[..begin], &word[end..]),
+        Some(range) => format!("{}{HIDDEN}{}", &word[..range.start], &word[range.end..]),
         None => word.to_owned(),
     });
     hidden.collect()
@@ -240,14 +243,14 @@ fn hide(value: &mut Value) {
 /// Where the credential of an address stands: between `://` and the last `@` before the path. A
 /// password that is not written as it should be may have a slash in it; what is behind a host and
 /// its port has none.
-fn password(text: &str) -> Option<(usize, usize)> {
+fn password(text: &str) -> Option<Range<usize>> {
     let begin = text.find("://")? + 3;
     let authority = text[begin..].split(['/', '?', '#']).next().unwrap_or_default();
     let port = authority.rsplit_once(':').map_or("", |(_, port)| port);
     let is_cut = !authority.contains(['@', ']']) && !port.chars().all(|c| c.is_ascii_digit());
     let authority = if is_cut { &text[begin..] } else { authority };
     let end = begin + authority.rfind('@')?;
-    Some((begin, end))
+    Some(begin..end)
 }
 
 /// Hides what stands behind `Bearer`, `Basic`.

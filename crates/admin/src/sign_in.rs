@@ -15,10 +15,10 @@ use crate::token::random_hex;
 
 /// Codes and bearer tokens of a console; clones share them.
 #[derive(Clone, Default)]
-pub struct SignIn(Arc<Mutex<Known>>);
+pub struct SignIn(Arc<Mutex<Credentials>>);
 
 #[derive(Default)]
-struct Known {
+struct Credentials {
     codes: Vec<Credential>,
     bearers: Vec<Credential>,
 }

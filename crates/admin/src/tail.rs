@@ -103,7 +103,8 @@ impl Watcher {
     async fn next(&mut self) -> TailBatch {
         loop {
             self.ticks.tick().await;
-            let (mut batch, mut is_news) = (self.calls(), self.seq == 0);
+            let mut batch = self.calls();
+            let mut is_news = self.seq == 0;
             is_news |= !batch.calls.is_empty() || batch.dropped > 0;
             let [_, wants_system, wants_memo, wants_processes] = self.wants;
             if wants_system {

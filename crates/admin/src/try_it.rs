@@ -144,7 +144,10 @@ impl Tried {
 
     async fn answer(&self, client: Client, call: Call) -> Result<()> {
         let mut reply = client.call(call).await?;
-        self.event("headers", |event| event.headers = headers::shown(reply.headers.iter())).await;
+        self.event("headers", |event| {
+            event.headers = headers::without_secrets(reply.headers.iter())
+        })
+        .await;
         let body = std::mem::take(&mut reply.body);
         let mut trailers = reply.trailers;
         let mut frames = body.into_frames();
@@ -161,7 +164,10 @@ impl Tried {
             }
         }
         if !trailers.is_empty() {
-            self.event("trailers", |event| event.headers = headers::shown(trailers.iter())).await;
+            self.event("trailers", |event| {
+                event.headers = headers::without_secrets(trailers.iter())
+            })
+            .await;
         }
         Ok(())
     }
@@ -208,8 +214,9 @@ impl Tried {
         self.push("end", |event| {
             event.code = error.map_or("ok", |error| error.code().as_str()).to_owned();
             event.error = error.map_or_else(String::new, |error| error.message().to_owned());
-            event.headers =
-                error.map(|error| headers::shown(error.headers().iter())).unwrap_or_default();
+            event.headers = error
+                .map(|error| headers::without_secrets(error.headers().iter()))
+                .unwrap_or_default();
         });
     }
 

@@ -37,10 +37,21 @@ pub struct Wishmock {
     pub protos: ProtoFolder,
     /// The folder with `grpc` in it, where the rule files are.
     pub rules: RuleFolder,
-    /// The port of gRPC, that of gRPC over TLS, and that of Connect.
-    pub ports: (u16, Option<u16>, Option<u16>),
+    /// Where calls are served.
+    pub ports: WishmockPorts,
     /// What callers show; `None` lets whoever is on this machine come.
     pub token: Option<Token>,
+}
+
+/// The ports of a mock.
+#[derive(Debug, Clone, Copy)]
+pub struct WishmockPorts {
+    /// gRPC.
+    pub grpc: u16,
+    /// gRPC over TLS.
+    pub grpc_tls: Option<u16>,
+    /// Connect.
+    pub connect: Option<u16>,
 }
 
 /// The most bytes of a body, as there.
@@ -147,7 +158,7 @@ const ROUTES: &[(Method, &str, Route)] = &[
 impl Wishmock {
     fn status(&self) -> Result<Value> {
         let schema = self.mock.schema();
-        let (plaintext, tls, connect) = self.ports;
+        let WishmockPorts { grpc: plaintext, grpc_tls: tls, connect } = self.ports;
         let services: Vec<_> = schema.services().collect();
         let methods = methods(&schema);
         let loaded: Vec<_> =

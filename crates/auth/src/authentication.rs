@@ -75,7 +75,7 @@ impl Authentication {
         {
             let now = (self.now)();
             for issuer in &self.issuers {
-                let keys = issuer.keys.known();
+                let keys = issuer.keys.current();
                 if issuer.keys.is_due(now) {
                     return Ok(QuickDecision::Slow);
                 }
@@ -105,22 +105,23 @@ impl Authentication {
     /// Verifies a token, and fetches keys where that needs them.
     #[cfg(feature = "jwt")]
     async fn slow(&self, head: &mut Head) -> Result<()> {
-        use crate::jwt::TokenRefusal;
+        use crate::jwt::{TokenRefusal, VerifyError};
         let Authorization::Bearer(token) = Authorization::of(head.context.headers())? else {
             return Ok(());
         };
         let token = token.to_vec();
         let now = (self.now)();
-        let (mut refused, mut unavailable) = (TokenRefusal::Malformed, None);
+        let mut refused = TokenRefusal::Malformed;
+        let mut unavailable = None;
         for issuer in &self.issuers {
             match issuer.verify(&token, now).await {
-                Ok(Ok(principal)) => {
+                Ok(principal) => {
                     head.context.set_principal(principal);
                     return Ok(());
                 }
-                Ok(Err(why)) => refused = why,
+                Err(VerifyError::Refused(why)) => refused = why,
                 // It may be of another issuer.
-                Err(error) => unavailable = Some(error),
+                Err(VerifyError::NoKeys(error)) => unavailable = Some(error),
             }
         }
         Err(unavailable.unwrap_or_else(|| {

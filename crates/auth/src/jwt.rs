@@ -34,7 +34,8 @@ pub struct TokenRequirements {
 impl TokenRequirements {
     /// Tokens of `issuer` for `audience`.
     pub fn new(issuer: impl Into<String>, audience: impl Into<String>) -> Self {
-        let (issuer, audience) = (issuer.into(), audience.into());
+        let issuer = issuer.into();
+        let audience = audience.into();
         Self { issuer, audience, leeway: Duration::from_secs(30) }
     }
 
@@ -65,28 +66,34 @@ impl Issuer {
     /// remembered.
     ///
     /// # Errors
-    /// When there are no keys, and none can be had now.
+    /// The token is refused; or there are no keys, and none can be had now.
     pub(crate) async fn verify(
         &self,
         token: &[u8],
         now: SystemTime,
-    ) -> Result<Result<Principal, TokenRefusal>, Error> {
+    ) -> Result<Principal, VerifyError> {
         if self.keys.is_due(now) {
-            self.keys.fetch(FetchReason::Any, now).await?;
+            self.keys.fetch(FetchReason::Any, now).await.map_err(VerifyError::NoKeys)?;
         }
-        let mut known = self.keys.known();
+        let mut known = self.keys.current();
         let mut outcome = verify(token, &known, &self.expected, now);
         // Also where it may not be fetched: somebody may be at it.
         if outcome == Err(TokenRefusal::UnknownKey) {
-            self.keys.fetch(FetchReason::Another, now).await?;
-            known = self.keys.known();
+            self.keys.fetch(FetchReason::Another, now).await.map_err(VerifyError::NoKeys)?;
+            known = self.keys.current();
             outcome = verify(token, &known, &self.expected, now);
         }
-        Ok(outcome.map(|(principal, expires)| {
-            self.verified.keep(token, principal.clone(), known.generation, now, expires);
-            principal
-        }))
+        let (principal, expires) = outcome.map_err(VerifyError::Refused)?;
+        self.verified.keep(token, principal.clone(), known.generation, now, expires);
+        Ok(principal)
     }
+}
+
+/// Why it is not known whose a token is.
+#[derive(Debug)]
+pub(crate) enum VerifyError {
+    Refused(TokenRefusal),
+    NoKeys(Error),
 }
 
 /// Why a token is refused.

@@ -100,8 +100,10 @@ pub(crate) enum FetchReason {
 impl Keys {
     /// The keys at `source`, fetched again every five minutes, and ten seconds after that failed.
     pub fn new(source: impl KeySource) -> Self {
-        let (refresh, retry) = (Duration::from_secs(300), Duration::from_secs(10));
-        let (known, complaint) = (Arc::default(), None);
+        let refresh = Duration::from_secs(300);
+        let retry = Duration::from_secs(10);
+        let known = Arc::default();
+        let complaint = None;
         let state = State { known, fetched: None, tried: None, missed: None, complaint };
         Self {
             source: Arc::new(source),
@@ -127,7 +129,7 @@ impl Keys {
     }
 
     /// The keys there are.
-    pub(crate) fn known(&self) -> Arc<KnownKeys> {
+    pub(crate) fn current(&self) -> Arc<KnownKeys> {
         Arc::clone(&self.state().known)
     }
 
@@ -160,7 +162,7 @@ impl Keys {
     /// Whether there are none: they never were fetched, or not for so long that nobody knows of
     /// them.
     fn are_lost(&self, now: SystemTime) -> bool {
-        self.state().are_lost(self.kept(), now)
+        self.state().are_lost(self.lifetime(), now)
     }
 
     fn may_be_fetched(&self, wanted: FetchReason, now: SystemTime) -> bool {
@@ -212,8 +214,9 @@ impl Keys {
             return None;
         }
         let (running, over) = watch::channel(());
-        let (source, state) = (Arc::clone(&self.source), Arc::clone(&self.state));
-        let kept = self.kept();
+        let source = Arc::clone(&self.source);
+        let state = Arc::clone(&self.state);
+        let kept = self.lifetime();
         let task = tokio::spawn(async move {
             let fetched = source.fetch().await;
             let before = Arc::clone(&lock(&state).known);
@@ -227,7 +230,7 @@ impl Keys {
     }
 
     /// How long keys are kept that cannot be fetched again.
-    fn kept(&self) -> Duration {
+    fn lifetime(&self) -> Duration {
         self.refresh.saturating_mul(10).max(KEPT_MIN)
     }
 

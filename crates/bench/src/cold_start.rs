@@ -73,7 +73,9 @@ pub(crate) async fn measure(
         if stop.is_raised() {
             break;
         }
-        let (case, stop, command) = (Arc::clone(case), stop.clone(), command.clone());
+        let case = Arc::clone(case);
+        let stop = stop.clone();
+        let command = command.clone();
         let (finished, started) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
             let took = ServerProcess::spawn(&command, &case.server)

@@ -36,7 +36,22 @@ pub(crate) struct Row {
     pub(crate) base: f64,
     pub(crate) new: f64,
     /// `new / base` and its 95 % interval; `None` when there is too little to say.
-    pub(crate) ratio: Option<(f64, f64, f64)>,
+    pub(crate) ratio: Option<Ratio>,
+}
+
+/// A ratio and its interval.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ratio {
+    pub(crate) value: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+/// The ends of an interval.
+#[derive(Debug, Clone, Copy)]
+struct Interval {
+    low: f64,
+    high: f64,
 }
 
 /// How the intervals were made.
@@ -49,15 +64,15 @@ pub(crate) enum Method {
 impl Row {
     /// Whether the interval excludes "the same".
     pub(crate) fn differs(&self) -> bool {
-        self.ratio.is_some_and(|(_, low, high)| low > 1.0 || high < 1.0)
+        self.ratio.is_some_and(|ratio| ratio.low > 1.0 || ratio.high < 1.0)
     }
 
     /// By which share the figure got worse, 0 if no difference was shown.
     pub(crate) fn worse_by(&self) -> f64 {
-        let Some((ratio, ..)) = self.ratio.filter(|_| self.differs()) else { return 0.0 };
+        let Some(ratio) = self.ratio.filter(|_| self.differs()) else { return 0.0 };
         match self.better {
-            Direction::Higher => 1.0 / ratio.max(1e-9) - 1.0,
-            Direction::Lower => ratio - 1.0,
+            Direction::Higher => 1.0 / ratio.value.max(1e-9) - 1.0,
+            Direction::Lower => ratio.value - 1.0,
         }
         .max(0.0)
     }
@@ -66,7 +81,7 @@ impl Row {
         match (self.ratio, self.differs()) {
             (None, _) => "too few samples",
             (_, false) => "no difference shown",
-            (Some((ratio, ..)), true) => match (ratio > 1.0, self.better) {
+            (Some(ratio), true) => match (ratio.value > 1.0, self.better) {
                 (true, Direction::Higher) | (false, Direction::Lower) => "better",
                 _ => "worse",
             },
@@ -130,20 +145,23 @@ pub(crate) fn compare(base: &[RunResult], new: &[RunResult], seed: u64) -> (Meth
     } else {
         Method::Blocks { seconds: BLOCK_SECONDS }
     };
-    let (base_seconds, new_seconds) = (seconds_of(base), seconds_of(new));
+    let base_seconds = seconds_of(base);
+    let new_seconds = seconds_of(new);
     let mut rows: Vec<Row> = FIGURES
         .iter()
         .map(|figure| {
             let per_run =
                 |runs: &[RunResult]| -> Vec<f64> { runs.iter().map(figure.of_run).collect() };
-            let (mut base, mut new) = (per_run(base), per_run(new));
+            let mut base = per_run(base);
+            let mut new = per_run(new);
             let drawn = if rounds {
                 rounds_interval(&base, &new, &mut random)
             } else {
                 blocks_interval(&base_seconds, &new_seconds, figure.of_seconds, &mut random)
             };
             // What the summary of a run says is said here too; seconds are for the interval alone.
-            let (base, new) = (median(&mut base), median(&mut new));
+            let base = median(&mut base);
+            let new = median(&mut new);
             let ratio = around(new / base, drawn);
             Row {
                 name: figure.name.to_owned(),
@@ -165,14 +183,16 @@ pub(crate) fn compare(base: &[RunResult], new: &[RunResult], seed: u64) -> (Meth
 pub(crate) fn suites(base: &SuiteResult, new: &SuiteResult, seed: u64) -> (Method, Vec<Row>) {
     let mut random = fastrand::Rng::with_seed(seed);
     let method = Method::Rounds { base: base.rounds, new: new.rounds };
-    let (base, new) = (suite::ratios(base), suite::ratios(new));
+    let base = suite::ratios(base);
+    let new = suite::ratios(new);
     let mut rows = Vec::new();
     for (name, mut base) in base {
         let Some((_, new)) = new.iter().find(|(other, _)| *other == name) else { continue };
         let mut new = new.clone();
         let enough = base.len() >= SUITE_ROUNDS && new.len() >= SUITE_ROUNDS;
         let drawn = enough.then(|| rounds_interval(&base, &new, &mut random)).flatten();
-        let (base, new) = (median(&mut base), median(&mut new));
+        let base = median(&mut base);
+        let new = median(&mut new);
         let ratio = around(new / base, drawn);
         let show = |ratio| format!("{ratio:.2}");
         rows.push(Row { name, better: Direction::Higher, show, base, new, ratio });
@@ -193,23 +213,34 @@ fn cpu_row(
         phases.iter().find(|phase| phase.name == "measured")?.cpu_seconds_per_request
     };
     let all = |runs: &[RunResult]| runs.iter().map(cpu).collect::<Option<Vec<f64>>>();
-    let (base_runs, new_runs) = (all(base)?, all(new)?);
+    let base_runs = all(base)?;
+    let new_runs = all(new)?;
     let drawn = if rounds {
         rounds_interval(&base_runs, &new_runs, random)
     } else {
-        let (base, new) = (cpu_seconds(base), cpu_seconds(new));
-        let (base, new): (Vec<_>, Vec<_>) = (base.iter().collect(), new.iter().collect());
+        let base = cpu_seconds(base);
+        let new = cpu_seconds(new);
+        let base: Vec<_> = base.iter().collect();
+        let new: Vec<_> = new.iter().collect();
         blocks_interval(&base, &new, cpu_per_request, random)
     };
-    let (mut base, mut new) = (base_runs, new_runs);
-    let (base, new) = (median(&mut base), median(&mut new));
+    let mut base = base_runs;
+    let mut new = new_runs;
+    let base = median(&mut base);
+    let new = median(&mut new);
     let ratio = around(new / base, drawn);
     let name = "server CPU per request".to_owned();
     Some(Row { name, better: Direction::Lower, show: time, base, new, ratio })
 }
 
-/// One second of a run: the CPU seconds of the server and the requests it answered.
-type CpuSecond = (f64, f64);
+/// One second of a run.
+#[derive(Debug, Clone, Copy)]
+struct CpuSecond {
+    /// CPU seconds of the server.
+    cpu: f64,
+    /// Requests that it answered.
+    requests: f64,
+}
 
 /// A sample taken at the end of a second describes it.
 fn cpu_seconds(runs: &[RunResult]) -> Vec<CpuSecond> {
@@ -219,7 +250,7 @@ fn cpu_seconds(runs: &[RunResult]) -> Vec<CpuSecond> {
             .filter_map(|sample| {
                 let second = (sample.at.round() as u64).checked_sub(1)?;
                 let row = run.timeline.iter().find(|row| row.at == second)?;
-                Some((sample.cores, (row.ok + row.failed) as f64))
+                Some(CpuSecond { cpu: sample.cores, requests: (row.ok + row.failed) as f64 })
             })
             .collect()
     };
@@ -228,7 +259,7 @@ fn cpu_seconds(runs: &[RunResult]) -> Vec<CpuSecond> {
 
 fn cpu_per_request(seconds: &[&CpuSecond]) -> f64 {
     let sum = |part: fn(&CpuSecond) -> f64| seconds.iter().map(|one| part(one)).sum::<f64>();
-    sum(|one| one.0) / sum(|one| one.1)
+    sum(|one| one.cpu) / sum(|one| one.requests)
 }
 
 /// The whole seconds of a run: the last, partial one would look like a slow one.
@@ -258,7 +289,7 @@ fn blocks_interval<T>(
     new: &[&T],
     figure: impl Fn(&[&T]) -> f64,
     random: &mut fastrand::Rng,
-) -> Option<(f64, f64)> {
+) -> Option<Interval> {
     if base.len() < SECONDS_MIN || new.len() < SECONDS_MIN {
         return None;
     }
@@ -278,7 +309,7 @@ fn draw<'a, T>(rows: &[&'a T], random: &mut fastrand::Rng) -> Vec<&'a T> {
     drawn
 }
 
-fn rounds_interval(base: &[f64], new: &[f64], random: &mut fastrand::Rng) -> Option<(f64, f64)> {
+fn rounds_interval(base: &[f64], new: &[f64], random: &mut fastrand::Rng) -> Option<Interval> {
     let ratios = (0..DRAWS)
         .map(|_| {
             let mut pick = |side: &[f64]| -> Vec<f64> {
@@ -304,20 +335,20 @@ fn median(values: &mut [f64]) -> f64 {
 }
 
 /// A ratio and its interval, which was drawn as shares of the ratio.
-fn around(ratio: f64, drawn: Option<(f64, f64)>) -> Option<(f64, f64, f64)> {
-    let (low, high) = drawn.filter(|_| ratio.is_finite())?;
-    Some((ratio, ratio * low, ratio * high))
+fn around(ratio: f64, drawn: Option<Interval>) -> Option<Ratio> {
+    let Interval { low, high } = drawn.filter(|_| ratio.is_finite())?;
+    Some(Ratio { value: ratio, low: ratio * low, high: ratio * high })
 }
 
 /// The 95 % interval of ratios, as shares of the one that was drawn from.
-fn interval(ratio: f64, mut ratios: Vec<f64>) -> Option<(f64, f64)> {
+fn interval(ratio: f64, mut ratios: Vec<f64>) -> Option<Interval> {
     ratios.retain(|one| one.is_finite());
     if !(ratio.is_finite() && ratio > 0.0) || ratios.len() < DRAWS * 9 / 10 {
         return None;
     }
     ratios.sort_by(f64::total_cmp);
     let at = |share: f64| ratios[((ratios.len() - 1) as f64 * share) as usize];
-    Some((at(0.025) / ratio, at(0.975) / ratio))
+    Some(Interval { low: at(0.025) / ratio, high: at(0.975) / ratio })
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ mod comparison;
 mod index;
 mod suite;
 
-pub(crate) use comparison::comparison;
+pub(crate) use comparison::{Sides, comparison};
 pub(crate) use index::index;
 pub(crate) use suite::suite;
 

@@ -34,7 +34,8 @@ pub(crate) async fn measure(
     let watch = running.as_ref().map(|server| Watch::begin(server.pid, clock, case.load.origin()));
     let (progress, received) = unbounded_channel();
     let (finished, result) = oneshot::channel();
-    let (offered, engine_stop) = (Arc::clone(case), stop.clone());
+    let offered = Arc::clone(case);
+    let engine_stop = stop.clone();
     std::thread::Builder::new()
         .name("bench".to_owned())
         .spawn(move || {
@@ -50,8 +51,11 @@ pub(crate) async fn measure(
     if let (Some(server), Some(record)) = (&running, record) {
         // What was not answered cost something else than an answer.
         let sent = |count| if result.requests.ok == 0 { 0 } else { count };
-        let requests = (sent(result.requests.warm_up_sent), sent(result.requests.sent));
-        result.server = Some(server::describe(server, record, start, requests));
+        let requests = server::RequestCounts {
+            warm_up: sent(result.requests.warm_up_sent),
+            measured: sent(result.requests.sent),
+        };
+        result.server = Some(server::describe(server, record, start, &requests));
     }
     Ok(result)
 }
@@ -61,7 +65,8 @@ async fn begin(
     case: &Arc<Case>,
     stop: &Stop,
 ) -> Result<(Option<ServerProcess>, Option<Phase>), Error> {
-    let (case, stop) = (Arc::clone(case), stop.clone());
+    let case = Arc::clone(case);
+    let stop = stop.clone();
     let (finished, begun) = oneshot::channel();
     std::thread::spawn(move || {
         let started = ServerProcess::begin(&case.server).and_then(|mut running| {
@@ -160,7 +165,8 @@ async fn show(
             time(progress.p50),
             time(progress.p99),
         );
-        let (failed, dropped) = (sum(|one| one.failed), sum(|one| one.dropped));
+        let failed = sum(|one| one.failed);
+        let dropped = sum(|one| one.dropped);
         if failed + dropped > 0 {
             line.push_str(&format!("   failed {failed}   dropped {dropped}"));
         }

@@ -280,18 +280,24 @@ impl Watcher {
     }
 }
 
-/// Puts a record into figures; `requests` are those of the warm-up and of the measured part.
+/// How many requests were sent.
+pub(crate) struct RequestCounts {
+    pub(crate) warm_up: u64,
+    pub(crate) measured: u64,
+}
+
+/// Puts a record into figures.
 pub(crate) fn describe(
     running: &ServerProcess,
     record: Record,
     start: Option<Phase>,
-    requests: (u64, u64),
+    requests: &RequestCounts,
 ) -> Server {
     let mut phases: Vec<Phase> = start.into_iter().chain(record.phases).collect();
     for phase in &mut phases {
         let count = match phase.name.as_str() {
-            "warm-up" => requests.0,
-            "measured" => requests.1,
+            "warm-up" => requests.warm_up,
+            "measured" => requests.measured,
             _ => 0,
         };
         if count > 0 {

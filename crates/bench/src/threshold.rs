@@ -34,7 +34,8 @@ impl Threshold {
         let at = text.find(['<', '>']).ok_or_else(|| {
             format!("threshold {text:?}: write a figure, < or >, and a bound, like p99<10ms")
         })?;
-        let (name, rest) = (text[..at].trim(), text[at + 1..].trim_start_matches('=').trim());
+        let name = text[..at].trim();
+        let rest = text[at + 1..].trim_start_matches('=').trim();
         let figure = figure(name).ok_or_else(|| {
             format!(
                 "threshold {text:?}: no figure {name:?}; there are p50 … p99.99, max, mean, \

@@ -12,7 +12,7 @@ use buffa_codegen::generated::descriptor::{
     DescriptorProto, FieldDescriptorProto, FileDescriptorProto, MethodDescriptorProto,
 };
 use tidewire_proto::http::{HttpRule, Template};
-use tidewire_proto::{Descriptors, Diagnostic, Diagnostics};
+use tidewire_proto::{Descriptors, Diagnostic, Diagnostics, Position};
 
 use crate::messages::Corpus;
 
@@ -28,7 +28,7 @@ pub(crate) fn check(
         let name = file.name.as_deref().unwrap_or_default();
         let path = descriptors.files().iter().find(|known| known.name == name);
         let path = path.and_then(|known| known.path.as_ref());
-        for (service, method, path_in_file) in methods(file) {
+        for Method { service, descriptor: method, path: path_in_file } in methods(file) {
             let encoded = method.options.as_option().map(Message::encode_to_vec);
             let faults = match HttpRule::decode(&encoded.unwrap_or_default()) {
                 Ok(rules) => rules.iter().filter_map(|rule| messages.fault(method, rule)).collect(),
@@ -46,10 +46,7 @@ pub(crate) fn check(
                     template => format!("path {template:?}: {}", fault.why),
                 };
                 let diagnostic = Diagnostic::new(display, what).help(HELP);
-                match place(file, &path_in_file, &text, &fault) {
-                    Some((line, column)) => diagnostic.at(line, column),
-                    None => diagnostic,
-                }
+                diagnostic.at_position(place(file, &path_in_file, &text, &fault))
             }));
         }
     }
@@ -64,13 +61,21 @@ struct Fault {
     why: String,
 }
 
-/// Every method of a file: the service's name, the method, its path in the descriptor.
-fn methods(file: &FileDescriptorProto) -> Vec<(&str, &MethodDescriptorProto, [i32; 4])> {
+/// A method of a file.
+struct Method<'a> {
+    service: &'a str,
+    descriptor: &'a MethodDescriptorProto,
+    /// Its path in the file's descriptor.
+    path: [i32; 4],
+}
+
+fn methods(file: &FileDescriptorProto) -> Vec<Method<'_>> {
     let mut found = Vec::new();
     for (at_service, service) in (0..).zip(&file.service) {
-        for (at_method, method) in (0..).zip(&service.method) {
+        let name = service.name.as_deref().unwrap_or_default();
+        for (at_method, descriptor) in (0..).zip(&service.method) {
             let path = [FILE_SERVICE, at_service, SERVICE_METHOD, at_method];
-            found.push((service.name.as_deref().unwrap_or_default(), method, path));
+            found.push(Method { service: name, descriptor, path });
         }
     }
     found
@@ -82,20 +87,21 @@ fn place(
     method: &[i32; 4],
     text: &str,
     fault: &Fault,
-) -> Option<(u32, u32)> {
+) -> Option<Position> {
     let places = &file.source_code_info.as_option()?.location;
     let option = [&method[..], &[METHOD_OPTIONS, HttpRule::EXTENSION.cast_signed()]].concat();
     let place = places
         .iter()
         .find(|place| place.path.starts_with(&option))
         .or_else(|| places.iter().find(|place| place.path == method))?;
-    let (line, column) = (place.span.first()?.unsigned_abs(), place.span.get(1)?.unsigned_abs());
+    let begin = Position::of_span(&place.span)?;
     let quoted = format!("\"{}\"", fault.template);
-    let at_template = (0u32..).zip(text.lines()).skip(line as usize).find_map(|(line, text)| {
+    let mut lines = (1u32..).zip(text.lines()).skip(begin.line as usize - 1);
+    let at_template = lines.find_map(|(line, text)| {
         let before = text.get(..text.find(&quoted)? + 1 + fault.offset)?;
-        Some((line + 1, u32::try_from(before.chars().count()).ok()? + 1))
+        Some(Position { line, column: u32::try_from(before.chars().count()).ok()? + 1 })
     });
-    Some(at_template.unwrap_or((line + 1, column + 1)))
+    Some(at_template.unwrap_or(begin))
 }
 
 /// Every message by its full name, which begins with a dot.

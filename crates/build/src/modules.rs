@@ -87,7 +87,8 @@ pub(crate) fn write(
 
 /// The function that makes every message known to `google.protobuf.Any`.
 fn register_types(generated: &GeneratedFiles) -> String {
-    let (runtime, allow) = (&generated.runtime_path, ALLOW.join(", "));
+    let runtime = &generated.runtime_path;
+    let allow = ALLOW.join(", ");
     let mut code = format!(
         "/// Tells `registry` of every message here and of the well-known types, so that a \
          `google.protobuf.Any` in JSON can hold them.\n\

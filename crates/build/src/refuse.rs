@@ -5,7 +5,7 @@
 
 use buffa_codegen::generated::descriptor::{DescriptorProto, FileDescriptorProto};
 use buffa_codegen::idents::is_rust_keyword;
-use tidewire_proto::{Descriptors, Diagnostic, Diagnostics};
+use tidewire_proto::{Descriptors, Diagnostic, Diagnostics, Position};
 
 use crate::messages::Corpus;
 use crate::names;
@@ -24,10 +24,7 @@ pub(crate) fn names(
         let display = path.map_or_else(|| name.to_owned(), |path| path.display().to_string());
         let mut refuse = |path: &[i32], message: String, help: &str| {
             let diagnostic = Diagnostic::new(display.clone(), message).help(help);
-            found.push(match place(file, path) {
-                Some((line, column)) => diagnostic.at(line, column),
-                None => diagnostic,
-            });
+            found.push(diagnostic.at_position(place(file, path)));
         };
         for (index, message) in (0..).zip(&file.message_type) {
             in_message(message, &[FILE_MESSAGE, index], &mut refuse);
@@ -70,12 +67,12 @@ fn keyword(name: Option<&str>, path: &[i32], refuse: &mut impl FnMut(&[i32], Str
 }
 
 /// Where the name of what is at `path` stands, or else where it begins.
-fn place(file: &FileDescriptorProto, path: &[i32]) -> Option<(u32, u32)> {
+fn place(file: &FileDescriptorProto, path: &[i32]) -> Option<Position> {
     let info = file.source_code_info.as_option()?;
     let name = [path, &[NAME]].concat();
     let find = |path: &[i32]| info.location.iter().find(|place| place.path == path);
     let place = find(&name).or_else(|| find(path))?;
-    Some((place.span.first()?.unsigned_abs() + 1, place.span.get(1)?.unsigned_abs() + 1))
+    Position::of_span(&place.span)
 }
 
 const FILE_MESSAGE: i32 = 4;

@@ -17,7 +17,7 @@ use tidewire_service::{
     ContextWatch, Error, FormsBudget, Lifetime, Query, Reply, Result, Service, Target,
 };
 
-use crate::cached_reply::{CachedReply, Origin};
+use crate::cached_reply::{CachedReply, Origin, RunResult};
 use crate::key::Key;
 use crate::privacy::Privacy;
 use crate::refusal::Refusal;
@@ -37,12 +37,6 @@ pub(crate) struct Attempt {
     /// Where the reply goes that is not cached, for those who watch it.
     run: Option<Arc<Run>>,
     has_run: AtomicBool,
-}
-
-/// A reply that is its starter's alone, and why.
-pub(crate) struct Aside {
-    pub(crate) outcome: Result<Reply>,
-    refusal: Refusal,
 }
 
 /// What a run of the service came to.
@@ -120,7 +114,7 @@ impl Attempt {
     }
 
     /// Runs the service: what can be given again, or the starter's alone.
-    pub(crate) async fn produce(&self) -> Result<CachedReply, Aside> {
+    pub(crate) async fn produce(&self) -> RunResult {
         let terms = &self.terms;
         self.has_run.store(true, Ordering::Relaxed);
         let is_page = matches!(self.query.target(), Target::Http(_));
@@ -146,7 +140,8 @@ impl Attempt {
             Either::Right(_) => {
                 let message =
                     format!("took longer than compute_timeout {:?}", terms.compute_timeout);
-                return Ok(CachedReply::error(Error::deadline_exceeded(message), origin));
+                let error = Error::deadline_exceeded(message);
+                return RunResult::Cacheable(CachedReply::error(error, origin));
             }
         };
         let outcome = match (outcome, previous) {
@@ -158,20 +153,19 @@ impl Attempt {
             (outcome, _) => outcome,
         };
         if let Some(part) = privacy.read_beside_key() {
-            return Err(Aside { outcome, refusal: Refusal::Private(part) });
+            return RunResult::uncacheable(outcome, Refusal::Private(part));
         }
-        CachedReply::of(outcome, origin).map_err(|refused| {
-            let (outcome, refusal) = *refused;
-            Aside { outcome, refusal }
-        })
+        CachedReply::of(outcome, origin)
     }
 
     /// Runs the service for all who wait: what is kept, or what has to be said instead.
     pub(crate) async fn run(&self) -> Outcome {
         let terms = &self.terms;
         let kept = match self.produce().await {
-            Ok(kept) => kept,
-            Err(Aside { outcome, refusal }) => return self.put_aside(outcome, &refusal),
+            RunResult::Cacheable(kept) => kept,
+            RunResult::Uncacheable(reply) => {
+                return self.put_aside(reply.outcome, &reply.refusal);
+            }
         };
         let ends = terms.lifetime != Lifetime::Unknown || has_read() || kept.own().is_known();
         let refusal = match kept.passing_code() {

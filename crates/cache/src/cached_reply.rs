@@ -71,21 +71,38 @@ pub(crate) struct Origin {
     pub(crate) made: Instant,
 }
 
+/// What a run of a service gave, for the cache.
+pub(crate) enum RunResult {
+    /// What can be given again.
+    Cacheable(CachedReply),
+    /// What only its starter may have.
+    Uncacheable(Box<UncacheableReply>),
+}
+
+/// A reply that is its starter's alone, and why.
+pub(crate) struct UncacheableReply {
+    pub(crate) outcome: Result<Reply>,
+    pub(crate) refusal: Refusal,
+}
+
+impl RunResult {
+    pub(crate) fn uncacheable(outcome: Result<Reply>, refusal: Refusal) -> Self {
+        Self::Uncacheable(Box::new(UncacheableReply { outcome, refusal }))
+    }
+}
+
 impl CachedReply {
-    /// What can be given again of an answer; the answer itself and the reason where it cannot.
-    pub(crate) fn of(
-        outcome: Result<Reply>,
-        origin: Origin,
-    ) -> Result<Self, Box<(Result<Reply>, Refusal)>> {
+    /// What can be given again of a reply; the reply itself and the reason where it cannot.
+    pub(crate) fn of(outcome: Result<Reply>, origin: Origin) -> RunResult {
         let reply = match outcome {
             Ok(reply) => reply,
             Err(error) if sets_cookie(error.headers(), error.trailers()) => {
-                return Err(Box::new((Err(error), Refusal::Cookie)));
+                return RunResult::uncacheable(Err(error), Refusal::Cookie);
             }
-            Err(error) => return Ok(Self::error(error, origin)),
+            Err(error) => return RunResult::Cacheable(Self::error(error, origin)),
         };
         if let Some(refusal) = refusal(&reply, origin.terms.reply_bytes_max) {
-            return Err(Box::new((Ok(reply), refusal)));
+            return RunResult::uncacheable(Ok(reply), refusal);
         }
         // The bytes may be a view into a larger buffer, which would be kept with them.
         let body = match &reply.body {
@@ -95,7 +112,7 @@ impl CachedReply {
         let validator = validator(&reply, &body);
         let Reply { status, headers, trailers, freshness: own, .. } = reply;
         let answer = CachedOutcome::Reply { status, headers, trailers, validator };
-        Ok(Self::new(answer, body, own, origin))
+        RunResult::Cacheable(Self::new(answer, body, own, origin))
     }
 
     /// An error.
@@ -358,7 +375,7 @@ impl CachedReply {
     fn freshness(&self, version: u64) -> Freshness {
         let own = self.own();
         let keeper: Arc<dyn CachedBody> = Arc::clone(&self.0) as _;
-        let freshness = Freshness::kept(keeper, version).with_tokens(own.tokens());
+        let freshness = Freshness::cached(keeper, version).with_tokens(own.tokens());
         let (lifetime, age) = match own.lifetime() {
             Lifetime::Unknown => (self.0.terms.lifetime, Duration::ZERO),
             lifetime => (lifetime, own.age()),
@@ -412,7 +429,8 @@ impl CachedBody for Entry {
     }
 
     fn staleness(&self, version: u64) -> Arc<dyn Staleness> {
-        let (memo, own) = (self.terms.memo(), self.own.staleness().cloned());
+        let memo = self.terms.memo();
+        let own = self.own.staleness().cloned();
         Arc::new(VersionWatch::new(memo, self.key.clone(), version, own))
     }
 

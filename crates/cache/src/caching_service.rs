@@ -56,7 +56,8 @@ impl Service for CachingService {
             return self.0.alone(call);
         }
         if matches!(call.body, Body::Stream(_)) {
-            let (shared, place) = (Arc::clone(&self.0), Arc::clone(place));
+            let shared = Arc::clone(&self.0);
+            let place = Arc::clone(place);
             return Answer::pending(async move {
                 if call.spec().is_some() {
                     call.message().await?;
@@ -85,7 +86,8 @@ impl Shared {
         let within = call.context.enclosing().map(|chain| asked.within(identity::of_chain(chain)));
         if !place.terms.is_cached() {
             let Some(key) = within.unwrap_or(asked).to_key() else { return self.pass(call) };
-            let (shared, place) = (Arc::clone(self), Arc::clone(place));
+            let shared = Arc::clone(self);
+            let place = Arc::clone(place);
             return Answer::pending(async move { shared.watch(&place, key, call).await });
         }
         call.context.phase(Phase::Memo);
@@ -97,7 +99,8 @@ impl Shared {
             if self.table.settings.verify.is_due()
                 && let Some(key) = asked.to_key()
             {
-                let (shared, place) = (Arc::clone(self), Arc::clone(place));
+                let shared = Arc::clone(self);
+                let place = Arc::clone(place);
                 return Answer::pending(shared.check_hit(place, key, call, cached));
             }
             let asker = CallerView::of(&call.context);
@@ -115,7 +118,8 @@ impl Shared {
             },
             None => None,
         };
-        let (shared, place) = (Arc::clone(self), Arc::clone(place));
+        let shared = Arc::clone(self);
+        let place = Arc::clone(place);
         Answer::pending(async move {
             let answer = shared.compute(&place, key, call).await;
             drop(flight);
@@ -219,7 +223,7 @@ impl CallerView {
     pub(crate) fn of(context: &Context) -> Self {
         let CallerKind { is_known, has_certificate, .. } = context.caller_kind();
         Self {
-            held: context.held(),
+            held: context.caller_validators(),
             is_conditional: context.is_conditional(),
             holds_any: context.holds_any(),
             credentials: Credentials { has_certificate, is_known },

@@ -28,7 +28,8 @@ pub(crate) fn bodies(one: &[u8], other: &[u8], is_protobuf: bool) -> Option<Stri
 fn json_path(before: &[u8]) -> Option<String> {
     let text = before.utf8_chunks().next()?.valid();
     let mut path: Vec<Place<'_>> = Vec::new();
-    let (mut rest, mut string) = (text.trim_start(), "");
+    let mut rest = text.trim_start();
+    let mut string = "";
     if !rest.starts_with(['{', '[']) {
         return None;
     }
@@ -78,7 +79,8 @@ fn string_length(text: &str) -> usize {
 
 /// The number of the first field that differs.
 fn protobuf_field(one: &[u8], other: &[u8]) -> Option<u64> {
-    let (mut one, mut other) = (Fields(one), Fields(other));
+    let mut one = Fields(one);
+    let mut other = Fields(other);
     loop {
         match (one.next(), other.next()) {
             (Some(a), Some(b)) if a == b => {}

@@ -171,7 +171,7 @@ impl Key {
     }
 
     /// The path, or the beginning of the message, for developers.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         match self.as_borrowed().what {
             BorrowedParts::Page { path, .. } => format!("{:?}", String::from_utf8_lossy(path)),
             BorrowedParts::Message { codec: Codec::Json, message, .. } => {

@@ -12,7 +12,7 @@
 //! | `pages/directives.rs` | what `Cache-Control` and `CDN-Cache-Control` say |
 //! | `pages/date.rs` | what a date in a header says |
 //! | `pages/policy.rs` | whether a response is stored, and how long it is fresh |
-//! | `pages/asked.rs` | what of a request counts: its key, its directives, who makes it |
+//! | `pages/page_request.rs` | what of a request counts: its key, its directives, who makes it |
 //! | `pages/page.rs` | a stored response: age, use, what it is given as |
 //! | `pages/conditions.rs` | `If-None-Match`, `If-Modified-Since`, `Range` |
 //! | `pages/table.rs` | what is kept, within how many bytes, and what goes first |
@@ -24,7 +24,6 @@
 //! Cached replies (`reply_cache.rs`) end with what they depend on, and know their handlers. Pages
 //! are of programs that nobody here can look into, which is why HTTP's rules hold for them.
 
-mod asked;
 mod changes;
 mod commands;
 mod conditions;
@@ -33,6 +32,7 @@ mod directives;
 mod fill;
 mod flight;
 mod page;
+mod page_request;
 mod policy;
 mod serve;
 mod table;
@@ -144,7 +144,8 @@ impl PageCache {
 
     /// The layer of one service, whose name tells its pages from those of others.
     pub fn layer(&self, name: &str, settings: PageSettings) -> impl Layer + use<> {
-        let (cache, name) = (self.clone(), Arc::<str>::from(name));
+        let cache = self.clone();
+        let name = Arc::<str>::from(name);
         move |service: Arc<dyn Service>| -> Arc<dyn Service> {
             Arc::new(CachedPages::new(&cache, &name, &settings, service))
         }

@@ -200,13 +200,15 @@ impl ReplyCache {
 
     /// The layer, which asks `timer` for the time.
     pub fn layer(&self, timer: impl Clock) -> impl Layer {
-        let (graph, settings) = (self.graph.clone(), self.terms.clone());
+        let graph = self.graph.clone();
+        let settings = self.terms.clone();
         Memoize { graph, settings, timer: Arc::new(timer), pages: None }
     }
 
     /// The layer of a plain HTTP handler whose replies to `GET` are cached for these callers.
     pub fn page_layer(&self, timer: impl Clock, scope: CacheScope) -> impl Layer {
-        let (graph, settings) = (self.graph.clone(), self.terms.clone());
+        let graph = self.graph.clone();
+        let settings = self.terms.clone();
         Memoize { graph, settings, timer: Arc::new(timer), pages: Some(scope) }
     }
 }

@@ -119,7 +119,7 @@ impl MethodPolicy {
     }
 
     /// Whether nothing of this method is kept, it seems, so that waiting for another call gains
-    /// nothing. Asked once a call, since it counts.
+    /// nothing. PageRequest once a call, since it counts.
     pub(crate) fn is_hopeless(&self) -> bool {
         let refused = self.refused.load(Ordering::Relaxed);
         if self.coalesces || refused < HOPELESS {
@@ -138,7 +138,8 @@ impl Table {
         cache_pages: Option<CacheScope>,
     ) -> Self {
         let room = Arc::clone(&settings.room);
-        let (methods, pages) = (Methods::new(), OnceLock::new());
+        let methods = Methods::new();
+        let pages = OnceLock::new();
         Self { graph, settings, timer, room, methods, pages, cache_pages }
     }
 

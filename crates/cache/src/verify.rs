@@ -15,7 +15,7 @@ use tidewire_memo::{Ambient, Cached, OrderedReads, is_computing};
 use tidewire_service::{Call, Lifetime, Reply, Result};
 
 use crate::attempt::Attempt;
-use crate::cached_reply::{CachedReply, CallerView};
+use crate::cached_reply::{CachedReply, CallerView, RunResult};
 use crate::caching_service::{Shared, give};
 use crate::http::From;
 use crate::key::Key;
@@ -76,7 +76,8 @@ impl Shared {
             let ambient = Ambient::new(Ambient::current().tag()).with(Checking);
             // A write that it shows and that is not announced yet is no difference.
             let reads = OrderedReads::new(&self.table.graph);
-            if let Ok(again) = ambient.scope(reads.follow(attempt.produce())).await
+            if let RunResult::Cacheable(again) =
+                ambient.scope(reads.follow(attempt.produce())).await
                 && let Some(difference) = cached.difference(&again)
                 && place.memo.validate(&key, cached.version())
                 && let Some(mismatch) = mismatch(&place, &key, difference)
@@ -143,7 +144,7 @@ fn mismatch(place: &MethodMemo, key: &Key, difference: String) -> Option<Mismatc
     let declared = found.dependencies.iter();
     Some(Mismatch {
         method: place.terms.name.clone(),
-        key: key.shown(),
+        key: key.summary(),
         declared: declared.map(|entry| format!("{}({})", entry.memo, entry.key)).collect(),
         difference,
     })

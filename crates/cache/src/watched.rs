@@ -21,7 +21,7 @@ use tidewire_memo::{Ambient, read_untracked};
 use tidewire_service::{Call, Freshness, Reply, Result, Watching};
 
 use crate::attempt::Attempt;
-use crate::cached_reply::{CachedReply, CallerView};
+use crate::cached_reply::{CachedReply, CallerView, RunResult};
 use crate::caching_service::Shared;
 use crate::key::Key;
 use crate::table::MethodMemo;
@@ -131,8 +131,10 @@ impl Shared {
         let query = call.buffered().await?;
         let run = place.runs.join(&key);
         let attempt = || {
-            let (query, inner) = (query.clone(), Arc::clone(&self.inner));
-            let (terms, room) = (Arc::clone(&place.terms), Arc::clone(&self.table.room));
+            let query = query.clone();
+            let inner = Arc::clone(&self.inner);
+            let terms = Arc::clone(&place.terms);
+            let room = Arc::clone(&self.table.room);
             Attempt::new(key.clone(), query, inner, terms, room).with_run(&run)
         };
         for _ in 0..TRIES {
@@ -164,10 +166,10 @@ impl Shared {
             }
             // Others were given the current reply: this caller's run is compared with it.
             let reply = match attempt.produce().await {
-                Ok(reply) => reply,
-                Err(aside) => {
+                RunResult::Cacheable(reply) => reply,
+                RunResult::Uncacheable(reply) => {
                     read_untracked();
-                    return aside.outcome;
+                    return reply.outcome;
                 }
             };
             if !place.memo.validate(&key, version) {

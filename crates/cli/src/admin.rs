@@ -20,15 +20,15 @@ use crate::Failure;
 /// Where an admin listener is.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Admin {
-    /// Where the admin listener is, 127.0.0.1:8081 or unix:/run/shop/admin.sock [default: that of
-    /// tidewire.toml]
+    /// Address of the admin listener, such as 127.0.0.1:8081 or unix:/run/shop/admin.sock [default:
+    /// `admin.listen` of tidewire.toml].
     #[arg(long, value_name = "ADDRESS", global = true)]
     admin: Option<String>,
-    /// File with the token [default: `admin.token_file` of tidewire.toml]; a Unix socket needs
-    /// none.
+    /// File with the token; a Unix socket needs none [default: `admin.token_file` of
+    /// tidewire.toml].
     #[arg(long, value_name = "FILE", global = true)]
     token_file: Option<PathBuf>,
-    /// Configuration file of the program [default: tidewire.toml where there is one].
+    /// Configuration file of the program [default: tidewire.toml, if it exists].
     #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
 }

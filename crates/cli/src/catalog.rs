@@ -191,7 +191,8 @@ pub(crate) fn path(service: &ServiceDescriptor, method: &MethodDescriptor) -> St
 
 /// Whether a full name ends with these parts: `v1.Contacts` of `contacts.v1.Contacts`, in any case.
 pub(crate) fn is_end(full_name: &str, parts: &str) -> bool {
-    let (full_name, parts) = (full_name.to_lowercase(), parts.to_lowercase());
+    let full_name = full_name.to_lowercase();
+    let parts = parts.to_lowercase();
     full_name == parts || full_name.strip_suffix(&parts).is_some_and(|rest| rest.ends_with('.'))
 }
 

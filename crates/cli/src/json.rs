@@ -8,7 +8,7 @@ use crate::call::printable::printable_json;
 /// Whether JSON is asked for.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct JsonFlag {
-    /// Print JSON, one value a line, in place of a table.
+    /// Print JSON, one value per line, in place of a table.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -72,14 +72,13 @@ enum Command {
     Logs(command::processes::Logs),
     /// Start a process of a hosted program, unless one runs.
     Start(command::processes::ProcessArgs),
-    /// End the processes of a hosted program once their calls are over; its next call starts
-    /// another.
+    /// End the processes of a hosted program after their calls; the next call starts another.
     Stop(command::processes::ProcessArgs),
-    /// Start a process of a hosted program in the place of those that run.
+    /// Replace the processes of a hosted program by a new one.
     Restart(command::processes::ProcessArgs),
     /// Freeze the processes of a hosted program until its next call.
     Freeze(command::processes::ProcessArgs),
-    /// Let frozen processes of a hosted program run again.
+    /// Thaw the frozen processes of a hosted program.
     Thaw(command::processes::ProcessArgs),
     Invalidate(command::invalidate::Invalidate),
     Mocks(command::mocks::Mocks),
@@ -200,5 +199,53 @@ impl Failure {
 impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(error: E) -> Self {
         Self { error: error.into(), code: 1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every option of a command and of those below it, with the words that lead to it.
+    fn options(command: &clap::Command, path: &str, found: &mut Vec<(String, clap::Arg)>) {
+        for argument in command.get_arguments() {
+            found.push((format!("{path} {}", argument.get_id()), argument.clone()));
+        }
+        // These come from the comments of `tidewire.admin.v1`.
+        for below in command.get_subcommands().filter(|below| below.get_name() != "mocks") {
+            options(below, &format!("{path} {}", below.get_name()), found);
+        }
+    }
+
+    #[test]
+    fn every_option_is_explained_in_one_form() {
+        let mut found = Vec::new();
+        options(&Arguments::command(), "tidewire", &mut found);
+        assert!(found.len() > 100, "only {} options", found.len());
+        for (name, argument) in found {
+            let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+            let is_sentence = help.starts_with(char::is_uppercase) || help.starts_with('`');
+            assert!(is_sentence, "{name}: {help:?} begins with a capital letter");
+            for other in ["repeatable", "(default", "by default", "efaults to"] {
+                assert!(!help.contains(other), "{name}: write [default: …] or may be repeated");
+            }
+            let is_many = matches!(argument.get_action(), clap::ArgAction::Append);
+            if is_many && !argument.is_positional() && argument.get_value_delimiter().is_none() {
+                let is_said = help.contains("may be repeated") || help.contains("all ");
+                assert!(
+                    is_said || argument.get_num_args().is_some_and(|n| n.max_values() > 1),
+                    "{name}: {help:?} says that it may be repeated"
+                );
+            }
+            let is_duration = argument.get_default_values().iter().any(|value| {
+                let value = value.to_string_lossy();
+                let digits = value.trim_end_matches("ms").trim_end_matches(['s', 'm']);
+                digits.len() < value.len() && digits.parse::<u32>().is_ok()
+            });
+            if is_duration {
+                let names = argument.get_value_names().unwrap_or_default();
+                assert_eq!(names, ["DURATION"], "{name}");
+            }
+        }
     }
 }

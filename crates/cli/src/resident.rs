@@ -28,7 +28,8 @@ pub(crate) fn give_back_code() {}
 /// The ranges that are mapped from files, cannot be written, and have no private page.
 #[cfg(target_os = "linux")]
 fn unwritten(maps: &str) -> Vec<(usize, usize)> {
-    let (mut found, mut candidate) = (Vec::new(), None);
+    let mut found = Vec::new();
+    let mut candidate = None;
     for line in maps.lines() {
         let mut words = line.split_ascii_whitespace();
         let (Some(first), Some(second)) = (words.next(), words.next()) else { continue };

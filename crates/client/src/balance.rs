@@ -257,8 +257,10 @@ impl Balancer {
 const SUSPECT_INTERVAL: Duration = Duration::from_secs(1);
 /// How many replies in a row may be `unavailable`.
 const FAILURES_MAX: u32 = 3;
-/// For how long an address is left out at first, and at most.
-const OUT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// For how long an address is left out at first.
+const EJECTION_MIN: Duration = Duration::from_secs(1);
+/// For how long at most, each time twice as long.
+const EJECTION_MAX: Duration = Duration::from_secs(30);
 
 impl Backend {
     fn new(pool: Arc<Pool>) -> Self {
@@ -306,10 +308,10 @@ impl Backend {
 
 impl Health {
     fn eject(&mut self) {
-        let doubled = OUT.0.saturating_mul(2_u32.saturating_pow(self.ejections.min(16)));
+        let doubled = EJECTION_MIN.saturating_mul(2_u32.saturating_pow(self.ejections.min(16)));
         self.failures = 0;
         self.ejections += 1;
-        self.out_until = now().checked_add(doubled.min(OUT.1));
+        self.out_until = now().checked_add(doubled.min(EJECTION_MAX));
     }
 }
 

@@ -84,7 +84,7 @@ struct Race<'a> {
 impl Race<'_> {
     async fn run(&mut self) -> Result<(Lease, Arc<Backend>), ConnectFailure> {
         loop {
-            let (outcome, index) = tokio::select! {
+            let FirstAttempt { index, lease } = tokio::select! {
                 biased;
                 first = first_of(&mut self.attempts) => first,
                 () = tokio::time::sleep(self.balancer.connect_stagger()), if self.has_more => {
@@ -95,7 +95,7 @@ impl Race<'_> {
                 }
             };
             let Attempt { backend, .. } = self.attempts.remove(index);
-            let (error, is_address_bad) = match outcome {
+            let (error, is_address_bad) = match lease {
                 Ok(Ok(lease)) => {
                     self.attempts[..index].iter().for_each(|slower| slower.backend.broke());
                     return Ok((lease, backend));
@@ -149,12 +149,18 @@ impl Race<'_> {
     }
 }
 
-/// The attempt that is done first, and how it came out.
-async fn first_of(attempts: &mut [Attempt]) -> (Result<Result<Lease>, RecvError>, usize) {
+/// The attempt that is done first.
+struct FirstAttempt {
+    index: usize,
+    /// What its channel gave: nothing if the client was closed.
+    lease: Result<Result<Lease>, RecvError>,
+}
+
+async fn first_of(attempts: &mut [Attempt]) -> FirstAttempt {
     poll_fn(|cx| {
         for (index, attempt) in attempts.iter_mut().enumerate() {
-            if let Poll::Ready(outcome) = Pin::new(&mut attempt.take).poll(cx) {
-                return Poll::Ready((outcome, index));
+            if let Poll::Ready(lease) = Pin::new(&mut attempt.take).poll(cx) {
+                return Poll::Ready(FirstAttempt { index, lease });
             }
         }
         Poll::Pending

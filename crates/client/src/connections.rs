@@ -161,7 +161,8 @@ impl Pool {
         let Some(runtime) = inner.runtime.clone() else { return };
         let limits = &self.limits;
         loop {
-            let (dialing, waiting) = (inner.dialing.len(), inner.waiting.len());
+            let dialing = inner.dialing.len();
+            let waiting = inner.waiting.len();
             let (served, has_room) = if inner.is_http2 == Some(false) {
                 (dialing, inner.http1_open + dialing < limits.http1_connections_max.max(1))
             } else {
@@ -179,8 +180,9 @@ impl Pool {
                 log: Mutex::default(),
             });
             inner.dialing.push(Arc::clone(&dialing));
-            let (pool, target, limits) =
-                (self.me.clone(), self.target.clone(), self.limits.clone());
+            let pool = self.me.clone();
+            let target = self.target.clone();
+            let limits = self.limits.clone();
             self.spawn(&runtime, async move {
                 let opened = open(&pool, &target, &limits, &dialing).await;
                 if let Some(pool) = pool.upgrade() {

@@ -211,7 +211,8 @@ impl Order {
                 Ok(UnboundRequest { method: verb, path, headers, body, interim: None, cancel })
             }
             OrderTarget::Http(verb, path) => {
-                let (method, path) = (verb.clone(), path.clone());
+                let method = verb.clone();
+                let path = path.clone();
                 let (body, cancel) = match &self.body {
                     Source::Whole(bytes) => {
                         (RequestBody::whole(Bytes::new(), bytes.clone(), trace.cloned()), None)

@@ -140,7 +140,8 @@ impl ReplicaSet {
 
     /// Answers a query of which there is no replica.
     pub(crate) fn answer(&self, key: Key, call: Call) -> Answer {
-        let (memo, shared) = (self.memo, Arc::clone(&self.shared));
+        let memo = self.memo;
+        let shared = Arc::clone(&self.shared);
         Answer::pending(async move {
             let asked = async { memo.get(key).await };
             let outcome = match call.context.deadline() {
@@ -193,8 +194,8 @@ impl Shared {
             let mut changed = std::pin::pin!(changed);
             // Before the look, so that no word after it is missed.
             changed.as_mut().enable();
-            match place.held() {
-                Some((ReplicaStatus::Right, content)) => return Ok(self.held(place, content)),
+            match place.snapshot() {
+                Some((ReplicaStatus::Right, content)) => return Ok(self.replica_of(place, content)),
                 Some((ReplicaStatus::Unconfirmed, content)) => match self.when_lost {
                     WhenLost::Wait => changed.await,
                     WhenLost::Serve => return Ok(self.unconfirmed(content)),
@@ -215,7 +216,8 @@ impl Shared {
         let live = live.ok_or_else(|| Error::unavailable("the client was dropped"))?;
         let validator = held.as_ref().and_then(|(_, content)| content.validator);
         let call = key.call(validator, live.timeout.unwrap_or(TIMEOUT));
-        let (link, ear) = (live.remote.link(), place.ear());
+        let link = live.remote.link();
+        let ear = place.ear();
         let (reply, hold) = match link.call_held(call, Arc::clone(&ear) as _).await {
             Ok(answered) => answered,
             Err(error) => {
@@ -238,13 +240,13 @@ impl Shared {
         if let Some(hold) = hold
             && place.keep(ear, content.clone(), hold)
         {
-            return Ok(self.held(place, content));
+            return Ok(self.replica_of(place, content));
         }
         self.passing.read(&());
         Ok(QueryOutcome::Passing(content))
     }
 
-    fn held(&self, place: Arc<ReplicaEntry>, content: Content) -> QueryOutcome {
+    fn replica_of(&self, place: Arc<ReplicaEntry>, content: Content) -> QueryOutcome {
         QueryOutcome::Held(Replica::new(place, content, Forms::new(Arc::clone(&self.room))))
     }
 
@@ -269,7 +271,7 @@ impl Shared {
                 (content, content.freshness.clone())
             }
         };
-        content.give(freshness, &call.context.held())
+        content.give(freshness, &call.context.caller_validators())
     }
 
     /// The place of a replica, for as long as somebody has it.

@@ -32,9 +32,16 @@ use crate::{BuildError, HttpVersion};
 #[derive(Clone, Default)]
 pub struct Tls {
     authorities: Option<Vec<u8>>,
-    identity: Option<(Vec<u8>, Vec<u8>)>,
+    identity: Option<ClientIdentity>,
     server_name: Option<String>,
     is_unverified: bool,
+}
+
+/// PEM that this client shows.
+#[derive(Clone)]
+struct ClientIdentity {
+    chain: Vec<u8>,
+    key: Vec<u8>,
 }
 
 impl Tls {
@@ -53,7 +60,7 @@ impl Tls {
     /// Shows a certificate, a PEM chain with its PEM private key, to servers that ask for one.
     #[must_use]
     pub fn identity(mut self, certificates: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
-        self.identity = Some((certificates.into(), key.into()));
+        self.identity = Some(ClientIdentity { chain: certificates.into(), key: key.into() });
         self
     }
 
@@ -89,7 +96,7 @@ impl Tls {
         };
         match &self.identity {
             None => Ok(config.with_no_client_auth()),
-            Some((chain, key)) => {
+            Some(ClientIdentity { chain, key }) => {
                 let key = PrivateKeyDer::from_pem_slice(key)
                     .map_err(|error| unusable("client key", &error))?;
                 config

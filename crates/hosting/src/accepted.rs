@@ -18,7 +18,7 @@ mod rows;
 use std::path::Path;
 use std::time::Duration;
 
-use self::rows::Shown;
+use self::rows::AcceptState;
 
 /// A connection to a program.
 #[derive(Debug, Clone, Copy)]
@@ -35,13 +35,14 @@ impl Pending<'_> {
     /// # Cancel safety
     /// Cancel safe.
     pub(crate) async fn until_accepted(self) {
-        let (mut wait, mut absent) = (FIRST_WAIT, 0);
+        let mut wait = FIRST_WAIT;
+        let mut absent = 0;
         loop {
             match self.look_aside().await {
-                Shown::Accepted => return,
-                Shown::Pending => {}
-                Shown::Absent if absent == ABSENT_MAX => return,
-                Shown::Absent => absent += 1,
+                AcceptState::Accepted => return,
+                AcceptState::Pending => {}
+                AcceptState::Absent if absent == ABSENT_MAX => return,
+                AcceptState::Absent => absent += 1,
             }
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(LONGEST_WAIT);
@@ -49,7 +50,7 @@ impl Pending<'_> {
     }
 
     /// Looks where nobody waits for it: the tables are of all connections of the system.
-    async fn look_aside(self) -> Shown {
+    async fn look_aside(self) -> AcceptState {
         let looked = match self {
             Self::Unix(path) => {
                 let path = path.to_owned();
@@ -59,10 +60,10 @@ impl Pending<'_> {
                 tokio::task::spawn_blocking(move || Pending::Tcp { from, to }.look()).await
             }
         };
-        looked.unwrap_or(Shown::Accepted)
+        looked.unwrap_or(AcceptState::Accepted)
     }
 
-    fn look(self) -> Shown {
+    fn look(self) -> AcceptState {
         match self {
             Self::Unix(path) => rows::look(&["/proc/net/unix"], |row| rows::unix(row, path)),
             Self::Tcp { from, to } => {
@@ -74,7 +75,7 @@ impl Pending<'_> {
 
     #[cfg(test)]
     fn is_pending(self) -> bool {
-        self.look() == Shown::Pending
+        self.look() == AcceptState::Pending
     }
 }
 

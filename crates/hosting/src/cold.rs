@@ -174,7 +174,8 @@ async fn once(
 /// A call was not answered in time.
 pub(crate) fn overdue(inner: &Inner, seat: &InstancePermit) -> Error {
     seat.instance.did_not_answer();
-    let (name, timeout) = (inner.name(), seat.instance.generation.life.request_timeout);
+    let name = inner.name();
+    let timeout = seat.instance.generation.life.request_timeout;
     let error = Error::deadline_exceeded(format!("{name} did not answer within {timeout:?}"));
     let error = marked(seat, ProxyError::HttpResponseTimeout, error);
     match seat.instance.hint() {

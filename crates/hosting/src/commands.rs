@@ -49,7 +49,8 @@ pub(crate) struct Command {
 
 impl NamedSources {
     pub(crate) fn new(service: &str, shared: &Arc<Shared>) -> Self {
-        let (service, shared) = (service.to_owned(), Arc::clone(shared));
+        let service = service.to_owned();
+        let shared = Arc::clone(shared);
         Self { service, shared, sources: Mutex::default() }
     }
 

@@ -74,8 +74,10 @@ impl Host {
         process_mark::sweep(Owner::is_gone);
         let launcher = SupervisorClient::new(program.as_ref()).map_err(HostError)?;
         let sockets = Folder::new().map_err(HostError)?;
-        let (launcher, shared) = (Arc::new(launcher), Arc::new(Shared::new(&Graph::global())));
-        let (services, removed) = (Mutex::default(), Mutex::default());
+        let launcher = Arc::new(launcher);
+        let shared = Arc::new(Shared::new(&Graph::global()));
+        let services = Mutex::default();
+        let removed = Mutex::default();
         Ok(Self { launcher, sockets, services, removed, shared })
     }
 
@@ -109,7 +111,8 @@ impl Host {
     /// Adds a service; its process is started by its first call. Calls of the methods of one of
     /// this name that was removed are this one's from now on.
     pub fn add(&self, program: Program, life: LifeLimits) -> HostedService {
-        let (launcher, shared) = (Arc::clone(&self.launcher), Arc::clone(&self.shared));
+        let launcher = Arc::clone(&self.launcher);
+        let shared = Arc::clone(&self.shared);
         let hosted = HostedService::new(program, life, launcher, self.sockets.0.clone(), shared);
         let keeper = tokio::spawn(Arc::clone(&hosted.0).keep());
         self.services().push((hosted.clone(), keeper));

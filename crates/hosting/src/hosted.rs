@@ -173,7 +173,8 @@ impl Inner {
             self.changed.send_replace(());
             let until = match step {
                 Step::Start => {
-                    let (inner, generation) = (Arc::clone(&self), self.generation());
+                    let inner = Arc::clone(&self);
+                    let generation = self.generation();
                     tasks.spawn(async move {
                         Event::Started(generation.number, inner.start(generation).await)
                     });
@@ -247,7 +248,9 @@ impl Inner {
         };
         let began = Instant::now();
         let instance = Instance::start(&surroundings).await.map(Arc::new)?;
-        let (service, pid, cold_start) = (self.name(), instance.pid(), began.elapsed());
+        let service = self.name();
+        let pid = instance.pid();
+        let cold_start = began.elapsed();
         tracing::info!(service, pid, ?cold_start, "can be called");
         self.figures.start_us.fetch_add(micros(cold_start), Ordering::Relaxed);
         Ok(instance)
@@ -256,7 +259,8 @@ impl Inner {
     fn take_note(self: &Arc<Self>, event: Event, tasks: &mut JoinSet<Event>) {
         match event {
             Event::Started(generation, Ok(instance)) => {
-                let (id, now) = (instance.id, Instant::now());
+                let id = instance.id;
+                let now = Instant::now();
                 if self.pool().started(id, Arc::clone(&instance), generation, now) {
                     tracing::info!(service = self.name(), "the new one is called from now on");
                     self.lost_its_memory();
@@ -302,7 +306,8 @@ impl Inner {
     pub(crate) fn ran_out_of_memory(&self, instance: &Instance) -> bool {
         let is_so = instance.has_memory_kills();
         if is_so {
-            let (service, pid) = (self.name(), instance.pid());
+            let service = self.name();
+            let pid = instance.pid();
             tracing::error!(service, pid, "one of its processes ran out of memory_max");
             self.figures.out_of_memory.fetch_add(1, Ordering::Relaxed);
         }
@@ -347,8 +352,8 @@ impl Inner {
             return Ok(self.seated(grant));
         }
         match self.try_seat(Instant::now())? {
-            Ok(seat) => Ok(seat),
-            Err(waiting) => waiting.seat().await,
+            PermitResult::Granted(seat) => Ok(seat),
+            PermitResult::Queued(waiting) => waiting.seat().await,
         }
     }
 
@@ -356,17 +361,15 @@ impl Inner {
     ///
     /// # Errors
     /// As [`seat`](Self::seat).
-    pub(crate) fn try_seat(
-        self: &Arc<Self>,
-        now: Instant,
-    ) -> Result<Result<InstancePermit, PromisedPermit>> {
+    pub(crate) fn try_seat(self: &Arc<Self>, now: Instant) -> Result<PermitResult> {
         let taken = self.pool().take(now);
         match taken {
-            TakeResult::Granted(grant) => Ok(Ok(self.seated(grant))),
+            TakeResult::Granted(grant) => Ok(PermitResult::Granted(self.seated(grant))),
             TakeResult::Refused(refusal) => Err(self.refusal_error(refusal)),
             TakeResult::Later(receiver) => {
                 self.wake.notify_one();
-                Ok(Err(PromisedPermit { inner: Arc::clone(self), receiver, began: now }))
+                let inner = Arc::clone(self);
+                Ok(PermitResult::Queued(PromisedPermit { inner, receiver, began: now }))
             }
         }
     }
@@ -477,6 +480,12 @@ async fn reached(at: Option<Instant>) {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
+}
+
+/// A place at an instance, or the wait for one.
+pub(crate) enum PermitResult {
+    Granted(InstancePermit),
+    Queued(PromisedPermit),
 }
 
 /// A place that was promised: given back if nobody waits for it any more.

@@ -94,8 +94,10 @@ impl Instance {
         order.bounds = life.bounds();
         let (pipes, writers) = Pipes::new().map_err(Failure::for_now)?;
         let fds = writers.into_iter().chain(socket).collect();
-        let (process, drain, way) = launch(&place, surroundings, order, (pipes, fds)).await?;
-        let (generation, overdue) = (Arc::clone(generation), AtomicU32::new(0));
+        let LaunchedProcess { process, drain, way } =
+            launch(&place, surroundings, order, (pipes, fds)).await?;
+        let generation = Arc::clone(generation);
+        let overdue = AtomicU32::new(0);
         let has_answered = AtomicBool::new(false);
         let memory_kills = AtomicU64::new(0);
         Ok(Self {
@@ -264,8 +266,10 @@ impl Instance {
 
 impl Drain {
     fn start(pipes: Pipes, service: &str, process: &Process, ring: &OutputTail) -> Self {
-        let (service, ring) = (service.to_owned(), ring.clone());
-        let (pid, ended) = (process.pid(), process.ended());
+        let service = service.to_owned();
+        let ring = ring.clone();
+        let pid = process.pid();
+        let ended = process.ended();
         let last = Arc::new(Notify::new());
         let told = Arc::clone(&last);
         let task =
@@ -317,6 +321,13 @@ impl Failure {
     }
 }
 
+/// A process that can be called.
+struct LaunchedProcess {
+    process: Process,
+    drain: Drain,
+    way: CallMode,
+}
+
 /// Starts a process and waits until it can be called.
 ///
 /// # Errors
@@ -326,7 +337,7 @@ async fn launch(
     surroundings: &Surroundings<'_>,
     order: Start,
     (pipes, fds): (Pipes, Vec<OwnedFd>),
-) -> Result<(Process, Drain, CallMode), Failure> {
+) -> Result<LaunchedProcess, Failure> {
     let Surroundings { launcher, generation, ring, .. } = surroundings;
     let Generation { program, life, .. } = &***generation;
     let peer = Arc::new(Peer::new(surroundings.named, order.id, surroundings.shared));
@@ -394,7 +405,7 @@ async fn launch(
             }));
         }
     };
-    Ok((process, drain, way))
+    Ok(LaunchedProcess { process, drain, way })
 }
 
 /// Waits until a process can be called.

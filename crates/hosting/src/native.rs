@@ -68,7 +68,8 @@ impl Native {
     /// Dropped, the session is over.
     pub(crate) async fn greet(socket: UnixStream, peer: &Arc<Peer>) -> Result<Self, String> {
         let transport = Socket::new(socket).map_err(|error| error.to_string())?;
-        let (peer, tasks) = (Arc::clone(peer), TaskTracker::new());
+        let peer = Arc::clone(peer);
+        let tasks = TaskTracker::new();
         let links = Links::new(config(), Arc::clone(&peer) as _, tasks, 0);
         let anybody = async |_| Ok(Identity::default());
         let arrival = Arrival { is_started_here: true, ..Arrival::default() };
@@ -78,7 +79,8 @@ impl Native {
             None => "it did not send a hello of the live protocol".to_owned(),
         })?;
         let (ends, over) = watch::channel(false);
-        let (ended, of) = (link.clone(), Arc::clone(&peer));
+        let ended = link.clone();
+        let of = Arc::clone(&peer);
         let runs = tokio::spawn(async move {
             connection.run().await;
             if let Some(why) = violation(&ended) {

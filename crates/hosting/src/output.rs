@@ -136,9 +136,10 @@ impl Pipes {
             log.line(&line);
             ring.push(line);
         };
-        let (mut output, mut errors) =
-            (LineSplitter::new(Pipe::Output), LineSplitter::new(Pipe::Error));
-        let (mut is_output_open, mut is_error_open) = (true, true);
+        let mut output = LineSplitter::new(Pipe::Output);
+        let mut errors = LineSplitter::new(Pipe::Error);
+        let mut is_output_open = true;
+        let mut is_error_open = true;
         while is_output_open || is_error_open {
             tokio::select! {
                 _ = self.output.from.readable(), if is_output_open => {
@@ -196,7 +197,8 @@ fn pipe() -> io::Result<(Reader, OwnedFd)> {
     let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
     // A limit of the system may forbid it; then it stays as it is.
     let _ = fcntl_setpipe_size(&write, PIPE_BYTES);
-    let (from, to) = (Receiver::from_owned_fd(read)?, Some(write.try_clone()?));
+    let from = Receiver::from_owned_fd(read)?;
+    let to = Some(write.try_clone()?);
     Ok((Reader { from, to }, write))
 }
 
@@ -271,7 +273,9 @@ struct Log<'a> {
 
 impl Log<'_> {
     fn line(&mut self, line: &Line) {
-        let (service, pid, pipe) = (self.service, self.pid, line.pipe);
+        let service = self.service;
+        let pid = self.pid;
+        let pipe = line.pipe;
         match self.rate.takes(Instant::now()) {
             None => {}
             Some(0) => tracing::info!(service, pid, %pipe, "{}", line.text),

@@ -41,7 +41,8 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(graph: &Graph) -> Self {
-        let (sources, callee) = (Sources::new(graph), OnceLock::new());
+        let sources = Sources::new(graph);
+        let callee = OnceLock::new();
         let upload_rate_min = AtomicU64::new(UPLOAD_RATE_MIN);
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         Self { sources, callee, upload_rate_min, starts: Semaphore::new(cores) }
@@ -157,7 +158,9 @@ impl Peer {
         if left_out > 0 {
             fields.push(format!("left_out={left_out}"));
         }
-        let (service, pid, text) = (&self.service, self.pid(), printable(text));
+        let service = &self.service;
+        let pid = self.pid();
+        let text = printable(text);
         let fields = fields.join(" ");
         match level {
             1 => tracing::trace!(service, pid, fields, "{text}"),
@@ -255,7 +258,8 @@ impl Peer {
 
     /// What came from it made no sense.
     pub(crate) fn broke_the_protocol(&self, why: &str) {
-        let (service, pid) = (&self.service, self.pid());
+        let service = &self.service;
+        let pid = self.pid();
         tracing::error!(service, pid, "it broke the live protocol: {why}");
     }
 
@@ -279,13 +283,13 @@ impl Peer {
         let Some(Parent { outer, caller, nested, waits, .. }) = parents.open.get_mut(&parent)
         else {
             let text = "the call that this one is part of is not open";
-            return refused(Error::failed_precondition(text));
+            return refusal(Error::failed_precondition(text));
         };
         match rights {
             Rights::Own => arrived.context.set_default_principal(self.itself.clone()),
             Rights::Caller => {
                 if let Err(error) = caller.lend(&mut arrived.context) {
-                    return refused(error);
+                    return refusal(error);
                 }
             }
         }
@@ -311,7 +315,7 @@ impl Peer {
     }
 }
 
-fn refused(error: Error) -> AnswerFuture {
+fn refusal(error: Error) -> AnswerFuture {
     Box::pin(async { Err(CallFailure::not_run(error)) })
 }
 
@@ -374,7 +378,7 @@ impl Host for Peer {
     fn answer(&self, mut arrived: IncomingCall) -> AnswerFuture {
         let rights = match Rights::take(arrived.context.headers_mut()) {
             Ok(rights) => rights,
-            Err(error) => return refused(error),
+            Err(error) => return refusal(error),
         };
         match (arrived.parent, rights) {
             (Some(parent), rights) => self.nest(parent, rights, arrived),
@@ -385,7 +389,7 @@ impl Host for Peer {
             (None, Rights::Caller) => {
                 let text = "a call that is part of no other has no caller's rights; make it by \
                             the context of the call that is answered, before its answer";
-                refused(Error::failed_precondition(text))
+                refusal(Error::failed_precondition(text))
             }
         }
     }

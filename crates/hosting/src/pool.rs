@@ -162,7 +162,8 @@ impl<M: Clone> Pool<M> {
         let member = &mut self.members[at];
         member.calls += 1;
         member.requests += 1;
-        let (id, instance) = (member.id, member.instance.clone());
+        let id = member.id;
+        let instance = member.instance.clone();
         Some(Grant { id, instance, is_frozen: false, was_spare: false })
     }
 
@@ -221,7 +222,8 @@ impl<M: Clone> Pool<M> {
     /// Freezes instances that have no calls until their next one; returns those, and how many are
     /// busy.
     pub(crate) fn freeze(&mut self, is_quiet: impl Fn(&M) -> bool) -> (Vec<M>, usize) {
-        let (mut frozen, mut busy) = (Vec::new(), 0);
+        let mut frozen = Vec::new();
+        let mut busy = 0;
         for member in &mut self.members {
             let runs = member.is_active() || member.stands_by();
             if !runs || member.condition != Condition::Ready {
@@ -376,7 +378,8 @@ impl<M: Clone> Pool<M> {
         if self.waiting.is_empty() {
             self.waiting_since = None;
         }
-        let (idle_stop, mut next) = (self.idle_stop(), self.take_over(now));
+        let idle_stop = self.idle_stop();
+        let mut next = self.take_over(now);
         for member in self.members.iter_mut().filter(|member| member.is_idle()) {
             let idle_stop = idle_stop.filter(|_| !member.is_spare || self.is_draining);
             if let Some(step) = member.step(idle_stop, self.life.idle_freeze, now, &mut next) {

@@ -73,7 +73,8 @@ impl Owner {
         let mut parts = text.splitn(4, '.');
         let pid = i32::from_str_radix(parts.next()?, 16).ok()?;
         let mut number = || u64::from_str_radix(parts.next()?, 16).ok();
-        let (started, namespace) = (number()?, number()?);
+        let started = number()?;
+        let namespace = number()?;
         Some((Self { pid, started, namespace }, parts.next()?))
     }
 }

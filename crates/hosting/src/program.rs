@@ -209,7 +209,8 @@ fn user(name: &str) -> io::Result<User> {
             return None;
         }
         let mut fields = fields.skip(1);
-        let (uid, gid) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        let uid = fields.next()?.parse().ok()?;
+        let gid = fields.next()?.parse().ok()?;
         let home = fields.nth(1)?.to_owned();
         Some(User { name: name.to_owned(), uid, gid, home })
     });

@@ -137,7 +137,7 @@ impl Sources {
         if let Some(named) = self.named(source) {
             named.changed(key);
         }
-        self.heard(source, key);
+        self.notify(source, key);
     }
 
     /// All keys of a source may have changed.
@@ -145,10 +145,10 @@ impl Sources {
         if let Some(named) = self.named(source) {
             named.changed_all();
         }
-        self.heard(source, "");
+        self.notify(source, "");
     }
 
-    fn heard(&self, source: &str, key: &str) {
+    fn notify(&self, source: &str, key: &str) {
         if let Some(listener) = self.listener.get() {
             listener(source, key);
         }

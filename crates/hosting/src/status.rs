@@ -96,7 +96,9 @@ pub(crate) struct Figures {
 impl Inner {
     pub(crate) fn status(&self) -> Status {
         let pool = self.pool();
-        let (count, now, figures) = (pool.count(), Instant::now(), &self.figures);
+        let count = pool.count();
+        let now = Instant::now();
+        let figures = &self.figures;
         let processes = pool.each(now).map(|(instance, status)| ProcessStatus {
             pid: instance.pid(),
             state: status.state,

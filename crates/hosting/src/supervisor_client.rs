@@ -104,7 +104,8 @@ impl SupervisorClient {
             .lock()
             .insert(id, PendingStart { started: Some(say_started), ended: say_ended });
         // Whoever gives up from here on drops it, and thereby kills what may have been started.
-        let (bounded, memory_kills) = (Bounded::default(), None);
+        let bounded = Bounded::default();
+        let memory_kills = None;
         let wire_of = Arc::clone(&wire);
         let mut process = Process { id, pid: 0, bounded, memory_kills, ended, wire: wire_of };
         wire.send(&Order::Start(start), &fds).await?;
@@ -127,7 +128,8 @@ impl SupervisorClient {
         fds: Vec<OwnedFd>,
         within: Duration,
     ) -> io::Result<Process> {
-        let (began, mut was_said) = (Instant::now(), false);
+        let began = Instant::now();
+        let mut was_said = false;
         loop {
             let copies = fds.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
             match self.start(start.clone(), copies).await {

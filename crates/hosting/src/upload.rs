@@ -118,7 +118,8 @@ impl Pace {
         let since = *self.since.insert(Instant::now());
         sleep_until(since + self.left).await;
         inner.until_place_is_needed().await;
-        let (rate, name) = (self.rate_min, inner.name());
+        let rate = self.rate_min;
+        let name = inner.name();
         let text = format!(
             "the request body came slower than limits.upload_rate_min = {rate} bytes a second while \
              others waited for {name}"

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::cold::{self, CallStage};
 use crate::headers;
-use crate::hosted::{Inner, InstancePermit};
+use crate::hosted::{Inner, InstancePermit, PermitResult};
 use crate::native::PendingReply;
 
 /// The future of a call of a hosted service.
@@ -55,7 +55,8 @@ impl WarmCall {
 
     /// Makes the call, or begins to do what has to be done before.
     fn begin(&mut self, cx: &Context<'_>) -> Result<Stage> {
-        let (inner, asked) = (&self.inner, &mut self.call);
+        let inner = &self.inner;
+        let asked = &mut self.call;
         let call = asked.as_mut().expect(TAKEN);
         if !tidewire_proxy::is_whole(call)
             || call.context.enclosing().is_some()
@@ -72,8 +73,8 @@ impl WarmCall {
         };
         let now = Instant::now();
         let seat = match inner.try_seat(now)? {
-            Ok(seat) => seat,
-            Err(waiting) => return Ok(later(asked, CallStage::Waits(waiting))),
+            PermitResult::Granted(seat) => seat,
+            PermitResult::Queued(waiting) => return Ok(later(asked, CallStage::Waits(waiting))),
         };
         let due = now.checked_add(seat.instance.generation.life.request_timeout);
         let again = cold::body_again(call);

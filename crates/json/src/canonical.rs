@@ -51,7 +51,9 @@ impl<'t> Walk<'_, 't> {
 
     fn members(&mut self, descriptor: &MessageDescriptor) -> Option<()> {
         let fields = descriptor.fields();
-        let (mut seen, mut oneofs, mut next) = (0_u128, 0_u128, 0);
+        let mut seen = 0_u128;
+        let mut oneofs = 0_u128;
+        let mut next = 0;
         loop {
             let name = self.plain()?;
             self.expect(b':')?;
@@ -147,7 +149,8 @@ impl<'t> Walk<'_, 't> {
         loop {
             let end = self.rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20))?;
             is_empty &= end == 0;
-            let (found, rest) = (self.rest[end], &self.rest[end + 1..]);
+            let found = self.rest[end];
+            let rest = &self.rest[end + 1..];
             self.rest = rest;
             match (found, rest) {
                 (b'"', _) => return Some(is_empty),

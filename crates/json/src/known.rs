@@ -23,7 +23,8 @@ pub(crate) fn print<'p>(
 ) -> Result {
     match known {
         WellKnown::Timestamp | WellKnown::Duration => {
-            let (seconds, nanos) = (whole(printer, frame, 1), whole(printer, frame, 2));
+            let seconds = whole(printer, frame, 1);
+            let nanos = whole(printer, frame, 2);
             let nanos = i32::try_from(nanos).unwrap_or_default();
             let text = match known {
                 WellKnown::Timestamp => wkt::fmt_timestamp(seconds, nanos),

@@ -116,7 +116,8 @@ impl<'p, 'b> Printer<'p, 'b, '_> {
         kind: SingularKind,
         mut rest: &'b [u8],
     ) -> Result<(Key<'b>, Chain)> {
-        let (mut key, mut value) = (Key::new(key_kind, zero(key_kind))?, Chain::NONE);
+        let mut key = Key::new(key_kind, zero(key_kind))?;
+        let mut value = Chain::NONE;
         while !rest.is_empty() {
             let tag = Tag::decode(&mut rest)?;
             let payload = Payload::read(tag, &mut rest, self.depth)?;

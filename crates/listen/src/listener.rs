@@ -110,7 +110,7 @@ fn is_ours(stream: &UnixStream) -> bool {
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    identity: Option<(u64, u64)>,
+    identity: Option<FileId>,
     /// Whether only the user that runs this program, and root, may connect.
     is_private: bool,
 }
@@ -123,10 +123,16 @@ impl Drop for SocketFile {
     }
 }
 
-/// Device and inode of what is at `path`.
-fn identity(path: &Path) -> Option<(u64, u64)> {
+/// Which file it is, whatever its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+fn identity(path: &Path) -> Option<FileId> {
     let meta = std::fs::symlink_metadata(path).ok()?;
-    Some((meta.dev(), meta.ino()))
+    Some(FileId { device: meta.dev(), inode: meta.ino() })
 }
 
 /// Removes a socket file that nobody listens on; what is not a socket is in the way.

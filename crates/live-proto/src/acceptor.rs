@@ -82,10 +82,12 @@ impl Acceptor {
         if self.reader.head().kind != Kind::Hello as u8 {
             return Err(Violation::new(Reason::Unexpected, "the first frame is not a hello"));
         }
-        let (metadata, payload) = (self.reader.share_metadata(), self.reader.share_payload());
+        let metadata = self.reader.share_metadata();
+        let payload = self.reader.share_payload();
         let hello = Hello::decode(&metadata, &payload)?;
-        let (low, high) = hello.versions;
-        if low > high || high < VERSIONS.0 || low > VERSIONS.1 {
+        let low = *hello.versions.start();
+        let high = *hello.versions.end();
+        if low > high || high < *VERSIONS.start() || low > *VERSIONS.end() {
             return Err(wrong_version(&hello));
         }
         check_features(&hello, &self.config)?;
@@ -141,7 +143,7 @@ impl Acceptor {
     /// What it says of itself, but for the session.
     fn own_hello(&self) -> Hello {
         let mut own = own_hello(&self.config);
-        own.versions = (VERSIONS.1, VERSIONS.1);
+        own.versions = *VERSIONS.end()..=*VERSIONS.end();
         own.expires_ms = self.expires_ms;
         own.home.clone_from(&self.config.home);
         if self.config.features & feature::DURABLE != 0 {

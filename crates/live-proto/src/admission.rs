@@ -13,6 +13,7 @@ use tidewire_service::{Error, Outcome};
 use crate::callee::{PeerCall, PeerCallState, mark, put_stored};
 use crate::caller::State;
 use crate::command_window::Admit;
+use crate::fields::CommandNumbers;
 use crate::frame::{Head, flag};
 use crate::hello::feature;
 use crate::message::Watch;
@@ -41,9 +42,9 @@ impl Session {
             return Err(Violation::malformed("a request without END has a payload"));
         }
         let command = self.fields.command();
-        if let Some((id, done)) = command
+        if let Some(CommandNumbers { id, done_below }) = command
             && self.features & feature::RESUME != 0
-            && !self.admits(call, id, done)?
+            && !self.admits(call, id, done_below)?
         {
             return Ok(NextEvent::Nothing);
         }
@@ -52,7 +53,8 @@ impl Session {
             return Ok(NextEvent::Nothing);
         }
         self.calls_in += 1;
-        let (watch, validator) = (self.asked_watch(head), self.fields.validator());
+        let watch = self.asked_watch(head);
+        let validator = self.fields.validator();
         if let free @ None = self.incoming.take(call.index()).value() {
             *free = Some(PeerCall {
                 state: PeerCallState::Open,
@@ -61,7 +63,7 @@ impl Session {
                 marks: if http { mark::HTTP } else { 0 }
                     | if validator.is_some() { mark::HELD } else { 0 },
                 validator: validator.map_or([0; 16], |validator| validator.bytes()),
-                command: command.map_or(0, |(id, _)| id),
+                command: command.map_or(0, |command| command.id),
                 stream: if streams { Some(Box::default()) } else { None },
             });
         }
@@ -177,7 +179,7 @@ impl Session {
         }
         let Some(error) = error else { return Ok(false) };
         self.put_refusal(call, &error, Outcome::NotRun);
-        if let Some((id, _)) = self.fields.command() {
+        if let Some(CommandNumbers { id, .. }) = self.fields.command() {
             self.window.release(id);
         }
         Ok(true)
@@ -190,7 +192,9 @@ impl Session {
         if call.is_some_and(|call| call.state == State::Sent) {
             return None;
         }
-        Some(Error::failed_precondition(format!("parent {parent} is no open call of this side")))
+        Some(Error::failed_precondition(format!(
+            "parent {parent} is not an open call of this side"
+        )))
     }
 
     pub(crate) fn put_refusal(&mut self, call: CallId, error: &Error, outcome: Outcome) {

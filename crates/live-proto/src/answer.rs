@@ -12,7 +12,7 @@ use crate::fields::Fields;
 use crate::frame::{Head, Kind, flag};
 use crate::hello::feature;
 use crate::message::Watch;
-use crate::metadata::{Metadata, tag};
+use crate::metadata::{Metadata, MetadataMaps, tag};
 use crate::outcome;
 use crate::reason::{Reason, Violation};
 use crate::receive::FrameOutcome;
@@ -93,7 +93,7 @@ impl Session {
             Continuation::Items => outgoing.stream.get_or_insert_default().head = Some(Vec::new()),
         }
         if command != 0 {
-            self.commands.heard(command);
+            self.commands.acknowledge(command);
         }
         self.received = call;
         Ok(if cancelled { NextEvent::Nothing } else { NextEvent::Reply })
@@ -136,7 +136,8 @@ impl Session {
         // session.
         let error = read_error(&self.fields, &metadata)?;
         let head = self.reader.head();
-        let (validator, watched) = (self.fields.validator(), head.has(flag::WATCHED));
+        let validator = self.fields.validator();
+        let watched = head.has(flag::WATCHED);
         let mut outcome = outcome::of_number(self.fields.outcome());
         let Some((call, outgoing)) = self.note_answer(head.stream) else {
             return Err(self.not_asked(head.stream));
@@ -160,7 +161,7 @@ impl Session {
             self.granted(head.stream, counted, seen);
         } else {
             self.terminated(call.index());
-            self.commands.heard(command);
+            self.commands.acknowledge(command);
         }
         let error = error.with_outcome(outcome);
         if cancelled {
@@ -182,7 +183,7 @@ impl Session {
         let cancelled = outgoing.state == State::Cancelled;
         let command = outgoing.command;
         self.terminated(call.index());
-        self.commands.heard(command);
+        self.commands.acknowledge(command);
         Ok((!cancelled).then_some(Event::End { call, metadata }))
     }
 
@@ -275,7 +276,7 @@ pub(crate) fn read_error(fields: &Fields, metadata: &Metadata) -> Result<Error, 
             });
         }
     }
-    let (headers, trailers) = metadata.to_maps();
+    let MetadataMaps { headers, trailers } = metadata.to_maps();
     *error.headers_mut() = headers.into();
     *error.trailers_mut() = trailers.into();
     Ok(error)

@@ -144,7 +144,8 @@ impl Session {
         else {
             return self.reply_carefully(call, &reply);
         };
-        let (command, flags) = (served.command, served.http() | flag::END);
+        let command = served.command;
+        let flags = served.http() | flag::END;
         if let Err(error) = self.check_reply(&reply) {
             return self.fail_to_answer(call, &error);
         }
@@ -162,7 +163,8 @@ impl Session {
     /// Answers a call that is more than a unary one without validator and watch.
     #[inline(never)]
     fn reply_carefully(&mut self, call: CallId, reply: &OutgoingReply<'_>) {
-        let (fits, room) = (self.check_reply(reply), self.has_room_for_watch());
+        let fits = self.check_reply(reply);
+        let room = self.has_room_for_watch();
         let Some(served) = self.incoming.of(call) else { return self.end_orphan(call) };
         if served.state.is_watch() {
             return;
@@ -234,7 +236,8 @@ impl Session {
             return self.reply(call, OutgoingReply { payload: body, watch: false, ..head.clone() });
         }
         let Some(served) = self.incoming.of(call) else { return self.end_orphan(call) };
-        let (open, cancelled) = (!served.state.is_watch(), served.has(mark::CANCELLED));
+        let open = !served.state.is_watch();
+        let cancelled = served.has(mark::CANCELLED);
         if cancelled {
             return self.end_cancelled(call);
         }
@@ -246,9 +249,9 @@ impl Session {
         if open && let Some(bound) = self.bound_over(body.len()) {
             return self.refuse_reply(call, body.len(), bound);
         }
-        let (raw, trailers) = head.metadata.split();
-        let trailers = Bytes::copy_from_slice(trailers);
-        let metadata = Metadata::from_checked(Bytes::copy_from_slice(raw));
+        let split = head.metadata.split();
+        let trailers = Bytes::copy_from_slice(split.trailers);
+        let metadata = Metadata::from_checked(Bytes::copy_from_slice(split.head));
         self.reply_stream(call, &OutgoingReply { metadata, payload: &[], ..head.clone() });
         self.queue_body(call, body);
         self.finish_stream(call, Finish::end(trailers.to_vec()));
@@ -319,7 +322,8 @@ impl Session {
         if self.features & feature::RESUME == 0 {
             return;
         }
-        let (kind, flags) = (Kind::Reply as u8, (flags & flag::HTTP) | flag::END);
+        let kind = Kind::Reply as u8;
+        let flags = (flags & flag::HTTP) | flag::END;
         if let Some(metadata) = written.and_then(|range| self.output.main.get(range)) {
             return self.window.finish(command, kind, flags, metadata, reply.payload);
         }
@@ -386,7 +390,8 @@ impl Session {
         if served.has(mark::CANCELLED) {
             return self.end_cancelled(call);
         }
-        let (command, mut metadata) = (served.command, Vec::new());
+        let command = served.command;
+        let mut metadata = Vec::new();
         let is_streaming = served.stream.is_some();
         put_error_metadata(&mut metadata, error, outcome, maps, max);
         if is_streaming {
@@ -438,7 +443,8 @@ impl Session {
         if served.state.is_watch() {
             return;
         }
-        let (flags, command) = (served.http(), served.command);
+        let flags = served.http();
+        let command = served.command;
         let stream = served.stream.get_or_insert_default();
         if stream.head.is_some() || stream.send.finish.is_some() {
             return;
@@ -465,7 +471,7 @@ impl Session {
         }
         if let Some(stream) = served.stream {
             self.pool.dropped(Some(&stream));
-            let held = stream.receive.held();
+            let held = stream.receive.unconsumed_bytes();
             self.return_credit(held);
         }
     }
@@ -514,10 +520,8 @@ impl Session {
         let stream = self.peer_stream(index);
         let call = CallId { stream, generation: self.incoming.generation(index) };
         let Some(served) = self.incoming.get(index) else { return };
-        let (command, is_over) = (
-            served.command,
-            served.stream.as_ref().is_some_and(|stream| stream.send.finish.is_some()),
-        );
+        let command = served.command;
+        let is_over = served.stream.as_ref().is_some_and(|stream| stream.send.finish.is_some());
         let runs_on = served.stream.is_none() && command != 0;
         self.remove_served(index);
         if runs_on {

@@ -20,6 +20,7 @@ use crate::message::{
 use crate::metadata::{self, Metadata, tag};
 use crate::methods::OwnMethods;
 use crate::output::CompressionPolicy;
+use crate::pending::PendingCall;
 use crate::session::{Phase, Session};
 use crate::slots::CallId;
 use crate::stream::{Finish, PIECE_BYTES, Stream};
@@ -104,7 +105,7 @@ impl Session {
         if self.outgoing_live {
             self.send_request(index);
         } else {
-            self.again.soon(index, generation);
+            self.again.soon(PendingCall { index, generation });
         }
         Ok(CallId { stream: self.own_stream(index), generation })
     }
@@ -198,7 +199,7 @@ impl Session {
         outgoing.state = State::Cancelled;
         if let Some(stream) = &mut outgoing.stream {
             stream.send.clear(&mut self.pool);
-            let held = stream.receive.held();
+            let held = stream.receive.unconsumed_bytes();
             self.return_credit(held);
         }
     }
@@ -206,7 +207,7 @@ impl Session {
     /// Sends what waits, as far as the peer's limits allow.
     pub(crate) fn send_waiting(&mut self) {
         while self.outgoing_live && self.calls_out < self.peer.limits.calls_max {
-            let Some((index, generation)) = self.again.take(self.now) else { return };
+            let Some(PendingCall { index, generation }) = self.again.take(self.now) else { return };
             if self.outgoing.generation(index) != generation {
                 continue;
             }
@@ -232,7 +233,8 @@ impl Session {
         if let Err(error) = peer.takes(request, index) {
             return self.end_outgoing(index, || error);
         }
-        let (flags, deadline_ms) = (peer.flags(request), peer.deadline_ms(request));
+        let flags = peer.flags(request);
+        let deadline_ms = peer.deadline_ms(request);
         if request.kind != CallKind::Query && call.command == 0 {
             call.command = self.commands.next(self.now, self.peer.keys_ms);
             self.writes += 1;
@@ -307,7 +309,7 @@ impl Session {
         let seen = self.outgoing.clear(index, |call| {
             self.pool.dropped(call.stream.as_deref());
             let heard = call.stream.as_ref().filter(|_| call.state != State::Cancelled);
-            (call.counted, call.command, heard.map(|stream| stream.receive.held()))
+            (call.counted, call.command, heard.map(|stream| stream.receive.unconsumed_bytes()))
         });
         let Some((counted, command, held)) = seen else { return };
         self.free.give(index);

@@ -69,7 +69,7 @@ impl CommandIds {
 
     /// The callee answered: it knows the id.
     #[inline]
-    pub(crate) fn heard(&mut self, id: u64) {
+    pub(crate) fn acknowledge(&mut self, id: u64) {
         self.seen = self.seen.max(id);
     }
 
@@ -142,7 +142,7 @@ mod tests {
             ids.next(0, 1000);
         }
         assert!(!ids.has_room(3));
-        ids.heard(2);
+        ids.acknowledge(2);
         assert!(ids.has_room(3), "the callee knows 2");
     }
 

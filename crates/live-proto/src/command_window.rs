@@ -118,7 +118,7 @@ impl CommandWindow {
         self.forget_below(done.min(id));
         if id < self.base {
             let straggler = self.stragglers.iter().find(|(known, _)| *known == id);
-            return straggler.map_or(Ok(Admit::Unknown), |(_, entry)| self.found(id, entry));
+            return straggler.map_or(Ok(Admit::Unknown), |(_, entry)| self.admit_again(id, entry));
         }
         while self.next < id {
             self.push_with_place(State::Absent);
@@ -132,11 +132,11 @@ impl CommandWindow {
             self.ring[at].state = State::Running;
             return Ok(Admit::Run);
         }
-        self.found(id, &self.ring[at])
+        self.admit_again(id, &self.ring[at])
     }
 
     /// What is known of an id that came again.
-    fn found<'a>(&'a self, id: u64, entry: &'a Entry) -> Result<Admit<'a>, Violation> {
+    fn admit_again<'a>(&'a self, id: u64, entry: &'a Entry) -> Result<Admit<'a>, Violation> {
         match entry.state {
             State::Running => {
                 Err(Violation::new(Reason::CommandId, "a command that runs came again"))
@@ -269,7 +269,8 @@ impl CommandWindow {
 
     #[inline]
     fn drop_front(&mut self) {
-        let (id, at) = (self.base, self.place(self.base));
+        let id = self.base;
+        let at = self.place(self.base);
         if let Some(&Entry { state, len, .. }) = self.ring.get(at) {
             match state {
                 State::Running => self.stragglers.push((id, self.ring[at])),

@@ -60,7 +60,7 @@ impl ReceiveWindow {
     }
 
     /// Bytes received and not consumed.
-    pub(crate) fn held(&self) -> u64 {
+    pub(crate) fn unconsumed_bytes(&self) -> u64 {
         self.held
     }
 

@@ -159,6 +159,15 @@ pub enum Event<'a> {
     Changed(ChangedSources),
 }
 
+/// The request line of an HTTP call.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestLine<'a> {
+    /// The method of HTTP.
+    pub verb: &'a [u8],
+    /// The target with its query.
+    pub target: &'a [u8],
+}
+
 /// A call of the peer, as it lies in the session's read buffer: nothing is copied until the
 /// application takes it.
 pub struct IncomingRequest<'a> {
@@ -190,14 +199,14 @@ impl<'a> IncomingRequest<'a> {
         }
     }
 
-    /// The request line of an HTTP call: the verb, and the target with its query.
-    pub fn http(&self) -> Option<(&'a [u8], &'a [u8])> {
+    /// The request line of an HTTP call.
+    pub fn http(&self) -> Option<RequestLine<'a>> {
         let fields = &self.session.fields;
         let raw = self.session.reader.metadata();
         if !self.session.reader.head().has(flag::HTTP) {
             return None;
         }
-        Some((fields.http_method(raw)?, fields.target(raw)?))
+        Some(RequestLine { verb: fields.http_method(raw)?, target: fields.target(raw)? })
     }
 
     /// Headers of this call; defaults are in [`peer_headers`](crate::Session::peer_headers).
@@ -276,7 +285,7 @@ impl<'a> IncomingRequest<'a> {
     /// The command's id in this session; `None` for a query.
     #[inline]
     pub fn command(&self) -> Option<u64> {
-        self.session.fields.command().map(|(id, _)| id)
+        self.session.fields.command().map(|command| command.id)
     }
 }
 

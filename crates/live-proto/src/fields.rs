@@ -16,7 +16,7 @@ pub struct Fields {
     /// A bit for each tag below 64; [`MORE`] for anything that is the application's.
     seen: u64,
     method: u64,
-    command: (u64, u64),
+    command: CommandNumbers,
     validator: [u8; 16],
     max_age: u64,
     status: u16,
@@ -39,7 +39,19 @@ pub struct Fields {
 const MORE: u64 = 1 << tag::LITERAL;
 
 /// A range of a block, which is at most 65,535 bytes long.
-type Range16 = (u16, u16);
+#[derive(Debug, Clone, Copy, Default)]
+struct Range16 {
+    start: u16,
+    end: u16,
+}
+
+/// What a command's field says.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct CommandNumbers {
+    pub(crate) id: u64,
+    /// All commands below this one are done.
+    pub(crate) done_below: u64,
+}
 
 impl Fields {
     /// Reads and checks a whole block.
@@ -71,7 +83,7 @@ impl Fields {
         // A command has its id next, and nothing else.
         if let [tag::COMMAND, len, ids @ ..] = rest
             && usize::from(*len) == ids.len()
-            && let Some(command) = both_numbers(ids)
+            && let Some(command) = command_numbers(ids)
         {
             self.seen |= 1 << tag::COMMAND;
             self.command = command;
@@ -111,10 +123,12 @@ impl Fields {
     #[inline]
     fn set(&mut self, tag: u8, value: &[u8], end: usize) -> Option<()> {
         let len = value.len();
-        let range = || Some((u16::try_from(end - len).ok()?, u16::try_from(end).ok()?));
+        let start = end - len;
+        let range =
+            || Some(Range16 { start: u16::try_from(start).ok()?, end: u16::try_from(end).ok()? });
         match tag {
             tag::METHOD => self.method = only_number(value)?,
-            tag::COMMAND => self.command = both_numbers(value)?,
+            tag::COMMAND => self.command = command_numbers(value)?,
             tag::VALIDATOR => self.validator = value.try_into().ok()?,
             tag::NAME => self.name = range().filter(|_| len > 0)?,
             tag::MAX_AGE => self.max_age = only_number(value)?,
@@ -195,9 +209,8 @@ impl Fields {
         Some((codec, path))
     }
 
-    /// Id, and below which all are done.
     #[inline]
-    pub(crate) fn command(&self) -> Option<(u64, u64)> {
+    pub(crate) fn command(&self) -> Option<CommandNumbers> {
         self.has(tag::COMMAND).then_some(self.command)
     }
 
@@ -263,7 +276,12 @@ impl Fields {
     }
 
     #[inline]
-    fn text<'a>(&self, tag: u8, (start, end): Range16, raw: &'a [u8]) -> Option<&'a [u8]> {
+    fn text<'a>(
+        &self,
+        tag: u8,
+        Range16 { start, end }: Range16,
+        raw: &'a [u8],
+    ) -> Option<&'a [u8]> {
         if self.has(tag) { raw.get(start.into()..end.into()) } else { None }
     }
 }
@@ -275,22 +293,23 @@ fn misfit() -> Violation {
 
 /// Two numbers and nothing else; those of up to three bytes are read at once.
 #[inline(always)]
-fn both_numbers(value: &[u8]) -> Option<(u64, u64)> {
-    let both = match *value {
+fn command_numbers(value: &[u8]) -> Option<CommandNumbers> {
+    let (id, done_below) = match *value {
         [a, b] if (a | b) < 0x80 => (u64::from(a), u64::from(b)),
         [a, b, c, d] if a & c >= 0x80 && (b | d) < 0x80 => (two(a, b), two(c, d)),
         [a, b, c, d, e, f] if a & b & d & e >= 0x80 && (c | f) < 0x80 => {
             (two(a, b & 0x7f) | u64::from(c) << 14, two(d, e & 0x7f) | u64::from(f) << 14)
         }
-        _ => return both_long_numbers(value),
+        _ => return long_command_numbers(value),
     };
-    Some(both)
+    Some(CommandNumbers { id, done_below })
 }
 
 #[cold]
-fn both_long_numbers(mut value: &[u8]) -> Option<(u64, u64)> {
-    let both = (varint::take(&mut value)?, varint::take(&mut value)?);
-    value.is_empty().then_some(both)
+fn long_command_numbers(mut value: &[u8]) -> Option<CommandNumbers> {
+    let id = varint::take(&mut value)?;
+    let done_below = varint::take(&mut value)?;
+    value.is_empty().then_some(CommandNumbers { id, done_below })
 }
 
 #[inline(always)]

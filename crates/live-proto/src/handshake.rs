@@ -10,6 +10,7 @@ use crate::event::Event;
 use crate::hello::{Hello, VERSIONS, feature};
 use crate::message::{CallKind, RequestBody};
 use crate::metadata::CommandOrigin;
+use crate::pending::PendingCall;
 use crate::reason::{Reason, Violation};
 use crate::receive::FrameOutcome;
 use crate::session::{Phase, Session};
@@ -38,7 +39,7 @@ impl Session {
     /// The acceptor's hello.
     pub(crate) fn receive_hello(&mut self) -> FrameOutcome {
         let hello = Hello::decode(&self.reader.share_metadata(), &self.reader.share_payload())?;
-        if hello.versions != (VERSIONS.1, VERSIONS.1) {
+        if hello.versions != (*VERSIONS.end()..=*VERSIONS.end()) {
             return Err(wrong_version(&hello));
         }
         check_features(&hello, &self.config)?;
@@ -120,7 +121,8 @@ impl Session {
             }
             (call.state, call.command, call.sent) = (State::Waiting, 0, SentIn::Before);
             self.load_body(index);
-            repeated.push((index, self.outgoing.generation(index)));
+            let generation = self.outgoing.generation(index);
+            repeated.push(PendingCall { index, generation });
             if was_watching {
                 self.suspect(index);
             }
@@ -151,11 +153,8 @@ impl OwnCall {
 }
 
 pub(crate) fn wrong_version(hello: &Hello) -> Violation {
-    let ((low, high), (ours_low, ours_high)) = (hello.versions, VERSIONS);
-    Violation::new(
-        Reason::Version,
-        format!("the peer speaks {low}..={high}, this side {ours_low}..={ours_high}"),
-    )
+    let theirs = &hello.versions;
+    Violation::new(Reason::Version, format!("the peer speaks {theirs:?}, this side {VERSIONS:?}"))
 }
 
 /// Whether each side offers what the other requires.

@@ -48,7 +48,8 @@ impl Session {
         if self.phase != Phase::Open && is_query {
             return self.remove_served(call.index());
         }
-        let (held, names) = (self.pool.held + bytes, &self.config.bound_names);
+        let held = self.pool.held + bytes;
+        let names = &self.config.bound_names;
         let error = match bound {
             HeldBound::Connection(max) => over(UNREAD, held, names.output_hard_max, max),
             HeldBound::Parked(max) => {

@@ -3,6 +3,8 @@
 //! Specification 2. Decoding fills in the defaults of absent limits; choosing version and features
 //! is in `acceptor.rs` and `session.rs`.
 
+use std::ops::RangeInclusive;
+
 use bytes::Bytes;
 
 use crate::frame::{self, Kind, PAYLOAD_BYTES_MAX};
@@ -10,8 +12,8 @@ use crate::metadata::Metadata;
 use crate::reason::{Reason, Violation};
 use crate::varint;
 
-/// The lowest and highest version that this implementation speaks.
-pub const VERSIONS: (u16, u16) = (1, 1);
+/// The versions that this implementation speaks.
+pub const VERSIONS: RangeInclusive<u16> = 1..=1;
 
 /// Feature bits.
 pub mod feature {
@@ -87,8 +89,8 @@ const METADATA_FLOOR: u16 = 256;
 /// A hello, from either side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
-    /// Lowest and highest version; both are the chosen one in the acceptor's answer.
-    pub versions: (u16, u16),
+    /// The versions spoken; the chosen one alone in the acceptor's reply.
+    pub versions: RangeInclusive<u16>,
     /// Features offered.
     pub features: u64,
     /// Features that the peer must offer.
@@ -147,9 +149,8 @@ impl Hello {
         let frame = frame::open(out, Kind::Hello, 0, 0).deadline_ms(frame::MAGIC);
         out.extend_from_slice(self.metadata.raw());
         let frame = frame.metadata_ends(out);
-        let (low, high) = self.versions;
-        let [a, b] = low.to_le_bytes();
-        let [c, d] = high.to_le_bytes();
+        let [a, b] = self.versions.start().to_le_bytes();
+        let [c, d] = self.versions.end().to_le_bytes();
         put(out, 1, &[a, b, c, d]);
         put_number(out, 2, self.features, 0);
         put_number(out, 3, self.required, 0);
@@ -183,7 +184,7 @@ impl Hello {
     pub fn decode(metadata: &Bytes, payload: &Bytes) -> Result<Self, Violation> {
         crate::fields::Fields::read(metadata)?;
         let mut hello = Self {
-            versions: (0, 0),
+            versions: 0..=0,
             metadata: Metadata::from_checked(metadata.clone()),
             ..Self::default()
         };
@@ -216,7 +217,7 @@ impl Hello {
         match tag {
             1 => {
                 let [a, b, c, d] = value.try_into().ok()?;
-                self.versions = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
+                self.versions = u16::from_le_bytes([a, b])..=u16::from_le_bytes([c, d]);
             }
             2 => self.features = number()?,
             3 => self.required = number()?,

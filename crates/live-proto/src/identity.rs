@@ -62,7 +62,8 @@ impl Session {
 
     pub(crate) fn receive_auth(&mut self) -> FrameOutcome {
         let headers = self.metadata_of()?;
-        let (code, expires) = (self.fields.code(), self.fields.expires());
+        let code = self.fields.code();
+        let expires = self.fields.expires();
         let before = if code.is_some() || expires.is_some() {
             self.own_headers_before.pop_front()
         } else {
@@ -80,7 +81,8 @@ impl Session {
             return Ok(Some(Event::Credential { expires_ms, refused: None }));
         }
         let merged = merge(&self.peer_headers, &self.allowed(&headers));
-        let (before, after) = (self.peer_headers.raw().len(), merged.raw().len());
+        let before = self.peer_headers.raw().len();
+        let after = merged.raw().len();
         let max = usize::from(self.config.limits.metadata_max);
         if after > before.max(max) {
             // Each frame is small enough, and there may be any number of them.

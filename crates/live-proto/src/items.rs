@@ -189,9 +189,10 @@ impl Session {
     /// The application is done with so many bytes of items; the sender may send as many again. It
     /// is told in quarters of a window: [`has_control`](Self::has_control).
     pub fn consumed(&mut self, call: CallId, bytes: u64) {
-        let (window, ours) = (self.config.limits.stream_credit, self.is_ours(call.stream));
+        let window = self.config.limits.stream_credit;
+        let ours = self.is_ours(call.stream);
         let Some(stream) = self.stream_of(call) else { return };
-        let bytes = bytes.min(stream.receive.held());
+        let bytes = bytes.min(stream.receive.unconsumed_bytes());
         let owed = stream.receive.consume(bytes, window);
         self.give_credit(call, ours, owed);
         self.return_credit(bytes);
@@ -202,14 +203,15 @@ impl Session {
     /// [`take_more`](Self::take_more) lets this one go on.
     pub fn put_aside(&mut self, call: CallId, bytes: u64) {
         let Some(stream) = self.stream_of(call) else { return };
-        let bytes = bytes.min(stream.receive.held());
+        let bytes = bytes.min(stream.receive.unconsumed_bytes());
         stream.receive.return_early(bytes);
         self.return_credit(bytes);
     }
 
     /// What was put aside of a stream counts as consumed from now on.
     pub fn take_more(&mut self, call: CallId) {
-        let (window, ours) = (self.config.limits.stream_credit, self.is_ours(call.stream));
+        let window = self.config.limits.stream_credit;
+        let ours = self.is_ours(call.stream);
         let Some(stream) = self.stream_of(call) else { return };
         let owed = stream.receive.consume_early(window);
         self.give_credit(call, ours, owed);

@@ -89,13 +89,14 @@ pub use acceptor::Acceptor;
 pub use config::{BoundNames, Config, Micros, SessionId};
 pub use event::{
     ChangedSources, Continuation, Event, IncomingReply, IncomingRequest, Items, KeptItems, Piece,
+    RequestLine,
 };
 pub use hello::{Hello, Limits, feature};
 pub use message::{
     CallKind, CallRefusal, Change, Destination, Extra, HttpRequest, MethodId, OutgoingReply, Push,
     Refresh, Request, RequestBody, Watch,
 };
-pub use metadata::{CommandOrigin, Depends, Metadata, MetadataBuilder};
+pub use metadata::{CommandOrigin, Depends, Metadata, MetadataBuilder, MetadataMaps};
 pub use methods::PeerMethod;
 pub use reason::{Reason, Violation};
 pub use session::{Session, Usage};

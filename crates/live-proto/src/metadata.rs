@@ -278,23 +278,37 @@ impl Metadata {
         Self::from_checked(raw.into())
     }
 
-    /// The entries before the trailers mark, and those after it.
-    pub(crate) fn split(&self) -> (&[u8], &[u8]) {
+    pub(crate) fn split(&self) -> SplitMetadata<'_> {
         let mut rest = &self.raw()[..];
         while let Some((&tag, after)) = rest.split_first() {
             let at = self.len() - rest.len();
             rest = after;
             if take_entry(tag, &mut rest).is_err() || tag == tag::TRAILERS {
-                return (&self.raw()[..at], rest);
+                return SplitMetadata { head: &self.raw()[..at], trailers: rest };
             }
         }
-        (self.raw(), &[])
+        SplitMetadata { head: self.raw(), trailers: &[] }
     }
 
     /// Headers and trailers as maps.
-    pub fn to_maps(&self) -> (HeaderMap, HeaderMap) {
-        (to_map(self.headers()), to_map(self.trailers()))
+    pub fn to_maps(&self) -> MetadataMaps {
+        MetadataMaps { headers: to_map(self.headers()), trailers: to_map(self.trailers()) }
     }
+}
+
+/// Metadata as maps.
+#[derive(Debug)]
+pub struct MetadataMaps {
+    /// The entries before the trailers mark.
+    pub headers: HeaderMap,
+    /// Those after it.
+    pub trailers: HeaderMap,
+}
+
+/// The entries before the trailers mark, and those after it.
+pub(crate) struct SplitMetadata<'a> {
+    pub(crate) head: &'a [u8],
+    pub(crate) trailers: &'a [u8],
 }
 
 fn to_map<'a>(pairs: impl Iterator<Item = (&'a str, &'a [u8])>) -> HeaderMap {
@@ -441,12 +455,12 @@ mod tests {
             [("set-cookie", &b"a=1"[..]), ("x-own", b"\xff"), ("set-cookie", b"b=2")]
         );
         assert_eq!(metadata.trailers().collect::<Vec<_>>(), [("x-sum", &b"9"[..])]);
-        let (head, trailers) = metadata.split();
+        let SplitMetadata { head, trailers } = metadata.split();
         assert_eq!((head.len() + 2 + trailers.len(), trailers[0]), (metadata.len(), 0));
         let read: [Depends<&[u8]>; 3] =
             [Depends::Key(b"contacts", b"7"), Depends::Source(b"groups"), Depends::Untold];
         assert_eq!(metadata.depends().collect::<Vec<_>>(), read);
-        let (headers, trailers) = metadata.to_maps();
+        let MetadataMaps { headers, trailers } = metadata.to_maps();
         assert_eq!((headers.len(), trailers.len()), (3, 1));
     }
 

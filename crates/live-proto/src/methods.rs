@@ -34,7 +34,8 @@ impl OwnMethods {
 
     #[cold]
     fn add(&mut self, path: &str, codec: Codec) -> MethodId {
-        let (id, path) = (self.known.len() as u32, Bytes::copy_from_slice(path.as_bytes()));
+        let id = self.known.len() as u32;
+        let path = Bytes::copy_from_slice(path.as_bytes());
         self.ids[codec as usize].insert(path.clone(), id);
         self.known.push((codec, path));
         self.numbers.push(NOT_NAMED);

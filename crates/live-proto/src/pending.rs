@@ -10,10 +10,24 @@ use crate::config::Micros;
 
 #[derive(Debug)]
 pub(crate) struct PendingCalls {
-    now: VecDeque<(u32, u32)>,
-    later: BinaryHeap<Reverse<(Micros, u32, u32)>>,
+    now: VecDeque<PendingCall>,
+    later: BinaryHeap<Reverse<DelayedCall>>,
     random: u64,
     per_second: u64,
+}
+
+/// The slot of a call that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PendingCall {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// The earliest due is the least.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct DelayedCall {
+    due: Micros,
+    call: PendingCall,
 }
 
 const JITTER: Micros = 500_000;
@@ -37,35 +51,33 @@ impl PendingCalls {
     }
 
     /// Sends this slot as soon as there is room.
-    pub(crate) fn soon(&mut self, index: u32, generation: u32) {
-        self.now.push_back((index, generation));
+    pub(crate) fn soon(&mut self, call: PendingCall) {
+        self.now.push_back(call);
     }
 
     /// Sends these slots at random moments, at the bounded rate.
-    pub(crate) fn spread(&mut self, now: Micros, slots: &[(u32, u32)]) {
+    pub(crate) fn spread(&mut self, now: Micros, slots: &[PendingCall]) {
         let span = (slots.len() as u64 * 1_000_000 / self.per_second).max(JITTER);
-        for &(index, generation) in slots {
+        for &call in slots {
             let due = now.saturating_add(self.next_random() % span);
-            self.later.push(Reverse((due, index, generation)));
+            self.later.push(Reverse(DelayedCall { due, call }));
         }
     }
 
     /// When the next of the spread ones is due; at once if some wait for room only.
     pub(crate) fn next_due(&self) -> Option<Micros> {
-        self.later.peek().map(|Reverse((due, ..))| *due)
+        self.later.peek().map(|Reverse(call)| call.due)
     }
 
-    /// The next slot and generation to send.
-    pub(crate) fn take(&mut self, now: Micros) -> Option<(u32, u32)> {
-        if let Some(slot) = self.now.pop_front() {
-            return Some(slot);
+    /// The next to send.
+    pub(crate) fn take(&mut self, now: Micros) -> Option<PendingCall> {
+        if let Some(call) = self.now.pop_front() {
+            return Some(call);
         }
-        let Reverse((due, ..)) = self.later.peek()?;
-        if *due > now {
+        if self.later.peek()?.0.due > now {
             return None;
         }
-        let Reverse((_, index, generation)) = self.later.pop()?;
-        Some((index, generation))
+        self.later.pop().map(|Reverse(delayed)| delayed.call)
     }
 
     /// xorshift64*: enough to spread moments, not for secrets.
@@ -85,12 +97,12 @@ mod tests {
     #[test]
     fn a_thousand_watches_are_spread_over_time_and_in_no_order() {
         let mut again = PendingCalls::new(7, 1000);
-        let slots: Vec<_> = (0..2000).map(|index| (index, 0)).collect();
+        let slots: Vec<_> = (0..2000).map(|index| PendingCall { index, generation: 0 }).collect();
         again.spread(0, &slots);
         let mut order = Vec::new();
         for second in 1..=2 {
             let before = order.len();
-            while let Some((index, _)) = again.take(second * 1_000_000) {
+            while let Some(PendingCall { index, .. }) = again.take(second * 1_000_000) {
                 order.push(index);
             }
             assert!((800..1200).contains(&(order.len() - before)), "half of them each second");

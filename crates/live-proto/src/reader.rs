@@ -152,10 +152,12 @@ impl Reader {
             return more_metadata();
         }
         if head.meta_len > self.metadata_max {
-            let (seen, limit) = (head.meta_len.into(), self.metadata_max.into());
+            let seen = head.meta_len.into();
+            let limit = self.metadata_max.into();
             return over(Reason::MetadataMax, "metadata_max", seen, limit);
         }
-        let (seen, limit) = (head.len - u32::from(head.meta_len), PAYLOAD_BYTES_MAX as u32);
+        let seen = head.len - u32::from(head.meta_len);
+        let limit = PAYLOAD_BYTES_MAX as u32;
         over(Reason::TooLarge, "the largest payload", seen, limit)
     }
 }

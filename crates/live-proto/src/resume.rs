@@ -13,6 +13,7 @@ use crate::credit::SendWindow;
 use crate::event::Event;
 use crate::frame::{self, Kind, PAYLOAD_BYTES_MAX, flag};
 use crate::hello::feature;
+use crate::pending::PendingCall;
 use crate::reason::{Reason, Violation};
 use crate::receive::FrameOutcome;
 use crate::session::{Phase, Session};
@@ -168,7 +169,8 @@ impl Session {
             if let Some(items) = &call.stream {
                 let receive = &items.receive;
                 let flags = if items.head.is_some() { HAS_HEAD } else { 0 };
-                let (received, credited) = (receive.received, receive.credited);
+                let received = receive.received;
+                let credited = receive.credited;
                 Position { flags, received, credited }.put(&mut entries);
             } else if kind == WATCH {
                 let validator = call.request.validator.expect("a watch has a validator");
@@ -177,7 +179,7 @@ impl Session {
             self.listed.push((index, kind));
         }
         let mut whole = Vec::with_capacity(entries.len() + 3 * varint::BYTES_MAX);
-        varint::put(&mut whole, self.receive_window.held());
+        varint::put(&mut whole, self.receive_window.unconsumed_bytes());
         varint::put(&mut whole, self.requests_out.into());
         varint::put(&mut whole, self.listed.len() as u64);
         whole.extend_from_slice(&entries);
@@ -227,7 +229,8 @@ impl Session {
             if matches!(entry.call, Call::Stream(..)) {
                 let receive = &stream.receive;
                 let flags = if receive.ended { HAS_END } else { 0 };
-                let (received, credited) = (receive.received, receive.credited);
+                let received = receive.received;
+                let credited = receive.credited;
                 Position { flags, received, credited }.put(&mut answer);
             }
         }
@@ -273,7 +276,8 @@ impl Session {
         let (bitmap, mut rest) =
             payload.split_at_checked(listed.len().div_ceil(8)).ok_or_else(misfit)?;
         self.outgoing_live = true;
-        let (mut watches, mut calls) = (Vec::new(), Vec::new());
+        let mut watches = Vec::new();
+        let mut calls = Vec::new();
         for (number, &(index, kind)) in listed.iter().enumerate() {
             let goes_on = bitmap[number / 8] & 1 << (number % 8) != 0;
             let mut position = Position::default();
@@ -283,8 +287,9 @@ impl Session {
             if goes_on {
                 self.go_on(index, position)?;
             } else if self.start_over(index)? {
+                let generation = self.outgoing.generation(index);
                 if kind == WATCH { &mut watches } else { &mut calls }
-                    .push((index, self.outgoing.generation(index)));
+                    .push(PendingCall { index, generation });
             }
         }
         if !rest.is_empty() {
@@ -293,9 +298,9 @@ impl Session {
         // In the order of their ids: else a later one could be forgotten before an earlier one
         // came.
         let id = |index| self.outgoing.get(index).map_or(0, |call| call.command);
-        calls.sort_by_key(|&(index, _)| (id(index) == 0, id(index)));
-        for (index, generation) in calls {
-            self.again.soon(index, generation);
+        calls.sort_by_key(|call| (id(call.index) == 0, id(call.index)));
+        for call in calls {
+            self.again.soon(call);
         }
         self.again.spread(self.now, &watches);
         self.send_waiting();

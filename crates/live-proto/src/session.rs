@@ -513,7 +513,7 @@ impl Session {
             input_bytes: self.reader.buffered() + self.unpacked.len(),
             stream_bytes: streams.map(|stream| stream.send.bytes()).sum(),
             command_bytes: self.window.bytes(),
-            received_bytes: self.receive_window.held(),
+            received_bytes: self.receive_window.unconsumed_bytes(),
             outstanding_bytes: self.send_window.outstanding(),
             uncredited_bytes: self.receive_window.uncredited(),
         }

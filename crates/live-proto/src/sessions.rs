@@ -55,7 +55,8 @@ impl Session {
     /// What resumes this session; `None` when it cannot be resumed.
     pub fn ticket(&self) -> Option<Ticket> {
         let id = self.session_id().filter(|_| self.is_resumable())?;
-        let (boot, retain) = (self.peer.boot, micros(self.config.retain));
+        let boot = self.peer.boot;
+        let retain = micros(self.config.retain);
         Some(Ticket { id: *id, boot, retain })
     }
 }
@@ -63,7 +64,8 @@ impl Session {
 impl<T> Sessions<T> {
     /// Keeps at most `parked_max` without a connection.
     pub fn new(parked_max: usize) -> Self {
-        let (kept, by_age) = (HashMap::new(), BTreeMap::new());
+        let kept = HashMap::new();
+        let by_age = BTreeMap::new();
         Self { kept, by_age, order: 0, parked_max, bytes: 0, bytes_max: usize::MAX }
     }
 
@@ -134,7 +136,8 @@ impl<T> Sessions<T> {
     ///
     /// It may still have a connection, which its owner then ends with [`Session::take_over`].
     pub fn take(&mut self, hello: &Hello, principal: &[u8]) -> Option<T> {
-        let (id, secret) = (hello.session?, hello.secret?);
+        let id = hello.session?;
+        let secret = hello.secret?;
         // A side that does not offer to resume could not say what it holds.
         if hello.features & feature::RESUME == 0 {
             return None;

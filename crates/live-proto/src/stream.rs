@@ -356,7 +356,7 @@ impl Receiver {
     }
 
     /// Received, and neither consumed nor returned on the level of the connection.
-    pub(crate) fn held(&self) -> u64 {
+    pub(crate) fn unconsumed_bytes(&self) -> u64 {
         self.received - self.consumed - self.early
     }
 
@@ -373,7 +373,7 @@ impl Receiver {
 
     /// Notes consumption; a quarter of the window is due as credit.
     pub(crate) fn consume(&mut self, bytes: u64, window: u64) -> Option<u64> {
-        self.consumed += bytes.min(self.held());
+        self.consumed += bytes.min(self.unconsumed_bytes());
         let owed = self.consumed - self.credited;
         (owed >= window.div_ceil(4)).then(|| {
             self.credited = self.consumed;

@@ -212,7 +212,8 @@ impl Session {
             let behind = served.has(mark::BEHIND);
             served.marks &= !(mark::UNSEEN | mark::BEHIND);
             if behind && served.state.is_watch() {
-                let (call, change) = (CallId { stream, generation }, Change(served.count));
+                let call = CallId { stream, generation };
+                let change = Change(served.count);
                 self.events.push_back(Event::Recompute { call, change });
             }
         }
@@ -272,7 +273,7 @@ impl Session {
             _ => {
                 return Err(Violation::new(
                     crate::reason::Reason::UnknownStream,
-                    format!("stale names stream {stream}, which is no watch"),
+                    format!("stale names stream {stream}, which is not a watch"),
                 ));
             }
         }

@@ -70,7 +70,8 @@ async fn main() {
     let watches_max = u32::try_from(count).unwrap();
     let limits = Limits { watches_max, ..Config::default().limits };
     let config = Config { limits, boot: Some(random_boot()), ..Config::default() };
-    let (host, tasks) = (Arc::new(Same::default()), TaskTracker::new());
+    let host = Arc::new(Same::default());
+    let tasks = TaskTracker::new();
     let links = Arc::new(Links::new(config.clone(), Arc::clone(&host) as _, tasks.clone(), 8));
     let remote = Remote::new(Here(links, tasks.clone()), config, None, tasks);
     let mut spec = Spec::dynamic("a.B", "Same", StreamKind::Unary, ["", ""]);

@@ -58,7 +58,8 @@ impl Links {
     /// without a connection.
     pub fn new(config: Config, host: Arc<dyn Host>, tasks: TaskTracker, parked_max: usize) -> Self {
         let sessions = Mutex::new(Sessions::new(parked_max).with_bytes_max(PARKED_BYTES_MAX));
-        let (clock, budget) = (SessionClock::start(), Arc::new(Budget::new(HELD_BYTES_MAX)));
+        let clock = SessionClock::start();
+        let budget = Arc::new(Budget::new(HELD_BYTES_MAX));
         Self { sessions, parked: Notify::new(), config, clock, host, tasks, budget }
     }
 
@@ -97,7 +98,7 @@ impl Links {
             Ok(hello) => hello,
             Err(violation) => return Err(Some(refuse(transport, violation).await)),
         };
-        let headers = acceptor.headers_of(&hello).to_maps().0;
+        let headers = acceptor.headers_of(&hello).to_maps().headers;
         let identity = match identify(headers).await {
             Ok(identity) => identity,
             Err(violation) => return Err(Some(refuse(transport, violation).await)),
@@ -166,8 +167,8 @@ impl Links {
                 // it shows another credential now.
                 state.tell_stale(&link);
                 state.life = life;
-                let before = state.session.accepted_headers().to_maps().0;
-                let now_shown = acceptor.headers_of(&hello).to_maps().0;
+                let before = state.session.accepted_headers().to_maps().headers;
+                let now_shown = acceptor.headers_of(&hello).to_maps().headers;
                 if before != now_shown {
                     state.ask_anew(&link, &before, &now_shown);
                 }
@@ -179,7 +180,8 @@ impl Links {
             }
             None => {
                 let session = acceptor.accept(hello, random_id(), now);
-                let (host, tasks) = (Arc::clone(&self.host), self.tasks.clone());
+                let host = Arc::clone(&self.host);
+                let tasks = self.tasks.clone();
                 let link = Link::accepted(session, self.clock, host, tasks, &self.budget);
                 link.lock().life = life;
                 link

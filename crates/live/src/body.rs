@@ -62,7 +62,8 @@ impl ItemStream {
             match ready!(self.link.poll_heard(self.call, cx)) {
                 CallEvent::Items(items) => self.items = items,
                 CallEvent::Piece(piece) => {
-                    let (before, bytes) = (self.partial.len(), piece.bytes.len());
+                    let before = self.partial.len();
+                    let bytes = piece.bytes.len();
                     self.partial.extend_from_slice(&piece.bytes);
                     if !piece.last {
                         self.link.took_piece(self.call, bytes);

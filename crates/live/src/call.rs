@@ -279,7 +279,8 @@ impl Open {
 
     /// The one message of a reply that came as a stream.
     async fn one(mut self, reply: Reply) -> Result<Reply> {
-        let (mut message, mut trailers) = (None, Headers::default());
+        let mut message = None;
+        let mut trailers = Headers::default();
         while let Some(frame) = poll_fn(|cx| self.items.poll_frame(cx)).await {
             match frame? {
                 Frame::Trailers(late) => trailers = late,

@@ -38,7 +38,7 @@ impl State {
     /// Finds out whose the session would be with the headers that have just come.
     pub(crate) fn look_at_credential(&mut self, link: &Link) {
         let Some(host) = &link.0.host else { return };
-        let headers = self.session.peer_headers().to_maps().0;
+        let headers = self.session.peer_headers().to_maps().headers;
         let Some(mut identity) = host.identify(headers, self.peer.clone()) else { return };
         self.credential.number += 1;
         self.credential.look.take().iter().for_each(AbortHandle::abort);
@@ -46,7 +46,8 @@ impl State {
         match identity.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => self.know_credential(link, outcome),
             Poll::Pending => {
-                let (number, link) = (self.credential.number, link.clone());
+                let number = self.credential.number;
+                let link = link.clone();
                 let look = link.0.tasks.clone().spawn(async move {
                     let outcome = identity.await;
                     let mut state = link.lock();
@@ -64,10 +65,10 @@ impl State {
     fn know_credential(&mut self, link: &Link, outcome: Result<Identity, Violation>) {
         match outcome {
             Ok(Identity { principal, expires_in }) if principal == self.principal => {
-                let before = self.session.accepted_headers().to_maps().0;
+                let before = self.session.accepted_headers().to_maps().headers;
                 self.session.credential(Ok(expires_ms(expires_in)));
                 self.life = CredentialLife::new(expires_in, link.0.clock.now());
-                let now = self.session.peer_headers().to_maps().0;
+                let now = self.session.peer_headers().to_maps().headers;
                 self.ask_anew(link, &before, &now);
             }
             Ok(_) => {

@@ -64,7 +64,8 @@ impl<D: Dial> Remote<D> {
         }
         // Each asks again at its own moments, or the clients of a restarted server come as a herd.
         let config = Config { seed: fastrand::u64(..), ..self.config.clone() };
-        let (dialed, tasks) = (Session::dialer(config), self.tasks.clone());
+        let dialed = Session::dialer(config);
+        let tasks = self.tasks.clone();
         let link = Link::new(dialed, SessionClock::start(), self.host.clone(), tasks);
         let dialer = Dialer { link: link.clone(), dial: Arc::clone(&self.dial) };
         self.tasks.spawn(dialer.run());
@@ -150,7 +151,8 @@ impl<D: Dial> Dialer<D> {
         };
         let ended = Connection::new(&self.link, transport, None).run().await;
         let state = self.link.lock();
-        let (was_connected, refused) = (state.connections != before, state.ended.clone());
+        let was_connected = state.connections != before;
+        let refused = state.ended.clone();
         drop(state);
         match refused {
             Some(violation) if ended == ConnectionEnd::Lost && !was_connected => {

@@ -59,6 +59,13 @@ pub enum ConnectionEnd {
     Over(Reason),
 }
 
+/// What came of reading what the peer sent.
+struct Progress {
+    went_on: bool,
+    /// Nothing that was received is left.
+    is_all: bool,
+}
+
 impl<T: Transport> Connection<T> {
     /// Runs `link`'s session over `transport` from now on; whoever ran it before lets go.
     pub(crate) fn new(link: &Link, transport: T, peer: Option<Arc<Peer>>) -> Self {
@@ -102,7 +109,7 @@ impl<T: Transport> Connection<T> {
             if let Some(ended) = self.look(cx, now) {
                 return Poll::Ready(ended);
             }
-            let (went_on, may_read) = self.answer(cx, now);
+            let Progress { went_on, is_all: may_read } = self.answer(cx, now);
             let wrote = match self.write(cx, now) {
                 Ok(wrote) => wrote,
                 Err(error) => return Poll::Ready(self.lost(&error)),
@@ -168,23 +175,26 @@ impl<T: Transport> Connection<T> {
         }
     }
 
-    /// Hears what came, and answers calls: whether something came, and whether that was all.
-    fn answer(&mut self, cx: &mut Context<'_>, now: Micros) -> (bool, bool) {
-        let (mut went_on, mut turn) = (false, None::<Turn>);
+    /// Reads what came, and begins to answer calls.
+    fn answer(&mut self, cx: &mut Context<'_>, now: Micros) -> Progress {
+        let mut went_on = false;
+        let mut turn = None::<Turn>;
         while turn.as_ref().is_none_or(Turn::takes_more) {
-            let Some(mut state) = self.link.lock_for(self.epoch) else { return (true, false) };
+            let Some(mut state) = self.link.lock_for(self.epoch) else {
+                return Progress { went_on: true, is_all: false };
+            };
             let (taken, peer) = loop {
                 match state.hear(&self.link, now) {
                     Some(Some(taken)) => break (taken, state.peer.clone()),
                     Some(None) => went_on = true,
-                    None => return (went_on, true),
+                    None => return Progress { went_on, is_all: true },
                 }
             };
             drop(state);
             went_on = true;
             self.begin(cx, taken, peer, turn.get_or_insert_with(Turn::begin));
         }
-        (went_on, false)
+        Progress { went_on, is_all: false }
     }
 
     /// Begins to answer a call: in place, or in a task.
@@ -196,7 +206,8 @@ impl<T: Transport> Connection<T> {
         turn: &mut Turn,
     ) {
         let Some(host) = self.link.0.host.clone() else { return };
-        let (call, number) = (taken.call, taken.number);
+        let call = taken.call;
+        let number = taken.number;
         let in_place = turn.call() && !self.slow.has(number);
         let watch = taken.watch;
         let arrived = taken.arrived(&self.link, peer);

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use tidewire_live_proto::{Continuation, IncomingReply, KeptItems, Metadata, Piece, varint};
+use tidewire_live_proto::{
+    Continuation, IncomingReply, KeptItems, Metadata, MetadataMaps, Piece, varint,
+};
 use tidewire_service::{Body, Error, Freshness, Lifetime, Reply, Token, Tokens};
 use tokio::task::AbortHandle;
 
@@ -57,7 +59,8 @@ pub(crate) struct PeerAnswer {
 
 impl PeerAnswer {
     pub(crate) fn of(incoming: &IncomingReply<'_>) -> Self {
-        let (validator, metadata) = (incoming.validator(), incoming.metadata());
+        let validator = incoming.validator();
+        let metadata = incoming.metadata();
         let mut reply = match validator {
             Some(validator) if incoming.is_unchanged() => Reply::unchanged(validator),
             _ => Reply::new(Body::Full(owned(incoming.payload(), || incoming.share_payload()))),
@@ -70,7 +73,7 @@ impl PeerAnswer {
         }
         let mut depends = Vec::new();
         if !metadata.is_empty() {
-            let (headers, trailers) = metadata.to_maps();
+            let MetadataMaps { headers, trailers } = metadata.to_maps();
             reply = reply.with_headers(headers).with_trailers(trailers);
             depends.extend(metadata.depends().map(dependencies::owned));
         }

@@ -102,7 +102,7 @@ impl Link {
         host: Option<Arc<dyn Host>>,
         tasks: TaskTracker,
     ) -> Self {
-        Self::made(session, clock, host, tasks, false, None)
+        Self::with_budget(session, clock, host, tasks, false, None)
     }
 
     /// A session of an acceptor, whose sessions share a budget.
@@ -113,7 +113,7 @@ impl Link {
         tasks: TaskTracker,
         budget: &Arc<Budget>,
     ) -> Self {
-        Self::made(session, clock, Some(host), tasks, false, Some(Arc::clone(budget)))
+        Self::with_budget(session, clock, Some(host), tasks, false, Some(Arc::clone(budget)))
     }
 
     /// The side of a hosted process.
@@ -123,10 +123,10 @@ impl Link {
         host: Arc<dyn Host>,
         tasks: TaskTracker,
     ) -> Self {
-        Self::made(session, clock, Some(host), tasks, true, None)
+        Self::with_budget(session, clock, Some(host), tasks, true, None)
     }
 
-    fn made(
+    fn with_budget(
         session: Session,
         clock: SessionClock,
         host: Option<Arc<dyn Host>>,
@@ -463,7 +463,7 @@ fn process_message(event: Event<'_>) -> Option<ProcessMessage> {
         Event::Ready => ProcessMessage::Ready,
         Event::Busy(jobs) => ProcessMessage::Busy(jobs),
         Event::Log { level, text, metadata } => {
-            ProcessMessage::Log { level, text, fields: metadata.to_maps().0 }
+            ProcessMessage::Log { level, text, fields: metadata.to_maps().headers }
         }
         Event::Changed(changed) => ProcessMessage::Changed(changed),
         Event::Descriptors(descriptors) => ProcessMessage::Descriptors(descriptors),
@@ -473,7 +473,7 @@ fn process_message(event: Event<'_>) -> Option<ProcessMessage> {
 
 /// What an `end` says beside that it is one: the session hands trailers out as headers.
 fn trailers(metadata: &Metadata) -> http::HeaderMap {
-    if metadata.is_empty() { http::HeaderMap::new() } else { metadata.to_maps().0 }
+    if metadata.is_empty() { http::HeaderMap::new() } else { metadata.to_maps().headers }
 }
 
 impl fmt::Debug for Link {
@@ -493,7 +493,7 @@ mod tests {
         let budget = Arc::new(Budget::new(100));
         let session = Session::dialer(Config::default());
         let (clock, tasks) = (SessionClock::start(), TaskTracker::new());
-        let link = Link::made(session, clock, None, tasks, false, Some(Arc::clone(&budget)));
+        let link = Link::with_budget(session, clock, None, tasks, false, Some(Arc::clone(&budget)));
         let is_tight = || {
             let mut state = link.lock();
             state.settle(&link);

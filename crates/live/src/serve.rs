@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tidewire_live_proto::{
     CallId, ChangedSources, CommandOrigin, IncomingRequest, Metadata, Micros, OutgoingReply,
-    PeerMethod, Session, Violation, Watch, varint,
+    PeerMethod, RequestLine, Session, Violation, Watch, varint,
 };
 use tidewire_service::{
     Body, Context, Error, Frames, Freshness, Headers, Lifetime, Outcome, Peer, Protocol, Reply,
@@ -186,7 +186,7 @@ pub(crate) struct RequestParts {
 impl RequestParts {
     pub(crate) fn of(request: &IncomingRequest<'_>) -> Self {
         let target = match request.http() {
-            Some((verb, target)) => http_target(verb, target),
+            Some(RequestLine { verb, target }) => http_target(verb, target),
             None => {
                 request.peer_method().map_or(CallTarget::Nothing("no method"), CallTarget::Method)
             }
@@ -226,7 +226,7 @@ impl RequestParts {
     /// Its own headers in place of the connection's.
     pub(crate) fn with_headers(mut self, session: &Session) -> Self {
         if !self.metadata.is_empty() || !session.peer_headers().is_empty() {
-            self.headers = session.headers_of(&self.metadata).to_maps().0;
+            self.headers = session.headers_of(&self.metadata).to_maps().headers;
         }
         self
     }
@@ -251,7 +251,9 @@ impl RequestParts {
             Some(whole) => Body::Full(whole),
             None => Body::batches(RequestBody::new(link.clone(), self.call)),
         };
-        let (target, parent, is_command) = (self.target, self.parent, self.command.is_some());
+        let target = self.target;
+        let parent = self.parent;
+        let is_command = self.command.is_some();
         let is_sent_again = self.is_sent_again;
         IncomingCall { target, context, body, is_command, is_sent_again, parent }
     }
@@ -404,7 +406,8 @@ impl State {
         match failed.outcome {
             Outcome::Answered => {
                 let max = self.session.peer().limits.metadata_max;
-                let (headers, trailers) = (failed.error.headers(), failed.error.trailers());
+                let headers = failed.error.headers();
+                let trailers = failed.error.trailers();
                 let maps = dependencies::metadata(headers, trailers, depends, max);
                 self.session.fail_made_of(call, &failed.error, &maps);
             }

@@ -80,7 +80,8 @@ impl Link {
         // A deadline may be before what the task waits for, and its last byte what lets it leave;
         // what the session has to say itself, such as that the call is too large for its peer, is
         // heard there.
-        let (due, looks_at) = (state.session.poll_timeout(), state.beside.looks_at);
+        let due = state.session.poll_timeout();
+        let looks_at = state.beside.looks_at;
         let is_sooner = due.is_some_and(|due| looks_at.is_none_or(|at| due < at));
         if is_sooner || state.session.is_draining() || state.session.has_event() {
             state.wake();

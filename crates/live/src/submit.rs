@@ -45,7 +45,8 @@ impl Link {
         watcher: Option<Arc<dyn Watcher>>,
         begins: impl FnOnce(CallId) + Send,
     ) -> Result<Open> {
-        let (deadline, mut begins) = (self.deadline(&call), Some(begins));
+        let deadline = self.deadline(&call);
+        let mut begins = Some(begins);
         let watcher = watcher.filter(|_| may_be_watched(&call));
         let mut place =
             |cx: &mut TaskContext<'_>| self.try_place(&mut call, watcher.as_ref(), &mut begins, cx);
@@ -172,7 +173,7 @@ impl<'a> Order<'a> {
             codec: *codec,
             metadata: metadata(context.headers(), &Headers::default()),
             deadline,
-            held: context.held().first().copied(),
+            held: context.caller_validators().first().copied(),
             tokens: tokens.map(|token| Bytes::copy_from_slice(token.bytes())).collect(),
             parent: process::parent(link),
             watch: if is_watched { Watch::Notify } else { Watch::No },

@@ -79,7 +79,8 @@ impl RepeatableCall {
                 headers.append(name, value.clone());
             }
         }
-        let (target, message) = (self.target.clone(), self.message.clone());
+        let target = self.target.clone();
+        let message = self.message.clone();
         Arc::new(Self { target, context, message })
     }
 

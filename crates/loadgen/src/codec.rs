@@ -40,7 +40,8 @@ impl Codec {
             Transport::Http1 => Self::Http1(Box::new(Http1::new(expectation, depth))),
             Transport::Http2 => Self::Http2(Box::new(Http2::new(expectation, depth))),
             Transport::WebSocket => {
-                let (authority, path) = (&plan.target.authority, &plan.target.path);
+                let authority = &plan.target.authority;
+                let path = &plan.target.path;
                 Self::WebSocket(Box::new(WebSocket::new(expectation, depth, authority, path)))
             }
             Transport::Live => {
@@ -119,7 +120,7 @@ impl Codec {
     }
 
     /// Headers and body of the last answer, if they are kept.
-    pub(crate) fn kept(&self) -> &ReplyParts {
-        each!(self, codec => codec.kept())
+    pub(crate) fn reply_parts(&self) -> &ReplyParts {
+        each!(self, codec => codec.reply_parts())
     }
 }

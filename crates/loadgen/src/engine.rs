@@ -24,7 +24,7 @@ use crate::tls::Tls;
 
 mod worker;
 
-use worker::Worker;
+use worker::{Stops, Worker};
 
 /// How long the first connection may take.
 const REACH: Duration = Duration::from_secs(5);
@@ -105,7 +105,7 @@ pub fn run(
     let runs: Vec<Result<Run, Error>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..plan.threads)
             .map(|index| {
-                let stops = (stop, &given_up);
+                let stops = Stops { stop, given_up: &given_up };
                 scope.spawn(move || Worker::new(plan, index, clock, stops, progress)?.run())
             })
             .collect();

@@ -40,7 +40,7 @@ impl Error {
     }
 
     /// The target says that the request is wrong.
-    pub fn refused(text: impl Into<String>) -> Self {
+    pub fn bad_request(text: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Refused, text: text.into() }
     }
 

@@ -74,8 +74,11 @@ fn csv(text: &str) -> Result<Table, Flaw> {
 /// Rows with the line each starts on; quotes as in RFC 4180.
 fn csv_rows(text: &str) -> Result<Vec<(usize, Vec<String>)>, Flaw> {
     let mut rows = Vec::new();
-    let (mut row, mut field) = (Vec::new(), String::new());
-    let (mut line, mut row_line, mut quoted) = (1, 1, false);
+    let mut row = Vec::new();
+    let mut field = String::new();
+    let mut line = 1;
+    let mut row_line = 1;
+    let mut quoted = false;
     let mut characters = text.chars().peekable();
     while let Some(character) = characters.next() {
         if character == '\n' {

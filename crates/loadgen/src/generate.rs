@@ -31,9 +31,15 @@ pub(crate) enum Source {
         schedule: Schedule,
         /// Requests under way or waiting beyond this number are dropped and counted.
         in_flight_max: usize,
-        /// This worker takes every `share.1`-th arrival, from the `share.0`-th on.
-        share: (usize, usize),
+        share: Share,
     },
+}
+
+/// Which arrivals a worker takes: of as many as there are workers the one at its index.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Share {
+    pub(crate) index: usize,
+    pub(crate) workers: usize,
 }
 
 /// The load of one worker.
@@ -70,11 +76,11 @@ impl Load {
         while let Some(due) = schedule.peek().filter(|due| *due <= now) {
             schedule.advance();
             self.arrivals += 1;
-            if (self.arrivals - 1) % share.1 != share.0 || self.remaining == 0 {
+            if (self.arrivals - 1) % share.workers != share.index || self.remaining == 0 {
                 continue;
             }
             self.remaining -= 1;
-            self.recorder.offered(due, now - due);
+            self.recorder.offer(due, now - due);
             if self.waiting.len() + self.in_flight >= *in_flight_max {
                 self.recorder.dropped(due);
             } else {
@@ -125,12 +131,12 @@ impl Load {
         self.in_flight -= 1;
         match outcome {
             Ok(()) => {
-                self.recorder.gaps.answered(now, self.in_flight);
+                self.recorder.gaps.on_reply(now, self.in_flight);
                 self.recorder.ok(now, sample);
             }
             Err(failure) => {
                 if failure.is_answer() || self.in_flight == 0 {
-                    self.recorder.gaps.answered(now, self.in_flight);
+                    self.recorder.gaps.on_reply(now, self.in_flight);
                 }
                 self.recorder.failed(now, sample, failure);
             }

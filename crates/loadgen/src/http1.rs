@@ -143,7 +143,7 @@ impl Http1 {
         if matches!(self.state, State::UntilClosed) { self.complete() } else { None }
     }
 
-    pub(crate) fn kept(&self) -> &ReplyParts {
+    pub(crate) fn reply_parts(&self) -> &ReplyParts {
         &self.reply.kept
     }
 

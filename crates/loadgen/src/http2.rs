@@ -47,8 +47,7 @@ pub(crate) struct Http2 {
     last: Reply,
     decoder: Decoder,
     carry: Vec<u8>,
-    /// A header block in parts: its stream, whether it ends the stream, and its bytes.
-    block: Option<(u32, bool, Vec<u8>)>,
+    block: Option<PartialBlock>,
     window: i64,
     window_initial: i64,
     received: u32,
@@ -111,7 +110,7 @@ impl Http2 {
         self.active == 0
     }
 
-    pub(crate) fn kept(&self) -> &ReplyParts {
+    pub(crate) fn reply_parts(&self) -> &ReplyParts {
         &self.last.kept
     }
 
@@ -207,7 +206,7 @@ impl Http2 {
                 return self.fail_oldest(what);
             }
             if self.carry.is_empty() {
-                let Some((header, payload, rest)) = cut(input) else {
+                let Some(FirstFrame { header, payload, rest }) = cut(input) else {
                     self.carry.extend_from_slice(input);
                     *input = &[];
                     return None;
@@ -222,7 +221,7 @@ impl Http2 {
             self.carry.extend_from_slice(&input[..missing]);
             *input = &input[missing..];
             let carry = std::mem::take(&mut self.carry);
-            let Some((header, payload, _)) = cut(&carry) else {
+            let Some(FirstFrame { header, payload, .. }) = cut(&carry) else {
                 self.carry = carry;
                 if input.is_empty() {
                     return None;
@@ -298,18 +297,19 @@ impl Http2 {
             if header.has(frame::END_HEADERS) {
                 return self.decode(header.stream, ends, content);
             }
-            self.block = Some((header.stream, ends, content.to_vec()));
+            let bytes = content.to_vec();
+            self.block = Some(PartialBlock { stream: header.stream, ends_stream: ends, bytes });
             return None;
         }
-        let Some((stream, ends, mut block)) = self.block.take() else {
+        let Some(mut block) = self.block.take() else {
             self.broken = Some("a continuation of nothing");
             return None;
         };
-        block.extend_from_slice(payload);
+        block.bytes.extend_from_slice(payload);
         if header.has(frame::END_HEADERS) {
-            return self.decode(stream, ends, &block);
+            return self.decode(block.stream, block.ends_stream, &block.bytes);
         }
-        self.block = Some((stream, ends, block));
+        self.block = Some(block);
         None
     }
 
@@ -401,11 +401,27 @@ impl Http2 {
     }
 }
 
-/// The first whole frame and what follows it.
-fn cut(input: &[u8]) -> Option<(Header, &[u8], &[u8])> {
+/// A header block that comes in several frames.
+#[derive(Debug)]
+struct PartialBlock {
+    stream: u32,
+    ends_stream: bool,
+    bytes: Vec<u8>,
+}
+
+/// The first whole frame of an input.
+struct FirstFrame<'a> {
+    header: Header,
+    payload: &'a [u8],
+    /// What follows it.
+    rest: &'a [u8],
+}
+
+fn cut(input: &[u8]) -> Option<FirstFrame<'_>> {
     let header = Header::parse(input)?;
     let payload = input.get(frame::HEADER..frame::HEADER + header.length)?;
-    Some((header, payload, &input[frame::HEADER + header.length..]))
+    let rest = &input[frame::HEADER + header.length..];
+    Some(FirstFrame { header, payload, rest })
 }
 
 /// How many bytes the frame at the start of `carry` still needs, as far as is known.

@@ -74,7 +74,7 @@ impl Live {
         self.under_way.is_empty()
     }
 
-    pub(crate) fn kept(&self) -> &ReplyParts {
+    pub(crate) fn reply_parts(&self) -> &ReplyParts {
         &self.reply.kept
     }
 
@@ -214,7 +214,7 @@ mod tests {
         }
         let not_found = Failure::Code("not_found".to_owned());
         assert_eq!(answers, [(8, 0, Some(not_found)), (7, 200, None)]);
-        assert_eq!(client.kept().body, b"answer");
+        assert_eq!(client.reply_parts().body, b"answer");
         assert!(client.is_idle() && !client.is_closing());
     }
 }

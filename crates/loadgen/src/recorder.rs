@@ -133,7 +133,7 @@ impl Recorder {
     }
 
     /// A request became due at `due`, noticed `lateness` later.
-    pub(crate) fn offered(&mut self, due: Nanos, lateness: Nanos) {
+    pub(crate) fn offer(&mut self, due: Nanos, lateness: Nanos) {
         if due < self.origin {
             self.warm_up.offered += 1;
             return;

@@ -102,7 +102,7 @@ impl Scenario {
             .map_err(|error| Error::usage(format!("scenario {}: {error}", path.display())))?;
         let folder = path.parent().unwrap_or_else(|| Path::new("."));
         parse(&text, folder, names).map_err(|flaw| {
-            let (line, column) = position(&text, flaw.at);
+            let Position { line, column } = position(&text, flaw.at);
             Error::usage(format!("{}:{line}:{column}: {}", path.display(), flaw.what))
         })
     }
@@ -210,11 +210,19 @@ fn template(text: &Text, names: &Names) -> Result<Template, Flaw> {
     Template::parse(text.get_ref(), names).map_err(|what| Flaw::new(&text.span(), what))
 }
 
-/// Line and column of a byte, both from 1.
-fn position(text: &str, at: usize) -> (usize, usize) {
+/// A place in a file, both from 1.
+#[derive(Debug, PartialEq)]
+struct Position {
+    line: usize,
+    column: usize,
+}
+
+/// Where a byte is.
+fn position(text: &str, at: usize) -> Position {
     let before = text.get(..at).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    let line = before.matches('\n').count() + 1;
+    Position { line, column: before[line_start..].chars().count() + 1 }
 }
 
 #[cfg(test)]
@@ -244,7 +252,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, line: usize, column: usize, needle: &str) {
         let flaw = parse(text, Path::new("."), &mut Names::default()).unwrap_err();
-        assert_eq!(position(text, flaw.at), (line, column), "{}", flaw.what);
+        assert_eq!(position(text, flaw.at), Position { line, column }, "{}", flaw.what);
         assert!(flaw.what.contains(needle), "{}", flaw.what);
     }
 

@@ -40,7 +40,7 @@ impl Gaps {
     }
 
     /// Something came back; `remaining` requests are still under way.
-    pub fn answered(&mut self, now: Nanos, remaining: usize) {
+    pub fn on_reply(&mut self, now: Nanos, remaining: usize) {
         if let Some(since) = self.waiting_since
             && now.saturating_sub(since) >= GAP_MIN
             && self.found.len() < GAPS_MAX
@@ -55,7 +55,8 @@ impl Gaps {
         let mut both = Vec::new();
         for mine in &self.found {
             for theirs in &other.found {
-                let (from, to) = (mine.0.max(theirs.0), mine.1.min(theirs.1));
+                let from = mine.0.max(theirs.0);
+                let to = mine.1.min(theirs.1);
                 if to.saturating_sub(from) >= GAP_MIN {
                     both.push((from, to));
                 }
@@ -81,7 +82,8 @@ impl Stall {
     pub fn phrase(stalls: &[Self]) -> String {
         let shortest = stalls.iter().map(|stall| stall.seconds).fold(f64::INFINITY, f64::min);
         let longest = stalls.iter().map(|stall| stall.seconds).fold(0.0, f64::max);
-        let (low, high) = (format!("{shortest:.1}"), format!("{longest:.1}"));
+        let low = format!("{shortest:.1}");
+        let high = format!("{longest:.1}");
         if low == high {
             format!("{} × {high} s", stalls.len())
         } else {
@@ -98,9 +100,9 @@ mod tests {
     fn a_gap_counts_only_while_something_waits() {
         let mut gaps = Gaps::default();
         gaps.began(0);
-        gaps.answered(SECOND / 1000, 0);
+        gaps.on_reply(SECOND / 1000, 0);
         gaps.began(5 * SECOND);
-        gaps.answered(6 * SECOND, 0);
+        gaps.on_reply(6 * SECOND, 0);
         let stalls = gaps.stalls(0.001, 0);
         assert_eq!(stalls, [Stall { at: 5.0, seconds: 1.0 }]);
         assert_eq!(Stall::phrase(&stalls), "1 × 1.0 s");
@@ -111,7 +113,7 @@ mod tests {
         let mut gaps = Gaps::default();
         for second in 0..5 {
             gaps.began(second * SECOND);
-            gaps.answered(second * SECOND + SECOND / 2, 0);
+            gaps.on_reply(second * SECOND + SECOND / 2, 0);
         }
         assert_eq!(gaps.stalls(0.5, 0), []);
     }

@@ -82,7 +82,7 @@ impl WebSocket {
         self.expected.is_empty()
     }
 
-    pub(crate) fn kept(&self) -> &ReplyParts {
+    pub(crate) fn reply_parts(&self) -> &ReplyParts {
         &self.reply.kept
     }
 
@@ -106,7 +106,7 @@ impl WebSocket {
             self.read_handshake();
         }
         while self.state == State::Open {
-            let (kind, payload, total) = match parse(&self.carry) {
+            let Frame { kind, payload, total } = match parse(&self.carry) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return None,
                 Err(what) => {
@@ -183,9 +183,15 @@ fn accepts(head: &[u8]) -> bool {
     })
 }
 
-type Frame = (u8, std::ops::Range<usize>, usize);
+/// The first frame of an input.
+struct Frame {
+    /// Its first byte.
+    kind: u8,
+    payload: std::ops::Range<usize>,
+    /// Its whole length.
+    total: usize,
+}
 
-/// The first frame of `input`: its first byte, where its payload is, and its whole length.
 fn parse(input: &[u8]) -> Result<Option<Frame>, &'static str> {
     let [first, second, ..] = *input else { return Ok(None) };
     if second & MASKED != 0 {
@@ -201,7 +207,7 @@ fn parse(input: &[u8]) -> Result<Option<Frame>, &'static str> {
     };
     let Some(length) = length else { return Ok(None) };
     let total = start + length;
-    Ok((input.len() >= total).then_some((first, start..total, total)))
+    Ok((input.len() >= total).then_some(Frame { kind: first, payload: start..total, total }))
 }
 
 /// Appends a masked frame; the mask is zero, which leaves the payload as it is.

@@ -61,7 +61,8 @@ fn after(member: Value, from: usize) -> Option<Value> {
 fn fitting(member: Value, room: usize) -> (Value, usize) {
     match member {
         Value::Array(items) => {
-            let (mut used, mut taken) = (2, Vec::new());
+            let mut used = 2;
+            let mut taken = Vec::new();
             for item in items {
                 used += json_bytes(&item) + 1;
                 if used > room {
@@ -86,7 +87,9 @@ fn fitting(member: Value, room: usize) -> (Value, usize) {
 
 /// The characters of a text that fit into so many bytes of JSON.
 fn cut(text: &str, room: usize) -> (String, usize) {
-    let (mut used, mut part, mut count) = (2, String::new(), 0);
+    let mut used = 2;
+    let mut part = String::new();
+    let mut count = 0;
     for char in text.chars() {
         used += match char {
             '"' | '\\' | '\n' | '\r' | '\t' => 2,

@@ -50,7 +50,8 @@ pub(crate) async fn run(tools: &Tools, mut given: Map<String, Value>) -> Result<
     let call = opened["call"].clone();
     let named = || Map::from_iter([("call".to_owned(), call.clone())]);
     tools.call("Services/CloseSend", named()).await?;
-    let (mut events, mut after) = (Vec::new(), Value::from(0));
+    let mut events = Vec::new();
+    let mut after = Value::from(0);
     loop {
         let mut request = named();
         request.insert("after".to_owned(), after.clone());

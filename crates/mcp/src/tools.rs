@@ -59,7 +59,8 @@ impl Tools {
     #[must_use]
     pub fn for_caller(&self, allow: Allow, mocks: bool) -> Self {
         let Inner { schema, service, .. } = &*self.0;
-        let (schema, service) = (schema.clone(), Arc::clone(service));
+        let schema = schema.clone();
+        let service = Arc::clone(service);
         Self(Arc::new(Inner { schema, service, allow, mocks }))
     }
 

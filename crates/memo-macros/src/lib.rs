@@ -1,8 +1,8 @@
 //! `#[memo]`: a method becomes a memoized function.
 //!
-//! The method keeps its body under another name; under its own name it asks a memo that is made at the
-//! first call and kept in the object's `memos: Methods` field. Parsing and generation only; everything
-//! that runs is in `tidewire_memo::Methods`.
+//! The method keeps its body under another name; under its own name it asks a memo that is made at
+//! the first call and kept in the object's `memos: Methods` field. Parsing and generation only;
+//! everything that runs is in `tidewire_memo::Methods`.
 
 use proc_macro::TokenStream;
 use quote::{format_ident, quote};
@@ -14,8 +14,8 @@ use syn::{Error, Expr, FnArg, Ident, ImplItemFn, Pat, ReturnType, Token, parse_m
 /// Memoizes an `async fn` of an `impl` block.
 ///
 /// The receiver is `self: &Arc<Self>`, the arguments are the key, and the return type is a
-/// `Result<V, E>`. The object has a field `memos: Methods`, one for all its memoized methods. Options:
-/// `ttl = duration`, `error_ttl = duration`, `budget = bytes`, with any expressions.
+/// `Result<V, E>`. The object has a field `memos: Methods`, one for all its memoized methods.
+/// Options: `ttl = duration`, `error_ttl = duration`, `budget = bytes`, with any expressions.
 ///
 /// ```ignore
 /// #[memo(ttl = Duration::from_secs(60))]
@@ -83,8 +83,10 @@ fn expand(options: &Options, mut method: ImplItemFn) -> syn::Result<proc_macro2:
         names.push(name.ident.clone());
         types.push((*argument.ty).clone());
     }
-    let (attributes, visibility) = (method.attrs.clone(), method.vis.clone());
-    let (name, receiver) = (signature.ident.clone(), receiver.clone());
+    let attributes = method.attrs.clone();
+    let visibility = method.vis.clone();
+    let name = signature.ident.clone();
+    let receiver = receiver.clone();
     let inner = format_ident!("__memoized_{name}");
     let text = name.to_string();
     let (option_names, option_values): (Vec<_>, Vec<_>) =

@@ -271,7 +271,8 @@ impl Coercion<'_, '_> {
                         Some(part) => self.integer(Scalar::Int64, part),
                         None => Ok("0".to_owned()),
                     };
-                    let (seconds, nanos) = (part("seconds")?, part("nanos")?);
+                    let seconds = part("seconds")?;
+                    let nanos = part("nanos")?;
                     self.point(name, &seconds, &nanos).ok_or_else(|| {
                         self.fault(node, format!("{seconds}s and {nanos}ns are not a {name}"))
                     })?

@@ -21,7 +21,7 @@ use tidewire_service::Method;
 use crate::body::meant;
 use crate::condition::{Condition, MORE_OPERATORS, OPERATORS, TestContext};
 use crate::finding::Finding;
-use crate::index::Ranking;
+use crate::index::{Conditional, Ranking};
 use crate::node::{Node, Position, Tree};
 use crate::path::{Path, Root};
 use crate::rule::{Answer, MethodRule, Response};
@@ -117,7 +117,10 @@ impl Compiler<'_> {
     ) -> MethodRule {
         let conditional = responses.iter().enumerate();
         let conditional = conditional
-            .filter_map(|(index, one)| Some((index, one.priority, one.when.as_deref()?)))
+            .filter_map(|(index, one)| {
+                let conditions = one.when.as_deref()?;
+                Some(Conditional { index, priority: one.priority, conditions })
+            })
             .collect();
         let ranking = Ranking::new(conditional);
         let mut fallbacks: Vec<usize> =

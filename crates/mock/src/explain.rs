@@ -93,7 +93,7 @@ impl Mock {
         let file = mocked.found.as_ref().and_then(|found| found.rule.as_ref().ok());
         let empty = Session::default();
         let sessions = self.sessions();
-        let session = sessions.known(sessions::name(headers)).unwrap_or(&empty);
+        let session = sessions.peek(sessions::name(headers)).unwrap_or(&empty);
         for rule in [mocked.added.as_ref(), file].into_iter().flatten() {
             let scene = Scene {
                 request,
@@ -131,7 +131,7 @@ impl Mock {
             }
             let empty = Session::default();
             let sessions = self.sessions();
-            let session = sessions.known(&call.session).unwrap_or(&empty);
+            let session = sessions.peek(&call.session).unwrap_or(&empty);
             let mut nearest: Option<Explanation> = None;
             for rule in rules() {
                 let scene = Scene {

@@ -112,7 +112,7 @@ fn name_value<'a>(name: &'static str, scene: &Scene<'a>) -> Option<NameValue<'a>
         }
         "attempt" => NameValue::Json(scene.attempt.into()),
         "stream" => {
-            let (index, total) = scene.item?;
+            let crate::scene::ItemIndex { index, total } = scene.item?;
             let json = serde_json::json!({
                 "index": index,
                 "total": total,

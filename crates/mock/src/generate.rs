@@ -244,7 +244,8 @@ impl Maker<'_> {
             Kind::Map { key, value } => {
                 self.lists += 1;
                 let (min, max) = limits.count("map.min_pairs", "map.max_pairs");
-                let (keys, values) = (limits.within("map.keys"), limits.within("map.values"));
+                let keys = limits.within("map.keys");
+                let values = limits.within("map.values");
                 for index in 0..self.count(value, min, max, depth) {
                     let key = self.key(key, &keys, index);
                     let quoted = serde_json::Value::String(key);

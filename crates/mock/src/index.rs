@@ -24,15 +24,21 @@ pub(crate) struct Ranking {
     rest: Vec<u32>,
 }
 
+/// A response with conditions.
+pub(crate) struct Conditional<'a> {
+    pub(crate) index: usize,
+    pub(crate) priority: f64,
+    pub(crate) conditions: &'a [Condition],
+}
+
 impl Ranking {
-    /// Ranks conditional responses: the index, the priority and the conditions of each.
-    pub(crate) fn new(mut responses: Vec<(usize, f64, &[Condition])>) -> Self {
-        responses.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    pub(crate) fn new(mut responses: Vec<Conditional<'_>>) -> Self {
+        responses.sort_by(|a, b| b.priority.total_cmp(&a.priority).then(a.index.cmp(&b.index)));
         let number = |index: usize| u32::try_from(index).unwrap_or(u32::MAX);
-        let ranked = responses.iter().map(|(index, ..)| number(*index)).collect();
+        let ranked = responses.iter().map(|one| number(one.index)).collect();
         // How many different texts are wanted at each path: the more, the fewer are left by one.
         let mut texts: HashMap<&Path, std::collections::HashSet<&str>> = HashMap::new();
-        for condition in responses.iter().flat_map(|(_, _, conditions)| *conditions) {
+        for condition in responses.iter().flat_map(|one| one.conditions) {
             if let Some(literal) = condition.literal() {
                 texts.entry(&condition.path).or_default().insert(literal);
             }
@@ -40,7 +46,7 @@ impl Ranking {
         let mut tables: Vec<(Path, Table)> = Vec::new();
         let mut places: HashMap<&Path, usize> = HashMap::new();
         let mut rest = Vec::new();
-        for (rank, (_, _, conditions)) in responses.iter().enumerate() {
+        for (rank, Conditional { conditions, .. }) in responses.iter().enumerate() {
             let literals = conditions.iter().filter_map(|one| Some((one, one.literal()?)));
             let best =
                 literals.max_by_key(|(one, _)| texts.get(&one.path).map_or(0, |all| all.len()));

@@ -88,7 +88,8 @@ pub(crate) fn compare(left: Number, right: Number) -> Option<Ordering> {
     if let (Number::Integer(left), Number::Integer(right)) = (left, right) {
         return Some(left.cmp(&right));
     }
-    let (left, right) = (left.as_f64(), right.as_f64());
+    let left = left.as_f64();
+    let right = right.as_f64();
     if !left.is_finite() || !right.is_finite() {
         return None;
     }

@@ -80,7 +80,8 @@ pub struct Frames {
 impl Decision {
     /// A response of a rule.
     pub(crate) fn of(rule: &MethodRule, response: &Response) -> Self {
-        let (line, name) = (response.place.line, response.name.clone());
+        let line = response.place.line;
+        let name = response.name.clone();
         let file = file_of(&rule.file, &rule.included, response.place);
         Self { file: Arc::clone(file), line, name }
     }
@@ -89,8 +90,10 @@ impl Decision {
 impl Plan {
     /// A plan of an outcome and nothing else.
     pub(crate) fn of(outcome: Outcome) -> Self {
-        let (headers, trailers) = (HeaderMap::new(), HeaderMap::new());
-        let (delay, script) = (Duration::ZERO, Script::default());
+        let headers = HeaderMap::new();
+        let trailers = HeaderMap::new();
+        let delay = Duration::ZERO;
+        let script = Script::default();
         Self { rule: None, delay, headers, trailers, outcome, script, state: None }
     }
 

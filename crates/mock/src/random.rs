@@ -56,7 +56,8 @@ impl Random {
 
     /// A UUID of version 4.
     pub(crate) fn uuid(&mut self) -> String {
-        let (high, low) = (self.next(), self.next());
+        let high = self.next();
+        let low = self.next();
         let high = (high & !0xf000) | 0x4000;
         let low = (low & !(0b11 << 62)) | (0b10 << 62);
         format!(

@@ -219,7 +219,8 @@ impl Delay {
             }
             Self::Lognormal { median, sigma } => {
                 // Box and Muller's normal distribution.
-                let (a, b) = (1.0 - random.unit(), random.unit());
+                let a = 1.0 - random.unit();
+                let b = random.unit();
                 let normal = (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos();
                 median.as_secs_f64() * (sigma * normal).exp()
             }

@@ -131,7 +131,8 @@ impl RuleFiles {
                     _ => continue,
                 };
                 let method = path.trim_start_matches('/').to_owned();
-                let (file, line) = (rule.file.to_string(), response.place.line);
+                let file = rule.file.to_string();
+                let line = response.place.line;
                 calls.push(RecordedCall { method, file, line, requests });
             }
         }
@@ -390,8 +391,8 @@ fn include_into(root: &mut Node, other: Node) {
             members.len() - 1
         })
     };
-    let (at_responses, at_vars) =
-        (member("responses", Tree::List(Vec::new())), member("vars", Tree::Object(Vec::new())));
+    let at_responses = member("responses", Tree::List(Vec::new()));
+    let at_vars = member("vars", Tree::Object(Vec::new()));
     if let Tree::List(items) = &mut members[at_responses].value.value {
         items.extend(responses);
     }

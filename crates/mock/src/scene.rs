@@ -16,8 +16,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) headers: &'a HeaderMap,
     /// The message that a bidirectional rule answers.
     pub(crate) message: Option<&'a Message>,
-    /// The item of a stream that is made, and how many there are.
-    pub(crate) item: Option<(usize, usize)>,
+    /// The item of a stream that is made.
+    pub(crate) item: Option<ItemIndex>,
     pub(crate) state: &'a HashMap<String, Node>,
     /// How many calls of this method the session has made, this one included.
     pub(crate) attempt: u64,
@@ -25,6 +25,13 @@ pub(crate) struct Scene<'a> {
     pub(crate) timeout_ms: Option<u64>,
     /// The variables of the rule file.
     pub(crate) vars: Option<&'a Node>,
+}
+
+/// Which item of a stream, and of how many.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ItemIndex {
+    pub(crate) index: usize,
+    pub(crate) total: usize,
 }
 
 /// What was asked: one message, or all of a stream.
@@ -59,7 +66,7 @@ impl<'a> Scene<'a> {
 
     /// What is at `stream`.
     pub(crate) fn position(&self, steps: &[String]) -> View<'a> {
-        let Some((index, total)) = self.item else { return View::Missing };
+        let Some(ItemIndex { index, total }) = self.item else { return View::Missing };
         match steps {
             [] => View::Object,
             [name] => match name.as_str() {
@@ -75,7 +82,7 @@ impl<'a> Scene<'a> {
 
     /// The same, while an item of a stream is made.
     pub(crate) fn at_item(&self, index: usize, total: usize) -> Self {
-        Self { item: Some((index, total)), ..self.clone() }
+        Self { item: Some(ItemIndex { index, total }), ..self.clone() }
     }
 }
 

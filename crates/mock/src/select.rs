@@ -75,7 +75,8 @@ pub(crate) struct Maker<'a, 'r> {
 impl<'a, 'r> Maker<'a, 'r> {
     pub(crate) fn new(stage: Stage<'a>, scene: Scene<'a>, random: &'r mut Random) -> Self {
         let now_millis = stage.now_millis;
-        let (bytes_left, steps_left) = (RENDERED_BYTES_MAX, Expression::STEPS);
+        let bytes_left = RENDERED_BYTES_MAX;
+        let steps_left = Expression::STEPS;
         let rendering = RenderState { random, now_millis, bytes_left, steps_left };
         Self { stage, scene, rendering }
     }
@@ -126,13 +127,13 @@ impl<'a, 'r> Maker<'a, 'r> {
                     for (index, item) in items.iter().enumerate() {
                         let whole = self.scene.clone();
                         self.scene = whole.at_item(index, items.len());
-                        let rendered = self.said(item);
+                        let rendered = self.render(item);
                         self.scene = whole;
                         made.push(rendered?);
                     }
                     Node { value: Tree::List(made), place: *place }
                 }
-                _ => self.said(part)?,
+                _ => self.render(part)?,
             };
             members.push(ObjectMember { key: key.clone(), place: *at, value });
         }
@@ -150,7 +151,7 @@ impl<'a, 'r> Maker<'a, 'r> {
         reaction: &Reaction,
     ) -> Result<Option<Reaction>, Error> {
         let Some(late) = &reaction.late else { return Ok(None) };
-        let node = self.said(late)?;
+        let node = self.render(late)?;
         self.compiled(rule, |compiler| compiler.reaction(&node)).map(Some)
     }
 
@@ -240,7 +241,7 @@ impl<'a, 'r> Maker<'a, 'r> {
     /// A template that gives nothing; then nothing is remembered.
     pub(crate) fn remembered(&mut self, response: &Response) -> Result<Vec<(String, Node)>, Error> {
         let said = response.set_state.iter();
-        said.map(|(key, sketch)| Ok((key.clone(), self.said(sketch)?))).collect()
+        said.map(|(key, sketch)| Ok((key.clone(), self.render(sketch)?))).collect()
     }
 
     fn single(&self, message: Result<bytes::Bytes, Error>) -> Outcome {
@@ -316,11 +317,11 @@ impl<'a, 'r> Maker<'a, 'r> {
     fn content(&mut self, content: &Content) -> Result<bytes::Bytes, Error> {
         match content {
             Content::Fixed(encoded) => encoded.bytes(self.stage.codec),
-            Content::Made(sketch) => self.made(sketch)?.encode(self.stage.codec),
+            Content::Made(sketch) => self.message(sketch)?.encode(self.stage.codec),
             Content::Broken(fault) => Err(broken(fault)),
             Content::Generated { over, violate, seed } => {
                 let over = match over.as_deref() {
-                    Some(sketch) => Some(self.said(sketch)?),
+                    Some(sketch) => Some(self.render(sketch)?),
                     None => None,
                 };
                 let wishes = GenerateOptions {
@@ -348,18 +349,19 @@ impl<'a, 'r> Maker<'a, 'r> {
         }
     }
 
-    fn made(&mut self, sketch: &Sketch) -> Result<Message, Error> {
-        let said = self.said(sketch)?;
+    fn message(&mut self, sketch: &Sketch) -> Result<Message, Error> {
+        let said = self.render(sketch)?;
         self.written(&said)
     }
 
     /// What a sketch says in this call.
-    fn said(&mut self, sketch: &Sketch) -> Result<Node, Error> {
+    fn render(&mut self, sketch: &Sketch) -> Result<Node, Error> {
         sketch.render(&self.scene, &mut self.rendering).map_err(unrendered)
     }
 
     fn written(&self, said: &Node) -> Result<Message, Error> {
-        let (schema, output) = (self.stage.schema, &self.stage.method.output);
+        let schema = self.stage.schema;
+        let output = &self.stage.method.output;
         body::message(schema, output, said, &mut |_| {}).map_err(|fault| broken(&fault))
     }
 }

@@ -114,7 +114,7 @@ impl Sessions {
     }
 
     /// The session of a name, if there is one; it does not count as used.
-    pub(crate) fn known(&self, name: &str) -> Option<&Session> {
+    pub(crate) fn peek(&self, name: &str) -> Option<&Session> {
         self.all.get(name)
     }
 

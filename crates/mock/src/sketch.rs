@@ -96,7 +96,9 @@ impl Sketch {
             }
             Self::Object(parts, place) => {
                 let members = parts.iter().filter_map(|(key, place, part)| {
-                    let (key, place, value) = (key.clone(), *place, part.plain_part()?);
+                    let key = key.clone();
+                    let place = *place;
+                    let value = part.plain_part()?;
                     Some(ObjectMember { key, place, value })
                 });
                 Node { value: Tree::Object(members.collect()), place: *place }

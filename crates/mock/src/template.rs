@@ -94,7 +94,8 @@ impl Template {
             alone if alone.starts_with(CEL) && cel_end(alone) == Some(alone.len()) => alone,
             _ => text,
         };
-        let (mut plain, mut rest) = (String::new(), text);
+        let mut plain = String::new();
+        let mut rest = text;
         while let Some(start) = rest.find("{{") {
             let inside = &rest[start + 2..];
             if let Some(end) =
@@ -251,7 +252,9 @@ const CEL: &str = "{{cel:";
 
 /// Where `{{cel: …}}` ends: at the first `}}` that stands neither in quotes nor in its own braces.
 fn cel_end(text: &str) -> Option<usize> {
-    let (mut quote, mut depth, mut escaped) = (None, 0_usize, false);
+    let mut quote = None;
+    let mut depth = 0_usize;
+    let mut escaped = false;
     let inside = text.get(CEL.len()..)?;
     for (index, c) in inside.char_indices() {
         match (quote, c) {
@@ -368,7 +371,8 @@ fn format(values: &[View<'_>], bytes_max: usize) -> Option<String> {
     if !is_text {
         return None;
     }
-    let (mut out, mut values) = (String::new(), rest.iter());
+    let mut out = String::new();
+    let mut values = rest.iter();
     let template = template.text();
     let mut pieces = template.split("%s");
     out.push_str(pieces.next()?);
@@ -410,7 +414,8 @@ fn arithmetic<'a>(left: &View<'_>, operator: char, right: &View<'_>) -> View<'a>
             return View::Number(Number::Integer(exact));
         }
     }
-    let (a, b) = (a.as_f64(), b.as_f64());
+    let a = a.as_f64();
+    let b = b.as_f64();
     View::Number(Number::Float(match operator {
         '+' => a + b,
         '-' => a - b,
@@ -437,7 +442,8 @@ fn expression(source: &str, depth: usize) -> Expression {
 /// The last operator outside of quotes and parentheses that has a space on both sides, a sum before
 /// a product.
 fn arithmetic_parts(source: &str) -> Option<(&str, char, &str)> {
-    let (mut sum, mut product) = (None, None);
+    let mut sum = None;
+    let mut product = None;
     for (index, c) in outside(source) {
         let is_spaced =
             source[..index].ends_with(' ') && source[index + c.len_utf8()..].starts_with(' ');
@@ -448,7 +454,8 @@ fn arithmetic_parts(source: &str) -> Option<(&str, char, &str)> {
         }
     }
     let index = sum.or(product)?;
-    let (left, right) = (source[..index].trim(), source[index + 1..].trim());
+    let left = source[..index].trim();
+    let right = source[index + 1..].trim();
     let operator = source[index..].chars().next()?;
     (is_operand(left) && is_operand(right)).then_some((left, operator, right))
 }
@@ -465,7 +472,8 @@ fn is_operand(text: &str) -> bool {
 
 /// The characters that stand neither in quotes nor in parentheses.
 fn outside(source: &str) -> impl Iterator<Item = (usize, char)> {
-    let (mut quote, mut depth) = (None, 0_usize);
+    let mut quote = None;
+    let mut depth = 0_usize;
     source.char_indices().filter(move |(_, c)| match (quote, *c) {
         (Some(open), c) => {
             if c == open {
@@ -566,7 +574,7 @@ mod tests {
             request: crate::scene::Request::Many(&[]),
             headers: &headers,
             message: None,
-            item: Some((1, 3)),
+            item: Some(crate::scene::ItemIndex { index: 1, total: 3 }),
             state: &state,
             attempt: 2,
             timeout_ms: None,

@@ -130,7 +130,8 @@ impl Mock {
             let value = Node::from(value);
             let Some(method) = method else {
                 let mut note = |_, why| wrong.push(why);
-                let (schema, this) = (&set.schema, PathTarget::default());
+                let schema = &set.schema;
+                let this = PathTarget::default();
                 let mut making = TestContext { note: &mut note, schema, this };
                 conditions.push(Condition::new(path, key, &value, &mut making));
                 continue;

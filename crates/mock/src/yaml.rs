@@ -139,7 +139,8 @@ impl<'t> Reader<'t> {
     }
 
     fn items(&mut self, depth: usize) -> Result<(Vec<Node>, usize), Fault> {
-        let (mut items, mut size) = (Vec::new(), 1);
+        let mut items = Vec::new();
+        let mut size = 1;
         loop {
             let (event, at) = self.next()?;
             if event == Event::SequenceEnd {
@@ -152,7 +153,9 @@ impl<'t> Reader<'t> {
     }
 
     fn members(&mut self, depth: usize) -> Result<(Vec<ObjectMember>, usize), Fault> {
-        let (mut members, mut merged, mut size) = (Vec::<ObjectMember>::new(), Vec::new(), 1);
+        let mut members = Vec::<ObjectMember>::new();
+        let mut merged = Vec::new();
+        let mut size = 1;
         let mut seen = std::collections::HashSet::new();
         loop {
             let (event, at) = self.next()?;

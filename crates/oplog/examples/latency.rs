@@ -31,12 +31,16 @@ async fn main() {
         let rows = Source::<i32>::new_in(graph, "rows");
         (rows, Oplog::postgres(&config).capture("row", &rows, ["id"]))
     };
-    let (here, there) = (Graph::new(), Graph::new());
-    let ((written, a), (rows, b)) = (host(&here), host(&there));
-    let (a, _b) = (a.start().await.unwrap(), b.start().await.unwrap());
+    let here = Graph::new();
+    let there = Graph::new();
+    let (written, a) = host(&here);
+    let (rows, b) = host(&there);
+    let a = a.start().await.unwrap();
+    let _b = b.start().await.unwrap();
     let memo = Memo::infallible_in(&there, "row", move |id: i32| async move { rows.read(&id) });
 
-    let (mut woken, mut past) = (Vec::new(), Vec::new());
+    let mut woken = Vec::new();
+    let mut past = Vec::new();
     for turn in 0..turns {
         memo.get(1).await.unwrap();
         let guard = written.write(&1);

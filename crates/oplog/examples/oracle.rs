@@ -59,7 +59,8 @@ async fn main() -> ExitCode {
         let at = arguments.iter().position(|argument| argument == name);
         at.map_or(default, |at| arguments[at + 1].parse().unwrap())
     };
-    let (seconds, hosts) = (option("--seconds", 10), option("--hosts", 3));
+    let seconds = option("--seconds", 10);
+    let hosts = option("--hosts", 3);
     let seed = option("--seed", u64::from(std::process::id()));
     println!("seed {seed}");
     run(Duration::from_secs(seconds), hosts, seed).await
@@ -86,7 +87,8 @@ async fn run(length: Duration, hosts: u64, seed: u64) -> ExitCode {
     let end = Instant::now() + length;
     let mut tasks = JoinSet::new();
     for worker in 0..WORKERS {
-        let (hosts, history) = (Arc::clone(&hosts), Arc::clone(&history));
+        let hosts = Arc::clone(&hosts);
+        let history = Arc::clone(&history);
         tasks.spawn(work(Random(seed * 1000 + worker + 1), hosts, history, end));
     }
     tasks.spawn(write_past(Random(seed * 1000 + 500), config.clone(), Arc::clone(&history), end));

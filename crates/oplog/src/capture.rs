@@ -44,7 +44,8 @@ impl Capture {
         source: &Source<K>,
         columns: impl IntoIterator<Item = impl Into<String>>,
     ) -> Self {
-        let (table, source) = (table.to_owned(), source.name().to_owned());
+        let table = table.to_owned();
+        let source = source.name().to_owned();
         let columns = columns.into_iter().map(Into::into).collect();
         Self { table, source, columns, is_of_rows: false }
     }

@@ -40,6 +40,13 @@ pub(crate) struct Core {
     pub(crate) wake_others: Notify,
 }
 
+/// When the last look at the log was.
+#[derive(Debug, Clone, Copy)]
+struct LookTimes {
+    begun: Moment,
+    ended: Moment,
+}
+
 #[derive(Debug, Default)]
 struct State {
     cursor: Cursor,
@@ -49,7 +56,7 @@ struct State {
     broken: BTreeMap<String, (String, Option<Suspension>)>,
     /// Why the log cannot be read.
     problem: Option<String>,
-    last_look: Option<(Moment, Moment)>,
+    last_look: Option<LookTimes>,
     hosts: Option<u64>,
     rows: Option<u64>,
     counts: Counts,
@@ -66,7 +73,7 @@ struct Looks {
 
 /// A look that has begun.
 #[derive(Debug)]
-pub(crate) struct Begun {
+pub(crate) struct OpenLook {
     number: u64,
     at: Moment,
 }
@@ -88,13 +95,13 @@ impl Core {
     }
 
     /// To be called before the statement is sent.
-    pub(crate) fn begin(&self) -> Begun {
+    pub(crate) fn begin(&self) -> OpenLook {
         let mut number = 0;
         self.looks.send_modify(|looks| {
             looks.begun += 1;
             number = looks.begun;
         });
-        Begun { number, at: Moment::now() }
+        OpenLook { number, at: Moment::now() }
     }
 
     /// What is to be read from the log, by the cursor.
@@ -103,16 +110,16 @@ impl Core {
     }
 
     /// Applies a look at PostgreSQL: marks, then trusts again.
-    pub(crate) fn end(&self, begun: &Begun, look: Look) {
+    pub(crate) fn end(&self, begun: &OpenLook, look: Look) {
         self.end_with(begun, |cursor| cursor.take(look));
     }
 
     /// Applies a look at a log whose cursor is elsewhere.
-    pub(crate) fn end_step(&self, begun: &Begun, step: Step) {
+    pub(crate) fn end_step(&self, begun: &OpenLook, step: Step) {
         self.end_with(begun, |_| step);
     }
 
-    fn end_with(&self, begun: &Begun, step: impl FnOnce(&mut Cursor) -> Step) {
+    fn end_with(&self, begun: &OpenLook, step: impl FnOnce(&mut Cursor) -> Step) {
         let mut resumed = None;
         {
             let mut state = self.state.lock();
@@ -120,7 +127,7 @@ impl Core {
             self.apply(&mut state, step);
             state.problem = None;
             state.counts.looks += 1;
-            state.last_look = Some((begun.at, Moment::now()));
+            state.last_look = Some(LookTimes { begun: begun.at, ended: Moment::now() });
             if self.looks.borrow().is_closed {
                 return;
             }
@@ -307,8 +314,8 @@ impl Core {
             position: state.cursor.position().map(ToString::to_string),
             is_suspended,
             problem: state.problem.clone(),
-            lag: state.last_look.map(|(begun, _)| Moment::now().since(begun)),
-            look_time: state.last_look.map(|(begun, ended)| ended.since(begun)),
+            lag: state.last_look.map(|look| Moment::now().since(look.begun)),
+            look_time: state.last_look.map(|look| look.ended.since(look.begun)),
             lease_remaining: self.lease.remaining(),
             hosts: state.hosts,
             rows: state.rows,

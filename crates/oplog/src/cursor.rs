@@ -136,7 +136,8 @@ impl Incarnation {
         let mut bytes = [0; 16];
         let mut digits = text.chars().filter(|&c| c != '-').map(|c| c.to_digit(16));
         for byte in &mut bytes {
-            let (high, low) = (digits.next()??, digits.next()??);
+            let high = digits.next()??;
+            let low = digits.next()??;
             *byte = u8::try_from(high << 4 | low).ok()?;
         }
         digits.next().is_none().then_some(Self(bytes))

@@ -24,7 +24,8 @@ impl Moment {
     /// Now.
     pub(crate) fn now() -> Self {
         let now = rustix::time::clock_gettime(CLOCK);
-        let (seconds, nanoseconds) = (now.tv_sec.cast_unsigned(), now.tv_nsec.cast_unsigned());
+        let seconds = now.tv_sec.cast_unsigned();
+        let nanoseconds = now.tv_nsec.cast_unsigned();
         Self(seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds))
     }
 

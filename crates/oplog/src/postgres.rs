@@ -99,7 +99,8 @@ impl PostgresLog {
     /// When the database cannot be reached, or a table cannot be captured.
     pub async fn ddl(mut self, role: Option<&str>) -> Result<String, Error> {
         self.settings.install = false;
-        let (settings, captures) = (self.settings.clone(), self.sources.captures.clone());
+        let settings = self.settings.clone();
+        let captures = self.sources.captures.clone();
         let following = self.following();
         let (client, _line, _) = following.connect().await?;
         let mut ddl = schema::tables(&settings.schema);

@@ -50,7 +50,8 @@ impl FromStr for Snapshot {
         let error = || SnapshotError(text.chars().take(TEXT_SHOWN).collect());
         let mut parts = text.split(':');
         let mut number = || parts.next().and_then(parse_xid).ok_or_else(error);
-        let (xmin, xmax) = (number()?, number()?);
+        let xmin = number()?;
+        let xmax = number()?;
         let list = parts.next().ok_or_else(error)?;
         let mut running = Vec::new();
         if !list.is_empty() {

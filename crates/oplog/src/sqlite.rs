@@ -124,7 +124,8 @@ impl Opened {
     fn follow(self) -> Oplog {
         let Self { core, follower } = self;
         let mut tasks = JoinSet::new();
-        let (of_task, watched) = (Arc::clone(&core), Arc::clone(&core));
+        let of_task = Arc::clone(&core);
+        let watched = Arc::clone(&core);
         tasks.spawn(async move { follow(of_task, follower).await });
         tasks.spawn(async move { watched.watch_lease().await });
         Oplog::new(core, tasks)

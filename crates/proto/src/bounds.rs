@@ -16,7 +16,8 @@ pub(crate) const NAME_PARTS_MAX: usize = 64;
 /// Refuses `source` where it is nested too deep, a name has too many parts or an `extend` is empty.
 pub(crate) fn check(source: &str, file: &str) -> Result<(), Diagnostic> {
     let refuse = |offset, message: String| Diagnostic::new(file, message).at_offset(source, offset);
-    let (mut nesting, mut dots) = (0_usize, 0_usize);
+    let mut nesting = 0_usize;
+    let mut dots = 0_usize;
     let mut extend = Extend::No;
     let mut before = "";
     for lexeme in lexemes(source) {

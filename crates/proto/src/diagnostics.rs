@@ -22,10 +22,28 @@ pub struct Diagnostic {
     pub help: Option<String>,
 }
 
+/// A place in a file, both from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// The line.
+    pub line: u32,
+    /// The column in characters.
+    pub column: u32,
+}
+
+impl Position {
+    /// Where a location of `SourceCodeInfo` begins; a span counts from 0.
+    pub fn of_span(span: &[i32]) -> Option<Self> {
+        let from_one = |at: usize| Some(span.get(at)?.unsigned_abs() + 1);
+        Some(Self { line: from_one(0)?, column: from_one(1)? })
+    }
+}
+
 impl Diagnostic {
     /// Says that something is wrong with `file` as a whole.
     pub fn new(file: impl Into<String>, message: impl Into<String>) -> Self {
-        let (file, message) = (file.into(), message.into());
+        let file = file.into();
+        let message = message.into();
         Self { file, line: None, column: None, message, help: None }
     }
 
@@ -35,6 +53,15 @@ impl Diagnostic {
         self.line = Some(line);
         self.column = Some(column);
         self
+    }
+
+    /// Names the place where it is known.
+    #[must_use]
+    pub fn at_position(self, position: Option<Position>) -> Self {
+        match position {
+            Some(Position { line, column }) => self.at(line, column),
+            None => self,
+        }
     }
 
     /// Names the next step.

@@ -43,7 +43,8 @@ pub(crate) fn add(
 impl Disguise {
     /// `file` as it is shown, and what has to be put back.
     fn of(file: &FileDescriptorProto) -> (FileDescriptorProto, Self) {
-        let (mut shown, mut disguise) = (file.clone(), Self::default());
+        let mut shown = file.clone();
+        let mut disguise = Self::default();
         let is_proto3 = file.syntax() == "proto3";
         for (index, message) in shown.message_type.iter_mut().enumerate() {
             disguise.message(message, &[FILE_MESSAGE, place(index)], is_proto3);

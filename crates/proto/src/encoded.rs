@@ -55,7 +55,8 @@ pub(crate) fn fields(message: &[u8]) -> Option<Vec<Field<'_>>> {
 
 /// Packed numbers, or `None` where they are broken off.
 pub(crate) fn varints(packed: &[u8]) -> Option<Vec<u64>> {
-    let (mut numbers, mut at) = (Vec::new(), 0);
+    let mut numbers = Vec::new();
+    let mut at = 0;
     while at < packed.len() {
         numbers.push(varint(packed, &mut at)?);
     }

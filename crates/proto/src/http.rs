@@ -71,7 +71,9 @@ fn rule(encoded: &[u8], rules: &mut Vec<HttpRule>, depth: Depth) -> Result<(), S
                 continue;
             }
             8 => {
-                (rule.verb, rule.template) = custom(bytes(&field)?)?;
+                let CustomPattern { kind, path } = custom(bytes(&field)?)?;
+                rule.verb = kind;
+                rule.template = path;
                 has_pattern = true;
                 continue;
             }
@@ -101,17 +103,23 @@ fn rule(encoded: &[u8], rules: &mut Vec<HttpRule>, depth: Depth) -> Result<(), S
     Ok(())
 }
 
-/// `CustomHttpPattern { kind, path }`.
-fn custom(encoded: &[u8]) -> Result<(String, String), String> {
-    let (mut kind, mut path) = (String::new(), String::new());
+/// `google.api.CustomHttpPattern`.
+#[derive(Default)]
+struct CustomPattern {
+    kind: String,
+    path: String,
+}
+
+fn custom(encoded: &[u8]) -> Result<CustomPattern, String> {
+    let mut pattern = CustomPattern::default();
     for field in fields(encoded)? {
         match field.number {
-            1 => kind = text(&field)?,
-            2 => path = text(&field)?,
+            1 => pattern.kind = text(&field)?,
+            2 => pattern.path = text(&field)?,
             _ => {}
         }
     }
-    Ok((kind, path))
+    Ok(pattern)
 }
 
 fn fields(encoded: &[u8]) -> Result<Vec<Field<'_>>, String> {

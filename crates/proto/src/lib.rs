@@ -49,7 +49,7 @@ mod synthetic;
 
 pub use builtin::builtin_files;
 pub use descriptors::{Descriptors, File};
-pub use diagnostics::{Diagnostic, Diagnostics};
+pub use diagnostics::{Diagnostic, Diagnostics, Position};
 pub use options::{Access, CacheScope, MethodOptions};
 pub use sources::{
     DESCRIPTOR_SET_BYTES_MAX, FILE_BYTES_MAX, FILES_MAX, FOLDER_DEPTH_MAX, IMPORT_DEPTH_MAX,

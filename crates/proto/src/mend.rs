@@ -14,7 +14,7 @@
 use protox::prost_reflect::prost_types::SourceCodeInfo;
 
 use crate::lexemes::{Kind, Lexeme, lexemes};
-use crate::numbers::{self, RealNumbers};
+use crate::numbers::{self, RealNumbers, StandIn};
 
 /// A text for the parser, and where it differs from the one that was written.
 #[derive(Debug, Default)]
@@ -34,8 +34,8 @@ pub(crate) fn mend(source: &str) -> MendedText {
     let mut before = [""; 3];
     for lexeme in lexemes(source) {
         let stand_in = of_field(&lexeme, before).then(|| numbers::stand_in(lexeme.text)).flatten();
-        mended.numbers.extend(stand_in);
-        let number = stand_in.map(|(stand_in, _)| {
+        mended.numbers.extend(stand_in.map(|number| (number.stand_in, number.real)));
+        let number = stand_in.map(|StandIn { stand_in, .. }| {
             (lexeme.offset..lexeme.end(), format!("{stand_in:>width$}", width = lexeme.text.len()))
         });
         let [_, last @ ..] = before;

@@ -16,17 +16,24 @@ use crate::disguise;
 /// The real number, by the one that stands for it.
 pub(crate) type RealNumbers = BTreeMap<u32, u32>;
 
+/// A number of a message set, and what stands for it.
+#[derive(Clone, Copy)]
+pub(crate) struct StandIn {
+    pub(crate) stand_in: u32,
+    pub(crate) real: u32,
+}
+
 /// What stands for the number `text`, if it is only one of a message set. Where two numbers share
 /// what stands for them, the file is refused as if they were one; that takes two that differ by a
 /// multiple of 2²⁸.
-pub(crate) fn stand_in(text: &str) -> Option<(u32, u32)> {
+pub(crate) fn stand_in(text: &str) -> Option<StandIn> {
     let number = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => u32::from_str_radix(digits, 16),
         None if text.starts_with('0') => u32::from_str_radix(text, 8),
         None => text.parse(),
     };
     let number = number.ok().filter(|number| (FIELD_MAX + 1..=MESSAGE_SET_MAX).contains(number))?;
-    Some((1 << 28 | number & ((1 << 28) - 1), number))
+    Some(StandIn { stand_in: 1 << 28 | number & ((1 << 28) - 1), real: number })
 }
 
 /// What the linker says, with the real numbers.

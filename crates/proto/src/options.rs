@@ -9,7 +9,7 @@ use protox::prost::Message;
 use protox::prost_reflect::prost_types::FileDescriptorProto;
 
 use crate::Descriptors;
-use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::diagnostics::{Diagnostic, Diagnostics, Position};
 use crate::encoded::{self, Value};
 
 /// What `(tidewire.v1.method)` says about one method.
@@ -130,7 +130,11 @@ struct Raw {
 }
 
 /// Seconds and nanoseconds, as they came.
-type Parts = (i64, i64);
+#[derive(Debug, Clone, Copy)]
+struct Parts {
+    seconds: i64,
+    nanos: i64,
+}
 
 impl Raw {
     fn merge(&mut self, message: &[u8]) -> Result<(), String> {
@@ -246,22 +250,27 @@ pub(crate) fn check(descriptors: &Descriptors) -> Result<(), Diagnostics> {
             };
             let diagnostic = Diagnostic::new(name, format!("(tidewire.v1.method): {message}"))
                 .help("see the comments of tidewire/v1/options.proto");
-            diagnostics.push(match place(file.bytes(), path) {
-                Some((line, column)) => diagnostic.at(line, column),
-                None => diagnostic,
-            });
+            diagnostics.push(diagnostic.at_position(place(file.bytes(), path)));
         }
     }
     Diagnostics::from_list(diagnostics).map_or(Ok(()), Err)
 }
 
-/// The encoded options of every method, with the indexes of its service and of itself.
-fn method_options(file: &[u8]) -> Vec<((usize, usize), &[u8])> {
+/// Which method of a file.
+#[derive(Clone, Copy)]
+struct MethodIndex {
+    service: usize,
+    method: usize,
+}
+
+/// The encoded options of every method.
+fn method_options(file: &[u8]) -> Vec<(MethodIndex, &[u8])> {
     let mut found = Vec::new();
     for (service, message) in parts(file, FILE_SERVICE).into_iter().enumerate() {
         for (method, message) in parts(message, SERVICE_METHOD).into_iter().enumerate() {
             let options = parts(message, METHOD_OPTIONS);
-            found.extend(options.into_iter().map(|options| ((service, method), options)));
+            let at = MethodIndex { service, method };
+            found.extend(options.into_iter().map(|options| (at, options)));
         }
     }
     found
@@ -278,39 +287,40 @@ fn parts(message: &[u8], number: u32) -> Vec<&[u8]> {
 }
 
 /// Where a method is: at its option, or where it begins.
-fn place(file: &[u8], (service, method): (usize, usize)) -> Option<(u32, u32)> {
+fn place(file: &[u8], at: MethodIndex) -> Option<Position> {
     let info = FileDescriptorProto::decode(file).ok()?.source_code_info?;
-    let path = [FILE_SERVICE, index(service), SERVICE_METHOD, index(method)].map(u32::cast_signed);
+    let path =
+        [FILE_SERVICE, index(at.service), SERVICE_METHOD, index(at.method)].map(u32::cast_signed);
     let option = u32::cast_signed(METHOD_OPTIONS);
     let ours = u32::cast_signed(MethodOptions::EXTENSION);
     let at_option = info.location.iter().find(|place| {
         place.path.starts_with(&path) && place.path[path.len()..].starts_with(&[option, ours])
     });
     let place = at_option.or_else(|| info.location.iter().find(|place| place.path == path))?;
-    Some((place.span.first()?.unsigned_abs() + 1, place.span.get(1)?.unsigned_abs() + 1))
+    Position::of_span(&place.span)
 }
 
 fn index(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
 
-fn duration((seconds, nanos): Parts) -> Option<Duration> {
+fn duration(Parts { seconds, nanos }: Parts) -> Option<Duration> {
     let whole = u64::try_from(seconds).ok()?;
     let part = u32::try_from(nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
     Some(Duration::new(whole, part))
 }
 
 fn duration_parts(name: &str, message: &[u8]) -> Result<Parts, String> {
-    let (mut seconds, mut nanos) = (0, 0);
+    let mut parts = Parts { seconds: 0, nanos: 0 };
     let fields = encoded::fields(message).ok_or_else(|| format!("`{name}` is not a duration"))?;
     for field in fields {
         match (field.number, field.value) {
-            (1, Value::Varint(value)) => seconds = value.cast_signed(),
-            (2, Value::Varint(value)) => nanos = value.cast_signed(),
+            (1, Value::Varint(value)) => parts.seconds = value.cast_signed(),
+            (2, Value::Varint(value)) => parts.nanos = value.cast_signed(),
             _ => {}
         }
     }
-    Ok((seconds, nanos))
+    Ok(parts)
 }
 
 fn is_header_name(name: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, Position};
 use crate::load::Unit;
 use crate::sources::IMPORT_DEPTH_MAX;
 
@@ -56,8 +56,5 @@ pub(crate) fn at_import(unit: &Unit, index: usize, message: String) -> Diagnosti
     let mut places = info.iter().flat_map(|info| &info.location);
     let place =
         places.find(|place| matches!(place.path[..], [3, at] if usize::try_from(at) == Ok(index)));
-    match place.and_then(|place| Some((*place.span.first()?, *place.span.get(1)?))) {
-        Some((line, column)) => diagnostic.at(line.unsigned_abs() + 1, column.unsigned_abs() + 1),
-        None => diagnostic,
-    }
+    diagnostic.at_position(place.and_then(|place| Position::of_span(&place.span)))
 }

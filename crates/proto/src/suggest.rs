@@ -71,7 +71,8 @@ impl Names {
     }
 
     fn add(&mut self, unit: &Unit) {
-        let (file, package) = (&unit.name, unit.descriptor.package());
+        let file = &unit.name;
+        let package = unit.descriptor.package();
         for message in &unit.descriptor.message_type {
             self.add_message(file, package, message);
         }

@@ -159,8 +159,10 @@ impl Upstream {
                 .map_err(|_| UpstreamError(format!("health = {path:?} is not a path")))?;
             for url in &urls {
                 let asking = client(std::slice::from_ref(url))?;
-                let (name, url) = (name.clone(), plain(url));
-                let (calling, path) = (calling.clone(), path.clone());
+                let name = name.clone();
+                let url = plain(url);
+                let calling = calling.clone();
+                let path = path.clone();
                 watches.spawn(health::watch(name, url, asking, calling, path, health_interval));
             }
         }
@@ -217,7 +219,7 @@ impl Inner {
                 }
             }
         };
-        let mut reply = outcome.map_err(|error| self.told(error))?;
+        let mut reply = outcome.map_err(|error| self.caller_error(error))?;
         if is_http && !timer.has_all() {
             // The rest of the request is not waited for.
             reply.headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -241,20 +243,20 @@ impl Inner {
             match tokio::time::timeout(self.request_timeout, attempt).await {
                 Ok(Ok(reply)) => return Ok(reply),
                 Ok(Err(error)) if error.outcome() == Outcome::NotRun => failed = Some(error),
-                Ok(Err(error)) => return Err(self.told(error)),
+                Ok(Err(error)) => return Err(self.caller_error(error)),
                 Err(_) => {
                     let error = Error::deadline_exceeded("no response to an upgrade");
-                    return Err(self.told(error.with_outcome(Outcome::Unknown)));
+                    return Err(self.caller_error(error.with_outcome(Outcome::Unknown)));
                 }
             }
             call = again;
         }
         let failed = failed.unwrap_or_else(|| Error::unavailable("there is no server"));
-        Err(self.told(failed))
+        Err(self.caller_error(failed))
     }
 
     /// The error of a client as a caller is told it.
-    fn told(&self, error: Error) -> Error {
+    fn caller_error(&self, error: Error) -> Error {
         match ProxyError::of(&error) {
             Some(what) => what.tell(&self.name, error),
             None => error,

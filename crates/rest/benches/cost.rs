@@ -119,7 +119,7 @@ fn table(schema: &Schema) -> Rest {
     Rest::new(interfaces.iter(), none, options()).expect("the annotations are right")
 }
 
-fn found(rest: &Rest, verb: &Method, uri: &Uri) -> Arc<Binding> {
+fn find_binding(rest: &Rest, verb: &Method, uri: &Uri) -> Arc<Binding> {
     match rest.find(verb, uri.path()) {
         RestMatch::Binding(binding) => Arc::clone(binding),
         other => panic!("{verb} {uri} is {other:?}"),
@@ -137,7 +137,7 @@ fn request(
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let run = move || {
-        let binding = found(&rest, &verb, &uri);
+        let binding = find_binding(&rest, &verb, &uri);
         let request = Request::new(&binding, &uri, &headers, !body.is_empty());
         let message = request.and_then(|request| request.message(&body));
         black_box(message.expect("the request is right"));
@@ -152,7 +152,7 @@ fn reply(
     uri: &'static str,
     message: Bytes,
 ) -> Case {
-    let binding = found(rest, verb, &Uri::from_static(uri));
+    let binding = find_binding(rest, verb, &Uri::from_static(uri));
     let run = move || {
         black_box(binding.print(message.clone()).expect("the reply is right"));
     };
@@ -212,7 +212,7 @@ fn start() {
     println!("{:<24} {:>9.1} ms", "start", clock.elapsed().as_secs_f64() * 1e3);
     let uri = Uri::from_static("/r7/7?next.next.id=1");
     let clock = Instant::now();
-    let binding = found(&rest, &Method::GET, &uri);
+    let binding = find_binding(&rest, &Method::GET, &uri);
     let request = Request::new(&binding, &uri, &HeaderMap::new(), false).expect("it is right");
     let message = request.message(b"").expect("it is right");
     black_box(binding.print(message).expect("it is right"));

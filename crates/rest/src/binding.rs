@@ -138,7 +138,8 @@ impl Maker<'_> {
             }
             path.push(PathField { variable: variable.clone(), field });
         }
-        let (schema, message) = (self.schema.clone(), input.full_name().to_owned());
+        let schema = self.schema.clone();
+        let message = input.full_name().to_owned();
         let index = self.of_method.input();
         Ok(Binding {
             method: self.method.clone(),

@@ -22,6 +22,7 @@ use crate::options::RestOptions;
 use crate::origin::Origin;
 use crate::router::Router;
 use crate::schemas::Schemas;
+use tidewire_proto::Position;
 use tidewire_proto::http::Template;
 
 /// Something that is wrong or odd about a REST binding.
@@ -33,7 +34,7 @@ pub struct RestFinding {
     /// The file, as it is imported.
     pub file: String,
     /// Line and column of the annotation, from 1; there when the descriptors have source info.
-    pub place: Option<(u32, u32)>,
+    pub place: Option<Position>,
     /// The template at fault and the place in it, from 0, to find it below `place`.
     pub template: Option<(String, usize)>,
     /// What is wrong: lower case, no full stop.
@@ -51,7 +52,8 @@ pub fn check_rest(interfaces: &[Interface]) -> Result<Vec<RestFinding>, RestErro
     let mut findings = Vec::new();
     let mut router = Router::new();
     let mut routes: Vec<(String, Origin)> = Vec::new();
-    let (mut odd, mut got) = (Vec::new(), HashSet::new());
+    let mut odd = Vec::new();
+    let mut got = HashSet::new();
     let options = Arc::new(RestOptions::default());
     for interface in interfaces.iter().enumerate() {
         let schema = schemas.of(interface.1).map_err(RestError::of_schema)?;
@@ -122,7 +124,8 @@ fn of_fault(fault: Fault) -> RestFinding {
 
 fn oddity(binding: &Binding, rule: &Rule) -> Option<OddBinding> {
     let verb = binding.verb.as_ref()?;
-    let (method, route) = (&binding.method, binding.route());
+    let method = &binding.method;
+    let route = binding.route();
     let odd =
         |message, help| OddBinding { finding: finding(binding, message, help), unless_got: None };
     if matches!(*verb, Method::GET | Method::DELETE) && !rule.body.is_empty() {

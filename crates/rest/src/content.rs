@@ -25,7 +25,7 @@ pub(crate) fn check(binding: &Binding, headers: &HeaderMap, has_body: bool) -> R
             true => Ok(()),
             false => Err(unsupported(format!(
                 "a body without a content type is not read here; send {}",
-                wanted(binding)
+                expected_types(binding)
             ))),
         };
     };
@@ -40,11 +40,11 @@ pub(crate) fn check(binding: &Binding, headers: &HeaderMap, has_body: bool) -> R
     if binding.request.raw || known {
         return Ok(());
     }
-    let wanted = wanted(binding);
+    let wanted = expected_types(binding);
     Err(unsupported(format!("content type {essence:?} is not read here; send {wanted}")))
 }
 
-fn wanted(binding: &Binding) -> &'static str {
+fn expected_types(binding: &Binding) -> &'static str {
     match binding.method.kind.client_streams() {
         true => "application/x-ndjson, one JSON message a line",
         false => "application/json",

@@ -87,7 +87,8 @@ impl<'a> Document<'a> {
         let verb = binding.verb.as_ref().map(|verb| verb.as_str().to_ascii_lowercase());
         let Some(verb) = verb.filter(|verb| VERBS.contains(&&**verb)) else { return };
         let (mut path, parameters) = Path::of(binding);
-        let (shape, names) = (path.shape, path.names);
+        let shape = path.shape;
+        let names = path.names;
         let known = self.by_shape.entry(shape);
         (path.text, path.names) = known.or_insert((path.text, names)).clone();
         if self.paths.get(&path.text).is_some_and(|verbs| verbs.contains_key(&verb)) {
@@ -193,7 +194,8 @@ impl<'a> Document<'a> {
     }
 
     fn body(&mut self, binding: &Binding) -> Option<Value> {
-        let (pool, message) = (binding.request.schema.pool(), binding.request.index);
+        let pool = binding.request.schema.pool();
+        let message = binding.request.index;
         let schema = match &binding.request.body {
             BodyRule::None => return None,
             _ if binding.request.raw => json!({}),

@@ -8,14 +8,15 @@ use std::fmt;
 use buffa_descriptor::generated::descriptor::FileDescriptorProto;
 use buffa_descriptor::{DescriptorPool, MethodDescriptor, ServiceDescriptor};
 
+use tidewire_proto::Position;
+
 use crate::binding::RestError;
 
 /// Where a method is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Origin {
     file: String,
-    /// From 1.
-    place: Option<(u32, u32)>,
+    place: Option<Position>,
     method: String,
 }
 
@@ -39,7 +40,7 @@ impl Origin {
     }
 
     /// Line and column of the annotation, from 1, where the descriptors have source info.
-    pub(crate) fn place(&self) -> Option<(u32, u32)> {
+    pub(crate) fn place(&self) -> Option<Position> {
         self.place
     }
 
@@ -52,7 +53,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, place, method } = self;
         match place {
-            Some((line, _)) => write!(f, "{file}:{line} ({method})"),
+            Some(Position { line, .. }) => write!(f, "{file}:{line} ({method})"),
             None => write!(f, "{file} ({method})"),
         }
     }
@@ -63,7 +64,7 @@ fn place(
     file: &FileDescriptorProto,
     service: &ServiceDescriptor,
     method: &MethodDescriptor,
-) -> Option<(u32, u32)> {
+) -> Option<Position> {
     let path = method_path(file, service, method)?;
     let places = &file.source_code_info.as_option()?.location;
     let option = [&path[..], &[METHOD_OPTIONS, HTTP]].concat();
@@ -71,8 +72,7 @@ fn place(
         .iter()
         .find(|place| place.path.starts_with(&option))
         .or_else(|| places.iter().find(|place| place.path == path))?;
-    let from_one = |at: usize| Some(place.span.get(at)?.unsigned_abs() + 1);
-    Some((from_one(0)?, from_one(1)?))
+    Position::of_span(&place.span)
 }
 
 /// The comment above a method, if the descriptors have comments.

@@ -44,7 +44,9 @@ fn place<'a>(
         package => message.strip_prefix(package)?.strip_prefix('.')?,
     };
     let mut place = Vec::new();
-    let (mut messages, mut step, mut found) = (&file.message_type, MESSAGE_OF_FILE, None);
+    let mut messages = &file.message_type;
+    let mut step = MESSAGE_OF_FILE;
+    let mut found = None;
     for part in name.split('.') {
         let index = messages.iter().position(|one| one.name.as_deref() == Some(part))?;
         place.extend([step, i32::try_from(index).ok()?]);

@@ -105,7 +105,8 @@ impl Value<'_> {
     pub fn matches(self, json: &Json) -> bool {
         match self {
             Self::Message(message) => {
-                let (pool, index) = (message.pool(), message.0.message_index());
+                let pool = message.pool();
+                let index = message.0.message_index();
                 let owner = message.message_type().full_name();
                 if json.is_null() && WellKnown::of(owner) != Some(WellKnown::Value) {
                     return false;
@@ -174,7 +175,8 @@ impl PartialEq for MessageRef<'_> {
 
 /// Whether two messages have the same fields, unknown ones aside.
 fn same_message(a: &DynamicMessage, b: &DynamicMessage, depth: u32) -> bool {
-    let (a, b) = (MessageRef(a), MessageRef(b));
+    let a = MessageRef(a);
+    let b = MessageRef(b);
     let owner = a.message_type();
     if owner != b.message_type() || depth > DEPTH_MAX {
         return false;

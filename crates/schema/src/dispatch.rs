@@ -125,7 +125,8 @@ impl<T: Implementation> Service for Dispatch<T> {
             return Answer::ready(Err(Error::unimplemented("there are methods only")));
         };
         let implementation = Arc::clone(&self.implementation);
-        let (codec, accept) = (call.codec, call.accept);
+        let codec = call.codec;
+        let accept = call.accept;
         let wire = Wire { schema: self.schema.clone(), codec, accept, method: method.clone() };
         Answer::pending(async move {
             let outcome = wire.answer(&*implementation, &method, call).await;

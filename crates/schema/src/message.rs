@@ -272,7 +272,8 @@ impl<'a> MessageRef<'a> {
     /// As [`Message::encode`].
     pub fn print(self, style: JsonStyle) -> Result<Bytes> {
         let bytes = self.encode(Codec::Proto)?;
-        let (mut out, asked) = (Vec::with_capacity(bytes.len() * 2), (PrintScope::Message, style));
+        let mut out = Vec::with_capacity(bytes.len() * 2);
+        let asked = (PrintScope::Message, style);
         let printed =
             tidewire_json::print(self.pool(), self.0.message_index(), &bytes, asked, &mut out);
         printed.map(|()| Bytes::from(out)).map_err(|why| {

@@ -111,7 +111,7 @@ impl Schema {
 
     /// A message type, or `None` when the schema has no such type.
     pub fn message_type(&self, type_name: &str) -> Option<MessageType<'_>> {
-        let index = self.found(type_name)?;
+        let index = self.index_of(type_name)?;
         Some(MessageType { pool: &self.pool, index })
     }
 
@@ -205,11 +205,11 @@ impl Schema {
     }
 
     pub(crate) fn index(&self, type_name: &str) -> Result<MessageIndex> {
-        self.found(type_name)
+        self.index_of(type_name)
             .ok_or_else(|| Error::internal(format!("the schema has no message type {type_name}")))
     }
 
-    fn found(&self, type_name: &str) -> Option<MessageIndex> {
+    fn index_of(&self, type_name: &str) -> Option<MessageIndex> {
         self.indices.get(type_name.strip_prefix('.').unwrap_or(type_name)).copied()
     }
 }

@@ -61,12 +61,14 @@ impl Schema {
     pub fn translate(&self, codec: Codec, call: &mut Call) -> Result<Option<Back>> {
         let Target::Method(method) = &call.target else { return Ok(None) };
         let way = |name: &str, codecs, streams: bool, unknown, explain| {
-            let (schema, index) = (self.clone(), self.index(name)?);
+            let schema = self.clone();
+            let index = self.index(name)?;
             Ok(Direction { schema, index, codecs, is_one: !streams, unknown, explain })
         };
         let kind = method.kind;
         if (call.codec, codec) != UNTOUCHED {
-            let (codecs, streams) = ((call.codec, codec), kind.client_streams());
+            let codecs = (call.codec, codec);
+            let streams = kind.client_streams();
             let asked = way(&method.input, codecs, streams, Unknown::Ignored, |error| error)?;
             call.body = asked.body(std::mem::take(&mut call.body))?;
         }
@@ -106,7 +108,8 @@ impl Direction {
 
     /// A message in another codec, or in JSON as it is printed.
     fn message(&self, message: Bytes) -> Result<Bytes> {
-        let ((from, to), pool) = (self.codecs, &self.schema.pool);
+        let (from, to) = self.codecs;
+        let pool = &self.schema.pool;
         if (from, to) == (Codec::Json, Codec::Json) && is_canonical(pool, self.index, &message) {
             return Ok(message);
         }

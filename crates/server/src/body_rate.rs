@@ -39,7 +39,8 @@ struct BodyWait {
 impl BodyRate {
     /// The pace of a connection, where peers that pause are asked whether they are there, or not.
     pub(crate) fn new(limits: &Limits, pauses: bool) -> Self {
-        let (timeout, bytes_min) = (limits.body_progress_timeout, limits.body_progress_bytes_min);
+        let timeout = limits.body_progress_timeout;
+        let bytes_min = limits.body_progress_bytes_min;
         Self { timeout, bytes_min, pauses }
     }
 }

@@ -344,7 +344,8 @@ impl Builder {
             None => None,
         };
         // What is wrong with the settings is said first, whoever has the port.
-        let (beside, private_sockets) = (self.beside.take(), self.private_sockets);
+        let beside = self.beside.take();
+        let private_sockets = self.private_sockets;
         let (app, health) = self.app(with_reflection)?;
         let mut listeners = Vec::new();
         for address in addresses {
@@ -374,7 +375,8 @@ impl Builder {
             let started = Box::pin(make(running.handle()).start()).await;
             running.beside = Some(Box::new(started?));
         }
-        let (kept, stop) = (Arc::clone(&app), running.stop.clone());
+        let kept = Arc::clone(&app);
+        let stop = running.stop.clone();
         running.tasks.spawn(async move { kept.live.keep(stop).await });
         for listener in listeners {
             let acceptor = Acceptor {
@@ -540,7 +542,7 @@ impl App {
         let methods: Vec<_> = self.methods.each().cloned().collect();
         Handle {
             health,
-            offered: self.methods.offered().cloned(),
+            offered: self.methods.reloadable().cloned(),
             counters: Arc::clone(&self.counters),
             commands: self.commands.clone(),
             methods: methods.into(),

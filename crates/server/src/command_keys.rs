@@ -25,7 +25,7 @@ impl CommandKeys {
     }
 
     /// For how long keys are kept, where any are.
-    pub(crate) fn kept(&self) -> Option<Duration> {
+    pub(crate) fn lifetime(&self) -> Option<Duration> {
         self.kept
     }
 

@@ -113,7 +113,8 @@ impl App {
         let connection = Connection::new(Arc::clone(&self), peer, gathering.clone());
         let taken = Arc::clone(&connection.taken);
         let stop_live = stop.clone();
-        let (stopping, goes_away) = (connection.stopping.clone(), connection.goes_away.clone());
+        let stopping = connection.stopping.clone();
+        let goes_away = connection.goes_away.clone();
         let goes_away = self.faults.then_some(goes_away);
         let age = self.age();
         let life =
@@ -272,7 +273,7 @@ impl Connection {
 impl Connection {
     /// What is to go on as a live connection: all of it, or of HTTP/2 the stream that was answered
     /// last.
-    pub(crate) fn taken(&self) -> Option<Takeover> {
+    pub(crate) fn take_over(&self) -> Option<Takeover> {
         self.taken.lock().take()
     }
 

@@ -231,7 +231,8 @@ where
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<F::Output> {
         Pin::new(&mut self.response).poll(cx).map_ok(|mut response| {
-            let (granted, headers) = (self.granted.take(), response.headers_mut());
+            let granted = self.granted.take();
+            let headers = response.headers_mut();
             if granted.is_some() {
                 let exposed = self.policy.exposed(headers);
                 headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
@@ -247,7 +248,8 @@ where
 fn origin(text: &str) -> Result<HeaderValue, CorsError> {
     let uri = text.parse::<Uri>().ok();
     let sent = uri.as_ref().and_then(|uri| {
-        let (scheme, host) = (uri.scheme_str()?, uri.host()?);
+        let scheme = uri.scheme_str()?;
+        let host = uri.host()?;
         if host.contains('*') {
             return None;
         }

@@ -44,8 +44,11 @@ pub(crate) fn play(response: ResponseFuture, goes_away: Signal) -> BoxedResponse
             }
         }
         response.map(|body| {
-            let (queue, pause) = (VecDeque::new(), None);
-            let (frames, sent, flush) = (0, 0, None);
+            let queue = VecDeque::new();
+            let pause = None;
+            let frames = 0;
+            let sent = 0;
+            let flush = None;
             let faulty = Faulty { body, plan, goes_away, frames, sent, queue, pause, flush };
             ResponseBody::of(Kind::Faulty(Box::new(faulty)))
         })

@@ -131,7 +131,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Gather<IO> {
             state.end();
         }
         let patience = StallLimit { timeout: reply_progress_timeout, sleep: None };
-        let (held, state_too) = (Vec::new(), state.clone());
+        let held = Vec::new();
+        let state_too = state.clone();
         (Self { io, first, held, written: 0, vigil, patience, state }, state_too)
     }
 

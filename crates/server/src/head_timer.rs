@@ -51,7 +51,8 @@ impl HeadTimer {
 
     /// The timer of one connection.
     pub(crate) fn new(vigil: Arc<Activity>, limits: &Limits) -> Self {
-        let (head, idle) = (limits.header_read_timeout, limits.idle_timeout);
+        let head = limits.header_read_timeout;
+        let idle = limits.idle_timeout;
         Self(Arc::new(Shared { vigil, head, idle, now: Instant::now(), alarm: Mutex::default() }))
     }
 }

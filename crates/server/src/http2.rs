@@ -81,7 +81,7 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
             Ok(()) => self.connection.answer(request, Some(&slot)),
             Err(error) => self.connection.refuse_head(request, Some(&slot), &error),
         };
-        if may_be_taken && let Some(taken) = self.connection.taken() {
+        if may_be_taken && let Some(taken) = self.connection.take_over() {
             self.go_on(taken);
         }
         CountedResponse { response, slot: Some(slot) }
@@ -92,7 +92,8 @@ impl Calls {
     /// Goes on with a stream as a live connection, which for its neighbours is a call that runs.
     fn go_on(&self, taken: Takeover) {
         let app = Arc::clone(&self.connection.app);
-        let (stop, slot) = (app.stop.clone(), Slot::begin(&self.vigil));
+        let stop = app.stop.clone();
+        let slot = Slot::begin(&self.vigil);
         self.connection.app.tasks.spawn(async move {
             Box::pin(app.live_websocket(taken, stop)).await;
             drop(slot);

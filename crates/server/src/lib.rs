@@ -76,7 +76,7 @@ pub use cors::{Cors, CorsError};
 pub use gate::access::{AccessError, AccessRules};
 pub use handle::Handle;
 pub use hosts::Hosts;
-pub use limits::{Limits, LimitsError};
+pub use limits::{LimitRange, Limits, LimitsError};
 pub use live::Callee;
 pub use mount::tower;
 pub use routes::RouteError;

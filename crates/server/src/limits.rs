@@ -52,7 +52,7 @@ mod range;
 
 use std::time::Duration;
 
-pub use self::range::LimitsError;
+pub use self::range::{LimitRange, LimitsError};
 
 /// The bounds of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]

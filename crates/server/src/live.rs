@@ -72,7 +72,7 @@ impl Live {
         let calls = Calls { app, stopping: stopping.clone() };
         let parked_max = limits.sessions_parked_max;
         let mut config = config(limits);
-        if let Some(kept) = keys.kept() {
+        if let Some(kept) = keys.lifetime() {
             config.features |= feature::DURABLE;
             config.keys_kept = kept;
         }

@@ -252,7 +252,8 @@ fn foreign<'a>(
     exchange: &Exchange,
     error: Error,
 ) -> RequestTarget<'a> {
-    let (target, protocol) = (Target::Method(method.clone()), exchange.dialect().protocol());
+    let target = Target::Method(method.clone());
+    let protocol = exchange.dialect().protocol();
     let response = rpc::error_response(exchange, error);
     RequestTarget::Answer(Box::new(EarlyResponse { target, protocol, response }))
 }

@@ -78,8 +78,10 @@ impl Watch {
         head: &mut Head,
         (id, is_head): (Option<HeaderValue>, bool),
     ) -> Self {
-        let (mut first, mut more) = (None, Vec::new());
-        let (mut wanted, mut wants_messages) = (Phases::NONE, false);
+        let mut first = None;
+        let mut more = Vec::new();
+        let mut wanted = Phases::NONE;
+        let mut wants_messages = false;
         for observer in observers {
             let Some(told) = shielded(|| observer.begin(head)) else { continue };
             let wants = shielded(|| (told.phases(), told.wants_messages()));
@@ -207,9 +209,16 @@ impl Drop for Watch {
     }
 }
 
+/// What is known of how a request ended.
+struct RequestOutcome {
+    how: Option<EndReason>,
+    code: Option<Code>,
+    status: Option<StatusCode>,
+}
+
 impl RequestRecord {
     fn ended(&self) {
-        let (how, code, status) = self.outcome.get();
+        let RequestOutcome { how, code, status } = self.outcome.get();
         let gone = || {
             if self.stop.has_reached(Stage::CutOff) {
                 EndReason::Drained
@@ -316,11 +325,11 @@ impl Outcome {
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, added);
     }
 
-    fn get(&self) -> (Option<EndReason>, Option<Code>, Option<StatusCode>) {
+    fn get(&self) -> RequestOutcome {
         let known = self.0.load(Ordering::Relaxed);
         let how = (known >> Self::HOW).checked_sub(1).map(|number| HOWS[number as usize]);
         let code = Code::from_number(((known & Self::code_mask()) >> Self::CODE) as _);
-        (how, code, StatusCode::from_u16(known as u16).ok())
+        RequestOutcome { how, code, status: StatusCode::from_u16(known as u16).ok() }
     }
 
     const fn code_mask() -> u32 {

@@ -22,7 +22,8 @@ use http::{Extensions, HeaderMap, Method, Request, Response, Uri, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tidewire_service::{
-    Body, Call, Context, Error, Gate, Head, HttpTarget, Phase, Result, Target, admit, ask,
+    Body, Call, Context, Error, Gate, Head, HeadParts, HttpTarget, Phase, Result, Target, admit,
+    ask,
 };
 use tokio::time::Instant;
 
@@ -100,25 +101,28 @@ impl Connection {
         let asked = catch_unwind(AssertUnwindSafe(|| ask(gates, &mut head)));
         match asked.unwrap_or_else(|panic| Err(panicked(&*panic))) {
             Ok(None) => {
-                let (_, context, guards) = head.into_parts();
-                let watch = Some(watch.keep(guards));
+                let HeadParts { context, permits, .. } = head.into_parts();
+                let watch = Some(watch.keep(permits));
                 self.accept(found, InboundRequest { verb, uri, version, context, body, watch })
             }
             Err(error) => {
-                let (_, context, guards) = head.into_parts();
-                let watch = Some(watch.keep(guards));
+                let HeadParts { context, permits, .. } = head.into_parts();
+                let watch = Some(watch.keep(permits));
                 let refused = InboundRequest { verb, uri, version, context, body, watch };
                 self.refuse(&found, refused, error)
             }
             Ok(Some(waits)) => {
-                let (connection, found) = (self.clone(), found.into_owned());
+                let connection = self.clone();
+                let found = found.into_owned();
                 ResponseFuture::Late(Box::pin(async move {
                     // Should this be dropped while it waits, its end is told before its guards go.
-                    let (mut head, watch) = (head, watch);
+                    let mut head = head;
+                    #[allow(clippy::redundant_locals, reason = "it is dropped before the head")]
+                    let watch = watch;
                     let gates = &connection.app.gates_of(&head.target)[waits..];
                     let decision = admitted(gates, &mut head, true).await;
-                    let (_, context, guards) = head.into_parts();
-                    let watch = Some(watch.keep(guards));
+                    let HeadParts { context, permits, .. } = head.into_parts();
+                    let watch = Some(watch.keep(permits));
                     let request = InboundRequest { verb, uri, version, context, body, watch };
                     let response = match decision {
                         Ok(()) => connection.accept(found, request),
@@ -206,11 +210,13 @@ impl Connection {
                 self.plain(&**service, target, context, (body, watch))
             }
             RequestTarget::Method(entry, exchange) => {
-                let (app, entry) = (Arc::clone(&self.app), entry.into_owned());
+                let app = Arc::clone(&self.app);
+                let entry = entry.into_owned();
                 ResponseFuture::Rpc(Box::new(RpcCall::new(app, entry, exchange, request)))
             }
             RequestTarget::Binding(binding, service, _) => {
-                let (app, binding) = (Arc::clone(&self.app), binding.into_owned());
+                let app = Arc::clone(&self.app);
+                let binding = binding.into_owned();
                 let transcoder = Transcoder { app, binding, service: service.into_owned() };
                 ResponseFuture::Rest(Box::pin(transcoder.run(request)))
             }
@@ -247,7 +253,8 @@ impl Connection {
             if let Err(error) = check_length(context.headers(), bytes_max) {
                 return ResponseFuture::ready(plain::error_response(&error));
             }
-            let (version, counter) = (body.version, watch.map(|watch| watch.counter()));
+            let version = body.version;
+            let counter = watch.map(|watch| watch.counter());
             let mut body = RequestBody::new(body, counter).limit(bytes_max);
             unread = body.leftover(version);
             Body::frames(body)

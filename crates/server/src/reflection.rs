@@ -31,11 +31,11 @@ pub(crate) struct Reflection {
     /// The services that stay, and those that are others from time to time.
     own: Arc<[Interface]>,
     offered: Option<Arc<ReloadableServices>>,
-    shown: Arc<RwLock<Arc<Shown>>>,
+    shown: Arc<RwLock<Arc<ReflectedSchema>>>,
 }
 
 /// A schema as it is shown.
-struct Shown {
+struct ReflectedSchema {
     /// What was offered then.
     offered: Option<Arc<Edition>>,
     index: FileIndex,
@@ -43,7 +43,7 @@ struct Shown {
     services: Vec<String>,
 }
 
-impl Shown {
+impl ReflectedSchema {
     fn new(own: &[Interface], offered: Option<Arc<Edition>>) -> Result<Self, buffa::DecodeError> {
         let more = offered.iter().flat_map(|offered| &offered.services);
         let interfaces: Vec<_> = more.map(|(interface, _)| interface).chain(own).collect();
@@ -69,19 +69,19 @@ impl Reflection {
         own: &[Interface],
         offered: Option<Arc<ReloadableServices>>,
     ) -> Result<Self, buffa::DecodeError> {
-        let shown = Shown::new(own, offered.as_ref().map(|offered| offered.now()))?;
+        let shown = ReflectedSchema::new(own, offered.as_ref().map(|offered| offered.now()))?;
         Ok(Self { own: own.into(), offered, shown: Arc::new(RwLock::new(Arc::new(shown))) })
     }
 
     /// The schema of now; where it cannot be shown, that of before.
-    fn current(&self) -> Arc<Shown> {
+    fn current(&self) -> Arc<ReflectedSchema> {
         let shown = Arc::clone(&self.shown.read());
         let (Some(offered), Some(before)) = (&self.offered, &shown.offered) else { return shown };
         let now = offered.now();
         if Arc::ptr_eq(&now, before) {
             return shown;
         }
-        match Shown::new(&self.own, Some(now)) {
+        match ReflectedSchema::new(&self.own, Some(now)) {
             Ok(new) => {
                 let new = Arc::new(new);
                 *self.shown.write() = Arc::clone(&new);
@@ -115,7 +115,8 @@ impl Reflection {
                 files(shown.index.by_symbol(symbol), format!("symbol {symbol}"))
             }
             MessageRequest::FileContainingExtension(wanted) => {
-                let (message, number) = (&wanted.containing_type, wanted.extension_number);
+                let message = &wanted.containing_type;
+                let number = wanted.extension_number;
                 let found = shown.index.by_extension(message, number);
                 files(found, format!("extension {number} of {message}"))
             }

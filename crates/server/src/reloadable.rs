@@ -43,7 +43,8 @@ impl ReloadableServices {
         layers: Vec<Arc<dyn Layer>>,
         validates: bool,
     ) -> Self {
-        let (now, making) = (RwLock::default(), Mutex::default());
+        let now = RwLock::default();
+        let making = Mutex::default();
         let offered = Self { offer, layers, validates, now, making };
         let first = offered.edition(offered.offer.edition());
         *offered.now.write() = Arc::new(first);

@@ -215,7 +215,8 @@ impl UnreadBody {
     /// whether that was all.
     pub(crate) async fn discard_what_came(&self, limits: &Limits) -> bool {
         let Some(mut body) = self.0.lock().take() else { return true };
-        let (mut asked, mut left) = (false, limits.unread_body_bytes_max);
+        let mut asked = false;
+        let mut left = limits.unread_body_bytes_max;
         std::future::poll_fn(|cx| {
             loop {
                 match Pin::new(&mut body).poll_frame(cx) {

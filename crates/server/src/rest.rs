@@ -24,7 +24,7 @@ use tidewire_service::{
     Body, CachedBody, Call, Codec, Context, Error, Frame, Interface, Result, Service, StreamKind,
 };
 
-use self::describe::Served;
+use self::describe::RequestRules;
 use crate::command::Command;
 use crate::connection::App;
 use crate::gate::access::AccessGate;
@@ -90,7 +90,7 @@ impl Rest {
     /// as long as thousands of calls would.
     pub(crate) async fn document(app: Arc<App>) -> Response<Body> {
         let make = move |app: &App| {
-            let served = Served::new(app.access.as_deref(), app.validates);
+            let served = RequestRules::new(app.access.as_deref(), app.validates);
             app.rest.table.document(&served)
         };
         let made = match app.rest.table.has_document() {

@@ -91,7 +91,8 @@ impl RpcCall {
         exchange: Exchange,
         mut request: InboundRequest,
     ) -> Self {
-        let (version, watch) = (request.version, request.watch.take());
+        let version = request.version;
+        let watch = request.watch.take();
         let held = match exchange.is_get() {
             true => request.context.held_tags(),
             false => HeldTags::default(),
@@ -127,7 +128,9 @@ impl RpcCall {
         let pauses = body.pace.pauses && streams;
         let body = RequestBody::new(body, self.watch.as_ref().map(|watch| watch.counter()));
         let coders = Arc::clone(&self.app.coders);
-        let (command, looks, is_fed) = (None, !streams, false);
+        let command = None;
+        let looks = !streams;
+        let is_fed = false;
         let mut messages = Messages { body, requests, coders, command, pauses, looks, is_fed };
         if streams {
             return self.call_with(context, messages);
@@ -202,9 +205,12 @@ impl RpcCall {
     ) -> StageResult {
         let Self { app, entry, exchange, version, watch, held, .. } = self;
         // Whoever answers tells of it.
-        let (app, entry, watch) = (Arc::clone(app), Arc::clone(entry), watch.take());
+        let app = Arc::clone(app);
+        let entry = Arc::clone(entry);
+        let watch = watch.take();
         let held = held.clone();
-        let (exchange, version) = (*exchange, *version);
+        let exchange = *exchange;
+        let version = *version;
         StageResult::Stage(Stage::Late(Box::pin(async move {
             let outcome = outcome.await;
             let stage = Stage::Begun(None);

@@ -40,7 +40,7 @@ pub(crate) struct PendingCall {
     command: Option<Command>,
     deadline: Option<Deadline>,
     /// What the caller holds: nothing, mostly.
-    held: Held,
+    held: CallerValidators,
     /// Who is told its messages: nobody, mostly.
     heard: Option<Box<MessageListeners>>,
 }
@@ -56,7 +56,7 @@ enum State {
 #[inline]
 pub(crate) fn run(service: &dyn Service, mut call: Call, mut command: Option<Command>) -> Run {
     let deadline = Deadline::of_call(&call.context);
-    let held = Held::of(&call.context);
+    let held = CallerValidators::of(&call.context);
     if let Some(deadline) = deadline
         && deadline.at <= Instant::now()
     {
@@ -118,14 +118,14 @@ async fn bounded(
 }
 
 /// What the caller said that it holds.
-struct Held {
+struct CallerValidators {
     validators: Box<[Validator]>,
     any: bool,
 }
 
-impl Held {
+impl CallerValidators {
     fn of(context: &tidewire_service::Context) -> Self {
-        Self { validators: context.held().into(), any: context.holds_any() }
+        Self { validators: context.caller_validators().into(), any: context.holds_any() }
     }
 
     fn is_held(&self, reply: &Reply) -> bool {
@@ -134,7 +134,11 @@ impl Held {
 }
 
 #[inline]
-fn guarded(mut reply: Box<Reply>, deadline: Option<Deadline>, held: &Held) -> Result<Box<Reply>> {
+fn guarded(
+    mut reply: Box<Reply>,
+    deadline: Option<Deadline>,
+    held: &CallerValidators,
+) -> Result<Box<Reply>> {
     if matches!(reply.body, Body::Stream(_)) || reply.is_unchanged() {
         *reply = checked(*reply, deadline, held)?;
     }
@@ -145,7 +149,7 @@ fn guarded(mut reply: Box<Reply>, deadline: Option<Deadline>, held: &Held) -> Re
 ///
 /// # Errors
 /// When it says that what the caller holds is right, and the caller does not hold that.
-fn checked(mut reply: Reply, deadline: Option<Deadline>, held: &Held) -> Result<Reply> {
+fn checked(mut reply: Reply, deadline: Option<Deadline>, held: &CallerValidators) -> Result<Reply> {
     if reply.is_unchanged() && !held.is_held(&reply) {
         let text = "the service answered that nothing changed to a caller who does not hold it";
         return Err(Error::internal(text));

@@ -97,7 +97,8 @@ impl RunningServer {
     /// Returns whether every call and every command ended by itself.
     pub async fn drain(self) -> bool {
         self.handle.health.shut_down();
-        let (grace, timeout) = (self.drain_grace, self.drain_timeout);
+        let grace = self.drain_grace;
+        let timeout = self.drain_timeout;
         if !grace.is_zero() {
             tracing::info!(
                 "draining: calls are taken for limits.drain_grace = {grace:?} more, until load balancers know"
@@ -159,7 +160,8 @@ impl RunningServer {
                 () = poll_fn(|cx| drains.poll_fired(cx)) => {}
             }
             notify::tell(notify::STOPPING);
-            let (stop, commands) = (self.stop.clone(), self.commands.clone());
+            let stop = self.stop.clone();
+            let commands = self.commands.clone();
             tokio::select! {
                 in_time = self.drain() => Ok(in_time),
                 () = signals.next() => {
@@ -246,7 +248,8 @@ impl Acceptor {
                 self.app.counters.reach(Bound::AddressConnections);
                 continue;
             };
-            let (app, stop) = (Arc::clone(&self.app), self.stop.clone());
+            let app = Arc::clone(&self.app);
+            let stop = self.stop.clone();
             #[cfg(feature = "tls")]
             let tls = self.tls.clone();
             self.tasks.spawn(async move {

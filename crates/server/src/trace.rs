@@ -60,7 +60,9 @@ fn parent(headers: &HeaderMap) -> Option<([u8; 32], [u8; 16], [u8; 2])> {
         b"ff" => false,
         _ => is_hex(version) && (rest.len() == 53 || rest.get(53) == Some(&b'-')),
     };
-    let (trace, span, flags) = (rest.get(1..33)?, rest.get(34..50)?, rest.get(51..53)?);
+    let trace = rest.get(1..33)?;
+    let span = rest.get(34..50)?;
+    let flags = rest.get(51..53)?;
     let dashes = [0, 33, 50].iter().all(|at| rest[*at] == b'-');
     let is_set = |id: &[u8]| is_hex(id) && id.iter().any(|digit| *digit != b'0');
     let is_one = ends && dashes && is_set(trace) && is_set(span) && is_hex(flags);

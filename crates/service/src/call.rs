@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use http::Uri;
 
-use crate::{Body, Codec, Context, Error, Frame, Head, Method, Permits, Result};
+use crate::{Body, Codec, Context, Error, Frame, Head, HeadParts, Method, Permits, Result};
 
 /// A request on its way to a [`Service`](crate::Service).
 ///
@@ -135,15 +135,16 @@ impl Call {
     /// A call of anything. Messages are protobuf unless said otherwise.
     #[inline]
     pub fn of_target(target: Target, context: Context, body: impl Into<Body>) -> Self {
-        let (codec, accept) = (Codec::default(), Codec::default());
+        let codec = Codec::default();
+        let accept = Codec::default();
         Self { target, context, codec, accept, body: body.into() }
     }
 
     /// The call of a head that was let pass, and what the gates left. Messages are protobuf unless
     /// said otherwise.
     pub fn from_head(head: Head, body: impl Into<Body>) -> (Self, Permits) {
-        let (target, context, guards) = head.into_parts();
-        (Self::of_target(target, context, body), guards)
+        let HeadParts { target, context, permits } = head.into_parts();
+        (Self::of_target(target, context, body), permits)
     }
 
     /// Sets how messages of the request and of the reply are encoded.

@@ -408,7 +408,7 @@ impl Context {
     /// replica).
     ///
     /// An answer with one of them may be [`Reply::unchanged`](crate::Reply::unchanged).
-    pub fn held(&self) -> Vec<Validator> {
+    pub fn caller_validators(&self) -> Vec<Validator> {
         let known = self.rare.as_ref().and_then(|rare| rare.held.as_ref());
         match known {
             Some(held) => held.clone(),
@@ -684,7 +684,8 @@ mod tests {
         context.watch(Arc::clone(&log) as Arc<dyn ContextWatch>);
         let _ = (context.header("Accept-Language"), context.clone().peer(), context.protocol());
         let _ = (context.principal(), context.extensions(), context.headers());
-        let _ = (context.deadline(), context.held(), context.tokens(), context.outgoing());
+        let _ =
+            (context.deadline(), context.caller_validators(), context.tokens(), context.outgoing());
         let _ = context.command_key();
         let seen = log.0.lock().clone();
         let expected = [
@@ -704,14 +705,17 @@ mod tests {
     fn what_a_caller_holds_is_said_by_its_header_or_by_whoever_knows_better() {
         let tag = "\"00112233445566778899aabbccddeeff\"";
         let map = headers(&[("if-none-match", tag)]);
-        assert!(Context::new(map.clone()).held().is_empty(), "not the answer to a GET");
+        assert!(
+            Context::new(map.clone()).caller_validators().is_empty(),
+            "not the answer to a GET"
+        );
         let mut context = Context::new(map).with_conditions();
-        assert_eq!(context.held().len(), 1);
+        assert_eq!(context.caller_validators().len(), 1);
         context.set_held(Vec::new());
-        assert!(context.held().is_empty());
+        assert!(context.caller_validators().is_empty());
         let mut plain = Context::default();
         plain.set_held(vec![Validator::new([7; 16])]);
-        assert_eq!(plain.held(), [Validator::new([7; 16])]);
+        assert_eq!(plain.caller_validators(), [Validator::new([7; 16])]);
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub enum Errors {
 }
 
 impl Errors {
-    pub(crate) fn seen(self, error: Error) -> Error {
+    pub(crate) fn for_caller(self, error: Error) -> Error {
         match self {
             Self::Own => error.seen_by_caller(),
             Self::PassedOn => error,
@@ -148,7 +148,7 @@ fn requests<M: Wire>(codec: Codec, body: Body) -> Stream<M> {
 }
 
 fn reply<M: Wire>(accept: Codec, errors: Errors, outcome: Result<Reply<M>>) -> Result<Reply> {
-    let reply = outcome.map_err(|error| errors.seen(error))?;
+    let reply = outcome.map_err(|error| errors.for_caller(error))?;
     reply.try_map(|message| accept.encode(&message).map(Body::Full))
 }
 
@@ -157,7 +157,7 @@ fn replies<M: Wire>(
     errors: Errors,
     outcome: Result<Reply<Stream<M>>>,
 ) -> Result<Reply> {
-    let reply = outcome.map_err(|error| errors.seen(error))?;
+    let reply = outcome.map_err(|error| errors.for_caller(error))?;
     Ok(reply.map(|items| encode_all(accept, items, errors)))
 }
 

@@ -157,7 +157,7 @@ impl<T: Clock> Follower<T> {
     /// Only what is held can be unchanged.
     fn checked(&self, reply: Reply) -> Result<Reply> {
         let context = self.query.context();
-        let is_held = reply.is_held(&context.held()) || context.holds_any();
+        let is_held = reply.is_held(&context.caller_validators()) || context.holds_any();
         match reply.is_unchanged() && !is_held {
             true => Err(Error::internal("the service answered that something else is unchanged")),
             false => Ok(reply),
@@ -245,7 +245,7 @@ mod tests {
     impl Service for Script {
         fn call(&self, call: Call) -> Answer {
             assert!(call.context.deadline().is_some(), "each call has a deadline");
-            self.held.lock().push(call.context.held());
+            self.held.lock().push(call.context.caller_validators());
             match self.answers.lock().pop_front() {
                 Some(answer) => Answer::ready(answer),
                 None => Answer::pending(std::future::pending()),

@@ -102,18 +102,18 @@ impl Forms {
         form: Form,
         make: impl FnOnce() -> Result<Bytes, E>,
     ) -> Result<Bytes, E> {
-        match self.made().find(|made| made.form == form) {
+        match self.iter().find(|made| made.form == form) {
             Some(made) => Ok(made.bytes.clone()),
             None => make().map(|bytes| self.keep(form, bytes)),
         }
     }
 
-    fn made(&self) -> impl Iterator<Item = &StoredForm> {
+    fn iter(&self) -> impl Iterator<Item = &StoredForm> {
         std::iter::successors(self.first.get(), |made| made.next.get()).map(|made| &**made)
     }
 
     fn keep(&self, form: Form, bytes: Bytes) -> Bytes {
-        if self.made().count() >= FORMS_MAX || !self.room.take(weight(&bytes)) {
+        if self.iter().count() >= FORMS_MAX || !self.room.take(weight(&bytes)) {
             return bytes;
         }
         // The bytes may be a view into a larger buffer, which would be kept with them.
@@ -134,7 +134,7 @@ impl Forms {
 
 impl Drop for Forms {
     fn drop(&mut self) {
-        self.room.give_back(self.made().map(|made| weight(&made.bytes)).sum());
+        self.room.give_back(self.iter().map(|made| weight(&made.bytes)).sum());
     }
 }
 
@@ -170,7 +170,7 @@ impl FormsBudget {
 
 impl fmt::Debug for Forms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.made().map(|made| made.form)).finish()
+        f.debug_list().entries(self.iter().map(|made| made.form)).finish()
     }
 }
 

@@ -94,7 +94,7 @@ impl Freshness {
     }
 
     /// A version of an answer that somebody keeps.
-    pub fn kept(keeper: Arc<dyn CachedBody>, version: u64) -> Self {
+    pub fn cached(keeper: Arc<dyn CachedBody>, version: u64) -> Self {
         Self(FreshnessKind::Kept(CachedVersion { keeper, version, staleness: OnceLock::new() }))
     }
 

@@ -54,7 +54,7 @@ impl Principal {
     /// ```
     pub fn to_header(&self) -> HeaderValue {
         let claims = self.claims().map(|(name, value)| (name.to_owned(), value.clone())).collect();
-        let said = Said {
+        let said = PrincipalJson {
             issuer: self.issuer().to_owned(),
             subject: self.subject().to_owned(),
             scopes: self.scopes().to_vec(),
@@ -66,7 +66,7 @@ impl Principal {
 
     /// Reads [`PRINCIPAL_HEADER`]; `None` of what is not the value of one.
     pub fn from_header(value: &HeaderValue) -> Option<Self> {
-        let said: Said = serde_json::from_slice(value.as_bytes()).ok()?;
+        let said: PrincipalJson = serde_json::from_slice(value.as_bytes()).ok()?;
         let named = Self::new(said.issuer, said.subject);
         let scoped = said.scopes.into_iter().fold(named, Self::with_scope);
         Some(
@@ -79,7 +79,7 @@ impl Principal {
 
 /// A principal as JSON has it.
 #[derive(Serialize, Deserialize)]
-struct Said {
+struct PrincipalJson {
     issuer: String,
     subject: String,
     #[serde(default)]

@@ -89,9 +89,20 @@ impl Head {
 
     /// The target, the context, and what gates left.
     #[inline]
-    pub fn into_parts(self) -> (Target, Context, Permits) {
-        (self.target, self.context, self.guards)
+    pub fn into_parts(self) -> HeadParts {
+        HeadParts { target: self.target, context: self.context, permits: self.guards }
     }
+}
+
+/// What a [`Head`] consists of.
+#[derive(Debug)]
+pub struct HeadParts {
+    /// What is called.
+    pub target: Target,
+    /// What the caller sent with it.
+    pub context: Context,
+    /// What gates left, to be dropped when the request ends.
+    pub permits: Permits,
 }
 
 impl fmt::Debug for Head {
@@ -262,16 +273,17 @@ struct GatedService {
 
 impl Service for GatedService {
     fn call(&self, call: Call) -> Answer {
-        let (gates, service) = (Arc::clone(&self.gates), Arc::clone(&self.service));
+        let gates = Arc::clone(&self.gates);
+        let service = Arc::clone(&self.service);
         Answer::pending(async move {
             let Call { target, context, codec, accept, body } = call;
             let mut head = Head::new(target, context);
             let admitted = AssertUnwindSafe(admit(&gates, &mut head, false)).catch_unwind().await;
             admitted.unwrap_or_else(|_| Err(Error::internal("a gate panicked")))?;
-            let (target, context, guards) = head.into_parts();
+            let HeadParts { target, context, permits } = head.into_parts();
             let mut answer = service.call(Call { target, context, codec, accept, body });
             let outcome = poll_fn(|cx| Pin::new(&mut answer).poll(cx)).await;
-            drop(guards);
+            drop(permits);
             outcome
         })
     }
@@ -373,7 +385,7 @@ mod tests {
                     _ => head.leave(Left(lent)),
                 }
             }
-            let (_, _, guards) = head.into_parts();
+            let guards = head.into_parts().permits;
             assert_eq!(guards.is_empty(), several == 0);
             assert_eq!(format!("{guards:?}"), format!("Guards({several})"));
             drop(guards);

@@ -76,7 +76,9 @@ pub use freshness::{Freshness, Lifetime, NotAValidator, Staleness, Validator};
 pub use gateway_headers::{
     CALLER_RIGHTS, PRINCIPAL_HEADER, RIGHTS_HEADER, is_of_gateway, remove_gateway_headers,
 };
-pub use head::{Admission, Gate, GateFuture, Head, PermitSource, Permits, admit, ask, gated};
+pub use head::{
+    Admission, Gate, GateFuture, Head, HeadParts, PermitSource, Permits, admit, ask, gated,
+};
 pub use headers::Headers;
 pub use if_none_match::HeldTags;
 pub use interface::{Interface, LayeredService, RpcService};

@@ -75,7 +75,8 @@ impl Messages {
     #[inline]
     pub fn take(&mut self) -> Option<&[u8]> {
         let &first = self.bytes.get(self.taken)?;
-        let (mut size, mut start) = (usize::from(first), self.taken + 1);
+        let mut size = usize::from(first);
+        let mut start = self.taken + 1;
         if first >= 0x80 {
             size = (size & 0x7f) | usize::from(*self.bytes.get(start)?) << 7;
             start += 1;

@@ -169,8 +169,15 @@ pub enum EndReason {
 impl End {
     /// An end of this kind, without code, status and bytes.
     pub const fn new(how: EndReason) -> Self {
-        let (took, phases) = (Duration::ZERO, Phases::NONE);
-        let program = None;
-        Self { how, code: None, status: None, took, bytes_in: 0, bytes_out: 0, phases, program }
+        Self {
+            how,
+            code: None,
+            status: None,
+            took: Duration::ZERO,
+            bytes_in: 0,
+            bytes_out: 0,
+            phases: Phases::NONE,
+            program: None,
+        }
     }
 }

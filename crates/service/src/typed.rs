@@ -122,7 +122,7 @@ where
 
 impl<P> MessageEncoder<P> {
     fn frame<M: Wire>(&self, part: Result<Part<M>>) -> Result<Frame> {
-        match part.map_err(|error| self.errors.seen(error))? {
+        match part.map_err(|error| self.errors.for_caller(error))? {
             Part::Message(message) => self.codec.encode(&message).map(Frame::Data),
             Part::Trailers(trailers) => Ok(Frame::Trailers(trailers)),
         }

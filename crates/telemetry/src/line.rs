@@ -47,8 +47,10 @@ pub(crate) fn line(format: LineFormat, begun: &RequestStart, end: &End, taken: D
         LineFormat::Text => {
             let mut line = String::new();
             let RequestStart { method, protocol, peer, request_id, .. } = begun;
-            let (method, request_id) = (method.escape_default(), request_id.escape_default());
-            let (bytes_in, bytes_out) = (end.bytes_in, end.bytes_out);
+            let method = method.escape_default();
+            let request_id = request_id.escape_default();
+            let bytes_in = end.bytes_in;
+            let bytes_out = end.bytes_out;
             let _ = write!(
                 line,
                 "{method} {protocol} {outcome} {milliseconds}ms in={bytes_in} out={bytes_out} \

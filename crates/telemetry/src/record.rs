@@ -165,7 +165,7 @@ impl Record {
         limit: usize,
         wanted: impl Fn(&RecordedCall) -> bool,
     ) -> RecordedCalls {
-        let kept = self.kept();
+        let kept = self.lock();
         // A number of another start of the program says nothing here.
         let number = if number > kept.last { 0 } else { number };
         let first = kept.calls.front().map_or(kept.last + 1, |call| call.number);
@@ -185,18 +185,18 @@ impl Record {
 
     /// The call with this number, while it is kept.
     pub fn call(&self, number: u64) -> Option<Arc<RecordedCall>> {
-        let kept = self.kept();
+        let kept = self.lock();
         kept.calls.iter().find(|call| call.number == number).cloned()
     }
 
     /// The number of the latest call.
     pub fn last(&self) -> u64 {
-        self.kept().last
+        self.lock().last
     }
 
     /// Forgets all calls; numbers go on.
     pub fn clear(&self) {
-        self.kept().calls.clear();
+        self.lock().calls.clear();
     }
 
     /// What is kept of a request that begins; `None` while nobody wants to know.
@@ -205,7 +205,7 @@ impl Record {
     }
 
     fn push(&self, mut call: RecordedCall) {
-        let mut kept = self.kept();
+        let mut kept = self.lock();
         kept.last += 1;
         call.number = kept.last;
         if kept.calls.len() == CALLS_MAX {
@@ -214,14 +214,15 @@ impl Record {
         kept.calls.push_back(Arc::new(call));
     }
 
-    fn kept(&self) -> MutexGuard<'_, KeptCalls> {
+    fn lock(&self) -> MutexGuard<'_, KeptCalls> {
         self.0.kept.lock()
     }
 }
 
 impl Default for Shared {
     fn default() -> Self {
-        let (wanted, until) = (AtomicUsize::new(0), AtomicU64::new(0));
+        let wanted = AtomicUsize::new(0);
+        let until = AtomicU64::new(0);
         let (kept, capture) = Default::default();
         Self { wanted, begun: Instant::now(), until, kept, capture }
     }
@@ -282,7 +283,8 @@ impl OpenRecord {
             _ => None,
         };
         let is_plain = matches!(target, Target::Http(_));
-        let (begun, phases) = (Instant::now(), Default::default());
+        let begun = Instant::now();
+        let phases = Default::default();
         Self { into, begun, is_plain, call, phases, captured }
     }
 

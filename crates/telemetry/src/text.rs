@@ -57,7 +57,8 @@ impl Exposition {
     /// Adds an exemplar to the sample before.
     fn exemplar(&mut self, exemplar: &Exemplar) {
         self.text.truncate(self.text.trim_end_matches('\n').len());
-        let (seconds, at) = (seconds(exemplar.microseconds), exemplar.at_ms as f64 / 1e3);
+        let seconds = seconds(exemplar.microseconds);
+        let at = exemplar.at_ms as f64 / 1e3;
         let trace = &exemplar.trace;
         let _ = writeln!(self.text, " # {{trace_id=\"{trace}\"}} {seconds} {at}");
     }

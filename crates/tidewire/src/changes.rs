@@ -53,7 +53,8 @@ impl<S: PartialEq + Clone + Send + 'static> Changes<S> {
         let mut pause = self.pause;
         loop {
             tokio::time::sleep(pause).await;
-            let (begun, look) = (Instant::now(), look.clone());
+            let begun = Instant::now();
+            let look = look.clone();
             let Ok(now) = tokio::task::spawn_blocking(look).await else { continue };
             pause = self.pause.max(begun.elapsed() * SHARE);
             let is_settled = now == self.seen;

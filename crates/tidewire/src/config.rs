@@ -502,7 +502,8 @@ impl Config {
 
     /// The bounds: defaults where nothing is set.
     pub fn limits(&self) -> Limits {
-        let (set, mut limits) = (&self.limits, Limits::default());
+        let set = &self.limits;
+        let mut limits = Limits::default();
         macro_rules! take {
             ($($name:ident)*) => { $(limits.$name = set.$name.unwrap_or(limits.$name);)* };
         }

@@ -80,7 +80,8 @@ impl Implementation for Echo {
         _: Context,
         requests: Stream<Message>,
     ) -> Result<Reply<Stream<Message>>> {
-        let (echo, method) = (self.clone(), method.clone());
+        let echo = self.clone();
+        let method = method.clone();
         Ok(Reply::new(requests.map(move |request| echo.reply(&method, request?))))
     }
 }

@@ -23,10 +23,11 @@ mod recorded;
 mod watch;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tidewire_admin::{ProtoFolder, RuleFolder, Token, Wishmock};
+use parking_lot::Mutex;
+use tidewire_admin::{ProtoFolder, RuleFolder, Token, Wishmock, WishmockPorts};
 pub use tidewire_mock::{
     Calls, Decision, DefaultReply, Explanation, Finding, Frames, LoggedCall, MethodRules, Mock,
     MockBuilder, MockedService, NearMiss, Outcome, Plan, Preview, RULE_FILE_BYTES_MAX, RULE_SCHEMA,
@@ -96,16 +97,18 @@ impl MockFolders {
     pub fn wishmock(
         &self,
         mock: &Mock,
-        ports: (u16, Option<u16>, Option<u16>),
+        ports: WishmockPorts,
         token: Option<Token>,
     ) -> Option<Wishmock> {
-        let (protos, rules) = (self.changed_protos(mock), self.steered(mock)?);
+        let protos = self.changed_protos(mock);
+        let rules = self.steered(mock)?;
         Some(Wishmock { mock: mock.clone(), protos, rules, ports, token })
     }
 
     /// The folder of `.proto` files for an admin listener to change.
     pub(crate) fn changed_protos(&self, mock: &Mock) -> ProtoFolder {
-        let (folders, mocked) = (self.clone(), mock.clone());
+        let folders = self.clone();
+        let mocked = mock.clone();
         let reload = move || {
             let change = folders.reload(&mocked);
             change.findings().map(|finding| finding.to_string()).collect()
@@ -116,7 +119,9 @@ impl MockFolders {
     /// The folder of rules for an admin listener to change.
     pub(crate) fn steered(&self, mock: &Mock) -> Option<RuleFolder> {
         let rules = self.rules.clone()?;
-        let (folder, folders, mock) = (rules.clone(), self.clone(), mock.clone());
+        let folder = rules.clone();
+        let folders = self.clone();
+        let mock = mock.clone();
         let load = Arc::new(move || load_rules(&folder));
         let reload = move || watch::reload(&folders, &mock, false, Some(mock.schema())).reloaded;
         Some(RuleFolder::new(rules, load, Arc::new(reload)))

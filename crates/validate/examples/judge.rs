@@ -59,12 +59,12 @@ fn main() -> Result<ExitCode> {
         for number in 0..values {
             let message = generator.message(&mut random, number);
             let ours = ours(&schema, validator.as_ref().ok(), &name, &message);
-            questions.push((name.clone(), message, ours));
+            questions.push(compare::Question { name: name.clone(), message, ours });
         }
         tally.messages += 1;
     }
     let theirs = compare::ask(Path::new(JUDGE), Path::new(SET), &questions)?;
-    for ((name, message, ours), theirs) in questions.iter().zip(theirs) {
+    for (compare::Question { name, message, ours }, theirs) in questions.iter().zip(theirs) {
         tally.count(name, message, ours, &theirs);
     }
     Ok(if tally.report(seed) { ExitCode::SUCCESS } else { ExitCode::FAILURE })

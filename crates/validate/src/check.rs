@@ -5,6 +5,7 @@
 //! there is one range test and not twelve.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use regex::bytes::Regex;
 
@@ -112,10 +113,10 @@ impl Test {
     }
 
     /// Numbers of bytes with which a test of length passes; `None` for other tests.
-    pub(super) fn sure_sizes(&self) -> Option<(u64, u64)> {
+    pub(super) fn sure_sizes(&self) -> Option<RangeInclusive<u64>> {
         match self {
-            Self::Characters(min, max) => Some((sure_bytes(*min), *max)),
-            Self::Size(min, max) => Some((*min, *max)),
+            Self::Characters(min, max) => Some(sure_bytes(*min)..=*max),
+            Self::Size(min, max) => Some(*min..=*max),
             _ => None,
         }
     }
@@ -222,7 +223,8 @@ fn is_below(path: &[u8], list: &[Box<[u8]>]) -> bool {
 
 /// Whether no two values are equal, as numbers are: `NaN` equals nothing and `-0` equals `0`.
 pub(super) fn are_unique<'a>(values: impl Iterator<Item = Scalar<'a>>) -> bool {
-    let (mut bytes, mut numbers) = (HashSet::new(), HashSet::new());
+    let mut bytes = HashSet::new();
+    let mut numbers = HashSet::new();
     for value in values {
         let new = match value {
             Scalar::Bytes(one) => bytes.insert(one),

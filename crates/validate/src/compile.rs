@@ -18,7 +18,7 @@ use super::plan::{
     FieldGroup, FieldPlan, ListPlan, MapPlan, MessagePlan, ReadAs, Rule, Shape, ValuePlan,
 };
 use super::standard::Rules;
-use super::violation::Element;
+use super::violation::{Element, EntryKinds};
 
 mod predefined;
 mod prune;
@@ -437,7 +437,9 @@ fn empty(kind: Kind) -> ValuePlan {
 
 fn element(field: &FieldDescriptor) -> Element {
     let entry = match field.kind() {
-        FieldKind::Map { key, value } => Some((Kind::of_scalar(key), Kind::of_value(value, false))),
+        FieldKind::Map { key, value } => {
+            Some(EntryKinds { key: Kind::of_scalar(key), value: Kind::of_value(value, false) })
+        }
         _ => None,
     };
     Element {

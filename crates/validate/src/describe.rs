@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::RuleSet;
 use crate::check::{Check, Constant, Range, Test};
-use crate::plan::{FieldPlan, ReadAs, Shape, ValuePlan};
+use crate::plan::{CountRule, FieldPlan, ReadAs, Shape, ValuePlan};
 
 /// What the rules ask of one field.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,7 +41,7 @@ fn describe(field: &FieldPlan) -> FieldDescription {
         _ if skips_empty => {}
         Shape::One => keywords = of_value(&field.value),
         Shape::List(list) => {
-            for (min, max, _) in &list.counts {
+            for CountRule { min, max, .. } in &list.counts {
                 bounds(&mut keywords, ["minItems", "maxItems"], *min, *max);
             }
             if list.unique.is_some() {
@@ -50,7 +50,7 @@ fn describe(field: &FieldPlan) -> FieldDescription {
             items = of_value(&list.items);
         }
         Shape::Map(map) => {
-            for (min, max, _) in &map.counts {
+            for CountRule { min, max, .. } in &map.counts {
                 bounds(&mut keywords, ["minProperties", "maxProperties"], *min, *max);
             }
         }

@@ -2,7 +2,7 @@
 
 use buffa_descriptor::DescriptorPool;
 use buffa_descriptor::generated::descriptor::{DescriptorProto, FileDescriptorProto};
-use tidewire_proto::Diagnostic;
+use tidewire_proto::{Diagnostic, Position};
 
 /// What has a rule.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,10 +48,7 @@ impl Fault {
                 path.extend([MESSAGE_FIELD, index.unwrap_or(0) as i32, FIELD_OPTIONS]);
             }
         }
-        match place(file, &path, &self.option) {
-            Some((line, column)) => diagnostic.at(line, column),
-            None => diagnostic,
-        }
+        diagnostic.at_position(place(file, &path, &self.option))
     }
 }
 
@@ -66,7 +63,8 @@ fn locate<'a>(
         package => name.strip_prefix(package)?.strip_prefix('.')?,
     };
     let mut path = Vec::new();
-    let (mut among, mut step) = (&file.message_type, FILE_MESSAGE);
+    let mut among = &file.message_type;
+    let mut step = FILE_MESSAGE;
     let mut found = None;
     for part in rest.split('.') {
         let index = among.iter().position(|message| message.name.as_deref() == Some(part))?;
@@ -78,7 +76,7 @@ fn locate<'a>(
 }
 
 /// The place of an option: as much of its path as was written as one, or what it is on.
-fn place(file: &FileDescriptorProto, owner: &[i32], option: &[i32]) -> Option<(u32, u32)> {
+fn place(file: &FileDescriptorProto, owner: &[i32], option: &[i32]) -> Option<Position> {
     let info = file.source_code_info.as_option()?;
     let common = |path: &[i32]| path.iter().zip(option).take_while(|(a, b)| a == b).count();
     let best = info
@@ -91,8 +89,7 @@ fn place(file: &FileDescriptorProto, owner: &[i32], option: &[i32]) -> Option<(u
         .max_by_key(|(common, location)| (*common, std::cmp::Reverse(location.path.len())));
     let owner = || info.location.iter().find(|place| place.path == owner[..owner.len() - 1]);
     let location = best.map(|(_, location)| location).or_else(owner)?;
-    let one_based = |at: usize| Some(location.span.get(at)?.unsigned_abs() + 1);
-    Some((one_based(0)?, one_based(1)?))
+    Position::of_span(&location.span)
 }
 
 /// The steps of a path.

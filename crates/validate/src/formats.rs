@@ -13,7 +13,8 @@ pub(crate) use uri::{is_uri, is_uri_ref};
 /// An address of electronic mail as the HTML standard has it.
 pub(crate) fn is_email(text: &[u8]) -> bool {
     let Some(at) = text.iter().position(|byte| *byte == b'@') else { return false };
-    let (name, host) = (&text[..at], &text[at + 1..]);
+    let name = &text[..at];
+    let host = &text[at + 1..];
     let allowed =
         |byte: &u8| byte.is_ascii_alphanumeric() || b".!#$%&'*+/=?^_`{|}~-".contains(byte);
     !name.is_empty() && name.iter().all(allowed) && host.split(|byte| *byte == b'.').all(is_label)

@@ -65,16 +65,23 @@ pub(super) enum Shape {
 /// What is checked in a list beside the whole.
 #[derive(Debug)]
 pub(super) struct ListPlan {
-    /// The fewest and the most items.
-    pub(super) counts: Vec<(u64, u64, RuleSite)>,
+    pub(super) counts: Vec<CountRule>,
     pub(super) unique: Option<RuleSite>,
     pub(super) items: ValuePlan,
+}
+
+/// Bounds of how many items or entries there are.
+#[derive(Debug)]
+pub(super) struct CountRule {
+    pub(super) min: u64,
+    pub(super) max: u64,
+    pub(super) site: RuleSite,
 }
 
 /// What is checked in a map beside the whole.
 #[derive(Debug)]
 pub(super) struct MapPlan {
-    pub(super) counts: Vec<(u64, u64, RuleSite)>,
+    pub(super) counts: Vec<CountRule>,
     pub(super) keys: ValuePlan,
     pub(super) values: ValuePlan,
 }
@@ -98,8 +105,9 @@ pub(super) struct ValuePlan {
 /// What passes all checks of length at a glance, and which checks are left.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LengthChecks {
-    /// Numbers of bytes with which no check of length can fail.
-    pub(super) fits: (u64, u64),
+    /// With so many bytes no check of length can fail: the fewest and the most.
+    pub(super) bytes_min: u64,
+    pub(super) bytes_max: u64,
     /// How many checks are of length; these come first.
     pub(super) lengths: usize,
 }
@@ -147,12 +155,13 @@ impl ValuePlan {
         let only_checks = self.programs.is_empty() && self.nested.is_none();
         if is_text && only_checks && self.ignore_zero.is_none() {
             let lengths = self.checks.iter().map_while(|check| check.test.sure_sizes());
-            let (mut fits, mut count) = ((0, u64::MAX), 0);
-            for (min, max) in lengths {
-                fits = (min.max(fits.0), max.min(fits.1));
-                count += 1;
+            let mut glance = LengthChecks { bytes_min: 0, bytes_max: u64::MAX, lengths: 0 };
+            for sizes in lengths {
+                glance.bytes_min = glance.bytes_min.max(*sizes.start());
+                glance.bytes_max = glance.bytes_max.min(*sizes.end());
+                glance.lengths += 1;
             }
-            self.glance = Some(LengthChecks { fits, lengths: count });
+            self.glance = Some(glance);
         }
         self
     }
@@ -160,10 +169,12 @@ impl ValuePlan {
     /// Whether it is sure, and quickly so, that a string passes.
     #[inline(always)]
     pub(super) fn passes_at_a_glance(&self, text: &[u8]) -> bool {
-        let Some(LengthChecks { fits, lengths }) = self.glance else { return false };
+        let Some(LengthChecks { bytes_min, bytes_max, lengths }) = self.glance else {
+            return false;
+        };
         let size = text.len() as u64;
-        fits.0 <= size
-            && size <= fits.1
+        bytes_min <= size
+            && size <= bytes_max
             && self.checks[lengths..].iter().all(|check| check.test.passes_bytes(text))
     }
 

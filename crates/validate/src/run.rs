@@ -126,7 +126,8 @@ impl<'p> Run<'p> {
             }
         }
         let is_set = |at: u16| {
-            let (field, slot) = (&plan.fields[usize::from(at)], slots[usize::from(at)]);
+            let field = &plan.fields[usize::from(at)];
+            let slot = slots[usize::from(at)];
             is_set(field, slot, bytes)
         };
         for group in &plan.groups {

@@ -7,6 +7,7 @@ use super::check::{Check, Constant, Range, RuleSite, Test};
 use super::encoded::{self, Raw};
 use super::kind::Kind;
 use super::pattern;
+use super::plan::CountRule;
 use super::violation::Element;
 
 mod strings;
@@ -20,8 +21,27 @@ pub(super) struct Rules<'a> {
     pub(super) prefix: &'a [Element],
 }
 
-/// Bounds of how many, and what is said.
-type Count = (u64, u64, RuleSite);
+/// A rule in the message of rules.
+#[derive(Clone, Copy)]
+pub(super) struct RuleField {
+    pub(super) number: u32,
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+}
+
+/// The numbers of `const`, `lt` and `in` among the rules of a number or a time.
+struct BoundNumbers {
+    constant: u32,
+    less: u32,
+    /// 0 where there is no `in`.
+    list: u32,
+}
+
+impl RuleField {
+    fn new(number: u32, name: &'static str, kind: Kind) -> Self {
+        Self { number, name, kind }
+    }
+}
 
 impl Rules<'_> {
     /// The rules for a value of this type, or for the message that stands for one.
@@ -36,19 +56,23 @@ impl Rules<'_> {
             "enum" => Ok(self.enums(defined)),
             "any" => Ok(self.any()),
             "field_mask" => Ok(self.field_mask()),
-            "duration" => self.times((2, 3, 7), Kind::Message),
+            "duration" => {
+                self.times(&BoundNumbers { constant: 2, less: 3, list: 7 }, Kind::Message)
+            }
             "timestamp" => {
-                let mut checks = self.times((2, 3, 0), Kind::Message)?;
+                let mut checks =
+                    self.times(&BoundNumbers { constant: 2, less: 3, list: 0 }, Kind::Message)?;
                 checks.extend(self.around_now());
                 Ok(checks)
             }
             _ => {
                 let kind = self.kind();
-                let mut checks = self.times((1, 2, 6), kind)?;
+                let mut checks =
+                    self.times(&BoundNumbers { constant: 1, less: 2, list: 6 }, kind)?;
                 if self.flag(8) && kind.is_float() {
                     checks.push(self.check(
                         "finite",
-                        (8, "finite", Kind::Bool),
+                        RuleField::new(8, "finite", Kind::Bool),
                         "must be finite",
                         Test::Finite,
                     ));
@@ -79,12 +103,9 @@ impl Rules<'_> {
     }
 
     /// `const`, bounds, `in` and `not_in` of numbers and times; they are numbered alike from the
-    /// numbers of `const`, `lt` and `in`, which is 0 where there is none.
-    fn times(
-        &self,
-        (first, less, list): (u32, u32, u32),
-        kind: Kind,
-    ) -> Result<Vec<Check>, String> {
+    /// first of each.
+    fn times(&self, numbers: &BoundNumbers, kind: Kind) -> Result<Vec<Check>, String> {
+        let BoundNumbers { constant: first, less, list } = *numbers;
         let constant = |raw: Raw<'_>| match self.member.1 {
             "duration" => Constant::Integer(duration(raw.bytes()).into()),
             "timestamp" => Constant::Integer(timestamp(raw.bytes())),
@@ -148,14 +169,19 @@ impl Rules<'_> {
                 let message = format!("must be {} {and} {}", words(name, one), words(other, limit));
                 self.check(
                     &format!("{name}_{other}{exclusive}"),
-                    (number, name, kind),
+                    RuleField::new(number, name, kind),
                     &message,
                     test,
                 )
             }
             (Some((name, number, one, _)), None) | (None, Some((name, number, one, _))) => self
-                .check(name, (number, name, kind), &format!("must be {}", words(name, one)), test),
-            (None, None) => self.check("gt", (0, "gt", kind), "", test),
+                .check(
+                    name,
+                    RuleField::new(number, name, kind),
+                    &format!("must be {}", words(name, one)),
+                    test,
+                ),
+            (None, None) => self.check("gt", RuleField::new(0, "gt", kind), "", test),
         }
     }
 
@@ -168,7 +194,7 @@ impl Rules<'_> {
                 ("bytes", Constant::Bytes(one)) => format!("must be {}", hex(one)),
                 (_, one) => format!("must equal {}", self.print(one)),
             };
-            self.check("const", (number, "const", kind), &message, Test::Equal(one))
+            self.check("const", RuleField::new(number, "const", kind), &message, Test::Equal(one))
         };
         one.map(check).into_iter().collect()
     }
@@ -194,15 +220,21 @@ impl Rules<'_> {
             let list: Vec<_> = list.iter().map(|one| self.print(one)).collect();
             list.join(", ")
         };
-        let (inside, outside) = (list(number), list(number + 1));
+        let inside = list(number);
+        let outside = list(number + 1);
         let mut checks = Vec::new();
         if !inside.is_empty() {
             let message = format!("must be in list [{}]", print(&inside));
-            checks.push(self.check("in", (number, "in", kind), &message, Test::In(inside)));
+            checks.push(self.check(
+                "in",
+                RuleField::new(number, "in", kind),
+                &message,
+                Test::In(inside),
+            ));
         }
         if !outside.is_empty() {
             let message = format!("must not be in list [{}]", print(&outside));
-            let rule = (number + 1, "not_in", kind);
+            let rule = RuleField::new(number + 1, "not_in", kind);
             checks.push(self.check("not_in", rule, &message, Test::NotIn(outside)));
         }
         checks
@@ -214,7 +246,7 @@ impl Rules<'_> {
         checks.extend(self.lists(3, Kind::Int32, &read));
         if self.flag(2) {
             let message = "value must be one of the defined enum values";
-            let rule = (2, "defined_only", Kind::Bool);
+            let rule = RuleField::new(2, "defined_only", Kind::Bool);
             checks.push(self.check("defined_only", rule, message, Test::Defined(defined())));
         }
         checks
@@ -243,17 +275,23 @@ impl Rules<'_> {
         if let Some(mask) = encoded::message(self.bytes, 1) {
             let wanted = paths(&mask, 1);
             let message = format!("must equal paths {}", print(&wanted));
-            let rule = (1, "const", Kind::Message);
+            let rule = RuleField::new(1, "const", Kind::Message);
             checks.push(self.check("const", rule, &message, Test::MaskEqual(wanted)));
         }
-        let (inside, outside) = (paths(self.bytes, 2), paths(self.bytes, 3));
+        let inside = paths(self.bytes, 2);
+        let outside = paths(self.bytes, 3);
         if !inside.is_empty() {
             let message = format!("must only contain paths in {}", print(&inside));
-            checks.push(self.check("in", (2, "in", Kind::String), &message, Test::MaskIn(inside)));
+            checks.push(self.check(
+                "in",
+                RuleField::new(2, "in", Kind::String),
+                &message,
+                Test::MaskIn(inside),
+            ));
         }
         if !outside.is_empty() {
             let message = format!("must not contain any paths in {}", print(&outside));
-            let rule = (3, "not_in", Kind::String);
+            let rule = RuleField::new(3, "not_in", Kind::String);
             checks.push(self.check("not_in", rule, &message, Test::MaskNotIn(outside)));
         }
         checks
@@ -263,7 +301,7 @@ impl Rules<'_> {
         let mut checks = Vec::new();
         let forever = i128::from(i64::MAX) * 1_000_000_000;
         let mut push = |name, number, kind, message: String, test| {
-            checks.push(self.check(name, (number, name, kind), &message, test));
+            checks.push(self.check(name, RuleField::new(number, name, kind), &message, test));
         };
         if self.flag(7) {
             let test = Test::FromNow(forever, 0);
@@ -282,7 +320,7 @@ impl Rules<'_> {
     }
 
     /// `min_items` and `max_items`, or `min_pairs` and `max_pairs`.
-    pub(super) fn counts(&self) -> Vec<Count> {
+    pub(super) fn counts(&self) -> Vec<CountRule> {
         let (low, high, unit) = match self.member.1 {
             "map" => ("min_pairs", "max_pairs", ["entry", "entries"]),
             _ => ("min_items", "max_items", ["item", "items"]),
@@ -290,43 +328,37 @@ impl Rules<'_> {
         let bound = |number| encoded::last(self.bytes, number).map(Raw::bits);
         let site = |number, name: &'static str, words: &str, one: u64| {
             let message = format!("must contain {words} {one} {}", counted(one, unit));
-            self.site(name, (number, name, Kind::Uint64), &message)
+            self.site(name, RuleField::new(number, name, Kind::Uint64), &message)
         };
-        let least = bound(1).map(|min| (min, u64::MAX, site(1, low, "at least", min)));
-        let most = bound(2).map(|max| (0, max, site(2, high, "no more than", max)));
+        let least = bound(1).map(|min| CountRule {
+            min,
+            max: u64::MAX,
+            site: site(1, low, "at least", min),
+        });
+        let most =
+            bound(2).map(|max| CountRule { min: 0, max, site: site(2, high, "no more than", max) });
         least.into_iter().chain(most).collect()
     }
 
     /// `unique` of a list.
     pub(super) fn unique(&self) -> Option<RuleSite> {
         let message = "repeated value must contain unique items";
-        self.flag(3).then(|| self.site("unique", (3, "unique", Kind::Bool), message))
+        self.flag(3).then(|| self.site("unique", RuleField::new(3, "unique", Kind::Bool), message))
     }
 
     fn flag(&self, number: u32) -> bool {
         encoded::last(self.bytes, number).is_some_and(|raw| raw.bits() != 0)
     }
 
-    pub(super) fn check(
-        &self,
-        id: &str,
-        rule: (u32, &'static str, Kind),
-        message: &str,
-        test: Test,
-    ) -> Check {
+    pub(super) fn check(&self, id: &str, rule: RuleField, message: &str, test: Test) -> Check {
         Check { test, site: self.site(id, rule, message) }
     }
 
     /// What a violation of a rule says: the rule by number, name and type.
-    pub(super) fn site(
-        &self,
-        id: &str,
-        rule: (u32, &'static str, Kind),
-        message: &str,
-    ) -> RuleSite {
+    pub(super) fn site(&self, id: &str, rule: RuleField, message: &str) -> RuleSite {
         let mut path = self.prefix.to_vec();
         path.push(Element::of_rule(self.member.0, self.member.1, Kind::Message));
-        path.push(Element::of_rule(rule.0, rule.1, rule.2));
+        path.push(Element::of_rule(rule.number, rule.name, rule.kind));
         RuleSite { id: format!("{}.{id}", self.member.1), path, message: message.to_owned() }
     }
 
@@ -378,17 +410,23 @@ fn seconds(nanos: i128) -> String {
 
 /// The nanoseconds of an encoded `google.protobuf.Duration`.
 pub(super) fn duration(message: &[u8]) -> i64 {
-    let (seconds, nanos) = parts(message);
+    let Parts { seconds, nanos } = parts(message);
     super::cel::duration_nanos(seconds, nanos)
 }
 
 /// The nanoseconds since 1970 of an encoded `google.protobuf.Timestamp`.
 pub(super) fn timestamp(message: &[u8]) -> i128 {
-    let (seconds, nanos) = parts(message);
+    let Parts { seconds, nanos } = parts(message);
     i128::from(seconds) * 1_000_000_000 + i128::from(nanos)
 }
 
-fn parts(message: &[u8]) -> (i64, i64) {
+/// What a duration and a timestamp consist of.
+struct Parts {
+    seconds: i64,
+    nanos: i64,
+}
+
+fn parts(message: &[u8]) -> Parts {
     let number = |number| match encoded::all(message, number)
         .filter(|raw| matches!(raw, Raw::Varint(_)))
         .last()
@@ -396,7 +434,7 @@ fn parts(message: &[u8]) -> (i64, i64) {
         Some(raw) => raw.bits().cast_signed(),
         None => 0,
     };
-    (number(1), i64::from(number(2) as i32))
+    Parts { seconds: number(1), nanos: i64::from(number(2) as i32) }
 }
 
 /// One of something, or several.

@@ -30,8 +30,15 @@ pub(super) struct Element {
     pub(super) name: Cow<'static, str>,
     pub(super) json_name: Option<Box<str>>,
     pub(super) kind: Option<Kind>,
-    pub(super) entry: Option<(Kind, Kind)>,
+    pub(super) entry: Option<EntryKinds>,
     pub(super) subscript: Option<Subscript>,
+}
+
+/// The types of keys and values of a map.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct EntryKinds {
+    pub(super) key: Kind,
+    pub(super) value: Kind,
 }
 
 /// Which item of a list or entry of a map.
@@ -134,7 +141,8 @@ impl Element {
             push_number(&mut out, 1, self.number.into());
         }
         push_bytes(&mut out, 2, self.name.as_bytes());
-        let (key, value) = self.entry.unzip();
+        let key = self.entry.map(|entry| entry.key);
+        let value = self.entry.map(|entry| entry.value);
         for (number, kind) in [(3, self.kind), (4, key), (5, value)] {
             if let Some(kind) = kind {
                 push_number(&mut out, number, kind as u64);

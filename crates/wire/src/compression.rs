@@ -452,7 +452,7 @@ mod tests {
                 Arc::new(Keeps(body.clone(), Forms::new(Arc::clone(&room))));
             for encoding in BOTH {
                 let shrunk = || {
-                    let message = Message::kept(body.clone(), Arc::clone(&keeper));
+                    let message = Message::cached(body.clone(), Arc::clone(&keeper));
                     Coders::default().shrink(Some(encoding), &message).unwrap()
                 };
                 let first = shrunk();

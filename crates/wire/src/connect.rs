@@ -25,8 +25,15 @@ pub(crate) fn put_trailers(headers: &mut HeaderMap, trailers: HeaderMap) {
     }
 }
 
-/// The service's own headers of a unary call, and its trailers among them.
-pub(crate) fn split(all: HeaderMap) -> (HeaderMap, HeaderMap) {
+/// The service's own headers of a unary call.
+#[derive(Debug, PartialEq)]
+pub(crate) struct OwnHeaders {
+    pub(crate) headers: HeaderMap,
+    /// Those that are trailers by their names.
+    pub(crate) trailers: HeaderMap,
+}
+
+pub(crate) fn split(all: HeaderMap) -> OwnHeaders {
     let mut trailers = HeaderMap::new();
     for (name, value) in &all {
         let name = name.as_str().strip_prefix(TRAILER);
@@ -34,7 +41,7 @@ pub(crate) fn split(all: HeaderMap) -> (HeaderMap, HeaderMap) {
             trailers.append(name, value.clone());
         }
     }
-    (headers::own(all), headers::own(trailers))
+    OwnHeaders { headers: headers::own(all), trailers: headers::own(trailers) }
 }
 
 /// The body of a failed unary call.
@@ -137,7 +144,8 @@ mod tests {
         let mut headers = map(&[("x-h", "1"), ("content-type", "application/json")]);
         put_trailers(&mut headers, own.clone());
         assert_eq!(headers.get_all("trailer-x-a").iter().count(), 2);
-        assert_eq!(split(headers), (map(&[("x-h", "1")]), own));
+        let headers = split(headers);
+        assert_eq!((headers.headers, headers.trailers), (map(&[("x-h", "1")]), own));
     }
 
     #[test]
@@ -153,7 +161,11 @@ mod tests {
                 HeaderValue::from_static("5"),
             );
             headers.insert(name, HeaderValue::from_static("5"));
-            assert_eq!(split(headers), (HeaderMap::new(), map(&[("x-a", "1")])));
+            let headers = split(headers);
+            assert_eq!(
+                (headers.headers, headers.trailers),
+                (HeaderMap::new(), map(&[("x-a", "1")]))
+            );
 
             let json = last_envelope(trailers, None);
             assert_eq!(&json[HEAD..], br#"{"metadata":{"x-a":["1"]}}"#);

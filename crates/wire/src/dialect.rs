@@ -136,7 +136,8 @@ fn charset_is_utf8(parameters: &[u8]) -> bool {
     parameters.split(|byte| *byte == b';').all(|parameter| {
         let parameter = parameter.trim_ascii();
         let Some(equals) = parameter.iter().position(|byte| *byte == b'=') else { return true };
-        let (name, value) = (&parameter[..equals], &parameter[equals + 1..]);
+        let name = &parameter[..equals];
+        let value = &parameter[equals + 1..];
         let value = value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value);
         !name.eq_ignore_ascii_case(b"charset") || value.eq_ignore_ascii_case(b"utf-8")
     })

@@ -64,7 +64,7 @@ impl Message {
     }
 
     /// A message that `keeper` keeps: its compressed forms are made once.
-    pub fn kept(message: Bytes, keeper: Arc<dyn CachedBody>) -> Self {
+    pub fn cached(message: Bytes, keeper: Arc<dyn CachedBody>) -> Self {
         Self(Place::Kept(message, keeper))
     }
 

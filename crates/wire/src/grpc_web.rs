@@ -36,7 +36,8 @@ pub(crate) fn trailers(block: &[u8]) -> Option<HeaderMap> {
     let mut trailers = HeaderMap::new();
     for line in block.split(|byte| *byte == b'\n') {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
-        let (name, value) = (line[..colon].trim_ascii(), line[colon + 1..].trim_ascii());
+        let name = line[..colon].trim_ascii();
+        let value = line[colon + 1..].trim_ascii();
         let name = HeaderName::from_bytes(&name.to_ascii_lowercase());
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value)) {
             if trailers.len() == TRAILERS_MAX {

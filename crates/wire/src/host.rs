@@ -37,7 +37,8 @@ fn is_port_number(digits: &[u8]) -> bool {
 
 /// The bytes that a name may have: unreserved ones, sub-delimiters but for the comma, and `%`.
 const NAME: [bool; 256] = {
-    let (mut table, mut byte) = ([false; 256], 0_u8);
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
     while byte < 128 {
         table[byte as usize] = byte.is_ascii_alphanumeric()
             || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')')

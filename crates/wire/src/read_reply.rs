@@ -18,12 +18,13 @@ use tidewire_service::{Code, Codec, Error, Result, StreamKind};
 use crate::chunk_buffer::ChunkBuffer;
 use crate::client_call::Caller;
 use crate::compression::{Coders, Encoding};
+use crate::connect::{self, OwnHeaders};
 use crate::dialect::{CONNECT_ENCODING, Dialect, Format, Framing, essence};
 use crate::end::End;
 use crate::envelope::{COMPRESSED, CONNECT_END, EnvelopeReader, WEB_TRAILERS};
 use crate::headers::{self, TRAILERS_MAX};
 use crate::sender::Sender;
-use crate::{connect, error_json, grpc, grpc_web, status};
+use crate::{error_json, grpc, grpc_web, status};
 
 /// Reads the messages of a reply.
 #[derive(Debug)]
@@ -112,8 +113,9 @@ impl Caller {
         };
         let (headers, body) = match is_bare {
             true => {
-                let (headers, trailers) = connect::split(head.headers);
-                let (status, data) = (head.status, ChunkBuffer::default());
+                let OwnHeaders { headers, trailers } = connect::split(head.headers);
+                let status = head.status;
+                let data = ChunkBuffer::default();
                 (headers, Body::Bare { status, data, trailers, is_read: false })
             }
             false => {
@@ -286,7 +288,8 @@ impl Replies {
         if end.is_none()
             && let Some(envelope) = opener.next(sender)?
         {
-            let (flags, wire_bytes) = (envelope.flags, envelope.wire_bytes());
+            let flags = envelope.flags;
+            let wire_bytes = envelope.wire_bytes();
             let dialect = self.format.dialect;
             let data = envelope.unfolded(self.encoding, &self.coders, self.bytes_max, sender)?;
             *end = Some(match (dialect, flags & !COMPRESSED) {
@@ -334,11 +337,13 @@ fn no_status(host: &str) -> Error {
 }
 
 fn with_metadata(mut error: Error, headers: HeaderMap, is_bare: bool) -> Error {
-    let (headers, trailers) = match is_bare {
-        true => connect::split(headers),
-        false => (headers::own(headers), HeaderMap::new()),
+    let own = if is_bare {
+        connect::split(headers)
+    } else {
+        OwnHeaders { headers: headers::own(headers), trailers: HeaderMap::new() }
     };
-    (*error.headers_mut(), *error.trailers_mut()) = (headers.into(), trailers.into());
+    *error.headers_mut() = own.headers.into();
+    *error.trailers_mut() = own.trailers.into();
     error
 }
 

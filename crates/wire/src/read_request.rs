@@ -83,7 +83,8 @@ impl Exchange {
     /// `resource_exhausted` when the head declares more than a request of one message may have.
     pub fn requests(&self, bytes_max: usize) -> Result<Requests> {
         let is_single = !self.kind.client_streams();
-        let (framing, length_max) = (self.format.framing, bytes_max as u64);
+        let framing = self.format.framing;
+        let length_max = bytes_max as u64;
         let length_max = match framing {
             Framing::Bare => length_max,
             Framing::Enveloped => length_max.saturating_add(HEAD as u64),

@@ -75,7 +75,8 @@ async fn run(arguments: &Arguments) -> Result<()> {
             let added = sqlite::fill::fill(&path, arguments.contacts.unwrap_or(100_000), show)?;
             let options = sqlite::Options { log: log(&config), ..Default::default() };
             let store = Tracked::open(&Graph::global(), &path, &options)?;
-            let (log, place) = (store.log(), path.display().to_string());
+            let log = store.log();
+            let place = path.display().to_string();
             serve(&config, store, log, key_values, &place, added).await
         }
         #[cfg(feature = "postgres")]
@@ -85,7 +86,8 @@ async fn run(arguments: &Arguments) -> Result<()> {
             let added =
                 postgres::fill::fill(&database, arguments.contacts.unwrap_or(0), show).await?;
             let store = Tracked::connect(&Graph::global(), &database, &options).await?;
-            let (log, place) = (store.log(), postgres::place(&database));
+            let log = store.log();
+            let place = postgres::place(&database);
             serve(&config, store, log, key_values, &place, added).await
         }
     }
@@ -162,7 +164,8 @@ impl Arguments {
 /// Progress of the fill: one line that is written over on a terminal, else a line each tenth.
 #[expect(clippy::print_stdout, reason = "the program's own output")]
 fn show(progress: Progress) {
-    let (percent, ended) = (progress.percent(), progress.done == progress.rows);
+    let percent = progress.percent();
+    let ended = progress.done == progress.rows;
     let line = format!(
         "filling the database: {percent:3} %, {} of {} contacts, {:.0} a second",
         progress.done,
@@ -187,7 +190,8 @@ fn start(server: &RunningServer, place: &str, added: u32, memo: &str) -> String 
         added => format!("added {added} contacts to {place}"),
     };
     let addresses = server.addresses().iter().map(|address| format!("listening on {address}\n"));
-    let (addresses, address) = (addresses.collect::<String>(), url.trim_start_matches("http://"));
+    let addresses = addresses.collect::<String>();
+    let address = url.trim_start_matches("http://");
     format!(
         "{contacts}; remove it to start afresh
 {memo}

@@ -44,7 +44,7 @@ impl<S: Store> Contacts for TypedContacts<S> {
     }
 
     async fn get(&self, _: Context, request: GetRequest) -> Result<Reply<Contact>> {
-        found(request.id, self.store.find(request.id).await?)
+        reply_or_not_found(request.id, self.store.find(request.id).await?)
     }
 
     async fn list(&self, _: Context, _: ListRequest) -> Result<Reply<Stream<Contact>>> {
@@ -71,7 +71,7 @@ impl<S: Store> Contacts for TypedContacts<S> {
     async fn update(&self, _: Context, request: UpdateRequest) -> Result<Reply<Contact>> {
         check_name("first_name", request.first_name.as_deref().unwrap_or_default())?;
         check_name("surname", request.surname.as_deref().unwrap_or_default())?;
-        found(request.id, self.store.update(request).await?)
+        reply_or_not_found(request.id, self.store.update(request).await?)
     }
 
     async fn delete(&self, _: Context, request: DeleteRequest) -> Result<Reply<DeleteReply>> {
@@ -95,7 +95,7 @@ fn location(context: &Context, id: i32) -> Result<HeaderValue> {
         .map_err(|_| Error::invalid_argument("header host holds characters it must not"))
 }
 
-fn found(id: i32, contact: Option<Contact>) -> Result<Reply<Contact>> {
+fn reply_or_not_found(id: i32, contact: Option<Contact>) -> Result<Reply<Contact>> {
     match contact {
         Some(contact) => Ok(contact.into()),
         None => Err(Error::not_found(format!("no contact has id {id}"))),

@@ -13,7 +13,7 @@ pub(crate) struct TypedUsers<S>(pub(crate) Arc<S>);
 
 impl<S: Store> Users for TypedUsers<S> {
     async fn get(&self, _: Context, request: GetRequest) -> Result<Reply<User>> {
-        found(request.id, self.0.find_user(request.id).await?)
+        reply_or_not_found(request.id, self.0.find_user(request.id).await?)
     }
 
     async fn update(&self, _: Context, request: UpdateRequest) -> Result<Reply<User>> {
@@ -25,11 +25,11 @@ impl<S: Store> Users for TypedUsers<S> {
                 )));
             }
         }
-        found(request.id, self.0.update_user(request).await?)
+        reply_or_not_found(request.id, self.0.update_user(request).await?)
     }
 }
 
-fn found(id: i64, user: Option<User>) -> Result<Reply<User>> {
+fn reply_or_not_found(id: i64, user: Option<User>) -> Result<Reply<User>> {
     match user {
         Some(user) => Ok(user.into()),
         None => Err(Error::not_found(format!("no user has id {id}"))),

@@ -77,7 +77,9 @@ fn number(number: i32) -> Number {
 
 fn described(known: &Principal) -> String {
     let tenant = known.claim("tenant").and_then(|tenant| tenant.as_str()).unwrap_or("-");
-    let (issuer, subject, scopes) = (known.issuer(), known.subject(), known.scopes().join("+"));
+    let issuer = known.issuer();
+    let subject = known.subject();
+    let scopes = known.scopes().join("+");
     format!("{issuer} {subject} {scopes} {tenant} {}", known.has_scope("read"))
 }
 
@@ -100,7 +102,8 @@ impl Hosted for Suite {
     async fn get(&self, _: Context, request: Text) -> Result<Reply<Number>> {
         match request.text.split_once(' ') {
             Some(("task", key)) => {
-                let (suite, key) = (self.clone(), key.to_owned());
+                let suite = self.clone();
+                let key = key.to_owned();
                 let reads = tokio::spawn(async move { suite.0.items.read(&key) });
                 reads.await.expect("it reads");
             }
@@ -282,7 +285,8 @@ impl Service for Pages {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> tidewire::Exit {
-    let (items, heard) = (Source::new("items"), watch::Sender::default());
+    let items = Source::new("items");
+    let heard = watch::Sender::default();
     let kept = Memo::infallible("kept", async |key| Source::<String>::new("items").read(&key));
     let asked = Memo::infallible("asked", async |key| {
         gateway().bare(text(key)).await.map_or(0, |reply| reply.body.number)

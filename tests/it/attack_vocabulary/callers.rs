@@ -70,7 +70,7 @@ async fn who_holds_nothing_is_never_told_that_it_is_unchanged() {
 #[tokio::test]
 async fn tags_that_are_no_validators_name_nothing() {
     let layer = answering(async |call: Call, _: Arc<dyn Service>| {
-        Ok(Reply::text(call.context.held().len().to_string()))
+        Ok(Reply::text(call.context.caller_validators().len().to_string()))
     });
     let (_running, address) = start(stage().layer(layer)).await;
     let upper = "AB".repeat(16);
@@ -278,7 +278,7 @@ fn an_outgoing_context_has_deadline_trace_and_tokens_and_nothing_else() {
     assert_eq!(outgoing.deadline(), Some(deadline));
     assert_eq!(outgoing.tokens(), context.tokens());
     assert!(outgoing.principal().is_none() && outgoing.peer().is_none());
-    assert!(outgoing.protocol().is_none() && outgoing.held().is_empty());
+    assert!(outgoing.protocol().is_none() && outgoing.caller_validators().is_empty());
     assert!(outgoing.command_key().unwrap().is_none() && outgoing.extensions().is_empty());
 }
 

@@ -53,7 +53,7 @@ fn story(
     let service = move |call: Call| {
         let mut calls = log.lock().unwrap();
         let deadline = call.context.deadline().map(|at| at.saturating_duration_since(time.now()));
-        calls.push((time.now() - begun, deadline, call.context.held().len()));
+        calls.push((time.now() - begun, deadline, call.context.caller_validators().len()));
         let outcome = answer(calls.len());
         async move { outcome }
     };

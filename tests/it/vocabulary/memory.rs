@@ -76,7 +76,7 @@ impl Service for Keeping {
         };
         let (state, inner) = (Arc::clone(&self.state), Arc::clone(&self.inner));
         Answer::pending(async move {
-            let held = call.context.held();
+            let held = call.context.caller_validators();
             let key = (kept_name, call.accept, call.message().await?.to_vec());
             let known = state.kept.lock().unwrap().get(&key).cloned();
             let kept = match known.filter(|kept| !kept.freshness.is_stale()) {

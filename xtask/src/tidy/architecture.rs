@@ -54,7 +54,8 @@ impl Table {
     /// Reads the table of the tree's ARCHITECTURE.md, with what is wrong with it.
     pub(crate) fn read(tree: &Tree) -> (Self, Vec<Finding>) {
         let text = tree.text(DOCUMENT).unwrap_or_default();
-        let (mut table, mut findings) = (Self::default(), Vec::new());
+        let mut table = Self::default();
+        let mut findings = Vec::new();
         let lines = (1..).zip(text.lines()).skip_while(|(_, line)| !line.starts_with(HEAD));
         for (line, text) in lines.skip(2).take_while(|(_, line)| line.starts_with('|')) {
             match row(line, text) {

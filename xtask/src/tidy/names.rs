@@ -1,8 +1,11 @@
 //! Names say what a thing is about. A drawer name (`utils`, `Manager`) says only that its author
 //! had nowhere to put it, and `get_` says nothing at all.
 //!
-//! Looked at: files, folders and modules (any word of the name), types (the last word), public
-//! functions (`get_`). Test code may name itself as it likes, except for its files.
+//! A participle alone (`told`, `Kept`) says that something happened, and neither what nor to what.
+//!
+//! Looked at: files, folders and modules (any word of the name), types (the last word, and one that
+//! is a participle), public functions (`get_`), functions that are a participle. Test code may name
+//! itself as it likes, except for its files.
 
 use syn::visit::{self, Visit};
 use syn::{Ident, Visibility};
@@ -11,6 +14,26 @@ use crate::tree::{Finding, Tree};
 
 const BANNED: &[&str] =
     &["utils", "util", "common", "helpers", "helper", "manager", "managers", "misc", "impl"];
+
+/// Names that private words were made of; standard ones, as `started` of a callback, are free.
+const PARTICIPLES: &[&str] = &[
+    "told", "known", "kept", "found", "heard", "asked", "said", "seen", "shown", "made", "taken",
+    "wanted", "answered", "refused", "offered", "held", "given", "noted", "lent", "begun",
+];
+/// Files that were written before this rule; the list only shrinks.
+const PARTICIPLES_OLD: &[&str] = &[
+    "bench/peers/overhead/src/measure.rs",
+    "bench/peers/rpc/src/load.rs",
+    "crates/memo/examples/stress.rs",
+    "crates/memo/src/compute/attempt.rs",
+    "crates/memo/src/compute/get.rs",
+    "crates/memo/src/compute/publish.rs",
+    "crates/memo/src/graph/flight.rs",
+    "crates/memo/src/memory/line.rs",
+    "crates/memo/src/methods.rs",
+    "crates/memo/src/store/table.rs",
+    "crates/memo/src/tooling/stuck.rs",
+];
 
 /// Files, modules, types and functions with a banned name.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
@@ -26,7 +49,8 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
                 findings.push(Finding::error(&file.path, 1, text));
             }
         }
-        let mut walk = Walk { findings: Vec::new() };
+        let is_old = PARTICIPLES_OLD.contains(&&*file.path);
+        let mut walk = Walk { findings: Vec::new(), is_old };
         walk.visit_file(&rust.syntax);
         let outside_tests =
             walk.findings.into_iter().filter(|(line, _)| !tree.is_test_line(file, *line));
@@ -49,6 +73,7 @@ fn banned_ending(name: &str) -> Option<&'static str> {
 
 struct Walk {
     findings: Vec<(usize, String)>,
+    is_old: bool,
 }
 
 impl Walk {
@@ -62,6 +87,13 @@ impl Walk {
                 name,
                 format!("the type `{name}` ends in `{word}`; name it after what it is"),
             );
+        }
+        self.participle(name);
+    }
+
+    fn participle(&mut self, name: &Ident) {
+        if !self.is_old && PARTICIPLES.contains(&&*name.to_string().to_lowercase()) {
+            self.find(name, format!("`{name}` is a participle; name it after what it is or does"));
         }
     }
 
@@ -104,9 +136,10 @@ impl<'ast> Visit<'ast> for Walk {
 
     fn visit_item_trait(&mut self, item: &'ast syn::ItemTrait) {
         self.type_name(&item.ident);
-        if matches!(item.vis, Visibility::Public(_)) {
-            for member in &item.items {
-                if let syn::TraitItem::Fn(function) = member {
+        for member in &item.items {
+            if let syn::TraitItem::Fn(function) = member {
+                self.participle(&function.sig.ident);
+                if matches!(item.vis, Visibility::Public(_)) {
                     self.public_function(&function.sig.ident);
                 }
             }
@@ -114,7 +147,19 @@ impl<'ast> Visit<'ast> for Walk {
         visit::visit_item_trait(self, item);
     }
 
+    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        for member in &item.items {
+            if let syn::ImplItem::Fn(function) = member
+                && item.trait_.is_none()
+            {
+                self.participle(&function.sig.ident);
+            }
+        }
+        visit::visit_item_impl(self, item);
+    }
+
     fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        self.participle(&item.sig.ident);
         if matches!(item.vis, Visibility::Public(_)) {
             self.public_function(&item.sig.ident);
         }
@@ -187,6 +232,24 @@ mod tests {
         let findings = findings("crates/live-proto/src/a.rs", text);
         let lines: Vec<&str> = findings.iter().filter_map(|f| f.split(':').nth(1)).collect();
         assert_eq!(lines, ["1", "5", "8"], "{findings:?}");
+    }
+
+    #[test]
+    fn a_participle_is_a_finding_unless_a_trait_asks_for_it() {
+        for bad in [
+            "struct Told;",
+            "enum Kept {}",
+            "type Known = u8;",
+            "fn found() {}",
+            "impl A { fn said(&self) {} }",
+            "trait A { fn held(&self); }",
+        ] {
+            let text = format!("struct A;\n{bad}");
+            let found = findings("crates/live-proto/src/a.rs", &text);
+            assert!(found.len() == 1 && found[0].contains("is a participle"), "{bad}: {found:?}");
+        }
+        let good = "struct CachedReply;\nimpl B for A { fn held(&self) {} }\nfn started() {}\n";
+        assert_eq!(findings("crates/live-proto/src/a.rs", good), [""; 0]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::Outcome;
-use crate::compare::{self, Method, Row};
+use crate::compare::{self, Method, Ratio, Row};
 use crate::console::Console;
 use crate::html;
 use crate::measure;
@@ -28,7 +28,7 @@ pub struct CompareArgs {
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Result files of the new side; seven and more on each side are compared as rounds.
-    #[arg(long, num_args = 1..)]
+    #[arg(long, value_name = "FILE", num_args = 1..)]
     new: Vec<PathBuf>,
     /// Exit with 1 when a figure is shown to be worse by more than this. Runs that cannot be
     /// compared, since the generator made the figures of one, exit with 6 in any case.
@@ -41,7 +41,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Seed of the bootstrap.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 }
 
@@ -74,8 +74,13 @@ pub(super) fn run(args: &CompareArgs, console: &mut Console<'_>) -> Result<Outco
     }
     if let Some(path) = &args.html {
         let told: Vec<_> = rows.iter().map(|row| (row, cells(row))).collect();
-        let page = html::comparison((&base, &new), &told, &notes, &method_text(method))
-            .map_err(|error| Error::system(format!("the report cannot be written: {error}")))?;
+        let page = html::comparison(
+            &html::Sides { base: &base, new: &new },
+            &told,
+            &notes,
+            &method_text(method),
+        )
+        .map_err(|error| Error::system(format!("the report cannot be written: {error}")))?;
         std::fs::write(path, page)
             .map_err(|error| Error::system(format!("{}: {error}", path.display())))?;
     }
@@ -112,7 +117,8 @@ fn suites(
     console: &mut Console<'_>,
 ) -> Result<Outcome, Error> {
     if base.suite != new.suite {
-        let (base, new) = (&base.suite, &new.suite);
+        let base = &base.suite;
+        let new = &new.suite;
         return Err(Error::usage(format!("these are runs of two suites, {base} and {new}")));
     }
     if args.html.is_some() {
@@ -193,7 +199,8 @@ fn differences(base: &[RunResult], new: &[RunResult]) -> Vec<String> {
         found.into_iter().collect()
     };
     let differ = |what: &str, of: &dyn Fn(&RunResult) -> String| {
-        let (base, new) = (kinds(base, of), kinds(new, of));
+        let base = kinds(base, of);
+        let new = kinds(new, of);
         let is_one = base == new && base.len() == 1;
         (!is_one).then(|| format!("the {what} differ: {} and {}", base.join(", "), new.join(", ")))
     };
@@ -216,7 +223,7 @@ fn cells(row: &Row) -> [String; 5] {
     let show = row.show;
     let ratio = row.ratio.map_or_else(
         || "–".to_owned(),
-        |(ratio, low, high)| format!("{ratio:.3} ({low:.3}–{high:.3})"),
+        |Ratio { value, low, high }| format!("{value:.3} ({low:.3}–{high:.3})"),
     );
     [row.name.clone(), show(row.base), show(row.new), ratio, row.verdict().to_owned()]
 }

@@ -32,11 +32,11 @@ pub struct RunArgs {
     /// Where to send requests: http://host:port/path, or https, ws, wss.
     url: String,
 
-    /// Connections.
-    #[arg(long, short, default_value_t = 8, help_heading = "Load")]
+    /// Number of connections.
+    #[arg(long, value_name = "COUNT", short, default_value_t = 8, help_heading = "Load")]
     connections: usize,
-    /// Requests under way per connection: pipelining depth or HTTP/2 streams.
-    #[arg(long, default_value_t = 1, help_heading = "Load")]
+    /// Requests in flight per connection: pipelining depth or HTTP/2 streams.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, help_heading = "Load")]
     depth: usize,
     /// Open model: requests per second, constant (2000) or rising (100..5000).
     #[arg(long, value_parser = quantity::span, help_heading = "Load")]
@@ -56,30 +56,30 @@ pub struct RunArgs {
           help_heading = "Load")]
     ramp: Option<Span>,
     /// Length of the measured part; with --steps, divided among them.
-    #[arg(long, short = 'z', visible_alias = "over", default_value = "10s",
+    #[arg(long, value_name = "DURATION", short = 'z', visible_alias = "over", default_value = "10s",
           value_parser = quantity::duration, help_heading = "Load")]
     duration: Duration,
     /// Unmeasured load before it.
-    #[arg(long, default_value = "0s", value_parser = quantity::duration, help_heading = "Load")]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = quantity::duration, help_heading = "Load")]
     warm_up: Duration,
     /// Stop after this many requests.
-    #[arg(long, short = 'n', help_heading = "Load")]
+    #[arg(long, value_name = "COUNT", short = 'n', help_heading = "Load")]
     requests: Option<u64>,
-    /// Open model: drop (and count) requests beyond this many waiting or under way.
-    #[arg(long, default_value_t = 65_536, help_heading = "Load")]
+    /// Open model: drop (and count) requests beyond this many waiting or in flight.
+    #[arg(long, value_name = "COUNT", default_value_t = 65_536, help_heading = "Load")]
     in_flight_max: usize,
     /// Give up a request after this time.
-    #[arg(long, short, default_value = "10s", value_parser = quantity::duration,
+    #[arg(long, value_name = "DURATION", short, default_value = "10s", value_parser = quantity::duration,
           help_heading = "Load")]
     timeout: Duration,
-    /// Threads of the generator.
-    #[arg(long, default_value_t = 1, help_heading = "Load")]
+    /// Number of threads of the load generator.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, help_heading = "Load")]
     threads: usize,
     /// Open a new connection for every request.
     #[arg(long, help_heading = "Load")]
     new_connections: bool,
-    /// Seed of everything random.
-    #[arg(long, default_value_t = 1, help_heading = "Load")]
+    /// Seed of random values.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, help_heading = "Load")]
     seed: u64,
 
     /// Connect to this Unix socket instead of the URL's host.
@@ -104,45 +104,51 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value_t = KindArg::Unary, help_heading = "Request")]
     kind: KindArg,
     /// Messages sent per call of kind client-stream or bidi.
-    #[arg(long, default_value_t = 1, help_heading = "Request")]
+    #[arg(long, value_name = "COUNT", default_value_t = 1, help_heading = "Request")]
     messages: usize,
-    /// HTTP method; POST by default when there is a body.
+    /// HTTP method [default: GET, and POST with a body].
     #[arg(long, short = 'X', visible_short_alias = 'm', help_heading = "Request")]
     method: Option<String>,
-    /// A header, `name: value`; repeatable. Templates allowed.
-    #[arg(long, short = 'H', help_heading = "Request")]
+    /// A header, `name: value`; may be repeated. Templates are allowed.
+    #[arg(long, value_name = "HEADER", short = 'H', help_heading = "Request")]
     header: Vec<String>,
     /// The body. Templates allowed, such as {{seq}}, {{random 1..100}} and feeder columns.
     #[arg(long, short = 'd', visible_alias = "data", help_heading = "Request")]
     body: Option<String>,
     /// Read the body from a file, byte for byte.
-    #[arg(long, short = 'D', conflicts_with = "body", help_heading = "Request")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        short = 'D',
+        conflicts_with = "body",
+        help_heading = "Request"
+    )]
     body_file: Option<PathBuf>,
-    /// Write bodies as JSON and send protobuf: a folder of .proto files, or a descriptor set; the
-    /// server's reflection where none is named. The URL's path names the method:
+    /// Write bodies as JSON and send protobuf: a folder of .proto files, or a descriptor set
+    /// [default: the server's reflection]. The URL's path names the method:
     /// /package.Service/Method.
     #[arg(long, value_name = "PATH", help_heading = "Request")]
     proto: Option<PathBuf>,
-    /// Rows of values for templates: .csv with a header line, or .jsonl; repeatable.
+    /// Rows of values for templates: .csv with a header line, or .jsonl; may be repeated.
     #[arg(long, value_name = "FILE", help_heading = "Request")]
     feeder: Vec<PathBuf>,
     /// Use rows in random order.
     #[arg(long, help_heading = "Request")]
     feeder_random: bool,
 
-    /// Accept only these statuses (default: 2xx).
-    #[arg(long, value_delimiter = ',', help_heading = "Checks")]
+    /// Accept only these statuses [default: 2xx].
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', help_heading = "Checks")]
     expect_status: Vec<u16>,
-    /// A header must contain this text: `name: text`; repeatable.
-    #[arg(long, help_heading = "Checks")]
+    /// A header must contain this text: `name: text`; may be repeated.
+    #[arg(long, value_name = "HEADER", help_heading = "Checks")]
     expect_header: Vec<String>,
     /// The body must be this text.
-    #[arg(long, help_heading = "Checks")]
+    #[arg(long, value_name = "TEXT", help_heading = "Checks")]
     expect_body: Option<String>,
-    /// The body must contain this text; repeatable.
-    #[arg(long, help_heading = "Checks")]
+    /// The body must contain this text; may be repeated.
+    #[arg(long, value_name = "TEXT", help_heading = "Checks")]
     expect_body_contains: Vec<String>,
-    /// Exit with 1 unless this holds: p99<10ms, errors<0.1%, rate>1000; repeatable.
+    /// Exit with 1 unless this holds: p99<10ms, errors<0.1%, rate>1000; may be repeated.
     #[arg(long, value_parser = Threshold::parse, value_delimiter = ',', help_heading = "Checks")]
     threshold: Vec<Threshold>,
 
@@ -151,7 +157,7 @@ pub struct RunArgs {
           help_heading = "Load")]
     find_knee: Option<String>,
     /// Length of each trial of the search; --rate is where it begins.
-    #[arg(long, default_value = "5s", value_parser = quantity::duration, help_heading = "Load")]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = quantity::duration, help_heading = "Load")]
     trial: Duration,
     /// Several requests per iteration, described in TOML.
     #[arg(long, value_name = "FILE",
@@ -170,12 +176,12 @@ pub struct RunArgs {
         help_heading = "Server under test"
     )]
     server_port: Option<u16>,
-    /// Start this, wait for its first good answer, watch it, and stop it at the end.
+    /// Start this, wait for its first successful reply, watch it, and stop it at the end.
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["server_pid", "server_port"],
           help_heading = "Server under test")]
     server_command: Option<String>,
-    /// Give up waiting for the first answer after this time.
-    #[arg(long, default_value = "10s", value_parser = quantity::duration,
+    /// Give up waiting for the first reply after this time.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = quantity::duration,
           help_heading = "Server under test")]
     start_timeout: Duration,
     /// Measure this many cold starts of --server-command instead of load.

@@ -23,23 +23,24 @@ pub struct SuiteArgs {
     /// The suite; --list names them.
     #[arg(required_unless_present = "list")]
     name: Option<String>,
-    /// Name the suites there are.
+    /// List the suites.
     #[arg(long)]
     list: bool,
-    /// Rounds; 5 and more for a ratio that is quoted.
-    #[arg(long, default_value_t = 3)]
+    /// Number of rounds; use 5 or more for a ratio that is quoted.
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
     rounds: usize,
     /// Length of each measurement [default: 4s; stacks 300s, in which its clients are added].
-    #[arg(long, short = 'z', value_parser = quantity::duration)]
+    #[arg(long, value_name = "DURATION", short = 'z', value_parser = quantity::duration)]
     duration: Option<Duration>,
-    /// One short round: whether everything works, no figures to quote.
+    /// One short round, to see whether everything works; its figures are not to be quoted.
     #[arg(long, conflicts_with_all = ["rounds", "duration"])]
     quick: bool,
     /// Servers may use N cores, and clients that are their own processes have N connections
     /// [default: 1 of each]. The load has the other cores, or all of them where none is left.
     #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     capped: Option<usize>,
-    /// Only measurements whose case or peer has this in its name; repeatable, all have to hold.
+    /// Only measurements whose case or peer has this in its name; may be repeated, all have to
+    /// match.
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
     /// The folder with the peers and their peers.toml.

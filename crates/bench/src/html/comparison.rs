@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{escape, fill};
-use crate::compare::Row;
+use crate::compare::{Ratio, Row};
 use crate::result::RunResult;
 
 const PAGE: &str = include_str!("../../assets/compare.html");
@@ -11,9 +11,15 @@ const PAGE: &str = include_str!("../../assets/compare.html");
 /// What the table says of one figure: name, base, new, ratio with its interval, verdict.
 pub(crate) type Cells = [String; 5];
 
+/// The runs of both sides.
+pub(crate) struct Sides<'a> {
+    pub(crate) base: &'a [RunResult],
+    pub(crate) new: &'a [RunResult],
+}
+
 /// The whole page; `method` says how the intervals were made.
 pub(crate) fn comparison(
-    (base, new): (&[RunResult], &[RunResult]),
+    Sides { base, new }: &Sides<'_>,
     rows: &[(&Row, Cells)],
     notes: &[String],
     method: &str,
@@ -59,7 +65,7 @@ fn table(out: &mut String, rows: &[(&Row, Cells)]) {
     let widest = rows
         .iter()
         .filter_map(|(row, _)| row.ratio)
-        .flat_map(|(ratio, low, high)| [ratio, low, high])
+        .flat_map(|ratio| [ratio.value, ratio.low, ratio.high])
         .map(|value| (value - 1.0).abs())
         .fold(0.05_f64, f64::max);
     out.push_str(
@@ -85,14 +91,15 @@ fn table(out: &mut String, rows: &[(&Row, Cells)]) {
 
 /// The interval around 1, which is in the middle.
 fn interval(row: &Row, widest: f64) -> String {
-    let Some((ratio, low, high)) = row.ratio else { return String::new() };
+    let Some(Ratio { value, low, high }) = row.ratio else { return String::new() };
     let place = |value: f64| (50.0 + (value - 1.0) / widest * 47.0).clamp(0.0, 100.0);
-    let (from, to) = (place(low), place(high));
+    let from = place(low);
+    let to = place(high);
     format!(
         "<div class=\"interval\"><i class=\"one\"></i><i class=\"range\" \
          style=\"left:{from:.1}%;width:{:.1}%\"></i><i class=\"point\" style=\"left:{:.1}%\">\
          </i></div>",
         to - from,
-        place(ratio),
+        place(value),
     )
 }

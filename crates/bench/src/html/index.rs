@@ -35,7 +35,8 @@ pub(crate) fn index(runs: &[IndexedRun]) -> Result<String, serde_json::Error> {
     );
     for IndexedRun { folder, result } in runs.iter().rev() {
         let context = &result.context;
-        let (folder, name) = (escape(folder), escape(&result.suite));
+        let folder = escape(folder);
+        let name = escape(&result.suite);
         let _ = writeln!(
             body,
             "<tr><td>{folder}</td><td>{name}</td><td>{}</td><td>{}, {} cores</td><td>{} × {} s</td>\

@@ -43,7 +43,8 @@ fn table(out: &mut String, section: &Section) {
     for row in &section.rows {
         out.push_str("<tr>");
         for Cell { text, spread, best } in row {
-            let (open, text) = (opened(text), escape(text));
+            let open = opened(text);
+            let text = escape(text);
             let text = if *best { format!("<b>{text}</b>") } else { text };
             let spread = spread.as_ref().map_or_else(String::new, |spread| {
                 format!("<br><span class=\"soft\">{}</span>", escape(spread))

@@ -57,8 +57,8 @@ pub(super) fn apart(
     settings: &Settings,
     stop: &Stop,
 ) -> Result<Figures, String> {
-    let (seconds, warm_up) =
-        (settings.duration.as_secs_f64().to_string(), settings.warm_up.as_secs_f64().to_string());
+    let seconds = settings.duration.as_secs_f64().to_string();
+    let warm_up = settings.warm_up.as_secs_f64().to_string();
     let connections = settings.capped.unwrap_or(1).to_string();
     let words = [word, &seconds, &warm_up, &connections];
     if !peer.has_client() {

@@ -53,7 +53,8 @@ impl ProtocolCase {
             // `hello.v1.Hello` with that name (1).
             MessageCodec::Proto => "\n\u{5}User1",
         };
-        let (path, answer) = ("/hello.v1.Greeter/SayHello", Answer::Has(&["Hello from a mock"]));
+        let path = "/hello.v1.Greeter/SayHello";
+        let answer = Answer::Has(&["Hello from a mock"]);
         Case {
             name,
             needs,

@@ -17,8 +17,13 @@ const MANY: usize = 50;
 
 /// A figure of a measurement.
 type FigureOf = fn(&Figures) -> f64;
-/// A title, a figure, and how it is written.
-type TitledFigure = (&'static str, FigureOf, fn(f64) -> String);
+/// A figure with its title.
+struct TitledFigure {
+    title: &'static str,
+    of: FigureOf,
+    /// How it is written.
+    show: fn(f64) -> String,
+}
 
 /// The tables, as Markdown.
 pub(super) fn tables(result: &SuiteResult) -> String {
@@ -32,10 +37,18 @@ pub(super) fn tables(result: &SuiteResult) -> String {
     throughput(result, &peers, &mut out);
     latency(result, &peers, &mut out);
     let by_concurrency: [TitledFigure; 2] = [
-        ("Throughput with concurrency, requests/s", |one| one.ok_per_second, digits),
-        ("Memory with concurrency (RSS)", |one| one.rss_bytes as f64, size),
+        TitledFigure {
+            title: "Throughput with concurrency, requests/s",
+            of: |one| one.ok_per_second,
+            show: digits,
+        },
+        TitledFigure {
+            title: "Memory with concurrency (RSS)",
+            of: |one| one.rss_bytes as f64,
+            show: size,
+        },
     ];
-    for (title, of, show) in by_concurrency {
+    for TitledFigure { title, of, show } in by_concurrency {
         let _ = write!(out, "\n## {title}\n\n| Concurrency |");
         let columns: Vec<_> =
             peers.iter().flat_map(|peer| PROTOCOLS.map(|protocol| (*peer, protocol))).collect();

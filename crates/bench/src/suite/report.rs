@@ -378,7 +378,8 @@ pub(super) struct Spread {
 impl Spread {
     pub(super) fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
-        let (least, most) = (*values.first()?, *values.last()?);
+        let least = *values.first()?;
+        let most = *values.last()?;
         let middle = values.len() / 2;
         let median = match values.len().is_multiple_of(2) {
             true => f64::midpoint(values[middle - 1], values[middle]),
@@ -388,7 +389,9 @@ impl Spread {
     }
 
     fn cell(&self, show: fn(f64) -> String, best: bool) -> Cell {
-        let (least, text, most) = (show(self.least), show(self.median), show(self.most));
+        let least = show(self.least);
+        let text = show(self.median);
+        let most = show(self.most);
         let spread = (least != most).then(|| format!("{least}–{most}"));
         Cell { text, spread, best }
     }

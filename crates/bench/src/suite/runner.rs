@@ -174,7 +174,7 @@ pub(crate) async fn run(
                 result.interrupted = true;
                 return Ok(result);
             }
-            let whole = format!("{}  {} · {}  ", way.shown(), case.name, peer.name);
+            let whole = format!("{}  {} · {}  ", way.line(), case.name, peer.name);
             let mut part = console.part(whole);
             part.progress("starts")?;
             let measured = one(case, peer, &at, settings, &mut part, stop).await;
@@ -190,7 +190,8 @@ pub(crate) async fn run(
                 peer.name,
                 in_short(&measured)
             ))?;
-            let (case, peer) = (case.name.to_owned(), peer.name.clone());
+            let case = case.name.to_owned();
+            let peer = peer.name.clone();
             let (figures, failure, seconds) = match measured {
                 Ok((figures, seconds)) => (Some(figures), None, seconds),
                 Err(why) => (None, Some(why), Vec::new()),
@@ -227,7 +228,7 @@ struct Progress {
 impl Progress {
     /// A bar, the number of the next measurement, and how long it all goes on if that goes on as
     /// before.
-    fn shown(&self) -> String {
+    fn line(&self) -> String {
         let part = self.done as f64 / self.all.max(1) as f64;
         let spent = self.began.elapsed().as_secs_f64();
         let left = match self.done {

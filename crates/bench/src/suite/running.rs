@@ -70,8 +70,10 @@ impl PeerProcess {
             .process_group(0)
             .spawn()
             .map_err(|error| format!("did not start: {error}"))?;
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let (said, complained) = (first_line(stdout), last_line(stderr));
+        let stdout = child.stdout.take();
+        let stderr = child.stderr.take();
+        let said = first_line(stdout);
+        let complained = last_line(stderr);
         Ok(Self { child, address: String::new(), said, complained, _scratch: scratch })
     }
 

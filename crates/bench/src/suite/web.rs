@@ -17,36 +17,40 @@ pub(super) const WEB: Suite = Suite {
     duration: Duration::from_secs(4),
     quick: Duration::from_secs(1),
     cases: &[
-        handler("text, handler, 8 connections", TEXT, 8, 1),
-        handler("text, handler, 64 connections", TEXT, 64, 1),
-        handler("text, handler, 8 connections, 16 pipelined", TEXT, 8, 16),
-        handler("JSON, handler, 8 connections", JSON, 8, 1),
-        handler("JSON, handler, 64 connections", JSON, 64, 1),
-        handler("JSON, handler, 8 connections, 16 pipelined", JSON, 8, 16),
-        handler("text, method, 8 connections", METHOD_TEXT, 8, 1),
-        handler("text, method, 64 connections", METHOD_TEXT, 64, 1),
-        handler("JSON, method, 8 connections", METHOD_JSON, 8, 1),
-        handler("JSON, method, 64 connections", METHOD_JSON, 64, 1),
+        handler("text, handler, 8 connections", &TEXT, 8, 1),
+        handler("text, handler, 64 connections", &TEXT, 64, 1),
+        handler("text, handler, 8 connections, 16 pipelined", &TEXT, 8, 16),
+        handler("JSON, handler, 8 connections", &JSON, 8, 1),
+        handler("JSON, handler, 64 connections", &JSON, 64, 1),
+        handler("JSON, handler, 8 connections, 16 pipelined", &JSON, 8, 16),
+        handler("text, method, 8 connections", &METHOD_TEXT, 8, 1),
+        handler("text, method, 64 connections", &METHOD_TEXT, 64, 1),
+        handler("JSON, method, 8 connections", &METHOD_JSON, 8, 1),
+        handler("JSON, method, 64 connections", &METHOD_JSON, 64, 1),
     ],
 };
 
-type Resource = (&'static str, &'static str);
+struct Resource {
+    path: &'static str,
+    body: &'static str,
+}
 
-const TEXT: Resource = ("/plaintext", "Hello, World!");
-const JSON: Resource = ("/json", r#"{"message":"Hello World!"}"#);
-const METHOD_TEXT: Resource = ("/method/plaintext", "Hello World!");
-const METHOD_JSON: Resource = ("/method/json", r#"{"message":"Hello World!"}"#);
+const TEXT: Resource = Resource { path: "/plaintext", body: "Hello, World!" };
+const JSON: Resource = Resource { path: "/json", body: r#"{"message":"Hello World!"}"# };
+const METHOD_TEXT: Resource = Resource { path: "/method/plaintext", body: "Hello World!" };
+const METHOD_JSON: Resource =
+    Resource { path: "/method/json", body: r#"{"message":"Hello World!"}"# };
 
-const fn handler(name: &'static str, what: Resource, connections: usize, depth: usize) -> Case {
+const fn handler(name: &'static str, what: &Resource, connections: usize, depth: usize) -> Case {
     Case {
         name,
-        needs: what.0,
+        needs: what.path,
         work: Work::Call {
-            path: what.0,
+            path: what.path,
             protocol: Protocol::Plain,
             codec: MessageCodec::Json,
             sent: "",
-            answer: Answer::Is(what.1),
+            answer: Answer::Is(what.body),
         },
         load: Load::Steady { connections, depth },
     }

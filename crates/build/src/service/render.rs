@@ -22,8 +22,11 @@ fn handler(service: &Service) -> TokenStream {
     let Service { docs, handler, .. } = service;
     let deprecated = deprecated(service.deprecated);
     let functions = service.methods.iter().map(|method| {
-        let (docs, deprecated) = (&method.docs, self::deprecated(method.deprecated));
-        let (head, answer, parameter) = (head(method), answer(method), parameter(method));
+        let docs = &method.docs;
+        let deprecated = self::deprecated(method.deprecated);
+        let head = head(method);
+        let answer = answer(method);
+        let parameter = parameter(method);
         let path = format!("/{}/{}", service.name, method.name);
         quote! {
             #docs
@@ -54,7 +57,9 @@ fn server(service: &Service) -> TokenStream {
     let docs = format!(" Serves an implementation of [`{handler}`].");
     let label = server.to_string();
     let cases = service.methods.iter().map(|method| {
-        let (name, function, kind) = (&method.name, &method.function, kind(method.kind));
+        let name = &method.name;
+        let function = &method.function;
+        let kind = kind(method.kind);
         quote! {
             #name => ::__tidewire_service::dispatch::#kind(
                 &self.0,
@@ -118,7 +123,8 @@ fn specs(service: &Service) -> TokenStream {
     let docs = format!(" The methods of `{name}`.");
     let statics = service.methods.iter().map(|method| {
         let docs = format!(" `{name}/{}`.", method.name);
-        let (ident, spec) = (&method.spec, spec(name, method));
+        let ident = &method.spec;
+        let spec = spec(name, method);
         quote! {
             #[doc = #docs]
             pub static #ident: ::__tidewire_service::Spec = #spec;
@@ -137,7 +143,8 @@ fn specs(service: &Service) -> TokenStream {
 }
 
 fn spec(service: &str, method: &Method) -> TokenStream {
-    let (name, options) = (&method.name, &method.options);
+    let name = &method.name;
+    let options = &method.options;
     let path = format!("/{service}/{name}");
     let kind = match method.kind {
         Kind::Unary => quote!(Unary),
@@ -145,7 +152,8 @@ fn spec(service: &str, method: &Method) -> TokenStream {
         Kind::Server => quote!(Server),
         Kind::Bidi => quote!(Bidi),
     };
-    let (input, output) = (&method.input.name, &method.output.name);
+    let input = &method.input.name;
+    let output = &method.output.name;
     let idempotency = match method.idempotency {
         Some(IdempotencyLevel::NO_SIDE_EFFECTS) => Some(quote!(NoSideEffects)),
         Some(IdempotencyLevel::IDEMPOTENT) => Some(quote!(Idempotent)),
@@ -218,10 +226,14 @@ fn client(service: &Service) -> TokenStream {
         " for each call.".to_owned(),
     ];
     let own = service.methods.iter().map(|method| {
-        let (docs, deprecated) = (&method.docs, deprecated(method.deprecated));
-        let (function, request, answer) =
-            (&method.client_function, request(method), answer(method));
-        let (kind, spec, name) = (kind(method.kind), &method.spec, parameter(method));
+        let docs = &method.docs;
+        let deprecated = deprecated(method.deprecated);
+        let function = &method.client_function;
+        let request = request(method);
+        let answer = answer(method);
+        let kind = kind(method.kind);
+        let spec = &method.spec;
+        let name = parameter(method);
         let context = quote!(::core::default::Default::default());
         quote! {
             #docs
@@ -232,8 +244,11 @@ fn client(service: &Service) -> TokenStream {
         }
     });
     let as_handler = service.methods.iter().map(|method| {
-        let (head, answer) = (head(method), answer(method));
-        let (kind, spec, name) = (kind(method.kind), &method.spec, parameter(method));
+        let head = head(method);
+        let answer = answer(method);
+        let kind = kind(method.kind);
+        let spec = &method.spec;
+        let name = parameter(method);
         quote! {
             async #head -> #answer {
                 self.channel.#kind(&#specs::#spec, context, #name).await
@@ -268,7 +283,9 @@ fn client(service: &Service) -> TokenStream {
 
 /// `fn greet(&self, context: Context, request: GreetRequest)`.
 fn head(method: &Method) -> TokenStream {
-    let (function, name, request) = (&method.function, parameter(method), request(method));
+    let function = &method.function;
+    let name = parameter(method);
+    let request = request(method);
     quote!(fn #function(&self, context: ::__tidewire_service::Context, #name: #request))
 }
 

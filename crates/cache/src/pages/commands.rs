@@ -7,7 +7,7 @@ use http::HeaderName;
 use tidewire_service::{Answer, Call, Reply, Service};
 
 use super::PageCache;
-use super::asked::{Key, Origin, host_of};
+use super::page_request::{Key, Origin, host_of};
 
 /// A service whose pages are not kept, and whose commands say what they have changed.
 pub(crate) struct Changes(PageCache, Arc<dyn Service>);

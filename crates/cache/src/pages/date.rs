@@ -43,7 +43,9 @@ impl Date {
         let text = text.strip_suffix(" gmt")?;
         let (date, clock) = text.rsplit_once(' ')?;
         let mut parts = date.split(separator);
-        let (day, month, year) = (parts.next()?, parts.next()?, parts.next()?);
+        let day = parts.next()?;
+        let month = parts.next()?;
+        let year = parts.next()?;
         let year = match separator {
             '-' => match number(year, 2)? {
                 year @ 70.. => 1900 + year,
@@ -95,7 +97,9 @@ impl Date {
 fn of(clock: &str) -> Option<u64> {
     let mut parts = clock.split(':');
     let mut part = |max: u64| number(parts.next()?, 2).filter(|it| *it <= max);
-    let (hours, minutes, seconds) = (part(23)?, part(59)?, part(60)?);
+    let hours = part(23)?;
+    let minutes = part(59)?;
+    let seconds = part(60)?;
     parts.next().is_none().then_some(hours * 3600 + minutes * 60 + seconds.min(59))
 }
 

@@ -120,8 +120,10 @@ const SECONDS_MAX: u64 = 1 << 31;
 
 /// The items of a list, of which those in quotation marks may have commas.
 fn items(text: &str) -> Vec<String> {
-    let (mut items, mut item) = (Vec::new(), String::new());
-    let (mut is_quoted, mut is_escaped) = (false, false);
+    let mut items = Vec::new();
+    let mut item = String::new();
+    let mut is_quoted = false;
+    let mut is_escaped = false;
     for sign in text.chars() {
         match sign {
             ',' if !is_quoted => items.push(std::mem::take(&mut item)),

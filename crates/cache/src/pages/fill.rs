@@ -118,7 +118,9 @@ impl Fill {
 
     /// The body, for the one who asked first.
     pub(crate) fn reader(self: &Arc<Self>) -> Body {
-        let (fill, mut next, mut is_over) = (Arc::clone(self), 0, false);
+        let fill = Arc::clone(self);
+        let mut next = 0;
+        let mut is_over = false;
         Body::frames(futures_util::stream::poll_fn(move |cx| {
             if is_over {
                 return Poll::Ready(None);

@@ -15,9 +15,9 @@ use std::task::{Context, Poll};
 use parking_lot::Mutex;
 use tidewire_service::{Error, Wakers};
 
-use super::asked::Key;
 use super::fill::Fill;
 use super::page::Failure;
+use super::page_request::Key;
 
 /// The requests that others wait for.
 #[derive(Debug, Clone, Default)]

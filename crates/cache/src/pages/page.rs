@@ -11,9 +11,9 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tidewire_service::{Body, Code, Error, Headers, Reply, headers_without, is_of_connection};
 
-use super::asked::{Asked, Key, hash};
 use super::conditions::{self, Part};
 use super::directives::Directives;
+use super::page_request::{Key, PageRequest, hash};
 use super::policy::Policy;
 use crate::weight;
 
@@ -93,7 +93,8 @@ impl Page {
 
     /// What a request with these directives may do with it (sections 4.2.4 and 5.2.1).
     pub(crate) fn use_for(&self, request: &Directives, now: Instant) -> Use {
-        let (age, policy) = (self.age(now), &self.policy);
+        let age = self.age(now);
+        let policy = &self.policy;
         let is_stale = age >= policy.lifetime;
         let staleness = age.saturating_sub(policy.lifetime);
         let takes_stale =
@@ -185,7 +186,7 @@ impl Page {
     }
 
     /// The page as the answer to a request.
-    pub(crate) fn give(&self, asked: &Asked, request: &HeaderMap, now: Instant) -> Reply {
+    pub(crate) fn give(&self, asked: &PageRequest, request: &HeaderMap, now: Instant) -> Reply {
         let is_whole = self.status == StatusCode::OK;
         let age = HeaderValue::from(self.age(now).as_secs());
         let is_part = self.status == StatusCode::PARTIAL_CONTENT;

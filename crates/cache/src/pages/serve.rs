@@ -25,13 +25,13 @@ use tidewire_service::{
     Answer, Body, Call, Code, Context, Error, Headers, Outcome, Reply, Result, Service,
 };
 
-use super::asked::{Asked, Key, Origin, without_overrides};
 use super::commands::{self, CHANGED};
 use super::fill::Fill;
 use super::flight::{FlightEnd, Lead, Turn};
 use super::page::{self, Failure, Page, Use};
+use super::page_request::{Key, Origin, PageRequest, without_overrides};
 use super::policy::{self, Arrival, Policy};
-use super::table::Found;
+use super::table::PageLookup;
 use super::{PageCache, PageSettings};
 
 /// A service whose pages are kept.
@@ -60,7 +60,9 @@ impl CachedPages {
         settings: &PageSettings,
         service: Arc<dyn Service>,
     ) -> Self {
-        let (cache, name, settings) = (cache.clone(), Arc::clone(name), settings.clone());
+        let cache = cache.clone();
+        let name = Arc::clone(name);
+        let settings = settings.clone();
         Self(Arc::new(Shared { cache, name, settings, service }))
     }
 }
@@ -69,12 +71,12 @@ impl Service for CachedPages {
     fn call(&self, call: Call) -> Answer {
         let shared = &self.0;
         let is_upgrade = call.context.headers().contains_key(UPGRADE);
-        let Some(asked) = Asked::of(&shared.name, &call, is_upgrade) else {
+        let Some(asked) = PageRequest::of(&shared.name, &call, is_upgrade) else {
             return Answer::pending(Arc::clone(shared).pass(call));
         };
         let now = shared.cache.0.runtime.now();
         let headers = call.context.headers();
-        if let Found::Page(page) = shared.find(&asked, headers)
+        if let PageLookup::Page(page) = shared.find(&asked, headers)
             && page.use_for(&asked.directives, now) == Use::Give
         {
             return Answer::ready(Ok(shared.hit(&page, &asked, headers, now, false)));
@@ -84,12 +86,14 @@ impl Service for CachedPages {
 }
 
 impl Shared {
-    fn find(&self, asked: &Asked, headers: &HeaderMap) -> Found {
+    fn find(&self, asked: &PageRequest, headers: &HeaderMap) -> PageLookup {
         let found = self.cache.0.table.lock().find(&asked.key, headers, asked.caller);
         match found {
             // To a `HEAD` a `Range` says nothing.
-            Found::Page(page) if asked.is_head && page.status == StatusCode::PARTIAL_CONTENT => {
-                Found::Others
+            PageLookup::Page(page)
+                if asked.is_head && page.status == StatusCode::PARTIAL_CONTENT =>
+            {
+                PageLookup::Others
             }
             found => found,
         }
@@ -99,7 +103,7 @@ impl Shared {
     fn hit(
         &self,
         page: &Page,
-        asked: &Asked,
+        asked: &PageRequest,
         headers: &HeaderMap,
         now: Instant,
         was_collapsed: bool,
@@ -116,15 +120,15 @@ impl Shared {
     }
 
     /// A `GET` or `HEAD` for which no fresh page was there.
-    async fn answer(self: Arc<Self>, call: Call, asked: Asked) -> Result<Reply> {
+    async fn answer(self: Arc<Self>, call: Call, asked: PageRequest) -> Result<Reply> {
         let mut waited = 0;
         loop {
             let now = self.cache.0.runtime.now();
             let headers = call.context.headers();
             let (page, why) = match self.find(&asked, headers) {
-                Found::Nothing => (None, "uri-miss"),
-                Found::Others => (None, "vary-miss"),
-                Found::Page(page) => match page.use_for(&asked.directives, now) {
+                PageLookup::Nothing => (None, "uri-miss"),
+                PageLookup::Others => (None, "vary-miss"),
+                PageLookup::Page(page) => match page.use_for(&asked.directives, now) {
                     Use::Give => return Ok(self.hit(&page, &asked, headers, now, waited > 0)),
                     Use::GiveAndValidate => {
                         self.validate_meanwhile(&call, &page);
@@ -172,7 +176,7 @@ impl Shared {
     /// Whether a request may wait for the response to another one, and others for its.
     fn may_wait(
         &self,
-        asked: &Asked,
+        asked: &PageRequest,
         headers: &HeaderMap,
         has_page: bool,
         why: &str,
@@ -195,9 +199,10 @@ impl Shared {
         let Some(target) = call.http_target() else { return };
         // Of a HEAD the page of its GET is validated.
         let again = Call::http(Method::GET, target.uri.clone(), context, Body::Empty);
-        let Some(asked) = Asked::of(&self.name, &again, false) else { return };
+        let Some(asked) = PageRequest::of(&self.name, &again, false) else { return };
         let Turn::This(lead) = self.cache.0.flights.join(&asked.key, asked.caller) else { return };
-        let (shared, page) = (Arc::clone(self), Some(Arc::clone(page)));
+        let shared = Arc::clone(self);
+        let page = Some(Arc::clone(page));
         self.cache.0.runtime.spawn(Box::pin(async move {
             let forward = Forward { page, why: "stale", lead: Some(lead), was_collapsed: false };
             if let Ok(reply) = shared.forward(again, &asked, forward).await {
@@ -209,7 +214,12 @@ impl Shared {
     }
 
     /// Sends a request on, and stores what may be stored of its response.
-    async fn forward(&self, mut call: Call, asked: &Asked, forward: Forward) -> Result<Reply> {
+    async fn forward(
+        &self,
+        mut call: Call,
+        asked: &PageRequest,
+        forward: Forward,
+    ) -> Result<Reply> {
         self.cache.0.misses.fetch_add(1, Ordering::Relaxed);
         let runtime = &self.cache.0.runtime;
         let Forward { page, why, lead, was_collapsed } = forward;
@@ -265,7 +275,7 @@ impl Shared {
     }
 
     /// A response that arrives now, of a request that was sent then.
-    fn arrival(&self, asked: &Asked, began: Instant) -> Arrival {
+    fn arrival(&self, asked: &PageRequest, began: Instant) -> Arrival {
         let runtime = &self.cache.0.runtime;
         Arrival {
             wall: runtime.wall(),
@@ -280,7 +290,7 @@ impl Shared {
     fn stale(
         &self,
         page: &Page,
-        asked: &Asked,
+        asked: &PageRequest,
         request: &HeaderMap,
         now: Instant,
         failed: &str,
@@ -297,7 +307,7 @@ impl Shared {
     fn validated(
         &self,
         page: &Page,
-        asked: &Asked,
+        asked: &PageRequest,
         request: &HeaderMap,
         reply: &Reply,
         arrived: &Arrived,
@@ -340,7 +350,8 @@ impl Shared {
         }
         end(lead, FlightEnd::Look);
         let mut given = fresh.give(asked, request, now);
-        let (why, collapsed) = (arrived.why, collapsed(arrived.was_collapsed));
+        let why = arrived.why;
+        let collapsed = collapsed(arrived.was_collapsed);
         say(&mut given.headers, &format!("tidewire; fwd={why}; fwd-status=304{stored}{collapsed}"));
         given
     }
@@ -348,7 +359,7 @@ impl Shared {
     /// A response on its way to its caller, which is stored if it may be.
     fn store(
         &self,
-        asked: &Asked,
+        asked: &PageRequest,
         request: &HeaderMap,
         mut reply: Reply,
         arrived: Arrived,
@@ -400,7 +411,7 @@ impl Shared {
     /// The page that a response makes, without its body; `None` if it is not to be stored.
     fn page(
         &self,
-        asked: &Asked,
+        asked: &PageRequest,
         request: &HeaderMap,
         reply: &Reply,
         arrived: &Arrived,
@@ -430,11 +441,11 @@ impl Shared {
 
     /// The response to a `HEAD` says something else of a page than what is stored (RFC 9111,
     /// section 4.3.5).
-    fn compare(&self, asked: &Asked, request: &HeaderMap, reply: &Reply) {
+    fn compare(&self, asked: &PageRequest, request: &HeaderMap, reply: &Reply) {
         if reply.status != StatusCode::OK {
             return;
         }
-        let Found::Page(page) = self.find(asked, request) else { return };
+        let PageLookup::Page(page) = self.find(asked, request) else { return };
         let differs = |name: &HeaderName| {
             let said = reply.headers.get(name);
             let stored = page.headers.get(name);
@@ -452,7 +463,7 @@ impl Shared {
         let origin = Origin::of(call.context.headers(), &target.uri);
         let whole = target.uri.path_and_query().map_or("/", |whole| whole.as_str()).to_owned();
         let why = if is_unsafe { "method" } else { "bypass" };
-        let posted = Asked::posted(&self.name, &call);
+        let posted = PageRequest::posted(&self.name, &call);
         let posted = posted.map(|asked| (asked, call.context.headers().clone()));
         let began = self.cache.0.runtime.now();
         let before = self.cache.0.table.lock().last_change();

@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 
-use super::asked::{Key, hash};
 use super::changes::Changes;
 use super::page::Page;
+use super::page_request::{Key, hash};
 
 /// The pages that are kept.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ struct Slot {
 
 /// What is there for a request.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum PageLookup {
     Page(Arc<Page>),
     /// Pages of this key, for other requests.
     Others,
@@ -104,18 +104,23 @@ impl Table {
     }
 
     /// The page for a request.
-    pub(crate) fn find(&mut self, key: &Key, headers: &HeaderMap, caller: Option<u64>) -> Found {
-        let Some(pages) = self.by_key.get(key) else { return Found::Nothing };
+    pub(crate) fn find(
+        &mut self,
+        key: &Key,
+        headers: &HeaderMap,
+        caller: Option<u64>,
+    ) -> PageLookup {
+        let Some(pages) = self.by_key.get(key) else { return PageLookup::Nothing };
         for id in pages {
             if let Some(slot) = self.slots.get_mut(*id as usize).and_then(Option::as_mut)
                 && slot.page.is_for(headers, caller)
             {
                 slot.was_asked_for = true;
                 slot.uses = slot.uses.saturating_add(1);
-                return Found::Page(Arc::clone(&slot.page));
+                return PageLookup::Page(Arc::clone(&slot.page));
             }
         }
-        Found::Others
+        PageLookup::Others
     }
 
     /// The number of the last change, which [`store`](Self::store) is told.
@@ -348,7 +353,7 @@ mod tests {
     use http::StatusCode;
     use tidewire_service::Headers;
 
-    use super::super::asked::Origin;
+    use super::super::page_request::Origin;
     use super::super::policy::Policy;
     use super::*;
 
@@ -381,7 +386,7 @@ mod tests {
     }
 
     fn has(table: &mut Table, name: &str) -> bool {
-        matches!(table.find(&key(name), &HeaderMap::new(), None), Found::Page(_))
+        matches!(table.find(&key(name), &HeaderMap::new(), None), PageLookup::Page(_))
     }
 
     #[test]
@@ -456,7 +461,7 @@ mod tests {
             Page { varies, ..page(1, &[]) }
         };
         let has = |table: &mut Table, name: &str| {
-            matches!(table.find(&key("/"), &of(name), None), Found::Page(_))
+            matches!(table.find(&key("/"), &of(name), None), PageLookup::Page(_))
         };
         let known = ["en", "de", "fr"];
         for name in known {

@@ -393,7 +393,7 @@ async fn a_service_that_names_its_content_is_asked_by_that_name_and_need_not_sen
             let mut name = [0; 16];
             name[..3].copy_from_slice(text.as_bytes());
             let name = tidewire_service::Validator::new(name);
-            let is_held = call.context.held().contains(&name);
+            let is_held = call.context.caller_validators().contains(&name);
             log.lock().unwrap().push((text, is_held));
             let is_new = HeaderValue::from_static("x");
             Ok(match is_held {

@@ -168,7 +168,8 @@ async fn a_header_that_is_read_only_sometimes_makes_only_those_answers_private()
 
 #[tokio::test]
 async fn what_the_caller_holds_is_not_shown_to_the_service_and_no_part_of_the_key() {
-    let behind = behind(CacheScope::Public, |call| format!("{:?}", call.context.held()));
+    let behind =
+        behind(CacheScope::Public, |call| format!("{:?}", call.context.caller_validators()));
     assert_eq!(behind.text("", Context::default()).await, "[]");
     let kept = behind.ask("", Context::default()).await.unwrap();
     let validator = kept.freshness.validator().expect("a kept answer has one");

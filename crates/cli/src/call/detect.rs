@@ -116,7 +116,7 @@ async fn health(url: &str, reach: &Reach) -> Result<(WatchHistory, Option<Error>
     let method = std::sync::Arc::new(spec);
     let call = Call::method(method, context(reach), Codec::Proto, tidewire::Body::Empty);
     let error = client.call(call).await.err();
-    Ok((watch.seen(), error))
+    Ok((watch.history(), error))
 }
 
 /// A plain request over whatever HTTP is spoken but HTTP/2 without TLS.
@@ -127,7 +127,7 @@ async fn get(url: &str, reach: &Reach) -> Result<(WatchHistory, Option<Error>), 
     let uri = http::Uri::from_static("/");
     let call = Call::http(http::Method::HEAD, uri, context(reach), tidewire::Body::Empty);
     let error = client.call(call).await.err();
-    Ok((watch.seen(), error))
+    Ok((watch.history(), error))
 }
 
 fn context(reach: &Reach) -> Context {
@@ -156,7 +156,7 @@ async fn explain(target: &Target, reach: &Reach, error: &Error) -> Failure {
             let call = Call::http(http::Method::HEAD, uri, context(reach), tidewire::Body::Empty);
             let _ = client.call(call).await;
         }
-        let seen = watch.seen();
+        let seen = watch.history();
         if seen.is_secured {
             let what = if seen.alpn.as_deref() == Some("h2") { "gRPC" } else { "HTTP" };
             let text = format!("the server speaks {what} only over TLS; write https://{place}");

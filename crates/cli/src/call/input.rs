@@ -183,7 +183,9 @@ impl Splitter {
                 if length == self.buffer.len() && !is_end && !is_whole {
                     return Ok(None);
                 }
-                let (name, line, column) = (self.name.clone(), self.line, self.column);
+                let name = self.name.clone();
+                let line = self.line;
+                let column = self.column;
                 let json = self.take(length);
                 Ok(Some(Value { json, name, line, column }))
             }

@@ -34,7 +34,7 @@ pub(crate) fn exit_code(code: Code) -> u8 {
 
 /// The failure of a call: what the server said, or why it could not be asked.
 pub(crate) fn failure(error: &Error, watch: &Watch, known: Option<&Catalog>) -> Failure {
-    call_failure(error, watch.seen().status.is_some(), known)
+    call_failure(error, watch.history().status.is_some(), known)
 }
 
 /// The same of a call over the live protocol, where the error tells what became of it.

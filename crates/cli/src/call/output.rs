@@ -36,7 +36,7 @@ impl Output {
         if !self.with_head {
             return Ok(());
         }
-        let seen = watch.seen();
+        let seen = watch.history();
         let mut text = match (seen.version, seen.status) {
             (Some(version), Some(status)) => format!("{version:?} {status}\n"),
             _ => String::new(),

@@ -15,15 +15,15 @@ pub(crate) struct Reach {
     #[arg(short = 'H', long = "header", visible_alias = "rpc-header", value_name = "NAME: VALUE",
           value_parser = header)]
     headers: Vec<(HeaderName, HeaderValue)>,
-    /// How long a call may take, such as 500ms or 10s; a bare number is seconds. The server is
-    /// told.
+    /// Deadline of each call, such as 500ms or 10s; a bare number is seconds. It is sent to the
+    /// server [default: none].
     #[arg(long, short = 'm', visible_aliases = ["timeout", "max-time"], value_name = "DURATION",
           value_parser = duration)]
     pub(crate) deadline: Option<Duration>,
     /// Authorities to trust in place of the system's (PEM file).
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
-    /// Certificate to show to the server (PEM file); needs --key.
+    /// Certificate to present to the server (PEM file); needs --key.
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
     /// Private key of --cert (PEM file).
@@ -32,7 +32,7 @@ pub(crate) struct Reach {
     /// Accept any certificate: anyone on the way can read and change what is sent.
     #[arg(long, short = 'k')]
     insecure: bool,
-    /// Do not try TLS where the URL does not say.
+    /// Do not try TLS if the URL has no scheme.
     #[arg(long)]
     pub(crate) plaintext: bool,
     /// Name that the server's certificate has to be for, in place of the host's.

@@ -51,7 +51,8 @@ impl Rpc<'_> {
             // What was refused because of its content type was not looked at: it may be sent again.
             Body::Full(message) if self.protocol.is_none() && protocol == Protocol::Connect => {
                 let first = self.once(protocol, Body::Full(message.clone())).await;
-                let refused = self.watch.seen().status.is_some_and(|status| status.as_u16() == 415);
+                let refused =
+                    self.watch.history().status.is_some_and(|status| status.as_u16() == 415);
                 match first {
                     Err(CallError::Call(_)) if refused => {
                         self.watch.note("not Connect; trying gRPC-Web");
@@ -82,7 +83,8 @@ impl Rpc<'_> {
 
     /// The request; `wrong` is set when what a stream is made of turns out to be wrong.
     fn body(&self, input: &Input, wrong: &Arc<OnceLock<String>>) -> Result<Body, Failure> {
-        let (known, type_name) = (self.known, &*self.method.input);
+        let known = self.known;
+        let type_name = &*self.method.input;
         let follows = matches!(input, Input::Nothing | Input::Standard);
         if !self.method.kind.client_streams() {
             let messages = input.messages(known, type_name).map_err(Failure::usage)?;
@@ -263,8 +265,10 @@ fn invite(method: &Method) {
 
 /// One line of JSON over several lines, in the same order.
 fn spread(json: &str) -> String {
-    let (mut out, mut depth) = (String::new(), 0_usize);
-    let (mut in_text, mut escaped) = (false, false);
+    let mut out = String::new();
+    let mut depth = 0_usize;
+    let mut in_text = false;
+    let mut escaped = false;
     let line = |out: &mut String, depth: usize| {
         out.push('\n');
         out.push_str(&"  ".repeat(depth));

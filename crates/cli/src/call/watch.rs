@@ -63,7 +63,7 @@ impl Watch {
     }
 
     /// What was seen so far.
-    pub(crate) fn seen(&self) -> WatchHistory {
+    pub(crate) fn history(&self) -> WatchHistory {
         self.lock().clone()
     }
 
@@ -85,7 +85,7 @@ impl Watch {
     /// Shows how long each phase took, if anything is shown.
     pub(crate) fn show_timing(&self) {
         if self.0.is_shown {
-            show(&self.seen().timing());
+            show(&self.history().timing());
         }
     }
 
@@ -173,7 +173,8 @@ fn render(step: &Step<'_>) -> Option<String> {
         }
         Step::Secured(secured) => {
             let alpn = secured.alpn.as_deref().unwrap_or("none");
-            let (version, cipher) = (&secured.version, &secured.cipher);
+            let version = &secured.version;
+            let cipher = &secured.cipher;
             let _ = writeln!(text, "* {version}, {cipher}, ALPN {alpn}");
         }
         Step::Reused { to } => {

@@ -31,8 +31,8 @@ use crate::catalog::Catalog;
 ///   tidewire call localhost:8080/contacts/1                       plain HTTP
 ///   tidewire call localhost:8080/contacts -X POST '{"name":"A"}'
 ///
-/// Whether the server speaks TLS and gRPC is found out. Its schema comes from reflection, or from
-/// --proto. Replies are printed as JSON, each on a line.
+/// TLS and gRPC are detected. The schema comes from reflection, or from --proto. Each reply is
+/// printed as one line of JSON.
 ///
 /// Exit codes: 0 success; 2 the arguments or the request are wrong; 3 the server cannot be reached
 /// or speaks something else; 4 and 5 an HTTP status of 400 or over, of 500 or over; 64 + n the
@@ -58,7 +58,7 @@ pub(crate) struct CallArgs {
     /// Schema: a file with a descriptor set; may be repeated.
     #[arg(long, visible_alias = "protoset", value_name = "FILE")]
     descriptor_set: Vec<PathBuf>,
-    /// Protocol [default: live where the URL says so, gRPC where the server speaks it, else
+    /// Protocol [default: live if the URL says so, gRPC if the server speaks it, otherwise
     /// Connect].
     #[arg(long, value_enum)]
     protocol: Option<CallProtocol>,
@@ -69,8 +69,7 @@ pub(crate) struct CallArgs {
     #[arg(short = 'd', long = "data", visible_aliases = ["json", "data-raw", "data-binary"],
           value_name = "JSON", allow_hyphen_values = true)]
     data: Option<String>,
-    /// Print each new answer of a query until it is interrupted: by the live protocol, which tells
-    /// of changes.
+    /// Print every new reply of a query until interrupted. Uses the live protocol.
     #[arg(long)]
     watch: bool,
     /// Print status and headers before the reply.
@@ -79,7 +78,7 @@ pub(crate) struct CallArgs {
     /// Write the reply to a file.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Show what goes over the wire, and how long each phase took.
+    /// Print what goes over the wire, and how long each phase took, to standard error.
     #[arg(short, long)]
     verbose: bool,
     #[command(flatten)]
@@ -142,8 +141,12 @@ impl CallArgs {
                 "the server speaks HTTP/1.1 only, and gRPC needs HTTP/2; leave --protocol out";
             return Err(Failure { error: anyhow!(text), code: UNREACHABLE });
         }
-        let (reach, watch, out) = (&self.reach, &watch, &out);
-        let (server, known, method) = (&server, &known, &method);
+        let reach = &self.reach;
+        let watch = &watch;
+        let out = &out;
+        let server = &server;
+        let known = &known;
+        let method = &method;
         let follows = self.watch;
         let rpc = Rpc { server, protocol, reach, known, method, watch, out, follows };
         rpc.run(&input).await
@@ -222,7 +225,7 @@ impl CallArgs {
         let outcome = Plain { verb, path, body }.run(&server, &self.reach, watch, out).await;
         // Whoever did not answer may speak something else; asking says what.
         match outcome {
-            Err(failure) if watch.seen().status.is_none() && watch.seen().is_connected => {
+            Err(failure) if watch.history().status.is_none() && watch.history().is_connected => {
                 Err(detect(target, &self.reach, watch).await.err().unwrap_or(failure))
             }
             outcome => outcome,

@@ -16,23 +16,25 @@ use crate::json::{self, JsonFlag};
 
 /// Show the last calls of a running server.
 ///
-/// Calls are recorded only while somebody wants that (--record), and what is said in them only
-/// while that is asked for (--capture): without what a schema marks as not to be shown, and what is
-/// called a secret. With a number: all that is known of one call.
+/// The server records calls only after --record, and their messages only after --capture. Fields
+/// that the schema marks as secret, and names that sound like secrets, are left out. With a number:
+/// everything recorded about one call.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Calls {
-    /// The number of a call, as it is listed.
+    /// Number of a call, as listed.
     number: Option<u64>,
-    /// Record calls for so many seconds from now on, 0 to end that.
+    /// Record calls for this many seconds from now; 0 stops recording [default: list the recorded
+    /// calls].
     #[arg(long, value_name = "SECONDS")]
     record: Option<u32>,
-    /// Record calls with what is said in them for so many seconds from now on, 0 to end that.
+    /// Record calls with their messages for this many seconds from now; 0 stops recording [default:
+    /// list the recorded calls].
     #[arg(long, value_name = "SECONDS")]
     capture: Option<u32>,
-    /// Only calls of methods with this in their name.
+    /// Only calls of methods whose name contains this text.
     #[arg(long, value_name = "PART", default_value = "")]
     method: String,
-    /// Only calls that did not end well.
+    /// Only failed calls.
     #[arg(long)]
     failed: bool,
     #[command(flatten)]
@@ -59,7 +61,8 @@ impl Calls {
                 if self.json.json { json::line(&call)? } else { of_call(&call) }
             }
             None => {
-                let (method, failed) = (self.method, self.failed);
+                let method = self.method;
+                let failed = self.failed;
                 let request =
                     ListCallsRequest { method, failed, limit: 1000, ..Default::default() };
                 let listed = body_or_failure(client.list(request).await)?;
@@ -77,7 +80,8 @@ fn of_all(listed: &ListCallsReply) -> String {
     let mut text =
         format!("{:>7} {:<18} {:>9} {:<8}  METHOD\n", "NUMBER", "OUTCOME", "MS", "PROTOCOL");
     for Call { number, outcome, took_us, protocol, method, from_memory, .. } in &listed.calls {
-        let (kept, took) = (if *from_memory { " (kept)" } else { "" }, *took_us as f64 / 1000.0);
+        let kept = if *from_memory { " (kept)" } else { "" };
+        let took = *took_us as f64 / 1000.0;
         let method = printable(method);
         let _ =
             writeln!(text, "{number:>7} {outcome:<18} {took:>9.1} {protocol:<8}  {method}{kept}");

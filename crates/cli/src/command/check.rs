@@ -23,39 +23,38 @@ use crate::Failure;
 
 /// Check `.proto` files, rules of mocks and tidewire.toml; points at file, line and column.
 ///
-/// Beside what the compiler finds, it finds REST paths that do not fit their methods or match the
-/// same requests, and in a tidewire.toml unknown keys, values that cannot work, files that are not
-/// there and services that the `.proto` files do not have. In rules it finds files for no method,
-/// keys and fields that are not there, bodies that the schema cannot hold, patterns that do not
-/// compile and responses that never answer.
+/// Reports, beside errors of the compiler: REST paths that do not fit their methods or match the
+/// same requests; in tidewire.toml, unknown keys, values that cannot work, missing files and
+/// unknown services; in rules, files without a method, unknown keys and fields, bodies that do not
+/// fit the schema, patterns that do not compile and responses that are never used.
 ///
-/// Exit codes: 0 no errors, 1 errors, 2 it could not be checked.
+/// Exit codes: 0 no errors, 1 errors, 2 the check could not run.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Check {
     /// Folders of `.proto` files (the root of their imports), `.proto` files, descriptor sets,
-    /// `.toml` files, and rule files or folders of them, which are checked against the `.proto`
-    /// files among these or here [default: tidewire.toml, proto, protos and rules, those that are
-    /// here].
+    /// `.toml` files, rule files and folders of rule files. Rules are checked against the `.proto`
+    /// files among these, or else those of this folder [default: tidewire.toml, proto, protos and
+    /// rules, if they exist].
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Folder in which single `.proto` files look up imports; may be repeated.
     #[arg(short = 'I', long = "include", value_name = "FOLDER")]
     includes: Vec<PathBuf>,
-    /// Print one JSON object a finding, for editors and scripts.
+    /// Print one JSON object per finding, for editors and scripts.
     #[arg(long)]
     json: bool,
-    /// Real service: the calls that were recorded in the rules are made again, and what it answers
-    /// otherwise is an error. http://127.0.0.1:50051
+    /// Real service, such as http://127.0.0.1:50051: repeat the calls recorded in the rules. A
+    /// reply that differs is an error [default: no calls].
     #[arg(long, value_name = "URL")]
     against: Option<String>,
     /// Protocol of the real service.
     #[arg(long, value_name = "PROTOCOL", default_value = "grpc")]
     upstream_protocol: super::mock::UpstreamProtocol,
-    /// Make recorded calls of methods that change something, too.
+    /// Repeat recorded commands, too: calls that change something.
     #[arg(long, requires = "against")]
     with_commands: bool,
-    /// Take warnings for errors.
+    /// Treat warnings as errors.
     #[arg(long)]
     strict: bool,
 }
@@ -71,7 +70,9 @@ impl Check {
             return Err(Failure::usage(why));
         }
         let mut found = CheckReport::default();
-        let (mut files, mut ruled, mut protos) = (Vec::new(), Vec::new(), Vec::new());
+        let mut files = Vec::new();
+        let mut ruled = Vec::new();
+        let mut protos = Vec::new();
         for path in &paths {
             match kind(path) {
                 Kind::Settings => settings::check(path, &mut found).map_err(Failure::usage)?,

@@ -75,7 +75,9 @@ impl Complete {
 
 /// The words of a line; the last one is being typed and may be empty.
 fn words(line: &str) -> Vec<String> {
-    let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut quote = None;
     let mut chars = line.chars();
     while let Some(c) = chars.next() {
         match (quote, c) {

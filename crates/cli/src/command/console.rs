@@ -11,7 +11,7 @@ use crate::admin::{Admin, body_or_failure};
 /// Print the address of the console of a running program, a page that shows its calls, caches,
 /// services and mocks.
 ///
-/// The address is good once, for a minute: it has a code in it that lets the browser in.
+/// The address works once, within a minute: it contains a code that signs the browser in.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Console {
     #[command(flatten)]

@@ -15,11 +15,11 @@ use tidewire::describe::{enumeration, message, method, service, template};
 /// Describe a service, method, message or enum: `.proto` text, and a request to fill in.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Describe {
-    /// Print only the request to fill in, as one line of JSON.
+    /// Print only a request to fill in, as one line of JSON.
     #[arg(long)]
     request: bool,
-    /// Write all files with their imports into a file, as a descriptor set: for protoc, buf and
-    /// other tools. Nothing is printed.
+    /// Write all files with their imports to a file, as a descriptor set for protoc, buf and other
+    /// tools. Prints nothing.
     #[arg(long, value_name = "FILE")]
     descriptor_set_out: Option<PathBuf>,
     #[command(flatten)]

@@ -10,17 +10,17 @@ use anyhow::bail;
 use crate::Failure;
 use crate::init::{hosting, project, settings};
 
-/// Begin: a project in Rust in an empty folder, or a tidewire.toml for what a folder has.
+/// Create a project in Rust in an empty folder, or a tidewire.toml for what a folder has.
 ///
 ///   tidewire init greeter      makes greeter/: one method over every protocol; then cargo run
 ///   tidewire init              in a folder with .proto files, or with a program in Node, Python,
 ///                              Go or PHP: a tidewire.toml; then tidewire serve
 ///
-/// Nothing that is there is changed.
+/// Existing files are not changed.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Init {
-    /// The folder; it is made if it is not there.
+    /// Folder; created if it does not exist.
     #[arg(value_name = "FOLDER", default_value = ".")]
     folder: PathBuf,
     /// Where a project in Rust takes Tidewire from: the URL of a git repository, or a clone

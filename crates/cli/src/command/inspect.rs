@@ -16,30 +16,31 @@ use crate::admin::{Admin, body_or_failure};
 use crate::call::printable::printable;
 use crate::json::{self, JsonFlag};
 
-/// Show what a running server keeps.
+/// Show the memos and sources of a running server.
 ///
-/// Without arguments: memos and sources, with entries, bytes and hits, and what made most stale.
-/// With a memo: its keys. With a memo and a part of a key: of the first such key what it read, what
-/// depends on it, and why it was computed again. Reasons and ages are known only of what was
-/// observed (--observe).
+/// Without arguments: memos and sources, with entries, bytes and hits, and the changes that made
+/// the most values stale. With a memo: its keys. With a memo and a part of a key: what the first
+/// such key read, what depends on it, and why it was recomputed. Reasons and ages are known only
+/// while --observe is on.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Inspect {
-    /// A memo or a source, as it is listed.
+    /// Memo or source, as listed.
     memo: Option<String>,
-    /// A part of a key, as it is listed.
+    /// Part of a key, as listed.
     key: Option<String>,
-    /// Let the server take note of what happens for so many seconds, 0 to end that.
+    /// Record what happens to values for this many seconds; 0 stops recording [default: show
+    /// values].
     #[arg(long, value_name = "SECONDS")]
     observe: Option<u32>,
-    /// Let the server count, for so many seconds, the values that it serves from memory within
-    /// itself, which slows them down; 0 to end that.
+    /// Count hits inside the server for this many seconds, which slows them down; 0 stops counting
+    /// [default: show values].
     #[arg(long, value_name = "SECONDS")]
     count_hits: Option<u32>,
-    /// Make the keys that are named stale, and all that depends on them; of a source: say that they
-    /// changed.
+    /// Make the named keys and everything that depends on them stale; for a source: report that
+    /// they changed.
     #[arg(long, requires = "memo", conflicts_with = "evict")]
     invalidate: bool,
-    /// Drop the values of the keys that are named from memory.
+    /// Remove the values of the named keys from memory.
     #[arg(long, requires = "memo")]
     evict: bool,
     #[command(flatten)]
@@ -137,7 +138,8 @@ async fn steer(
     let request = match key {
         None => SteerMemoRequest { memo, ..Default::default() },
         Some(key) => {
-            let (mut ids, mut after) = (Vec::new(), 0);
+            let mut ids = Vec::new();
+            let mut after = 0;
             loop {
                 let (entries, next) = page(client, &memo, &key, after).await?;
                 ids.extend(entries.iter().map(|entry| entry.id));
@@ -204,12 +206,15 @@ fn of_all(all: &MemoOverviewReply, memos: &ListMemosReply, made: &InvalidatorsRe
     for memo in memos {
         let MemoInfo { name, source, entries, bytes, asked, hits, .. } = memo;
         let served = counted(memo);
-        let (name, what) = (printable(name), if *source { " (source)" } else { "" });
+        let name = printable(name);
+        let what = if *source { " (source)" } else { "" };
         let hits = rate(*asked, *hits);
         let _ = writeln!(text, "{entries:>9} {bytes:>12} {hits:>7}{served}  {name}{what}");
     }
     for made in &made.invalidators {
-        let (changed, times, marked) = (printable(&made.changed), made.times, made.marked);
+        let changed = printable(&made.changed);
+        let times = made.times;
+        let marked = made.marked;
         let _ = writeln!(text, "{changed} changed {times} times, and made {marked} suspect");
     }
     if !made.observing {
@@ -261,7 +266,8 @@ async fn page(
     key: &str,
     after: u32,
 ) -> Result<(Vec<MemoEntry>, u32), Failure> {
-    let (memo, key) = (memo.to_owned(), key.to_owned());
+    let memo = memo.to_owned();
+    let key = key.to_owned();
     let request = ListEntriesRequest { memo, key, after, limit: 1000, ..Default::default() };
     let reply = body_or_failure(client.list_entries(request).await)?;
     Ok((reply.entries, reply.next))
@@ -304,7 +310,8 @@ fn of_entry(around: &GetEntryReply, why: &ExplainReply) -> String {
     for (what, entries) in [("read", &around.dependencies), ("depends on it:", &around.dependants)]
     {
         for MemoEntry { memo, key, state, version, .. } in entries {
-            let (memo, key) = (printable(memo), printable(key));
+            let memo = printable(memo);
+            let key = printable(key);
             let _ = writeln!(text, "  {what} {memo}({key}) {state}, version {version}");
         }
     }

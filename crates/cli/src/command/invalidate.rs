@@ -7,10 +7,10 @@ use tidewire::admin::proto::tidewire::admin::v1::{InvalidatePagesRequest, PagesC
 use crate::Failure;
 use crate::admin::{Admin, body_or_failure};
 
-/// End pages that a running server keeps of programs and upstreams.
+/// Invalidate cached pages of hosted programs and upstreams.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Invalidate {
-    /// Tags of pages, as `Cache-Tag` has them: `items/7`, or `items` for that and all below it.
+    /// Tags of pages, as in `Cache-Tag`: `items/7`, or `items` for it and everything below it.
     #[arg(required_unless_present = "service")]
     tags: Vec<String>,
     /// All pages of this service.

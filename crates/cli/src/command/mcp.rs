@@ -8,11 +8,12 @@ use tidewire::mcp::{Allow, Tools};
 use crate::Failure;
 use crate::admin::{Admin, body_or_failure};
 
-/// Serve an assistant (Model Context Protocol) on standard input and output: it sees what a running
-/// program serves, calls and caches, its mocks and its hosted processes.
+/// Serve an assistant (Model Context Protocol) on standard input and output: it can read the calls,
+/// caches, mocks and hosted processes of a running program.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Mcp {
-    /// Let the assistant change what runs, too: write rules, make calls, stop processes.
+    /// Let the assistant change the running program, too: write rules, make calls, stop processes
+    /// [default: read only].
     #[arg(long, value_name = "WHAT")]
     allow: Option<Allowed>,
     #[command(flatten)]

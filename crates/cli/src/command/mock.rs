@@ -12,16 +12,17 @@ use tidewire::{Client, Diagnostic, Protocol};
 use self::compat::Wishes;
 use crate::{Failure, serving};
 
-/// Answer every method of `.proto` files: by rules, or else with what the schema makes plausible.
+/// Serve a mock of every method of `.proto` files: replies come from rules, or are generated from
+/// the schema.
 ///
-/// All protocols are on one port. A change of a file is live at once, without a call lost. A file
-/// that is broken is reported, and the others are served.
+/// All protocols share one port. A changed file takes effect at once and no call is lost. A broken
+/// file is reported; the others are served.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Mock {
     /// Folder of `.proto` files, a `.proto` file, or a file with a descriptor set.
     #[arg(default_value = "protos")]
     protos: PathBuf,
-    /// Folder of rule files, such as rules/shop.v1.cart.getprice.yaml; it may come later.
+    /// Folder of rule files, such as rules/shop.v1.cart.getprice.yaml; may be created later.
     #[arg(long, value_name = "FOLDER", default_value = "rules")]
     rules: PathBuf,
     /// Address to listen on, such as 127.0.0.1:8080 or unix:/run/shop.sock; may be repeated.
@@ -30,51 +31,52 @@ pub(crate) struct Mock {
     /// Port to listen on, at 127.0.0.1.
     #[arg(short, long, value_name = "PORT", conflicts_with = "listen")]
     port: Option<u16>,
-    /// What chance follows from: the same number gives the same answers.
+    /// Seed of random values: the same seed gives the same replies.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
-    /// What methods without rules answer [default: generated; unimplemented where there is
-    /// rules/grpc, as in wishmock].
+    /// Reply of methods without rules [default: generated; unimplemented if rules/grpc exists, as
+    /// in wishmock].
     #[arg(long, value_name = "WHAT")]
     without_rule: Option<WithoutRule>,
-    /// How probable it is that an answer made from the schema breaks its rules of validation.
+    /// Probability, 0 to 1, that a generated reply breaks the validation rules of its schema.
     #[arg(long, value_name = "PROBABILITY", default_value_t = 0.0)]
     violate: f64,
-    /// Refuse requests that break rules of validation in the schema.
+    /// Refuse requests that break the validation rules of their schema.
     #[arg(long)]
     validate: bool,
-    /// Real service: it answers the calls that no rule answers, and those whose rule says
-    /// `upstream: true`. http://127.0.0.1:50051
+    /// Real service, such as http://127.0.0.1:50051, for calls without a matching rule and for
+    /// rules with `upstream: true` [default: no real service].
     #[arg(long, value_name = "URL")]
     upstream: Option<String>,
     /// Protocol of the real service.
     #[arg(long, value_name = "PROTOCOL", default_value = "grpc")]
     upstream_protocol: UpstreamProtocol,
-    /// Write what the real service answers into this folder, as rules, without secrets.
+    /// Write the replies of the real service to this folder, as rules without secrets.
     #[arg(long, value_name = "FOLDER", requires = "upstream")]
     record: Option<PathBuf>,
-    /// Serve no console, the page that shows rules and calls, where `admin.listen` is not set.
+    /// Do not serve the console, a page that shows rules and calls; with `admin.listen` it is
+    /// served anyway.
     #[arg(long)]
     no_console: bool,
-    /// Do not look for changes of the files.
+    /// Do not watch the files for changes.
     #[arg(long)]
     no_watch: bool,
-    /// Configuration file [default: tidewire.toml where there is one].
+    /// Configuration file [default: tidewire.toml, if it exists].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Any other setting, such as limits.body_bytes_max=8MiB; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
-    /// Take the ports, environment variables and admin routes of another program, for its clients.
+    /// Use the ports, environment variables and admin routes of another program, for its clients.
     #[arg(long, value_name = "PROGRAM")]
     compat: Option<Compat>,
-    /// Let every program of this machine use the admin routes of --compat without a credential.
+    /// Let every program on this machine use the admin routes of --compat without a credential.
     #[arg(long, requires = "compat")]
     compat_open: bool,
-    /// End when standard input is closed: with the program that started this one, whatever ends it.
+    /// Exit when standard input is closed, so when the program that started this one ends.
     #[arg(long)]
     until_stdin_closes: bool,
-    /// Print the JSON Schema of rule files, for editors, and end.
+    /// Print the JSON Schema of rule files, for editors, and exit.
     #[arg(long)]
     schema: bool,
 }
@@ -232,7 +234,8 @@ async fn follow(watch: Option<Watch>) {
         report(&texts(change.faults.iter(), &[]));
         let kept: Vec<_> = change.reloaded.kept.iter().map(ToString::to_string).collect();
         report_findings(&change.reloaded.findings, &kept);
-        let (changed, took) = (&change.reloaded.changed, change.took.as_secs_f64() * 1000.0);
+        let changed = &change.reloaded.changed;
+        let took = change.took.as_secs_f64() * 1000.0;
         tracing::info!("reloaded in {took:.1} ms; answered otherwise: {}", changed.join(", "));
     }
 }

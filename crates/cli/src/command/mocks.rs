@@ -16,7 +16,7 @@ use crate::Failure;
 use crate::admin::{Admin, body_or_failure};
 use crate::call::printable::{printable, printable_json};
 
-/// Show the rules of a running mock, and steer it: rule files, previews, calls, sessions.
+/// Show and change a running mock: rule files, previews, calls, sessions.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Mocks {
     #[command(subcommand)]
@@ -287,7 +287,8 @@ fn print_rules(reply: &Json, out: &mut dyn std::io::Write) -> std::io::Result<()
             writeln!(out, "  {said} responses of the program")?;
         }
         for response in items(rules, "responses") {
-            let (file, name) = (text(rules, "file"), text(response, "name"));
+            let file = text(rules, "file");
+            let name = text(response, "name");
             writeln!(out, "  {file}:{} {name}", response["line"])?;
         }
         if rules["fault"].is_string() {
@@ -298,7 +299,8 @@ fn print_rules(reply: &Json, out: &mut dyn std::io::Write) -> std::io::Result<()
         for found in items(file, "findings") {
             let kind = if found["error"] == true { "error" } else { "warning" };
             let line = found["line"].as_u64().unwrap_or(0);
-            let (file, message) = (text(file, "name"), text(found, "message"));
+            let file = text(file, "name");
+            let message = text(found, "message");
             writeln!(out, "{file}:{line}: {kind}: {message}")?;
         }
     }
@@ -309,8 +311,9 @@ fn print_calls(reply: &Json, out: &mut dyn std::io::Write) -> std::io::Result<()
     for call in items(reply, "calls") {
         let rule = text(call, "rule");
         let rule = if rule.is_empty() { "no rule".into() } else { rule };
-        let (number, method, code) =
-            (text(call, "number"), text(call, "method"), text(call, "code"));
+        let number = text(call, "number");
+        let method = text(call, "method");
+        let code = text(call, "code");
         writeln!(out, "{number} {method} {code} {rule} {}", text(call, "session"))?;
         for request in items(call, "requests") {
             writeln!(out, "  {}", printable(request.as_str().unwrap_or_default()))?;

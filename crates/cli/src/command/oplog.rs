@@ -8,7 +8,7 @@ use tidewire::config::Flags;
 
 use crate::Failure;
 
-/// The change log of a database.
+/// Set up the change log of a database.
 #[derive(Debug, clap::Args)]
 pub(crate) struct OplogArgs {
     #[command(subcommand)]
@@ -17,19 +17,18 @@ pub(crate) struct OplogArgs {
 
 #[derive(Debug, Subcommand)]
 enum OplogAction {
-    /// Print the statements that make the tables and triggers of the change log, for whoever may
-    /// run them.
+    /// Print the SQL that creates the tables and triggers of the change log.
     ///
-    /// The database (oplog.url) is asked for types of keys and for partitions; nothing is changed.
+    /// Reads types of keys and partitions from the database (oplog.url) and changes nothing.
     Sql(Sql),
 }
 
 #[derive(Debug, clap::Args)]
 struct Sql {
-    /// Role that follows the log, if another one runs these statements.
+    /// Role that reads the log [default: the role that runs the statements].
     #[arg(long, value_name = "ROLE")]
     role: Option<String>,
-    /// Configuration file [default: tidewire.toml where there is one].
+    /// Configuration file [default: tidewire.toml, if it exists].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Any other setting, such as oplog.url=postgres://user@localhost/shop; may be repeated.

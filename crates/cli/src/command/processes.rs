@@ -26,9 +26,9 @@ pub(crate) struct Ps {
 /// Show what a hosted program printed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Logs {
-    /// The program.
+    /// Name of the program.
     name: String,
-    /// Go on with what it prints.
+    /// Print new output as it comes.
     #[arg(short, long)]
     follow: bool,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub(crate) struct Logs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ProcessArgs {
-    /// The program.
+    /// Name of the program.
     name: String,
     #[command(flatten)]
     admin: Admin,
@@ -73,7 +73,8 @@ impl Logs {
         let client = ProcessesClient::new(self.admin.channel()?);
         let mut after = 0;
         loop {
-            let (name, limit) = (self.name.clone(), 1000);
+            let name = self.name.clone();
+            let limit = 1000;
             let request = ProcessLogsRequest { name, after, limit, ..Default::default() };
             let reply = body_or_failure(client.logs(request).await)?;
             let mut out = std::io::stdout().lock();
@@ -130,7 +131,8 @@ fn table(processes: &[Process]) -> String {
             true => String::new(),
             false => format!("  {}", printable(failure)),
         };
-        let (name, pids) = (printable(name), pids.join(" "));
+        let name = printable(name);
+        let pids = pids.join(" ");
         text += &format!(
             "{name:<20} {state:<9} {starts:>6} {spares:>6} {calls:>6} {waiting:>7}  {pids}{failure}\n"
         );

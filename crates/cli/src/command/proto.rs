@@ -8,7 +8,7 @@ use tidewire::schema::builtin_files;
 
 use crate::{Failure, serving};
 
-/// The `.proto` files that are built in.
+/// Write the built-in `.proto` files.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ProtoArgs {
     #[command(subcommand)]
@@ -17,11 +17,10 @@ pub(crate) struct ProtoArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Write what any `.proto` may import here (google/api, tidewire/v1, buf/validate, validate)
-    /// into a folder, for buf and protoc, which have it from nowhere else. A file that is there and
-    /// is another is left as it is, and said.
+    /// Write the built-in `.proto` files (google/api, tidewire/v1, buf/validate, validate) to a
+    /// folder, for buf and protoc. An existing file that differs is reported and left as it is.
     Export {
-        /// The folder; it is made if it is not there.
+        /// Folder; created if it does not exist.
         folder: PathBuf,
     },
 }

@@ -10,13 +10,13 @@ use crate::{Failure, resident, serving};
 
 /// Serve `.proto` files over Connect, gRPC, gRPC-Web and plain HTTP on one port.
 ///
-/// Every method of every service answers with the fields of its request, unless tidewire.toml gives
-/// it another backend; programs in other languages are started by their first call. Settings come
-/// from tidewire.toml, the environment (TIDEWIRE_SERVER_LISTEN) and flags.
+/// Every method replies with the fields of its request, unless tidewire.toml names another backend.
+/// Hosted programs start at their first call. Settings come from tidewire.toml, the environment
+/// (such as TIDEWIRE_SERVER_LISTEN) and options.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serve {
-    /// Folder of `.proto` files, a `.proto` file, or a file with a descriptor set; without it
-    /// tidewire.toml says.
+    /// Folder of `.proto` files, a `.proto` file, or a file with a descriptor set [default: the
+    /// services of tidewire.toml].
     proto: Option<PathBuf>,
     /// Configuration file [default: tidewire.toml, here or in a folder above].
     #[arg(long, value_name = "FILE")]
@@ -27,13 +27,13 @@ pub(crate) struct Serve {
     /// Port to listen on, at 127.0.0.1.
     #[arg(short, long, value_name = "PORT", conflicts_with = "listen")]
     port: Option<u16>,
-    /// Look for replies that are cached and wrong: every hit is computed again, and what differs is
-    /// logged (memo.verify=1). For development: hits cost as much as misses, and the log shows
-    /// the beginning of requests. Serves the console too, a page that shows calls and caches, and
+    /// Find cached replies that are wrong: compute every hit again and log differences
+    /// (memo.verify=1). For development: hits cost as much as misses, and the log shows the
+    /// beginning of requests. Also serves the console, a page that shows calls and caches, and
     /// prints its address.
     #[arg(long)]
     dev: bool,
-    /// With --dev: serve no console where `admin.listen` is not set.
+    /// With --dev: do not serve the console; with `admin.listen` it is served anyway.
     #[arg(long, requires = "dev")]
     no_console: bool,
     /// Any other setting, such as limits.body_bytes_max=8MiB; may be repeated.

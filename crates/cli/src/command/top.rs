@@ -16,17 +16,17 @@ use crate::admin::{Admin, body_or_failure};
 use crate::call::printable::printable;
 use crate::json::{self, JsonFlag};
 
-/// Show what a running server does: calls a second, times and outcomes by method.
+/// Show the activity of a running server: calls per second, times and outcomes by method.
 ///
-/// The server has `admin.listen` in its settings. Rates are of the time since the last look; with
-/// --once, and at first, since its start; with --json it is what the server counted since then, one
-/// object a look.
+/// Needs `admin.listen` in the settings of the server. Rates are since the last update; with
+/// --once, and at first, since the start of the server. With --json: what the server counted since
+/// its start, one object per update.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Top {
-    /// Print once and end.
+    /// Print once and exit.
     #[arg(long)]
     once: bool,
-    /// Seconds between two looks.
+    /// Seconds between updates.
     #[arg(long, value_name = "SECONDS", default_value_t = 2)]
     every: u64,
     #[command(flatten)]
@@ -42,7 +42,8 @@ impl Top {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let channel = self.admin.channel()?;
         let system = SystemClient::new(channel.clone());
-        let (calls, memo) = (CallsClient::new(channel.clone()), MemoClient::new(channel.clone()));
+        let calls = CallsClient::new(channel.clone());
+        let memo = MemoClient::new(channel.clone());
         let processes = ProcessesClient::new(channel);
         let mut before = None;
         loop {
@@ -89,7 +90,8 @@ fn table(
     let mut text = String::new();
     let state = if system.ready { "ready" } else { "draining" };
     let uptime = Duration::from_secs(system.uptime_ms / 1000);
-    let (connections, commands) = (system.connections_open, system.commands_running);
+    let connections = system.connections_open;
+    let commands = system.commands_running;
     let _ =
         writeln!(text, "{state}, up {uptime:?}, {connections} connections, {commands} commands");
     if kept.asked > 0 {
@@ -117,8 +119,10 @@ fn table(
         let MethodFigures { method, protocol, running, p50_us, p99_us, .. } = figures;
         let failed = figures.outcomes.iter().filter(|outcome| !is_well(&outcome.code));
         let failed = failed.map(|outcome| format!(" {}={}", outcome.code, outcome.count));
-        let (p50, p99) = (*p50_us as f64 / 1e3, *p99_us as f64 / 1e3);
-        let (failed, method) = (failed.collect::<String>(), printable(method));
+        let p50 = *p50_us as f64 / 1e3;
+        let p99 = *p99_us as f64 / 1e3;
+        let failed = failed.collect::<String>();
+        let method = printable(method);
         let _ = writeln!(
             text,
             "{rate:>9.1} {running:>7} {p50:>9.1} {p99:>9.1}  {method} {protocol}{failed}"
@@ -141,9 +145,10 @@ fn programs(programs: &[Process]) -> String {
     for program in programs {
         let Process { name, state, route, requests, calls, waiting, starts, crashes, .. } = program;
         let mean = |total_us: u64, count: u64| total_us as f64 / 1e3 / count.max(1) as f64;
-        let (start, wait) =
-            (mean(program.start_us, *starts), mean(program.queue_us, program.queued));
-        let (name, route) = (printable(name), printable(route));
+        let start = mean(program.start_us, *starts);
+        let wait = mean(program.queue_us, program.queued);
+        let name = printable(name);
+        let route = printable(route);
         let memory = match program.out_of_memory {
             0 => String::new(),
             times => format!(" out_of_memory={times}"),

@@ -28,7 +28,8 @@ pub(crate) fn find(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 fn look(folder: &Path, depth: usize, found: &mut BTreeSet<PathBuf>) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)?.flatten() {
-        let (path, name) = (entry.path(), entry.file_name());
+        let path = entry.path();
+        let name = entry.file_name();
         let is_left_out =
             name.to_string_lossy().starts_with('.') || name == "target" || name == "node_modules";
         if is_left_out || depth > DEPTH_MAX {

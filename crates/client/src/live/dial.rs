@@ -38,7 +38,8 @@ impl Server {
 
 impl Dial for Server {
     async fn dial(&self) -> Result<Box<dyn Transport>> {
-        let (name, timeout) = (self.0.endpoint().name(), self.0.timeout());
+        let name = self.0.endpoint().name();
+        let timeout = self.0.timeout();
         tokio::time::timeout(timeout, self.open()).await.unwrap_or_else(|_| {
             let text = format!("{name} did not answer within limits.connect_timeout = {timeout:?}");
             Err(Error::unavailable(text))

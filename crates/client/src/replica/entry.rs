@@ -87,7 +87,8 @@ pub(crate) struct Content {
 
 impl ReplicaEntry {
     pub(crate) fn new(key: Key, told: Source<Key>, shelf: Weak<Shared>) -> Arc<Self> {
-        let (doubts, is_plain) = (AtomicU32::new(0), AtomicBool::new(false));
+        let doubts = AtomicU32::new(0);
+        let is_plain = AtomicBool::new(false);
         Arc::new(Self { key, told, shelf, doubts, is_plain, state: Mutex::default() })
     }
 
@@ -113,7 +114,7 @@ impl ReplicaEntry {
     }
 
     /// What is known of the answer that is held, and the answer.
-    pub(crate) fn held(&self) -> Option<(ReplicaStatus, Content)> {
+    pub(crate) fn snapshot(&self) -> Option<(ReplicaStatus, Content)> {
         let state = self.state.lock();
         state.held.as_ref().map(|held| (held.ear.standing(), held.content.clone()))
     }
@@ -151,11 +152,11 @@ impl Replica {
         let place = &*self.place;
         // Before the look: a doubt is there to be seen before it counts.
         let doubts = place.doubts.load(Ordering::SeqCst);
-        let freshness = || Freshness::kept(Arc::clone(self) as _, doubts.into());
+        let freshness = || Freshness::cached(Arc::clone(self) as _, doubts.into());
         if place.is_plain.load(Ordering::SeqCst) {
             return freshness();
         }
-        let Some((ReplicaStatus::Right, content)) = place.held() else {
+        let Some((ReplicaStatus::Right, content)) = place.snapshot() else {
             return Freshness::lasting(std::time::Duration::ZERO);
         };
         let freshness = freshness().with_tokens(content.freshness.tokens());

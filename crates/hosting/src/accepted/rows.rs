@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// What is known of the program's side of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Shown {
+pub(super) enum AcceptState {
     /// Nothing yet.
     Absent,
     /// The program has it, or had it.
@@ -15,31 +15,31 @@ pub(super) enum Shown {
 }
 
 /// Looks through tables; one that waits counts before one that is accepted.
-pub(super) fn look(tables: &[&str], of_row: impl Fn(&[u8]) -> Option<Shown>) -> Shown {
+pub(super) fn look(tables: &[&str], of_row: impl Fn(&[u8]) -> Option<AcceptState>) -> AcceptState {
     let mut can_read = false;
-    let mut shown = Shown::Absent;
+    let mut shown = AcceptState::Absent;
     for table in tables {
         let Ok(text) = std::fs::read(table) else { continue };
         can_read = true;
         let rows = text.split(|byte| *byte == b'\n').filter_map(&of_row);
-        shown = rows.fold(shown, Shown::max);
+        shown = rows.fold(shown, AcceptState::max);
     }
-    if can_read { shown } else { Shown::Accepted }
+    if can_read { shown } else { AcceptState::Accepted }
 }
 
 /// `NUM: REFCOUNT PROTOCOL FLAGS TYPE STATE INODE PATH`; a path may have spaces.
-pub(super) fn unix(row: &[u8], path: &Path) -> Option<Shown> {
+pub(super) fn unix(row: &[u8], path: &Path) -> Option<AcceptState> {
     const LISTENS: &[u8] = b"00010000";
     let (fields, shown) = fields::<7>(row)?;
     let [_, _, _, flags, _, _, inode] = fields;
     if shown.strip_prefix(b" ")? != path.as_os_str().as_bytes() || flags == LISTENS {
         return None;
     }
-    Some(if inode == b"0" { Shown::Pending } else { Shown::Accepted })
+    Some(if inode == b"0" { AcceptState::Pending } else { AcceptState::Accepted })
 }
 
 /// `SL LOCAL:PORT REMOTE:PORT STATE QUEUES TIMER RETRANSMITS UID TIMEOUT INODE ...`
-pub(super) fn tcp(row: &[u8], from: u16, to: u16) -> Option<Shown> {
+pub(super) fn tcp(row: &[u8], from: u16, to: u16) -> Option<AcceptState> {
     const ESTABLISHED: &[u8] = b"01";
     const SYN_RECEIVED: &[u8] = b"03";
     let ([_, local, remote, state, _, _, _, _, _, inode], _) = fields::<10>(row)?;
@@ -47,9 +47,9 @@ pub(super) fn tcp(row: &[u8], from: u16, to: u16) -> Option<Shown> {
         return None;
     }
     Some(match state {
-        SYN_RECEIVED => Shown::Absent,
-        ESTABLISHED if inode == b"0" => Shown::Pending,
-        _ => Shown::Accepted,
+        SYN_RECEIVED => AcceptState::Absent,
+        ESTABLISHED if inode == b"0" => AcceptState::Pending,
+        _ => AcceptState::Accepted,
     })
 }
 
@@ -81,8 +81,8 @@ mod tests {
         let row = |rest: &str| format!("0000000000000000: 00000002 00000000 {rest}").into_bytes();
         let path = Path::new("/run/my shop/socket");
         for (rest, expected) in [
-            ("00000000 0001 03     0 /run/my shop/socket", Some(Shown::Pending)),
-            ("00000000 0001 03 40213 /run/my shop/socket", Some(Shown::Accepted)),
+            ("00000000 0001 03     0 /run/my shop/socket", Some(AcceptState::Pending)),
+            ("00000000 0001 03 40213 /run/my shop/socket", Some(AcceptState::Accepted)),
             ("00010000 0001 01 40212 /run/my shop/socket", None),
             ("00000000 0001 03     0 /run/my", None),
             ("00000000 0001 03     0", None),
@@ -99,10 +99,10 @@ mod tests {
                 .into_bytes()
         };
         for (local, remote, state, inode, expected) in [
-            ("1F90", "C350", "01", 0, Some(Shown::Pending)),
-            ("1F90", "C350", "01", 40213, Some(Shown::Accepted)),
-            ("1F90", "C350", "03", 0, Some(Shown::Absent)),
-            ("1F90", "C350", "05", 0, Some(Shown::Accepted)),
+            ("1F90", "C350", "01", 0, Some(AcceptState::Pending)),
+            ("1F90", "C350", "01", 40213, Some(AcceptState::Accepted)),
+            ("1F90", "C350", "03", 0, Some(AcceptState::Absent)),
+            ("1F90", "C350", "05", 0, Some(AcceptState::Accepted)),
             ("C350", "1F90", "01", 40214, None),
             ("1F90", "0000", "0A", 40212, None),
         ] {
@@ -114,17 +114,20 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_counts_as_accepted_and_what_is_not_there_does_not() {
-        assert_eq!(look(&["/no/such/table"], |_| Some(Shown::Pending)), Shown::Accepted);
+        assert_eq!(
+            look(&["/no/such/table"], |_| Some(AcceptState::Pending)),
+            AcceptState::Accepted
+        );
         let table = std::env::temp_dir().join(format!("tidewire-rows-{}", std::process::id()));
         std::fs::write(&table, "one\nanother\n").unwrap();
         let table = table.to_str().unwrap();
-        assert_eq!(look(&["/no/such/table", table], |_| None), Shown::Absent);
+        assert_eq!(look(&["/no/such/table", table], |_| None), AcceptState::Absent);
         let both = |row: &[u8]| match row {
-            b"one" => Some(Shown::Pending),
-            b"another" => Some(Shown::Accepted),
+            b"one" => Some(AcceptState::Pending),
+            b"another" => Some(AcceptState::Accepted),
             _ => None,
         };
-        assert_eq!(look(&[table], both), Shown::Pending);
+        assert_eq!(look(&[table], both), AcceptState::Pending);
         std::fs::remove_file(table).unwrap();
     }
 }

@@ -63,7 +63,9 @@ impl<M: Clone> PoolInstance<M> {
             Condition::Frozen => State::Frozen,
             Condition::Ready | Condition::Stopping => State::Ready,
         };
-        let (is_spare, calls, requests) = (self.is_spare, self.calls, self.requests);
+        let is_spare = self.is_spare;
+        let calls = self.calls;
+        let requests = self.requests;
         InstanceStatus { state, is_spare, calls, requests, age: now.duration_since(self.born) }
     }
 
@@ -87,7 +89,8 @@ impl<M: Clone> PoolInstance<M> {
 
     /// Gives a place at it.
     pub(super) fn grant(&mut self) -> Grant<M> {
-        let (is_frozen, was_spare) = (self.condition == Condition::Frozen, self.is_spare);
+        let is_frozen = self.condition == Condition::Frozen;
+        let was_spare = self.is_spare;
         (self.condition, self.is_spare) = (Condition::Ready, false);
         self.calls += 1;
         self.requests += 1;
@@ -145,7 +148,8 @@ impl<M: Clone> PoolInstance<M> {
         now: Instant,
         next: &mut Option<Instant>,
     ) -> Option<Step<M>> {
-        let (stop, freeze) = (self.stop_at(stop, now), self.freeze_at(freeze));
+        let stop = self.stop_at(stop, now);
+        let freeze = self.freeze_at(freeze);
         if stop.is_some_and(|at| at <= now) {
             self.condition = Condition::Stopping;
             return Some(Step::Stop(self.instance.clone()));

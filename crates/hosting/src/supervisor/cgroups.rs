@@ -39,7 +39,8 @@ impl Groups {
     /// Makes groups of this instance for as much as can be; says what each bound is kept by.
     pub(super) fn new(bounds: &Bounds, owner: Owner, id: u64) -> (Self, Bounded) {
         let name = &format!("{PREFIX}{}.{id}", owner.text());
-        let (mut groups, mut bounded) = (Self::default(), Bounded::default());
+        let mut groups = Self::default();
+        let mut bounded = Bounded::default();
         let hierarchies = hierarchies();
         let mut keep = |controller: Option<Controller>, means: &mut Option<Means>, other| {
             let Some(controller) = controller else { return };
@@ -208,8 +209,11 @@ fn parse(mounts: &str, groups: &str) -> Vec<Hierarchy> {
 
 fn hierarchy(mount: &str, groups: &str) -> Option<Hierarchy> {
     let (before, after) = mount.split_once(" - ")?;
-    let (mut before, mut after) = (before.split(' ').skip(3), after.split(' '));
-    let (root, mount, kind) = (before.next()?, before.next()?, after.next()?);
+    let mut before = before.split(' ').skip(3);
+    let mut after = after.split(' ');
+    let root = before.next()?;
+    let mount = before.next()?;
+    let kind = after.next()?;
     let options: Vec<_> = after.nth(1)?.split(',').map(str::to_owned).collect();
     let is_v2 = match kind {
         "cgroup2" => true,
@@ -218,7 +222,8 @@ fn hierarchy(mount: &str, groups: &str) -> Option<Hierarchy> {
     };
     let own = groups.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (parts.next()?, parts.next()?);
+        let controllers = parts.next()?;
+        let path = parts.next()?;
         let is_of = |name: &str| options.iter().any(|option| option == name);
         let is_it = match is_v2 {
             true => controllers.is_empty(),

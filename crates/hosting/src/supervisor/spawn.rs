@@ -65,7 +65,8 @@ pub(super) fn spawn(
     // SAFETY: they are sets of signals, filled by the calls; the stack grows down from its end, and
     // it and the child are there until the clone has left them, which CLONE_VFORK waits for.
     let pid = unsafe {
-        let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        let mut all = MaybeUninit::uninit();
+        let mut before = MaybeUninit::uninit();
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
         let pid = libc::clone(run, top.cast(), flags, (&raw mut child).cast());
@@ -231,7 +232,8 @@ impl Child {
 
     /// Runs the first that can be run of all places; returns why none can.
     fn exec(&self) -> Errno {
-        let (arguments, environment) = (&self.arguments.addresses, &self.environment.addresses);
+        let arguments = &self.arguments.addresses;
+        let environment = &self.environment.addresses;
         let mut why = Errno::NOENT;
         for place in &self.places {
             // SAFETY: texts and lists end with a zero. Of a path with a slash nothing is looked up;
@@ -333,7 +335,8 @@ fn last_errno() -> Errno {
 /// have.
 fn close_on_exec(first: RawFd) {
     // The call itself, since musl has no function for it.
-    let (call, last) = (libc::SYS_close_range, libc::c_uint::MAX);
+    let call = libc::SYS_close_range;
+    let last = libc::c_uint::MAX;
     // SAFETY: it marks descriptors and closes none. Before Linux 5.11 it fails, and marks nothing.
     unsafe { libc::syscall(call, first, last, libc::CLOSE_RANGE_CLOEXEC) };
 }

@@ -106,7 +106,7 @@ impl From<tidewire_live_proto::IncomingRequest<'_>> for Incoming {
             call: incoming.call,
             method: incoming.method(),
             path: incoming.peer_method(),
-            http: incoming.http().map(|(verb, target)| (verb.to_vec(), target.to_vec())),
+            http: incoming.http().map(|line| (line.verb.to_vec(), line.target.to_vec())),
             metadata: incoming.metadata(),
             payload: incoming.payload().to_vec(),
             streaming: incoming.is_streaming(),

@@ -1,5 +1,7 @@
 //! Bad input: each rule that a peer can break ends the connection with the reason that names it.
 
+use std::ops::RangeInclusive;
+
 use tidewire_live_proto::frame::{self, Head, Kind, flag};
 use tidewire_live_proto::metadata::{put_command, put_entry, put_number, tag};
 use tidewire_live_proto::{
@@ -442,8 +444,11 @@ fn a_bad_hello_is_refused_with_its_reason() {
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), Reason::Magic),
         (wrong_magic, Reason::Magic),
         (huge, Reason::TooLarge),
-        (encode(Hello { versions: (2, 9), ..Hello::default() }), Reason::Version),
-        (encode(Hello { versions: (3, 1), ..Hello::default() }), Reason::Version),
+        (encode(Hello { versions: 2..=9, ..Hello::default() }), Reason::Version),
+        (
+            encode(Hello { versions: RangeInclusive::new(3, 1), ..Hello::default() }),
+            Reason::Version,
+        ),
         (encode(Hello { required: 1 << 40, ..Hello::default() }), Reason::Feature),
     ];
     for (bytes, expected) in cases {

@@ -15,7 +15,7 @@ use crate::codec::Codec;
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::flight::{Flight, Flights};
-use crate::generate::{Load, Source};
+use crate::generate::{Load, Share, Source};
 use crate::plan::{Model, Plan, Reuse};
 use crate::recorder::{Correction, Recorder, Sample};
 use crate::reply::Answer;
@@ -58,9 +58,31 @@ pub(super) struct Worker<'a> {
     stopped_at: Option<Nanos>,
     /// A request that could not even be written: the run ends.
     fault: Option<Error>,
-    cpu_at_origin: Option<(Nanos, Nanos)>,
-    cpu_at_end: Option<(Nanos, Nanos)>,
+    cpu_at_origin: Option<CpuReading>,
+    cpu_at_end: Option<CpuReading>,
     reconnects: u64,
+}
+
+/// What the thread had used of its core at a moment.
+#[derive(Clone, Copy)]
+struct CpuReading {
+    at: Nanos,
+    used: Nanos,
+}
+
+impl CpuReading {
+    fn take(now: Nanos) -> Self {
+        Self { at: now, used: thread_cpu() }
+    }
+}
+
+/// What ends a run early.
+#[derive(Clone, Copy)]
+pub(super) struct Stops<'a> {
+    /// Somebody wants it.
+    pub(super) stop: &'a Stop,
+    /// A worker cannot go on.
+    pub(super) given_up: &'a Stop,
 }
 
 impl<'a> Worker<'a> {
@@ -68,7 +90,7 @@ impl<'a> Worker<'a> {
         plan: &'a Plan,
         index: usize,
         clock: RunClock,
-        (stop, given_up): (&'a Stop, &'a Stop),
+        Stops { stop, given_up }: Stops<'a>,
         progress: &'a UnboundedSender<Progress>,
     ) -> Result<Self, Error> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)
@@ -130,7 +152,8 @@ impl<'a> Worker<'a> {
                 Err(errno) => return Err(Error::system(format!("epoll: {errno}"))),
             }
             for event in events.drain(..) {
-                let (data, flags) = (event.data, event.flags);
+                let data = event.data;
+                let flags = event.flags;
                 self.event(data.u64() as usize, flags);
             }
         }
@@ -296,7 +319,7 @@ impl<'a> Worker<'a> {
             let Some(answer) = connection.codec.receive(&mut input, &mut connection.out) else {
                 break;
             };
-            self.answered(index, answer, now);
+            self.take_answer(index, answer, now);
             if self.connections[index].state != State::Open {
                 return;
             }
@@ -314,9 +337,9 @@ impl<'a> Worker<'a> {
         self.flush(index, now);
     }
 
-    fn answered(&mut self, index: usize, mut answer: Answer, now: Nanos) {
+    fn take_answer(&mut self, index: usize, mut answer: Answer, now: Nanos) {
         let Some(flight) = self.flights.remove(answer.flight) else { return };
-        let kept = self.connections[index].codec.kept();
+        let kept = self.connections[index].codec.reply_parts();
         let verdict = self.composer.judge(flight.session, flight.step, &mut answer, kept);
         self.complete(now, &flight, answer.bytes, answer.messages, verdict);
         if self.plan.reuse == Reuse::NewPerRequest {
@@ -341,7 +364,7 @@ impl<'a> Worker<'a> {
         if let Err(failure) = &verdict
             && self.is_first_answer_wrong(failure)
         {
-            self.fault = Some(Error::refused(format!(
+            self.fault = Some(Error::bad_request(format!(
                 "the first answer says that the request is wrong: {failure}; nothing was \
                  measured (try it with `tidewire call`, or accept it with --expect-status)"
             )));
@@ -385,7 +408,7 @@ impl<'a> Worker<'a> {
     fn ended(&mut self, index: usize) {
         let now = self.clock.now();
         if let Some(answer) = self.connections[index].codec.end_of_input() {
-            self.answered(index, answer, now);
+            self.take_answer(index, answer, now);
             if self.plan.reuse == Reuse::NewPerRequest {
                 return;
             }
@@ -402,14 +425,14 @@ impl<'a> Worker<'a> {
             }
         }
         if failure.is_refusal() || self.connections[index].codec.refusal().is_some() {
-            self.refused(index, now, failure, keys.is_empty());
+            self.connect_failed(index, now, failure, keys.is_empty());
         }
         self.closed(index, now);
     }
 
     /// A connection could not be opened: waits before the next attempt, and in a closed model
     /// counts a failed request even if none was queued on it, because one would have been sent.
-    fn refused(&mut self, index: usize, now: Nanos, failure: &Failure, unused: bool) {
+    fn connect_failed(&mut self, index: usize, now: Nanos, failure: &Failure, unused: bool) {
         self.load.recorder.refused_since.get_or_insert(now);
         self.connections[index].back_off(now);
         let closed_model = matches!(self.plan.model, Model::Closed { .. });
@@ -502,10 +525,10 @@ impl<'a> Worker<'a> {
     /// Notes the CPU time of this thread at the borders of the measured part.
     fn account(&mut self, now: Nanos) {
         if now >= self.plan.origin() && self.cpu_at_origin.is_none() {
-            self.cpu_at_origin = Some((now, thread_cpu()));
+            self.cpu_at_origin = Some(CpuReading::take(now));
         }
         if now >= self.plan.until() && self.cpu_at_end.is_none() {
-            self.cpu_at_end = Some((now, thread_cpu()));
+            self.cpu_at_end = Some(CpuReading::take(now));
         }
     }
 
@@ -538,13 +561,13 @@ impl<'a> Worker<'a> {
     fn finish(mut self) -> Run {
         let now = self.clock.now();
         self.load.recorder.finish(now);
-        let (from, cpu_from) = self.cpu_at_origin.unwrap_or_else(|| (now, thread_cpu()));
-        let (to, cpu_to) = self.cpu_at_end.unwrap_or_else(|| (now, thread_cpu()));
-        let client_cpu = cpu_to.saturating_sub(cpu_from);
+        let from = self.cpu_at_origin.unwrap_or_else(|| CpuReading::take(now));
+        let to = self.cpu_at_end.unwrap_or_else(|| CpuReading::take(now));
+        let client_cpu = to.used.saturating_sub(from.used);
         Run {
             recorder: self.load.recorder,
             client_cpu,
-            busiest: client_cpu as f64 / (to.saturating_sub(from)).max(1) as f64,
+            busiest: client_cpu as f64 / to.at.saturating_sub(from.at).max(1) as f64,
             reconnects: self.reconnects,
             ended_at: now,
             interrupted: self.stopped_at.is_some(),
@@ -583,7 +606,7 @@ fn load(plan: &Plan, index: usize) -> Load {
             let source = Source::Open {
                 schedule: Schedule::new(all, *spacing),
                 in_flight_max: in_flight_max.div_ceil(plan.threads),
-                share: (index, plan.threads),
+                share: Share { index, workers: plan.threads },
             };
             (source, Correction::FromIntendedStart)
         }

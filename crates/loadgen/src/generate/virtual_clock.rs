@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::{Load, Source};
+use super::{Load, Share, Source};
 use crate::recorder::{Correction, Recorder, Sample};
 use crate::run_clock::{Nanos, SECOND, seconds};
 use crate::schedule::{ArrivalSpacing, Schedule, Segment};
@@ -19,7 +19,7 @@ struct StallingServer {
 
 impl StallingServer {
     /// When a request sent at `sent` is answered.
-    fn answered(&self, sent: Nanos) -> Nanos {
+    fn reply_time(&self, sent: Nanos) -> Nanos {
         let done = sent + SERVICE;
         let into = done % self.period;
         // It stands still at the end of each period.
@@ -60,7 +60,7 @@ fn simulate(load: &mut Load, connections: usize, answered: impl Fn(Nanos) -> Nan
 
 fn open(schedule: Schedule, in_flight_max: usize) -> Load {
     let recorder = Recorder::new(0, Correction::FromIntendedStart, 1);
-    let source = Source::Open { schedule, in_flight_max, share: (0, 1) };
+    let source = Source::Open { schedule, in_flight_max, share: Share { index: 0, workers: 1 } };
     Load::new(source, u64::MAX, 30 * SECOND, recorder)
 }
 
@@ -72,11 +72,11 @@ fn within(measured: f64, truth: f64, tolerance: f64) {
 fn under_two_stalls_in_21_s_every_percentile_is_within_5_percent_of_the_truth() {
     let target = StallingServer { stall: SECOND, period: 10 * SECOND };
     let mut load = open(Schedule::constant(2000.0, 21.0), 65_536);
-    simulate(&mut load, 8, |sent| target.answered(sent));
+    simulate(&mut load, 8, |sent| target.reply_time(sent));
 
     // The truth, computed apart from the engine: what each arrival would wait by itself.
     let mut truth: Vec<Nanos> =
-        Schedule::constant(2000.0, 21.0).map(|due| target.answered(due) - due).collect();
+        Schedule::constant(2000.0, 21.0).map(|due| target.reply_time(due) - due).collect();
     truth.sort_unstable();
     let at = |quantile: f64| seconds(truth[(quantile * truth.len() as f64) as usize]);
 
@@ -96,7 +96,7 @@ fn the_closed_model_names_the_stalls() {
     let recorder = Recorder::new(0, Correction::None, 1);
     let source = Source::Closed { until: 21 * SECOND };
     let mut load = Load::new(source, u64::MAX, 30 * SECOND, recorder);
-    simulate(&mut load, 8, |sent| target.answered(sent));
+    simulate(&mut load, 8, |sent| target.reply_time(sent));
     let stalls = load.recorder.gaps.stalls(load.recorder.raw.quantile(0.5), 0);
     assert_eq!(Stall::phrase(&stalls), "2 × 1.0 s");
     assert!((stalls[0].at - 9.0).abs() < 0.01 && (stalls[1].at - 19.0).abs() < 0.01);
@@ -135,7 +135,7 @@ fn two_workers_share_the_arrivals_without_loss() {
         let segment = Segment { from: 100.0, to: 500.0, seconds: 3.0 };
         let mut load = open(Schedule::new(vec![segment], ArrivalSpacing::Uniform), 1000);
         if let Source::Open { share, .. } = &mut load.source {
-            *share = (index, 2);
+            *share = Share { index, workers: 2 };
         }
         simulate(&mut load, 8, |sent| sent + SERVICE);
         load.recorder.measured.ok
@@ -149,7 +149,7 @@ fn warm_up_requests_are_counted_apart() {
     let source = Source::Open {
         schedule: Schedule::constant(100.0, 3.0),
         in_flight_max: 100,
-        share: (0, 1),
+        share: Share { index: 0, workers: 1 },
     };
     let mut load = Load::new(source, u64::MAX, SECOND, recorder);
     simulate(&mut load, 4, |sent| sent + SERVICE);

@@ -30,7 +30,8 @@ impl Head {
         reply.status = status;
         for line in lines.filter(|line| !line.is_empty()) {
             let colon = memchr::memchr(b':', line).ok_or("a header without a colon")?;
-            let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+            let name = &line[..colon];
+            let value = line[colon + 1..].trim_ascii();
             reply.header(name, value);
             parsed.field(name, value)?;
         }

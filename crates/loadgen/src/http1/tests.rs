@@ -86,6 +86,6 @@ fn kept_headers_and_body_are_whole() {
     codec.start(0, b"GET / HTTP/1.1\r\n\r\n", &mut Vec::new());
     let mut input: &[u8] = b"HTTP/1.1 200 OK\r\nLocation: /1\r\ncontent-length: 2\r\n\r\nhi";
     assert!(codec.receive(&mut input).is_some());
-    assert_eq!(codec.kept().body, b"hi");
-    assert_eq!(codec.kept().headers, b"Location: /1\r\ncontent-length: 2\r\n");
+    assert_eq!(codec.reply_parts().body, b"hi");
+    assert_eq!(codec.reply_parts().headers, b"Location: /1\r\ncontent-length: 2\r\n");
 }

@@ -5,7 +5,8 @@
 
 /// Decodes `input` onto `out`; false if it is not a valid code.
 pub(crate) fn decode(input: &[u8], out: &mut Vec<u8>) -> bool {
-    let (mut code, mut length) = (0_u32, 0_u8);
+    let mut code = 0_u32;
+    let mut length = 0_u8;
     for byte in input {
         for bit in (0..8).rev() {
             code = code << 1 | u32::from(byte >> bit & 1);
@@ -37,7 +38,9 @@ static SYMBOLS: [u8; 256] = symbols();
 
 const fn ranks() -> [Rank; 31] {
     let mut ranks = [Rank { first_code: 0, count: 0, first_symbol: 0 }; 31];
-    let (mut length, mut code, mut symbol) = (1, 0, 0);
+    let mut length = 1;
+    let mut code = 0;
+    let mut symbol = 0;
     while length <= 30 {
         code <<= 1;
         let mut count = 0;
@@ -58,7 +61,8 @@ const fn ranks() -> [Rank; 31] {
 
 const fn symbols() -> [u8; 256] {
     let mut symbols = [0; 256];
-    let (mut at, mut length) = (0, 1);
+    let mut at = 0;
+    let mut length = 1;
     while length <= 30 {
         let mut value = 0;
         while value < 256 {

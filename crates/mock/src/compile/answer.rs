@@ -257,7 +257,8 @@ impl Compiler<'_> {
             Ok((message, bytes)) => Content::Fixed(EncodedMessage::of_bytes(message, bytes.into())),
             Err(message) => {
                 self.error(node.place, format!("body_base64: {message}"));
-                let (place, path) = (node.place, "body_base64".to_owned());
+                let place = node.place;
+                let path = "body_base64".to_owned();
                 Content::Broken(body::BodyFault { place, path, message })
             }
         }
@@ -291,7 +292,8 @@ impl Compiler<'_> {
     fn content(&mut self, node: &Node) -> Content {
         let sketch = self.sketch(node);
         let mut dropped = Vec::new();
-        let (schema, output) = (self.schema, self.method.output.clone());
+        let schema = self.schema;
+        let output = self.method.output.clone();
         let Some(plain) = sketch.plain_part() else { return Content::Made(sketch) };
         let made = body::message(schema, &output, &plain, &mut |fault| dropped.push(fault));
         for fault in dropped {

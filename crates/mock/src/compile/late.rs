@@ -29,7 +29,8 @@ impl Compiler<'_> {
             "body" | "fake" => !streams,
             _ => false,
         };
-        let (mut parts, mut rest) = (Vec::new(), Vec::new());
+        let mut parts = Vec::new();
+        let mut rest = Vec::new();
         for member in node.members() {
             if stays(&member.key) {
                 rest.push(member.clone());

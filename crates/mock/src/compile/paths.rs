@@ -38,7 +38,8 @@ impl Compiler<'_> {
         if self.is_rendered {
             return None;
         }
-        let (schema, method) = (self.schema, self.method);
+        let schema = self.schema;
+        let method = self.method;
         let template = Template::parse(text, &mut |text| Formula::new(schema, method, text))?;
         self.check_template(&template, place);
         Some(template)
@@ -49,7 +50,8 @@ impl Compiler<'_> {
         if self.is_rendered {
             return Sketch::Plain(node.clone());
         }
-        let (schema, method) = (self.schema, self.method);
+        let schema = self.schema;
+        let method = self.method;
         let sketch = Sketch::new(node, &mut |text| Formula::new(schema, method, text));
         let mut templates = Vec::new();
         sketch.templates(&mut |template, place| templates.push((template, place)));

@@ -106,7 +106,8 @@ impl Limits {
         }
         let list =
             |rule: &str| -> Vec<i128> { self.list(rule).into_iter().filter_map(integer).collect() };
-        let (only, but) = (list("enum.in"), list("enum.not_in"));
+        let only = list("enum.in");
+        let but = list("enum.not_in");
         let mut numbers: Vec<i32> = owner.values().map(|(_, number)| number).collect();
         numbers.retain(|number| {
             let number = i128::from(*number);

@@ -77,7 +77,8 @@ impl Maker<'_> {
         let of = |rule: &str| -> Vec<i128> {
             limits.list(&format!("{kind}.{rule}")).into_iter().filter_map(limits::integer).collect()
         };
-        let (only, but) = (of("in"), of("not_in"));
+        let only = of("in");
+        let but = of("not_in");
         if !only.is_empty() {
             if self.breaks_now() {
                 return only.iter().max().map_or(0, |max| max.saturating_add(1).min(highest));
@@ -103,7 +104,8 @@ impl Maker<'_> {
             (Some(low), Some(high)) if low > high => (low, highest),
             (Some(low), Some(high)) => (low, high),
         };
-        let (from, to) = (from.max(lowest), to.min(highest));
+        let from = from.max(lowest);
+        let to = to.min(highest);
         let width = (to - from).clamp(0, i128::from(u32::MAX));
         let random = self.random.next();
         let mut number = from + i128::from(random) % (width + 1);
@@ -124,8 +126,8 @@ impl Maker<'_> {
         if !only.is_empty() {
             return only[self.random.below(only.len())];
         }
-        let (low, high) =
-            (bound("gt").or_else(|| bound("gte")), bound("lt").or_else(|| bound("lte")));
+        let low = bound("gt").or_else(|| bound("gte"));
+        let high = bound("lt").or_else(|| bound("lte"));
         if (low.is_some() || high.is_some()) && self.breaks_now() {
             return low.map_or_else(|| high.unwrap_or(0.0) + 1.0, |low| low - 1.0);
         }
@@ -205,7 +207,8 @@ impl Maker<'_> {
             };
         }
         let around = |rule: &str| limits.text(rule).unwrap_or_default().to_owned();
-        let (prefix, suffix) = (around("string.prefix"), around("string.suffix"));
+        let prefix = around("string.prefix");
+        let suffix = around("string.suffix");
         let text = match limits.text("string.contains") {
             Some(part) => format!("{text} {part}"),
             None => text,

@@ -59,7 +59,8 @@ fn pick(words: &[&'static str], random: &mut Random) -> &'static str {
 }
 
 fn email(random: &mut Random) -> String {
-    let (first, last) = (pick(&FIRST, random), pick(&LAST, random));
+    let first = pick(&FIRST, random);
+    let last = pick(&LAST, random);
     format!("{first}.{last}@example.com").to_lowercase()
 }
 
@@ -231,8 +232,10 @@ fn full_name(random: &mut Random) -> String {
 }
 
 fn sentence(random: &mut Random) -> String {
-    let (a, b) = (pick(&ADJECTIVES, random), pick(&NOUNS, random));
-    let (c, d) = (pick(&ADJECTIVES, random), pick(&NOUNS, random));
+    let a = pick(&ADJECTIVES, random);
+    let b = pick(&NOUNS, random);
+    let c = pick(&ADJECTIVES, random);
+    let d = pick(&NOUNS, random);
     format!("The {a} {b} is near the {c} {d}.")
 }
 

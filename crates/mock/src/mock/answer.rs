@@ -25,6 +25,13 @@ use crate::{play, sessions};
 /// How many messages of a stream of requests a rule may see.
 const STREAM_MESSAGES_MAX: usize = 100_000;
 
+/// How the messages of a call are encoded.
+#[derive(Clone, Copy)]
+struct Codecs {
+    request: Codec,
+    reply: Codec,
+}
+
 /// Answers a call; at once where its message is there and nothing is to be waited for.
 pub(super) fn answer(mock: &Mock, method: &Method, call: Call) -> Answer {
     let set = mock.set();
@@ -33,7 +40,7 @@ pub(super) fn answer(mock: &Mock, method: &Method, call: Call) -> Answer {
         let why = format!("{} is not mocked", method.path);
         return Answer::ready(Err(Error::unimplemented(why)));
     };
-    let codecs = (call.codec, call.accept);
+    let codecs = Codecs { request: call.codec, reply: call.accept };
     if !method.kind.client_streams()
         && let Body::Full(bytes) = &call.body
     {
@@ -44,7 +51,7 @@ pub(super) fn answer(mock: &Mock, method: &Method, call: Call) -> Answer {
             }
             Ok(plan) if plan.delay.is_zero() => Answer::ready(finish(mock, &set, &method, plan)),
             Ok(plan) => {
-                let (mock, method) = (mock.clone(), method);
+                let mock = mock.clone();
                 Answer::pending(async move {
                     play::wait(&*mock.0.timer, plan.delay).await;
                     finish(&mock, &set, &method, plan)
@@ -59,7 +66,7 @@ pub(super) fn answer(mock: &Mock, method: &Method, call: Call) -> Answer {
 
 /// A call whose requests are still to come.
 async fn slow(mock: Mock, set: Arc<Set>, method: Method, mut call: Call) -> Result<Reply> {
-    let codecs = (call.codec, call.accept);
+    let codecs = Codecs { request: call.codec, reply: call.accept };
     if !method.kind.client_streams() {
         let bytes = call.message().await?;
         let plan = unary(&mock, &set, &method, codecs, &call.context, &bytes)?;
@@ -78,14 +85,14 @@ async fn slow(mock: Mock, set: Arc<Set>, method: Method, mut call: Call) -> Resu
         return pass_on(&mock, &set, call, plan).await;
     }
     let body = std::mem::take(&mut call.body);
-    let mut requests = Requests::new(&set, &method, codecs.0, body);
+    let mut requests = Requests::new(&set, &method, codecs.request, body);
     // A rule with reactions answers as messages come; others wait for all of them.
     if let Some(chosen) = seen::choose(&mock, &set, &method, &call.context)? {
         let at = seen::Reactive {
             mock,
             set: Arc::clone(&set),
             method,
-            codec: codecs.1,
+            codec: codecs.reply,
             context: call.context,
             chosen,
         };
@@ -104,7 +111,7 @@ async fn slow(mock: Mock, set: Arc<Set>, method: Method, mut call: Call) -> Resu
         messages.push(message);
     }
     let request = Request::Many(&messages);
-    let plan = plan(&mock, &set, &method, codecs.1, &call.context, request)?;
+    let plan = plan(&mock, &set, &method, codecs.reply, &call.context, request)?;
     let bytes = requests.bytes;
     record(&mock, &method, &call.context, (messages, bytes), &plan);
     if let (Outcome::Upstream, Some(said)) = (&plan.outcome, said) {
@@ -125,7 +132,8 @@ fn pass_on(mock: &Mock, set: &Set, call: Call, plan: Plan) -> Answer {
     let Some(real) = mock.0.upstream.clone() else {
         return Answer::ready(play::reply(plan, false, &mock.0.timer));
     };
-    let (timer, schema) = (Arc::clone(&mock.0.timer), set.schema.clone());
+    let timer = Arc::clone(&mock.0.timer);
+    let schema = set.schema.clone();
     Answer::pending(async move {
         play::wait(&*timer, plan.delay).await;
         let bound = BoundService { real, schema: schema.clone() };
@@ -149,12 +157,12 @@ fn unary(
     mock: &Mock,
     set: &Set,
     method: &Method,
-    (codec, accept): (Codec, Codec),
+    codecs: Codecs,
     context: &Context,
     bytes: &[u8],
 ) -> Result<Plan> {
-    let message = set.schema.decode(&method.input, codec, bytes)?;
-    let plan = plan(mock, set, method, accept, context, Request::One(&message))?;
+    let message = set.schema.decode(&method.input, codecs.request, bytes)?;
+    let plan = plan(mock, set, method, codecs.reply, context, Request::One(&message))?;
     record(mock, method, context, (vec![message], bytes.len()), &plan);
     Ok(plan)
 }

@@ -123,8 +123,7 @@ impl MockBuilder {
 
     /// The mock, and what was found in its rules.
     pub fn build(self) -> (Mock, Vec<Finding>) {
-        let set = set(self.schema, &self.rules, self.seed, self.violate);
-        let (set, mut findings) = (set.0, set.1);
+        let (set, mut findings) = set(self.schema, &self.rules, self.seed, self.violate);
         let shared = Shared {
             current: RwLock::new(Arc::new(set)),
             sessions: Mutex::new(Sessions::default()),

@@ -57,7 +57,8 @@ impl Mock {
             is_rendered: true,
         };
         compiler.unknown_keys(&said, &["delay", "delay_ms", "fault"], "what is set");
-        let (delay, faults) = (compiler.delay(&said), compiler.faults(&said));
+        let delay = compiler.delay(&said);
+        let faults = compiler.faults(&said);
         // What is not known would be passed over in a file, and somebody waits for it here.
         if let Some(found) = findings.into_iter().next() {
             return Err(Error::invalid_argument(found.diagnostic.to_string()));

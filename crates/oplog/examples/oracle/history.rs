@@ -24,7 +24,7 @@ struct Cell {
 }
 
 /// A read that has begun.
-pub(crate) struct Begun {
+pub(crate) struct OpenRead {
     at: Instant,
     host: usize,
     cell: u64,
@@ -56,13 +56,13 @@ impl History {
         cell.acknowledged.push((Instant::now(), value.max(highest)));
     }
 
-    pub(crate) fn begin(&self, host: usize, cell: u64, of_token: u64) -> Begun {
+    pub(crate) fn begin(&self, host: usize, cell: u64, of_token: u64) -> OpenRead {
         let given = self.cell(cell).given[host];
-        Begun { at: Instant::now(), host, cell, of_token, given }
+        OpenRead { at: Instant::now(), host, cell, of_token, given }
     }
 
     /// A host that was started anew begins anew with promise 4.
-    pub(crate) fn check(&self, begun: &Begun, value: u64, same_host: bool) {
+    pub(crate) fn check(&self, begun: &OpenRead, value: u64, same_host: bool) {
         self.reads.fetch_add(1, SeqCst);
         self.with_token.fetch_add(u64::from(begun.of_token > 0), SeqCst);
         let mut cell = self.cell(begun.cell);
@@ -77,7 +77,7 @@ impl History {
         let given = if same_host { begun.given } else { 0 };
         for (promise, least) in [(2, begun.of_token), (4, given), (5, of_lease)] {
             if value < least {
-                let Begun { cell, host, .. } = begun;
+                let OpenRead { cell, host, .. } = begun;
                 let text =
                     format!("promise {promise}: cell {cell}, host {host}: {value} after {least}");
                 self.violated(&text);

@@ -29,7 +29,8 @@ pub(crate) async fn run(url: &str) {
     let reader = Arc::new(Mutex::new(None::<Arc<Client>>));
     let of_memo = config.clone();
     let value = Memo::new_in(&graph, "value", move |id: i64| {
-        let (reader, config) = (Arc::clone(&reader), of_memo.clone());
+        let reader = Arc::clone(&reader);
+        let config = of_memo.clone();
         async move {
             cells.read(&id);
             load(&reader, &config, id).await
@@ -89,7 +90,8 @@ async fn connect(config: &Config) -> Result<Client, tokio_postgres::Error> {
 impl Host {
     async fn answer(&self, request: &str) -> Option<String> {
         let mut words = request.splitn(3, ' ');
-        let (verb, id) = (words.next()?, words.next()?.parse().ok()?);
+        let verb = words.next()?;
+        let id = words.next()?.parse().ok()?;
         match verb {
             "read" => {
                 // As the façade's gate does for each request.

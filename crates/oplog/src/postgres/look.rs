@@ -22,7 +22,7 @@ pub(super) struct Looking {
 impl Looking {
     pub(super) async fn prepare(client: &Client, schema: &str) -> Result<Self, Error> {
         let sql = LOOK.replace("{schema}", &identifier(schema));
-        let statement = client.prepare(&sql).await.map_err(refused)?;
+        let statement = client.prepare(&sql).await.map_err(database_error)?;
         Ok(Self { statement, incarnate: incarnate(schema) })
     }
 
@@ -35,7 +35,7 @@ impl Looking {
                 return Ok(());
             }
             // The database crashed, or this is its first host.
-            client.batch_execute(&self.incarnate).await.map_err(refused)?;
+            client.batch_execute(&self.incarnate).await.map_err(database_error)?;
         }
         Err(Error::new(ErrorKind::Corrupt, "the change log has no incarnation and takes none"))
     }
@@ -48,10 +48,10 @@ impl Looking {
             (unseen.from.to_string(), running)
         });
         let params: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&from, &running];
-        let rows = client.query_raw(&self.statement, params).await.map_err(refused)?;
+        let rows = client.query_raw(&self.statement, params).await.map_err(database_error)?;
         let mut rows = pin!(rows);
         let mut look = None::<Look>;
-        while let Some(row) = rows.try_next().await.map_err(refused)? {
+        while let Some(row) = rows.try_next().await.map_err(database_error)? {
             let look = match &mut look {
                 Some(look) => look,
                 none => none.insert(Look {
@@ -90,7 +90,7 @@ fn corrupt(error: impl std::error::Error + Send + Sync + 'static) -> Error {
 }
 
 /// The database refused a statement, or is gone.
-pub(super) fn refused(error: tokio_postgres::Error) -> Error {
+pub(super) fn database_error(error: tokio_postgres::Error) -> Error {
     let kind = if error.is_closed() { ErrorKind::Unreachable } else { ErrorKind::Database };
     Error::new(kind, "the change log cannot be read").because(error)
 }

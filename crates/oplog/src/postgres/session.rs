@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{AsyncMessage, Client, Config, Socket};
 
-use super::look::{Looking, refused};
+use super::look::{Looking, database_error};
 use super::schema::{INSTALL_LOCK, tables};
 use super::triggers::{self, Settled};
 use super::trim;
@@ -96,10 +96,10 @@ impl Following {
         let (client, line, heard) = self.connect().await?;
         install(&client, settings).await?;
         let settled = triggers::settle(&client, settings, &self.captures, "5s").await;
-        self.tell(&settled.map_err(refused)?);
+        self.tell(&settled.map_err(database_error)?);
         if settings.wake {
             let listen = format!("LISTEN {}", identifier(&channel(settings)));
-            client.batch_execute(&listen).await.map_err(refused)?;
+            client.batch_execute(&listen).await.map_err(database_error)?;
         }
         let looking = Looking::prepare(&client, &settings.schema).await?;
         looking.look(&client, &self.core).await?;
@@ -124,7 +124,7 @@ impl Following {
         let connected = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
         let connected = connected.map_err(|_| unreachable(": no answer within 5 s"))?;
         let (client, line) = connected.map_err(|error| unreachable("").because(error))?;
-        client.batch_execute(SETUP).await.map_err(refused)?;
+        client.batch_execute(SETUP).await.map_err(database_error)?;
         Ok((client, line, heard))
     }
 
@@ -150,7 +150,8 @@ impl Following {
 
     /// Looks until that fails.
     async fn follow(&self, mut session: Session) -> Result<std::convert::Infallible, Error> {
-        let (core, settings) = (&self.core, &self.core.settings);
+        let core = &self.core;
+        let settings = &core.settings;
         let notify = format!("NOTIFY {}", identifier(&channel(settings)));
         // A database that does not answer is as one that is gone.
         let answer = settings.lease.max(CONNECT_TIMEOUT);
@@ -158,7 +159,7 @@ impl Following {
             tokio::select! {
                 biased;
                 () = core.wake_others.notified(), if settings.wake => {
-                    within(answer, session.client.batch_execute(&notify)).await?.map_err(refused)?;
+                    within(answer, session.client.batch_execute(&notify)).await?.map_err(database_error)?;
                 }
                 () = core.wanted.notified() => {}
                 () = session.heard.notified() => {}
@@ -167,12 +168,14 @@ impl Following {
             within(answer, session.looking.look(&session.client, core)).await??;
             if session.checked.elapsed() >= settings.check {
                 session.checked = Instant::now();
-                within(HOUSE_TIMEOUT, self.keep_house(&session.client)).await?.map_err(refused)?;
+                within(HOUSE_TIMEOUT, self.keep_house(&session.client))
+                    .await?
+                    .map_err(database_error)?;
             }
             if session.has_more_to_trim || session.trimmed.elapsed() >= settings.keep / 10 {
                 session.trimmed = Instant::now();
                 let trimmed = within(HOUSE_TIMEOUT, trim::trim(&session.client, settings)).await?;
-                session.has_more_to_trim = trimmed.map_err(refused)?;
+                session.has_more_to_trim = trimmed.map_err(database_error)?;
             }
         }
     }
@@ -188,7 +191,8 @@ impl Following {
     }
 
     fn tell(&self, settled: &Settled) {
-        let (mut broken, mut restored) = (BTreeMap::new(), BTreeSet::new());
+        let mut broken = BTreeMap::new();
+        let mut restored = BTreeSet::new();
         for capture in &self.captures {
             if let Some(error) = settled.broken.get(&capture.table) {
                 broken.insert(capture.source.clone(), error.to_string());
@@ -214,7 +218,7 @@ async fn install(client: &Client, settings: &Settings) -> Result<(), Error> {
     let exists = client
         .query_one(INSTALLED, &[&log, &format!("{}.mark", identifier(&settings.schema))])
         .await
-        .map_err(refused)?;
+        .map_err(database_error)?;
     if exists.get(0) {
         return Ok(());
     }

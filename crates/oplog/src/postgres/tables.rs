@@ -57,7 +57,9 @@ impl Table {
         };
         let found = client.query_opt(TABLE, &[&name]).await.map_err(database)?;
         let Some(row) = found else { return Err(refuse("it does not exist".to_owned())) };
-        let (oid, kind, parent): (u32, &str, Option<&str>) = (row.get(0), row.get(2), row.get(3));
+        let oid: u32 = row.get(0);
+        let kind: &str = row.get(2);
+        let parent: Option<&str> = row.get(3);
         if !["r", "p"].contains(&kind) {
             return Err(refuse(
                 "it is not a table; capture the tables that it shows rows of".to_owned(),

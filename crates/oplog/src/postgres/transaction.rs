@@ -29,7 +29,8 @@ impl Changes {
             Some(guard) => guard.also(source, key),
             None => source.write(key),
         });
-        let (source, keys) = (source.name().to_owned(), Some(vec![key.to_text()]));
+        let source = source.name().to_owned();
+        let keys = Some(vec![key.to_text()]);
         self.listed.push(Change { source, keys });
     }
 }

@@ -207,7 +207,8 @@ struct Trigger<'a> {
 impl Trigger<'_> {
     fn ddl(&self, relation: &Relation) -> String {
         let Self { event, function, .. } = self;
-        let (name, on) = (identifier(&self.name), &relation.name);
+        let name = identifier(&self.name);
+        let on = &relation.name;
         let referencing = match self.tables {
             tables if tables.is_empty() || self.by_row => String::new(),
             tables => format!(" REFERENCING {tables}"),

@@ -24,7 +24,7 @@ pub(super) struct Follower {
 struct Open {
     database: Connection,
     /// Device and number of the file.
-    identity: Option<(u64, u64)>,
+    identity: Option<FileId>,
     /// `data_version` at the last look.
     version: Option<i64>,
     /// `schema_version` at the last look.
@@ -218,6 +218,13 @@ fn pragma(database: &Connection, name: &str) -> rusqlite::Result<i64> {
     select.query_row([], |row| row.get(0))
 }
 
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+/// Which file it is, whatever its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+fn identity(path: &Path) -> Option<FileId> {
+    std::fs::metadata(path).ok().map(|file| FileId { device: file.dev(), inode: file.ino() })
 }

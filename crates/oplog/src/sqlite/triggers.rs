@@ -138,11 +138,9 @@ fn of_table(
 /// The new key, and the old one where it was another.
 fn updated(settings: &Settings, captures: &[&Capture]) -> String {
     captures.iter().fold(String::new(), |mut sql, capture| {
-        let (source, new, old) = (
-            literal(&capture.source),
-            key(settings, capture, "NEW"),
-            key(settings, capture, "OLD"),
-        );
+        let source = literal(&capture.source);
+        let new = key(settings, capture, "NEW");
+        let old = key(settings, capture, "OLD");
         let _ =
             writeln!(sql, "    INSERT INTO tidewire_log (source, key) VALUES ({source}, {new});");
         if !capture.columns.is_empty() {
@@ -208,7 +206,8 @@ fn unique(database: &Connection, table: &str) -> rusqlite::Result<Option<Vec<Uni
 
 /// Whether equal values of a column are equal text: it has the collation `BINARY`.
 fn is_binary(database: &Connection, table: &str, column: &str) -> rusqlite::Result<bool> {
-    let (table, column) = (identifier(table), identifier(column));
+    let table = identifier(table);
+    let column = identifier(column);
     // The first part of a compound gives the column its collation.
     let sql = format!(
         "SELECT count(*) FROM (SELECT {column} AS v FROM {table} WHERE 0 UNION ALL SELECT 'a' UNION ALL \

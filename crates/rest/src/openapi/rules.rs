@@ -28,7 +28,8 @@ pub(super) fn apply(
     }
     let mut requests = BTreeSet::new();
     for binding in bindings {
-        let (schema, root) = (&binding.request.schema, binding.request.index);
+        let schema = &binding.request.schema;
+        let root = binding.request.index;
         let pool = schema.pool();
         for index in walk(pool, root, &mut requests) {
             let message = pool.message(index);
@@ -73,7 +74,8 @@ fn walk(
     root: MessageIndex,
     met: &mut BTreeSet<String>,
 ) -> Vec<MessageIndex> {
-    let (mut waiting, mut found) = (vec![root], Vec::new());
+    let mut waiting = vec![root];
+    let mut found = Vec::new();
     while let Some(index) = waiting.pop() {
         let message = pool.message(index);
         if !met.insert(message.full_name().to_owned()) {

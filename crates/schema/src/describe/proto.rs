@@ -151,10 +151,8 @@ impl<'a> Text<'a> {
             let name = self.type_name(name.as_deref().unwrap_or_default());
             if streams == Some(true) { format!("stream {name}") } else { name }
         };
-        let (input, output) = (
-            side(method.client_streaming, &method.input_type),
-            side(method.server_streaming, &method.output_type),
-        );
+        let input = side(method.client_streaming, &method.input_type);
+        let output = side(method.server_streaming, &method.output_type);
         let name = method.name.as_deref().unwrap_or_default();
         let head = format!("rpc {name}({input}) returns ({output})");
         let options = method_options(method);

@@ -22,7 +22,7 @@ const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// What is said of a request's way, the caller first.
 #[derive(Debug, Default)]
-struct Told {
+struct ForwardedChain {
     /// Addresses; `None` for one that is hidden or unknown.
     hops: Vec<Option<SocketAddr>>,
     proto: Option<String>,
@@ -47,13 +47,14 @@ pub(super) fn caller<B>(
         (true, false) => standard(headers)?,
         (false, true) => usual(headers)?,
         (true, true) => {
-            let (standard, usual) = (standard(headers)?, usual(headers)?);
+            let standard = standard(headers)?;
+            let usual = usual(headers)?;
             if first_other(&standard, &is_proxy) != first_other(&usual, &is_proxy) {
                 let text = "headers forwarded and x-forwarded-for name different callers; let the \
                             proxy remove the one that it does not set";
                 return Err(Error::invalid_argument(text));
             }
-            Told {
+            ForwardedChain {
                 proto: standard.proto.or(usual.proto),
                 host: standard.host.or(usual.host),
                 ..usual
@@ -81,24 +82,24 @@ pub(super) fn caller<B>(
 
 /// The last address that is not a trusted proxy, or the first of all; `None` where it is hidden, or
 /// none is given.
-fn first_other(told: &Told, is_proxy: impl Fn(IpAddr) -> bool) -> Option<SocketAddr> {
+fn first_other(told: &ForwardedChain, is_proxy: impl Fn(IpAddr) -> bool) -> Option<SocketAddr> {
     let is_other = |hop: &&Option<SocketAddr>| hop.is_none_or(|at| !is_proxy(at.ip()));
     let other = told.hops.iter().rev().find(is_other).or_else(|| told.hops.first());
     other.copied().flatten()
 }
 
 /// Reads `X-Forwarded-*`.
-fn usual(headers: &HeaderMap) -> Result<Told> {
+fn usual(headers: &HeaderMap) -> Result<ForwardedChain> {
     let last =
         |name: &HeaderName| -> Result<Option<String>> { Ok(items(headers, name, ',')?.pop()) };
     let hops = items(headers, &FOR, ',')?;
     let hops: Result<_> = hops.iter().map(|item| node(FOR.as_str(), item)).collect();
-    Ok(Told { hops: hops?, proto: last(&PROTO)?, host: last(&OF_HOST)? })
+    Ok(ForwardedChain { hops: hops?, proto: last(&PROTO)?, host: last(&OF_HOST)? })
 }
 
 /// Reads `Forwarded`: `for=192.0.2.7;proto=https;host=shop.example, for="[2001:db8::7]:1234"`.
-fn standard(headers: &HeaderMap) -> Result<Told> {
-    let mut told = Told::default();
+fn standard(headers: &HeaderMap) -> Result<ForwardedChain> {
+    let mut told = ForwardedChain::default();
     for element in items(headers, &FORWARDED, ',')? {
         let mut hop = None;
         (told.proto, told.host) = (None, None);
@@ -130,7 +131,8 @@ fn items(headers: &HeaderMap, name: &HeaderName, separator: char) -> Result<Vec<
 
 /// Splits a text where a separator stands outside of quotes.
 fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
-    let (mut is_quoted, mut is_escaped) = (false, false);
+    let mut is_quoted = false;
+    let mut is_escaped = false;
     text.split(move |character| {
         let was_escaped = std::mem::take(&mut is_escaped);
         match character {

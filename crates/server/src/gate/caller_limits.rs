@@ -49,7 +49,8 @@ struct ConnectionCallers {
 
 impl Callers {
     pub(super) fn new(counters: &Arc<Counters>) -> Arc<Self> {
-        let (known, counters) = (CallerTable::new(), Arc::clone(counters));
+        let known = CallerTable::new();
+        let counters = Arc::clone(counters);
         Arc::new(Self { known, begun: Instant::now(), counters })
     }
 

@@ -154,14 +154,21 @@ impl Limits {
         wrong.map(|range| LimitsError { range }).collect()
     }
 
-    /// The keys of bounds with the least and the most that each may be, as the configuration
-    /// writes them.
-    pub fn ranges() -> impl Iterator<Item = (&'static str, String, String)> {
-        RANGES.iter().map(|range| {
-            let (least, most) = range.bound.ends();
-            (range.key, least, most)
-        })
+    /// What each bound may be.
+    pub fn ranges() -> impl Iterator<Item = LimitRange> {
+        RANGES.iter().map(|range| range.bound.range(range.key))
     }
+}
+
+/// What a bound may be, as the configuration writes it.
+#[derive(Debug, Clone)]
+pub struct LimitRange {
+    /// The setting, `limits.streams_max`.
+    pub key: &'static str,
+    /// The smallest value.
+    pub least: String,
+    /// The largest.
+    pub most: String,
 }
 
 impl LimitsError {
@@ -189,22 +196,23 @@ impl Bound {
         }
     }
 
-    /// The least and the most, as the configuration writes them.
-    fn ends(&self) -> (String, String) {
+    fn range(&self, key: &'static str) -> LimitRange {
         match self {
             Self::Bytes(_, least, most) | Self::Count(_, least, most) => {
-                (least.to_string(), most.to_string())
+                LimitRange { key, least: least.to_string(), most: most.to_string() }
             }
-            Self::Time(_, least, most) => {
-                (format!("{}ms", least.as_millis()), format!("{}d", most.as_secs() / 86_400))
-            }
+            Self::Time(_, least, most) => LimitRange {
+                key,
+                least: format!("{}ms", least.as_millis()),
+                most: format!("{}d", most.as_secs() / 86_400),
+            },
         }
     }
 }
 
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (least, most) = self.ends();
+        let LimitRange { least, most, .. } = self.range("");
         let unit = if matches!(self, Self::Bytes(..)) { " bytes" } else { "" };
         write!(f, "from {least} to {most}{unit}")
     }

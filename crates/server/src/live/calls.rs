@@ -150,7 +150,8 @@ impl App {
         if entry.method.kind.client_streams() || !matches!(call.body, Body::Stream(_)) {
             return self.run_method(&entry, call);
         }
-        let (app, entry) = (Arc::clone(self), entry.into_owned());
+        let app = Arc::clone(self);
+        let entry = entry.into_owned();
         Box::pin(async move {
             app.read_message(&mut call).await.map_err(CallFailure::not_run)?;
             app.run_method(&entry, call).await

@@ -120,7 +120,7 @@ impl Service for ByPath {
 }
 
 /// An answer in a line.
-fn shown(answer: MessageResponse) -> String {
+fn line_of(answer: MessageResponse) -> String {
     match answer {
         MessageResponse::FileDescriptorResponse(files) => {
             let name = |file: &Vec<u8>| FileDescriptorProto::decode_from_slice(file).unwrap().name;
@@ -143,7 +143,7 @@ fn shown(answer: MessageResponse) -> String {
 fn every_question_is_answered() {
     let reflection = reflection();
     let check = |question: MessageRequest, expected: &str| {
-        assert_eq!(shown(reflection.answer(&question)), expected, "{question:?}");
+        assert_eq!(line_of(reflection.answer(&question)), expected, "{question:?}");
     };
     let file = |name: &str| MessageRequest::FileByFilename(name.to_owned());
     check(file("a.proto"), "a.proto base.proto");
@@ -217,7 +217,7 @@ async fn both_editions_answer_and_know_themselves() {
             assert!(answer.original_request.is_set());
             let edition = path.split('.').nth(2).unwrap();
             let file = format!("grpc/reflection/{edition}/reflection.proto");
-            assert_eq!(shown(answer.message_response.unwrap()), file);
+            assert_eq!(line_of(answer.message_response.unwrap()), file);
         }
     }
 }

@@ -13,7 +13,7 @@ use tidewire_validate::{FieldDescription, RuleSet};
 use crate::gate::access::AccessGate;
 
 /// What a server knows of its requests, while a document is made.
-pub(super) struct Served<'a> {
+pub(super) struct RequestRules<'a> {
     access: Option<&'a AccessGate>,
     /// Whether requests are checked.
     validates: bool,
@@ -21,13 +21,13 @@ pub(super) struct Served<'a> {
     rules: RefCell<HashMap<usize, Option<RuleSet>>>,
 }
 
-impl<'a> Served<'a> {
+impl<'a> RequestRules<'a> {
     pub(super) fn new(access: Option<&'a AccessGate>, validates: bool) -> Self {
         Self { access, validates, rules: RefCell::default() }
     }
 }
 
-impl Describe for Served<'_> {
+impl Describe for RequestRules<'_> {
     fn access(&self, method: &Spec) -> Access {
         self.access.map_or(Access::Anonymous, |gate| gate.of_method(method).clone())
     }

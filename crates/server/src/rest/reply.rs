@@ -82,7 +82,7 @@ async fn stream(binding: &Arc<Binding>, body: Body, style: Style) -> Result<Resp
             Ok(with_type(body, style.content_type()))
         }
         Style::Array => {
-            let body = begun(Chunks::new(body, binding, style)).await?;
+            let body = begin_stream(Chunks::new(body, binding, style)).await?;
             Ok(with_type(body, style.content_type()))
         }
         Style::Raw => raw_stream(binding, body).await,
@@ -90,7 +90,7 @@ async fn stream(binding: &Arc<Binding>, body: Body, style: Style) -> Result<Resp
 }
 
 /// A stream whose first chunk is there, so that an error before it is an error response.
-async fn begun(mut chunks: Chunks) -> Result<Body> {
+async fn begin_stream(mut chunks: Chunks) -> Result<Body> {
     let first = chunks.next().await.transpose()?.unwrap_or_default();
     if chunks.is_done() {
         return Ok(Body::Full(first));
@@ -118,7 +118,7 @@ async fn raw_stream(binding: &Arc<Binding>, body: Body) -> Result<Response<Body>
     });
     let all = Body::stream(futures_util::stream::iter([Ok(first)]).chain(rest));
     let chunks = Chunks::new(all, binding, Style::Raw);
-    Ok(with_type(begun(chunks).await?, content_type))
+    Ok(with_type(begin_stream(chunks).await?, content_type))
 }
 
 fn with_type(body: Body, content_type: Option<HeaderValue>) -> Response<Body> {

@@ -74,7 +74,7 @@ impl Methods {
     }
 
     /// What is offered beside its own.
-    pub(crate) fn offered(&self) -> Option<&Arc<ReloadableServices>> {
+    pub(crate) fn reloadable(&self) -> Option<&Arc<ReloadableServices>> {
         self.offered.as_ref()
     }
 

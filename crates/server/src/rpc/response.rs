@@ -55,14 +55,16 @@ pub(super) fn one(
     let Reply { headers, body, trailers, freshness, .. } = reply;
     let message = match body {
         Body::Full(message) if !without_end && let Some(keeper) = freshness.keeper(&message) => {
-            let message = Message::kept(message, Arc::clone(keeper));
-            let (headers, trailers) = (headers.into_map(), trailers.into_map());
+            let message = Message::cached(message, Arc::clone(keeper));
+            let headers = headers.into_map();
+            let trailers = trailers.into_map();
             return Ok(whole(exchange.reply(headers, message, trailers, coders)));
         }
         Body::Full(message) => message,
         Body::Empty | Body::Stream(_) => Bytes::new(),
     };
-    let (headers, trailers) = (headers.into_map(), trailers.into_map());
+    let headers = headers.into_map();
+    let trailers = trailers.into_map();
     if without_end {
         return without_trailers(exchange, headers, message, coders);
     }
@@ -75,7 +77,8 @@ pub(super) fn one(
 /// Those of the stream; and one that has no message, or several, is a fault of the service.
 pub(crate) async fn gathered(body: Body) -> Result<(Bytes, HeaderMap)> {
     let Body::Stream(mut frames) = body else { return Ok(Default::default()) };
-    let (mut message, mut trailers) = (None, HeaderMap::new());
+    let mut message = None;
+    let mut trailers = HeaderMap::new();
     while let Some(frame) = futures_util::StreamExt::next(&mut frames).await {
         match frame? {
             Frame::Trailers(late) => trailers = late.into_map(),

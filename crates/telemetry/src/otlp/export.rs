@@ -112,7 +112,8 @@ impl Collector {
     }
 
     fn encoded(&self, spans: Vec<proto::Span>) -> Vec<u8> {
-        let (name, version) = ("tidewire".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+        let name = "tidewire".to_owned();
+        let version = env!("CARGO_PKG_VERSION").to_owned();
         let scope = MessageField::some(proto::Scope { name, version, ..Default::default() });
         let of_scope = proto::ScopeSpans { scope, spans, ..Default::default() };
         let resource = MessageField::some(self.resource.clone());

@@ -38,7 +38,7 @@ impl std::fmt::Debug for Spans {
 
 impl Observer for Spans {
     fn begin(&self, head: &Head) -> Arc<dyn Observation> {
-        match begun(head) {
+        match span_start(head) {
             Some(span) => Arc::new(Open { exporter: Arc::clone(&self.0), span: Mutex::new(span) }),
             None => Arc::new(UnsampledRequest),
         }
@@ -68,7 +68,7 @@ struct SpanStart {
     is_method: bool,
 }
 
-fn begun(head: &Head) -> Option<SpanStart> {
+fn span_start(head: &Head) -> Option<SpanStart> {
     let Head { target, context, .. } = head;
     let mut span = placed(context.headers())?;
     let parent = context.extensions().get::<ParentSpan>();

@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use tidewire_server::{Address, Limits};
+use tidewire_server::{Address, LimitRange, Limits};
 
 use super::{Config, KEYS, Key, Table, keys, set};
 
@@ -20,10 +20,10 @@ async fn check_and_serve_agree_on_every_value_of_every_key_and_what_is_accepted_
     // One of them alone is none.
     let is_part = |key: &Key| key.path.starts_with("auth.jwt.") || key.path.starts_with("admin.");
     for key in KEYS.iter().filter(|key| !is_file(key) && !is_part(key)) {
-        let ranges: Vec<_> = Limits::ranges().filter(|(of, ..)| *of == key.path).collect();
+        let ranges: Vec<_> = Limits::ranges().filter(|range| range.key == key.path).collect();
         let mut values = vec![key.example.to_owned(), key.default.to_owned()];
         values.extend(VALUES.map(str::to_owned));
-        for (_, least, most) in ranges {
+        for LimitRange { least, most, .. } in ranges {
             values.extend([beyond(&most, 1), beyond(&least, -1), least, most]);
         }
         for value in values {
@@ -35,7 +35,7 @@ async fn check_and_serve_agree_on_every_value_of_every_key_and_what_is_accepted_
 
 #[test]
 fn every_bound_has_a_range_and_a_key() {
-    let ranges: Vec<_> = Limits::ranges().map(|(key, ..)| key).collect();
+    let ranges: Vec<_> = Limits::ranges().map(|range| range.key).collect();
     let keys: Vec<_> = KEYS.iter().map(|key| key.path).collect();
     let limits: Vec<_> = keys.iter().filter(|key| key.starts_with("limits.")).copied().collect();
     assert_eq!(ranges, limits);

@@ -16,7 +16,7 @@ use tidewire_service::{Call, Reply};
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, Deserializer};
 
-use super::error::{explain, offset, place};
+use super::error::{Position, explain, offset, position};
 use super::{Config, ServiceEntry, TlsConfig, hosts, service};
 
 impl Config {
@@ -108,7 +108,8 @@ impl Checker<'_> {
         if let Some(tls) = &config.server.tls {
             self.tls(config, tls, table);
         }
-        let (mut sites, mut names) = (Routes::new(), BTreeSet::new());
+        let mut sites = Routes::new();
+        let mut names = BTreeSet::new();
         for (index, service) in config.services.iter().enumerate() {
             let key = |key: &str| format!("service.{index}.{key}");
             match service {
@@ -182,7 +183,7 @@ impl Checker<'_> {
     }
 
     fn report(&mut self, offset: usize, message: &str) {
-        let (line, column) = place(self.text, offset);
+        let Position { line, column } = position(self.text, offset);
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let (message, help) = match explain(message).rsplit_once("; ") {
             Some((message, help)) if !help.starts_with("did you mean") => {

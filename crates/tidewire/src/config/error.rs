@@ -29,7 +29,7 @@ impl ConfigError {
     /// An error in the text of a file: its place, and for a wrong key the nearest right one.
     pub(super) fn toml(name: &str, text: &str, error: &toml::de::Error) -> Self {
         let offset = offset(error, DeTable::parse_recoverable(text).0.get_ref());
-        let (line, column) = place(text, offset);
+        let Position { line, column } = position(text, offset);
         Self(format!("{name}:{line}:{column}: {}", explain(error.message())))
     }
 
@@ -58,11 +58,17 @@ pub(super) fn offset(error: &toml::de::Error, table: &DeTable<'_>) -> usize {
     one.or(span).map_or(0, |span| span.start)
 }
 
-/// Line and column of a byte of a text, from 1.
-pub(super) fn place(text: &str, offset: usize) -> (usize, usize) {
+/// A place in a text, both from 1.
+pub(super) struct Position {
+    pub(super) line: usize,
+    pub(super) column: usize,
+}
+
+/// Where a byte of a text is.
+pub(super) fn position(text: &str, offset: usize) -> Position {
     let before = text.get(..offset).unwrap_or(text);
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-    (before.matches('\n').count() + 1, column)
+    Position { line: before.matches('\n').count() + 1, column }
 }
 
 /// Serde's words in ours: for an unknown key with the nearest known one, for a wrong type with what

@@ -93,7 +93,7 @@ impl TryFrom<Table> for ProgramConfig {
         let listen = listen(&table)?;
         let routes = routes(&table)?;
         can_be_told(&table, listen)?;
-        asked(&table, listen)?;
+        check_probes(&table, listen)?;
         if routes.is_empty() && table.proto.is_none() {
             return Err(missing("route", "route = \"/shop/*\""));
         }
@@ -140,7 +140,7 @@ impl TryFrom<Table> for ProgramConfig {
 }
 
 /// Whether the paths that say that it is ready, and well, can be asked for.
-fn asked(table: &Table, listen: Listen) -> Result<(), String> {
+fn check_probes(table: &Table, listen: Listen) -> Result<(), String> {
     for (key, path) in [("ready", &table.ready), ("health", &table.health)] {
         let Some(path) = path else { continue };
         if listen == Listen::Native {

@@ -337,7 +337,7 @@ impl Programs {
     }
 
     /// A service whose pages are kept, if they are to be; any may say what it has changed.
-    fn kept(
+    fn with_pages(
         &self,
         name: &str,
         settings: Option<&PageSettings>,
@@ -361,15 +361,23 @@ impl Programs {
         self.told.set_routes(self.running.iter().filter_map(route).collect());
         let wrong = |error: RouteError| ConfigError::new(error.to_string());
         for RunningProgram { config, hosted } in &self.running {
-            let service =
-                self.kept(hosted.name(), config.pages.as_ref(), &config.headers, hosted.clone());
+            let service = self.with_pages(
+                hosted.name(),
+                config.pages.as_ref(),
+                &config.headers,
+                hosted.clone(),
+            );
             for route in &config.routes {
                 sites.add(route.clone(), Arc::clone(&service)).map_err(wrong)?;
             }
         }
         for RunningUpstream { config, upstream } in &self.upstreams {
-            let service =
-                self.kept(config.name(), config.pages.as_ref(), &config.headers, upstream.clone());
+            let service = self.with_pages(
+                config.name(),
+                config.pages.as_ref(),
+                &config.headers,
+                upstream.clone(),
+            );
             for route in &config.routes {
                 sites.add(route.clone(), Arc::clone(&service)).map_err(wrong)?;
             }
@@ -390,7 +398,8 @@ impl RunningProgram {
             let of_this = stamps.iter().filter(|((name, _), _)| name == service);
             of_this.map(|(at, stamp)| (at.clone(), *stamp)).collect()
         };
-        let (before, now) = (of_this(before), of_this(now));
+        let before = of_this(before);
+        let now = of_this(now);
         if before.is_empty() || before == now {
             return false;
         }
@@ -422,7 +431,8 @@ fn watched<'a>(
 /// Whether no two have the same name or place.
 fn distinct(config: &Config) -> Result<(), String> {
     let nobody = async |_: Call| Err::<Reply, _>(Error::unimplemented("it is never called"));
-    let (mut all, mut names) = (Routes::new(), BTreeSet::new());
+    let mut all = Routes::new();
+    let mut names = BTreeSet::new();
     for config in config.programs() {
         let name = config.program.name();
         if !names.insert(name) {

@@ -21,7 +21,13 @@ pub struct Drift {
 #[derive(Debug, PartialEq)]
 struct Compared {
     messages: Vec<Json>,
-    error: Option<(String, String)>,
+    error: Option<ComparedError>,
+}
+
+#[derive(Debug, PartialEq)]
+struct ComparedError {
+    code: String,
+    message: String,
 }
 
 /// The most bytes of one reply.
@@ -39,7 +45,8 @@ pub async fn drift(
     with_commands: bool,
 ) -> Result<(usize, Vec<Drift>), Error> {
     let (mock, _) = Mock::builder(schema.clone(), TokioClock).rules(files.clone()).build();
-    let (mut made, mut found) = (0, Vec::new());
+    let mut made = 0;
+    let mut found = Vec::new();
     for call in files.recorded(schema) {
         let (name, method) = call.method.split_once('/').unwrap_or_default();
         let interface = schema.interface(name).ok().flatten();
@@ -90,33 +97,45 @@ async fn ask(
         if error.outcome() != tidewire_service::Outcome::Answered {
             return Err(error);
         }
-        compared.error = Some((error.code().as_str().to_owned(), error.message().to_owned()));
+        compared.error = Some(ComparedError {
+            code: error.code().as_str().to_owned(),
+            message: error.message().to_owned(),
+        });
     }
     Ok(compared)
 }
 
 /// What is otherwise now, if anything is.
 fn difference(recorded: &Compared, now: &Compared) -> Option<String> {
-    let shown = |one: &Option<(String, String)>| match one {
-        Some((code, message)) => format!("{code}: {message}"),
+    let shown = |one: &Option<ComparedError>| match one {
+        Some(ComparedError { code, message }) => format!("{code}: {message}"),
         None => "ok".to_owned(),
     };
     if recorded.error != now.error {
-        let (was, is) = (shown(&recorded.error), shown(&now.error));
+        let was = shown(&recorded.error);
+        let is = shown(&now.error);
         return Some(format!("the service answers {is}, recorded was {was}"));
     }
-    let (was, is) = (recorded.messages.len(), now.messages.len());
+    let was = recorded.messages.len();
+    let is = now.messages.len();
     if was != is {
         return Some(format!("the service answers with {is} messages, recorded were {was}"));
     }
     let mut pairs = recorded.messages.iter().zip(&now.messages);
     let (was, is) = pairs.find(|(was, is)| was != is)?;
-    let (at, was, is) = first_difference(was, is, String::new());
+    let Difference { at, was, is } = first_difference(was, is, String::new());
     let at = if at.is_empty() { "the message" } else { at.trim_start_matches('.') };
     Some(format!("{at} is {is} now, recorded was {was}"))
 }
 
-fn first_difference(was: &Json, is: &Json, at: String) -> (String, String, String) {
+/// A value that is not what it was.
+struct Difference {
+    at: String,
+    was: String,
+    is: String,
+}
+
+fn first_difference(was: &Json, is: &Json, at: String) -> Difference {
     if let (Json::Object(old), Json::Object(new)) = (was, is) {
         let keys = old.keys().chain(new.keys());
         for key in keys {
@@ -126,5 +145,5 @@ fn first_difference(was: &Json, is: &Json, at: String) -> (String, String, Strin
             }
         }
     }
-    (at, was.to_string(), is.to_string())
+    Difference { at, was: was.to_string(), is: is.to_string() }
 }

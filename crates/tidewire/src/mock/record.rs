@@ -9,10 +9,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use parking_lot::Mutex;
 use tidewire_admin::write_whole;
 use tidewire_client::{Client, Upstream};
 use tidewire_mock::RealService;
@@ -64,18 +65,18 @@ impl RealService for UpstreamService {
     fn answer(&self, schema: &Schema, mut call: Call) -> Answer {
         let recorder = self.recorder.clone().zip(call.spec().cloned());
         let Some((recorder, method)) = recorder else { return self.upstream.call(call) };
-        let said = Arc::new(Mutex::new(Said::default()));
+        let said = Arc::new(Mutex::new(RecordedSide::default()));
         call.body = match std::mem::take(&mut call.body) {
             Body::Stream(frames) => {
                 let said = Arc::clone(&said);
                 Body::frames(frames.inspect(move |frame| {
                     if let Ok(Frame::Data(bytes)) = frame {
-                        lock(&said).add(bytes);
+                        said.lock().add(bytes);
                     }
                 }))
             }
             Body::Full(bytes) => {
-                lock(&said).add(&bytes);
+                said.lock().add(&bytes);
                 Body::Full(bytes)
             }
             Body::Empty => Body::Empty,
@@ -86,18 +87,14 @@ impl RealService for UpstreamService {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The messages of one side of a call, unless they are too many.
 #[derive(Debug, Default)]
-struct Said {
+struct RecordedSide {
     messages: Vec<Bytes>,
     bytes: usize,
 }
 
-impl Said {
+impl RecordedSide {
     fn add(&mut self, message: &Bytes) {
         self.bytes += message.len();
         match self.bytes > CALL_BYTES_MAX {
@@ -112,7 +109,7 @@ struct RunningCall {
     recorder: Arc<Recorder>,
     schema: Schema,
     method: Method,
-    said: Arc<Mutex<Said>>,
+    said: Arc<Mutex<RecordedSide>>,
 }
 
 impl RunningCall {
@@ -120,7 +117,12 @@ impl RunningCall {
         let mut reply = match answer {
             Ok(reply) => reply,
             Err(error) => {
-                self.end(&Headers::default(), &Said::default(), &Headers::default(), Some(&error));
+                self.end(
+                    &Headers::default(),
+                    &RecordedSide::default(),
+                    &Headers::default(),
+                    Some(&error),
+                );
                 return Err(error);
             }
         };
@@ -128,7 +130,7 @@ impl RunningCall {
         match std::mem::take(&mut reply.body) {
             Body::Stream(frames) => {
                 let trailers = reply.trailers.clone();
-                let at = (frames, Some(self), Said::default(), trailers);
+                let at = (frames, Some(self), RecordedSide::default(), trailers);
                 reply.body = Body::frames(futures_util::stream::unfold(at, move |mut at| {
                     let headers = headers.clone();
                     async move {
@@ -152,7 +154,7 @@ impl RunningCall {
                 }));
             }
             body => {
-                let mut sent = Said::default();
+                let mut sent = RecordedSide::default();
                 if let Body::Full(bytes) = &body {
                     sent.add(bytes);
                 }
@@ -164,12 +166,18 @@ impl RunningCall {
     }
 
     /// Records the call, if the service answered it to its end.
-    fn end(self, headers: &Headers, sent: &Said, trailers: &Headers, error: Option<&Error>) {
+    fn end(
+        self,
+        headers: &Headers,
+        sent: &RecordedSide,
+        trailers: &Headers,
+        error: Option<&Error>,
+    ) {
         if error.is_some_and(|error| error.outcome() != Outcome::Answered) {
             tracing::warn!("a call of {} broke off and is not recorded", self.method.path);
             return;
         }
-        let said = lock(&self.said);
+        let said = self.said.lock();
         let is_large = said.bytes.max(sent.bytes) > CALL_BYTES_MAX;
         let headers = error
             .map_or(headers, |error| if headers.is_empty() { error.headers() } else { headers });
@@ -207,7 +215,7 @@ struct RecordedMethod {
 impl Recorder {
     /// Adds an answer, and writes the file of its method.
     fn add(&self, method: &Method, when: Json, answer: Json) -> Result<(), String> {
-        let mut methods = lock(&self.methods);
+        let mut methods = self.methods.lock();
         let of = methods.entry(method.path.to_string()).or_default();
         let bytes = when.to_string().len() + answer.to_string().len();
         if of.bytes + bytes > METHOD_BYTES_MAX {

@@ -19,8 +19,14 @@ pub(super) struct RecordedReply<'a> {
 /// What redaction puts in the place of a secret.
 const HIDDEN: &str = "***";
 
-/// A message as JSON, and without what is a secret.
-fn both(schema: &Schema, name: &str, bytes: &[u8]) -> Result<(Json, Json), String> {
+/// A message as JSON.
+struct RecordedJson {
+    whole: Json,
+    /// Without what is a secret.
+    shown: Json,
+}
+
+fn json_of(schema: &Schema, name: &str, bytes: &[u8]) -> Result<RecordedJson, String> {
     let message = schema.decode(name, Codec::Proto, bytes).map_err(|why| why.to_string())?;
     let text = message.encode(Codec::Json).map_err(|why| why.to_string())?;
     let whole: Json = serde_json::from_slice(&text).map_err(|why| why.to_string())?;
@@ -30,7 +36,7 @@ fn both(schema: &Schema, name: &str, bytes: &[u8]) -> Result<(Json, Json), Strin
         // Not every field takes a text.
         prune(&mut shown);
     }
-    Ok((whole, shown))
+    Ok(RecordedJson { whole, shown })
 }
 
 fn prune(value: &mut Json) {
@@ -50,11 +56,11 @@ fn prune(value: &mut Json) {
 /// The conditions of a request: all of it, or what is not a secret.
 pub(super) fn when(schema: &Schema, method: &Method, requests: &[Bytes]) -> Result<Json, String> {
     let all: Result<Vec<_>, _> =
-        requests.iter().map(|bytes| both(schema, &method.input, bytes)).collect();
+        requests.iter().map(|bytes| json_of(schema, &method.input, bytes)).collect();
     let all = all?;
     let streams = method.kind.client_streams();
-    if all.iter().all(|(whole, shown)| whole == shown) {
-        let mut wholes: Vec<_> = all.into_iter().map(|(whole, _)| whole).collect();
+    if all.iter().all(|one| one.whole == one.shown) {
+        let mut wholes: Vec<_> = all.into_iter().map(|one| one.whole).collect();
         return Ok(match streams {
             true => json!({"request.items": {"equals": wholes}}),
             false => json!({"request": {"equals": wholes.pop().unwrap_or_else(|| json!({}))}}),
@@ -65,7 +71,7 @@ pub(super) fn when(schema: &Schema, method: &Method, requests: &[Bytes]) -> Resu
         conditions.insert("request.count".to_owned(), all.len().into());
     }
     let fields = schema.message_type(&method.input).ok_or("its type is not known")?;
-    for (index, (whole, shown)) in all.iter().enumerate() {
+    for (index, RecordedJson { whole, shown }) in all.iter().enumerate() {
         let before = if streams { format!("request.items[{index}]") } else { "request".to_owned() };
         for field in fields.fields() {
             let name = field.json_name();
@@ -111,7 +117,7 @@ pub(super) fn answer(
 
 /// A message: readable where its bytes come back from that, and else by its bytes.
 fn body(schema: &Schema, name: &str, bytes: &Bytes) -> Result<Json, String> {
-    let (whole, shown) = both(schema, name, bytes)?;
+    let RecordedJson { whole, shown } = json_of(schema, name, bytes)?;
     let message = schema.decode(name, Codec::Proto, bytes).map_err(|why| why.to_string())?;
     let again = schema.from_json(name, &whole).and_then(|message| message.encode(Codec::Proto));
     // Nobody knows what is in fields that the schema does not have.

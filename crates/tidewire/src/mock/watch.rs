@@ -4,7 +4,6 @@
 //! is, is in `changes.rs`.
 
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use tidewire_mock::{Finding, Mock, ReloadReport};
@@ -69,7 +68,8 @@ impl Watch {
             let seen = self.changes.next(move || stamps(&folders)).await;
             let has_same_protos = protos(self.changes.served()).eq(protos(&seen));
             self.changes.serve(seen);
-            let (folders, mock) = (self.folders.clone(), self.mock.clone());
+            let folders = self.folders.clone();
+            let mock = self.mock.clone();
             // Compiling them is most of what there is to do.
             let known = has_same_protos.then(|| mock.schema());
             let had_rules = self.had_rules;
@@ -92,7 +92,7 @@ pub(super) fn reload(
     known: Option<Schema>,
 ) -> Change {
     let begun = Instant::now();
-    let _alone = folders.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = folders.reloading.lock();
     let mut loaded = load::load(&folders.protos, folders.rules.as_deref(), known);
     let is_empty = loaded.schema.services().next().is_none();
     let rules_are_gone = had_rules && !loaded.has_rules;

@@ -30,12 +30,12 @@ impl Verdict {
         let without_text = |violation: &[u8]| {
             fields(violation)
                 .into_iter()
-                .filter(|(number, _, _)| *number != 3)
-                .flat_map(|(_, _, whole)| whole.to_vec())
+                .filter(|field| field.number != 3)
+                .flat_map(|field| field.with_tag.to_vec())
                 .collect()
         };
         let mut all: Vec<Vec<u8>> =
-            fields(encoded).into_iter().map(|(_, bytes, _)| without_text(bytes)).collect();
+            fields(encoded).into_iter().map(|field| without_text(field.bytes)).collect();
         all.sort();
         Self::Violations(all)
     }
@@ -45,12 +45,19 @@ impl Verdict {
     }
 }
 
-/// Fields of a message of ours: number, bytes, and the field with its tag.
-fn fields(message: &[u8]) -> Vec<(u64, &[u8], &[u8])> {
+/// A field of a message of ours.
+struct Field<'a> {
+    number: u64,
+    bytes: &'a [u8],
+    with_tag: &'a [u8],
+}
+
+fn fields(message: &[u8]) -> Vec<Field<'_>> {
     let mut found = Vec::new();
     let mut at = 0;
     let number = |at: &mut usize| {
-        let (mut value, mut shift) = (0_u64, 0);
+        let mut value = 0_u64;
+        let mut shift = 0;
         while let Some(byte) = message.get(*at) {
             *at += 1;
             value |= u64::from(byte & 0x7f) << shift;
@@ -71,17 +78,20 @@ fn fields(message: &[u8]) -> Vec<(u64, &[u8], &[u8])> {
         } else {
             &[]
         };
-        found.push((tag >> 3, bytes, &message[start..at]));
+        found.push(Field { number: tag >> 3, bytes, with_tag: &message[start..at] });
     }
     found
 }
 
+/// A message, and what this crate says of it.
+pub(crate) struct Question {
+    pub(crate) name: String,
+    pub(crate) message: Vec<u8>,
+    pub(crate) ours: Verdict,
+}
+
 /// Asks protovalidate-go for its verdicts.
-pub(crate) fn ask(
-    judge: &Path,
-    set: &Path,
-    questions: &[(String, Vec<u8>, Verdict)],
-) -> Result<Vec<Verdict>> {
+pub(crate) fn ask(judge: &Path, set: &Path, questions: &[Question]) -> Result<Vec<Verdict>> {
     let mut asked = Command::new(judge)
         .arg("judge")
         .arg(set)
@@ -91,7 +101,7 @@ pub(crate) fn ask(
         .with_context(|| format!("{}; run `make setup`", judge.display()))?;
     let mut input = asked.stdin.take().context("its input")?;
     let mut encoded = Vec::new();
-    for (name, message, _) in questions {
+    for Question { name, message, .. } in questions {
         let mut any = Vec::new();
         let url = format!("type.googleapis.com/{name}");
         for (number, bytes) in [(1, url.as_bytes()), (2, message)] {

@@ -190,7 +190,9 @@ impl<'a> Evaluation<'a> {
             other => return failure(format!("{} has no items", other.type_name())),
         };
         self.budget.spend(items.len() as u64)?;
-        let (mut kept, mut count, mut failed) = (Vec::new(), 0_u64, None);
+        let mut kept = Vec::new();
+        let mut count = 0_u64;
+        let mut failed = None;
         for item in items.iter() {
             self.items.push((name, item.clone()));
             let found = match condition.map(|condition| self.run(condition)) {

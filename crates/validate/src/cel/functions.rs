@@ -253,7 +253,8 @@ fn arithmetic(name: Operator, left: Value, right: Value) -> Outcome {
         (left, right) => time::arithmetic(name == Operator::Add, &left, &right)
             .filter(|_| matches!(name, Operator::Add | Operator::Subtract))
             .unwrap_or_else(|| {
-                let (left, right) = (left.type_name(), right.type_name());
+                let left = left.type_name();
+                let right = right.type_name();
                 failure(format!("{:?} does not take {left} and {right}", name.sign()))
             }),
     }
@@ -275,7 +276,8 @@ pub(super) fn call(evaluation: &mut Evaluation<'_>, name: &str, values: Vec<Valu
         ("dyn", [value]) => Ok(value.clone()),
         ("type", [value]) => Ok(Value::Type(value.type_name().into())),
         ("getField", [of, Value::Text(field)]) => {
-            let (of, field) = (of.clone(), Arc::clone(field));
+            let of = of.clone();
+            let field = Arc::clone(field);
             evaluation.field(&of, &field, false)
         }
         ("size", [Value::Text(text)]) => Ok(Value::Int(text.chars().count() as i64)),

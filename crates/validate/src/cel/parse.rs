@@ -61,7 +61,9 @@ impl Parser {
             let yes = parser.binary(0)?;
             parser.expect(":")?;
             let no = parser.expression()?;
-            let (condition, yes, no) = (Box::new(condition), Box::new(yes), Box::new(no));
+            let condition = Box::new(condition);
+            let yes = Box::new(yes);
+            let no = Box::new(no);
             Ok(Expr::Choice { condition, yes, no })
         })
     }

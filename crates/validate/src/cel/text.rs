@@ -40,7 +40,7 @@ pub(super) fn words(text: &str) -> Result<Vec<(Token, usize)>, String> {
 
 fn word(rest: &str) -> Result<(Token, usize), String> {
     if let Some(start) = string_start(rest) {
-        return string(rest, start);
+        return string(rest, &start);
     }
     let first = rest.as_bytes()[0];
     let after_dot = rest.as_bytes().get(1).is_some_and(u8::is_ascii_digit);
@@ -112,16 +112,26 @@ fn whole(value: u64, after: &str, end: usize) -> Result<(Token, usize), String> 
     }
 }
 
-/// The prefix of a string (`r`, `b`) and its quotes, where one begins here.
-fn string_start(rest: &str) -> Option<(bool, bool, &str)> {
+/// What a string begins with: its prefix (`r`, `b`) and its quotes.
+struct StringStart {
+    is_raw: bool,
+    is_bytes: bool,
+    quote: &'static str,
+}
+
+fn string_start(rest: &str) -> Option<StringStart> {
     let quotes = rest.trim_start_matches(['r', 'R', 'b', 'B']);
     let prefix = rest[..rest.len() - quotes.len()].to_ascii_lowercase();
     let quote = ["'''", "\"\"\"", "'", "\""].into_iter().find(|one| quotes.starts_with(one))?;
-    (prefix.len() <= 2 && prefix != "rr" && prefix != "bb")
-        .then(|| (prefix.contains('r'), prefix.contains('b'), quote))
+    (prefix.len() <= 2 && prefix != "rr" && prefix != "bb").then(|| StringStart {
+        is_raw: prefix.contains('r'),
+        is_bytes: prefix.contains('b'),
+        quote,
+    })
 }
 
-fn string(rest: &str, (raw, bytes, quote): (bool, bool, &str)) -> Result<(Token, usize), String> {
+fn string(rest: &str, start: &StringStart) -> Result<(Token, usize), String> {
+    let StringStart { is_raw, is_bytes, quote } = *start;
     let start = rest.find(quote).unwrap_or(0) + quote.len();
     let mut out = Vec::new();
     let mut at = start;
@@ -130,14 +140,14 @@ fn string(rest: &str, (raw, bytes, quote): (bool, bool, &str)) -> Result<(Token,
         if c == '\n' && quote.len() == 1 {
             return Err("a string has no end on its line".to_owned());
         }
-        if c == '\\' && !raw {
-            at += escape(&rest[at + 1..], bytes, &mut out)? + 1;
+        if c == '\\' && !is_raw {
+            at += escape(&rest[at + 1..], is_bytes, &mut out)? + 1;
         } else {
             out.extend(c.encode_utf8(&mut [0; 4]).as_bytes());
             at += c.len_utf8();
         }
     }
-    let value = if bytes {
+    let value = if is_bytes {
         Value::Bytes(out.into())
     } else {
         Value::text(String::from_utf8(out).map_err(|_| "a string is not UTF-8")?)

@@ -75,8 +75,9 @@ fn part_of_duration(name: &str, nanos: i64) -> Option<i64> {
 
 fn part(name: &str, nanos: i128) -> Option<i64> {
     let seconds = nanos.div_euclid(SECOND) as i64;
-    let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = date(days);
+    let days = seconds.div_euclid(86_400);
+    let of_day = seconds.rem_euclid(86_400);
+    let Date { year, month, day } = date(days);
     Some(match name {
         "getFullYear" => year,
         "getMonth" => month - 1,
@@ -124,15 +125,25 @@ fn days_to(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-fn date(days: i64) -> (i64, i64, i64) {
+#[derive(PartialEq)]
+struct Date {
+    year: i64,
+    /// From 1.
+    month: i64,
+    day: i64,
+}
+
+/// The date of a day, counted from 1970.
+fn date(days: i64) -> Date {
     let days = days + 719_468;
-    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
     let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
     let of_year = of_era - (365 * year + year / 4 - year / 100);
     let month = (5 * of_year + 2) / 153;
     let day = of_year - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + i64::from(month <= 2), month, day)
+    Date { year: year + era * 400 + i64::from(month <= 2), month, day }
 }
 
 /// The nanoseconds since 1970 of a time as RFC 3339 has it; `None` for other text.
@@ -149,9 +160,11 @@ pub fn parse_timestamp(text: &str) -> Option<i128> {
     if !signs {
         return None;
     }
-    let (year, month, day) = (number(0..4, 9999)?, number(5..7, 12)?, number(8..10, 31)?);
+    let year = number(0..4, 9999)?;
+    let month = number(5..7, 12)?;
+    let day = number(8..10, 31)?;
     let days = days_to(year, month, day);
-    if date(days) != (year, month, day) {
+    if date(days) != (Date { year, month, day }) {
         return None;
     }
     let seconds = number(11..13, 23)? * 3600 + number(14..16, 59)? * 60 + number(17..19, 59)?;
@@ -216,9 +229,12 @@ fn parse_duration(text: &str) -> Option<i128> {
 /// A time, in nanoseconds since 1970, as RFC 3339 has it.
 pub fn print_timestamp(nanos: i128) -> String {
     let seconds = nanos.div_euclid(SECOND) as i64;
-    let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    let days = seconds.div_euclid(86_400);
+    let of_day = seconds.rem_euclid(86_400);
+    let Date { year, month, day } = date(days);
+    let hour = of_day / 3600;
+    let minute = of_day / 60 % 60;
+    let second = of_day % 60;
     let fraction = print_fraction(nanos.rem_euclid(SECOND));
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
 }

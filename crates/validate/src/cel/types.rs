@@ -207,7 +207,8 @@ impl<'a> Checker<'a> {
             }
             Expr::Choice { condition, yes, no } => {
                 self.truth(condition, "the condition")?;
-                let (yes, no) = (self.of(yes)?, self.of(no)?);
+                let yes = self.of(yes)?;
+                let no = self.of(no)?;
                 if !yes.fits(&no) {
                     return Err(format!("the branches of ?: give {yes} and {no}"));
                 }
@@ -218,7 +219,8 @@ impl<'a> Checker<'a> {
                 Ok(Type::List(Box::new(items.into_iter().reduce(joined).unwrap_or(Type::Dyn))))
             }
             Expr::Map(entries) => {
-                let (mut keys, mut values) = (Vec::new(), Vec::new());
+                let mut keys = Vec::new();
+                let mut values = Vec::new();
                 for (key, value) in entries {
                     keys.push(self.of(key)?);
                     values.push(self.of(value)?);

@@ -15,7 +15,8 @@ pub(crate) fn is_ip(text: &[u8], version: i64) -> bool {
 /// An address and the length of a prefix; where `strict`, all bits after the prefix are zero.
 pub(crate) fn is_ip_prefix(text: &[u8], version: i64, strict: bool) -> bool {
     let Some(slash) = text.iter().position(|byte| *byte == b'/') else { return false };
-    let (address, length) = (&text[..slash], &text[slash + 1..]);
+    let address = &text[..slash];
+    let length = &text[slash + 1..];
     let is = |address: Option<u128>, bits: u32| {
         let (Some(address), Some(length)) = (address, decimal(length, 3)) else { return false };
         let rest = bits.checked_sub(length);
@@ -68,7 +69,8 @@ fn groups(text: &[u8], v4_allowed: bool) -> Option<(u128, u32)> {
     if text.is_empty() {
         return Some((0, 0));
     }
-    let (mut address, mut count) = (0, 0);
+    let mut address = 0;
+    let mut count = 0;
     let mut parts = text.split(|byte| *byte == b':').peekable();
     while let Some(part) = parts.next() {
         if v4_allowed && parts.peek().is_none() && part.contains(&b'.') {

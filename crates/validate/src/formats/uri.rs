@@ -125,7 +125,8 @@ fn is_text(text: &[u8]) -> bool {
         return true;
     }
     let digit = |byte: u8| char::from(byte).to_digit(16).map_or(0, |digit| digit as u8);
-    let (mut plain, mut rest) = (Vec::with_capacity(text.len()), text);
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text;
     while let [byte, after @ ..] = rest {
         rest = match (byte, after) {
             (b'%', [high, low, after @ ..]) => {

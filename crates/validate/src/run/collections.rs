@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use buffa_descriptor::reflect::ReflectMessage;
 
-use super::super::check::{RuleSite, Scalar, are_unique};
-use super::super::plan::{ListPlan, MapPlan};
+use super::super::check::{Scalar, are_unique};
+use super::super::plan::{CountRule, ListPlan, MapPlan};
 use super::{
     FieldPlan, Fields, Kind, MessagePlan, Raw, Run, Slot, Stop, Subscript, Value, ValuePlan,
     ValuePosition, accepts, encoded, is_other_form, plain, scalar,
@@ -56,16 +56,16 @@ impl<'p> Run<'p> {
     ) -> Result<(), Stop> {
         let mut entries = BTreeMap::new();
         for item in items(field, slot, bytes)? {
-            let (key, value) = entry(item.bytes(), &map.keys, &map.values)?;
+            let entry = entry(item.bytes(), &map.keys, &map.values)?;
             // A key that occurs twice has its last value.
-            entries.insert(Key::of(map.keys.kind, key), (key, value));
+            entries.insert(Key::of(map.keys.kind, entry.key), entry);
         }
         self.counts(field, &map.counts, entries.len())?;
         self.of_whole(plan, field, bytes)?;
         if map.keys.is_empty() && map.values.is_empty() {
             return Ok(());
         }
-        for (key, value) in entries.into_values() {
+        for Entry { key, value } in entries.into_values() {
             let at = subscript(map.keys.kind, key);
             let at = || Some(at.clone());
             self.value(
@@ -82,10 +82,10 @@ impl<'p> Run<'p> {
     fn counts(
         &mut self,
         field: &'p FieldPlan,
-        counts: &'p [(u64, u64, RuleSite)],
+        counts: &'p [CountRule],
         count: usize,
     ) -> Result<(), Stop> {
-        for (min, max, site) in counts {
+        for CountRule { min, max, site } in counts {
             if !(*min..=*max).contains(&(count as u64)) {
                 self.report(site, Some(&whole(field)))?;
             }
@@ -148,13 +148,15 @@ pub(super) fn has_items(field: &FieldPlan, slot: Slot, bytes: &[u8]) -> bool {
     field.kind.wire() == 2 || items(field, slot, bytes).is_ok_and(|items| !items.is_empty())
 }
 
-/// Key and value of an entry.
-fn entry<'a>(
-    bytes: &'a [u8],
-    keys: &ValuePlan,
-    values: &ValuePlan,
-) -> Result<(Raw<'a>, Raw<'a>), Stop> {
-    let (mut key, mut value) = (zero(keys.kind), None);
+/// An entry of a map.
+struct Entry<'a> {
+    key: Raw<'a>,
+    value: Raw<'a>,
+}
+
+fn entry<'a>(bytes: &'a [u8], keys: &ValuePlan, values: &ValuePlan) -> Result<Entry<'a>, Stop> {
+    let mut key = zero(keys.kind);
+    let mut value = None;
     let mut fields = Fields::new(bytes);
     while let Some((number, raw)) = fields.next()? {
         match number {
@@ -169,7 +171,7 @@ fn entry<'a>(
             _ => {}
         }
     }
-    Ok((key, value.unwrap_or_else(|| zero(values.kind))))
+    Ok(Entry { key, value: value.unwrap_or_else(|| zero(values.kind)) })
 }
 
 fn is_of(kind: Kind, raw: Raw<'_>) -> bool {

@@ -1,38 +1,49 @@
 //! Rules of strings and bytes.
 
 use super::super::encoded::Raw;
-use super::{Check, Constant, Kind, Rules, Test, counted, encoded, hex, pattern};
+use super::{Check, Constant, Kind, RuleField, Rules, Test, counted, encoded, hex, pattern};
 
-/// A form with its number and name in `StringRules`, and what it is called in messages.
-type Form = (u32, &'static str, &'static str, fn(&[u8]) -> bool);
+/// A form that strings may have to have.
+struct Form {
+    /// Its number and name in `StringRules`.
+    number: u32,
+    name: &'static str,
+    /// What messages call it.
+    words: &'static str,
+    is: fn(&[u8]) -> bool,
+}
+
+const fn form(number: u32, name: &'static str, words: &'static str, is: fn(&[u8]) -> bool) -> Form {
+    Form { number, name, words, is }
+}
 
 const FORMS: [Form; 20] = [
-    (12, "email", "email address", crate::formats::is_email),
-    (13, "hostname", "hostname", crate::formats::is_hostname),
-    (14, "ip", "IP address", |text| crate::formats::is_ip(text, 0)),
-    (15, "ipv4", "IPv4 address", |text| crate::formats::is_ip(text, 4)),
-    (16, "ipv6", "IPv6 address", |text| crate::formats::is_ip(text, 6)),
-    (17, "uri", "URI", crate::formats::is_uri),
-    (18, "uri_ref", "URI Reference", crate::formats::is_uri_ref),
-    (21, "address", "hostname, or ip address", crate::formats::is_address),
-    (22, "uuid", "UUID", crate::formats::is_uuid),
-    (26, "ip_with_prefixlen", "IP prefix", |text| crate::formats::is_ip_prefix(text, 0, false)),
-    (27, "ipv4_with_prefixlen", "IPv4 address with prefix length", |text| {
+    form(12, "email", "email address", crate::formats::is_email),
+    form(13, "hostname", "hostname", crate::formats::is_hostname),
+    form(14, "ip", "IP address", |text| crate::formats::is_ip(text, 0)),
+    form(15, "ipv4", "IPv4 address", |text| crate::formats::is_ip(text, 4)),
+    form(16, "ipv6", "IPv6 address", |text| crate::formats::is_ip(text, 6)),
+    form(17, "uri", "URI", crate::formats::is_uri),
+    form(18, "uri_ref", "URI Reference", crate::formats::is_uri_ref),
+    form(21, "address", "hostname, or ip address", crate::formats::is_address),
+    form(22, "uuid", "UUID", crate::formats::is_uuid),
+    form(26, "ip_with_prefixlen", "IP prefix", |text| crate::formats::is_ip_prefix(text, 0, false)),
+    form(27, "ipv4_with_prefixlen", "IPv4 address with prefix length", |text| {
         crate::formats::is_ip_prefix(text, 4, false)
     }),
-    (28, "ipv6_with_prefixlen", "IPv6 address with prefix length", |text| {
+    form(28, "ipv6_with_prefixlen", "IPv6 address with prefix length", |text| {
         crate::formats::is_ip_prefix(text, 6, false)
     }),
-    (29, "ip_prefix", "IP prefix", |text| crate::formats::is_ip_prefix(text, 0, true)),
-    (30, "ipv4_prefix", "IPv4 prefix", |text| crate::formats::is_ip_prefix(text, 4, true)),
-    (31, "ipv6_prefix", "IPv6 prefix", |text| crate::formats::is_ip_prefix(text, 6, true)),
-    (32, "host_and_port", "host (hostname or IP address) and port pair", |text| {
+    form(29, "ip_prefix", "IP prefix", |text| crate::formats::is_ip_prefix(text, 0, true)),
+    form(30, "ipv4_prefix", "IPv4 prefix", |text| crate::formats::is_ip_prefix(text, 4, true)),
+    form(31, "ipv6_prefix", "IPv6 prefix", |text| crate::formats::is_ip_prefix(text, 6, true)),
+    form(32, "host_and_port", "host (hostname or IP address) and port pair", |text| {
         crate::formats::is_host_and_port(text, true)
     }),
-    (33, "tuuid", "trimmed UUID", crate::formats::is_tuuid),
-    (35, "ulid", "ULID", crate::formats::is_ulid),
-    (37, "protobuf_fqn", "fully-qualified Protobuf name", crate::formats::is_protobuf_name),
-    (
+    form(33, "tuuid", "trimmed UUID", crate::formats::is_tuuid),
+    form(35, "ulid", "ULID", crate::formats::is_ulid),
+    form(37, "protobuf_fqn", "fully-qualified Protobuf name", crate::formats::is_protobuf_name),
+    form(
         38,
         "protobuf_dot_fqn",
         "fully-qualified Protobuf name with a leading dot",
@@ -57,13 +68,13 @@ impl Rules<'_> {
         checks.extend(self.parts([7, 8, 9], Kind::String));
         if let Some(part) = self.part(23) {
             let message = format!("contains substring `{}`", String::from_utf8_lossy(&part));
-            let rule = (23, "not_contains", Kind::String);
+            let rule = RuleField::new(23, "not_contains", Kind::String);
             checks.push(self.check("not_contains", rule, &message, Test::NotContains(part)));
         }
         checks.extend(self.lists(10, Kind::String, &constant));
-        for (number, name, words, is) in FORMS {
+        for Form { number, name, words, is } in FORMS {
             if self.flag(number) {
-                let rule = (number, name, Kind::Bool);
+                let rule = RuleField::new(number, name, Kind::Bool);
                 checks.push(self.check(
                     name,
                     rule,
@@ -97,7 +108,7 @@ impl Rules<'_> {
         ];
         for (number, name, words, sizes) in forms {
             if self.flag(number) {
-                let rule = (number, name, Kind::Bool);
+                let rule = RuleField::new(number, name, Kind::Bool);
                 let message = format!("must be a valid {words}");
                 checks.push(self.check(name, rule, &message, Test::SizeIn(sizes)));
                 checks.push(self.not_empty(name, rule, words));
@@ -106,7 +117,7 @@ impl Rules<'_> {
         Ok(checks)
     }
 
-    fn not_empty(&self, name: &str, rule: (u32, &'static str, Kind), words: &str) -> Check {
+    fn not_empty(&self, name: &str, rule: RuleField, words: &str) -> Check {
         let article = if words.starts_with("host (") { "host and port pair" } else { words };
         let message = format!("value is empty, which is not a valid {article}");
         self.check(&format!("{name}_empty"), rule, &message, Test::NotEmpty)
@@ -128,7 +139,12 @@ impl Rules<'_> {
                 _ => ("at most ", test(0, one)),
             };
             let message = format!("must be {words}{one} {}", counted(one, unit));
-            checks.push(self.check(name, (number, name, Kind::Uint64), &message, test));
+            checks.push(self.check(
+                name,
+                RuleField::new(number, name, Kind::Uint64),
+                &message,
+                test,
+            ));
         }
         checks
     }
@@ -137,7 +153,7 @@ impl Rules<'_> {
         let Some(text) = self.part(number) else { return Ok(None) };
         let text = String::from_utf8_lossy(&text);
         let compiled = pattern::compile(&text).map_err(|why| format!("pattern: {why}"))?;
-        let rule = (number, "pattern", Kind::String);
+        let rule = RuleField::new(number, "pattern", Kind::String);
         let test = Test::Pattern(compiled);
         Ok(Some(self.check("pattern", rule, &format!("{words} `{text}`"), test)))
     }
@@ -160,7 +176,7 @@ impl Rules<'_> {
                 }
                 _ => format!("{words} `{}`", String::from_utf8_lossy(&part)),
             };
-            checks.push(self.check(name, (number, name, kind), &message, make(part)));
+            checks.push(self.check(name, RuleField::new(number, name, kind), &message, make(part)));
         }
         checks
     }
@@ -172,7 +188,7 @@ impl Rules<'_> {
     /// `well_known_regex`: names and values of HTTP headers.
     fn headers(&self, checks: &mut Vec<Check>) {
         let strict = encoded::last(self.bytes, 25).is_none_or(|raw| raw.bits() != 0);
-        let rule = (24, "well_known_regex", Kind::Enum);
+        let rule = RuleField::new(24, "well_known_regex", Kind::Enum);
         match encoded::last(self.bytes, 24).map(Raw::bits) {
             Some(1) => {
                 let words = "HTTP header name";

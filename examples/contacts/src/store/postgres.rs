@@ -73,11 +73,20 @@ pub struct Options {
     /// How long a list waits for its client to read on before PostgreSQL ends it, since it keeps a
     /// snapshot for it.
     pub list_idle_timeout: Duration,
-    /// The pauses between attempts to connect grow from the first to the second.
-    pub backoff: (Duration, Duration),
+    /// The pause between attempts to connect: it doubles each time.
+    pub backoff: Backoff,
     /// How the change log of the database is followed; without it what others write is not heard
     /// of.
     pub log: Option<Settings>,
+}
+
+/// How long to wait between attempts.
+#[derive(Debug, Clone, Copy)]
+pub struct Backoff {
+    /// After the first.
+    pub first: Duration,
+    /// At most.
+    pub longest: Duration,
 }
 
 impl Default for Options {
@@ -89,7 +98,7 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(5),
             statement_timeout: Duration::from_secs(5),
             list_idle_timeout: Duration::from_mins(5),
-            backoff: (Duration::from_millis(50), Duration::from_secs(5)),
+            backoff: Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(5) },
             log: Some(Settings::default()),
         }
     }
@@ -157,7 +166,9 @@ impl Store for Postgres {
     ) -> tidewire::Result<Contact> {
         let lease = self.pool.lease()?;
         let session = lease.session();
-        let (first_name, surname, key) = (&names.first_name, &names.surname, key.as_str());
+        let first_name = &names.first_name;
+        let surname = &names.surname;
+        let key = key.as_str();
         let all: [&(dyn ToSql + Sync); 3] = [first_name, surname, &key];
         let first = lease.write_once(session.client.query_one(&session.insert_once, &all)).await?;
         self.committed(&first);

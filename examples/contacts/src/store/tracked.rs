@@ -124,7 +124,8 @@ impl<S: Store> Tracked<S> {
         F: Future<Output = Result<R>> + Send + 'static,
     {
         let (reply, outcome) = oneshot::channel();
-        let (sources, in_doubt) = (self.sources, self.in_doubt);
+        let sources = self.sources;
+        let in_doubt = self.in_doubt;
         let work = work(Arc::clone(&self.store), sources);
         let log = self.log();
         self.spawn(async move {

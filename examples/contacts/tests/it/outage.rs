@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use contacts::proto::contacts::v1::CreateRequest;
 use contacts::store::Store;
-use contacts::store::postgres::{Config, Options, Postgres};
+use contacts::store::postgres::{Backoff, Config, Options, Postgres};
 use tidewire::Code;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -16,7 +16,7 @@ use crate::app::App;
 use crate::cluster::{self, Cluster};
 
 fn options() -> Options {
-    let backoff = (Duration::from_millis(1), Duration::from_millis(20));
+    let backoff = Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(20) };
     Options { connections: 2, backoff, ..Options::default() }
 }
 

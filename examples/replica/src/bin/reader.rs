@@ -13,8 +13,8 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 async fn main() -> tidewire::Exit {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [url, id, rest @ ..] = &arguments[..] else { return Err("reader URL ID [TEXTS]".into()) };
-    let (id, texts_max): (i32, usize) =
-        (id.parse()?, rest.first().map_or(Ok(usize::MAX), |n| n.parse())?);
+    let id: i32 = id.parse()?;
+    let texts_max: usize = rest.first().map_or(Ok(usize::MAX), |n| n.parse())?;
     let replicas = Replicas::new(&Graph::global());
     let client = Client::builder(&**url).protocol(Protocol::Live).replicas(replicas).build()?;
     let cards = CardsClient::new(client.channel());
@@ -31,7 +31,8 @@ async fn main() -> tidewire::Exit {
 
     let mut followed = badges.watch(id);
     let mut names = BufReader::new(tokio::io::stdin()).lines();
-    let (mut seen, mut hears) = (0, true);
+    let mut seen = 0;
+    let mut hears = true;
     while seen < texts_max {
         tokio::select! {
             Some(badge) = followed.next() => match badge {

@@ -40,7 +40,8 @@ impl Severity {
 
 impl Finding {
     pub(super) fn error(file: impl Into<String>, message: impl Into<String>) -> Self {
-        let (file, message) = (file.into(), message.into());
+        let file = file.into();
+        let message = message.into();
         Self { file, line: None, column: None, severity: Severity::Error, message, help: None }
     }
 }

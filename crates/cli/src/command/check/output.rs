@@ -20,6 +20,13 @@ use crate::colors;
 #[derive(Debug, Default)]
 pub(super) struct Texts(HashMap<String, Option<String>>);
 
+/// A place in a file, both from 1.
+#[derive(Clone, Copy)]
+pub(super) struct Position {
+    pub(super) line: u32,
+    pub(super) column: u32,
+}
+
 impl Texts {
     /// The text of a file, unless it cannot be read.
     pub(super) fn text(&mut self, file: &str) -> Option<&str> {
@@ -27,13 +34,13 @@ impl Texts {
         self.0.entry(file.to_owned()).or_insert_with(read).as_deref()
     }
 
-    /// Line and column of `wanted` in a file, at or below a line.
-    pub(super) fn place(&mut self, file: &str, from_line: u32, wanted: &str) -> Option<(u32, u32)> {
+    /// Where `wanted` is in a file, at or below a line.
+    pub(super) fn place(&mut self, file: &str, from_line: u32, wanted: &str) -> Option<Position> {
         let skipped = usize::try_from(from_line).ok()?.checked_sub(1)?;
         for (index, line) in self.text(file)?.lines().enumerate().skip(skipped) {
             if let Some(at) = line.find(wanted) {
-                let column = line[..at].chars().count() + 1;
-                return Some((u32::try_from(index + 1).ok()?, u32::try_from(column).ok()?));
+                let column = u32::try_from(line[..at].chars().count() + 1).ok()?;
+                return Some(Position { line: u32::try_from(index + 1).ok()?, column });
             }
         }
         None
@@ -72,7 +79,8 @@ fn summary(found: &CheckReport) -> String {
         1 => format!("1 {what}"),
         number => format!("{number} {what}s"),
     };
-    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    let errors = count(Severity::Error);
+    let warnings = count(Severity::Warning);
     let outcome = match (errors, warnings) {
         (0, 0) => "nothing wrong".to_owned(),
         (errors, 0) => several(errors, "error"),
@@ -105,7 +113,7 @@ fn render(finding: &Finding, texts: &mut Texts) -> String {
     if let (Some(line), Some(column)) = (finding.line, finding.column)
         && let Some(source) = texts.text(&finding.file).and_then(|text| nth_line(text, line))
     {
-        let (indent, mark) = marked(source, column);
+        let Mark { indent, mark } = marked(source, column);
         let _ = writeln!(text, "{line:>5} | {source}");
         let _ = writeln!(text, "      | {indent}{mark}");
     }
@@ -120,8 +128,14 @@ fn nth_line(text: &str, line: u32) -> Option<&str> {
     text.lines().nth(usize::try_from(line).ok()?.checked_sub(1)?)
 }
 
-/// What goes before and under the word at a column; tabs stay tabs, so that it is under it.
-fn marked(source: &str, column: u32) -> (String, String) {
+/// What goes below a line of source.
+struct Mark {
+    indent: String,
+    mark: String,
+}
+
+/// Marks the word at a column; tabs stay tabs, so that the mark is below it.
+fn marked(source: &str, column: u32) -> Mark {
     let before = usize::try_from(column).unwrap_or(1).saturating_sub(1);
     let indent = source.chars().take(before).map(|c| if c == '\t' { c } else { ' ' }).collect();
     let quotes_before = |quote| source.chars().take(before).filter(|c| *c == quote).count();
@@ -134,7 +148,8 @@ fn marked(source: &str, column: u32) -> (String, String) {
         Some(first) if is_word(first) => 1 + rest.take_while(|c| is_word(*c)).count(),
         _ => 1,
     };
-    (indent, "^".repeat(length.min(source.chars().count().saturating_sub(before).max(1))))
+    let length = length.min(source.chars().count().saturating_sub(before).max(1));
+    Mark { indent, mark: "^".repeat(length) }
 }
 
 fn is_word(c: char) -> bool {
@@ -148,7 +163,7 @@ mod tests {
     #[test]
     fn the_mark_is_under_the_word() {
         let check = |source: &str, column, expected: &str| {
-            let (indent, mark) = marked(source, column);
+            let Mark { indent, mark } = marked(source, column);
             assert_eq!(format!("{indent}{mark}"), expected, "{source}");
         };
         check("  Itm item = 1;", 3, "  ^^^");

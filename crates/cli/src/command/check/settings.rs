@@ -41,14 +41,15 @@ impl ConfigFile<'_> {
     }
 
     fn services(&self, config: &Config, found: &mut CheckReport) {
-        let (mut interfaces, mut paths) = (Vec::new(), HashMap::new());
+        let mut interfaces = Vec::new();
+        let mut paths = HashMap::new();
         let mut served = HashSet::new();
         let mut schemas = Vec::new();
         for service in config.schemas().filter(|service| service.proto.exists()) {
             found.is_new(&service.proto);
             let Some(checked) = sources::load(&service.proto, found) else { continue };
             let known: Vec<_> = checked.schema.services().map(str::to_owned).collect();
-            let wanted = self.wanted(service, &known, found);
+            let wanted = self.selected_services(service, &known, found);
             for name in &wanted {
                 if !served.insert(name.clone()) {
                     let message = format!("service {name} is served twice");
@@ -80,25 +81,25 @@ impl ConfigFile<'_> {
         }
         let mut builder = match config.server() {
             Ok(builder) => builder,
-            Err(error) => return self.refused(&error.to_string(), "", found),
+            Err(error) => return self.report_refusal(&error.to_string(), "", found),
         };
         for (service, schema) in schemas {
             builder = match serving::add(builder, service, schema, &mut Vec::new()) {
                 Ok(builder) => builder,
                 Err(error) => {
                     let proto = service.proto.display().to_string();
-                    return self.refused(&format!("{error:#}"), &proto, found);
+                    return self.report_refusal(&format!("{error:#}"), &proto, found);
                 }
             };
         }
         if let Err(error) = builder.check() {
-            self.refused(&error.to_string(), "", found);
+            self.report_refusal(&error.to_string(), "", found);
         }
     }
 
     /// Reports what a server refuses, at the first word of it that is written in the file, or else
     /// at `place`.
-    fn refused(&self, error: &str, place: &str, found: &mut CheckReport) {
+    fn report_refusal(&self, error: &str, place: &str, found: &mut CheckReport) {
         let trimmed =
             |word: &'_ str| word.trim_matches(|c: char| ".,:;\"'`".contains(c)).to_owned();
         let words = error.split_whitespace().map(trimmed).filter(|word| word.contains(['.', '/']));
@@ -112,7 +113,7 @@ impl ConfigFile<'_> {
     }
 
     /// The services that are wanted and there.
-    fn wanted(
+    fn selected_services(
         &self,
         service: &ServiceConfig,
         known: &[String],
@@ -138,8 +139,8 @@ impl ConfigFile<'_> {
         let place = found.texts.place(self.name, 1, &format!("\"{value}\""));
         found.findings.push(Finding {
             file: self.name.to_owned(),
-            line: place.map(|(line, _)| line),
-            column: place.map(|(_, column)| column),
+            line: place.map(|place| place.line),
+            column: place.map(|place| place.column),
             severity: Severity::Error,
             message: message.to_owned(),
             help: Some(help.to_owned()),

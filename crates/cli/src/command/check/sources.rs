@@ -12,6 +12,7 @@ use tidewire::{
 
 use super::CheckReport;
 use super::finding::{Finding, Severity};
+use super::output::Position;
 use crate::serving;
 
 /// Checks a folder of `.proto` files, or a descriptor set.
@@ -150,18 +151,20 @@ fn locate(
     found: &mut CheckReport,
 ) -> Finding {
     let file = paths.get(&finding.file).unwrap_or(&finding.file).clone();
-    let mut place = finding.place;
-    if let (Some((line, _)), Some((template, offset))) = (place, &finding.template) {
-        let at_template = found.texts.place(&file, line, &format!("\"{template}\""));
+    let annotation = finding.place.map(|place| Position { line: place.line, column: place.column });
+    let mut place = annotation;
+    if let (Some(annotation), Some((template, offset))) = (annotation, &finding.template) {
+        let at_template = found.texts.place(&file, annotation.line, &format!("\"{template}\""));
         let offset = u32::try_from(*offset).unwrap_or(0);
         // A fault inside of the template is behind its opening quote.
         let inside = if offset > 0 { offset + 1 } else { 0 };
-        place = at_template.map(|(line, column)| (line, column + inside)).or(place);
+        let at_fault = |at: Position| Position { column: at.column + inside, ..at };
+        place = at_template.map(at_fault).or(place);
     }
     Finding {
         file,
-        line: place.map(|(line, _)| line),
-        column: place.map(|(_, column)| column),
+        line: place.map(|place| place.line),
+        column: place.map(|place| place.column),
         severity: if finding.is_fault { Severity::Error } else { Severity::Warning },
         message: finding.message,
         help: finding.help,

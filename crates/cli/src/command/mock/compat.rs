@@ -12,7 +12,7 @@
 //! Every port takes every protocol. All of them are of 127.0.0.1; wishmock's are of every address.
 
 use anyhow::anyhow;
-use tidewire::admin::{Token, Wishmock};
+use tidewire::admin::{Token, Wishmock, WishmockPorts};
 use tidewire::config::Config;
 use tidewire::http::Method;
 use tidewire::mock::{Json, Mock, MockFolders, json, serve};
@@ -112,7 +112,11 @@ impl Wishes {
                 )));
             }
         };
-        let ports = (self.grpc, self.tls.as_ref().map(|(port, _)| *port), self.connect);
+        let ports = WishmockPorts {
+            grpc: self.grpc,
+            grpc_tls: self.tls.as_ref().map(|(port, _)| *port),
+            connect: self.connect,
+        };
         let Some(routes) = folders.wishmock(mock, ports, token) else { return Ok(servers) };
         let routes: Wishmock = routes;
         let server = routes.server(address(self.admin)).map_err(Failure::usage)?;

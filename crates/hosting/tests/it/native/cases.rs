@@ -307,10 +307,8 @@ async fn one_that_calls_itself_is_not_queued_behind_itself(command: &[String]) {
     assert_eq!(gateway.text("Within", "b").await.unwrap(), "inner b");
     // Nor behind somebody outside who asks for what it asks for, and waits for its place.
     let key = key();
-    let both = futures_util::future::join(
-        gateway.number("Through", &key),
-        gateway.number("Get", &key),
-    );
+    let both =
+        futures_util::future::join(gateway.number("Through", &key), gateway.number("Get", &key));
     let (through, get) = both.await;
     assert!((1..=2).contains(&through) && (1..=2).contains(&get), "{through}, {get}");
     assert_eq!(gateway.hosted.status().starts, 1);

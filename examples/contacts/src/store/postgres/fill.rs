@@ -40,13 +40,16 @@ async fn add(config: &Config, rows: u32, report: &mut dyn FnMut(Progress)) -> Re
     let given = transaction
         .query_one("SELECT coalesce(max(id), 0), (SELECT is_called FROM contact_id_seq), (SELECT last_value FROM contact_id_seq) FROM contact", &[])
         .await?;
-    let (largest, called, last): (i32, bool, i64) = (given.get(0), given.get(1), given.get(2));
+    let largest: i32 = given.get(0);
+    let called: bool = given.get(1);
+    let last: i64 = given.get(2);
     let given = i64::from(largest).max(if called { last } else { 0 });
     let given = u32::try_from(given).unwrap_or_default();
     if given >= rows {
         return Ok(0);
     }
-    let (started, names) = (Instant::now(), Names::new());
+    let started = Instant::now();
+    let names = Names::new();
     let copy = transaction.copy_in("COPY contact (id, firstname, surname) FROM STDIN").await?;
     let mut copy = pin!(copy);
     let mut lines = String::new();
@@ -55,7 +58,8 @@ async fn add(config: &Config, rows: u32, report: &mut dyn FnMut(Progress)) -> Re
         writeln!(lines, "{id}\t{first_name}\t{surname}")?;
         if id % REPORT_EVERY_ROWS == 0 || id == rows {
             copy.send(Bytes::from(std::mem::take(&mut lines))).await?;
-            let (added, elapsed) = (id - given, started.elapsed());
+            let added = id - given;
+            let elapsed = started.elapsed();
             report(Progress { done: id, rows, added, elapsed });
         }
     }

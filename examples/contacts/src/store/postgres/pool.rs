@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio_postgres::Config;
 
 use super::session::{Line, Session};
-use super::{Options, fault};
+use super::{Backoff, Options, fault};
 
 /// The connections.
 #[derive(Debug)]
@@ -181,7 +181,7 @@ struct CachedBody {
     index: usize,
     config: Config,
     marks: Option<String>,
-    backoff: (Duration, Duration),
+    backoff: Backoff,
 }
 
 impl CachedBody {
@@ -201,7 +201,7 @@ impl CachedBody {
     }
 
     async fn reopen(&self, place: &Place) -> Line {
-        let (mut pause, longest) = self.backoff;
+        let Backoff { first: mut pause, longest } = self.backoff;
         loop {
             match Session::open(&self.config, self.marks.as_deref()).await {
                 Ok((session, line)) => {

@@ -85,7 +85,8 @@ pub fn place(config: &Config) -> String {
         .collect();
     let ports: Vec<_> = config.get_ports().iter().map(ToString::to_string).collect();
     let ports = if ports.is_empty() { "5432".to_owned() } else { ports.join(",") };
-    let (user, name) = (config.get_user().unwrap_or_default(), config.get_dbname());
+    let user = config.get_user().unwrap_or_default();
+    let name = config.get_dbname();
     format!("{user}@{}:{ports}/{}", hosts.join(","), name.unwrap_or(user))
 }
 
@@ -129,8 +130,10 @@ impl Session {
         let marked = |sql: &str| format!("{sql}, {mark}");
         // On their way together: one round trip.
         let prepare = |sql: &'static str| client.prepare(sql);
-        let (once, insert) = (once::statement(&mark), marked(INSERT));
-        let (update, update_user) = (marked(UPDATE), marked(UPDATE_USER));
+        let once = once::statement(&mark);
+        let insert = marked(INSERT);
+        let update = marked(UPDATE);
+        let update_user = marked(UPDATE_USER);
         let delete = format!("DELETE FROM contact WHERE id = $1 RETURNING {mark}");
         let (insert, insert_once, find, page, count, update, delete, find_user, update_user) =
             tokio::try_join!(

@@ -34,14 +34,16 @@ fn add(database: &mut Connection, rows: u32, report: &mut dyn FnMut(Progress)) -
     if given >= rows {
         return Ok(0);
     }
-    let (started, names) = (Instant::now(), Names::new());
+    let started = Instant::now();
+    let names = Names::new();
     let mut insert =
         transaction.prepare("INSERT INTO contact (id, firstname, surname) VALUES (?1, ?2, ?3)")?;
     for id in given + 1..=rows {
         let (first_name, surname) = names.of(id);
         insert.execute((id, first_name, surname))?;
         if id % REPORT_EVERY_ROWS == 0 || id == rows {
-            let (added, elapsed) = (id - given, started.elapsed());
+            let added = id - given;
+            let elapsed = started.elapsed();
             report(Progress { done: id, rows, added, elapsed });
         }
     }

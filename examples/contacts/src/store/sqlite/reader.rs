@@ -35,7 +35,8 @@ impl Reads {
     ) -> Result<Self> {
         let (queue, waiting) = crossbeam_channel::bounded(options.queue_max);
         for _ in 0..options.readers.max(1) {
-            let (database, waiting) = (open()?, waiting.clone());
+            let database = open()?;
+            let waiting = waiting.clone();
             let thread = std::thread::Builder::new().name("sqlite-read".to_owned());
             let thread = thread.spawn(move || read(&database, &waiting));
             threads.push(thread.context("cannot start a thread")?);

@@ -17,7 +17,7 @@ use super::directives::Directives;
 
 /// What is asked for, as far as a page is concerned.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PageRequest {
     pub(crate) key: Key,
     pub(crate) directives: Directives,
     pub(crate) is_head: bool,
@@ -81,7 +81,7 @@ pub(crate) fn host_of(host: &str, scheme: &str) -> String {
     host.strip_suffix(usual).unwrap_or(host).to_ascii_lowercase()
 }
 
-impl Asked {
+impl PageRequest {
     /// What a request asks for; `None` for one that no page answers, and none is made of.
     pub(crate) fn of(service: &str, call: &Call, is_upgrade: bool) -> Option<Self> {
         let target = call.http_target()?;

@@ -30,7 +30,7 @@ pub(super) fn call(call: &LoggedCall, with_bodies: bool) -> MockedCall {
         ..Default::default()
     };
     if with_bodies {
-        told.headers = headers::shown(&call.headers);
+        told.headers = headers::without_secrets(&call.headers);
         told.requests = call.requests.iter().map(message).collect();
     }
     told
@@ -52,7 +52,8 @@ fn message(message: &tidewire_schema::Message) -> String {
 /// by the schema of the request.
 pub(super) fn miss(told: &str, request: Option<MessageType<'_>>) -> String {
     let key = told.split(" is ").next().unwrap_or_default();
-    let (mut owner, mut is_hidden) = (request, false);
+    let mut owner = request;
+    let mut is_hidden = false;
     for part in key.strip_prefix("request.").unwrap_or(key).split('.') {
         let name = part.split('[').next().unwrap_or_default();
         is_hidden |= redact::is_secret(name);
@@ -94,7 +95,7 @@ pub(super) fn finding(finding: &Finding) -> RuleFinding {
 }
 
 /// What was found in a response that has no file.
-pub(super) fn said(finding: &Finding) -> String {
+pub(super) fn finding_text(finding: &Finding) -> String {
     let told = &finding.diagnostic;
     let help = told.help.iter().map(|help| format!("; {help}"));
     told.message.clone() + &help.collect::<String>()
@@ -105,13 +106,13 @@ pub(super) fn preview(mock: &Mock, method: &str, preview: &Preview) -> PreviewRe
     let schema = mock.schema();
     let (input, output) = types(&schema, method);
     let request = schema.message_type(&input);
-    let shown = |bytes: &[u8]| shown(&schema, &output, bytes);
+    let shown = |bytes: &[u8]| reply_text(&schema, &output, bytes);
     let plan = &preview.plan;
     let mut told = PreviewReply {
         code: "ok".to_owned(),
         delay_us: micros(plan.delay),
-        headers: headers::shown(&plan.headers),
-        trailers: headers::shown(&plan.trailers),
+        headers: headers::without_secrets(&plan.headers),
+        trailers: headers::without_secrets(&plan.trailers),
         rule: rule(plan.rule.as_ref()),
         gate_misses: preview.gate_misses.iter().map(|one| miss(one, request)).collect(),
         ..Default::default()
@@ -161,7 +162,7 @@ pub(super) fn types(schema: &Schema, method: &str) -> (String, String) {
 }
 
 /// A reply of a preview, which is JSON, without what is a secret.
-fn shown(schema: &Schema, output: &str, bytes: &[u8]) -> String {
+fn reply_text(schema: &Schema, output: &str, bytes: &[u8]) -> String {
     let read = serde_json::from_slice::<Value>(bytes).ok().zip(schema.message_type(output));
     match read {
         Some((mut value, of)) => {
