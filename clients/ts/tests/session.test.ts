@@ -1,0 +1,119 @@
+// A session without a socket: what it writes, and what it tells, when the peer is slow or forgetful.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { CallOptions } from "../packages/live/src/session/call.ts";
+import type { SessionEvent } from "../packages/live/src/session/event.ts";
+import { Session } from "../packages/live/src/session/session.ts";
+import * as F from "../packages/live/src/wire/frame.ts";
+import { type Hello, putHello } from "../packages/live/src/wire/hello.ts";
+import { Writer } from "../packages/live/src/wire/varint.ts";
+
+interface Written {
+  kind: number;
+  stream: number;
+  flags: number;
+  payload: Uint8Array;
+}
+
+/** A session and its peer, of which the test says what it sends. */
+class Talk {
+  now = 1_000;
+  readonly session = new Session({ features: 30, boot: new Uint8Array(16).fill(9), random: () => 0 });
+
+  constructor(said: Partial<Hello> = {}) {
+    this.connect(said);
+  }
+
+  /** A new connection; `session` names what the peer goes on with, or begins. */
+  connect(said: Partial<Hello>, session = 1, isResumed = false): void {
+    this.session.connect(this.now);
+    this.written();
+    const out = new Writer();
+    putHello(out, {
+      features: 30, callsMax: 256, watchesMax: 1_000, repliesKeptMax: 4_096, retainMs: 120_000,
+      session: new Uint8Array(16).fill(session), secret: new Uint8Array(32).fill(2), ...said,
+    }, "", F.EMPTY);
+    let hello = out.take();
+    if (isResumed) {
+      hello = Uint8Array.from([...hello, 14, 1, 1]); // The writer is a dialer's, and has no such entry.
+      new DataView(hello.buffer).setUint32(0, hello.length - 16, true);
+    }
+    this.session.receive(hello, this.now);
+  }
+
+  /** The connection is lost, and the peer, who has the session, holds none of its calls. */
+  forget(count: number): void {
+    this.session.lose(this.now);
+    this.connect({}, 1, true);
+    this.written();
+    this.answer(F.RESUME, 0, 0, [0, 0, 0]);
+    this.answer(F.RESUMED, 0, 0, Array(Math.ceil(count / 8)).fill(0));
+  }
+
+  call(options: Partial<CallOptions> = {}) {
+    return this.session.call({ path: "/a.B/C", kind: "query", body: new Uint8Array([1]), ...options }, this.now);
+  }
+
+  answer(kind: number, stream: number, flags: number, payload: number[] = []): void {
+    const out = new Writer();
+    F.putFrame(out, kind, stream, flags, new Uint8Array(payload));
+    this.session.receive(out.take(), this.now);
+  }
+
+  written(): Written[] {
+    const frames: Written[] = [];
+    for (let data = this.session.take(this.now); data; data = this.session.take(this.now)) {
+      for (let at = 0; at < data.length; ) {
+        const frame = F.readFrame(data, at, 65_536);
+        at = frame.end;
+        frames.push({ kind: frame.kind, stream: frame.stream, flags: frame.flags, payload: F.payloadOf(frame).slice() });
+      }
+    }
+    return frames;
+  }
+
+  requests(): number[] {
+    return this.written().filter(({ kind }) => kind === F.REQUEST).map(({ stream }) => stream);
+  }
+
+  heard(): SessionEvent[] {
+    const events: SessionEvent[] = [];
+    for (let event = this.session.next(); event; event = this.session.next()) events.push(event);
+    return events;
+  }
+}
+
+describe("commands", () => {
+  test("however long one of them runs, the others go out", () => {
+    const talk = new Talk({ callsMax: 8, repliesKeptMax: 8 });
+    talk.call({ kind: "command", isStreaming: true });
+    talk.written();
+    for (let nth = 0; nth < 100; nth++) {
+      const call = talk.call({ kind: "command" });
+      assert.deepEqual(talk.requests(), [call.stream], `command ${nth}`);
+      talk.answer(F.REPLY, call.stream, F.END);
+    }
+  });
+
+  test("that the peer would not take yet wait for an answer, in order, and hold up no query", () => {
+    const talk = new Talk({ callsMax: 4, repliesKeptMax: 0 });
+    talk.call({ kind: "command", isStreaming: true });
+    const lost = [1, 2, 3].map(() => talk.call({ kind: "command" }));
+    talk.written();
+    // Requests that are lost, and not sent again, leave their ids behind.
+    for (const call of lost) talk.session.cancel(call);
+    talk.session.lose(talk.now);
+    talk.connect({}, 1, true);
+    talk.written();
+    talk.answer(F.RESUME, 0, 0, [0, 0, 0]);
+    talk.answer(F.RESUMED, 0, 0, [0b0001, 0, 0, 0]);
+    const first = talk.call({ kind: "command" });
+    const second = talk.call({ kind: "command" });
+    const query = talk.call();
+    assert.deepEqual(talk.requests(), [query.stream], "the ids of both are too far ahead");
+    talk.answer(F.REPLY, 1, 0); // The head of the stream: its id was seen.
+    assert.deepEqual(talk.requests(), [first.stream]);
+    talk.answer(F.REPLY, first.stream, F.END);
+    assert.deepEqual(talk.requests(), [second.stream]);
+  });
+});
