@@ -117,3 +117,59 @@ describe("commands", () => {
     assert.deepEqual(talk.requests(), [second.stream]);
   });
 });
+
+describe("a body over 16 KiB that the peer forgot while the connection was lost", () => {
+  const LARGE = 100_000;
+  const begun = (kind: "query" | "command") => {
+    const talk = new Talk();
+    const call = talk.call({ kind, body: new Uint8Array(LARGE) });
+    talk.written();
+    talk.answer(F.CREDIT, call.stream, 0, [0x80, 0x80, 0x02]); // 32,768: two pieces are not kept.
+    talk.answer(F.CREDIT, 0, 0, [0x80, 0x80, 0x02]);
+    talk.written();
+    talk.heard();
+    return talk;
+  };
+
+  for (const kind of ["query", "command"] as const) {
+    test(`goes again from its first byte: a ${kind}`, () => {
+      const talk = begun(kind);
+      talk.forget(1);
+      const sent = talk.written();
+      assert.equal(sent.filter((frame) => frame.kind === F.REQUEST).length, 1);
+      const pieces = sent.filter((frame) => frame.kind === F.ITEMS);
+      assert.equal(pieces.reduce((sum, { payload }) => sum + payload.length, 0), LARGE);
+      assert.equal(sent.at(-1)!.kind, F.STREAM_END);
+      assert.deepEqual(talk.heard().map(({ type }) => type), ["lost", "connected"]);
+    });
+  }
+});
+
+describe("a stream whose items the peer took, and forgot while the connection was lost", () => {
+  for (const [kind, code] of [["query", 14], ["command", 10]] as const) {
+    test(`ends, and its session does not: a ${kind}`, () => {
+      const talk = new Talk();
+      const call = talk.call({ kind, isStreaming: true });
+      const other = talk.call();
+      talk.session.push(call, new Uint8Array([1, 2, 3]));
+      talk.written();
+      talk.answer(F.CREDIT, call.stream, 0, [4]);
+      talk.heard();
+      talk.forget(2);
+      const [lost, failed, connected] = talk.heard();
+      assert.deepEqual([lost?.type, connected?.type], ["lost", "connected"]);
+      assert.ok(failed?.type === "failed" && failed.call === call);
+      assert.deepEqual([failed.code, failed.outcome], [code, 2]);
+      assert.deepEqual(talk.requests(), [other.stream]);
+    });
+  }
+
+  test("goes again if none of them was credited", () => {
+    const talk = new Talk();
+    const call = talk.call({ isStreaming: true });
+    talk.session.push(call, new Uint8Array([1, 2, 3]));
+    talk.written();
+    talk.forget(1);
+    assert.deepEqual(talk.written().map(({ kind }) => kind).slice(-2), [F.REQUEST, F.ITEMS]);
+  });
+});
