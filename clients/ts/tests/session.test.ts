@@ -18,7 +18,7 @@ interface Written {
 /** A session and its peer, of which the test says what it sends. */
 class Talk {
   now = 1_000;
-  readonly session = new Session({ features: 30, boot: new Uint8Array(16).fill(9), random: () => 0 });
+  readonly session = new Session({ features: 30, boot: new Uint8Array(16).fill(9), random: () => 0.5 });
 
   constructor(said: Partial<Hello> = {}) {
     this.connect(said);
@@ -171,5 +171,74 @@ describe("a stream whose items the peer took, and forgot while the connection wa
     talk.written();
     talk.forget(1);
     assert.deepEqual(talk.written().map(({ kind }) => kind).slice(-2), [F.REQUEST, F.ITEMS]);
+  });
+});
+
+describe("a new session with fewer slots", () => {
+  const highest = (streams: number[]) => Math.max(...streams);
+
+  test("calls that wait to be sent again take slots below its bound, one after another", () => {
+    const talk = new Talk();
+    const calls = Array.from({ length: 50 }, () => talk.call());
+    talk.written();
+    talk.session.lose(talk.now);
+    talk.connect({ callsMax: 4, watchesMax: 4 }, 3);
+    talk.now += 1_000;
+    const fresh = talk.call();
+    talk.heard();
+    const all: number[] = [];
+    for (let streams = talk.requests(); streams.length; streams = talk.requests()) {
+      assert.ok(streams.length <= 4);
+      all.push(...streams);
+      for (const stream of streams) talk.answer(F.REPLY, stream, F.END);
+    }
+    assert.equal(all.length, 51);
+    assert.ok(highest(all) < 2 * 8, `stream ${highest(all)}`);
+    const answered = talk.heard().map((event) => event.type === "reply" && event.call);
+    assert.deepEqual(new Set(answered), new Set([...calls, fresh]));
+  });
+
+  test("a new call waits while those that are sent again hold all its slots", () => {
+    const talk = new Talk();
+    for (let nth = 0; nth < 9; nth++) talk.call();
+    talk.written();
+    talk.session.lose(talk.now);
+    talk.connect({ callsMax: 8, watchesMax: 0 }, 3);
+    talk.call();
+    assert.deepEqual(talk.requests(), [], "all is held by calls that go a little later");
+    talk.now += 1_000;
+    assert.equal(highest(talk.requests()), 15);
+    talk.answer(F.REPLY, 7, F.END);
+    assert.deepEqual(talk.requests(), [7], "which of them was freed is taken");
+  });
+
+  test("calls that have no slot in it are not forgotten when it is lost, too", () => {
+    const talk = new Talk();
+    const calls = Array.from({ length: 20 }, () => talk.call());
+    const command = talk.call({ kind: "command" });
+    talk.written();
+    talk.session.lose(talk.now);
+    talk.connect({ callsMax: 2, watchesMax: 0 }, 3);
+    talk.session.lose(talk.now);
+    talk.connect({}, 4);
+    talk.now += 1_000;
+    assert.equal(talk.requests().length, calls.length + 1);
+    talk.session.lose(talk.now);
+    talk.connect({ callsMax: 2, watchesMax: 0 }, 5);
+    talk.heard();
+    talk.session.close(7, "");
+    const ended = talk.heard().map((event) => event.type === "failed" && event.call);
+    assert.deepEqual(new Set(ended), new Set([...calls, command, false]));
+  });
+
+  test("it is asked for nothing while all its slots are taken", () => {
+    const talk = new Talk();
+    for (let nth = 0; nth < 20; nth++) talk.call();
+    talk.written();
+    talk.session.lose(talk.now);
+    talk.connect({ callsMax: 2, watchesMax: 0 }, 3);
+    talk.now += 1_000;
+    talk.written();
+    assert.ok(talk.session.deadline() > talk.now, "no timer runs for what waits for an answer");
   });
 });

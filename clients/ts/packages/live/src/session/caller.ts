@@ -14,8 +14,8 @@ const SPACING = 1;
 
 /** Sends what may be sent: first what is sent again at once, then what is new, then the rest. */
 export function pump(session: Session): void {
-  const { again } = session;
-  while (again.length && hasRoom(session)) {
+  const { again, slots, peer } = session;
+  while (again.length && slots.hasRoom(again[0]!, peer!)) {
     const call = again.shift()!;
     if (call.state === WAITING) send(session, call);
   }
@@ -24,16 +24,16 @@ export function pump(session: Session): void {
   session.later = sendFrom(session, session.later, true);
 }
 
-const hasRoom = ({ slots, peer }: Session): boolean => slots.open < peer!.callsMax;
-
-/** Sends what has room, and says what has not: commands wait in their order, queries pass them. */
+/** Sends what has room, and says what has not: it waits in its order, others pass it. */
 function sendFrom(session: Session, line: Call[], isPaced: boolean): Call[] {
+  const { slots, commands } = session;
+  const peer = session.peer!;
   const held: Call[] = [];
   let at = 0;
-  for (; at < line.length && hasRoom(session) && !(isPaced && session.laterAt > session.now); at++) {
+  for (; at < line.length && slots.open < peer.callsMax && !(isPaced && session.laterAt > session.now); at++) {
     const call = line[at]!;
     if (call.state !== WAITING) continue;
-    if (call.isCommand && !session.commands.hasRoom(session.peer!)) {
+    if (!slots.hasRoom(call, peer) || (call.isCommand && !commands.hasRoom(peer))) {
       held.push(call);
       continue;
     }
