@@ -242,3 +242,40 @@ describe("a new session with fewer slots", () => {
     assert.ok(talk.session.deadline() > talk.now, "no timer runs for what waits for an answer");
   });
 });
+
+describe("waking after a pause", () => {
+  test("asks once, and waits with its keep-alive until that is answered", () => {
+    const talk = new Talk();
+    talk.heard();
+    talk.now += 20_000;
+    talk.session.wake(talk.now);
+    talk.session.timeout(talk.now);
+    const pings = talk.written().filter(({ kind }) => kind === F.PING);
+    assert.equal(pings.length, 1, "a peer may answer the last of several alone");
+    talk.now += 2_900;
+    talk.session.timeout(talk.now);
+    assert.deepEqual(talk.written(), []);
+    talk.answer(F.PONG, 0, 0, [...pings[0]!.payload]);
+    assert.deepEqual(talk.heard().map(({ type }) => type), ["unsure", "sure"]);
+    talk.now += 9_999;
+    talk.session.timeout(talk.now);
+    assert.deepEqual(talk.written(), []);
+    talk.now += 1;
+    talk.session.timeout(talk.now);
+    assert.deepEqual(talk.written().map(({ kind }) => kind), [F.PING], "then it is silence as ever");
+  });
+
+  test("loses a connection whose peer does not answer that, whatever else it says", () => {
+    const talk = new Talk();
+    talk.heard();
+    talk.now += 20_000;
+    talk.session.wake(talk.now);
+    talk.answer(F.PING, 0, 0);
+    talk.now += 2_999;
+    talk.session.timeout(talk.now);
+    assert.deepEqual(talk.heard().map(({ type }) => type), ["unsure"]);
+    talk.now += 1;
+    talk.session.timeout(talk.now);
+    assert.deepEqual(talk.heard().map(({ type }) => type), ["lost"]);
+  });
+});
