@@ -481,4 +481,32 @@ describe("identity", () => {
     await world.settle();
     assert.equal(world.status, "open");
   });
+
+  for (const [reason, code, status, why] of [
+    [3, Code.Unavailable, "closed", "needs a feature that this side has not"],
+    [19, Code.Unauthenticated, "unauthenticated", "refuses the credential, and there is no other"],
+  ] as const) {
+    test(`calls that were sent end where the server, on resuming, ${why}`, async () => {
+      const world = new World();
+      const { heard } = world.watch("a");
+      await world.settle();
+      const [query, command] = [world.client.look({ key: "b" }), world.client.echo({ text: "b=1" })].map((call) => call.catch((error) => error));
+      await new Promise(setImmediate);
+      world.cut();
+      world.server.isRefusing = reason;
+      const unsent = world.client.look({ key: "c" }).catch((error) => error);
+      await world.pass(2_000);
+      assert.equal(world.status, status);
+      assert.equal(codeOf(await query), code);
+      assert.equal(codeOf(await unsent), code);
+      assert.ok(isNotRun(await unsent));
+      const error = await command;
+      assert.ok(isOutcomeUnknown(error), "it may have run");
+      assert.equal(codeOf(error), Code.Aborted);
+      assert.deepEqual(heard, ["", "stale"]);
+      const { dials } = world.network;
+      await world.pass(60_000);
+      assert.equal(world.network.dials, dials, "nobody dials by itself");
+    });
+  }
 });

@@ -196,6 +196,47 @@ describe("calls", () => {
     assert.equal(codeOf(await reply), Code.InvalidArgument);
     assert.equal(world.status, "open");
   });
+
+  const message = [10, 1, 0x61];
+  const large = new Uint8Array([10, 0x84, 0x80, 1, ...Array(16_388).fill(0x61)]);
+  const piece = (world: World) => {
+    write(world, F.ITEMS, 1, F.MORE, undefined, large.subarray(0, 16_384));
+    write(world, F.ITEMS, 1, 0, undefined, large.subarray(16_384));
+  };
+  const item = (world: World, count: number) => {
+    write(world, F.ITEMS, 1, 0, undefined, new Uint8Array(Array(count).fill([message.length, ...message]).flat()));
+  };
+  for (const [how, put] of [
+    ["in one frame", (world: World) => item(world, 2)],
+    ["in two", (world: World) => [1, 2].forEach(() => item(world, 1))],
+    ["in pieces", (world: World) => [1, 2].forEach(() => piece(world))],
+    ["after none", () => {}],
+  ] as const) {
+    test(`an answer of more than one message, or none, is an internal error: ${how}`, async () => {
+      const world = new World();
+      const [reply] = (await asked(world, () => world.client.echo({ text: "a" }))) as unknown as [Promise<unknown>];
+      write(world, F.REPLY, 1, 0);
+      put(world);
+      write(world, F.STREAM_END, 1, 0);
+      await world.settle();
+      const error = await reply;
+      assert.equal(codeOf(error), Code.Internal);
+      assert.ok(!isNotRun(error) && !isOutcomeUnknown(error), "the handler has answered");
+      assert.equal(world.status, "open");
+    });
+  }
+
+  for (const [how, put] of [["small", (world: World) => item(world, 1)], ["in pieces", piece]] as const) {
+    test(`an answer that comes as a stream of one message is that: ${how}`, async () => {
+      const world = new World();
+      const [reply] = (await asked(world, () => world.client.echo({ text: "a" }))) as unknown as [Promise<{ text: string }>];
+      write(world, F.REPLY, 1, 0);
+      put(world);
+      write(world, F.STREAM_END, 1, 0);
+      await world.settle();
+      assert.match((await reply).text, /^a+$/);
+    });
+  }
 });
 
 describe("watches", () => {

@@ -9,7 +9,7 @@ import type { Session } from "./session.ts";
 export function loseSession(session: Session, was: Uint8Array | undefined): void {
   const { slots, commands } = session;
   const waiting: Call[] = [];
-  for (const call of [...slots.all()]) {
+  for (const call of session.sent()) {
     const { kind, isStreaming } = call.options;
     if (call.isCancelled) {
       slots.end(session, call);
@@ -30,6 +30,7 @@ export function loseSession(session: Session, was: Uint8Array | undefined): void
       }
     }
   }
+  slots.fit(session.peer!);
   commands.clear();
   session.again = [];
   session.later = [];

@@ -37,7 +37,8 @@ export class Alive {
   wake(session: Session): void {
     const payload = new Uint8Array(8);
     new DataView(payload.buffer).setUint32(0, ++this.wakes, true);
-    this.wokeAt = session.now;
+    // This ping is the keep-alive, too: a peer may answer the last of several alone.
+    this.wokeAt = this.pingedAt = session.now;
     putFrame(session.control, PING, 0, 0, payload);
     session.say({ type: "unsure" });
   }

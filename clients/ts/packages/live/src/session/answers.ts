@@ -38,6 +38,7 @@ export function onReply(session: Session, frame: Frame): void {
   if (isUnchanged && call.validator === undefined) throw R.violation(R.MALFORMED);
   const isHeard = !call.isCancelled;
   const then = isEnd ? "nothing" : isWatched ? "watch" : "items";
+  session.commands.answered(call.command);
   if (isEnd) {
     session.slots.terminated(session, call);
   } else if (isWatched) {
@@ -63,6 +64,7 @@ export function onError(session: Session, frame: Frame): void {
   let { outcome } = meta;
   if (outcome !== undefined && (outcome < NOT_RUN || outcome > BEHIND)) outcome = UNKNOWN;
   if (call.isRepeated && (outcome === NOT_RUN || outcome === BEHIND)) outcome = UNKNOWN;
+  session.commands.answered(call.command);
   if (isWatched) granted(session, call, meta.validator!, isSuspect);
   else session.slots.terminated(session, call);
   if (!isHeard) return;

@@ -14,28 +14,35 @@ const SPACING = 1;
 
 /** Sends what may be sent: first what is sent again at once, then what is new, then the rest. */
 export function pump(session: Session): void {
-  const { slots, peer, commands } = session;
-  const hasRoom = () => slots.open < peer!.callsMax;
-  while (session.again.length && hasRoom()) {
-    const call = session.again.shift()!;
+  const { again, slots, peer } = session;
+  while (again.length && slots.hasRoom(again[0]!, peer!)) {
+    const call = again.shift()!;
     if (call.state === WAITING) send(session, call);
   }
   if (session.isDraining) return;
+  session.queue = sendFrom(session, session.queue, false);
+  session.later = sendFrom(session, session.later, true);
+}
+
+/** Sends what has room, and says what has not: it waits in its order, others pass it. */
+function sendFrom(session: Session, line: Call[], isPaced: boolean): Call[] {
+  const { slots, commands } = session;
+  const peer = session.peer!;
+  const held: Call[] = [];
   let at = 0;
-  for (; at < session.queue.length && hasRoom(); at++) {
-    const call = session.queue[at]!;
+  for (; at < line.length && slots.open < peer.callsMax && !(isPaced && session.laterAt > session.now); at++) {
+    const call = line[at]!;
     if (call.state !== WAITING) continue;
-    if (call.isCommand && !commands.hasRoom(peer!)) break;
+    if (!slots.hasRoom(call, peer) || (call.isCommand && !commands.hasRoom(peer))) {
+      held.push(call);
+      continue;
+    }
     send(session, call);
+    if (isPaced) session.laterAt += SPACING;
   }
-  if (at) session.queue.splice(0, at);
-  for (at = 0; at < session.later.length && hasRoom() && session.laterAt <= session.now; at++) {
-    const call = session.later[at]!;
-    if (call.state !== WAITING) continue;
-    send(session, call);
-    session.laterAt += SPACING;
-  }
-  if (at) session.later.splice(0, at);
+  if (held.length) return held.concat(line.slice(at));
+  if (at) line.splice(0, at);
+  return line;
 }
 
 /** Puts calls into the line that is sent after a random delay and at a bounded rate (6.2). */
@@ -57,12 +64,12 @@ function send(session: Session, call: Call): void {
     failed(session, call, code, text, false);
     return session.slots.end(session, call);
   }
+  const size = options.body?.length ?? 0;
+  if (size > peer.bodyMax) return tooLarge(session, call, `the request has ${size} bytes, the server takes ${peer.bodyMax}`);
   if (call.isCommand && !call.command) {
     call.command = commands.take();
     call.firstSent ??= session.now;
   }
-  const size = options.body?.length ?? 0;
-  if (size > peer.bodyMax) return tooLarge(session, call, `the request has ${size} bytes, the server takes ${peer.bodyMax}`);
   const begin = main.at;
   const hasAll = !call.outgoing;
   const watch = hasAll && features & WATCH_FEATURE ? (options.watch ?? 0) : 0;

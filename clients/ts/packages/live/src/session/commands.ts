@@ -4,6 +4,8 @@ import type { Hello } from "../wire/hello.ts";
 export class Commands {
   private nextId = 1;
   private ended_: Set<number> = new Set();
+  /** The highest id that the callee has answered. */
+  private heard = 0;
   /** Every id below it has ended for this side. */
   done = 1;
   /** Counts commands that were sent or have ended: what was asked for before is not to be kept. */
@@ -11,9 +13,13 @@ export class Commands {
   /** The shortest time for which this side was told that keys are kept. */
   keysMs = 86_400_000;
 
-  /** Whether the callee takes one more before others have ended. */
+  /** Whether the callee takes one more: its id is not too far ahead of what it is known to have seen. */
   hasRoom(peer: Hello): boolean {
-    return this.nextId - this.done < peer.repliesKeptMax + peer.callsMax;
+    return this.nextId - Math.max(this.done - 1, this.heard) <= peer.repliesKeptMax + peer.callsMax;
+  }
+
+  answered(id: number): void {
+    this.heard = Math.max(this.heard, id);
   }
 
   take(): number {
@@ -30,6 +36,7 @@ export class Commands {
   /** Another session begins its ids anew. */
   clear(): void {
     this.nextId = this.done = 1;
+    this.heard = 0;
     this.ended_.clear();
   }
 }

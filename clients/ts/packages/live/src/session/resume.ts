@@ -123,7 +123,11 @@ function startOver(session: Session, call: Call, again: Call[], later: Call[]): 
   if (call.hasHead) {
     return giveUp(session, call, CODE_UNAVAILABLE, "the server does not hold the stream any more", false);
   }
-  call.outgoing?.rewind(0, 0);
+  if (call.outgoing?.credited && call.options.isStreaming) {
+    return giveUp(session, call, CODE_UNAVAILABLE, "the server took items of the stream and does not hold it any more", false);
+  }
+  if (call.options.isStreaming) call.outgoing!.rewind(0, 0);
+  else call.load();
   const wasWatching = call.state === WATCHING;
   session.slots.uncount(call, WAITING);
   if (!wasWatching) {

@@ -13,7 +13,7 @@ import { putNumber, readMetadata, REASON } from "../wire/metadata.ts";
 import * as R from "../wire/reason.ts";
 import { Writer } from "../wire/varint.ts";
 import { loseSession } from "./again.ts";
-import { Call, type CallOptions } from "./call.ts";
+import { Call, type CallOptions, WAITING } from "./call.ts";
 import { cancel, endAll, expire, pump } from "./caller.ts";
 import { Commands } from "./commands.ts";
 import type { SessionEvent } from "./event.ts";
@@ -230,7 +230,9 @@ export class Session {
 
   /** When `timeout` has something to do. */
   deadline(): number {
-    const later = this.isLive && this.later.length ? this.laterAt : Infinity;
+    // Once it is time, those that are left wait for an answer.
+    const isPaced = this.isLive && this.later.length && this.laterAt > this.now;
+    const later = isPaced ? this.laterAt : Infinity;
     return Math.min(this.alive.deadline(this.phase), later, this.timedAt);
   }
 
@@ -248,14 +250,20 @@ export class Session {
   close(reason: number, message: string): void {
     this.forget();
     this.id = this.secret = this.peer = undefined;
-    this.again = this.later = [];
     const code = reason === R.UNAUTHENTICATED_REASON ? 16 : 14;
-    const sent = [...this.slots.all()];
+    const sent = this.sent();
+    this.again = this.later = [];
     endAll(this, sent, code, message || `the live session ended: reason ${reason}`, true);
     this.slots.clear();
     this.commands.clear();
     this.requests = 0;
     this.say({ type: "closed", reason, message });
+  }
+
+  /** Calls that were sent, in this session or an earlier one: they have slots, or wait for one. */
+  sent(): Call[] {
+    const waiting = this.later.filter((call) => !call.stream && call.state === WAITING);
+    return [...this.slots.all(), ...waiting];
   }
 
   /** What belongs to one connection only. */

@@ -1,8 +1,10 @@
 /** Stream numbers as slots of a table: the one freed last is taken first (section 3.1). */
 import { CREDIT, END, putFrame } from "../wire/frame.ts";
+import type { Hello } from "../wire/hello.ts";
 import { type Call, CANCELLED, ENDED, SENT, WATCHING } from "./call.ts";
 import type { Session } from "./session.ts";
 
+const boundOf = (peer: Hello): number => peer.callsMax + peer.watchesMax;
 const NOTHING = new Uint8Array([0]);
 
 export class Slots {
@@ -17,6 +19,19 @@ export class Slots {
 
   *all(): Generator<Call> {
     for (const call of this.table) if (call) yield call;
+  }
+
+  /** Whether the callee takes this call now: it is not one too many, and has a slot, or finds one. */
+  hasRoom(call: Call, peer: Hello): boolean {
+    const isFree = call.stream > 0 || this.free.length > 0 || this.table.length < boundOf(peer);
+    return isFree && this.open < peer.callsMax;
+  }
+
+  /** Another session begins: calls whose slots it does not have take others when they are sent. */
+  fit(peer: Hello): void {
+    const bound = boundOf(peer);
+    for (const call of this.table.splice(bound)) if (call) call.stream = 0;
+    this.free = this.free.filter((slot) => slot < bound);
   }
 
   /** Gives a call its slot, if it has none, and counts it. */

@@ -230,7 +230,8 @@ export class Socket {
       this.redialAfter = event.afterMs;
     } else if (event.type === "lost") {
       this.hangUp(1000);
-      if (event.isRefused) this.refuse(event.message || "the server refuses the connection", CODE_UNAVAILABLE, false);
+      const isCredential = event.reason === R.UNAUTHENTICATED_REASON; // There may be another.
+      if (event.isRefused && !isCredential) this.refuse(event.message || "the server refuses the connection", CODE_UNAVAILABLE, false);
       this.after(event.reason ?? R.KEEP_ALIVE, event.message);
     } else if (event.type === "closed") {
       this.flush();
@@ -247,20 +248,21 @@ export class Socket {
   /** The session ended for a reason: whether to begin another. */
   private after(reason: number, message: string): void {
     if (this.state.getSnapshot().status === "closed") return;
-    const text = `the server ended the live session (${reason})${message && `: ${message}`}`;
-    if (reason === R.UNAUTHENTICATED_REASON) {
-      const error = new ConnectError(message || text, CODE_UNAUTHENTICATED);
-      const again = this.credentials.canRefresh && !this.wasRefused;
+    const isCredential = reason === R.UNAUTHENTICATED_REASON;
+    if (isCredential && this.credentials.canRefresh && !this.wasRefused) {
       this.wasRefused = true;
-      if (again) return this.connect("refused");
-      this.state.set({ status: "unauthenticated", error });
-      this.refuse(error.rawMessage, CODE_UNAUTHENTICATED, false);
-    } else if (R.allowsAgain(reason)) {
-      this.redial(R.parks(reason) ? undefined : new ConnectError(text, CODE_UNAVAILABLE));
-    } else {
-      this.state.set({ status: "closed", error: new ConnectError(text, CODE_UNAVAILABLE) });
-      this.refuse(text, CODE_UNAVAILABLE, false);
+      return this.connect("refused");
     }
+    const text = `the server ended the live session (${reason})${message && `: ${message}`}`;
+    if (R.allowsAgain(reason)) {
+      return this.redial(R.parks(reason) ? undefined : new ConnectError(text, CODE_UNAVAILABLE));
+    }
+    // Nobody dials by itself: a parked session is given up, and the end of it leads here again.
+    if (this.session.id) return this.session.close(reason, message);
+    const code = isCredential ? CODE_UNAUTHENTICATED : CODE_UNAVAILABLE;
+    const error = new ConnectError((isCredential && message) || text, code);
+    this.state.set({ status: isCredential ? "unauthenticated" : "closed", error });
+    this.refuse(error.rawMessage, code, false);
   }
 
   /** The socket closed by itself. */

@@ -128,13 +128,21 @@ class UnaryCall<I extends DescMessage, O extends DescMessage> implements Owner {
     });
   }
 
-  private readonly abort = (): void => {
-    const call = this.call!;
-    const { socket } = this;
-    socket.session.cancel(call);
-    socket.flushSoon();
-    this.fail(abortError(this.signal!.reason, call));
-  };
+  private readonly abort = (): void => this.cancel(abortError(this.signal!.reason, this.call!));
+
+  private cancel(error: ConnectError): void {
+    this.socket.session.cancel(this.call!);
+    this.socket.flushSoon();
+    this.fail(error);
+  }
+
+  /** The message of an answer that comes as a stream: it is the only one. */
+  private take(items: (Uint8Array | undefined)[]): void {
+    if (items[1] || (this.item && items[0])) {
+      this.cancel(new ConnectError("the answer has a second message", CODE_INTERNAL));
+    }
+    this.item ??= items[0];
+  }
 
   private fail(error: ConnectError): void {
     this.signal?.removeEventListener("abort", this.abort);
@@ -146,10 +154,10 @@ class UnaryCall<I extends DescMessage, O extends DescMessage> implements Owner {
       this.headers = event.meta.headers;
       if (event.then === "nothing") this.done(event.payload, event.meta.trailers);
     } else if (event.type === "items") {
-      this.item = event.items[0];
+      this.take(event.items);
       this.socket.session.consumed(event.call, event.bytes);
     } else if (event.type === "piece") {
-      this.item = event.item ?? this.item;
+      this.take([event.item]);
     } else if (event.type === "end") {
       this.done(this.item, event.meta.trailers);
     } else if (event.type === "failed") {
