@@ -91,11 +91,9 @@ impl Shared {
             return Answer::pending(async move { shared.watch(&place, key, call).await });
         }
         call.context.phase(Phase::Memo);
-        let cached = |asked: BorrowedKey<'_>| {
-            let cached = place.memo.cached::<dyn Parts + '_>(&asked)?;
-            (!cached.is_over()).then_some((asked, cached))
-        };
-        if let Some((asked, cached)) = cached(asked).or_else(|| cached(within?)) {
+        if let Some((asked, cached)) =
+            kept(place, asked).or_else(|| within.and_then(|asked| kept(place, asked)))
+        {
             if self.table.settings.verify.is_due()
                 && let Some(key) = asked.to_key()
             {
@@ -205,6 +203,15 @@ impl Shared {
             Progress::Pending(pending) => Answer::pending(reads.follow(pending)),
         }
     }
+}
+
+/// What is cached under a key, and the key.
+fn kept<'a>(
+    place: &MethodMemo,
+    asked: BorrowedKey<'a>,
+) -> Option<(BorrowedKey<'a>, Cached<CachedReply>)> {
+    let cached = place.memo.cached::<dyn Parts + '_>(&asked)?;
+    (!cached.is_over()).then_some((asked, cached))
 }
 
 /// What is kept, given to one caller. A computation that asks within is told by the graph when this
