@@ -92,7 +92,7 @@ impl Shared {
         }
         call.context.phase(Phase::Memo);
         if let Some((asked, cached)) =
-            kept(place, asked).or_else(|| within.and_then(|asked| kept(place, asked)))
+            lookup(place, asked).or_else(|| within.and_then(|asked| lookup(place, asked)))
         {
             if self.table.settings.verify.is_due()
                 && let Some(key) = asked.to_key()
@@ -206,7 +206,7 @@ impl Shared {
 }
 
 /// What is cached under a key, and the key.
-fn kept<'a>(
+fn lookup<'a>(
     place: &MethodMemo,
     asked: BorrowedKey<'a>,
 ) -> Option<(BorrowedKey<'a>, Cached<CachedReply>)> {

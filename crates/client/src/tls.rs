@@ -231,7 +231,7 @@ fn handshake_failed(host: &str, error: &std::io::Error) -> Error {
             "the server asks for a client certificate".to_owned()
         }
         Some(rustls::Error::InvalidCertificate(why)) => {
-            format!("its certificate is not accepted: {}", refused(host, why))
+            format!("its certificate is not accepted: {}", refusal(host, why))
         }
         Some(other) => other.to_string(),
         None if error.kind() == std::io::ErrorKind::UnexpectedEof => {
@@ -245,7 +245,7 @@ fn handshake_failed(host: &str, error: &std::io::Error) -> Error {
 
 /// Why a certificate is refused, and what to do. Which authority signed it is nobody's business
 /// here; what is known is that none of those that are trusted did.
-fn refused(host: &str, why: &rustls::CertificateError) -> String {
+fn refusal(host: &str, why: &rustls::CertificateError) -> String {
     use rustls::CertificateError::{
         BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext,
         NotValidYet, NotValidYetContext, Other, UnknownIssuer,

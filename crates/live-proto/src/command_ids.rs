@@ -153,7 +153,7 @@ mod tests {
         for id in 2..2_000_000 {
             assert!(ids.has_room(16), "{id}");
             assert_eq!(ids.next(0, 1000), id);
-            ids.heard(id);
+            ids.acknowledge(id);
             ids.note_answer(id);
         }
         assert_eq!((ids.done(), ids.early.len()), (1, 1));

@@ -60,11 +60,11 @@ pub(crate) struct Docs {
     /// The REST bindings that answer: the path of a method, and a template.
     bindings: HashSet<(String, String)>,
     has_document: bool,
-    shown: Mutex<Option<Arc<Shown>>>,
+    snapshot: Mutex<Option<Arc<Snapshot>>>,
 }
 
 /// The services at a time.
-struct Shown {
+struct Snapshot {
     offered: Option<Arc<Edition>>,
     services: Vec<(Interface, Schema)>,
 }
@@ -80,7 +80,7 @@ impl Docs {
         };
         let bindings: HashSet<_> = rest.routes().map(bound).collect();
         let has_document = !bindings.is_empty() && rest.options().openapi == Some(true);
-        Self { own, offered, bindings, has_document, shown: Mutex::default() }
+        Self { own, offered, bindings, has_document, snapshot: Mutex::default() }
     }
 
     /// Adds the page and what it loads.
@@ -105,8 +105,8 @@ impl Docs {
         let method = move |call: Call| {
             let docs = Arc::clone(&docs);
             async move {
-                let (service, method) =
-                    (call.param::<String>("service")?, call.param::<String>("method")?);
+                let service = call.param::<String>("service")?;
+                let method = call.param::<String>("method")?;
                 aside(docs, move |docs| docs.method(&service, &method)).await
             }
         };
@@ -120,11 +120,13 @@ impl Docs {
         title: &str,
         has_page: bool,
     ) {
-        let (docs, title) = (Arc::clone(self), title.to_owned());
+        let docs = Arc::clone(self);
+        let title = title.to_owned();
         let answer = move |call: Call| {
             let accepted = call.context.headers().get(ACCEPT).map(HeaderValue::as_bytes);
             let is_browser = accepted.is_some_and(|it| it.windows(9).any(|it| it == b"text/html"));
-            let (docs, title) = (Arc::clone(&docs), title.clone());
+            let docs = Arc::clone(&docs);
+            let title = title.clone();
             async move {
                 let mut reply = match is_browser && has_page {
                     true => see("docs"),
@@ -137,16 +139,16 @@ impl Docs {
         let _ = routes.add(Method::GET, "/", Arc::new(answer));
     }
 
-    fn shown(&self) -> Arc<Shown> {
-        let mut shown = self.shown.lock();
+    fn snapshot(&self) -> Arc<Snapshot> {
+        let mut snapshot = self.snapshot.lock();
         let offered = self.offered.as_ref().map(|offered| offered.now());
-        if let Some(shown) = &*shown {
-            let is_same = match (&shown.offered, &offered) {
+        if let Some(snapshot) = &*snapshot {
+            let is_same = match (&snapshot.offered, &offered) {
                 (Some(before), Some(now)) => Arc::ptr_eq(before, now),
                 _ => offered.is_none(),
             };
             if is_same {
-                return Arc::clone(shown);
+                return Arc::clone(snapshot);
             }
         }
         let mut schemas = Schemas::default();
@@ -155,15 +157,16 @@ impl Docs {
         let services = interfaces
             .filter_map(|interface| Some((interface.clone(), schemas.of(interface).ok()?)))
             .collect();
-        let new = Arc::new(Shown { offered, services });
-        *shown = Some(Arc::clone(&new));
+        let new = Arc::new(Snapshot { offered, services });
+        *snapshot = Some(Arc::clone(&new));
         new
     }
 
     fn list(&self) -> Value {
-        let shown = self.shown();
-        let services = shown.services.iter().map(|(interface, schema)| {
-            let (pool, name) = (schema.pool(), interface.name());
+        let snapshot = self.snapshot();
+        let services = snapshot.services.iter().map(|(interface, schema)| {
+            let pool = schema.pool();
+            let name = interface.name();
             let methods: Vec<_> =
                 interface.methods().iter().map(|method| self.entry(schema, method)).collect();
             let comment = describe::service_comment(pool, name);
@@ -203,8 +206,8 @@ impl Docs {
     }
 
     fn method(&self, service: &str, method: &str) -> Result<Value> {
-        let shown = self.shown();
-        let found = shown.services.iter().find_map(|(interface, schema)| {
+        let snapshot = self.snapshot();
+        let found = snapshot.services.iter().find_map(|(interface, schema)| {
             let mut methods = interface.methods().iter();
             let found = methods.find(|it| it.service == service && it.method == method)?;
             Some((schema, found))
@@ -224,7 +227,7 @@ impl Docs {
 
     fn text(&self, title: &str, has_page: bool) -> String {
         let mut text = format!("{title}\n");
-        for (interface, _) in &self.shown().services {
+        for (interface, _) in &self.snapshot().services {
             let _ = write!(text, "\n{}\n", interface.name());
             for method in interface.methods() {
                 let streams = match method.kind {

@@ -131,9 +131,11 @@ fn run_in_order(root: &Path, steps: &[&Step]) -> Result<ExitCode> {
     let mut times: Vec<Time> = Vec::new();
     for Step { name, about, work, .. } in steps.iter().copied() {
         println!("── {name}: {about}");
-        let (started, used) = (Instant::now(), processor_time_of_children());
+        let started = Instant::now();
+        let used = processor_time_of_children();
         let outcome = work(root).with_context(|| format!("step {name}"));
-        let (wall, processor) = (started.elapsed(), processor_time_of_children() - used);
+        let wall = started.elapsed();
+        let processor = processor_time_of_children() - used;
         let note = match outcome {
             Ok(Outcome::Passed) => "",
             Ok(Outcome::Nothing(why)) => why,
@@ -166,7 +168,8 @@ struct Time {
 
 fn summary(times: &[Time]) {
     let line = |name: &str, wall: Duration, processor: Duration, note: &str| {
-        let (wall, processor) = (wall.as_secs_f64(), processor.as_secs_f64());
+        let wall = wall.as_secs_f64();
+        let processor = processor.as_secs_f64();
         println!("{name:<12} {wall:>7.1} s {processor:>7.1} s of processor  {note}");
     };
     println!("── times");

@@ -63,7 +63,7 @@ impl Inspect {
         let as_json = self.json.json;
         let text = match (self.memo, self.key) {
             (Some(memo), key) if self.invalidate || self.evict => {
-                let memo = known(&client, &memo).await?;
+                let memo = full_name(&client, &memo).await?;
                 let done = steer(&client, memo, key, self.evict).await?;
                 match (as_json, self.evict) {
                     (true, _) => json::line(&done)?,
@@ -97,11 +97,11 @@ impl Inspect {
                 }
             }
             (Some(memo), None) => {
-                let memo = known(&client, &memo).await?;
+                let memo = full_name(&client, &memo).await?;
                 of_memo(&client, &memo, as_json).await?
             }
             (Some(memo), Some(key)) => {
-                let memo = known(&client, &memo).await?;
+                let memo = full_name(&client, &memo).await?;
                 let (around, why) = of_key(&client, &memo, &key).await?;
                 match as_json {
                     true => json::line(&serde_json::json!({ "entry": around, "why": why }))?,
@@ -114,7 +114,7 @@ impl Inspect {
 }
 
 /// The memo or the source that a name means, with or without the slash before a method.
-async fn known(client: &MemoClient, name: &str) -> Result<String, Failure> {
+async fn full_name(client: &MemoClient, name: &str) -> Result<String, Failure> {
     let listed = body_or_failure(client.list_memos(ListMemosRequest::default()).await)?;
     let names: Vec<&str> = listed.memos.iter().map(|memo| &*memo.name).collect();
     let bare = |name: &str| name.trim_start_matches('/').to_owned();

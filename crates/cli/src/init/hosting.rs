@@ -16,7 +16,7 @@ use anyhow::Context;
 
 /// A program that can be hosted.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct Program {
     /// The file by which it was found.
     file: &'static str,
     /// What it is: `a Node program`.
@@ -34,7 +34,7 @@ pub(crate) struct Found {
 ///
 /// # Errors
 /// A program that was found and cannot be started, with what it lacks.
-pub(crate) fn find(folder: &Path) -> anyhow::Result<Option<Found>> {
+pub(crate) fn find(folder: &Path) -> anyhow::Result<Option<Program>> {
     for look in [node, python, go, php] {
         if let Some(found) = look(folder)? {
             return Ok(Some(found));
@@ -44,7 +44,7 @@ pub(crate) fn find(folder: &Path) -> anyhow::Result<Option<Found>> {
 }
 
 /// What it was found by, for people.
-pub(crate) fn name(found: &Found) -> String {
+pub(crate) fn name(found: &Program) -> String {
     format!("{} ({})", found.what, found.file)
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn name(found: &Found) -> String {
 ///
 /// # Errors
 /// A file that cannot be written.
-pub(crate) fn write(folder: &Path, found: &Found) -> anyhow::Result<Vec<String>> {
+pub(crate) fn write(folder: &Path, found: &Program) -> anyhow::Result<Vec<String>> {
     let service = super::project::package_name(&std::path::absolute(folder)?);
     let listen = found.listen.map_or_else(String::new, |how| format!("listen = {how:?}\n"));
     let text = format!(
@@ -78,7 +78,7 @@ pub(crate) fn write(folder: &Path, found: &Found) -> anyhow::Result<Vec<String>>
     Ok(lines)
 }
 
-fn node(folder: &Path) -> anyhow::Result<Option<Found>> {
+fn node(folder: &Path) -> anyhow::Result<Option<Program>> {
     let Some(text) = read(folder, "package.json") else { return Ok(None) };
     let package: serde_json::Value =
         serde_json::from_str(&text).context("package.json is not JSON")?;
@@ -99,30 +99,54 @@ fn node(folder: &Path) -> anyhow::Result<Option<Found>> {
     let has_packages =
         package["dependencies"].as_object().is_some_and(|packages| !packages.is_empty());
     let is_installed = !has_packages || folder.join("node_modules").exists();
-    Ok(Some(Found {
+    Ok(Some(Program {
         file: "package.json",
         what: format!("a Node program, started by `{start}`"),
         run,
         before: (!is_installed).then(|| "npm install".to_owned()),
         needs: Some("it has to listen at the port that the variable PORT names"),
-        ..Found::default()
+        ..Program::default()
     }))
 }
 
 /// A server of Python: its name in requirements, whether it serves ASGI, and how it is told where
 /// to listen and what to serve.
-type PythonServer = (&'static str, bool, &'static [&'static str]);
+struct PythonServer {
+    name: &'static str,
+    is_asgi: bool,
+    words: &'static [&'static str],
+}
 
 const PYTHON_SERVERS: [PythonServer; 6] = [
-    ("uvicorn", true, &["uvicorn", "--uds", "{socket}", "APP"]),
-    ("hypercorn", true, &["hypercorn", "--bind", "unix:{socket}", "APP"]),
-    ("daphne", true, &["daphne", "-u", "{socket}", "APP"]),
-    ("gunicorn", false, &["gunicorn", "--bind", "unix:{socket}", "APP"]),
-    ("waitress", false, &["waitress-serve", "--unix-socket={socket}", "APP"]),
-    ("flask", false, &["flask", "--app", "APP", "run", "--port", "{port}"]),
+    PythonServer {
+        name: "uvicorn",
+        is_asgi: true,
+        words: &["uvicorn", "--uds", "{socket}", "APP"],
+    },
+    PythonServer {
+        name: "hypercorn",
+        is_asgi: true,
+        words: &["hypercorn", "--bind", "unix:{socket}", "APP"],
+    },
+    PythonServer { name: "daphne", is_asgi: true, words: &["daphne", "-u", "{socket}", "APP"] },
+    PythonServer {
+        name: "gunicorn",
+        is_asgi: false,
+        words: &["gunicorn", "--bind", "unix:{socket}", "APP"],
+    },
+    PythonServer {
+        name: "waitress",
+        is_asgi: false,
+        words: &["waitress-serve", "--unix-socket={socket}", "APP"],
+    },
+    PythonServer {
+        name: "flask",
+        is_asgi: false,
+        words: &["flask", "--app", "APP", "run", "--port", "{port}"],
+    },
 ];
 
-fn python(folder: &Path) -> anyhow::Result<Option<Found>> {
+fn python(folder: &Path) -> anyhow::Result<Option<Program>> {
     let files = ["requirements.txt", "pyproject.toml"];
     let Some((file, text)) = files.into_iter().find_map(|it| Some((it, read(folder, it)?))) else {
         return Ok(None);
@@ -139,9 +163,9 @@ fn python(folder: &Path) -> anyhow::Result<Option<Found>> {
         text.split(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c))
             .any(|word| word.replace('_', "-") == name)
     };
-    let named = PYTHON_SERVERS.into_iter().filter(|(name, ..)| is_named(name));
-    let mut fitting = named.filter(|(name, asgi, _)| *asgi == is_asgi || *name == "hypercorn");
-    let Some((server, _, words)) = fitting.next() else {
+    let named = PYTHON_SERVERS.into_iter().filter(|it| is_named(it.name));
+    let mut fitting = named.filter(|it| it.is_asgi == is_asgi || it.name == "hypercorn");
+    let Some(PythonServer { name: server, words, .. }) = fitting.next() else {
         let kind = if is_asgi { "uvicorn, hypercorn or daphne" } else { "gunicorn or waitress" };
         anyhow::bail!("{file} names no server for {app}; add {kind}, and run tidewire init again");
     };
@@ -156,7 +180,7 @@ fn python(folder: &Path) -> anyhow::Result<Option<Found>> {
         "requirements.txt" => "pip install -r requirements.txt",
         _ => "pip install .",
     };
-    Ok(Some(Found {
+    Ok(Some(Program {
         file,
         what: format!("a Python application, {app}, served by {server}"),
         listen: run.iter().any(|word| word.contains("{socket}")).then_some("unix"),
@@ -216,7 +240,7 @@ fn is_python(path: &Path) -> bool {
         && path.file_name().and_then(|name| name.to_str()).is_some_and(|name| !is_test(name))
 }
 
-fn go(folder: &Path) -> anyhow::Result<Option<Found>> {
+fn go(folder: &Path) -> anyhow::Result<Option<Program>> {
     if read(folder, "go.mod").is_none() {
         return Ok(None);
     }
@@ -239,13 +263,13 @@ fn go(folder: &Path) -> anyhow::Result<Option<Found>> {
     let name = super::project::package_name(&std::path::absolute(&package)?);
     // One that is not on the way of a package with the same name.
     let program = format!("./{name}.bin");
-    Ok(Some(Found {
+    Ok(Some(Program {
         file: "go.mod",
         what: format!("a Go program, {source}"),
         run: vec![program.clone()],
         before: Some(format!("go build -o {program} {source}")),
         needs: Some("it has to listen at the port that the variable PORT names"),
-        ..Found::default()
+        ..Program::default()
     }))
 }
 
@@ -258,7 +282,7 @@ fn has_main(package: &Path) -> bool {
     })
 }
 
-fn php(folder: &Path) -> anyhow::Result<Option<Found>> {
+fn php(folder: &Path) -> anyhow::Result<Option<Program>> {
     let found =
         ["public/index.php", "index.php"].into_iter().find(|file| folder.join(file).exists());
     Ok(found.map(|file| {
@@ -266,11 +290,11 @@ fn php(folder: &Path) -> anyhow::Result<Option<Found>> {
         if file.starts_with("public") {
             run.extend(["-t", "public"].map(str::to_owned));
         }
-        Found {
+        Program {
             file,
             what: "a PHP site, served by PHP's own server".to_owned(),
             run,
-            ..Found::default()
+            ..Program::default()
         }
     }))
 }

@@ -44,7 +44,7 @@ pub(super) struct Place<'a> {
 }
 
 /// An id for a field, and whether the request does not say of what it is.
-pub(super) struct Found<'a> {
+pub(super) struct Match<'a> {
     pub(super) id: &'a Id,
     pub(super) is_plain: bool,
 }
@@ -73,14 +73,15 @@ impl Ids {
             } else if words::is_id(field.name())
                 && let Some(value) = IdValue::of(value)
             {
-                let (owner, name) = (owner.map(str::to_owned), field.name().to_owned());
+                let owner = owner.map(str::to_owned);
+                let name = field.name().to_owned();
                 self.0.push(Id { owner, name, value });
             }
         }
     }
 
     /// The id of the request that a field is.
-    pub(super) fn of(&self, name: &str, place: &Place<'_>) -> Option<Found<'_>> {
+    pub(super) fn of(&self, name: &str, place: &Place<'_>) -> Option<Match<'_>> {
         if self.0.is_empty() || !words::is_id(name) {
             return None;
         }
@@ -99,12 +100,12 @@ impl Ids {
         let is_meant =
             |id: &&Id| id.name == whole || id.owner.as_deref() == Some(&of) && id.name == kind;
         if let Some(id) = self.0.iter().find(is_meant) {
-            return Some(Found { id, is_plain: false });
+            return Some(Match { id, is_plain: false });
         }
         let is_plain = |id: &&Id| id.owner.is_none() && id.name == name;
         let may_be = is_bare && place.depth <= 1 && place.is_first;
         let id = self.0.iter().find(is_plain).filter(|_| may_be)?;
-        Some(Found { id, is_plain: true })
+        Some(Match { id, is_plain: true })
     }
 }
 
