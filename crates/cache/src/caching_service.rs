@@ -8,7 +8,7 @@ use tidewire_memo::{
 };
 use tidewire_service::{
     Answer, Body, CacheScope, Call, CallerKind, Clock, Context, Error, Freshness, Layer, Phase,
-    Progress, Reply, Result, Service, Watching,
+    Progress, Reply, Result, Service, Target, Watching,
 };
 
 use crate::attempt::{Attempt, NotCached};
@@ -51,6 +51,9 @@ impl Service for CachingService {
             read_untracked();
             return self.0.inner.call(call);
         };
+        if let Some(method) = &place.method {
+            call.target = Target::Method(method.clone());
+        }
         let is_watched = call.context.watching() != Watching::No || is_computing();
         if !place.terms.is_cached() && !is_watched {
             return self.0.alone(call);

@@ -52,10 +52,15 @@ impl MethodOverride {
 
     /// Whether replies of a method are cached, and who shares them.
     pub(crate) fn scope(&self, spec: &Spec) -> Scope {
+        self.cache_of(spec).into()
+    }
+
+    /// The same as a method says it.
+    pub(crate) fn cache_of(&self, spec: &Spec) -> Option<CacheScope> {
         match &self.cache {
-            Some(CacheSetting::Off) => Scope::Call,
-            Some(CacheSetting::On(scope)) => Some(scope.clone()).into(),
-            None => spec.cache.clone().into(),
+            Some(CacheSetting::Off) => None,
+            Some(CacheSetting::On(scope)) => Some(scope.clone()),
+            None => spec.cache.clone(),
         }
     }
 

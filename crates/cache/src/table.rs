@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::Method as Verb;
 use tidewire_memo::{Ambient, Graph, Memo};
 use tidewire_service::{
-    CacheScope, Call, Clock, FormsBudget, Lifetime, Method, StreamKind, Target,
+    CacheScope, Call, Clock, FormsBudget, Lifetime, Method, Spec, StreamKind, Target,
 };
 
 use crate::attempt::{Attempt, NotCached};
@@ -53,6 +53,9 @@ pub(crate) struct MethodPolicy {
 pub(crate) struct MethodMemo {
     pub(crate) memo: Memo<Key, CachedReply>,
     pub(crate) terms: Arc<MethodPolicy>,
+    /// The method with the caching that is set for it, where its `.proto` says something else:
+    /// whoever serves it goes by that.
+    pub(crate) method: Option<Method>,
     /// Who waits for replies that are watched and not cached.
     pub(crate) runs: Arc<Runs>,
 }
@@ -119,7 +122,7 @@ impl MethodPolicy {
     }
 
     /// Whether nothing of this method is kept, it seems, so that waiting for another call gains
-    /// nothing. PageRequest once a call, since it counts.
+    /// nothing. To be asked once a call, since it counts.
     pub(crate) fn is_hopeless(&self) -> bool {
         let refused = self.refused.load(Ordering::Relaxed);
         if self.coalesces || refused < HOPELESS {
@@ -160,8 +163,15 @@ impl Table {
 
     fn of_method(&self, method: &Method) -> &Arc<MethodMemo> {
         self.methods.find_or_add(method, || {
-            let effective = self.settings.of(method).over(method);
-            Arc::new(self.make(self.terms(&method.path, effective)))
+            let overrides = self.settings.of(method);
+            let cache = overrides.cache_of(method);
+            let mut memo = self.make(self.terms(&method.path, overrides.over(method)));
+            if cache != method.cache {
+                let mut spec = Spec::clone(method);
+                spec.cache = cache;
+                memo.method = Some(Arc::new(spec).into());
+            }
+            Arc::new(memo)
         })
     }
 
@@ -196,7 +206,7 @@ impl Table {
         };
         // The first and only time.
         let _ = terms.memo.set(memo);
-        MethodMemo { memo, terms, runs: Arc::default() }
+        MethodMemo { memo, terms, method: None, runs: Arc::default() }
     }
 
     fn terms(&self, name: &str, effective: Effective) -> MethodPolicy {

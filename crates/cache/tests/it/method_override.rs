@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::header::CACHE_CONTROL;
 use tidewire_cache::{CacheSetting, MethodOverride, ReplyCache};
 use tidewire_memo::Graph;
-use tidewire_service::{CacheScope, Caching, Context, Idempotency, Reply, Spec, StreamKind};
+use tidewire_service::{CacheScope, Caching, Call, Context, Idempotency, Reply, Spec, StreamKind};
 
 use crate::harness::{Behind, from, query};
 
@@ -55,6 +55,28 @@ async fn what_a_method_says_itself_holds_before_what_is_set_for_its_service_but_
             service.text("7", from("authorization", who)).await;
         }
         assert_eq!(service.runs(), expected);
+    }
+}
+
+/// A program that is hosted is told of its caller by that.
+#[tokio::test]
+async fn whoever_serves_a_method_is_told_what_is_set_for_it() {
+    let vary = CacheScope::vary(&["x-tenant"]);
+    for (own, set, expected) in [
+        (None, CacheSetting::On(CacheScope::Public), Some(CacheScope::Public)),
+        (Some(CacheScope::Public), CacheSetting::On(vary.clone()), Some(vary)),
+        (Some(CacheScope::Caller), CacheSetting::Off, None),
+    ] {
+        let mut spec = query(CacheScope::Public);
+        spec.cache = own;
+        let mut terms = MethodOverride::default();
+        terms.cache = Some(set);
+        let cache = ReplyCache::new(&Graph::new()).method("test.v1.Rows/Get", terms);
+        let service = Behind::with(cache, spec, async move |call: Call| {
+            let said = &call.spec().expect("a method is called").cache;
+            Ok(Reply::text(format!("{said:?}")))
+        });
+        assert_eq!(service.text("7", Context::default()).await, format!("{expected:?}"));
     }
 }
 
