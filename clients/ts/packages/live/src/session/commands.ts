@@ -18,6 +18,7 @@ export class Commands {
     return this.nextId - Math.max(this.done - 1, this.heard) <= peer.repliesKeptMax + peer.callsMax;
   }
 
+  /** A frame of the callee, about this command. */
   answered(id: number): void {
     this.heard = Math.max(this.heard, id);
   }
