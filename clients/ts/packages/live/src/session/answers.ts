@@ -14,7 +14,8 @@ export function openCall(session: Session, stream: number): Call {
   if (!call || call.state === WAITING || call.state === ENDED || !session.isLive) {
     throw R.violation(R.UNKNOWN_STREAM);
   }
-  session.commands.answered(call.command);
+  const { commands } = session;
+  commands.heard = Math.max(commands.heard, call.command);
   return call;
 }
 

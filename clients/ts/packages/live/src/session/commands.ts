@@ -4,8 +4,8 @@ import type { Hello } from "../wire/hello.ts";
 export class Commands {
   private nextId = 1;
   private ended_: Set<number> = new Set();
-  /** The highest id that the callee has answered. */
-  private heard = 0;
+  /** The highest id of which the callee has sent a frame. */
+  heard = 0;
   /** Every id below it has ended for this side. */
   done = 1;
   /** Counts commands that were sent or have ended: what was asked for before is not to be kept. */
@@ -16,11 +16,6 @@ export class Commands {
   /** Whether the callee takes one more: its id is not too far ahead of what it is known to have seen. */
   hasRoom(peer: Hello): boolean {
     return this.nextId - Math.max(this.done - 1, this.heard) <= peer.repliesKeptMax + peer.callsMax;
-  }
-
-  /** A frame of the callee, about this command. */
-  answered(id: number): void {
-    this.heard = Math.max(this.heard, id);
   }
 
   take(): number {

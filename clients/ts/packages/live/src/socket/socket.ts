@@ -230,9 +230,10 @@ export class Socket {
       this.redialAfter = event.afterMs;
     } else if (event.type === "lost") {
       this.hangUp(1000);
+      const { reason = R.KEEP_ALIVE, message } = event;
       // Of a credential there may be another.
-      if (event.isRefused && event.reason !== R.UNAUTHENTICATED_REASON) this.refuse(event.message || "the server refuses the connection", CODE_UNAVAILABLE, false);
-      this.after(event.reason ?? R.KEEP_ALIVE, event.message);
+      if (event.isRefused && reason !== R.UNAUTHENTICATED_REASON) this.refuse(message || "the connection is refused", CODE_UNAVAILABLE, false);
+      this.after(reason, message);
     } else if (event.type === "closed") {
       this.flush();
       this.hangUp(4_000 + event.reason);

@@ -128,18 +128,22 @@ class UnaryCall<I extends DescMessage, O extends DescMessage> implements Owner {
     });
   }
 
-  private readonly abort = (): void => this.cancel(abortError(this.signal!.reason, this.call!));
+  private readonly abort = (): void => {
+    this.cancel();
+    this.fail(abortError(this.signal!.reason, this.call!));
+  };
 
-  private cancel(error: ConnectError): void {
+  private cancel(): void {
     this.socket.session.cancel(this.call!);
     this.socket.flushSoon();
-    this.fail(error);
   }
 
   /** The message of an answer that comes as a stream: there is no second. */
   private take(item: Uint8Array | undefined, second = this.item && item): void {
     this.item ??= item;
-    if (second) this.cancel(new ConnectError("the answer has two messages", CODE_INTERNAL));
+    if (!second) return;
+    this.cancel();
+    this.fail(new ConnectError("the answer has two messages", CODE_INTERNAL));
   }
 
   private fail(error: ConnectError): void {
