@@ -13,7 +13,7 @@ export class Commands {
   /** The shortest time for which this side was told that keys are kept. */
   keysMs = 86_400_000;
 
-  /** Whether the callee takes one more: its id is not too far ahead of what it is known to have seen. */
+  /** Whether the callee takes one more: not too far ahead of the last that it has answered. */
   hasRoom(peer: Hello): boolean {
     return this.nextId - Math.max(this.done - 1, this.heard) <= peer.repliesKeptMax + peer.callsMax;
   }
