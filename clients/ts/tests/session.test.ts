@@ -1,4 +1,4 @@
-// A session without a socket: what it writes, and what it tells, when the peer is slow or forgetful.
+// A session without a socket: what it writes and tells when the peer is slow, or forgets.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { CallOptions } from "../packages/live/src/session/call.ts";

@@ -14,6 +14,8 @@ export function openCall(session: Session, stream: number): Call {
   if (!call || call.state === WAITING || call.state === ENDED || !session.isLive) {
     throw R.violation(R.UNKNOWN_STREAM);
   }
+  const { commands } = session;
+  commands.heard = Math.max(commands.heard, call.command);
   return call;
 }
 
@@ -38,7 +40,6 @@ export function onReply(session: Session, frame: Frame): void {
   if (isUnchanged && call.validator === undefined) throw R.violation(R.MALFORMED);
   const isHeard = !call.isCancelled;
   const then = isEnd ? "nothing" : isWatched ? "watch" : "items";
-  session.commands.answered(call.command);
   if (isEnd) {
     session.slots.terminated(session, call);
   } else if (isWatched) {
@@ -64,7 +65,6 @@ export function onError(session: Session, frame: Frame): void {
   let { outcome } = meta;
   if (outcome !== undefined && (outcome < NOT_RUN || outcome > BEHIND)) outcome = UNKNOWN;
   if (call.isRepeated && (outcome === NOT_RUN || outcome === BEHIND)) outcome = UNKNOWN;
-  session.commands.answered(call.command);
   if (isWatched) granted(session, call, meta.validator!, isSuspect);
   else session.slots.terminated(session, call);
   if (!isHeard) return;
@@ -105,8 +105,13 @@ export function onStale(session: Session, frame: Frame): void {
     }
     if (!isWatching) continue;
     if (call.options.watch === F.NOTIFY) throw R.violation(R.UNEXPECTED);
-    if (call.isSuspect) continue;
-    call.isSuspect = true;
-    session.say({ type: "suspect", call });
+    suspect(session, call);
   }
+}
+
+/** What is shown of a watch passes as current no more. */
+export function suspect(session: Session, call: Call): void {
+  if (call.isSuspect) return;
+  call.isSuspect = true;
+  session.say({ type: "suspect", call });
 }

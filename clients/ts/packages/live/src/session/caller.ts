@@ -14,35 +14,30 @@ const SPACING = 1;
 
 /** Sends what may be sent: first what is sent again at once, then what is new, then the rest. */
 export function pump(session: Session): void {
-  const { again, slots, peer } = session;
-  while (again.length && slots.hasRoom(again[0]!, peer!)) {
-    const call = again.shift()!;
-    if (call.state === WAITING) send(session, call);
-  }
+  session.again = sendFrom(session, session.again);
   if (session.isDraining) return;
-  session.queue = sendFrom(session, session.queue, false);
-  session.later = sendFrom(session, session.later, true);
+  session.queue = sendFrom(session, session.queue);
+  session.later = sendFrom(session, session.later, SPACING);
 }
 
 /** Sends what has room, and says what has not: it waits in its order, others pass it. */
-function sendFrom(session: Session, line: Call[], isPaced: boolean): Call[] {
+function sendFrom(session: Session, line: Call[], spacing = 0): Call[] {
   const { slots, commands } = session;
   const peer = session.peer!;
   const held: Call[] = [];
   let at = 0;
-  for (; at < line.length && slots.open < peer.callsMax && !(isPaced && session.laterAt > session.now); at++) {
+  for (; at < line.length && slots.open < peer.callsMax && !(spacing && session.laterAt > session.now); at++) {
     const call = line[at]!;
     if (call.state !== WAITING) continue;
-    if (!slots.hasRoom(call, peer) || (call.isCommand && !commands.hasRoom(peer))) {
+    if (slots.has(call) && (!call.isCommand || call.command || commands.hasRoom(peer))) {
+      send(session, call);
+      session.laterAt += spacing;
+    } else {
       held.push(call);
-      continue;
     }
-    send(session, call);
-    if (isPaced) session.laterAt += SPACING;
   }
-  if (held.length) return held.concat(line.slice(at));
-  if (at) line.splice(0, at);
-  return line;
+  line.splice(0, at);
+  return held.length ? held.concat(line) : line;
 }
 
 /** Puts calls into the line that is sent after a random delay and at a bounded rate (6.2). */
@@ -61,11 +56,11 @@ function send(session: Session, call: Call): void {
     const [code, text] = call.wasSent
       ? [CODE_ABORTED, "the command may have run before, and no key can tell"]
       : [CODE_FAILED_PRECONDITION, "the server keeps no keys of commands"];
-    failed(session, call, code, text, false);
+    failed(session, call, code, text);
     return session.slots.end(session, call);
   }
   const size = options.body?.length ?? 0;
-  if (size > peer.bodyMax) return tooLarge(session, call, `the request has ${size} bytes, the server takes ${peer.bodyMax}`);
+  if (size > peer.bodyMax) return tooLarge(session, call, "request has", size, peer.bodyMax);
   if (call.isCommand && !call.command) {
     call.command = commands.take();
     call.firstSent ??= session.now;
@@ -95,7 +90,7 @@ function send(session: Session, call: Call): void {
   if (metadata > peer.metadataMax) {
     main.at = begin; // The number of a method that was named here is taken back with it.
     session.methods.clear();
-    return tooLarge(session, call, `the headers have ${metadata} bytes, the server takes ${peer.metadataMax}`);
+    return tooLarge(session, call, "headers have", metadata, peer.metadataMax);
   }
   F.endMetadata(main, at);
   main.bytes(call.body);
@@ -111,8 +106,8 @@ export function mayRepeat(session: Session, call: Call): boolean {
   return (session.features & DURABLE_FEATURE) > 0 && age <= session.commands.keysMs / 2;
 }
 
-function tooLarge(session: Session, call: Call, message: string): void {
-  failed(session, call, CODE_RESOURCE_EXHAUSTED, message, false);
+function tooLarge(session: Session, call: Call, what: string, size: number, max: number): void {
+  failed(session, call, CODE_RESOURCE_EXHAUSTED, `the ${what} ${size} bytes, the server takes ${max}`);
   session.slots.end(session, call);
 }
 
@@ -145,7 +140,7 @@ export function expire(session: Session): void {
       session.timedAt = Math.min(session.timedAt, call.deadline!);
       continue;
     }
-    failed(session, call, CODE_DEADLINE_EXCEEDED, "the operation timed out", false);
+    failed(session, call, CODE_DEADLINE_EXCEEDED, "the operation timed out");
     cancel(session, call);
   }
 }
@@ -156,7 +151,7 @@ export function failed(
   call: Call,
   code: number,
   message: string,
-  isLost: boolean,
+  isLost = false,
 ): void {
   session.say({
     type: "failed",
@@ -178,7 +173,7 @@ export function endAll(
   calls: Call[],
   code: number,
   message: string,
-  isLost: boolean,
+  isLost = false,
 ): void {
   for (const call of calls) giveUp(session, call, code, message, isLost);
 }
@@ -188,7 +183,7 @@ export function giveUp(
   call: Call,
   code: number,
   message: string,
-  isLost: boolean,
+  isLost = false,
 ): void {
   if (call.state !== ENDED && !call.isCancelled) {
     const isUnknown = call.wasSent && call.isCommand;

@@ -4,8 +4,8 @@ import type { Hello } from "../wire/hello.ts";
 export class Commands {
   private nextId = 1;
   private ended_: Set<number> = new Set();
-  /** The highest id that the callee has answered. */
-  private heard = 0;
+  /** The highest id of which the callee has sent a frame. */
+  heard = 0;
   /** Every id below it has ended for this side. */
   done = 1;
   /** Counts commands that were sent or have ended: what was asked for before is not to be kept. */
@@ -13,13 +13,9 @@ export class Commands {
   /** The shortest time for which this side was told that keys are kept. */
   keysMs = 86_400_000;
 
-  /** Whether the callee takes one more: its id is not too far ahead of what it is known to have seen. */
+  /** Whether the callee takes one more: not too far ahead of the last that it has answered. */
   hasRoom(peer: Hello): boolean {
     return this.nextId - Math.max(this.done - 1, this.heard) <= peer.repliesKeptMax + peer.callsMax;
-  }
-
-  answered(id: number): void {
-    this.heard = Math.max(this.heard, id);
   }
 
   take(): number {

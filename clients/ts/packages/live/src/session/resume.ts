@@ -3,6 +3,7 @@ import * as F from "../wire/frame.ts";
 import type { Frame } from "../wire/frame.ts";
 import * as R from "../wire/reason.ts";
 import { bytesOf, Reader, Writer } from "../wire/varint.ts";
+import { suspect } from "./answers.ts";
 import { type Call, WAITING, WATCHING } from "./call.ts";
 import { giveUp, sendLater, tellCancelled } from "./caller.ts";
 import { CODE_UNAVAILABLE } from "../wire/code.ts";
@@ -50,13 +51,10 @@ function whole(session: Session, frame: Frame, isDue: boolean): Uint8Array | und
   if (!isDue || session.phase !== "open") throw R.violation(R.UNEXPECTED);
   const { parts } = session;
   if (parts && parts.kind !== frame.kind) throw R.violation(R.MALFORMED);
-  const payload = F.payloadOf(frame);
-  const all = new Writer();
-  if (parts) all.bytes(parts.payload);
-  all.bytes(payload);
-  const joined = all.take();
-  session.parts = frame.flags & F.MORE ? { kind: frame.kind, payload: joined } : undefined;
-  return session.parts ? undefined : joined;
+  const all = parts?.payload ?? new Writer();
+  all.bytes(F.payloadOf(frame));
+  session.parts = frame.flags & F.MORE ? { kind: frame.kind, payload: all } : undefined;
+  return session.parts ? undefined : all.take();
 }
 
 /** The peer lists its own calls: none of them is held here. */
@@ -120,22 +118,18 @@ function goOn(session: Session, call: Call, flags: number, received: number, cre
 /** The callee does not hold the call: it never came, or its answer was lost. */
 function startOver(session: Session, call: Call, again: Call[], later: Call[]): void {
   if (call.isCancelled) return session.slots.end(session, call);
-  if (call.hasHead) {
-    return giveUp(session, call, CODE_UNAVAILABLE, "the server does not hold the stream any more", false);
+  const { isStreaming } = call.options;
+  if (call.hasHead || (isStreaming && call.outgoing!.credited)) {
+    return giveUp(session, call, CODE_UNAVAILABLE, "the server does not hold the stream any more");
   }
-  if (call.outgoing?.credited && call.options.isStreaming) {
-    return giveUp(session, call, CODE_UNAVAILABLE, "the server took items of the stream and does not hold it any more", false);
-  }
-  if (call.options.isStreaming) call.outgoing!.rewind(0, 0);
+  if (isStreaming) call.outgoing!.rewind(0, 0);
   else call.load();
   const wasWatching = call.state === WATCHING;
-  session.slots.uncount(call, WAITING);
+  session.slots.uncount(call);
   if (!wasWatching) {
     again.push(call);
     return;
   }
   later.push(call);
-  if (call.isSuspect) return;
-  call.isSuspect = true;
-  session.say({ type: "suspect", call });
+  suspect(session, call);
 }

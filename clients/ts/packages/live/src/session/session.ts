@@ -67,7 +67,7 @@ export class Session {
   timed: Set<Call> = new Set();
   timedAt: number = Infinity;
   listed: Call[] = [];
-  parts: { kind: number; payload: Uint8Array } | undefined;
+  parts: { kind: number; payload: Writer } | undefined;
   now = 0;
   private events: SessionEvent[] = [];
   private eventAt = 0;
@@ -181,7 +181,7 @@ export class Session {
     const rest: Call[] = [];
     for (const call of this.queue) (withWatches || !call.options.watch ? refused : rest).push(call);
     this.queue = rest;
-    endAll(this, refused, code, message, false);
+    endAll(this, refused, code, message);
   }
 
   get hasEvents(): boolean {
@@ -231,8 +231,7 @@ export class Session {
   /** When `timeout` has something to do. */
   deadline(): number {
     // Once it is time, those that are left wait for an answer.
-    const isPaced = this.isLive && this.later.length && this.laterAt > this.now;
-    const later = isPaced ? this.laterAt : Infinity;
+    const later = this.isLive && this.later.length && this.laterAt > this.now ? this.laterAt : Infinity;
     return Math.min(this.alive.deadline(this.phase), later, this.timedAt);
   }
 
@@ -253,7 +252,7 @@ export class Session {
     const code = reason === R.UNAUTHENTICATED_REASON ? 16 : 14;
     const sent = this.sent();
     this.again = this.later = [];
-    endAll(this, sent, code, message || `the live session ended: reason ${reason}`, true);
+    endAll(this, sent, code, message || `the server ended the live session (${reason})`, true);
     this.slots.clear();
     this.commands.clear();
     this.requests = 0;

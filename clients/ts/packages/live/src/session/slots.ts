@@ -1,15 +1,15 @@
 /** Stream numbers as slots of a table: the one freed last is taken first (section 3.1). */
 import { CREDIT, END, putFrame } from "../wire/frame.ts";
 import type { Hello } from "../wire/hello.ts";
-import { type Call, CANCELLED, ENDED, SENT, WATCHING } from "./call.ts";
+import { type Call, CANCELLED, ENDED, SENT, WAITING, WATCHING } from "./call.ts";
 import type { Session } from "./session.ts";
 
-const boundOf = (peer: Hello): number => peer.callsMax + peer.watchesMax;
 const NOTHING = new Uint8Array([0]);
 
 export class Slots {
   private table: (Call | undefined)[] = [];
   private free: number[] = [];
+  private slotsMax = 0;
   /** Calls that count against `calls_max`: sent, and not answered as a watch. */
   open = 0;
 
@@ -21,17 +21,16 @@ export class Slots {
     for (const call of this.table) if (call) yield call;
   }
 
-  /** Whether the callee takes this call now: it is not one too many, and has a slot, or finds one. */
-  hasRoom(call: Call, peer: Hello): boolean {
-    const isFree = call.stream > 0 || this.free.length > 0 || this.table.length < boundOf(peer);
-    return isFree && this.open < peer.callsMax;
+  /** Whether the call has a slot, or finds one that the callee has, too. */
+  has(call: Call): unknown {
+    return call.stream || this.free.length || this.table.length < this.slotsMax;
   }
 
   /** Another session begins: calls whose slots it does not have take others when they are sent. */
   fit(peer: Hello): void {
-    const bound = boundOf(peer);
-    for (const call of this.table.splice(bound)) if (call) call.stream = 0;
-    this.free = this.free.filter((slot) => slot < bound);
+    this.slotsMax = peer.callsMax + peer.watchesMax;
+    for (const call of this.table.splice(this.slotsMax)) if (call) call.stream = 0;
+    this.free = this.free.filter((slot) => slot < this.slotsMax);
   }
 
   /** Gives a call its slot, if it has none, and counts it. */
@@ -78,9 +77,9 @@ export class Slots {
   }
 
   /** After a loss nothing is sent; what is sent again is counted again. */
-  uncount(call: Call, state: number): void {
+  uncount(call: Call): void {
     if (this.counts(call)) this.open--;
-    call.state = state;
+    call.state = WAITING;
   }
 
   clear(): void {

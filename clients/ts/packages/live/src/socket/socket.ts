@@ -230,9 +230,10 @@ export class Socket {
       this.redialAfter = event.afterMs;
     } else if (event.type === "lost") {
       this.hangUp(1000);
-      const isCredential = event.reason === R.UNAUTHENTICATED_REASON; // There may be another.
-      if (event.isRefused && !isCredential) this.refuse(event.message || "the server refuses the connection", CODE_UNAVAILABLE, false);
-      this.after(event.reason ?? R.KEEP_ALIVE, event.message);
+      const { reason = R.KEEP_ALIVE, message } = event;
+      // Of a credential there may be another.
+      if (event.isRefused && reason !== R.UNAUTHENTICATED_REASON) this.refuse(message || "the connection is refused", CODE_UNAVAILABLE, false);
+      this.after(reason, message);
     } else if (event.type === "closed") {
       this.flush();
       this.hangUp(4_000 + event.reason);
@@ -260,9 +261,8 @@ export class Socket {
     // Nobody dials by itself: a parked session is given up, and the end of it leads here again.
     if (this.session.id) return this.session.close(reason, message);
     const code = isCredential ? CODE_UNAUTHENTICATED : CODE_UNAVAILABLE;
-    const error = new ConnectError((isCredential && message) || text, code);
-    this.state.set({ status: isCredential ? "unauthenticated" : "closed", error });
-    this.refuse(error.rawMessage, code, false);
+    this.state.set({ status: isCredential ? "unauthenticated" : "closed", error: new ConnectError(text, code) });
+    this.refuse(text, code, false);
   }
 
   /** The socket closed by itself. */

@@ -128,20 +128,22 @@ class UnaryCall<I extends DescMessage, O extends DescMessage> implements Owner {
     });
   }
 
-  private readonly abort = (): void => this.cancel(abortError(this.signal!.reason, this.call!));
+  private readonly abort = (): void => {
+    this.cancel();
+    this.fail(abortError(this.signal!.reason, this.call!));
+  };
 
-  private cancel(error: ConnectError): void {
+  private cancel(): void {
     this.socket.session.cancel(this.call!);
     this.socket.flushSoon();
-    this.fail(error);
   }
 
-  /** The message of an answer that comes as a stream: it is the only one. */
-  private take(items: (Uint8Array | undefined)[]): void {
-    if (items[1] || (this.item && items[0])) {
-      this.cancel(new ConnectError("the answer has a second message", CODE_INTERNAL));
-    }
-    this.item ??= items[0];
+  /** The message of an answer that comes as a stream: there is no second. */
+  private take(item: Uint8Array | undefined, second = this.item && item): void {
+    this.item ??= item;
+    if (!second) return;
+    this.cancel();
+    this.fail(new ConnectError("the answer has two messages", CODE_INTERNAL));
   }
 
   private fail(error: ConnectError): void {
@@ -154,10 +156,10 @@ class UnaryCall<I extends DescMessage, O extends DescMessage> implements Owner {
       this.headers = event.meta.headers;
       if (event.then === "nothing") this.done(event.payload, event.meta.trailers);
     } else if (event.type === "items") {
-      this.take(event.items);
+      this.take(event.items[0], event.items[1]);
       this.socket.session.consumed(event.call, event.bytes);
     } else if (event.type === "piece") {
-      this.take([event.item]);
+      this.take(event.item);
     } else if (event.type === "end") {
       this.done(this.item, event.meta.trailers);
     } else if (event.type === "failed") {
