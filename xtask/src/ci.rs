@@ -453,6 +453,17 @@ fn execute(command: &mut Command) -> Result<Outcome> {
     Ok(Outcome::of(status.success()))
 }
 
+/// What cargo says of this program is not for others: build scripts that read it (that of ring)
+/// would run again, and all above them be built again, whenever cargo is run without it.
+fn without_cargo_variables(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|it| name.to_string_lossy().starts_with(it))
+        {
+            command.env_remove(name);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -469,16 +480,5 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), STEPS.len());
-    }
-}
-
-/// What cargo says of this program is not for others: build scripts that read it (that of ring)
-/// would run again, and all above them be built again, whenever cargo is run without it.
-fn without_cargo_variables(command: &mut Command) {
-    for (name, _) in std::env::vars_os() {
-        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|it| name.to_string_lossy().starts_with(it))
-        {
-            command.env_remove(name);
-        }
     }
 }

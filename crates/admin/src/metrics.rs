@@ -95,6 +95,8 @@ fn kept_pages(text: &mut Exposition, stats: PageStats) {
 
 /// A family of programs: its name, its kind, what it is, and its value of each.
 type Family = (&'static str, &'static str, &'static str, fn(&Program) -> u64);
+/// One of methods of programs.
+type Lookups = (&'static str, &'static str, fn(&MethodFigures) -> u64);
 /// One of times: their sum, and how many they are.
 type Times = (&'static str, &'static str, fn(&Program) -> (Duration, u64));
 
@@ -167,7 +169,7 @@ fn programs(text: &mut Exposition, told: &Inventory) {
 
 /// How often calls of programs' methods were looked up in the reply cache, and found there.
 fn cached_of_programs(text: &mut Exposition, told: &Inventory, figures: &[MethodFigures]) {
-    let families: [(&str, &str, fn(&MethodFigures) -> u64); 2] = [
+    let families: [Lookups; 2] = [
         ("tidewire_program_cache_lookups_total", "Calls that the cache was asked for.", |of| {
             of.asked_memory
         }),

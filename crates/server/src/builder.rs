@@ -437,6 +437,7 @@ impl Builder {
         Ok(())
     }
 
+    #[expect(clippy::too_many_lines, reason = "each part is made of those before it, once")]
     fn app(self, with_reflection: bool) -> Result<(Arc<App>, Health), StartError> {
         let docs_asked = with_reflection && self.docs.unwrap_or_else(|| self.is_local());
         let mut own: Vec<_> = self.services.iter().map(|(i, _)| i.clone()).collect();

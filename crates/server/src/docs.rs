@@ -46,7 +46,7 @@ pub(crate) fn is_free<'a>(
     let is_taken = |template: &str| is_of_docs(template) || asked.is_none() && is_for_all(template);
     let is_bound =
         |path: &&str| !matches!(rest.find(&Method::GET, path), tidewire_rest::RestMatch::Elsewhere);
-    !templates.any(is_taken) && !PATHS.iter().any(|path| is_bound(path))
+    !templates.any(is_taken) && !PATHS.iter().any(is_bound)
 }
 
 /// Paths that the page needs, of each form.

@@ -263,6 +263,7 @@ fn a_question_that_a_task_asks_and_the_function_waits_for_is_answered() {
     let (graph, gate) = (Graph::new(), Gate::default());
     let slow = slow(&graph, &gate);
     let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        #[expect(clippy::async_yields_async, reason = "the function awaits what the task asked")]
         let asks = scope(async move {
             let mut asked = slow.get(key);
             assert!(poll(&mut asked).is_pending());

@@ -181,7 +181,7 @@ mod tests {
         let fields: Vec<_> = told.types[0]
             .fields
             .iter()
-            .map(|it| (&*it.json_name, &*it.kind, &*it.key, &*it.r#type, &*it.oneof, it.redacted))
+            .map(|it| (&*it.json_name, it.kind, it.key, &*it.r#type, &*it.oneof, it.redacted))
             .collect();
         assert_eq!(
             fields,
