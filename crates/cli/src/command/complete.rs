@@ -30,6 +30,7 @@ use tidewire::describe::template;
 #[command(verbatim_doc_comment)]
 pub(crate) struct Completions {
     #[arg(value_enum)]
+    /// Shell to complete in.
     shell: Shell,
 }
 

@@ -56,9 +56,9 @@ fn a_mock_prints_its_console_and_commands_find_it_until_it_ends() {
     let here = shop();
     let mut mock = Plain::start(here.path(), &[]);
     mock.line("listening on 127.0.0.1:");
-    mock.line("docs at ");
     let admin = mock.line("admin on ");
     mock.line("mocking shop.v1.Cart");
+    mock.line("docs at ");
     let url = mock.line(&format!("console at http://{admin}/#"));
     let code = url.split(' ').next().unwrap();
     assert!(code.len() == 32 && code.bytes().all(|byte| byte.is_ascii_hexdigit()), "{url}");
@@ -79,11 +79,11 @@ fn of_several_mocks_one_is_to_be_named_and_one_that_was_killed_is_forgotten() {
     let mut second = Plain::start(here.path(), &[]);
     for mock in [&mut first, &mut second] {
         mock.line("listening on ");
-        mock.line("docs at ");
     }
     let addresses = [&mut first, &mut second].map(|mock| mock.line("admin on "));
     for mock in [&mut first, &mut second] {
         mock.line("mocking ");
+        mock.line("docs at ");
         mock.line("console at ");
     }
     run(here.path(), &["console"])
@@ -100,8 +100,8 @@ fn a_console_is_left_out_where_that_is_said_and_a_socket_has_none() {
     let here = shop();
     let mut mock = Plain::start(here.path(), &["--no-console"]);
     mock.line("listening on ");
-    mock.line("docs at ");
     mock.line("mocking ");
+    mock.line("docs at ");
     assert!(!here.path().join(".run").exists());
     run(here.path(), &["console"]).check(2, &["where is the program?"]);
     run(here.path(), &["console", "--admin", "unix:a.sock"]).check(2, &["no browser reaches"]);
@@ -111,9 +111,9 @@ fn a_console_is_left_out_where_that_is_said_and_a_socket_has_none() {
     std::fs::set_permissions(here.path().join(".run/tidewire"), mode).unwrap();
     let mut open = Plain::start(here.path(), &[]);
     open.line("listening on ");
-    open.line("docs at ");
     let admin = open.line("admin on ");
     open.line("mocking ");
+    open.line("docs at ");
     open.line(&format!("console at http://{admin}/#"));
     assert_eq!(std::fs::read_dir(here.path().join(".run/tidewire")).unwrap().count(), 0);
 }
