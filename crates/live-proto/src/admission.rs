@@ -193,7 +193,7 @@ impl Session {
             return None;
         }
         Some(Error::failed_precondition(format!(
-            "parent {parent} is not an open call of this side"
+            "parent {parent} is no open call of this side"
         )))
     }
 
