@@ -192,7 +192,9 @@ impl Session {
         if call.is_some_and(|call| call.state == State::Sent) {
             return None;
         }
-        Some(Error::failed_precondition(format!("parent {parent} is no open call of this side")))
+        Some(Error::failed_precondition(format!(
+            "parent {parent} is not an open call of this side"
+        )))
     }
 
     pub(crate) fn put_refusal(&mut self, call: CallId, error: &Error, outcome: Outcome) {
