@@ -92,7 +92,7 @@ fn run_stage(root: &Path, stage: Stage) -> Result<bool> {
 }
 
 /// Set for steps that run beside a build: what they would build is there.
-pub(super) const IS_BUILT: &str = "TIDEWIRE_CI_IS_BUILT";
+pub(super) const IS_BUILT: &str = "XTASK_IS_BUILT";
 
 fn chosen(is_chosen: impl Fn(&Step) -> bool) -> Vec<&'static Step> {
     STEPS.iter().filter(|step| is_chosen(step)).collect()
