@@ -120,6 +120,7 @@ cat >"$work/bin/cargo" <<'WRAPPER'
 real=$(type -ap cargo | sed -n 2p)
 case " $* " in
   *" --package tidewire-cli --package shop-in-rust "*) bins=(--bin tidewire --bin shop-in-rust) ;;
+  *" build "*" --package tidewire-cli ") bins=(--bin tidewire) ;;
   *" --package contacts --package replica "*) bins=(--bin contacts --bin relay --bin reader) ;;
   *" run -q -p contacts -- "*) bins=(--bin contacts) ;;
   *) exec "$real" "$@" ;;
