@@ -188,7 +188,7 @@ impl Reply {
     }
 
     /// What the caller holds is still right: the content with this validator, which has to be among
-    /// [`Context::held`](crate::Context::held).
+    /// [`Context::caller_validators`](crate::Context::caller_validators).
     ///
     /// 304 over HTTP. Protocols that have no such answer never say that they hold anything. To a
     /// caller who does not hold it this is an error of the service.
