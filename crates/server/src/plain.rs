@@ -132,10 +132,11 @@ fn own_content(tag: &HeaderValue) -> Option<Validator> {
 }
 
 /// Lets a tag name the bytes that are sent, which were compressed on the way (RFC 9110, section
-/// 8.8.3): one that was made here gets the coding behind it, which [`Context::held`] knows; of
-/// another we do not know who reads it, so it becomes a weak one.
+/// 8.8.3): one that was made here gets the coding behind it, which
+/// [`Context::caller_validators`] knows; of another we do not know who reads it, so it becomes a
+/// weak one.
 ///
-/// [`Context::held`]: tidewire_service::Context::held
+/// [`Context::caller_validators`]: tidewire_service::Context::caller_validators
 pub(crate) fn tag_compressed(headers: &mut HeaderMap, coding: &str) {
     let Some(tag) = headers.get_mut(ETAG) else { return };
     let text = tag.to_str().unwrap_or_default();
