@@ -85,7 +85,8 @@ impl Shared {
         let Some(asked) = asked.filter(|it| it.bytes() <= self.table.settings.key_bytes_max) else {
             return self.pass(call);
         };
-        // What is cached for whoever asks from outside is for it too; a run is its like's.
+        // A call within programs may use what is cached for calls from outside, but shares a run
+        // only with calls within the same programs.
         let within = call.context.enclosing().map(|chain| asked.within(identity::of_chain(chain)));
         if !place.terms.is_cached() {
             let Some(key) = within.unwrap_or(asked).to_key() else { return self.pass(call) };

@@ -59,10 +59,10 @@ fn of_caller(context: &Context) -> Identity {
     parts.finish()
 }
 
-/// Which programs serve the calls that one is part of. Whoever is called within a program has a
-/// place there at once, and nobody else has: so a run is waited for by those only who would have
-/// the same places. Else the calls outside hold all places, and wait by those within for a run that
-/// waits for one.
+/// Which programs serve the calls that a call is part of. A call within a program gets a place
+/// there at once; calls from outside queue. So calls share a run only if they are within the same
+/// programs. Otherwise the outer calls could hold all places of a program while the calls within
+/// them wait for a run that is queued for one of those places.
 pub(crate) fn of_chain(chain: &ParentCalls) -> Identity {
     let mut holders: Vec<_> = chain.holders().collect();
     holders.sort_unstable();

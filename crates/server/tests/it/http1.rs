@@ -5,10 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{CONNECTION, HeaderValue, UPGRADE};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, UPGRADE};
 use http::{Method, StatusCode};
 use tidewire_server::{Builder, Limits, RunningServer, Server};
-use tidewire_service::{Body, Call, Reply, Upgrade};
+use tidewire_service::{Body, Call, End, EndReason, Head, Observation, Observer, Reply, Upgrade};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -87,6 +89,43 @@ async fn pipelined_requests_are_answered_in_order_however_large_the_answers() {
         .map(|answer| answer.split_once("\r\n\r\n").unwrap().1.len())
         .collect();
     assert_eq!(lengths, [&sizes[..], &[2; 100]].concat());
+}
+
+/// Tells of the end of every request.
+struct Ends(tokio::sync::mpsc::UnboundedSender<End>);
+
+impl Observer for Ends {
+    fn begin(&self, _: &Head) -> Arc<dyn Observation> {
+        Arc::new(Self(self.0.clone()))
+    }
+}
+
+impl Observation for Ends {
+    fn end(&self, end: &End) {
+        self.0.send(end.clone()).unwrap();
+    }
+}
+
+/// A program's page: its length is known, and its stream says later, or never, that it ends.
+#[tokio::test]
+async fn a_body_that_is_as_long_as_was_said_is_answered_and_not_canceled() {
+    let page = async |call: Call| {
+        let said = call.param::<u64>("length")?;
+        let first = futures_util::stream::iter([Ok(Bytes::from_static(b"hello"))]);
+        let body = Body::stream(first.chain(futures_util::stream::pending()));
+        Ok(Reply::new(body).with_header(CONTENT_LENGTH, said.into()))
+    };
+    let (ends, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let builder = Server::builder().observer(Ends(ends)).route(Method::GET, "/page/{length}", page);
+    let server = start(builder).await;
+    for (length, how) in [(5, EndReason::Answered), (6, EndReason::Canceled)] {
+        let mut stream = connect(&server).await;
+        stream.write_all(get(&format!("/page/{length}")).as_bytes()).await.unwrap();
+        read_to(&mut stream, "\r\n\r\nhello").await;
+        drop(stream);
+        let end = told.recv().await.unwrap();
+        assert_eq!((end.how, end.bytes_out), (how, 5), "{length}");
+    }
 }
 
 #[tokio::test]
