@@ -63,26 +63,30 @@ pub(crate) fn run(root: &Path, names: &[&str]) -> Result<ExitCode> {
     if !names.is_empty() {
         return run_in_order(root, &chosen(|step| names.contains(&step.name)));
     }
+    // Asked now: a build puts a new file in the place of this program's, after which its path is
+    // not known.
+    let program = std::env::current_exe().context("this program's path")?;
+    let run_stage = |stage| run_stage(root, &program, stage);
     let setup = Child::start("setup", Command::new("bash").arg("scripts/setup.sh"), root)?;
-    let before = run_stage(root, Stage::BeforeSetup)?;
+    let before = run_stage(Stage::BeforeSetup)?;
     let is_set_up = setup.end()?;
-    if !before || !is_set_up || !run_stage(root, Stage::Tests)? {
+    if !before || !is_set_up || !run_stage(Stage::Tests)? {
         return Ok(ExitCode::FAILURE);
     }
     // Whoever compiles holds the lock of target/, so that the others may not ask for it.
     let is_built = build(root, "--bins --example judge --example oracle")?.passed();
-    let passed = is_built && run_stage(root, Stage::Clients)? && run_stage(root, Stage::Guides)?;
+    let passed = is_built && run_stage(Stage::Clients)? && run_stage(Stage::Guides)?;
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Runs both lanes of a stage to their ends, or to the first failure of each.
-fn run_stage(root: &Path, stage: Stage) -> Result<bool> {
+fn run_stage(root: &Path, program: &Path, stage: Stage) -> Result<bool> {
     let of_lane = |lane| chosen(|step| step.stage == stage && step.lane == lane);
     let names: Vec<_> = of_lane(Lane::Runs).iter().map(|step| step.name).collect();
     let beside = if names.is_empty() {
         None
     } else {
-        let mut runs = Command::new(std::env::current_exe().context("this program's path")?);
+        let mut runs = Command::new(program);
         runs.arg("ci").args(&names).env(IS_BUILT, "1");
         Some(Child::start("what needs no compiler", &mut runs, root)?)
     };
