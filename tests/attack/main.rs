@@ -11,6 +11,7 @@
 mod flood;
 mod framing;
 mod idle;
+mod live;
 mod readers;
 mod rows;
 mod silent;
@@ -63,7 +64,7 @@ async fn main() -> ExitCode {
 
 /// Runs one attack on its own server.
 async fn attack(row: &'static Row, program: &std::path::Path) -> (Victim, Outcome) {
-    let victim = Victim::start(program, row.settings).await;
+    let victim = Victim::start(program, row.replies, row.settings).await;
     let before = victim.memory().now;
     victim.forget_peak();
     let begun = Instant::now();

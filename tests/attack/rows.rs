@@ -3,11 +3,13 @@
 use std::net::SocketAddr;
 use std::pin::Pin;
 
-use crate::{flood, framing, idle, readers, silent};
+use crate::victim::Replies;
+use crate::{flood, framing, idle, live, readers, silent};
 
 /// One attack.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
+    pub(crate) replies: Replies,
     pub(crate) settings: &'static [&'static str],
     /// How much more memory there may be at the peak, and half a minute after it.
     pub(crate) peak_max: u64,
@@ -30,7 +32,12 @@ const SOON: &[&str] = &[
 ];
 
 const fn flood(name: &'static str, attack: fn(SocketAddr) -> Attack) -> Row {
-    Row { name, settings: &[], peak_max: 48, left_max: 16, attack }
+    Row { name, replies: Replies::OfRequests, settings: &[], peak_max: 48, left_max: 16, attack }
+}
+
+/// What lives on after a peer is in `left_max`: sessions are kept for two minutes.
+const fn live(name: &'static str, most: u64, attack: fn(SocketAddr) -> Attack) -> Row {
+    Row { name, replies: Replies::ByRules, settings: &[], peak_max: most, left_max: most, attack }
 }
 
 /// All of them.
@@ -46,6 +53,7 @@ pub(crate) const ROWS: &[Row] = &[
     flood("HTTP/2 WINDOW_UPDATE flood", |to| Box::pin(flood::window_update(to))),
     Row {
         name: "silent and slow peers, 2,000 connections",
+        replies: Replies::OfRequests,
         settings: SOON,
         peak_max: 64,
         left_max: 16,
@@ -53,6 +61,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "readers that stop: window 0, 10 × 250 streams",
+        replies: Replies::OfRequests,
         settings: SOON,
         peak_max: 384,
         left_max: 32,
@@ -60,6 +69,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "readers that stop, within 16 MiB over all",
+        replies: Replies::OfRequests,
         settings: &["limits.reply_bytes_waiting_all_max=16MiB", "limits.reply_progress_timeout=8s"],
         peak_max: 64,
         left_max: 32,
@@ -67,6 +77,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "readers that stop over HTTP/1.1, 20 connections",
+        replies: Replies::OfRequests,
         settings: SOON,
         // Their requests are as large as their replies.
         peak_max: 192,
@@ -75,6 +86,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "idle HTTP/1.1 connections",
+        replies: Replies::OfRequests,
         settings: &["limits.connections_max=20000"],
         peak_max: 256,
         left_max: 64,
@@ -82,9 +94,22 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "idle HTTP/2 connections",
+        replies: Replies::OfRequests,
         settings: &["limits.connections_max=20000"],
         peak_max: 512,
         left_max: 64,
         attack: |to| Box::pin(idle::http2(to)),
     },
+    live("live: unfinished items, 3 × 250 streams", 64, |to| Box::pin(live::unfinished(to))),
+    live("live: replies nobody reads, 60 × 200 of 1 MB", 64, |to| {
+        Box::pin(live::unread_replies(to))
+    }),
+    live("live: 20 × 1,024 names of 16 kB", 64, |to| Box::pin(live::names(to))),
+    live("live: 100 × all streams open", 64, |to| Box::pin(live::open_streams(to))),
+    live("live: 5,600 sessions begun and left", 64, |to| Box::pin(live::sessions(to))),
+    live("live: 50 × 200 watches nobody reads", 64, |to| Box::pin(live::unread_watches(to))),
+    live("live: 384 MB of pings, answers unread", 64, |to| Box::pin(live::pings(to))),
+    live("live: 86 MB of calls taken back, unread", 64, |to| Box::pin(live::cancelled(to))),
+    live("live: 1 GB of unknown kinds", 64, |to| Box::pin(live::unknown_kinds(to))),
+    live("live: 10,000 `auth` of 15 kB", 64, |to| Box::pin(live::headers(to))),
 ];

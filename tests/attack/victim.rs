@@ -21,14 +21,30 @@ pub(crate) struct Memory {
 
 /// The path of a method that answers with its request.
 pub(crate) const ECHO: &str = "/tidewire.test.v1.BehaviourService/Echo";
-/// One that takes a stream.
+/// One that takes a stream, and answers once.
+pub(crate) const SUM: &str = "/tidewire.test.v1.BehaviourService/Sum";
+/// One that takes a stream; of a mock it answers with a megabyte in a thousand messages.
 pub(crate) const CHAT: &str = "/tidewire.test.v1.BehaviourService/Chat";
+
+/// What a server answers with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Replies {
+    /// With the fields of the request, by `tidewire serve`.
+    OfRequests,
+    /// By the rules in `tests/attack/rules`, by `tidewire mock`.
+    ByRules,
+}
 
 impl Victim {
     /// Starts a server of the test service.
-    pub(crate) async fn start(program: &Path, settings: &[&str]) -> Self {
+    pub(crate) async fn start(program: &Path, replies: Replies, settings: &[&str]) -> Self {
         let proto = root().join("tests/proto").display().to_string();
-        let mut arguments = vec!["serve", &proto, "--listen", "127.0.0.1:0"];
+        let rules = root().join("tests/attack/rules").display().to_string();
+        let mut arguments = match replies {
+            Replies::OfRequests => vec!["serve", &proto],
+            Replies::ByRules => vec!["mock", &proto, "--rules", &rules],
+        };
+        arguments.extend(["--listen", "127.0.0.1:0"]);
         for setting in settings {
             arguments.extend(["--set", setting]);
         }

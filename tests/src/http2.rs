@@ -100,7 +100,7 @@ pub fn post(path: &str, content_type: &str) -> Vec<u8> {
         (":method", "POST"),
         (":scheme", "http"),
         (":path", path),
-        (":authority", "test"),
+        (":authority", "localhost"),
         ("content-type", content_type),
         ("te", "trailers"),
     ])

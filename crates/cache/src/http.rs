@@ -116,8 +116,9 @@ impl Rules {
     }
 }
 
-/// The headers that are added here, the tag and the type: room for them allocates the map once.
-const TOLD_HEADERS: usize = 6;
+/// The headers that are added here, the tag, the type, the length and one of the handler: room for
+/// them allocates the map once.
+const TOLD_HEADERS: usize = 8;
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 const HIT: HeaderValue = HeaderValue::from_static("tidewire; hit");
 const STORED: HeaderValue = HeaderValue::from_static("tidewire; fwd=miss; stored");

@@ -281,21 +281,20 @@ impl Link {
                 state.session.refresh(call, change, Refresh::Failed(error));
             }
             Ok(reply) => {
-                let stale = state.watches.watch(call, &reply.freshness, self.0.clock, Some(again));
-                let refresh = match (&reply.body, reply.is_unchanged()) {
-                    (_, true) => Refresh::Unchanged,
-                    (Body::Full(body), _) => {
-                        let head = head_of(&reply, body);
-                        Refresh::Value(head)
-                    }
-                    _ => Refresh::Value(head_of(&reply, &[])),
-                };
-                state.session.refresh(call, change, refresh);
                 state.exchanges.remove(&call);
-                if !state.session.is_watch(call) {
-                    state.watches.remove(call);
-                } else if stale && let Some(change) = state.session.stale(call) {
-                    state.make_again(self, call, change);
+                if state.watches.watch(call, &reply.freshness, self.0.clock, Some(again)) {
+                    // It began before the last change, and gives no value.
+                    state.make_stale(self, call);
+                } else {
+                    let refresh = match (&reply.body, reply.is_unchanged()) {
+                        (_, true) => Refresh::Unchanged,
+                        (Body::Full(body), _) => Refresh::Value(head_of(&reply, body)),
+                        _ => Refresh::Value(head_of(&reply, &[])),
+                    };
+                    state.session.refresh(call, change, refresh);
+                    if !state.session.is_watch(call) {
+                        state.watches.remove(call);
+                    }
                 }
             }
         }

@@ -181,9 +181,12 @@ impl Session {
         self.changed.clone()
     }
 
-    /// What is to be fired since a value changed; who watches from now on hears of the next change.
-    pub(crate) fn take_changed(&mut self) -> Signal {
-        std::mem::take(&mut self.changed)
+    /// Tells who watches that a value changed; who watches from now on hears of the next change.
+    ///
+    /// Before the sessions are let go: the reply to the next command must not be there while
+    /// somebody is not told of this one.
+    pub(crate) fn tell_changed(&mut self) {
+        std::mem::take(&mut self.changed).fire();
     }
 
     /// Remembers values; whether they are others than before.

@@ -4,6 +4,7 @@
 //! at one of them only: nginx before 1.23 takes the last, and would give the reply of one caller to
 //! another.
 
+use bytes::Bytes;
 use http::HeaderMap;
 use http::header::{HeaderValue, VARY};
 
@@ -27,7 +28,8 @@ pub fn vary(headers: &mut HeaderMap, name: &'static str) {
         (Some(line), None) if has(line, name) => return,
         _ => {}
     }
-    let mut all = Vec::new();
+    let length: usize = headers.get_all(VARY).iter().map(|line| line.len() + 2).sum();
+    let mut all = Vec::with_capacity(length + name.len());
     let mut is_there = false;
     for line in headers.get_all(VARY) {
         if !all.is_empty() {
@@ -41,7 +43,7 @@ pub fn vary(headers: &mut HeaderMap, name: &'static str) {
         all.extend_from_slice(name.as_bytes());
     }
     // Values and names of headers, joined, are one.
-    if let Ok(all) = HeaderValue::from_bytes(&all) {
+    if let Ok(all) = HeaderValue::from_maybe_shared(Bytes::from(all)) {
         headers.insert(VARY, all);
     }
 }

@@ -74,11 +74,14 @@ impl Echo {
                 self.counted.fetch_add(1, Ordering::SeqCst);
                 Ok(Reply::new(Body::Full("waited".into())))
             }
-            "Value" => {
+            "Value" | "Overtaken" => {
                 let changed = self.changed.lock().unwrap().clone();
                 let value = self.value.load(Ordering::SeqCst);
                 let freshness = Freshness::tracked(Arc::new(changed))
                     .with_validator(Validator::new((value as u128).to_be_bytes()));
+                if name == "Overtaken" && value % 2 == 1 {
+                    self.change(1);
+                }
                 Ok(Reply::new(Body::Full(value.to_string().into())).with_freshness(freshness))
             }
             "Same" | "Outdated" => {

@@ -133,15 +133,36 @@ impl ByHand {
     }
 }
 
-#[tokio::test]
-async fn who_wants_values_is_sent_each_that_differs() {
-    let served = Served::new();
+/// A dialer that watches the values of this method.
+fn watching(served: &Served, method: &str) -> ByHand {
     let (wire, far) = tokio::io::duplex(4096);
     served.serve(ByteStream::new(far));
     let mut dialer = ByHand { session: Session::dialer(Config::default()), wire };
     dialer.session.connect(0);
-    let method = dialer.session.method("/test.v1.Echo/Value", Codec::Proto);
+    let method = dialer.session.method(&format!("/test.v1.Echo/{method}"), Codec::Proto);
     dialer.session.call(Request::query(method, "").watch(Watch::Values), 0).unwrap();
+    dialer
+}
+
+#[tokio::test]
+async fn a_value_that_is_old_when_it_is_made_is_not_sent() {
+    let served = Served::new();
+    let mut dialer = watching(&served, "Overtaken");
+    assert_eq!(dialer.next().await, "0");
+    dialer.write().await;
+    // While 1 is answered it becomes 2.
+    served.echo.change(1);
+    let mut told = dialer.next().await;
+    while told == "suspect" {
+        told = dialer.next().await;
+    }
+    assert_eq!(told, "2");
+}
+
+#[tokio::test]
+async fn who_wants_values_is_sent_each_that_differs() {
+    let served = Served::new();
+    let mut dialer = watching(&served, "Value");
     assert_eq!(dialer.next().await, "0");
     for expected in ["1", "2", "3"] {
         // `seen` has gone before the next one is made.

@@ -321,9 +321,9 @@ fn by_rule(
     };
     // A query that changed what others read would be asked again for ever; its watchers stay, for
     // the next command.
-    let changed = (is_changed && !stage.method.is_query()).then(|| session.take_changed());
-    drop(sessions);
-    changed.iter().for_each(Signal::fire);
+    if is_changed && !stage.method.is_query() {
+        session.tell_changed();
+    }
     Some(plan)
 }
 

@@ -15,9 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use tidewire_schema::Message;
-use tidewire_service::{
-    Body, Codec, Context, Error, Frame, Headers, Method, Reply, Result, Signal,
-};
+use tidewire_service::{Body, Codec, Context, Error, Frame, Headers, Method, Reply, Result};
 
 use super::answer::{self, Requests};
 use super::{Mock, MockedMethod, Set};
@@ -99,9 +97,10 @@ pub(super) fn choose(
     let is_changed = session.set_all(values);
     // A query that changed what others read would be asked again for ever; its watchers stay, for
     // the next command.
-    let changed = (is_changed && !method.is_query()).then(|| session.take_changed());
+    if is_changed && !method.is_query() {
+        session.tell_changed();
+    }
     drop(sessions);
-    changed.iter().for_each(Signal::fire);
     Ok(Some(ReactingResponse { rule: Arc::clone(rule), index, used, attempt, state }))
 }
 
