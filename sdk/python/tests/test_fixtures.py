@@ -40,6 +40,14 @@ class Fixtures(unittest.TestCase):
         app.is_forked = True
         self.assertRaisesRegex(RuntimeError, "forked", app.changed, "items", 1)
 
+    def test_an_error_has_a_code_that_there_is(self):
+        for code, meant in [("not_fund", "not_found"), ("NOT_FOUND", "not_found"), (404, ""), ("ok", "")]:
+            with self.subTest(code), self.assertRaises(ValueError) as raised:
+                tidewire.Error(code, "there is none")
+            self.assertIn(f"{code!r} is no code of an error", str(raised.exception))
+            self.assertEqual(f'did you mean "{meant}"?' in str(raised.exception), bool(meant))
+        self.assertEqual(tidewire.Error("not_found").code, "not_found")
+
     def test_keys_have_one_text_in_each_language(self):
         kinds = {"int": int, "double": float, "bytes": bytes.fromhex, "absent": lambda _: None}
         for fixture in load("keys.json"):

@@ -28,8 +28,14 @@ class Error(Exception):
     """
 
     def __init__(self, code, message="", details=(), headers=(), outcome=None):
+        if code not in CODES[1:]:
+            import difflib  # Not at the start, which it would hold up.
+
+            near = difflib.get_close_matches(str(code).lower(), CODES[1:], 1)
+            help = f'did you mean "{near[0]}"?' if near else "the codes are " + ", ".join(CODES[1:])
+            raise ValueError(f"{code!r} is no code of an error; {help}")
         super().__init__(f"{code}: {message}")
-        self.code = code if code in CODES[1:] else "unknown"
+        self.code = code
         self.message, self.details, self.headers = str(message), details, headers
         self.outcome = outcome
 

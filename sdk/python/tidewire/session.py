@@ -364,8 +364,8 @@ class Session:
     def begin(self, call, whole=None):
         """Sends the head of an answer whose items follow, or the whole answer."""
         if call.is_open and not call.has_head:
-            if not 200 <= call.status <= 999:  # The gateway says 1xx itself, or nobody does.
-                raise ValueError(f"{call.status} is no status of an answer")
+            if not 200 <= call.status <= 599:  # The gateway says 1xx itself, or nobody does.
+                raise ValueError(f"{call.status} is no status of an answer; those are 200 to 599")
             fields = put_field(14, call.status) if call.status != 200 else b""
             trailers = () if whole is None else call.reply_trailers
             fields = self.metadata(fields, call.reply_headers, call.sources, trailers)
