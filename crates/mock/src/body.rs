@@ -4,8 +4,9 @@
 //! integer, `5` is text where text is wanted, `"false"` is false, a timestamp may be
 //! `{seconds: 3}`, a wrapper its value or `{value: x}`, bytes a list of numbers. Empty text is a
 //! number's default, and a fraction of an integer is cut off. What the schema does not know is left
-//! out (`check` tells it), and so is a name that an enum does not have. Anything else that cannot
-//! be what the schema wants is an error that names the field.
+//! out (`check` tells it). A name that an enum does not have is left out of what a call makes, and an
+//! error where a rule writes it down. Anything else that cannot be what the schema wants is an error
+//! that names the field.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -22,6 +23,14 @@ pub(crate) struct BodyFault {
     /// The field: `item.tags[1]`.
     pub(crate) path: String,
     pub(crate) message: String,
+    /// An enum does not have this name.
+    pub(crate) is_wrong_name: bool,
+}
+
+impl BodyFault {
+    pub(crate) fn new(place: Position, path: String, message: String) -> Self {
+        Self { place, path, message, is_wrong_name: false }
+    }
 }
 
 /// The message that a body says; `dropped` is told what is left out of it.
@@ -34,7 +43,7 @@ pub(crate) fn message(
     body: &Node,
     dropped: &mut dyn FnMut(BodyFault),
 ) -> Result<Message, BodyFault> {
-    let whole = |message: String| BodyFault { place: body.place, path: String::new(), message };
+    let whole = |message: String| BodyFault::new(body.place, String::new(), message);
     let Some(owner) = schema.message_type(type_name) else {
         return Err(whole(format!("the schema has no message type {type_name}")));
     };
@@ -60,7 +69,7 @@ impl Coercion<'_, '_> {
             }
             path.push_str(step);
         }
-        BodyFault { place: node.place, path, message: message.into() }
+        BodyFault::new(node.place, path, message.into())
     }
 
     fn wants<T>(&self, node: &Node, wanted: &str) -> Result<T, BodyFault> {
@@ -161,9 +170,9 @@ impl Coercion<'_, '_> {
         let Some(number) = number else {
             let known: Vec<_> = owner.values().map(|(name, _)| name).collect();
             let meant = meant(&text, &known);
-            let fault =
-                self.fault(node, format!("{} has no value {text}{meant}", owner.full_name()));
-            (self.dropped)(fault);
+            let why = format!("{} has no value {text}{meant}", owner.full_name());
+            let fault = self.fault(node, why);
+            (self.dropped)(BodyFault { is_wrong_name: true, ..fault });
             return Ok(None);
         };
         Ok(Some(number.into()))

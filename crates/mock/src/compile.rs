@@ -193,6 +193,7 @@ impl Compiler<'_> {
     ) -> Condition {
         self.check_path(&path, key, place);
         self.check_operators(&path, expected);
+        self.check_enum(&path, expected);
         let mut notes = Vec::new();
         let mut note = |place, why| notes.push((place, why));
         let mut making =

@@ -259,7 +259,7 @@ impl Compiler<'_> {
                 self.error(node.place, format!("body_base64: {message}"));
                 let place = node.place;
                 let path = "body_base64".to_owned();
-                Content::Broken(body::BodyFault { place, path, message })
+                Content::Broken(body::BodyFault::new(place, path, message))
             }
         }
     }
@@ -296,10 +296,11 @@ impl Compiler<'_> {
         let output = self.method.output.clone();
         let Some(plain) = sketch.plain_part() else { return Content::Made(sketch) };
         let made = body::message(schema, &output, &plain, &mut |fault| dropped.push(fault));
-        for fault in dropped {
+        let wrong = dropped.iter().find(|fault| fault.is_wrong_name).cloned();
+        for fault in dropped.into_iter().filter(|fault| !fault.is_wrong_name) {
             self.warn(fault.place, fault.message);
         }
-        match made {
+        match wrong.map_or(made, Err) {
             Ok(_) if !matches!(sketch, Sketch::Plain(_)) => Content::Made(sketch),
             Ok(message) => Content::Fixed(EncodedMessage::new(message)),
             Err(fault) => {
@@ -342,8 +343,7 @@ impl Compiler<'_> {
             Some(other) => {
                 let why = format!("stream_items is {}; write a list", other.kind());
                 self.error(other.place, why.clone());
-                let fault =
-                    body::BodyFault { place: other.place, path: String::new(), message: why };
+                let fault = body::BodyFault::new(other.place, String::new(), why);
                 items.list.push(Item { content: Content::Broken(fault), delay: None });
             }
             // One message, in the same way.

@@ -1,13 +1,13 @@
 //! Paths that lead nowhere: fields that the request does not have, roots that nobody knows.
 
 use serde_json::Value as Json;
-use tidewire_schema::{Field, Kind, MessageType, Scalar, Single};
+use tidewire_schema::{EnumType, Field, Kind, MessageType, Scalar, Single};
 
 use super::Compiler;
 use crate::body::meant;
 use crate::condition::PathTarget;
 use crate::formula::Formula;
-use crate::node::{Node, Position};
+use crate::node::{Node, Position, Tree};
 use crate::path::{Path, ROOTS, Root};
 use crate::sketch::Sketch;
 use crate::template::Template;
@@ -74,39 +74,52 @@ impl Compiler<'_> {
 
     /// What is known of what a path leads to.
     pub(super) fn this_at(&self, path: &Path) -> PathTarget {
-        let text = || PathTarget { absent: "".into(), ..PathTarget::default() };
+        if let Root::Metadata(Some(_)) = path.root {
+            return PathTarget { absent: "".into(), ..PathTarget::default() };
+        }
+        match self.kind_at(path) {
+            None => PathTarget::default(),
+            Some(Kind::One(single)) => this_of(single),
+            Some(Kind::List(single)) => {
+                let element = Some(Box::new(this_of(single)));
+                PathTarget { absent: Json::Array(Vec::new()), element, message: None }
+            }
+            Some(Kind::Map { .. }) => {
+                PathTarget { absent: Json::Object(Default::default()), ..PathTarget::default() }
+            }
+        }
+    }
+
+    /// The kind of field that a path leads to, where it is one of the request.
+    fn kind_at(&self, path: &Path) -> Option<Kind<'_>> {
         let steps = match (&path.root, self.method.kind.client_streams(), path.steps()) {
-            (Root::Metadata(Some(_)), ..) => return text(),
             (Root::Request, false, steps) | (Root::Message, _, steps) => steps,
             (Root::Request, true, [first, rest @ ..]) if first == "first" || first == "last" => {
                 rest
             }
             (Root::Request, true, [items, _, rest @ ..]) if items == "items" => rest,
-            _ => return PathTarget::default(),
+            _ => return None,
         };
-        let Some(owner) = self.schema.message_type(&self.method.input) else {
-            return PathTarget::default();
-        };
-        let mut at = Kind::One(Single::Message(owner));
+        let mut at = Kind::One(Single::Message(self.schema.message_type(&self.method.input)?));
         for step in steps {
-            let next = match at {
-                Kind::One(Single::Message(owner)) => owner.field(step).map(Field::kind),
-                Kind::List(single) | Kind::Map { value: single, .. } => Some(Kind::One(single)),
-                Kind::One(_) => None,
+            at = match at {
+                Kind::One(Single::Message(owner)) => owner.field(step).map(Field::kind)?,
+                Kind::List(single) | Kind::Map { value: single, .. } => Kind::One(single),
+                Kind::One(_) => return None,
             };
-            let Some(next) = next else { return PathTarget::default() };
-            at = next;
         }
-        match at {
-            Kind::One(single) => this_of(single),
-            Kind::List(single) => {
-                let element = Some(Box::new(this_of(single)));
-                PathTarget { absent: Json::Array(Vec::new()), element, message: None }
-            }
-            Kind::Map { .. } => {
-                PathTarget { absent: Json::Object(Default::default()), ..PathTarget::default() }
-            }
-        }
+        Some(at)
+    }
+
+    /// Whether the enum that a path leads to has what is expected of it.
+    pub(super) fn check_enum(&mut self, path: &Path, expected: &Node) {
+        let (Some(Kind::One(single)) | Some(Kind::List(single))) = self.kind_at(path) else {
+            return;
+        };
+        let Single::Enum(owner) = single else { return };
+        let mut wrong = Vec::new();
+        wrong_names(owner, expected, &mut wrong);
+        wrong.into_iter().for_each(|(place, why)| self.error(place, why));
     }
 
     fn in_request(&self, steps: &[String]) -> Option<String> {
@@ -139,6 +152,39 @@ impl Compiler<'_> {
     fn in_input(&self, steps: &[String]) -> Option<String> {
         let owner = self.schema.message_type(&self.method.input)?;
         in_message(owner, steps)
+    }
+}
+
+/// The names in a test that an enum does not have; any number is one of its values.
+fn wrong_names(owner: EnumType<'_>, expected: &Node, wrong: &mut Vec<(Position, String)>) {
+    match &expected.value {
+        Tree::Object(members) => {
+            for member in members {
+                match &*member.key {
+                    "eq" | "ne" | "contains" | "not" | "any" | "all" | "none" => {
+                        wrong_names(owner, &member.value, wrong);
+                    }
+                    "in" | "any_of" => {
+                        member.value.items().iter().for_each(|one| wrong_names(owner, one, wrong));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        // Empty text is what is absent.
+        Tree::Text(text)
+            if !text.is_empty()
+                && owner.number_of(text).is_none()
+                && text.parse::<i32>().is_err() =>
+        {
+            let known: Vec<_> = owner.values().map(|(name, _)| name).collect();
+            let meant = meant(text, &known);
+            wrong.push((
+                expected.place,
+                format!("{} has no value {text}{meant}", owner.full_name()),
+            ));
+        }
+        _ => {}
     }
 }
 

@@ -55,6 +55,21 @@ const FAULTS: &[(&str, &str, &str)] = &[
         "shop.v1.cart.price.yaml:1:11: shop.v1.PriceReply has no field nte\n  next step: write note",
     ),
     (
+        "shop.v1.cart.paint.yaml",
+        "- {when: {request.kind: KIND_C}, body: {}}",
+        "shop.v1.cart.paint.yaml:1:25: shop.v1.Kind has no value KIND_C\n  next step: write KIND_A",
+    ),
+    (
+        "shop.v1.cart.paint.yaml",
+        "- {when: {request.kind: {in: [KIND_A, 2, kind_b]}}, body: {}}",
+        "shop.v1.cart.paint.yaml:1:42: shop.v1.Kind has no value kind_b\n  next step: write KIND_B",
+    ),
+    (
+        "shop.v1.cart.paint.yaml",
+        "- {body: {kind: KIND_X}}",
+        "shop.v1.cart.paint.yaml:1:17: kind: shop.v1.Kind has no value KIND_X\n  next step: write KIND_A",
+    ),
+    (
         P,
         "- {body: {price: dear}}",
         "shop.v1.cart.price.yaml:1:18: price: the text \"dear\" is not a valid int64",

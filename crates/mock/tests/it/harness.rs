@@ -15,7 +15,10 @@ use tidewire_service::{
 pub(crate) const SHOP: &str = r#"
 syntax = "proto3";
 package shop.v1;
+import "google/protobuf/duration.proto";
+import "google/protobuf/field_mask.proto";
 import "google/protobuf/timestamp.proto";
+import "google/protobuf/wrappers.proto";
 import "buf/validate/validate.proto";
 
 service Cart {
@@ -24,7 +27,14 @@ service Cart {
   rpc Sum(stream PriceRequest) returns (PriceReply);
   rpc Chat(stream PriceRequest) returns (stream PriceReply);
   rpc Customer(PriceRequest) returns (CustomerReply);
+  rpc Paint(PaintRequest) returns (PaintReply);
 }
+message PaintRequest {
+  Kind kind = 1; google.protobuf.Timestamp at = 2; google.protobuf.Duration took = 3;
+  google.protobuf.Int64Value left = 4; google.protobuf.FieldMask mask = 5; google.protobuf.StringValue name = 6;
+  repeated google.protobuf.Timestamp days = 7; Nested nested = 8;
+}
+message PaintReply { Kind kind = 1; string note = 2; }
 message PriceRequest { string sku = 1; int32 quantity = 2; repeated string tags = 3; }
 message PriceReply { string note = 1; int64 price = 2; repeated string tags = 3; Nested nested = 4; }
 message Nested { string name = 1; int32 size = 2; }
