@@ -329,7 +329,7 @@ impl Expression {
     /// Its value; `None` where it fails.
     fn value<'s>(&'s self, scene: &Scene<'s>, rendering: &mut RenderState<'_>) -> Option<View<'s>> {
         Some(match self {
-            Self::Path(path) => path.look(scene),
+            Self::Path(path) => path.look(scene).in_template(),
             Self::Text(text) => View::Text(Cow::Borrowed(text)),
             Self::Number(number) => View::Number(*number),
             Self::Bool(value) => View::Bool(*value),

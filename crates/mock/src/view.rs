@@ -11,6 +11,7 @@
 //! | list | its elements, with commas | as of its text |
 //! | message, map, object | `[object Object]` | none |
 //! | `Timestamp` | the same; equality, patterns and order take RFC 3339 | none |
+//! | `Timestamp`, `Duration`, `FieldMask`, a wrapper and the like, in a template | what its JSON says | as of its text |
 //!
 //! A field without presence that has its default is absent.
 
@@ -18,7 +19,7 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use serde_json::Value as Json;
-use tidewire_schema::{Message, Value};
+use tidewire_schema::{JsonStyle, Message, MessageRef, Value};
 use tidewire_validate::{parse_timestamp, print_timestamp};
 
 use crate::javascript;
@@ -79,6 +80,23 @@ impl<'a> View<'a> {
             Self::Bool(value) => Cow::Borrowed(if *value { "true" } else { "false" }),
             Self::Object => Cow::Borrowed(OBJECT),
         }
+    }
+
+    /// What a template sees of it: of a well-known type its JSON, of text without quotes.
+    pub(crate) fn in_template(self) -> Self {
+        let json = match &self {
+            Self::Field(Value::Message(message)) => well_known_json(*message),
+            Self::Field(Value::List(list)) => {
+                let json = |one| match one {
+                    Value::Message(message) => well_known_json(message),
+                    _ => None,
+                };
+                let texts: Option<Vec<_>> = list.iter().map(json).collect();
+                texts.filter(|texts| !texts.is_empty()).map(|texts| texts.join(","))
+            }
+            _ => None,
+        };
+        json.map_or(self, |text| Self::Text(Cow::Owned(text)))
     }
 
     /// The number that it is, or that its text reads as.
@@ -176,6 +194,18 @@ impl<'a> View<'a> {
             }
             _ => None,
         })
+    }
+}
+
+/// The JSON of a message whose type has a form of its own there.
+fn well_known_json(message: MessageRef<'_>) -> Option<String> {
+    let short = message.message_type().full_name().strip_prefix("google.protobuf.")?;
+    let is_known = matches!(short, "Timestamp" | "Duration" | "FieldMask" | "Struct" | "Any")
+        || short.ends_with("Value");
+    let json = message.print(JsonStyle::default()).ok().filter(|_| is_known)?;
+    match serde_json::from_slice(&json).ok()? {
+        Json::String(text) => Some(text),
+        other => Some(other.to_string()),
     }
 }
 

@@ -55,6 +55,28 @@ async fn an_expression_is_true_of_the_message_at_its_path() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_template_has_the_json_of_well_known_types() {
+    let request = json!({
+        "at": "2026-01-31T12:00:00Z", "took": "1.500s", "left": "7", "mask": "sku,quantity",
+        "name": "ada", "days": ["2026-01-31T00:00:00Z", "2026-02-01T00:00:00Z"],
+        "nested": {"size": 1},
+    });
+    for (template, note) in [
+        ("at {{request.at}}", "at 2026-01-31T12:00:00Z"),
+        ("{{request.took}}", "1.500s"),
+        ("{{request.left}} {{request.left + 1}}", "7 8"),
+        ("{{request.mask}}", "sku,quantity"),
+        ("{{request.name}}!", "ada!"),
+        ("{{request.days}}", "2026-01-31T00:00:00Z,2026-02-01T00:00:00Z"),
+        ("{{request.nested}}", "[object Object]"),
+    ] {
+        let rule = format!("- {{body: {{note: '{template}'}}}}");
+        let mock = with_rules("shop.v1.cart.paint.yaml", &rule);
+        assert_eq!(message(&mock, "Paint", request.clone()).await["note"], note, "{template}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn errors_have_code_message_details_headers_and_trailers() {
     let mock = with_rules(
         PRICE,
