@@ -24,7 +24,8 @@ use crate::proto::tidewire::admin::v1::{
     ListRulesReply, ListRulesRequest, ListSessionsReply, ListSessionsRequest, MethodRules,
     MockSession, Mocks, NearMiss, NearMissesReply, NearMissesRequest, PreviewReply, PreviewRequest,
     ProtoFile, PutProtoRequest, PutRuleFileRequest, ResetMocksReply, ResetMocksRequest, RuleFile,
-    RuleResponse, SayReply, SayRequest, SetFault, SetFaultsRequest, VerifyReply, VerifyRequest,
+    RuleResponse, SayReply, SayRequest, SetFault, SetFaultsRequest, UnsayReply, UnsayRequest,
+    VerifyReply, VerifyRequest,
 };
 use crate::{Inventory, headers, limit, redact};
 
@@ -328,6 +329,21 @@ impl Mocks for MocksApi {
         }
         tracing::info!(method, "a response was said by the admin listener");
         Ok(SayReply::default().into())
+    }
+
+    async fn unsay(&self, _: Context, request: UnsayRequest) -> Result<Reply<UnsayReply>> {
+        let UnsayRequest { method, session, .. } = request;
+        let method = match method.is_empty() {
+            true => None,
+            false => Some(self.mock()?.method_named(&method)?),
+        };
+        let session = Some(session).filter(|session| !session.is_empty());
+        let unsay =
+            move |this: &Self| Ok(this.mock()?.unsay(method.as_deref(), session.as_deref()));
+        let forgotten = self.beside(unsay).await?;
+        tracing::info!(responses = forgotten, "what was said was taken back");
+        let responses = u32::try_from(forgotten).unwrap_or(u32::MAX);
+        Ok(UnsayReply { responses, ..Default::default() }.into())
     }
 
     async fn list_sessions(

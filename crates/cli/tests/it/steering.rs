@@ -189,6 +189,10 @@ fn a_response_is_said_for_one_session_and_a_wrong_one_is_refused_with_what_is_wr
     assert_eq!(preview(&[]), r#"{"price":"5"}"#);
     mock.mocks(&["reset", "t1"]);
     assert_eq!(preview(&["--headers", "x-mock-session=t1"]), r#"{"price":"5"}"#);
+    mock.mocks(&["say", "Price", "--response", response]);
+    assert_eq!(preview(&[]), r#"{"price":"1"}"#);
+    assert_eq!(mock.mocks(&["unsay", "Price"])["responses"], 1);
+    assert_eq!(preview(&[]), r#"{"price":"5"}"#);
     for (response, why) in [
         (
             r#"{"body": {"pryce": 1}}"#,

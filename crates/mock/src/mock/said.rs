@@ -87,6 +87,26 @@ impl Mock {
         findings
     }
 
+    /// Forgets the responses that were said: of one method or of all, for one session or, without
+    /// one, for all calls; returns how many. What rule files say answers again.
+    pub fn unsay(&self, method: Option<&str>, session: Option<&str>) -> usize {
+        let path = method.map(path_of);
+        let is_of = |said: &SaidResponse| said.session() == session;
+        let mut forgotten = 0;
+        self.change(|set| {
+            for (known, mocked) in &mut set.methods {
+                let of_method = path.as_ref().is_none_or(|path| path == known);
+                if of_method && mocked.said.iter().any(is_of) {
+                    let before = mocked.said.len();
+                    mocked.said.retain(|said| !is_of(said));
+                    forgotten += before - mocked.said.len();
+                    let _ = say_anew(mocked, &set.schema);
+                }
+            }
+        });
+        forgotten
+    }
+
     fn unknown(&self, path: &str) -> Finding {
         let known: Vec<_> = self.set().methods.keys().cloned().collect();
         let known: Vec<_> = known.iter().map(String::as_str).collect();
@@ -100,17 +120,16 @@ impl Mock {
         self.log().reset(session);
         let changed = self.sessions().reset(session);
         changed.iter().for_each(Signal::fire);
-        let Some(session) = session else { return };
-        let header = format!("metadata.{SESSION_HEADER}");
-        let is_of = |said: &SaidResponse| said.response["when"][&header] == session;
-        self.change(|set| {
-            for mocked in set.methods.values_mut() {
-                if mocked.said.iter().any(is_of) {
-                    mocked.said.retain(|said| !is_of(said));
-                    let _ = say_anew(mocked, &set.schema);
-                }
-            }
-        });
+        if session.is_some() {
+            self.unsay(None, session);
+        }
+    }
+}
+
+impl SaidResponse {
+    /// The session for which alone it was said.
+    fn session(&self) -> Option<&str> {
+        self.response["when"][format!("metadata.{SESSION_HEADER}")].as_str()
     }
 }
 

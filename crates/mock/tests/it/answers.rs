@@ -6,7 +6,9 @@ use serde_json::json;
 use tidewire_mock::{DefaultReply, RuleFiles};
 use tidewire_service::{Code, Freshness};
 
-use crate::harness::{PRICE, call, elapsed, json_of, message, shop, sku, with_rules};
+use crate::harness::{
+    PRICE, call, call_in, elapsed, json_of, message, session, shop, sku, with_rules,
+};
 
 #[tokio::test(start_paused = true)]
 async fn the_first_by_priority_answers_and_the_fallback_where_none_holds() {
@@ -74,6 +76,25 @@ async fn a_template_has_the_json_of_well_known_types() {
         let mock = with_rules("shop.v1.cart.paint.yaml", &rule);
         assert_eq!(message(&mock, "Paint", request.clone()).await["note"], note, "{template}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_said_is_taken_back_of_a_method_or_of_all_for_one_session_or_for_all_calls() {
+    let mock = with_rules(PRICE, "- {body: {note: file}}");
+    let say = |session| mock.say("shop.v1.Cart/Price", &json!({"body": {"note": "said"}}), session);
+    let ask = async || message(&mock, "Price", json!({})).await["note"].clone();
+    let in_session = async || {
+        let reply = call_in(&mock, session("t1"), "Price", &[json!({})]).await;
+        json_of(reply.unwrap())["note"].clone()
+    };
+    say(None).unwrap();
+    say(Some("t1")).unwrap();
+    assert_eq!(mock.unsay(Some("shop.v1.Cart/Watch"), None), 0);
+    assert_eq!(mock.unsay(Some("shop.v1.Cart/Price"), None), 1);
+    assert_eq!((ask().await, in_session().await), ("file".into(), "said".into()));
+    assert_eq!(mock.unsay(None, Some("t2")), 0);
+    assert_eq!(mock.unsay(None, Some("t1")), 1);
+    assert_eq!(in_session().await, "file");
 }
 
 #[tokio::test(start_paused = true)]
