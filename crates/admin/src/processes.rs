@@ -116,6 +116,8 @@ pub(crate) fn to_message(told: &Inventory, hosted: &HostedService) -> Process {
         requests: process.requests,
         age_ms: u64::try_from(process.age.as_millis()).unwrap_or(u64::MAX),
         limits: process.limits.clone(),
+        memory_bytes: process.memory_bytes,
+        cpu_us: micros(process.cpu_time),
         ..Default::default()
     });
     Process {
@@ -155,7 +157,8 @@ fn word(state: State) -> &'static str {
 fn line(before: &[Line], line: &Line) -> LogLine {
     let before = before.iter().rev().find(|known| known.pipe == line.pipe);
     let text = redact::line(before.map_or("", |known| &known.text), &line.text);
-    LogLine { pipe: line.pipe.to_string(), text, ..Default::default() }
+    let Line { pid, at_ms, .. } = *line;
+    LogLine { pipe: line.pipe.to_string(), text, pid, at_ms, ..Default::default() }
 }
 
 /// How far one of a program's two pipes may be behind the other for its lines to be known as

@@ -58,6 +58,7 @@ mod supervisor_client;
 mod supervisor_message;
 mod typed;
 mod upload;
+mod usage;
 mod warm;
 
 pub use host::{Host, HostError};

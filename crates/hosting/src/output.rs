@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
@@ -42,6 +42,10 @@ pub struct Line {
     pub pipe: Pipe,
     /// The text, without its end.
     pub text: String,
+    /// The process whose pipe it is, which may have let others print there.
+    pub pid: i32,
+    /// When it was read, in milliseconds since 1970.
+    pub at_ms: u64,
 }
 
 /// The last lines that the instances of a service printed.
@@ -132,7 +136,8 @@ impl Pipes {
         let mut log = Log { service, pid, rate: Rate::default() };
         let mut take = |pipe, text: &[u8]| {
             let text = text.strip_suffix(b"\r").unwrap_or(text);
-            let line = Line { pipe, text: printable(&String::from_utf8_lossy(text)).into_owned() };
+            let text = printable(&String::from_utf8_lossy(text)).into_owned();
+            let line = Line { pipe, text, pid, at_ms: now_ms() };
             log.line(&line);
             ring.push(line);
         };
@@ -174,6 +179,11 @@ impl Reader {
         }
         self.from.try_read(buffer)
     }
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A text of a program without what a terminal would do, or a log take for an end of a line.
@@ -339,7 +349,8 @@ mod tests {
         let ring = OutputTail::default();
         let text = "x".repeat(1000);
         for _ in 0..1000 {
-            ring.push(Line { pipe: Pipe::Output, text: text.clone() });
+            let (pid, at_ms) = Default::default();
+            ring.push(Line { pipe: Pipe::Output, text: text.clone(), pid, at_ms });
         }
         let kept = ring.lines().len();
         assert!(kept > 200 && kept * 1000 < RING_BYTES_MAX, "{kept}");

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::hosted::Inner;
 use crate::pool::Count;
+use crate::usage;
 
 /// Where a hosted service is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -80,6 +81,10 @@ pub struct ProcessStatus {
     pub age: Duration,
     /// What keeps its bounds: `memory by cgroup v1`; empty where it has none.
     pub limits: String,
+    /// Its bytes that are in memory, without those of what it has started.
+    pub memory_bytes: u64,
+    /// For how long it has run on a core, all its threads together.
+    pub cpu_time: Duration,
 }
 
 /// What is counted of a service.
@@ -100,6 +105,8 @@ impl Inner {
         let now = Instant::now();
         let figures = &self.figures;
         let processes = pool.each(now).map(|(instance, status)| ProcessStatus {
+            memory_bytes: usage::resident(instance.pid()),
+            cpu_time: usage::cpu_time(instance.pid()),
             pid: instance.pid(),
             state: status.state,
             is_spare: status.is_spare,

@@ -88,7 +88,9 @@ pub use tidewire_service::{
 };
 pub use tidewire_telemetry as telemetry;
 
-pub use tidewire_validate::{RuleSet, Validate, Violation, Violations, required_without_presence};
+pub use tidewire_validate::{
+    RuleSet, Validate, Violation, Violations, print_timestamp, required_without_presence,
+};
 
 /// Includes the code that `tidewire_build` made: one module a package.
 #[macro_export]

@@ -5,9 +5,10 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use tidewire::admin::proto::tidewire::admin::v1::{
-    ListProcessesRequest, Process, ProcessInstance, ProcessLogsRequest, ProcessesClient,
-    SteerProcessRequest,
+    GetProcessRequest, ListProcessesRequest, LogLine, Process, ProcessInstance, ProcessLogsRequest,
+    ProcessesClient, SteerProcessRequest,
 };
+use tidewire::print_timestamp;
 
 use crate::Failure;
 use crate::admin::{Admin, body_or_failure};
@@ -23,7 +24,7 @@ pub(crate) struct Ps {
     admin: Admin,
 }
 
-/// Show what a hosted program printed.
+/// Show what a hosted program printed: when, by which process, where, and the text.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Logs {
     /// Name of the program.
@@ -84,7 +85,11 @@ impl Logs {
             for line in &reply.lines {
                 match self.json.json {
                     true => out.write_all(json::line(line)?.as_bytes())?,
-                    false => writeln!(out, "{} {}", line.pipe, printable(&line.text))?,
+                    false => {
+                        let LogLine { at_ms, pid, pipe, text, .. } = line;
+                        let at = print_timestamp(i128::from(*at_ms) * 1_000_000);
+                        writeln!(out, "{at} {pid} {pipe} {}", printable(text))?;
+                    }
                 }
             }
             out.flush()?;
@@ -103,20 +108,35 @@ impl ProcessArgs {
     pub(crate) async fn run(self, act: ProcessAction) -> Result<(), Failure> {
         let client = ProcessesClient::new(self.admin.channel()?);
         let request = SteerProcessRequest { name: self.name, ..Default::default() };
-        let reply = match act {
+        let process = match act {
             ProcessAction::Start => {
                 // Who asks for a start does not mean to wait for the rest of a broken one.
                 body_or_failure(client.close_breaker(request.clone()).await)?;
-                client.start(request).await
+                body_or_failure(client.start(request).await)?
             }
-            ProcessAction::Stop => client.stop(request).await,
-            ProcessAction::Restart => client.restart(request).await,
-            ProcessAction::Freeze => client.freeze(request).await,
-            ProcessAction::Thaw => client.thaw(request).await,
+            ProcessAction::Stop => body_or_failure(client.stop(request).await)?,
+            ProcessAction::Restart => restart(&client, request).await?,
+            ProcessAction::Freeze => body_or_failure(client.freeze(request).await)?,
+            ProcessAction::Thaw => body_or_failure(client.thaw(request).await)?,
         };
-        let process = body_or_failure(reply)?;
         Ok(write!(std::io::stdout(), "{}", table(&[process]))?)
     }
+}
+
+/// Replaces the process of a program; comes back once another one can be called, or could not be
+/// started within `start_timeout`.
+async fn restart(
+    client: &ProcessesClient,
+    request: SteerProcessRequest,
+) -> Result<Process, Failure> {
+    let named = GetProcessRequest { name: request.name.clone(), ..Default::default() };
+    let before = body_or_failure(client.get(named.clone()).await)?;
+    let mut process = body_or_failure(client.restart(request).await)?;
+    while process.starts <= before.starts && process.crashes <= before.crashes {
+        tokio::time::sleep(FOLLOW_INTERVAL).await;
+        process = body_or_failure(client.get(named.clone()).await)?;
+    }
+    Ok(process)
 }
 
 fn table(processes: &[Process]) -> String {
@@ -140,8 +160,11 @@ fn table(processes: &[Process]) -> String {
             let ProcessInstance { pid, state, calls, requests, age_ms, limits, .. } = instance;
             let age = age(*age_ms);
             let limits = if limits.is_empty() { String::new() } else { format!("; {limits}") };
+            let memory = instance.memory_bytes as f64 / f64::from(1 << 20);
+            let cpu = instance.cpu_us as f64 / 1e6;
             text += &format!(
-                "  {pid:<18} {state:<9} {age} old, {calls} of {requests} calls open{limits}\n"
+                "  {pid:<18} {state:<9} {age} old, {calls} of {requests} calls open, \
+                 {memory:.1} MiB, {cpu:.2}s on a core{limits}\n"
             );
         }
         if process.out_of_memory > 0 {

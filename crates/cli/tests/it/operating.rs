@@ -209,14 +209,23 @@ fn programs_are_listed_started_stopped_restarted_frozen_and_thawed() {
     until(folder, &["ps"], "ready");
     run(folder, &["start", "shop"]).check(0, &["ready"]);
     let first = ask(&serve.address, "/shop/a");
-    run(folder, &["ps"]).check(0, &["s old, 0 of 1 calls open"]);
+    run(folder, &["ps"]).check(0, &["s old, 0 of 1 calls open, ", " MiB, ", "s on a core"]);
     let told = run(folder, &["logs", "shop"]);
     told.check(0, &["stdout asked for /shop/a at postgres://***@db/shop", r"\u{1b}[31m"]);
     assert!(!told.stdout.contains("hunter2"), "{}", told.stdout);
     let program = &json(&run(folder, &["ps", "--json"]))[0];
     assert_eq!((&program["name"], &program["state"]), (&"shop".into(), &"ready".into()));
     let lines = json(&run(folder, &["logs", "shop", "--json"]));
-    assert!(lines.iter().any(|line| line["text"].as_str().unwrap().contains("asked for /shop/a")));
+    let asked = |line: &&serde_json::Value| line["text"].as_str().unwrap().contains("/shop/a at");
+    let line = lines.iter().find(asked).unwrap();
+    let instance = &program["instances"][0];
+    assert_eq!(line["pid"], instance["pid"]);
+    assert!(line["atMs"].as_str().unwrap().parse::<u64>().unwrap() > 1_700_000_000_000, "{line}");
+    let shown = told.stdout.lines().find(|line| line.contains("/shop/a at")).unwrap();
+    assert_eq!(shown.split(' ').nth(1).unwrap(), instance["pid"].to_string(), "{shown}");
+    assert!(shown.starts_with("20") && shown.split(' ').next().unwrap().ends_with('Z'), "{shown}");
+    let memory = instance["memoryBytes"].as_str().unwrap().parse::<u64>().unwrap();
+    assert!(memory > 1 << 20, "{instance}");
     let looked = &json(&run(folder, &["top", "--once", "--json"]))[0];
     assert_eq!(
         (&looked["overview"]["ready"], &looked["processes"][0]["name"]),
@@ -227,7 +236,11 @@ fn programs_are_listed_started_stopped_restarted_frozen_and_thawed() {
     run(folder, &["thaw", "shop"]).check(0, &["ready"]);
     run(folder, &["freeze", "shop"]).check(0, &["frozen"]);
     assert_eq!(ask(&serve.address, "/shop/b"), first, "a call thaws it");
-    run(folder, &["restart", "shop"]).check(0, &["shop"]);
+    let restarted = run(folder, &["restart", "shop"]);
+    let old = instance["pid"].to_string();
+    let is_new = |line: &str| line.starts_with("  ") && line.contains(" ready ");
+    let line = restarted.check(0, &["shop"]).stdout.lines().find(|line| is_new(line));
+    assert_ne!(line.unwrap().split_whitespace().next().unwrap(), old, "{}", restarted.stdout);
     until(folder, &["ps"], "      2      0 ");
     let second = ask(&serve.address, "/shop/c");
     assert_ne!(second, first);

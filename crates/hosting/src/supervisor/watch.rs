@@ -15,6 +15,7 @@ use rustix::process::{Pid, Uid};
 
 use super::sweep;
 use crate::supervisor_message::{Bounded, Bounds, End, Means};
+use crate::usage;
 
 /// What is looked at.
 #[derive(Debug, Default)]
@@ -55,11 +56,8 @@ impl Watched {
     }
 }
 
-/// The bytes of a process that are in memory.
 fn resident(pid: &Pid) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{}/statm", pid.as_raw_nonzero()));
-    let pages = text.ok().and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
-    pages.unwrap_or(0) * rustix::param::page_size() as u64
+    usage::resident(pid.as_raw_nonzero().get())
 }
 
 fn threads(pid: &Pid) -> usize {
