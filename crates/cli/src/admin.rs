@@ -10,12 +10,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
-use tidewire::config::{Flags, announced};
+use tidewire::config::{Flags, announced, announcement, forget};
 use tidewire::http::HeaderValue;
 use tidewire::http::header::AUTHORIZATION;
 use tidewire::{Address, Answer, Call, Channel, Client, Code, Error, Service};
 
 use crate::Failure;
+use crate::call::printable::printable;
 
 /// Where an admin listener is.
 #[derive(Debug, clap::Args)]
@@ -87,7 +88,7 @@ fn the_one_announced() -> Result<(SocketAddr, PathBuf), Failure> {
         let is_there = TcpStream::connect(address).is_ok();
         if !is_there {
             // It was killed, and could not remove it.
-            let _ = std::fs::remove_file(file);
+            forget(file);
         }
         is_there
     };
@@ -98,9 +99,13 @@ fn the_one_announced() -> Result<(SocketAddr, PathBuf), Failure> {
             "where is the program? write --admin ADDRESS, or admin.listen into tidewire.toml"
         ))),
         (Some(one), others) => {
-            let all: Vec<_> = others.iter().chain([&one]).map(|(at, _)| at.to_string()).collect();
-            let text =
-                format!("several programs run; say which: --admin {}", all.join(", --admin "));
+            let mut text = "several programs run; say which:".to_owned();
+            for (address, file) in others.iter().chain([&one]) {
+                text += &format!("\n  --admin {address}");
+                if let Some(about) = announcement(file) {
+                    text += &format!("   {}", printable(&about));
+                }
+            }
             Err(Failure::usage(anyhow!(text)))
         }
     }

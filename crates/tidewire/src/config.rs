@@ -54,7 +54,7 @@ use toml::{Table, Value};
 
 pub use self::admin::{AdminConfig, AdminTold, LogControl};
 pub use self::auth::{AccessConfig, AccessSetting, ApiKeyConfig, AuthConfig, JwtConfig};
-pub use self::console::{ConsoleFile, announced};
+pub use self::console::{ConsoleFile, announced, announcement, forget};
 pub use self::cors::CorsConfig;
 pub use self::error::ConfigError;
 pub use self::flags::Flags;

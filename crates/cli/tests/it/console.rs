@@ -86,8 +86,14 @@ fn of_several_mocks_one_is_to_be_named_and_one_that_was_killed_is_forgotten() {
         mock.line("docs at ");
         mock.line("console at ");
     }
+    let folder = here.path().canonicalize().unwrap();
+    let about = |mock: &Plain, admin: &str| {
+        format!("  --admin {admin}   process {} at 127.0.0.1:", mock.child.id())
+    };
+    let lines = [about(&first, &addresses[0]), about(&second, &addresses[1])];
+    let started = format!(", started in {}\n", folder.display());
     run(here.path(), &["console"])
-        .check(2, &["several programs run; say which: --admin ", &addresses[0], &addresses[1]]);
+        .check(2, &["several programs run; say which:\n", &lines[0], &lines[1], &started]);
     let start = format!("http://{}/#", addresses[1]);
     run(here.path(), &["console", "--admin", &addresses[1]]).check(0, &[&start]);
     first.child.kill().unwrap();

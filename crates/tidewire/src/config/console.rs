@@ -67,6 +67,15 @@ impl Config {
         }
         let path = folder.join(format!("{address}.token"));
         token.write_file(&path)?;
+        let served = running.addresses().iter().map(ToString::to_string);
+        let served = served.collect::<Vec<_>>().join(", ");
+        let about = format!("process {} at {served}", std::process::id());
+        let about = match std::env::current_dir() {
+            Ok(folder) => format!("{about}, started in {}", folder.display()),
+            Err(_) => about,
+        };
+        // A program is found without it.
+        let _ = std::fs::write(path.with_extension(ABOUT), about);
         Ok(Some(ConsoleFile { path }))
     }
 }
@@ -79,9 +88,23 @@ pub struct ConsoleFile {
 
 impl Drop for ConsoleFile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        forget(&self.path);
     }
 }
+
+/// What a program says of itself beside the file of its token: its process, where it is called,
+/// and the folder where it was started.
+pub fn announcement(token_file: &Path) -> Option<String> {
+    std::fs::read_to_string(token_file.with_extension(ABOUT)).ok()
+}
+
+/// Removes the file of a token, and what is beside it.
+pub fn forget(token_file: &Path) {
+    let _ = std::fs::remove_file(token_file);
+    let _ = std::fs::remove_file(token_file.with_extension(ABOUT));
+}
+
+const ABOUT: &str = "about";
 
 /// The programs of this user that announced themselves: where each is, and the file of its token.
 pub fn announced() -> Vec<(SocketAddr, PathBuf)> {
