@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
-use tidewire_service::{Code, Codec, Error, Spec, StreamKind};
+use tidewire_service::{Codec, Error, Spec, StreamKind};
 
 use crate::compression::{ACCEPTED, Encoding};
 use crate::dialect::{CONNECT_VERSION, Dialect, Format, Framing};
@@ -304,8 +304,8 @@ fn wrong_type(content_type: Option<&[u8]>, method: Option<&Spec>) -> Refusal {
     let asked = String::from_utf8_lossy(content_type.unwrap_or_default());
     let text = format!("no content type {asked:?} for this method; it takes {right}");
     let right = (HeaderName::from_static("accept-post"), HeaderValue::from_static(right));
-    let error = Error::new(Code::Unknown, text);
-    Refusal::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, error, Some(right))
+    // The status alone is sent; this is what figures count it as.
+    Refusal::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, Error::invalid_argument(text), Some(right))
 }
 
 fn wrong_version() -> Refusal {

@@ -51,6 +51,8 @@ fn every_content_type_is_taken_for_the_methods_it_is_for() {
         check(unknown, Dialect::Connect, Codec::Json, false, false);
     }
     let none = post(StreamKind::Unary, &[]).unwrap_err();
+    let code = none.error().code();
+    assert_eq!(code, Code::InvalidArgument, "figures count it as the caller's fault");
     assert_eq!(none.into_response().status, 415);
 }
 
