@@ -189,6 +189,13 @@ impl Policy {
         self.loopback && is_of_this_machine(origin) || is_listed()
     }
 
+    /// Whether a page is let in by `loopback` alone, without credentials: any program of this
+    /// machine may have given it out, and cookies are sent to all ports of a host alike.
+    pub(crate) fn withholds_cookies(&self, origin: &HeaderValue) -> bool {
+        let is_listed = self.origins.as_ref().is_none_or(|origins| origins.contains(origin));
+        self.loopback && !self.credentials && !is_listed && is_of_this_machine(origin)
+    }
+
     /// The headers of a reply that pages may read.
     fn exposed(&self, headers: &HeaderMap) -> HeaderValue {
         if !self.all_exposed {
@@ -323,6 +330,23 @@ const REPLY_HEADERS: &str = "grpc-status, grpc-message, grpc-status-details-bin,
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cookies_of_pages_of_this_machine_count_with_credentials_or_a_name_only() {
+        let page = HeaderValue::from_static("http://localhost:5173");
+        for (origins, credentials, expected) in [
+            (&["loopback"][..], false, true),
+            (&["loopback"], true, false),
+            (&["loopback", "http://localhost:5173"], false, false),
+            (&["http://localhost:5173"], false, false),
+            (&["*", "loopback"], false, false),
+        ] {
+            let mut cors = Cors::new(origins.iter().copied());
+            cors.credentials = credentials;
+            let policy = Policy::new(&cors).unwrap().unwrap();
+            assert_eq!(policy.withholds_cookies(&page), expected, "{origins:?} {credentials}");
+        }
+    }
 
     #[test]
     fn loopback_are_pages_of_this_machine_and_no_others() {

@@ -11,7 +11,7 @@
 //! | a `GET` with neither, without `Referer`, and no browser sends it | yes |
 //! | with `Sec-Fetch-Site: same-origin` or `none` | yes |
 //! | without `Sec-Fetch-Site`, and `Origin` names the host that the request asks for | yes; its scheme is not compared, since TLS may end before this server |
-//! | with an `Origin` of `cors.origins` | yes |
+//! | with an `Origin` of `cors.origins` | yes; one that `loopback` lets in only without cookies, unless `cors.credentials` is set |
 //! | any other | no: 403 |
 //!
 //! A command is a method that is not a query, over any protocol, and a route for a verb other than
@@ -22,7 +22,7 @@
 //! `GET`. A page can leave out `Referer`, but neither forge it nor change `User-Agent`, which
 //! begins with `Mozilla/` in every browser.
 
-use http::header::{HOST, HeaderName, ORIGIN, REFERER, USER_AGENT};
+use http::header::{COOKIE, HOST, HeaderName, ORIGIN, REFERER, USER_AGENT};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Uri};
@@ -55,7 +55,11 @@ pub(crate) fn check(parts: &Parts, cors: Option<&Policy>) -> Result<()> {
         None => origins.iter().all(|origin| is_of_host(origin, &parts.headers, &parts.uri)),
     };
     let is_one = origins.iter().count() <= 1;
-    let is_named = cors.is_some_and(|policy| is_one && policy.granted(&parts.headers).is_some());
+    let is_named = cors.is_some_and(|policy| {
+        is_one
+            && policy.granted(&parts.headers).is_some()
+            && !origin.is_some_and(|origin| withholds_cookies(policy, origin, &parts.headers))
+    });
     if is_own || is_named { Ok(()) } else { Err(foreign(origin)) }
 }
 
@@ -80,8 +84,14 @@ fn check_referer(parts: &Parts, cors: Option<&Policy>) -> Result<()> {
     };
     let origin = origin_of(page).unwrap_or(HeaderValue::from_static("null"));
     let is_own = is_of_host(&origin, &parts.headers, &parts.uri);
-    let is_named = cors.is_some_and(|policy| policy.allows(&origin));
+    let is_named = cors.is_some_and(|policy| {
+        policy.allows(&origin) && !withholds_cookies(policy, &origin, &parts.headers)
+    });
     if is_own || is_named { Ok(()) } else { Err(foreign(Some(&origin))) }
+}
+
+fn withholds_cookies(policy: &Policy, origin: &HeaderValue, headers: &HeaderMap) -> bool {
+    headers.contains_key(COOKIE) && policy.withholds_cookies(origin)
 }
 
 /// The origin of the page with a URL.
@@ -122,6 +132,7 @@ mod tests {
     fn only_pages_of_this_host_and_named_ones_run_commands() {
         let policy = Policy::new(&Cors::new(["https://app.example"])).unwrap();
         let all = Policy::new(&Cors::new(["*"])).unwrap();
+        let local = Policy::new(&Cors::new(["loopback"])).unwrap();
         for (headers, cors, passes) in [
             (&[][..], None, true),
             (&[("origin", "http://shop.example:8080")], None, true),
@@ -134,6 +145,8 @@ mod tests {
             (&[("origin", "https://app.example")], policy.as_ref(), true),
             (&[("origin", "https://evil.example")], policy.as_ref(), false),
             (&[("origin", "null")], all.as_ref(), true),
+            (&[("origin", "http://localhost:5173")], local.as_ref(), true),
+            (&[("origin", "http://localhost:5173"), ("cookie", "a=b")], local.as_ref(), false),
             (&[("sec-fetch-site", "same-origin"), ("origin", "http://other.example")], None, true),
             (&[("sec-fetch-site", "none")], None, true),
             (&[("sec-fetch-site", "cross-site")], None, false),

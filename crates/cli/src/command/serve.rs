@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use tidewire::Schema;
-use tidewire::config::{Answers, Backend, Config, Flags, Programs, ServiceConfig, sources};
+use tidewire::config::{
+    Answers, Backend, Config, CorsConfig, Flags, Programs, ServiceConfig, sources,
+};
 use tidewire::memo::Graph;
 
 use crate::{Failure, resident, serving};
@@ -30,7 +32,8 @@ pub(crate) struct Serve {
     /// Find cached replies that are wrong: compute every hit again and log differences
     /// (memo.verify=1). For development: hits cost as much as misses, and the log shows the
     /// beginning of requests. Also serves the console, a page that shows calls and caches, and
-    /// prints its address.
+    /// prints its address, and lets pages of other servers of this machine call
+    /// (cors.origins=loopback), without cookies.
     #[arg(long)]
     dev: bool,
     /// With --dev: do not serve the console; with `admin.listen` it is served anyway.
@@ -60,6 +63,9 @@ impl Serve {
         let mut config = flags.load(std::env::vars()).map_err(Failure::usage)?;
         if self.dev && !self.no_console {
             config.offer_console().map_err(Failure::usage)?;
+        }
+        if self.dev {
+            CorsConfig::or_of_development(&mut config);
         }
         config.log.start().map_err(Failure::usage)?;
         serving::runtime(&config)?.block_on(self.serve(&flags, &config))

@@ -129,6 +129,38 @@ fn a_drain_says_what_it_waits_for_and_what_became_of_that() {
 }
 
 #[test]
+fn in_development_pages_of_this_machine_may_call_and_their_cookies_count_for_nothing() {
+    let preflight = |served: &Served, origin: &str| {
+        let head = "OPTIONS /shop.v1.Items/Get HTTP/1.1\r\nhost: localhost\r\n\
+                    access-control-request-method: POST\r\nconnection: close";
+        let mut stream = TcpStream::connect(&served.address).unwrap();
+        write!(stream, "{head}\r\norigin: {origin}\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.contains("access-control-allow-origin: ")
+    };
+    let call = |served: &Served, more: &str| {
+        let mut stream = TcpStream::connect(&served.address).unwrap();
+        let head = "POST /shop.v1.Items/Get HTTP/1.1\r\nhost: localhost\r\n\
+                    content-type: application/json\r\ncontent-length: 2\r\nconnection: close\r\n\
+                    origin: http://localhost:5173\r\nsec-fetch-site: same-site";
+        write!(stream, "{head}{more}\r\n\r\n{{}}").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer[..12].to_owned()
+    };
+    let arguments = ["serve", "shop.proto", "--port", "0", "--dev", "--no-console"];
+    let served = Served::in_folder(folder(&[("shop.proto", PROTO)]), &arguments);
+    assert!(preflight(&served, "http://localhost:5173"));
+    assert!(!preflight(&served, "https://evil.example"));
+    assert_eq!(call(&served, ""), "HTTP/1.1 200");
+    assert_eq!(call(&served, "\r\ncookie: session=1"), "HTTP/1.1 403");
+    let served = Served::start();
+    assert!(!preflight(&served, "http://localhost:5173"));
+    assert_eq!(call(&served, ""), "HTTP/1.1 403");
+}
+
+#[test]
 fn a_second_signal_ends_it_at_once_and_that_is_a_failure() {
     let settings = "[server]\nlisten = \"127.0.0.1:0\"\n[limits]\ndrain_grace = \"1h\"\n";
     let folder = folder(&[("shop.proto", PROTO), ("tidewire.toml", settings)]);

@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use http::header::{
-    CONNECTION, HeaderName, HeaderValue, ORIGIN, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
+    CONNECTION, COOKIE, HeaderName, HeaderValue, ORIGIN, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
     SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -27,6 +27,7 @@ use tidewire_live::{PATH, SUBPROTOCOL, accept_key};
 use tidewire_service::{Body, Error, Peer};
 
 use crate::connection::App;
+use crate::cors::Policy;
 use crate::origin::is_of_host;
 use crate::plain;
 
@@ -60,6 +61,9 @@ impl App {
             headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
             headers.insert(SEC_WEBSOCKET_ACCEPT, key);
             *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        }
+        if self.withholds_cookies(request) {
+            request.headers_mut().remove(COOKIE);
         }
         let connection = request.extensions_mut().remove::<OnUpgrade>()?;
         let headers = of_connection(std::mem::take(request.headers_mut()));
@@ -98,6 +102,17 @@ impl App {
             Error::invalid_argument("header sec-websocket-key is not a base64 key of 16 bytes")
         })?;
         Ok(Some(key))
+    }
+
+    /// Whether the page may connect, and its cookies say nothing: browsers send them whatever a page
+    /// asks for.
+    fn withholds_cookies<B>(&self, request: &Request<B>) -> bool {
+        let withholds = |policy: &Policy, origin: &HeaderValue| {
+            policy.withholds_cookies(origin)
+                && !is_of_host(origin, request.headers(), request.uri())
+        };
+        let mut origins = request.headers().get_all(ORIGIN).iter();
+        self.cors.as_ref().is_some_and(|policy| origins.any(|origin| withholds(policy, origin)))
     }
 
     /// Whether pages of this origin may connect: those of this server, and those that are named.

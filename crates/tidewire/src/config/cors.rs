@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use tidewire_server::Cors;
+use tidewire_server::{Address, Cors};
 
 use super::value;
 
@@ -42,6 +42,21 @@ impl CorsConfig {
         }
     }
 
+    /// What `serve --dev` allows where no origin is set: the same as a mock, if nothing is opened by
+    /// it that a browser has credentials for. Pages of this machine come from any program of it.
+    /// Their cookies count for nothing, but a client certificate would; a listener that others
+    /// reach is not for development; and programs and upstreams that answer plain HTTP have an
+    /// answer of their own to who may call.
+    pub fn or_of_development(config: &mut super::Config) {
+        let has_routes = config.programs().any(|program| !program.routes.is_empty())
+            || config.upstreams().next().is_some();
+        let is_local = config.server.listen.iter().all(Address::is_local);
+        let has_certificates = config.auth.certificates == Some(true);
+        if config.cors.origins.is_empty() && is_local && !has_certificates && !has_routes {
+            config.cors.or_of_mock();
+        }
+    }
+
     /// The settings: defaults where nothing is set.
     pub(super) fn cors(&self) -> Cors {
         let mut cors = Cors::new(self.origins.iter().cloned());
@@ -69,6 +84,21 @@ mod tests {
         expected.headers = vec!["x-a".to_owned(), "x-b".to_owned()];
         assert_eq!(cors, expected);
         assert_eq!(CorsConfig::default().cors(), Cors::default());
+    }
+
+    #[test]
+    fn in_development_pages_of_this_machine_may_call_where_that_opens_nothing() {
+        for (text, expected) in [
+            ("", &["loopback"][..]),
+            ("[cors]\norigins = [\"https://a.example\"]\n", &["https://a.example"]),
+            ("[server]\nlisten = \"0.0.0.0:8080\"\n", &[]),
+            ("[auth]\ncertificates = true\n", &[]),
+            ("[[service]]\nurl = \"http://127.0.0.1:1\"\nroute = \"/*\"\n", &[]),
+        ] {
+            let mut config = Config::parse(text, "t.toml").unwrap();
+            CorsConfig::or_of_development(&mut config);
+            assert_eq!(config.cors.origins, expected, "{text}");
+        }
     }
 
     #[test]

@@ -229,7 +229,7 @@ pub const KEYS: &[Key] = &[
     key(
         "cors.origins",
         "https://app.example",
-        "none; `loopback` in `tidewire mock`",
+        "none; `loopback` in `tidewire mock` and `serve --dev`",
         "origins whose pages may call: `loopback` for those of this machine, `*` for all",
     ),
     key(
