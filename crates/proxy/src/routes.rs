@@ -76,6 +76,12 @@ impl Route {
         self
     }
 
+    /// The route without its host, as it is written: `/shop/*`.
+    pub fn path(&self) -> String {
+        let below = if self.has_paths_below { "/*" } else { "" };
+        format!("{}{below}", self.prefix)
+    }
+
     /// The host that requests have to ask for, in lower case.
     pub fn required_host(&self) -> Option<&str> {
         self.host.as_deref()

@@ -394,6 +394,22 @@ impl Builder {
         Ok(running)
     }
 
+    /// Whether a rule of [`AccessRules::path`] is for anything that is served so far as plain HTTP,
+    /// or is at one of these `templates` (`/pages/{*rest}`), which are answered by what is mounted
+    /// later. What is mounted at `/` may have a page anywhere.
+    pub fn has_path_of<'t>(&self, rule: &str, templates: impl Iterator<Item = &'t str>) -> bool {
+        let mut here: Vec<_> = templates.map(str::to_owned).collect();
+        for Route { verb, template, .. } in &self.routes {
+            let bare = template.trim_end_matches('/');
+            match verb {
+                Some(_) => here.push(template.to_string()),
+                None => here.extend([bare.to_owned(), format!("{bare}/{{*rest}}")]),
+            }
+        }
+        here.extend(self.front_page.iter().map(|_| "/".to_owned()));
+        gate::access_paths::is_for_any(rule, here.iter().map(String::as_str))
+    }
+
     /// Whether it would start, apart from its addresses: nothing is listened on.
     ///
     /// # Errors

@@ -8,7 +8,7 @@
 //! Each is there only where a setting asks for it, and each refusal names the setting.
 
 pub(crate) mod access;
-mod access_paths;
+pub(crate) mod access_paths;
 mod caller_limits;
 mod caller_table;
 mod calls;

@@ -27,6 +27,7 @@ mod error;
 mod flags;
 mod header_rules;
 mod hosts;
+mod idle;
 mod keys;
 #[cfg(feature = "log")]
 mod log;

@@ -291,6 +291,20 @@ fn programs_and_routes_come_and_go_with_the_configuration() {
     until(|| !std::fs::exists(format!("/proc/{pid}")).unwrap());
 }
 
+#[test]
+fn a_rule_for_a_path_that_nothing_has_is_told_at_the_start() {
+    let rules = "[auth.paths.\"/shop/admin\"]\naccess = \"anonymous\"\n\
+                 [auth.paths.\"/shp/*\"]\naccess = \"anonymous\"\n";
+    let settings = format!("{rules}{SETTINGS}");
+    let folder = folder(&[("app.py", PROGRAM), ("tidewire.toml", &settings)]);
+    let told = "tidewire.toml:3:13: ";
+    let what = "auth.paths has \"/shp/*\", which is for nothing that is served";
+    let checked = run(folder.path(), &["check"]);
+    checked.check(0, &[&format!("{told}warning: {what}"), "1 warning"]);
+    let line = Served::start(folder.path()).says("WARN");
+    assert!(line.contains(&format!("{told}{what}")), "{line}");
+}
+
 /// A program with the file for Python, which logs.
 const LOGS: &str = r#"
 import tidewire

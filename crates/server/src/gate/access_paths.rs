@@ -4,6 +4,7 @@
 use tidewire_service::{Access, Spec};
 
 use super::access::{AccessError, AccessGate};
+use super::open::{DOCS_PATH, DOCUMENT};
 
 impl AccessGate {
     /// Finds a rule for a path that seems to protect a method for which there is none.
@@ -40,6 +41,18 @@ impl AccessGate {
             (scopes, otherwise) => scopes != otherwise,
         }
     }
+}
+
+/// Whether a rule is for a request that may be one of these templates, or of a page that every
+/// server may have. Case does not count, as when a request is judged.
+pub(crate) fn is_for_any<'t>(rule: &str, templates: impl Iterator<Item = &'t str>) -> bool {
+    let rule = rule.to_lowercase();
+    let rule = match rule.strip_suffix('/') {
+        Some(bare) if !bare.is_empty() => bare,
+        _ => &rule,
+    };
+    let own = [DOCUMENT, DOCS_PATH, "/docs/{*path}"];
+    templates.chain(own).any(|template| covers(rule, &template.to_lowercase()))
 }
 
 /// Whether some request that a rule is for may be one of a template, in which `{...}` and what is

@@ -43,6 +43,7 @@ impl Config {
             config = checker.read(&mut table);
             checker.values(&config, table.get_ref());
         }
+        config.origins.file = Some(name.into());
         checker.found.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
         (config, checker.found)
     }

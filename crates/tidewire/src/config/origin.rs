@@ -1,7 +1,7 @@
 //! Where what is set comes from: a file, a variable or a flag.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tidewire_admin::Setting;
 use toml::{Table, Value};
@@ -10,12 +10,16 @@ use super::{KEYS, Key};
 
 /// What is set, by key: its value as text and where that comes from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Origins(BTreeMap<&'static str, (String, String)>);
+pub(crate) struct Origins {
+    set: BTreeMap<&'static str, (String, String)>,
+    /// The configuration file.
+    pub(super) file: Option<PathBuf>,
+}
 
 impl Origins {
     /// What is set in a file.
     pub(super) fn of_file(table: &Table, file: Option<&Path>) -> Self {
-        let mut origins = Self::default();
+        let mut origins = Self { file: file.map(Path::to_owned), ..Self::default() };
         let name = file.map_or_else(String::new, |file| file.display().to_string());
         for key in KEYS {
             if let Some(value) = find(table, key.path) {
@@ -29,13 +33,22 @@ impl Origins {
     pub(super) fn note(&mut self, key: &Key, value: &str, origin: &str) {
         let known = KEYS.iter().find(|known| known.path == key.path);
         if let Some(known) = known {
-            self.0.insert(known.path, (value.to_owned(), origin.to_owned()));
+            self.set.insert(known.path, (value.to_owned(), origin.to_owned()));
         }
+    }
+
+    /// The settings that are others here than there.
+    pub(super) fn changed(&self, other: &Self) -> impl Iterator<Item = &'static str> {
+        let value = |origins: &Self, key: &Key| {
+            origins.set.get(key.path).map_or_else(|| key.default.to_owned(), |set| set.0.clone())
+        };
+        let changed = KEYS.iter().filter(move |key| value(self, key) != value(other, key));
+        changed.map(|key| key.path)
     }
 
     /// Every setting, whether it is set or not.
     pub(super) fn settings(&self) -> Vec<Setting> {
-        let setting = |key: &Key| match self.0.get(key.path) {
+        let setting = |key: &Key| match self.set.get(key.path) {
             Some((value, origin)) => Setting::new(key.path, value, origin, key.about),
             None => Setting::new(key.path, key.default, "default", key.about),
         };

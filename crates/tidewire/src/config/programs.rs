@@ -86,6 +86,9 @@ impl Config {
     /// upstream that cannot be one; with programs, a `main` that does not begin with
     /// [`supervisor()`](crate::supervisor()).
     pub fn host(&self, builder: Builder) -> Result<(Builder, Option<Programs>), ConfigError> {
+        for idle in self.idle_rules(&builder) {
+            tracing::warn!("{idle}");
+        }
         if is_without_routes(self) && self.programs().next().is_none() {
             return Ok((builder, None));
         }

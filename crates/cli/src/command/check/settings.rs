@@ -92,6 +92,12 @@ impl ConfigFile<'_> {
                 }
             };
         }
+        let idle = config.idle_rules(&builder);
+        found.findings.extend(idle.iter().map(|idle| Finding {
+            // Handlers of a program with services in code are not known here.
+            severity: Severity::Warning,
+            ..Finding::from(idle)
+        }));
         if let Err(error) = builder.check() {
             self.report_refusal(&error.to_string(), "", found);
         }
