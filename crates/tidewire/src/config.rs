@@ -42,6 +42,7 @@ mod service;
 mod traces;
 mod upstream;
 mod value;
+mod waiting;
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};

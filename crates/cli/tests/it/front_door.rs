@@ -120,7 +120,7 @@ fn an_upstream_comes_and_goes_with_the_configuration_and_a_wrong_one_changes_not
     assert_eq!(body_of(&get("/shop/a")), "/shop/a 1");
     let also = format!("[[service]]\nurl = \"{}\"\nroute = [\"/a/*\", \"/b\"]\n", other.url);
     write(folder.path(), "tidewire.toml", &settings(&shop, &also));
-    served.says("its other settings wait for a restart");
+    served.says("programs are those of the configuration");
     assert_eq!(body_of(&get("/a/x")), "/a/x 1");
     assert_eq!(body_of(&get("/b")), "/b 2");
     assert_eq!(body_of(&get("/shop/a")), "/shop/a 1", "it was not touched");
@@ -128,7 +128,7 @@ fn an_upstream_comes_and_goes_with_the_configuration_and_a_wrong_one_changes_not
     served.says("the configuration cannot be used");
     assert_eq!(body_of(&get("/b")), "/b 3");
     write(folder.path(), "tidewire.toml", &settings(&shop, ""));
-    served.says("its other settings wait for a restart");
+    served.says("programs are those of the configuration");
     assert!(get("/b").starts_with("HTTP/1.1 404 "));
     assert_eq!(body_of(&get("/shop/a")), "/shop/a 1");
 }

@@ -292,6 +292,21 @@ fn programs_and_routes_come_and_go_with_the_configuration() {
 }
 
 #[test]
+fn what_a_changed_file_has_that_waits_for_a_restart_is_named() {
+    let folder = folder(&[("app.py", PROGRAM), ("tidewire.toml", SETTINGS)]);
+    let served = Served::start(folder.path());
+    // It follows its file once it serves.
+    assert!(ask(&served.address, "/shop/a").starts_with("HTTP/1.1 200 "));
+    let more = "[limits]\ncalls_max = 7\n[auth.paths.\"/shop/*\"]\naccess = \"anonymous\"\n";
+    write(folder.path(), "tidewire.toml", &format!("{more}{SETTINGS}"));
+    let line = served.says("waits for a restart");
+    assert!(
+        line.ends_with("changed, and waits for a restart: limits.calls_max, auth.paths"),
+        "{line}"
+    );
+}
+
+#[test]
 fn a_rule_for_a_path_that_nothing_has_is_told_at_the_start() {
     let rules = "[auth.paths.\"/shop/admin\"]\naccess = \"anonymous\"\n\
                  [auth.paths.\"/shp/*\"]\naccess = \"anonymous\"\n";
@@ -376,11 +391,11 @@ fn a_program_with_methods_that_is_taken_out_and_put_back_serves_them_again() {
     let first = body_of(&get());
     assert_eq!(body_of(&get()), first, "it is kept");
     write(folder.path(), "tidewire.toml", &settings.replace("\"shop\"", "\"tea\""));
-    served.says("its other settings wait for a restart");
+    served.says("programs are those of the configuration");
     let answer = get();
     assert!(answer.starts_with("HTTP/1.1 503 "), "nothing is kept of what is gone: {answer}");
     write(folder.path(), "tidewire.toml", &settings);
-    served.says("its other settings wait for a restart");
+    served.says("programs are those of the configuration");
     let again = body_of(&get());
     assert!(again.starts_with("{\"id\":") && again != first, "another process: {again}");
 }

@@ -11,7 +11,7 @@
 //!
 //! Of starts that no call waits for there are as many at a time as the machine has cores. No call
 //! fails for it: see [`HostedService::replace`]. Methods (`proto`) and all other settings
-//! are those of the start of the server.
+//! are those of the start of the server; the log names those that changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -44,6 +44,8 @@ pub struct Programs {
     sites: Routes,
     is_https: bool,
     told: Inventory,
+    /// What the server was started by.
+    started_by: Config,
     running: Vec<RunningProgram>,
     upstreams: Vec<RunningUpstream>,
     /// What the server serves of programs by their names: what these had when it started.
@@ -108,6 +110,7 @@ impl Config {
             sites,
             is_https,
             told,
+            started_by: self.clone(),
             running: Vec::new(),
             upstreams: Vec::new(),
             methods,
@@ -276,9 +279,11 @@ impl Programs {
             Ok(routes) => self.sites.set(routes),
             Err(error) => tracing::error!(%error, "routes stay as they are"),
         }
-        tracing::info!(
-            "programs are those of the configuration; its other settings wait for a restart"
-        );
+        tracing::info!("programs are those of the configuration");
+        let waiting = self.started_by.waits_for_restart(&config);
+        if !waiting.is_empty() {
+            tracing::warn!("changed, and waits for a restart: {}", waiting.join(", "));
+        }
         Some(before)
     }
 
