@@ -6,6 +6,7 @@
 //! | each further one | the bound doubles, up to 30 s |
 //! | five within 60 s, or the program cannot be run at all | broken: calls are refused for 30 s |
 //! | a start that fails after that | broken again |
+//! | the end of a process in its one call, after others that it had | that of a first crash: the call is to blame, and is not counted |
 //!
 //! A broken service is tried again by the first call after its rest.
 
@@ -49,6 +50,11 @@ impl Breaker {
         } else {
             self.rests_until = Some(now + drawn(bound(self.in_a_row)));
         }
+    }
+
+    /// A process that was in order crashed in the one call that it had.
+    pub(crate) fn crashed_in_a_call(&mut self, now: Instant) {
+        self.rests_until = Some(now + drawn(REST_MIN));
     }
 
     /// The program cannot be run: there is no sense in trying it soon.
@@ -113,6 +119,17 @@ mod tests {
         assert_eq!(breaker.is_broken_until(now), Some(now + REST_MAX));
         breaker.started(now + REST_MAX);
         assert_eq!(breaker.rests_until(now + REST_MAX), None);
+    }
+
+    #[test]
+    fn a_call_that_ends_processes_breaks_nothing() {
+        let (mut breaker, now) = (Breaker::default(), Instant::now());
+        for _ in 0..100 {
+            breaker.started(now);
+            breaker.crashed_in_a_call(now);
+            assert_eq!(breaker.is_broken_until(now), None);
+            assert!(breaker.rests_until(now).is_none_or(|until| until - now <= REST_MIN));
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! | what happens | the caller gets |
 //! |---|---|
 //! | an answer, whatever its status | that, headers and trailers as they are |
-//! | the process ends before the head, of a unary query or a safe request without a body | one more try, at a new process |
+//! | the process ends before the head, of a unary query or a safe request without a body, and had other calls, or was ended from outside | one more try, at a new process |
+//! | the same, and it was the one call of a process that ended by its own doing | 502, `unavailable`: another process would end in it too |
 //! | a call of the live protocol that was not run, its process having ended or gone away before it | one more try, at a new process |
 //! | the process ends before the head, of another | 502, `unavailable`; `aborted` for a command of the live protocol: it may have run |
 //! | the gateway has no descriptor for a connection | 503 |
@@ -28,8 +29,8 @@ use http::{HeaderValue, StatusCode};
 use rustix::io::Errno;
 use tidewire_proxy::{ProxyError, ResponseTimer};
 use tidewire_service::{
-    Body, Call, Code, Error, Outcome, ParentCalls, Protocol, Reply, Result, StreamKind, Target,
-    Upgrade,
+    Body, Call, Code, Error, OneLine, Outcome, ParentCalls, Protocol, Reply, Result, StreamKind,
+    Target, Upgrade,
 };
 
 use crate::headers;
@@ -93,7 +94,8 @@ pub(crate) async fn pass_prepared(
 /// What a call whose process failed comes to: the same once more, where that may be.
 async fn try_again(inner: &Arc<Inner>, failed: CallFailure, again: Option<Call>) -> Result<Reply> {
     let was_not_run = inner.is_native() && failed.error.outcome() == Outcome::NotRun;
-    let may_be_made = |call: &Call| failed.is_crash && (was_not_run || is_safe(call));
+    let may_be_made =
+        |call: &Call| failed.is_crash && (was_not_run || !failed.is_to_blame && is_safe(call));
     let Some(call) = again.filter(may_be_made) else { return Err(failed.error) };
     let seat = inner.seat(call.context.enclosing()).await?;
     let seat = that_serves(inner, seat, call.context.enclosing()).await?;
@@ -126,7 +128,8 @@ pub(crate) async fn lost_and_again(
     error: Error,
     again: Option<Call>,
 ) -> Result<Reply> {
-    let failed = lost(&inner, &seat, error).await;
+    let subject = again.as_ref().map(CallSubject::of);
+    let failed = lost(&inner, &seat, error, subject).await;
     drop(seat);
     try_again(&inner, failed, again).await
 }
@@ -136,6 +139,28 @@ struct CallFailure {
     error: Error,
     /// The process ended, and the answer had not begun.
     is_crash: bool,
+    /// It ended by its own doing, in this call and no other.
+    is_to_blame: bool,
+}
+
+impl CallFailure {
+    /// Of a process that goes on.
+    fn new(error: Error) -> Self {
+        Self { error, is_crash: false, is_to_blame: false }
+    }
+}
+
+/// How a call is called in the log.
+struct CallSubject {
+    target: Target,
+    request_id: Option<HeaderValue>,
+}
+
+impl CallSubject {
+    fn of(call: &Call) -> Self {
+        let request_id = call.context.headers().get("x-request-id").cloned();
+        Self { target: call.target.clone(), request_id }
+    }
 }
 
 async fn once(
@@ -147,6 +172,7 @@ async fn once(
     // Asked of what is never kept: an answer depends on what is asked of its call.
     let comes = matches!(call.body, Body::Stream(_));
     let is_http = comes && call.context.protocol() == Some(Protocol::Http);
+    let subject = CallSubject::of(&call);
     let outcome = {
         // In its place: the future of a call is large, and a timeout that had it would have it
         // moved.
@@ -166,8 +192,8 @@ async fn once(
             }
             Ok(hold_permit(reply, seat))
         }
-        Some((Err(error), _)) => Err(lost(inner, &seat, error).await),
-        None => Err(CallFailure { error: overdue(inner, &seat), is_crash: false }),
+        Some((Err(error), _)) => Err(lost(inner, &seat, error, Some(subject)).await),
+        None => Err(CallFailure::new(overdue(inner, &seat))),
     }
 }
 
@@ -189,10 +215,11 @@ fn lost<'a>(
     inner: &'a Inner,
     seat: &'a InstancePermit,
     error: Error,
+    subject: Option<CallSubject>,
 ) -> Pin<Box<dyn Future<Output = CallFailure> + Send + 'a>> {
     Box::pin(async move {
         if !seat.instance.is_out_of_reach(&error) {
-            return CallFailure { error, is_crash: false };
+            return CallFailure::new(error);
         }
         if is_short_of_descriptors(&error) {
             let text = format!(
@@ -200,7 +227,7 @@ fn lost<'a>(
                 inner.name()
             );
             let short = Error::unavailable(text).with_outcome(error.outcome()).with_cause(error);
-            return CallFailure { error: short, is_crash: false };
+            return CallFailure::new(short);
         }
         // The end of a process is known a moment after that of its connections; one whose session
         // is over is killed.
@@ -209,9 +236,13 @@ fn lost<'a>(
             _ => END_IS_KNOWN,
         };
         let end = tokio::time::timeout(wait, seat.instance.ended()).await;
-        if let Ok(end) = end {
-            inner.ended(seat.instance.id, end);
-        }
+        let is_to_blame = match end {
+            Ok(end) => {
+                inner.ended(seat.instance.id, end);
+                crashed_in(inner, seat, end, subject)
+            }
+            Err(_) => false,
+        };
         let name = inner.name();
         let text = match end {
             Ok(end @ (End::OutOfMemory(_) | End::TooManyProcesses(_))) => {
@@ -232,8 +263,33 @@ fn lost<'a>(
         let seen = Error::new(code, text).with_http_status(StatusCode::BAD_GATEWAY);
         let seen = marked(seat, ProxyError::ConnectionTerminated, seen);
         let error = seen.with_outcome(error.outcome()).with_cause(error);
-        CallFailure { error, is_crash: end.is_ok() }
+        CallFailure { error, is_crash: end.is_ok(), is_to_blame }
     })
+}
+
+/// Says in which call a process ended, and whether that one is to blame.
+fn crashed_in(
+    inner: &Inner,
+    seat: &InstancePermit,
+    end: End,
+    subject: Option<CallSubject>,
+) -> bool {
+    let calls = seat.instance.calls_at_end.get().copied().unwrap_or_default();
+    let is_to_blame = calls == 1 && end.is_own_doing();
+    if let Some(CallSubject { target, request_id }) = subject {
+        let service = inner.name();
+        let pid = seat.instance.pid();
+        let call = target.describe();
+        let call = OneLine(&call);
+        let request_id = request_id.as_ref().and_then(|id| id.to_str().ok()).map(OneLine);
+        let request_id = request_id.map(tracing::field::display);
+        let others = calls.saturating_sub(1);
+        tracing::error!(service, pid, %call, request_id, others, "crashed in this call: {end}");
+        if is_to_blame {
+            inner.pool().failed_in(end, &call.to_string());
+        }
+    }
+    is_to_blame
 }
 
 /// The error with what a proxy says of it (RFC 9209), for a program of plain HTTP.

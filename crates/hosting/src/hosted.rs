@@ -322,7 +322,15 @@ impl Inner {
 
     /// An instance has ended; it may be told more than once.
     pub(crate) fn ended(&self, id: u64, end: End) {
-        if self.pool().ended(id, end, Instant::now()) {
+        let is_crash = {
+            let mut pool = self.pool();
+            let of_id = pool.instances().find(|instance| instance.id == id).cloned();
+            if let Some((instance, calls)) = of_id.zip(pool.calls_of(id)) {
+                let _ = instance.calls_at_end.set(calls);
+            }
+            pool.ended(id, end, Instant::now())
+        };
+        if is_crash {
             if matches!(end, End::OutOfMemory(_)) {
                 self.figures.out_of_memory.fetch_add(1, Ordering::Relaxed);
             }
@@ -394,7 +402,10 @@ impl Inner {
                 (error.with_http_status(StatusCode::SERVICE_UNAVAILABLE), SHORT_WAIT)
             }
             Refusal::Failed(failure, wait) => {
-                let text = format!("{name} cannot be called now; its log says why");
+                let text = match failure.late_after {
+                    Some(time) => format!("{name} was not ready within start_timeout = {time:?}"),
+                    None => format!("{name} cannot be called now; its log says why"),
+                };
                 (Error::unavailable(text).with_cause(failure), wait)
             }
             Refusal::Draining => {
@@ -504,7 +515,13 @@ impl PromisedPermit {
     /// As [`Inner::seat`].
     pub(crate) async fn seat(mut self) -> Result<InstancePermit> {
         let timeout = self.inner.generation().life.queue_timeout;
-        let told = tokio::time::timeout(timeout, &mut self.receiver).await;
+        let told = loop {
+            let told = tokio::time::timeout(timeout, &mut self.receiver).await;
+            // A start has its own bound, and tells everybody who waits when that is over.
+            if told.is_ok() || !self.inner.pool().awaits_start() {
+                break told;
+            }
+        };
         let inner = &self.inner;
         match told {
             Ok(Ok(Ok(grant))) => {
@@ -517,7 +534,8 @@ impl PromisedPermit {
             Ok(Err(_)) => Err(inner.refusal_error(Refusal::Draining)),
             Err(_) => {
                 let name = inner.name();
-                let text = format!("{name} had no place for a call within {timeout:?}");
+                let text =
+                    format!("{name} had no place for a call within queue_timeout = {timeout:?}");
                 Err(retry_after(Error::unavailable(text), SHORT_WAIT))
             }
         }

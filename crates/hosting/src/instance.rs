@@ -9,8 +9,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -59,6 +59,8 @@ pub(crate) struct Instance {
     pub(crate) health_checks: AtomicU64,
     /// Processes of it that were killed for memory, as far as they are known.
     memory_kills: AtomicU64,
+    /// How many calls it had when it ended.
+    pub(crate) calls_at_end: OnceLock<usize>,
     _place: ListenPlace,
 }
 
@@ -109,6 +111,7 @@ impl Instance {
             overdue,
             has_answered,
             memory_kills,
+            calls_at_end: OnceLock::new(),
             health_checks: AtomicU64::new(0),
             _place: place,
         })
@@ -308,7 +311,7 @@ impl Failure {
                 | io::ErrorKind::NotADirectory
                 | io::ErrorKind::ArgumentListTooLong
         ) || error.raw_os_error() == Some(libc::ENOEXEC);
-        Self { text: format!("it cannot be run: {error}"), is_hopeless }
+        Self { is_hopeless, ..Self::text(format!("it cannot be run: {error}")) }
     }
 
     /// What is not the program's fault.
@@ -316,8 +319,8 @@ impl Failure {
         Self::text(format!("it cannot be started now: {error}"))
     }
 
-    fn text(text: String) -> Self {
-        Self { text, is_hopeless: false }
+    pub(crate) fn text(text: String) -> Self {
+        Self { text, is_hopeless: false, late_after: None }
     }
 }
 
@@ -386,7 +389,8 @@ async fn launch(
             };
             let hint = hint.filter(|_| !matches!(not_ready, NotReady::Answers { .. }));
             let hint = hint.map_or_else(String::new, |hint| format!(": {hint}"));
-            return Err(Failure::text(format!("it {not_ready} within {timeout:?}{hint}")));
+            let text = format!("it {not_ready} within start_timeout = {timeout:?}{hint}");
+            return Err(Failure { late_after: Some(timeout), ..Failure::text(text) });
         }
     };
     let way = match way {

@@ -91,6 +91,8 @@ pub(crate) struct Failure {
     pub(crate) text: String,
     /// The program itself cannot be run.
     pub(crate) is_hopeless: bool,
+    /// It was not ready within `start_timeout`, which is this.
+    pub(crate) late_after: Option<Duration>,
 }
 
 /// What to do next.
@@ -354,14 +356,30 @@ impl<M: Clone> Pool<M> {
         if !is_wanted || is_leaving && !member.is_spare {
             return false;
         }
-        if end != End::Lost {
-            self.breaker.crashed(now);
+        let is_of_call = end.is_own_doing() && member.calls == 1;
+        match end {
+            End::Lost => {}
+            _ if is_of_call && member.requests > 1 => self.breaker.crashed_in_a_call(now),
+            _ => self.breaker.crashed(now),
         }
-        self.failure = Some(Failure { text: end.to_string(), is_hopeless: false });
+        self.failure = Some(Failure::text(end.to_string()));
         if self.breaker.is_broken_until(now).is_some() && self.active() == 0 {
             self.refuse(now);
         }
         true
+    }
+
+    /// How many calls an instance has.
+    pub(crate) fn calls_of(&self, id: u64) -> Option<usize> {
+        self.members.iter().find(|member| member.id == id).map(|member| member.calls)
+    }
+
+    /// The last failure was in this call.
+    pub(crate) fn failed_in(&mut self, end: End, call: &str) {
+        let text = end.to_string();
+        if let Some(failure) = self.failure.as_mut().filter(|failure| failure.text == text) {
+            failure.text = format!("{text}, in its one call, {call}");
+        }
     }
 
     /// Lets no more calls in; instances end when they have no calls.
@@ -426,6 +444,11 @@ impl<M: Clone> Pool<M> {
             waiting: self.waiting.iter().filter(|waiting| !waiting.is_closed()).count(),
             starts: self.starts,
         }
+    }
+
+    /// Whether calls wait for a start, and not for a place at an instance that serves.
+    pub(crate) fn awaits_start(&self) -> bool {
+        self.is_starting && self.active() == 0
     }
 
     /// The instances that there are.

@@ -10,6 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
+use libc::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -151,6 +152,17 @@ pub(crate) enum End {
     TooManyProcesses(u32),
     /// With the supervisor.
     Lost,
+}
+
+impl End {
+    /// Whether a process ends so by what it does itself: not by a signal that others send.
+    pub(crate) fn is_own_doing(self) -> bool {
+        match self {
+            Self::Code(_) | Self::OutOfMemory(_) | Self::TooManyProcesses(_) => true,
+            Self::Signal(signal) => ![SIGHUP, SIGINT, SIGKILL, SIGTERM].contains(&signal),
+            Self::Lost => false,
+        }
+    }
 }
 
 impl std::fmt::Display for End {

@@ -16,7 +16,7 @@ fn later(pool: &mut Pool<u64>, now: Instant) -> oneshot::Receiver<Result<Grant<u
 }
 
 fn crash() -> Failure {
-    Failure { text: "it ended with exit code 1".to_owned(), is_hopeless: false }
+    Failure::text("it ended with exit code 1".to_owned())
 }
 
 #[test]
@@ -119,7 +119,11 @@ fn a_program_that_cannot_be_run_is_refused_at_once_until_it_is_tried_again() {
     let (mut pool, now) = pool(|_| {});
     let _call = later(&mut pool, now);
     assert_eq!(pool.step(now), Step::Start);
-    pool.start_failed(Failure { text: "no such file".to_owned(), is_hopeless: true }, 1, now);
+    pool.start_failed(
+        Failure { is_hopeless: true, ..Failure::text("no such file".to_owned()) },
+        1,
+        now,
+    );
     assert!(matches!(pool.take(now), TakeResult::Refused(Refusal::Failed(..))));
     let now = now + Duration::from_secs(30);
     let _call = later(&mut pool, now);
@@ -417,7 +421,11 @@ fn an_operator_ends_the_rest_of_what_is_broken() {
     let (mut pool, now) = pool(|_| ());
     let waits = later(&mut pool, now);
     assert_eq!(pool.step(now), Step::Start);
-    pool.start_failed(Failure { text: "no such file".to_owned(), is_hopeless: true }, 1, now);
+    pool.start_failed(
+        Failure { is_hopeless: true, ..Failure::text("no such file".to_owned()) },
+        1,
+        now,
+    );
     drop(waits);
     assert!(matches!(pool.take(now), TakeResult::Refused(Refusal::Failed(..))));
     pool.close_breaker();
@@ -451,7 +459,7 @@ fn one_that_has_served_for_as_long_as_it_may_serves_until_another_takes_over() {
                 assert_eq!(third.id, 1);
                 pool.give_back(1, later);
                 // One that fails leaves it serving.
-                let failure = Failure { text: "no".to_owned(), is_hopeless: false };
+                let failure = Failure::text("no".to_owned());
                 pool.start_failed(failure, 1, later);
                 let TakeResult::Granted(third) = pool.take(later) else { panic!("it serves on") };
                 assert_eq!(third.id, 1);

@@ -56,7 +56,8 @@ async fn who_calls_a_process_that_runs_out_of_memory_is_told_so_and_so_are_opera
         let ended = "it ran out of memory: memory_max = 134217728 bytes";
         assert_eq!(error.message(), format!("test ended before it answered: {ended}"));
         let status = hosted.status();
-        assert_eq!((status.failure.as_deref(), status.out_of_memory), (Some(ended), 1));
+        let failure = format!("{ended}, in its one call, POST /hog");
+        assert_eq!((status.failure, status.out_of_memory), (Some(failure), 1));
         assert_eq!(get(&hosted, "/a").await.unwrap(), "/a");
         host.stop().await;
         assert!(groups.iter().all(|group| !group.exists()), "{groups:?}");

@@ -25,13 +25,45 @@ async fn a_crash_in_mid_call_is_a_bad_gateway_and_the_next_call_starts_anew() {
         let error = hosted.call(call(Method::POST, "/crash", "x")).await.unwrap_err();
         assert_eq!((error.code(), error.http_status().as_u16()), (Code::Unavailable, 502));
         assert_eq!(error.outcome(), Outcome::Unknown, "a command is not sent twice");
-        assert_eq!(hosted.status().failure.unwrap(), "it ended with exit code 3");
+        let failure = "it ended with exit code 3, in its one call, POST /crash";
+        assert_eq!(hosted.status().failure.unwrap(), failure);
         let after: i32 = get(&hosted, "/pid").await.unwrap().parse().unwrap();
         assert_ne!(before, after);
-        // A safe request is tried once more, and no oftener.
+        // A process had no other call when it crashed in this one: no second one is given it.
         let error = get(&hosted, "/crash").await.unwrap_err();
         assert_eq!(error.http_status().as_u16(), 502);
-        assert_eq!(hosted.status().starts, 3);
+        assert_eq!(hosted.status().starts, 2);
+        host.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_safe_call_beside_one_that_crashed_is_made_once_more() {
+    for program in programs(&[]) {
+        let host = host();
+        let hosted = host.add(program, LifeLimits::default());
+        // Both are with it when it ends: what one was answered is not read yet.
+        let open = crate::reply(&hosted, "/pid").await.unwrap();
+        let error = get(&hosted, "/crash").await.unwrap_err();
+        assert_eq!(error.http_status().as_u16(), 502);
+        assert_eq!(hosted.status().starts, 2, "it was tried at another one");
+        drop(open);
+        host.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_ends_its_process_does_not_take_the_service_down() {
+    for program in programs(&[]) {
+        let host = host();
+        let hosted = host.add(program, LifeLimits::default());
+        for round in 1..=8 {
+            assert_eq!(get(&hosted, "/page").await.unwrap(), "/page", "round {round}");
+            let error = get(&hosted, "/crash").await.unwrap_err();
+            assert_eq!(error.http_status().as_u16(), 502, "round {round}: {error}");
+        }
+        let failure = "it ended with exit code 3, in its one call, GET /crash";
+        assert_eq!(hosted.status().failure.as_deref(), Some(failure));
         host.stop().await;
     }
 }

@@ -264,7 +264,11 @@ async fn a_program_of_another_user_does_not_lead_its_calls_to_the_socket_of_some
         assert_eq!(elses.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "nobody called it");
         // Without root it is not even started.
         let is_root = rustix::process::geteuid().is_root();
-        let expected = if is_root { "it did not listen within 1s" } else { "it cannot be run" };
+        let expected = if is_root {
+            "it did not listen within start_timeout = 1s"
+        } else {
+            "it cannot be run"
+        };
         let failure = hosted.status().failure.unwrap();
         assert!(failure.starts_with(expected), "{failure}: {:?}", hosted.output());
         host.stop().await;

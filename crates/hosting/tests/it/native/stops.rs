@@ -35,7 +35,11 @@ async fn a_program_that_never_gets_ready_is_killed_and_who_waited_is_told() {
         let error = gateway.text("Echo", "a").await.unwrap_err();
         assert_eq!(error.code(), Code::Unavailable, "{command:?}");
         let status = gateway.hosted.status();
-        assert_eq!(status.failure.unwrap(), "it did not listen within 300ms", "{command:?}");
+        assert_eq!(
+            status.failure.unwrap(),
+            "it did not listen within start_timeout = 300ms",
+            "{command:?}"
+        );
         assert_eq!((status.starts, status.pids), (0, Vec::new()), "{command:?}");
         gateway.stop().await;
     }
