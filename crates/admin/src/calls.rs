@@ -120,6 +120,7 @@ pub(crate) fn to_message(call: &RecordedCall) -> Call {
         method: call.method.clone(),
         protocol: call.protocol.to_owned(),
         peer: call.peer.clone(),
+        caller: call.caller.clone(),
         request_id: call.request_id.clone(),
         trace_id: call.trace_id.clone(),
         outcome: call.outcome.to_owned(),

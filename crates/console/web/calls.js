@@ -56,7 +56,7 @@ function Detail({ number, row }) {
   const it = row ?? data;
   if (!it) return h("section", { class: "detail", "aria-label": `Call ${number}` }, h(Problem, { error }));
   const facts = [
-    ["Call", `#${it.number}`], ["At", times(it.atMs)], ["Protocol", it.protocol], ["Caller", it.peer], ["Outcome", it.outcome],
+    ["Call", `#${it.number}`], ["At", times(it.atMs)], ["Protocol", it.protocol], ["Address", it.peer], ["Caller", it.caller], ["Outcome", it.outcome],
     ["Status", it.status], ["Took", took(it.tookUs)], ["Sent and received", `${size(it.bytesIn)} in, ${size(it.bytesOut)} out`],
     ["Cache", it.fromMemory ? "answered from memory" : "not answered from memory"], ["Program", it.program], ["Request id", it.requestId], ["Trace", it.traceId],
   ];

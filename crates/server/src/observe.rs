@@ -6,6 +6,8 @@
 //! is told no more of that moment; the request goes on, and other observers are told.
 
 use parking_lot::Mutex;
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -19,7 +21,8 @@ use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use tidewire_service::{
-    Code, Codec, End, EndReason, Error, Head, Observation, Observer, Permits, Phase, Phases, Side,
+    Code, Codec, End, EndReason, Error, Head, Observation, Observer, Permits, Phase, Phases,
+    Principal, Side, Target,
 };
 
 use crate::response::{ResponseBody, ResponseFuture};
@@ -51,7 +54,9 @@ struct RequestRecord {
     bytes_out: AtomicU64,
     /// What `content-length` says of its answer; all bits where nothing does.
     length_out: AtomicU64,
+    target: Target,
     program: OnceLock<Arc<str>>,
+    caller: OnceLock<Principal>,
     outcome: Outcome,
 }
 
@@ -109,7 +114,9 @@ impl Watch {
             bytes_in: AtomicU64::default(),
             bytes_out: AtomicU64::default(),
             length_out: AtomicU64::new(u64::MAX),
+            target: head.target.clone(),
             program: OnceLock::new(),
+            caller: OnceLock::new(),
             outcome: Outcome::default(),
         });
         if is_observed {
@@ -118,13 +125,52 @@ impl Watch {
         Self(seen)
     }
 
-    /// Keeps what gates left until the end.
+    /// Keeps what gates left until the end, and whom they found to call.
     #[inline]
-    pub(crate) fn keep(self, guards: Permits) -> Self {
+    pub(crate) fn keep(self, guards: Permits, caller: Option<&Principal>) -> Self {
         if !guards.is_empty() {
             *self.0.guards.lock() = guards;
         }
+        if let Some(caller) = caller.filter(|_| self.0.first.is_some()) {
+            let _ = self.0.caller.set(caller.clone());
+        }
         self
+    }
+
+    /// What a line of the log says of the request.
+    pub(crate) fn described(&self) -> RequestDescription<'_> {
+        let RequestRecord { target, id, program, .. } = &*self.0;
+        RequestDescription {
+            call: match target {
+                Target::Method(method) => Cow::Borrowed(&*method.path),
+                Target::Http(http) => format!("{} {}", http.method, http.uri.path()).into(),
+                Target::Unknown(path) => Cow::Borrowed(&**path),
+                _ => Cow::Borrowed("other"),
+            },
+            id: id.as_ref().and_then(|id| id.to_str().ok()),
+            program: program.get().map(|name| &**name),
+        }
+    }
+
+    /// Runs what answers the request `watch`, or a part of that: what is logged meanwhile is of it.
+    pub(crate) fn within<T>(watch: &mut Option<Self>, run: impl FnOnce() -> T) -> T {
+        struct Current<'w>(&'w mut Option<Watch>);
+        impl Drop for Current<'_> {
+            fn drop(&mut self) {
+                CURRENT.with_borrow_mut(|current| std::mem::swap(current, self.0));
+            }
+        }
+        if watch.is_none() {
+            return run();
+        }
+        CURRENT.with_borrow_mut(|current| std::mem::swap(current, watch));
+        let _current = Current(watch);
+        run()
+    }
+
+    /// Looks at the request that is answered on this thread now, if that is known.
+    pub(crate) fn with_current<T>(look: impl FnOnce(Option<&Self>) -> T) -> T {
+        CURRENT.with_borrow(|current| look(current.as_ref()))
     }
 
     /// Where what is read of the request's body is counted.
@@ -189,6 +235,21 @@ impl Watch {
     }
 }
 
+thread_local! {
+    /// The request that is answered on this thread now.
+    static CURRENT: RefCell<Option<Watch>> = const { RefCell::new(None) };
+}
+
+/// A request as a line of the log names it.
+pub(crate) struct RequestDescription<'w> {
+    /// `/shop.v1.Items/Get`, or `GET /page`.
+    pub(crate) call: Cow<'w, str>,
+    /// Its id, where requests have one.
+    pub(crate) id: Option<&'w str>,
+    /// The hosted program that was given it.
+    pub(crate) program: Option<&'w str>,
+}
+
 /// What `content-length` says.
 fn length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
@@ -232,6 +293,7 @@ impl RequestRecord {
         end.bytes_out = self.bytes_out.load(Ordering::Relaxed);
         end.phases = Phases::of_bits(self.reached.fetch_or(ENDED, Ordering::Relaxed));
         end.program = self.program.get().cloned();
+        end.caller = self.caller.get().cloned();
         if self.first.is_some() {
             let now = tokio::time::Instant::now().into_std();
             end.took = now.saturating_duration_since(self.begun);
@@ -407,7 +469,9 @@ impl Future for WatchedResponse {
     type Output = Result<Response<ResponseBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        let response = ready!(Pin::new(&mut self.response).poll(cx))?;
+        let Self { response, watch } = &mut *self;
+        let polled = Watch::within(watch, || Pin::new(response).poll(cx));
+        let response = ready!(polled)?;
         Poll::Ready(Ok(match self.watch.take() {
             Some(watch) => watch.response(response),
             None => response,

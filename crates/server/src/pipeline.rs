@@ -102,12 +102,12 @@ impl Connection {
         match asked.unwrap_or_else(|panic| Err(panicked(&*panic))) {
             Ok(None) => {
                 let HeadParts { context, permits, .. } = head.into_parts();
-                let watch = Some(watch.keep(permits));
+                let watch = Some(watch.keep(permits, context.principal()));
                 self.accept(found, InboundRequest { verb, uri, version, context, body, watch })
             }
             Err(error) => {
                 let HeadParts { context, permits, .. } = head.into_parts();
-                let watch = Some(watch.keep(permits));
+                let watch = Some(watch.keep(permits, context.principal()));
                 let refused = InboundRequest { verb, uri, version, context, body, watch };
                 self.refuse(&found, refused, error)
             }
@@ -122,7 +122,7 @@ impl Connection {
                     let gates = &connection.app.gates_of(&head.target)[waits..];
                     let decision = admitted(gates, &mut head, true).await;
                     let HeadParts { context, permits, .. } = head.into_parts();
-                    let watch = Some(watch.keep(permits));
+                    let watch = Some(watch.keep(permits, context.principal()));
                     let request = InboundRequest { verb, uri, version, context, body, watch };
                     let response = match decision {
                         Ok(()) => connection.accept(found, request),
@@ -142,11 +142,12 @@ impl Connection {
         request: InboundRequest,
         error: Error,
     ) -> ResponseFuture {
-        let InboundRequest { verb, uri, version, mut context, body, watch } = request;
+        let InboundRequest { verb, uri, version, mut context, body, mut watch } = request;
         let (mut parts, ()) = Request::new(()).into_parts();
         (parts.method, parts.uri, parts.version) = (verb, uri, version);
         parts.headers = std::mem::take(context.headers_mut());
-        let mut response = found.refusal(&self.app, &parts, error);
+        let refuse = || found.refusal(&self.app, &parts, error);
+        let mut response = Watch::within(&mut watch, refuse);
         if matches!(parts.method, Method::GET | Method::HEAD) {
             plain::uncached(response.headers_mut());
         }
@@ -163,8 +164,9 @@ impl Connection {
         if matches!(found, RequestTarget::Method(..)) {
             return self.call(found, request);
         }
-        let watch = request.watch.clone();
-        self.call(found, request).watched(watch)
+        let mut watch = request.watch.clone();
+        let response = Watch::within(&mut watch, || self.call(found, request));
+        response.watched(watch)
     }
 
     #[inline]

@@ -8,7 +8,7 @@ use tidewire_service::{Body, Error, Frame, Headers, HeldTags, OneLine, Reply, Va
 use tidewire_wire::{Head, negotiate};
 
 use crate::log_limit::LogLimit;
-use crate::observe::{EndCause, RequestFailure};
+use crate::observe::{EndCause, RequestFailure, Watch};
 
 /// The response for a reply, around what `wrap` makes of its body.
 #[inline]
@@ -227,16 +227,24 @@ pub(crate) fn wrong_verb(allowed: &str) -> Response<Body> {
 pub(crate) fn log(error: &Error, target: &str) {
     use tidewire_service::Code;
     let cause = std::error::Error::source(error);
-    // A panic was logged where it happened, and a deadline is the caller's own.
-    if error.code() == Code::Canceled || cause.is_some_and(|cause| cause.is::<EndCause>()) {
+    let ended = cause.and_then(|cause| cause.downcast_ref::<EndCause>());
+    // A deadline is the caller's own.
+    if error.code() == Code::Canceled || ended == Some(&EndCause::Deadline) {
         return;
     }
-    if (matches!(error.code(), Code::Internal | Code::Unknown | Code::DataLoss) || cause.is_some())
-        && let Some(left_out) = FAILED.line()
-    {
-        let cause = cause.map(|cause| OneLine(cause).to_string());
+    let is_fault = matches!(error.code(), Code::Internal | Code::Unknown | Code::DataLoss);
+    if is_fault || cause.is_some() {
+        let Some(left_out) = FAILED.line() else { return };
+        // What a panic said was logged where it happened.
+        let cause = cause.filter(|_| ended.is_none()).map(|cause| OneLine(cause).to_string());
         let error = OneLine(error);
-        tracing::error!(call = target, %error, cause, left_out, "a call failed");
+        Watch::with_current(|watch| {
+            let described = watch.map(Watch::described);
+            let call = OneLine(described.as_ref().map_or(target, |it| &it.call));
+            let program = described.as_ref().and_then(|it| it.program);
+            let request_id = described.as_ref().and_then(|it| it.id);
+            tracing::error!(%call, program, request_id, %error, cause, left_out, "a call failed");
+        });
     }
 }
 

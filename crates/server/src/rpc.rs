@@ -238,13 +238,19 @@ impl RpcCall {
         }
     }
 
+    #[cold]
+    fn log(&mut self, error: &tidewire_service::Error) {
+        let path = &self.entry.method.path;
+        Watch::within(&mut self.watch, || log(error, path));
+    }
+
     /// The response for an outcome.
     #[inline]
     fn answer(&mut self, outcome: Result<Reply>) -> StageResult {
         let reply = match outcome {
             Ok(reply) => reply,
             Err(error) => {
-                log(&error, &self.entry.method.path);
+                self.log(&error);
                 return StageResult::Answer(error_response(&self.exchange, error));
             }
         };
@@ -252,7 +258,7 @@ impl RpcCall {
             return self.later(gathered_reply(reply));
         }
         let response = self.finish(reply).unwrap_or_else(|error| {
-            log(&error, &self.entry.method.path);
+            self.log(&error);
             error_response(&self.exchange, error)
         });
         StageResult::Answer(response)

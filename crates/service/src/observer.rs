@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 
-use crate::{Code, Codec, Head};
+use crate::{Code, Codec, Head, Principal};
 
 /// Sees every request begin.
 pub trait Observer: Send + Sync + 'static {
@@ -148,6 +148,8 @@ pub struct End {
     pub phases: Phases,
     /// The hosted program that was given the call, where one was.
     pub program: Option<Arc<str>>,
+    /// Who called, where a gate found that out.
+    pub caller: Option<Principal>,
 }
 
 /// What ended a request.
@@ -178,6 +180,7 @@ impl End {
             bytes_out: 0,
             phases: Phases::NONE,
             program: None,
+            caller: None,
         }
     }
 }

@@ -96,7 +96,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
-    use tidewire_service::{Context, HttpTarget, Phase};
+    use tidewire_service::{Context, HttpTarget, Phase, Principal};
 
     fn written(format: LineFormat, sample: f64, status: StatusCode, times: usize) -> Vec<String> {
         let lines = Arc::new(Mutex::new(Vec::new()));
@@ -151,6 +151,20 @@ mod tests {
         }
         let plain = of_end(LineFormat::Text, &End::new(EndReason::Answered));
         assert!(!plain.contains("program=") && !plain.contains("cache="), "{plain}");
+    }
+
+    #[test]
+    fn a_line_says_who_called_by_the_name_that_is_no_secret() {
+        let mut known = End::new(EndReason::Answered);
+        known.caller = Some(Principal::new("api-key", "ada").with_claim("token", "hunter2"));
+        for (end, caller) in [(known, "ada"), (End::new(EndReason::Answered), "")] {
+            let json = of_end(LineFormat::Json, &end);
+            let object: serde_json::Value = serde_json::from_str(&json).unwrap();
+            assert_eq!(object["caller"], caller);
+            let text = of_end(LineFormat::Text, &end);
+            assert_eq!(text.contains(" caller=ada"), !caller.is_empty(), "{text}");
+            assert!(!(json + &text).contains("hunter2"));
+        }
     }
 
     /// The line of a request that ends so.

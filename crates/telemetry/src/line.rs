@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::json;
-use tidewire_service::{End, OneLine};
+use tidewire_service::{End, OneLine, Principal};
 
 use crate::LineFormat;
 use crate::series::{Series, outcome};
@@ -37,6 +37,7 @@ pub(crate) fn line(format: LineFormat, begun: &RequestStart, end: &End, taken: D
             "bytes_in": end.bytes_in,
             "bytes_out": end.bytes_out,
             "peer": begun.peer,
+            "caller": caller(end).map_or_else(String::new, |name| OneLine(name).to_string()),
             "program": end.program.as_deref().map(|name| OneLine(name).to_string()),
             "cache": Series::from_memory(end).map(cache_state),
             // JSON lets pass what steers a terminal.
@@ -56,6 +57,9 @@ pub(crate) fn line(format: LineFormat, begun: &RequestStart, end: &End, taken: D
                 "{method} {protocol} {outcome} {milliseconds}ms in={bytes_in} out={bytes_out} \
                  peer={peer} id={request_id}"
             );
+            if let Some(caller) = caller(end) {
+                let _ = write!(line, " caller={}", caller.escape_default());
+            }
             if let Some(program) = &end.program {
                 let _ = write!(line, " program={}", program.escape_default());
             }
@@ -65,6 +69,11 @@ pub(crate) fn line(format: LineFormat, begun: &RequestStart, end: &End, taken: D
             line
         }
     }
+}
+
+/// The caller's name, which its issuer knows it by.
+fn caller(end: &End) -> Option<&str> {
+    end.caller.as_ref().map(Principal::subject)
 }
 
 const fn cache_state(from_memory: bool) -> &'static str {

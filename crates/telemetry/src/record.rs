@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use http::HeaderMap;
-use tidewire_service::{Codec, End, Head, OneLine, Phase, Protocol, Side, Target};
+use tidewire_service::{Codec, End, Head, OneLine, Phase, Principal, Protocol, Side, Target};
 
 use crate::captured::{Capture, CapturedMessages, Messages, ShowMessage};
 use crate::series::outcome;
@@ -54,6 +54,8 @@ pub struct RecordedCall {
     pub protocol: &'static str,
     /// The caller's address.
     pub peer: String,
+    /// The caller's name, empty for one that is not known.
+    pub caller: String,
     /// Its id, where requests have one.
     pub request_id: String,
     /// Its trace, where requests have one.
@@ -263,6 +265,7 @@ impl OpenRecord {
             method: cut(&called(target)),
             protocol: context.protocol().map_or("inside", Protocol::as_str),
             peer: peer.map_or_else(|| "-".to_owned(), |peer| peer.ip().to_string()),
+            caller: String::new(),
             request_id: cut(text(headers, "x-request-id")),
             trace_id: text(headers, "traceparent").get(3..35).unwrap_or_default().to_owned(),
             outcome: "",
@@ -318,6 +321,7 @@ impl OpenRecord {
             bytes_out: end.bytes_out,
             from_memory,
             program: end.program.clone(),
+            caller: cut(end.caller.as_ref().map_or("", Principal::subject)),
             phases: reached.collect(),
             messages: self.captured.as_ref().map(CapturedMessages::take).unwrap_or_default(),
             ..self.call.clone()

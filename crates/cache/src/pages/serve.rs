@@ -22,7 +22,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tidewire_service::{
-    Answer, Body, Call, Code, Context, Error, Headers, Outcome, Reply, Result, Service,
+    Answer, Body, Call, Code, Context, Error, Headers, Outcome, Phase, Reply, Result, Service,
 };
 
 use super::commands::{self, CHANGED};
@@ -74,6 +74,7 @@ impl Service for CachedPages {
         let Some(asked) = PageRequest::of(&shared.name, &call, is_upgrade) else {
             return Answer::pending(Arc::clone(shared).pass(call));
         };
+        call.context.phase(Phase::Memo);
         let now = shared.cache.0.runtime.now();
         let headers = call.context.headers();
         if let PageLookup::Page(page) = shared.find(&asked, headers)
@@ -147,7 +148,10 @@ impl Shared {
             if self.may_wait(&asked, headers, page.is_some(), why, now) && waited < TURNS_MAX {
                 match self.cache.0.flights.join(&asked.key, asked.caller) {
                     Turn::This(this) => lead = Some(this),
-                    Turn::Other(flight) => match flight.end().await {
+                    Turn::Other(flight) => match {
+                        call.context.phase(Phase::Computed);
+                        flight.end().await
+                    } {
                         FlightEnd::Look => {
                             // What has to be validated for each is not waited for twice.
                             waited = if page.is_some() { TURNS_MAX } else { waited + 1 };
@@ -168,6 +172,7 @@ impl Shared {
                     },
                 }
             }
+            call.context.phase(Phase::Computed);
             let forward = Forward { page, why, lead, was_collapsed: waited > 0 };
             return self.forward(call, &asked, forward).await;
         }

@@ -77,14 +77,20 @@ impl Calls {
 }
 
 fn of_all(listed: &ListCallsReply) -> String {
-    let mut text =
-        format!("{:>7} {:<18} {:>9} {:<8}  METHOD\n", "NUMBER", "OUTCOME", "MS", "PROTOCOL");
-    for Call { number, outcome, took_us, protocol, method, from_memory, .. } in &listed.calls {
-        let kept = if *from_memory { " (kept)" } else { "" };
-        let took = *took_us as f64 / 1000.0;
-        let method = printable(method);
-        let _ =
-            writeln!(text, "{number:>7} {outcome:<18} {took:>9.1} {protocol:<8}  {method}{kept}");
+    let mut text = format!(
+        "{:>7} {:<18} {:>9} {:<8}  {:<16}  METHOD\n",
+        "NUMBER", "OUTCOME", "MS", "PROTOCOL", "CALLER"
+    );
+    for call in &listed.calls {
+        let Call { number, outcome, protocol, .. } = call;
+        let kept = if call.from_memory { " (kept)" } else { "" };
+        let took = call.took_us as f64 / 1000.0;
+        let method = printable(&call.method);
+        let caller = printable(if call.caller.is_empty() { "-" } else { &call.caller });
+        let _ = writeln!(
+            text,
+            "{number:>7} {outcome:<18} {took:>9.1} {protocol:<8}  {caller:<16}  {method}{kept}"
+        );
     }
     if listed.dropped > 0 {
         let _ = writeln!(text, "{} earlier ones were dropped", listed.dropped);
@@ -101,6 +107,7 @@ fn of_call(call: &Call) -> String {
         format!("{number} {} {outcome} by {protocol}, {took_us} µs\n", printable(method));
     let ids = [
         ("peer", &call.peer),
+        ("caller", &call.caller),
         ("program", &call.program),
         ("request", &call.request_id),
         ("trace", &call.trace_id),

@@ -320,6 +320,50 @@ fn a_rule_for_a_path_that_nothing_has_is_told_at_the_start() {
     assert!(line.contains(&format!("{told}{what}")), "{line}");
 }
 
+#[test]
+fn the_log_says_who_called_what_in_which_program_and_what_the_cache_knew() {
+    let program = PROGRAM
+        .replace(
+            "        text = f",
+            "        if self.path == \"/crash\":\n            os._exit(3)\n        text = f",
+        )
+        .replace(
+            "        self.end_headers()",
+            "        self.send_header(\"Cache-Control\", \"max-age=600\")\n        self.end_headers()",
+        );
+    // The key is `secret`.
+    let settings = format!(
+        "{SETTINGS}cache = true\n[log]\naccess = \"json\"\n[auth]\notherwise = \"anonymous\"\n\
+         [[auth.api_key]]\nsubject = \"ada\"\n\
+         sha256 = \"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\"\n"
+    );
+    let folder = folder(&[("app.py", &program), ("tidewire.toml", &settings)]);
+    let served = Served::start(folder.path());
+    for cache in ["miss", "hit"] {
+        assert!(ask(&served.address, "/shop/page").starts_with("HTTP/1.1 200 "));
+        let line = served.says("GET /shop/page");
+        for part in [format!("\"cache\":\"{cache}\""), "\"caller\":\"\"".to_owned()] {
+            assert!(line.contains(&part), "{part} in {line}");
+        }
+    }
+    let mut stream = TcpStream::connect(&served.address).unwrap();
+    let headers = "x-api-key: secret\r\nx-request-id: r-1\r\nconnection: close";
+    write!(stream, "GET /shop/crash HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+    for (said, parts) in [
+        ("crashed in this call", ["GET /crash", "r-1", "shop"]),
+        ("a call failed", ["GET /shop/crash", "r-1", "shop"]),
+        ("\"code\":\"5xx\"", ["\"caller\":\"ada\"", "r-1", "\"program\":\"shop\""]),
+    ] {
+        let line = served.says(said);
+        for part in parts {
+            assert!(line.contains(part) && !line.contains("secret"), "{part} in {line}");
+        }
+    }
+}
+
 /// A program with the file for Python, which logs.
 const LOGS: &str = r#"
 import tidewire

@@ -104,7 +104,7 @@ impl App {
         watch.phase(Phase::Gates);
         let admitted = admitted(self.gates_of(&head.target), &mut head, false).await;
         let (call, guards) = Call::from_head(head, body);
-        let watch = watch.keep(guards);
+        let watch = watch.keep(guards, call.context.principal());
         let outcome = match admitted {
             Ok(()) => {
                 watch.phase(Phase::Handler);

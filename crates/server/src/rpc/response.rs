@@ -244,7 +244,8 @@ impl Replies {
 
     fn fail(&mut self, mut error: Error) {
         self.source = None;
-        log(&error, &self.method.path);
+        let path = &self.method.path;
+        Watch::within(&mut self.watch, || log(&error, path));
         if let Some(watch) = &self.watch {
             watch.failed(&error);
         }
