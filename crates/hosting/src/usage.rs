@@ -18,8 +18,8 @@ pub(crate) fn cpu_time(pid: i32) -> Duration {
     Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / per_second))
 }
 
-/// `utime` and `stime` of `/proc/PID/stat` (proc_pid_stat(5)): the 14th and the 15th field, of which
-/// the second is a name that may have anything in it.
+/// `utime` and `stime` of `/proc/PID/stat` (proc_pid_stat(5)): the 14th and the 15th field; the
+/// second is a name that may have anything in it.
 fn ticks(stat: &str) -> Option<u64> {
     let (_, behind_name) = stat.rsplit_once(") ")?;
     let mut fields = behind_name.split(' ').skip(11);

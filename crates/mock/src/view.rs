@@ -197,7 +197,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// The JSON of a message whose type has a form of its own there.
+/// The JSON of a message whose type has a special form there.
 fn well_known_json(message: MessageRef<'_>) -> Option<String> {
     let short = message.message_type().full_name().strip_prefix("google.protobuf.")?;
     let is_known = matches!(short, "Timestamp" | "Duration" | "FieldMask" | "Struct" | "Any")

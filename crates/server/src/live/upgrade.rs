@@ -104,8 +104,8 @@ impl App {
         Ok(Some(key))
     }
 
-    /// Whether the page may connect, and its cookies say nothing: browsers send them whatever a page
-    /// asks for.
+    /// Whether the page may connect, and its cookies say nothing: browsers send them whatever a
+    /// page asks for.
     fn withholds_cookies<B>(&self, request: &Request<B>) -> bool {
         let withholds = |policy: &Policy, origin: &HeaderValue| {
             policy.withholds_cookies(origin)

@@ -42,11 +42,11 @@ impl CorsConfig {
         }
     }
 
-    /// What `serve --dev` allows where no origin is set: the same as a mock, if nothing is opened by
-    /// it that a browser has credentials for. Pages of this machine come from any program of it.
+    /// What `serve --dev` allows where no origin is set: the same as a mock, if nothing is opened
+    /// by it that a browser has credentials for. Pages of this machine come from any program of it.
     /// Their cookies count for nothing, but a client certificate would; a listener that others
-    /// reach is not for development; and programs and upstreams that answer plain HTTP have an
-    /// answer of their own to who may call.
+    /// reach is not for development; and programs and upstreams that answer plain HTTP may decide
+    /// otherwise who may call.
     pub fn or_of_development(config: &mut super::Config) {
         let has_routes = config.programs().any(|program| !program.routes.is_empty())
             || config.upstreams().next().is_some();
