@@ -148,28 +148,32 @@ impl Shared {
             if self.may_wait(&asked, headers, page.is_some(), why, now) && waited < TURNS_MAX {
                 match self.cache.0.flights.join(&asked.key, asked.caller) {
                     Turn::This(this) => lead = Some(this),
-                    Turn::Other(flight) => match {
+                    Turn::Other(flight) => {
                         call.context.phase(Phase::Computed);
-                        flight.end().await
-                    } {
-                        FlightEnd::Look => {
-                            // What has to be validated for each is not waited for twice.
-                            waited = if page.is_some() { TURNS_MAX } else { waited + 1 };
-                            continue;
+                        match flight.end().await {
+                            FlightEnd::Look => {
+                                // What has to be validated for each is not waited for twice.
+                                waited = if page.is_some() { TURNS_MAX } else { waited + 1 };
+                                continue;
+                            }
+                            FlightEnd::Alone => {}
+                            FlightEnd::Failed(failure, error) => {
+                                let now = self.cache.0.runtime.now();
+                                let page = page
+                                    .filter(|it| it.is_for_errors(failure, &asked.directives, now));
+                                return match page {
+                                    Some(page) => Ok(self.hit(
+                                        &page,
+                                        &asked,
+                                        call.context.headers(),
+                                        now,
+                                        false,
+                                    )),
+                                    None => Err(error),
+                                };
+                            }
                         }
-                        FlightEnd::Alone => {}
-                        FlightEnd::Failed(failure, error) => {
-                            let now = self.cache.0.runtime.now();
-                            let page =
-                                page.filter(|it| it.is_for_errors(failure, &asked.directives, now));
-                            return match page {
-                                Some(page) => {
-                                    Ok(self.hit(&page, &asked, call.context.headers(), now, false))
-                                }
-                                None => Err(error),
-                            };
-                        }
-                    },
+                    }
                 }
             }
             call.context.phase(Phase::Computed);
