@@ -55,6 +55,13 @@ mod verify;
 mod view;
 mod yaml;
 
+/// Rule files, and files like them, as trees in which each value knows its place.
+pub mod document {
+    pub use crate::node::{Node, Number, ObjectMember, Position, Tree};
+    pub use crate::view::plain_json;
+    pub use crate::yaml::{Fault, parse, parse_json};
+}
+
 pub use details::error_details;
 pub use explain::{Explanation, NearMiss, Preview};
 pub use finding::Finding;

@@ -9,51 +9,68 @@ use std::fmt;
 /// A place in a file: line and column from 1, the column in characters; and in which file: 0 is the
 /// rule file itself, others are those that it includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) struct Position {
-    pub(crate) line: u32,
-    pub(crate) column: u32,
-    pub(crate) file: u32,
+pub struct Position {
+    /// The line, from 1; 0 where nothing stands anywhere.
+    pub line: u32,
+    /// The column, from 1.
+    pub column: u32,
+    /// The file.
+    pub file: u32,
 }
 
 /// A value and where it stands.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Node {
-    pub(crate) value: Tree,
-    pub(crate) place: Position,
+pub struct Node {
+    /// The value.
+    pub value: Tree,
+    /// Where it stands.
+    pub place: Position,
 }
 
 /// A value of a rule file.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Tree {
+pub enum Tree {
+    /// Nothing.
     Null,
+    /// True or false.
     Bool(bool),
+    /// A number.
     Number(Number),
+    /// Text.
     Text(String),
     /// An unquoted date or point in time, as it was written.
     Date(String),
     /// What is tagged `!!binary`.
     Bytes(Vec<u8>),
+    /// Values in order.
     List(Vec<Node>),
+    /// Values by their keys, in the order of the file.
     Object(Vec<ObjectMember>),
 }
 
 /// A member of an object.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ObjectMember {
-    pub(crate) key: String,
-    pub(crate) place: Position,
-    pub(crate) value: Node,
+pub struct ObjectMember {
+    /// Its key.
+    pub key: String,
+    /// Where the key stands.
+    pub place: Position,
+    /// Its value.
+    pub value: Node,
 }
 
 /// A number as written: an integer exactly, any other by its nearest `double`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Number {
+pub enum Number {
+    /// An integer.
     Integer(i128),
+    /// Any other number.
     Float(f64),
 }
 
 impl Number {
-    pub(crate) fn as_f64(self) -> f64 {
+    /// The nearest `double`.
+    pub fn as_f64(self) -> f64 {
         match self {
             #[expect(
                 clippy::cast_precision_loss,
@@ -67,12 +84,12 @@ impl Number {
 
 impl Node {
     /// A value that stands nowhere: made by a program.
-    pub(crate) fn new(value: Tree) -> Self {
+    pub fn new(value: Tree) -> Self {
         Self { value, place: Position::default() }
     }
 
     /// Says that it and all in it stand in another file.
-    pub(crate) fn set_file(&mut self, file: u32) {
+    pub fn set_file(&mut self, file: u32) {
         self.place.file = file;
         match &mut self.value {
             Tree::List(items) => items.iter_mut().for_each(|item| item.set_file(file)),
@@ -85,7 +102,7 @@ impl Node {
     }
 
     /// How many bytes of memory it takes, near enough.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         size_of::<Self>()
             + match &self.value {
                 Tree::Text(text) | Tree::Date(text) => text.len(),
@@ -102,7 +119,7 @@ impl Node {
     }
 
     /// The members of an object; none of anything else.
-    pub(crate) fn members(&self) -> &[ObjectMember] {
+    pub fn members(&self) -> &[ObjectMember] {
         match &self.value {
             Tree::Object(members) => members,
             _ => &[],
@@ -110,7 +127,7 @@ impl Node {
     }
 
     /// The elements of a list; none of anything else.
-    pub(crate) fn items(&self) -> &[Self] {
+    pub fn items(&self) -> &[Self] {
         match &self.value {
             Tree::List(items) => items,
             _ => &[],
@@ -118,12 +135,12 @@ impl Node {
     }
 
     /// The member of a key.
-    pub(crate) fn get(&self, key: &str) -> Option<&Self> {
+    pub fn get(&self, key: &str) -> Option<&Self> {
         self.members().iter().find(|member| member.key == key).map(|member| &member.value)
     }
 
     /// The text, where it is text.
-    pub(crate) fn as_text(&self) -> Option<&str> {
+    pub fn as_text(&self) -> Option<&str> {
         match &self.value {
             Tree::Text(text) => Some(text),
             _ => None,
@@ -131,12 +148,12 @@ impl Node {
     }
 
     /// Whether it is an object.
-    pub(crate) fn is_object(&self) -> bool {
+    pub fn is_object(&self) -> bool {
         matches!(self.value, Tree::Object(_))
     }
 
     /// Whether JavaScript takes it for true.
-    pub(crate) fn is_truthy(&self) -> bool {
+    pub fn is_truthy(&self) -> bool {
         match &self.value {
             Tree::Null => false,
             Tree::Bool(value) => *value,
@@ -147,7 +164,7 @@ impl Node {
     }
 
     /// What kind of value it is, for messages to people.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match &self.value {
             Tree::Null => "null",
             Tree::Bool(_) => "a boolean",

@@ -210,7 +210,7 @@ fn well_known_json(message: MessageRef<'_>) -> Option<String> {
 }
 
 /// The JSON that a value is by itself.
-pub(crate) fn plain_json(node: &Node) -> Json {
+pub fn plain_json(node: &Node) -> Json {
     match &node.value {
         Tree::Null => Json::Null,
         Tree::Bool(value) => (*value).into(),

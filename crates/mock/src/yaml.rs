@@ -23,9 +23,11 @@ const ALIASED_MAX: usize = 1_000_000;
 
 /// What is wrong with the text of a file, and where.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Fault {
-    pub(crate) place: Position,
-    pub(crate) message: String,
+pub struct Fault {
+    /// Where.
+    pub place: Position,
+    /// What, for people.
+    pub message: String,
 }
 
 fn fault<T>(place: Position, message: impl Into<String>) -> Result<T, Fault> {
@@ -33,14 +35,20 @@ fn fault<T>(place: Position, message: impl Into<String>) -> Result<T, Fault> {
 }
 
 /// Reads YAML; `None` for a file without a document.
-pub(crate) fn parse(text: &str) -> Result<Option<Node>, Fault> {
+///
+/// # Errors
+/// What is not YAML, or beyond what rule files may be.
+pub fn parse(text: &str) -> Result<Option<Node>, Fault> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     Reader { parser: Parser::new_from_str(text), anchors: HashMap::new(), read: 0, aliased: 0 }
         .document()
 }
 
 /// Reads JSON, and nothing that only YAML would take.
-pub(crate) fn parse_json(text: &str) -> Result<Option<Node>, Fault> {
+///
+/// # Errors
+/// What is not JSON.
+pub fn parse_json(text: &str) -> Result<Option<Node>, Fault> {
     let checked: serde_json::Value = serde_json::from_str(text).map_err(|error| {
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let place =

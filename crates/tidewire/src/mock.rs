@@ -34,11 +34,14 @@ pub use tidewire_mock::{
     RealService, RecordedCall, ReloadReport, Respond, ResponseBuilder, RuleFiles, SESSION_HEADER,
     SessionInfo, Times, VerifyError, error_details, etag,
 };
+pub use tidewire_mock_import::{
+    Finding as ImportFinding, Imported, Program, RuleFile, StubFile, import,
+};
 use tidewire_server::{Builder, TokioClock};
 pub use tidewire_service::generated::serde_json::{Value as Json, json};
 
 pub use self::drift::{Drift, drift};
-pub use self::load::{LoadedFolders, load_rules};
+pub use self::load::{LoadedFolders, LoadedStubs, load_rules, load_stubs};
 pub use self::record::UpstreamService;
 pub use self::watch::{Change, Watch};
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tidewire_mock::{RULE_FILE_BYTES_MAX, RuleFiles};
+use tidewire_mock_import::{Program, StubFile};
 use tidewire_schema::{Diagnostic, Schema, SchemaError, Sources};
 
 /// How deep folders of rules may nest, and how many files they may hold.
@@ -109,24 +110,86 @@ pub fn load_rules(folder: &Path) -> Result<RuleFiles, Diagnostic> {
     walk(folder, 0, &mut |path| RuleFiles::is_rule_file(path), &mut paths).map_err(gone)?;
     let mut files = RuleFiles::new();
     for path in paths {
-        let metadata = std::fs::metadata(&path);
-        if metadata.as_ref().is_ok_and(|metadata| !metadata.is_file()) {
-            // Reading it may never end.
-            files.add_unreadable(&path, "it is not a regular file, so it is not read");
-            continue;
-        }
-        let size = metadata.map_or(0, |metadata| metadata.len());
-        if size > RULE_FILE_BYTES_MAX {
-            let max = RULE_FILE_BYTES_MAX >> 20;
-            files.add_unreadable(&path, format!("the file is {} MiB, over {max} MiB", size >> 20));
-            continue;
-        }
-        match std::fs::read_to_string(&path) {
+        match read(&path) {
             Ok(text) => files.add(&path, text),
-            Err(why) => files.add_unreadable(&path, format!("the file cannot be read: {why}")),
+            Err(why) => files.add_unreadable(&path, why),
         }
     }
     Ok(files)
+}
+
+/// The text of a file, or why there is none.
+fn read(path: &Path) -> Result<String, String> {
+    let metadata = std::fs::metadata(path);
+    if metadata.as_ref().is_ok_and(|metadata| !metadata.is_file()) {
+        // Reading it may never end.
+        return Err("it is not a regular file, so it is not read".to_owned());
+    }
+    let size = metadata.map_or(0, |metadata| metadata.len());
+    if size > RULE_FILE_BYTES_MAX {
+        let max = RULE_FILE_BYTES_MAX >> 20;
+        return Err(format!("the file is {} MiB, over {max} MiB", size >> 20));
+    }
+    std::fs::read_to_string(path).map_err(|why| format!("the file cannot be read: {why}"))
+}
+
+/// Stub files of another program.
+#[derive(Debug, Default)]
+pub struct LoadedStubs {
+    /// What was read.
+    pub files: Vec<StubFile>,
+    /// What could not be.
+    pub unreadable: Vec<Diagnostic>,
+}
+
+/// The stub files of a folder and of those below it, or one stub file. Of a folder of WireMock only
+/// `mappings` is read.
+///
+/// # Errors
+/// When there is nothing, or the folder cannot be read.
+pub fn load_stubs(program: Program, path: &Path) -> Result<LoadedStubs, Diagnostic> {
+    let shown = path.display().to_string();
+    if !path.exists() {
+        let fault = Diagnostic::new(shown, "does not exist");
+        return Err(fault.help("name a stub file or a folder of stub files"));
+    }
+    let mappings = path.join("mappings");
+    let folder = match program == Program::WireMock && mappings.is_dir() {
+        true => mappings.as_path(),
+        false => path,
+    };
+    let mut paths = Vec::new();
+    if folder.is_dir() {
+        let is_stub = |path: &Path| match program {
+            Program::WireMock => {
+                path.extension().is_some_and(|end| end.eq_ignore_ascii_case("json"))
+            }
+            Program::GripMock => RuleFiles::is_rule_file(path),
+            Program::FauxRpc => {
+                let is_jsonc =
+                    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("jsonc"));
+                is_jsonc || RuleFiles::is_rule_file(path)
+            }
+        };
+        let gone = |why: std::io::Error| {
+            Diagnostic::new(shown.clone(), format!("the folder cannot be read: {why}"))
+        };
+        walk(folder, 0, &mut |path| is_stub(path), &mut paths).map_err(gone)?;
+        if paths.is_empty() {
+            return Err(Diagnostic::new(shown, "there is no stub file in this folder"));
+        }
+    } else {
+        paths.push(folder.to_owned());
+    }
+    let mut loaded = LoadedStubs::default();
+    for path in paths {
+        let name = path.display().to_string();
+        match read(&path) {
+            Ok(text) => loaded.files.push(StubFile { name, text }),
+            Err(why) => loaded.unreadable.push(Diagnostic::new(name, why)),
+        }
+    }
+    Ok(loaded)
 }
 
 /// Whether a path is a link to a folder or to one that holds it.

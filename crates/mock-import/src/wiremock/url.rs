@@ -1,0 +1,531 @@
+//! Which methods a request of WireMock is for, and what its address says of their messages.
+
+use tidewire_mock::document::{Node, Position};
+use tidewire_proto::http::{Segment, Variable, decode};
+use tidewire_schema::{Field, Kind, MessageType, Schema, Single};
+use tidewire_service::Method;
+
+use super::{MATCHER, patterns};
+use crate::finding::Gap;
+use crate::matching::{Conditions, absent, all};
+use crate::methods::{Methods, Route};
+use crate::nodes::{list, number, one, present, scalar_text, text, truth};
+use crate::regexes::Pattern;
+
+/// A method that a mapping is for.
+#[derive(Debug, Clone)]
+pub(super) struct Target {
+    pub(super) method: Method,
+    /// None over gRPC.
+    pub(super) route: Option<Route>,
+    pub(super) conditions: Conditions,
+    /// What path parameters are called in the mapping, and the fields that they are.
+    pub(super) parameters: Vec<(String, String)>,
+    /// Whether the query is exactly what the address says.
+    pub(super) has_exact_query: bool,
+    /// The parameters of that query.
+    query: Vec<(String, String)>,
+}
+
+impl Target {
+    fn new(method: &Method, route: Option<&Route>) -> Self {
+        Self {
+            method: method.clone(),
+            route: route.cloned(),
+            conditions: Conditions::default(),
+            parameters: Vec::new(),
+            has_exact_query: false,
+            query: Vec::new(),
+        }
+    }
+
+    /// The fields that the path has.
+    pub(super) fn path_fields(&self) -> Vec<&str> {
+        let variables = self.route.iter().flat_map(|route| &route.template.variables);
+        variables.map(|variable| variable.field.as_str()).collect()
+    }
+}
+
+/// A segment of an address as a mapping has it.
+enum Wanted {
+    Text(String),
+    Parameter(String),
+    Pattern(String),
+}
+
+/// An address as a mapping has it.
+struct Address {
+    key: &'static str,
+    place: Position,
+    segments: Vec<Wanted>,
+    /// Whether more segments may follow.
+    is_open: bool,
+    query: Option<Vec<(String, String)>>,
+}
+
+/// The methods.
+pub(super) fn targets(
+    request: &Node,
+    schema: &Schema,
+    methods: &Methods,
+) -> Result<Vec<Target>, Gap> {
+    let verb = present(request, "method").and_then(scalar_text).unwrap_or_else(|| "ANY".to_owned());
+    let verb = verb.to_uppercase();
+    let address = address(request)?;
+    if let [Wanted::Text(service), Wanted::Text(method)] = &address.segments[..]
+        && let Ok(found) = methods.find(service, method)
+        && (service.contains('.') || *found.service == **service)
+        && (verb == "POST" || verb == "ANY")
+    {
+        return Ok(vec![Target::new(found, None)]);
+    }
+    let mut found = Vec::new();
+    let mut why_not = None;
+    for route in methods.routes() {
+        if verb != "ANY" && route.verb != "*" && route.verb != verb {
+            continue;
+        }
+        match target(route, request, &address, schema) {
+            Ok(Some(target)) => found.push(target),
+            Ok(None) => {}
+            Err(gap) => why_not = Some(gap),
+        }
+    }
+    if found.is_empty() {
+        let why = format!("no method has a REST binding for this {verb}");
+        return Err(why_not
+            .unwrap_or_else(|| Gap::new(address.place, format!("request.{}", address.key), why)));
+    }
+    let is_exact = address.segments.iter().all(|one| matches!(one, Wanted::Text(_)));
+    if is_exact && !address.is_open {
+        // The route with most literals takes the request.
+        let literals = |target: &Target| {
+            let segments = target.route.iter().flat_map(|route| &route.template.segments);
+            segments.filter(|segment| matches!(segment, Segment::Literal(_))).count()
+        };
+        let best = found.iter().map(literals).max().unwrap_or(0);
+        found.retain(|target| literals(target) == best);
+        found.truncate(1);
+    }
+    Ok(found)
+}
+
+fn address(request: &Node) -> Result<Address, Gap> {
+    let keys = ["url", "urlPath", "urlPathTemplate", "urlPathPattern", "urlPattern"];
+    let found = keys.iter().find_map(|key| present(request, key).map(|node| (*key, node)));
+    let Some((key, node)) = found else {
+        return Err(Gap::new(request.place, "request.url", "a mapping without an address"));
+    };
+    let said = scalar_text(node).unwrap_or_default();
+    let mut address =
+        Address { key, place: node.place, segments: Vec::new(), is_open: false, query: None };
+    let gap = |why: String| Gap::new(node.place, format!("request.{key}"), why);
+    match key {
+        "url" | "urlPath" => {
+            let (path, query) = match said.split_once('?') {
+                Some((path, query)) if key == "url" => (path, query),
+                _ => (&*said, ""),
+            };
+            for segment in path.trim_start_matches('/').split('/') {
+                let plain = decode(segment, true).map_err(|why| gap(why.to_owned()))?;
+                address.segments.push(Wanted::Text(plain.into_owned()));
+            }
+            if key == "url" {
+                let mut pairs = Vec::new();
+                for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+                    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+                    let plain = |part: &str| {
+                        let part = part.replace('+', " ");
+                        decode(&part, true)
+                            .map(|part| part.into_owned())
+                            .map_err(|why| gap(why.to_owned()))
+                    };
+                    pairs.push((plain(name)?, plain(value)?));
+                }
+                address.query = Some(pairs);
+            }
+        }
+        "urlPathTemplate" => {
+            for segment in said.trim_start_matches('/').split('/') {
+                let name = segment.strip_prefix('{').and_then(|one| one.strip_suffix('}'));
+                address.segments.push(match name {
+                    Some(name) => Wanted::Parameter(name.to_owned()),
+                    None => Wanted::Text(segment.to_owned()),
+                });
+            }
+        }
+        _ => {
+            let pattern = said.trim_start_matches('^').trim_end_matches('$');
+            if key == "urlPattern" && pattern.contains("\\?") {
+                return Err(gap(
+                    "a pattern over path and query; use urlPathPattern and queryParameters"
+                        .to_owned(),
+                ));
+            }
+            let parts = pattern_segments(pattern.trim_start_matches('/'));
+            let last = parts.len().saturating_sub(1);
+            for (at, part) in parts.into_iter().enumerate() {
+                address.is_open |= at == last && matches!(&*part, ".*" | ".+");
+                address.segments.push(match literal_of_pattern(&part) {
+                    Some(text) => Wanted::Text(text),
+                    None => Wanted::Pattern(part),
+                });
+            }
+        }
+    }
+    Ok(address)
+}
+
+/// The parts of a pattern between slashes that are in no group and no class.
+fn pattern_segments(pattern: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut depth = 0;
+    let mut in_class = false;
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '/' if depth == 0 && !in_class => {
+                parts.push(String::new());
+                continue;
+            }
+            '[' => in_class = true,
+            ']' => in_class = false,
+            '(' if !in_class => depth += 1,
+            ')' if !in_class => depth -= 1,
+            _ => {}
+        }
+        let part = parts.last_mut().expect("one is there from the beginning");
+        part.push(c);
+        if c == '\\' {
+            part.extend(chars.next());
+        }
+    }
+    parts
+}
+
+/// The text that a pattern is, where it has no sign of a pattern.
+fn literal_of_pattern(pattern: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => {
+                let c = chars.next()?;
+                if c.is_ascii_alphanumeric() {
+                    return None;
+                }
+                out.push(c);
+            }
+            '.' | '*' | '+' | '?' | '[' | '(' | '{' | '|' | '^' | '$' => return None,
+            c => out.push(c),
+        }
+    }
+    Some(out)
+}
+
+/// The method of a route, where an address can be of it.
+fn target(
+    route: &Route,
+    request: &Node,
+    address: &Address,
+    schema: &Schema,
+) -> Result<Option<Target>, Gap> {
+    let Some(input) = schema.message_type(&route.method.input) else { return Ok(None) };
+    let mut target = Target::new(&route.method, Some(route));
+    let gap = |why: String| Gap::new(address.place, format!("request.{}", address.key), why);
+    let mut wanted: Vec<&Wanted> = address.segments.iter().collect();
+    let verb = route.template.verb.as_deref();
+    let mut last = None;
+    if let Some(verb) = verb {
+        // The last segment holds the verb too.
+        let Some(Wanted::Text(text)) = wanted.last() else { return Ok(None) };
+        let Some(before) = text.strip_suffix(&format!(":{verb}")) else { return Ok(None) };
+        last = Some(Wanted::Text(before.to_owned()));
+    }
+    if let Some(last) = &last {
+        wanted.pop();
+        wanted.push(last);
+    }
+    let segments = &route.template.segments;
+    let has_rest = segments.contains(&Segment::Rest);
+    let is_long_enough = match (has_rest, address.is_open) {
+        (true, _) => true,
+        (false, true) => segments.len() >= wanted.len(),
+        (false, false) => segments.len() == wanted.len(),
+    };
+    if !is_long_enough {
+        return Ok(None);
+    }
+    if has_rest {
+        return rest(target, route, &wanted, input, &gap);
+    }
+    for (at, segment) in segments.iter().enumerate() {
+        let Some(wanted) = wanted.get(at).or(wanted.last()) else { return Ok(None) };
+        if let Segment::Literal(text) = segment {
+            let fits = match wanted {
+                Wanted::Text(wanted) => wanted == text,
+                Wanted::Parameter(_) => false,
+                Wanted::Pattern(pattern) => {
+                    Pattern::of_java(pattern).and_then(|one| one.is_match(text)).unwrap_or(false)
+                }
+            };
+            if !fits {
+                return Ok(None);
+            }
+            continue;
+        }
+        let of = |variable: &&Variable| variable.segments.contains(&at);
+        let Some(variable) = route.template.variables.iter().find(of) else { continue };
+        if variable.segments.len() > 1 {
+            continue;
+        }
+        let Some(place) = field(input, &variable.field) else { return Ok(None) };
+        match wanted {
+            Wanted::Text(text) => {
+                let node = crate::nodes::text(text.as_str());
+                let test = exact(place.single, place.presence, &node).map_err(gap)?;
+                target.conditions.add(place.path, test);
+            }
+            Wanted::Parameter(name) => {
+                target.parameters.push((name.clone(), place.path.clone()));
+                let parameters = present(request, "pathParameters");
+                if let Some(pattern) = parameters.and_then(|all| present(all, name)) {
+                    let key = format!("request.pathParameters.{name}");
+                    let test = patterns::field(pattern, place.single, place.presence, &key)?;
+                    target.conditions.add(place.path, test);
+                }
+            }
+            Wanted::Pattern(pattern) => {
+                if !matches!(
+                    &**pattern,
+                    ".*" | ".+" | "[^/]+" | "[^/]*" | "([^/]+)" | "(.*)" | "(.+)"
+                ) {
+                    let pattern = Pattern::of_java(pattern).map_err(gap)?;
+                    let test =
+                        MATCHER.pattern(place.single, place.presence, &pattern).map_err(gap)?;
+                    target.conditions.add(place.path, test);
+                }
+            }
+        }
+    }
+    whole_variables(&mut target, route, &wanted, input, &gap)?;
+    if let Some(query) = &address.query {
+        target.has_exact_query = true;
+        target.query.clone_from(query);
+    }
+    Ok(Some(target))
+}
+
+/// Variables of several segments.
+fn whole_variables(
+    target: &mut Target,
+    route: &Route,
+    wanted: &[&Wanted],
+    input: MessageType<'_>,
+    gap: &dyn Fn(String) -> Gap,
+) -> Result<(), Gap> {
+    for variable in route.template.variables.iter().filter(|one| one.segments.len() > 1) {
+        let Some(place) = field(input, &variable.field) else { continue };
+        let parts = wanted.get(variable.segments.clone()).unwrap_or_default();
+        let mut texts = Vec::new();
+        for part in parts {
+            match part {
+                Wanted::Text(text) => texts.push(text.as_str()),
+                _ => return Err(gap(format!("a pattern over a part of {}", variable.field))),
+            }
+        }
+        let node = text(texts.join("/"));
+        let test = exact(place.single, place.presence, &node).map_err(gap)?;
+        target.conditions.add(place.path, test);
+    }
+    Ok(())
+}
+
+/// A template with `**`: only addresses without patterns.
+fn rest(
+    mut target: Target,
+    route: &Route,
+    wanted: &[&Wanted],
+    input: MessageType<'_>,
+    gap: &dyn Fn(String) -> Gap,
+) -> Result<Option<Target>, Gap> {
+    let mut texts = Vec::new();
+    for one in wanted {
+        let Wanted::Text(text) = one else { return Ok(None) };
+        texts.push(text.as_str());
+    }
+    let segments = &route.template.segments;
+    let at_rest = segments.iter().position(|one| *one == Segment::Rest).unwrap_or(0);
+    let after = segments.len() - at_rest - 1;
+    if texts.len() < at_rest + after {
+        return Ok(None);
+    }
+    let fits = |segment: &Segment, text: &str| match segment {
+        Segment::Literal(wanted) => wanted == text,
+        _ => !text.is_empty(),
+    };
+    let ends = texts.len() - after;
+    let is_fit = segments[..at_rest].iter().zip(&texts).all(|(one, text)| fits(one, text))
+        && segments[at_rest + 1..].iter().zip(&texts[ends..]).all(|(one, text)| fits(one, text));
+    if !is_fit {
+        return Ok(None);
+    }
+    let path = format!("/{}", texts.join("/"));
+    for variable in &route.template.variables {
+        let Some(place) = field(input, &variable.field) else { continue };
+        let node = text(route.template.capture(variable, &path));
+        let test = exact(place.single, place.presence, &node).map_err(gap)?;
+        target.conditions.add(place.path, test);
+    }
+    Ok(Some(target))
+}
+
+/// A field by its path in the request.
+pub(super) struct FieldPlace<'s> {
+    pub(super) path: String,
+    pub(super) single: Single<'s>,
+    pub(super) presence: bool,
+    pub(super) is_list: bool,
+}
+
+/// The field that `contact.id` leads to.
+pub(super) fn field<'s>(owner: MessageType<'s>, dotted: &str) -> Option<FieldPlace<'s>> {
+    let mut path = "request".to_owned();
+    let mut owner = owner;
+    let mut parts = dotted.split('.').peekable();
+    while let Some(part) = parts.next() {
+        let field: Field<'s> = owner.field(part)?;
+        path = format!("{path}.{}", field.name());
+        let (single, is_list) = match field.kind() {
+            Kind::One(single) => (single, false),
+            Kind::List(single) => (single, true),
+            Kind::Map { .. } => return None,
+        };
+        match (parts.peek(), single) {
+            (None, single) => {
+                let presence = field.has_presence();
+                return Some(FieldPlace { path, single, presence, is_list });
+            }
+            (Some(_), Single::Message(inner)) if !is_list => owner = inner,
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// A test for a text of an address, which may be a number or a truth.
+pub(super) fn exact(single: Single<'_>, presence: bool, node: &Node) -> Result<Node, String> {
+    use tidewire_schema::Scalar;
+    let said = scalar_text(node).unwrap_or_default();
+    let node = match single {
+        Single::Scalar(Scalar::Bool) => match said.as_str() {
+            "true" => truth(true),
+            "false" => truth(false),
+            _ => return Err(format!("{said} in place of a boolean")),
+        },
+        Single::Message(inner) if inner.full_name().starts_with("google.protobuf.") => {
+            return Ok(text(said));
+        }
+        _ => text(said),
+    };
+    MATCHER.literal(single, presence, &node)
+}
+
+/// The conditions of query parameters.
+pub(super) fn query(request: &Node, schema: &Schema, target: &mut Target) -> Result<(), Gap> {
+    let Some(input) = schema.message_type(&target.method.input) else { return Ok(()) };
+    let parameters = present(request, "queryParameters");
+    if target.route.is_none() {
+        return match parameters.filter(|all| !all.members().is_empty()) {
+            Some(all) => Err(Gap::new(all.place, "request.queryParameters", "gRPC has no query")),
+            None => Ok(()),
+        };
+    }
+    for member in parameters.map_or(&[][..], Node::members) {
+        let key = format!("request.queryParameters.{}", member.key);
+        let Some(place) = field(input, &member.key) else {
+            let why = format!("{} has no field {}", input.full_name(), member.key);
+            return Err(Gap::new(member.place, key, why));
+        };
+        let test = match place.is_list {
+            false => patterns::field(&member.value, place.single, place.presence, &key)?,
+            true => of_list(&member.value, place.single, &key)?,
+        };
+        target.conditions.add(place.path, test);
+    }
+    if target.has_exact_query {
+        exact_query(request, input, target)?;
+    }
+    Ok(())
+}
+
+fn of_list(pattern: &Node, single: Single<'_>, key: &str) -> Result<Node, Gap> {
+    let several = |name: &str| present(pattern, name).map(|all| all.items().to_vec());
+    let (items, is_all) = match (several("hasExactly"), several("includes")) {
+        (Some(items), _) => (items, true),
+        (None, Some(items)) => (items, false),
+        (None, None) => {
+            if present(pattern, "absent").is_some_and(Node::is_truthy) {
+                return Ok(one("len", number(0)));
+            }
+            return Ok(one("any", patterns::field(pattern, single, true, key)?));
+        }
+    };
+    let mut tests = Vec::new();
+    if is_all {
+        tests.push(one("len", number(i128::try_from(items.len()).unwrap_or(i128::MAX))));
+    }
+    for item in &items {
+        tests.push(one("any", patterns::field(item, single, true, key)?));
+    }
+    all(tests).ok_or_else(|| Gap::new(pattern.place, key, "a list of no patterns"))
+}
+
+/// `url` says all of the query: what it does not name is not there.
+fn exact_query(request: &Node, input: MessageType<'_>, target: &mut Target) -> Result<(), Gap> {
+    let place = present(request, "url").map_or(request.place, |url| url.place);
+    let gap = |why: String| Gap::new(place, "request.url", why);
+    let mut by_name: Vec<(String, Vec<String>)> = Vec::new();
+    for (name, value) in target.query.clone() {
+        match by_name.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, values)) => values.push(value),
+            None => by_name.push((name, vec![value])),
+        }
+    }
+    let mut known: Vec<String> = target.path_fields().into_iter().map(str::to_owned).collect();
+    for (name, values) in by_name {
+        let Some(place) = field(input, &name) else {
+            return Err(gap(format!("{} has no field {name}", input.full_name())));
+        };
+        let test = if place.is_list {
+            let items = values.iter().map(|value| text(value.as_str())).collect();
+            one("equals", list(items))
+        } else {
+            let last = values.last().cloned().unwrap_or_default();
+            exact(place.single, place.presence, &text(last)).map_err(gap)?
+        };
+        target.conditions.add(place.path, test);
+        known.push(name);
+    }
+    let body = target.route.as_ref().map(|route| route.body.clone()).unwrap_or_default();
+    if body == "*" {
+        return Ok(());
+    }
+    known.push(body);
+    for field in input.fields() {
+        let is_known = known.iter().any(|name| {
+            let first = name.split('.').next().unwrap_or(name);
+            first == field.name() || first == field.json_name()
+        });
+        if !is_known {
+            let test = match field.kind() {
+                Kind::One(_) => absent(),
+                _ => one("len", number(0)),
+            };
+            // A map has no length.
+            let test = if matches!(field.kind(), Kind::Map { .. }) { absent() } else { test };
+            target.conditions.add(format!("request.{}", field.name()), test);
+        }
+    }
+    Ok(())
+}
