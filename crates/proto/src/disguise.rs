@@ -5,6 +5,7 @@
 //! | fields whose JSON names meet | fields with JSON their own names | the JSON names are put back |
 //! | fields of proto3 that differ in case and `_` only | a file of proto2 | the syntax is put back |
 //! | an option that is `inf` or `nan` | one with that number as its value | |
+//! | an edition | proto2 | the edition is put back |
 //!
 //! Whether the JSON names may meet is decided by [`rules`](crate::rules), on the file as it is.
 
@@ -16,6 +17,8 @@ use protox::prost_reflect::prost_types::{
 };
 use protox::prost_reflect::{DescriptorError, DescriptorPool, DynamicMessage, Value};
 
+use crate::edition;
+
 /// What has to be put back into one file.
 #[derive(Debug, Default)]
 pub(crate) struct Disguise {
@@ -23,6 +26,8 @@ pub(crate) struct Disguise {
     json_names: Vec<(Vec<i32>, String)>,
     /// Whether a file of proto3 was shown as proto2.
     is_proto3: bool,
+    /// Whether a file of an edition was.
+    is_edition: bool,
 }
 
 /// Adds `file` to the pool, as it is or disguised.
@@ -49,7 +54,8 @@ impl Disguise {
         for (index, message) in shown.message_type.iter_mut().enumerate() {
             disguise.message(message, &[FILE_MESSAGE, place(index)], is_proto3);
         }
-        if disguise.is_proto3 {
+        disguise.is_edition = file.syntax() == edition::SYNTAX;
+        if disguise.is_proto3 || disguise.is_edition {
             shown.syntax = None;
         }
         (shown, disguise)
@@ -79,19 +85,27 @@ impl Disguise {
 
     /// The linked file as it was meant.
     pub(crate) fn restore(&self, linked: Vec<u8>) -> Vec<u8> {
-        if self.json_names.is_empty() && !self.is_proto3 {
+        if self.json_names.is_empty() && !self.is_proto3 && !self.is_edition {
             return linked;
         }
         let Some(mut file) = dynamic(&linked) else { return linked };
         if self.is_proto3 {
             file.set_field_by_number(FILE_SYNTAX, Value::String("proto3".to_owned()));
         }
+        if self.is_edition {
+            file.set_field_by_number(FILE_SYNTAX, Value::String(edition::SYNTAX.to_owned()));
+            edition::number_features(&mut file);
+        }
         for (path, name) in &self.json_names {
             if let Some(field) = at(&mut file, path) {
                 field.set_field_by_number(FIELD_JSON_NAME, Value::String(name.clone()));
             }
         }
-        file.encode_to_vec()
+        let mut restored = file.encode_to_vec();
+        if self.is_edition {
+            restored.extend(edition::ENCODED);
+        }
+        restored
     }
 }
 

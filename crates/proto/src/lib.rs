@@ -9,7 +9,7 @@
 //! (`buf/validate/validate.proto`) and protoc-gen-validate (`validate/validate.proto`), and our own
 //! `tidewire/v1/options.proto`, which [`MethodOptions`] reads back from a descriptor.
 //!
-//! The parser knows proto2 and proto3. Files with `edition = "…"` enter as descriptor sets
+//! proto2, proto3 and edition 2023 are read as text. Later editions enter as descriptor sets
 //! ([`Sources::descriptor_set`]); a diagnostic says so where one is met as text.
 //!
 //! ```no_run
@@ -27,6 +27,7 @@ mod builtin;
 mod descriptors;
 mod diagnostics;
 mod disguise;
+mod edition;
 mod encoded;
 mod explain;
 mod folder;

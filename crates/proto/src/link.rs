@@ -1,8 +1,8 @@
 //! Resolving the names of every file.
 //!
-//! The linker knows proto2 and proto3. A file of an edition, which can only come out of a
-//! descriptor set and is linked already, is shown to it as proto2 (the more permissive of the two),
-//! so that other files may import it; what is handed on is the file as it came.
+//! The linker knows proto2 and proto3. A file of an edition is shown to it as proto2 (the more
+//! permissive of the two), so that other files may import it. What is handed on says that it is of
+//! an edition; one that came out of a descriptor set is linked already and handed on as it came.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -17,7 +17,9 @@ use crate::encoded;
 use crate::numbers::RealNumbers;
 use crate::resolve::{self, Roots};
 use crate::sources::{DESCRIPTOR_SET_BYTES_MAX, FILE_BYTES_MAX, FILES_MAX, Sources};
-use crate::{bounds, builtin, explain, folder, mend, order, set, suggest, syntax, synthetic};
+use crate::{
+    bounds, builtin, edition, explain, folder, mend, order, set, suggest, syntax, synthetic,
+};
 
 /// One file, read and parsed but not linked.
 #[derive(Debug)]
@@ -86,7 +88,13 @@ impl Loader {
     fn request(&mut self, sources: &Sources) {
         for path in &sources.sets {
             match read(path, DESCRIPTOR_SET_BYTES_MAX) {
-                Ok(set) => self.add_set(path, &set),
+                Ok(set) => match set::plain(set, DESCRIPTOR_SET_BYTES_MAX) {
+                    Ok(set) => self.add_set(path, &set),
+                    Err(why) => {
+                        let diagnostic = Diagnostic::new(resolve::display(path), why);
+                        self.diagnostics.push(diagnostic.help(set::HOW_TO_MAKE));
+                    }
+                },
                 Err(diagnostic) => self.diagnostics.push(diagnostic),
             }
         }
@@ -266,7 +274,9 @@ fn parse(name: &str, display: &str, mut text: String) -> Result<Unit, Vec<Diagno
     if text.starts_with(BYTE_ORDER_MARK) {
         text.drain(..BYTE_ORDER_MARK.len_utf8());
     }
-    if let Some(edition) = syntax::edition(&text) {
+    let edition = syntax::edition(&text);
+    let is_edition = edition.is_some();
+    if let Some(edition) = edition.filter(|edition| edition.name != edition::NAME) {
         let message = format!("edition \"{}\" cannot be read from text", edition.name);
         return Err(vec![
             Diagnostic::new(display, message)
@@ -275,10 +285,21 @@ fn parse(name: &str, display: &str, mut text: String) -> Result<Unit, Vec<Diagno
         ]);
     }
     bounds::check(&text, display).map_err(|diagnostic| vec![diagnostic])?;
-    let mended = mend::mend(&text);
+    let mended = mend::mend(&text, is_edition);
+    if !mended.refused.is_empty() {
+        let refused = mended.refused.iter();
+        return Err(refused
+            .map(|(offset, what, help)| {
+                Diagnostic::new(display, *what).help(*help).at_offset(&text, *offset)
+            })
+            .collect());
+    }
     let file = protox::file::File::from_source(name, &mended.text)
         .map_err(|error| explain::parse_error(&error, display, &text, &mended))?;
     let mut descriptor = FileDescriptorProto::from(file);
+    if is_edition {
+        edition::mark(&mut descriptor, &mended.text);
+    }
     descriptor.source_code_info.iter_mut().for_each(|info| mended.restore(info));
     synthetic::rename(&mut descriptor);
     Ok(Unit {

@@ -8,11 +8,13 @@
 //! | `default = 18446744073709551616` | `default = 18446744073709551616.` |
 //! | `option (o) = -inf`, `-nan` | `-1e999`, ` nan` |
 //! | `optional M m = 2000000000`, in a message set | another number; see [`numbers`](crate::numbers) |
+//! | a file of an edition | a file of proto2; see [`edition`](crate::edition) |
 //!
 //! Places are those of the text as it was written: what was put in is counted out again.
 
 use protox::prost_reflect::prost_types::SourceCodeInfo;
 
+use crate::edition::Walk;
 use crate::lexemes::{Kind, Lexeme, lexemes};
 use crate::numbers::{self, RealNumbers, StandIn};
 
@@ -25,11 +27,14 @@ pub(crate) struct MendedText {
     added: Vec<(usize, usize)>,
     /// The numbers of fields that others stand for.
     pub(crate) numbers: RealNumbers,
+    /// What a file of an edition may not say, by its byte in the source.
+    pub(crate) refused: Vec<(usize, &'static str, &'static str)>,
 }
 
 /// Writes `source` for the parser.
-pub(crate) fn mend(source: &str) -> MendedText {
+pub(crate) fn mend(source: &str, is_edition: bool) -> MendedText {
     let mut mended = MendedText::default();
+    let mut walk = is_edition.then(Walk::default);
     let mut copied = 0;
     let mut before = [""; 3];
     for lexeme in lexemes(source) {
@@ -39,7 +44,10 @@ pub(crate) fn mend(source: &str) -> MendedText {
             (lexeme.offset..lexeme.end(), format!("{stand_in:>width$}", width = lexeme.text.len()))
         });
         let [_, last @ ..] = before;
-        if let Some((range, instead)) = number.or_else(|| instead(&lexeme, last, source)) {
+        let of_edition = walk.as_mut().and_then(|walk| walk.instead(&lexeme));
+        if let Some((range, instead)) =
+            number.or(of_edition).or_else(|| instead(&lexeme, last, source))
+        {
             mended.text.push_str(&source[copied..range.start]);
             let start = mended.text.len();
             mended.text.push_str(&instead);
@@ -51,6 +59,7 @@ pub(crate) fn mend(source: &str) -> MendedText {
         before = [before[1], before[2], lexeme.text];
     }
     mended.text.push_str(&source[copied..]);
+    mended.refused = walk.map(|walk| walk.refused).unwrap_or_default();
     mended
 }
 
@@ -186,7 +195,7 @@ mod tests {
 
     #[test]
     fn what_the_parser_does_not_know_is_written_differently() {
-        let check = |source: &str, expected: &str| assert_eq!(mend(source).text, expected);
+        let check = |source: &str, expected: &str| assert_eq!(mend(source, false).text, expected);
         check("extensions 20 [a = 1];", "extensions 20  to 20 [a = 1];");
         check("extensions 5, 20 [a = 1];", "extensions 5, 20  to 20 [a = 1];");
         check("extensions 5 to 20 [a = 1];", "extensions 5 to 20 [a = 1];");
@@ -212,7 +221,7 @@ mod tests {
     #[test]
     fn places_are_those_of_the_source() {
         let source = "a [default = -inf]; b 18446744073709551616 c";
-        let mended = mend(source);
+        let mended = mend(source, false);
         for word in ["a", "default", ";", "b", "c"] {
             let at = mended.text.find(word).expect("it is there");
             assert_eq!(mended.offset(at), source.find(word).expect("it is there"), "{word}");

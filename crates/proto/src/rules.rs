@@ -7,6 +7,7 @@
 
 mod enums;
 mod extensions;
+mod features;
 mod fields;
 mod json;
 mod options;
@@ -75,12 +76,19 @@ impl<'a> Rules<'a> {
         });
     }
 
+    /// Whether an enum is of a file of proto2, whose enums take only the values that they declare.
+    fn is_of_proto2(&self, of_enum: &protox::prost_reflect::EnumDescriptor) -> bool {
+        let syntax = self.syntaxes.get(of_enum.parent_file().name()).copied().unwrap_or_default();
+        !["proto3", "editions"].contains(&syntax)
+    }
+
     fn is_proto3(&self) -> bool {
         self.unit.descriptor.syntax() == "proto3"
     }
 
     fn file(&mut self, file: &FileDescriptor, numbers: &Numbers) {
         options::check(self, file);
+        features::of_file(self, file);
         extensions::imports(self, file);
         for extension in file.extensions() {
             extensions::check(self, &extension, numbers);

@@ -1,5 +1,9 @@
-//! Descriptor sets made elsewhere, cut into their files.
+//! Descriptor sets made elsewhere, cut into their files. An image of buf is one, and has more about
+//! its files in fields that nobody else knows; it may be compressed by gzip.
 
+use std::io::Read as _;
+
+use flate2::read::GzDecoder;
 use protox::prost::Message;
 use protox::prost_reflect::prost_types::FileDescriptorProto;
 
@@ -25,6 +29,29 @@ pub(crate) fn split(set: &[u8]) -> Option<Vec<(FileDescriptorProto, Vec<u8>)>> {
     }
     (!files.is_empty()).then_some(files)
 }
+
+/// A descriptor set as it is without gzip.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn plain(encoded: Vec<u8>, bytes_max: u64) -> Result<Vec<u8>, String> {
+    if encoded.starts_with(b"{") {
+        return Err("a descriptor set as JSON is not read".to_owned());
+    }
+    if !encoded.starts_with(&GZIP) {
+        return Ok(encoded);
+    }
+    let mut plain = Vec::new();
+    let read = GzDecoder::new(&encoded[..]).take(bytes_max + 1).read_to_end(&mut plain);
+    read.map_err(|why| format!("this is no whole gzip: {why}"))?;
+    match plain.len() as u64 > bytes_max {
+        true => Err(format!("without gzip it has more than {bytes_max} bytes")),
+        false => Ok(plain),
+    }
+}
+
+/// What gzip begins with.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// How to make a descriptor set.
 pub(crate) const HOW_TO_MAKE: &str = "give a descriptor set instead: `buf build -o x.binpb`, or \

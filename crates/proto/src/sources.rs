@@ -69,7 +69,8 @@ impl Sources {
     }
 
     /// Adds a file that holds an encoded `FileDescriptorSet` with its imports, as made by
-    /// `buf build -o x.binpb` or `protoc --include_imports --descriptor_set_out=x.binpb`.
+    /// `buf build -o x.binpb` or `protoc --include_imports --descriptor_set_out=x.binpb`. It may be
+    /// compressed by gzip, as `buf build -o x.binpb.gz` does.
     #[must_use]
     pub fn descriptor_set(mut self, path: impl Into<PathBuf>) -> Self {
         self.sets.push(path.into());

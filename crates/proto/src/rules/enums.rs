@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use protox::prost_reflect::EnumDescriptor;
 
-use super::{Rules, path, ranges, step};
+use super::{Rules, features, path, ranges, step};
 
 /// Refuses what is wrong with an enum.
 pub(super) fn check(rules: &mut Rules<'_>, of_enum: &EnumDescriptor) {
     ranges::of_enum(rules, of_enum);
     first_is_zero(rules, of_enum);
+    features::of_enum(rules, of_enum);
     alias(rules, of_enum);
     same_without_prefix(rules, of_enum);
 }

@@ -6,7 +6,7 @@ use protox::prost_reflect::{
     Cardinality, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor,
 };
 
-use super::{Rules, path};
+use super::{Rules, features, path};
 
 /// Refuses what is wrong with a message's fields.
 pub(super) fn check(rules: &mut Rules<'_>, message: &MessageDescriptor, written: &DescriptorProto) {
@@ -22,6 +22,7 @@ pub(super) fn check(rules: &mut Rules<'_>, message: &MessageDescriptor, written:
             rules.refuse(field.path(), path::FIELD_NUMBER, what, "use a smaller number");
         }
         entry_as_type(rules, &field);
+        features::of_field(rules, &field);
         closed_enum(rules, &field);
     }
 }
@@ -107,10 +108,8 @@ fn closed_enum(rules: &mut Rules<'_>, field: &FieldDescriptor) {
 }
 
 fn refuse_closed(rules: &mut Rules<'_>, field: &FieldDescriptor, of_enum: &EnumDescriptor) {
-    let file = of_enum.parent_file();
-    let syntax = rules.syntaxes.get(file.name()).copied().unwrap_or_default();
-    if rules.is_proto3() && !["proto3", "editions"].contains(&syntax) {
-        let what = format!("'{}' is an enum of proto2, and this is proto3", of_enum.full_name());
+    if rules.is_proto3() && features::is_closed_anywhere(rules, of_enum) {
+        let what = format!("'{}' is a closed enum, and this is proto3", of_enum.full_name());
         let help = "declare the enum in a file of proto3, or make this file proto2";
         rules.refuse(field.path(), path::FIELD_TYPE_NAME, what, help);
     }

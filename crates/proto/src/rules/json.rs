@@ -1,6 +1,7 @@
 //! Names of fields in JSON.
 //!
-//! Two fields of proto3 may not have the same JSON name. In proto2, and in a message with
+//! Two fields of proto3, and of editions unless `features.json_format` is `LEGACY_BEST_EFFORT`, may
+//! not have the same JSON name. In proto2, and in a message with
 //! `deprecated_legacy_json_field_conflicts`, only two that were given by hand may not.
 
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 use protox::prost_reflect::MessageDescriptor;
 use protox::prost_reflect::prost_types::{DescriptorProto, FieldDescriptorProto};
 
-use super::{Rules, path, step};
+use super::{Rules, features, path, step};
 use crate::disguise::{default_json_name, json_name};
 
 /// Refuses JSON names that no field may have, and those that two fields have.
@@ -46,6 +47,10 @@ fn meeting(
     is_legacy: bool,
     name_of: &dyn Fn(&FieldDescriptorProto) -> String,
 ) -> bool {
+    let is_strict = match rules.unit.descriptor.syntax() {
+        crate::edition::SYNTAX => features::is_strict_json(message),
+        _ => rules.is_proto3(),
+    };
     let mut met = BTreeMap::new();
     let mut found = false;
     for (index, field) in written.field.iter().enumerate() {
@@ -53,7 +58,7 @@ fn meeting(
         let by_hand = |field: &FieldDescriptorProto| field.json_name.as_ref() == Some(&name);
         let other = *met.entry(name.clone()).or_insert(field);
         let both_by_hand = by_hand(field) && by_hand(other);
-        if other.name() != field.name() && (both_by_hand || rules.is_proto3() && !is_legacy) {
+        if other.name() != field.name() && (both_by_hand || is_strict && !is_legacy) {
             let what =
                 format!("'{}' and '{}' are both '{name}' in JSON", other.name(), field.name());
             let place = [&[path::MESSAGE_FIELD, step(index)], path::NAME].concat();

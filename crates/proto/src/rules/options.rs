@@ -1,5 +1,5 @@
-//! Values of options: required fields that are missing, options on what they are not for, and
-//! features, which only editions have.
+//! Values of options: required fields that are missing, options and features on what they are not
+//! for.
 
 use protox::prost_reflect::{
     Cardinality, DynamicMessage, EnumDescriptor, FieldDescriptor, FileDescriptor,
@@ -87,7 +87,10 @@ fn in_enum(rules: &mut Rules<'_>, of_enum: &EnumDescriptor) {
 fn of(rules: &mut Rules<'_>, path: &[i32], options: &DynamicMessage, target: Target) {
     for (field, value) in options.fields() {
         let place = [number(field.number())];
-        if field.name() == "features" {
+        let is_edition = rules.unit.descriptor.syntax() == crate::edition::SYNTAX;
+        if field.name() == "features" && is_edition {
+            features(rules, path, &place, value, target);
+        } else if field.name() == "features" {
             let help = "say `edition = \"2023\";` instead of a syntax, or remove them";
             rules.refuse(path, &place, "features are for editions only", help);
         }
@@ -103,6 +106,26 @@ fn of(rules: &mut Rules<'_>, path: &[i32], options: &DynamicMessage, target: Tar
             not_for(rules, path, &place, &name, target);
         }
         missing(rules, path, &place, &name, value);
+    }
+}
+
+/// Features that are not for what they are on, and values that mean nothing.
+fn features(rules: &mut Rules<'_>, path: &[i32], place: &[i32], value: &Value, target: Target) {
+    let Value::Message(features) = value else { return };
+    for (feature, value) in features.fields() {
+        let name = format!("features.{}", feature.name());
+        let is_for = match feature.name() {
+            "enum_type" => matches!(target, Target::File | Target::Enum),
+            "json_format" => matches!(target, Target::File | Target::Enum | Target::Message),
+            _ => matches!(target, Target::File | Target::Field),
+        };
+        if !is_for {
+            not_for(rules, path, place, &name, target);
+        }
+        if value.as_enum_number() == Some(0) {
+            let what = format!("`{name}` cannot be unknown");
+            rules.refuse(path, place, what, "choose one of its other values");
+        }
     }
 }
 

@@ -71,6 +71,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("reserved over max", "no field can have that number"),
     ("reserved name is none", "no field can have that name"),
     ("features in proto3", "protoc points at the beginning of the file"),
+    ("edition required by the file", "the same"),
     ("reserved numbers twice", "protoc points at the first of the two"),
     ("reserved overlaps extensions", "the same"),
     ("extension ranges overlap", "the same"),

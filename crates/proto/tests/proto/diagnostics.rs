@@ -107,11 +107,11 @@ fn a_name_that_is_nearly_right_is_answered_with_the_right_one() {
 }
 
 #[test]
-fn an_edition_is_sent_to_descriptor_sets() {
-    let text = "// A comment.\n\n@edition = \"2023\";\nmessage A {}";
+fn an_edition_after_2023_is_sent_to_descriptor_sets() {
+    let text = "// A comment.\n\n@edition = \"2024\";\nmessage A {}";
     check(
         &[("protos/a.proto", text)],
-        "edition \"2023\" cannot be read from text\n  next step: give a descriptor set instead: `buf build -o x.binpb`",
+        "edition \"2024\" cannot be read from text\n  next step: give a descriptor set instead: `buf build -o x.binpb`",
     );
 }
 

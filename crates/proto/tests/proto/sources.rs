@@ -297,3 +297,79 @@ fn what_the_parser_reads_differently_means_the_same_and_keeps_its_places() {
     assert_eq!(place(&[4, 0, 2, 0, 8, 3]), [1, 65, 82]);
     assert_eq!(place(&[4, 0, 2, 1, 1]), [2, 25, 26]);
 }
+
+/// `edition.binpb` is what protoc 35.1 makes of `edition.proto`.
+#[test]
+fn an_edition_is_what_protoc_makes_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("edition.proto");
+    fs::write(&path, include_str!("../cases/edition.proto")).unwrap();
+    let compiled = Sources::new().file(&path).compile().unwrap();
+    let sorted = |set: &[u8]| {
+        // One set of one file: its tag and its length go before it.
+        let begin = set.iter().skip(1).position(|byte| byte & 0x80 == 0).unwrap() + 2;
+        let mut fields = top_level(&set[begin..]);
+        fields.retain(|field| field[0] != (9 << 3 | 2));
+        fields.sort();
+        fields
+    };
+    assert_eq!(sorted(&compiled.bytes()), sorted(include_bytes!("../cases/edition.binpb")));
+}
+
+/// The fields of an encoded `FileDescriptorProto`: texts, messages and one number.
+fn top_level(mut file: &[u8]) -> Vec<Vec<u8>> {
+    let mut fields = Vec::new();
+    while let Some(tag) = file.first() {
+        let mut at = 1;
+        let mut number = 0_usize;
+        let mut shift = 0;
+        loop {
+            let byte = file[at];
+            at += 1;
+            number |= usize::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        let end = if tag & 7 == 2 { at + number } else { at };
+        fields.push(file[..end].to_vec());
+        file = &file[end..];
+    }
+    fields
+}
+
+#[test]
+fn an_image_of_buf_is_a_descriptor_set_and_may_be_compressed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("a.proto"), "edition = \"2023\"; package a; message M { string x = 1; }")
+        .unwrap();
+    let set = Sources::new().file(path("a.proto")).compile().unwrap().bytes();
+    let begin = set.iter().skip(1).position(|byte| byte & 0x80 == 0).unwrap() + 2;
+    // What buf adds to a file: field 8042, a message.
+    let file = [&set[begin..], &[0xd2, 0xf6, 0x03, 0x02, 0x08, 0x01]].concat();
+    let length = u8::try_from(file.len() & 0x7f).unwrap() | 0x80;
+    let set = [&[0x0a, length, u8::try_from(file.len() >> 7).unwrap()], &file[..]].concat();
+    fs::write(path("image.binpb"), &set).unwrap();
+    let gzip = std::process::Command::new("gzip").arg("-k").arg(path("image.binpb")).status();
+    assert!(gzip.unwrap().success());
+    for name in ["image.binpb", "image.binpb.gz"] {
+        let compiled = Sources::new().descriptor_set(path(name)).compile().unwrap();
+        let names: Vec<_> = compiled.files().iter().map(|file| file.name.as_str()).collect();
+        assert_eq!(names, ["a.proto"], "{name}");
+    }
+    let gzip = fs::read(path("image.binpb.gz")).unwrap();
+    fs::write(path("cut.gz"), &gzip[..gzip.len() - 9]).unwrap();
+    fs::write(path("image.json"), "{\"file\": []}").unwrap();
+    for (name, expected) in [
+        ("cut.gz", "this is no whole gzip"),
+        ("image.json", "a descriptor set as JSON is not read"),
+    ] {
+        let refused = Sources::new().descriptor_set(path(name)).compile().unwrap_err().to_string();
+        assert!(
+            refused.contains(expected) && refused.contains("buf build -o x.binpb"),
+            "{refused}"
+        );
+    }
+}

@@ -5,6 +5,7 @@
 mod canonical;
 mod compare;
 mod dispatch;
+mod editions;
 mod fields;
 mod hostile;
 mod json;
