@@ -178,7 +178,7 @@ impl Catalog {
 }
 
 /// Whether a service is one that servers have beside those of their program.
-fn is_built_in(full_name: &str) -> bool {
+pub(crate) fn is_built_in(full_name: &str) -> bool {
     ["grpc.health.", "grpc.reflection.", "tidewire.live.", "tidewire.admin."]
         .iter()
         .any(|package| full_name.starts_with(package))

@@ -37,6 +37,7 @@ pub use tidewire_mock::{
 pub use tidewire_mock_import::{
     Finding as ImportFinding, Imported, Program, RuleFile, StubFile, import,
 };
+use tidewire_schema::Schema;
 use tidewire_server::{Builder, TokioClock};
 pub use tidewire_service::generated::serde_json::{Value as Json, json};
 
@@ -50,6 +51,8 @@ pub use self::watch::{Change, Watch};
 pub struct MockFolders {
     protos: PathBuf,
     rules: Option<PathBuf>,
+    /// A schema that is from elsewhere.
+    schema: Option<Schema>,
     /// Of reloads: who reads the folders last lets the mock answer by them last.
     reloading: Arc<Mutex<()>>,
 }
@@ -57,7 +60,12 @@ pub struct MockFolders {
 impl MockFolders {
     /// A folder of `.proto` files, a `.proto` file, or a descriptor set.
     pub fn new(protos: impl Into<PathBuf>) -> Self {
-        Self { protos: protos.into(), rules: None, reloading: Arc::default() }
+        Self { protos: protos.into(), rules: None, schema: None, reloading: Arc::default() }
+    }
+
+    /// No files but a schema, such as that of a server.
+    pub fn of_schema(schema: Schema) -> Self {
+        Self { schema: Some(schema), ..Self::new(PathBuf::new()) }
     }
 
     /// Sets the folder of rule files, which may not be there yet.
@@ -69,7 +77,7 @@ impl MockFolders {
 
     /// Reads everything there is, as far as it is not broken.
     pub fn load(&self) -> LoadedFolders {
-        load::load(&self.protos, self.rules.as_deref(), None)
+        load::load(&self.protos, self.rules.as_deref(), self.schema.clone())
     }
 
     /// Whether the folder of rule files is there.

@@ -19,7 +19,12 @@ use super::outcome;
 use super::reach::Reach;
 use super::watch::Watch;
 use crate::Failure;
-use crate::catalog::{Catalog, is_end};
+use crate::catalog::{Catalog, is_built_in, is_end};
+
+/// The schema of a server's own services, without those that every server has.
+pub(crate) async fn reflect_own(server: &Server, reach: &Reach) -> Result<Catalog, Failure> {
+    reflect_services(server, reach, Asked::Own).await
+}
 
 /// The schema of a server. Of the services only those that `wanted` may mean are asked for, where
 /// it names one: `Items/Get`.
@@ -27,6 +32,23 @@ pub(crate) async fn reflect(
     server: &Server,
     reach: &Reach,
     wanted: Option<&str>,
+) -> Result<Catalog, Failure> {
+    reflect_services(server, reach, Asked::Named(wanted)).await
+}
+
+/// Of which services the schema is asked for.
+#[derive(Debug, Clone, Copy)]
+enum Asked<'a> {
+    /// Those that a name may mean; all without one.
+    Named(Option<&'a str>),
+    /// All but those that every server has.
+    Own,
+}
+
+async fn reflect_services(
+    server: &Server,
+    reach: &Reach,
+    wanted: Asked<'_>,
 ) -> Result<Catalog, Failure> {
     if !server.speaks_grpc && server.http == HttpVersion::Http1 {
         return Err(Failure {
@@ -71,17 +93,19 @@ pub(crate) async fn reflect(
 
 type Schema = (Vec<String>, Vec<Vec<u8>>);
 
-async fn ask(
-    client: &Client,
-    reach: &Reach,
-    version: &str,
-    wanted: Option<&str>,
-) -> Result<Schema> {
+async fn ask(client: &Client, reach: &Reach, version: &str, wanted: Asked<'_>) -> Result<Schema> {
     let patience = reach.deadline.unwrap_or(PATIENCE);
     let deadline = Instant::now() + patience;
     // By itself: a server without reflection may wait for the end of the questions to say so.
     let mut first = ReflectionStream::open(client, reach, version, deadline);
-    let services = first.services().await?;
+    let mut services = first.services().await?;
+    let wanted = match wanted {
+        Asked::Named(wanted) => wanted,
+        Asked::Own => {
+            services.retain(|name| !is_built_in(name));
+            None
+        }
+    };
     let mut asked = ReflectionStream::open(client, reach, version, deadline);
     let mut files = BTreeMap::new();
     let mut order = Vec::new();

@@ -7,10 +7,14 @@ use std::path::PathBuf;
 
 use tidewire::config::{Config, Flags};
 use tidewire::mock::{DefaultReply, Finding, MockFolders, UpstreamService, Watch, serve};
-use tidewire::{Client, Diagnostic, Protocol};
+use tidewire::{Client, Diagnostic, Protocol, Schema};
 
 use self::compat::Wishes;
-use crate::{Failure, serving};
+use crate::call::detect::detect;
+use crate::call::reach::Reach;
+use crate::call::reflection::reflect_own;
+use crate::call::target::Target;
+use crate::{Failure, call, serving};
 
 /// Serve a mock of every method of `.proto` files: replies come from rules, or are generated from
 /// the schema.
@@ -19,7 +23,8 @@ use crate::{Failure, serving};
 /// file is reported; the others are served.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Mock {
-    /// Folder of `.proto` files, a `.proto` file, or a file with a descriptor set.
+    /// Folder of `.proto` files, a `.proto` file, a file with a descriptor set, or the URL of a
+    /// server with reflection, such as http://127.0.0.1:50051.
     #[arg(default_value = "protos")]
     protos: PathBuf,
     /// Folder of rule files, such as rules/shop.v1.cart.getprice.yaml; may be created later.
@@ -153,7 +158,7 @@ impl Mock {
         config: &Config,
         wishes: Option<Wishes>,
     ) -> Result<(), Failure> {
-        let folders = self.folders();
+        let folders = self.folders().await?;
         let loaded = folders.load();
         report(&texts(loaded.faults.iter(), &[]));
         if !loaded.has_rules {
@@ -221,10 +226,30 @@ impl Mock {
         Ok(())
     }
 
-    fn folders(&self) -> MockFolders {
-        MockFolders::new(&self.protos).rules(&self.rules)
+    /// Where the mock is read from.
+    async fn folders(&self) -> Result<MockFolders, Failure> {
+        let folders = match self.protos.to_str().filter(|said| is_url(said)) {
+            Some(url) => MockFolders::of_schema(schema_of(url).await?),
+            None => MockFolders::new(&self.protos),
+        };
+        Ok(folders.rules(&self.rules))
     }
 }
+
+fn is_url(said: &str) -> bool {
+    said.starts_with("http://") || said.starts_with("https://")
+}
+
+/// The schema of a running server, by its reflection.
+async fn schema_of(url: &str) -> Result<Schema, Failure> {
+    let target = Target::parse(url).map_err(Failure::usage)?;
+    let reach = Reach::within(REFLECTION_PATIENCE);
+    let server = detect(&target, &reach, &call::watch::Watch::new(false)).await?;
+    Ok(reflect_own(&server, &reach).await?.schema)
+}
+
+/// How long a server may take to say its schema.
+const REFLECTION_PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// Tells of each change, for ever.
 async fn follow(watch: Option<Watch>) {

@@ -93,6 +93,7 @@ pub(super) fn reload(
 ) -> Change {
     let begun = Instant::now();
     let _alone = folders.reloading.lock();
+    let known = known.or_else(|| folders.schema.clone());
     let mut loaded = load::load(&folders.protos, folders.rules.as_deref(), known);
     let is_empty = loaded.schema.services().next().is_none();
     let rules_are_gone = had_rules && !loaded.has_rules;
@@ -109,7 +110,8 @@ pub(super) fn reload(
 
 fn stamps(folders: &MockFolders) -> Stamps {
     let mut files = Vec::new();
-    for root in [Some(&folders.protos), folders.rules.as_ref()].into_iter().flatten() {
+    let protos = folders.schema.is_none().then_some(&folders.protos);
+    for root in [protos, folders.rules.as_ref()].into_iter().flatten() {
         match root.is_dir() {
             // A folder that is gone has no files, which is a change.
             true => drop(load::walk(root, 0, &mut |path| is_watched(path), &mut files)),
