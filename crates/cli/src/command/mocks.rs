@@ -1,7 +1,9 @@
 //! `tidewire mocks`: rules, calls and sessions of a running mock, from its admin listener.
 //!
 //! Each method of `tidewire.admin.v1.Mocks` is a command, and each field of its request a flag of
-//! that; the first field goes without its name where it is a text.
+//! that; the first field goes without its name where it is a text. `import` is for files alone.
+
+mod import;
 
 use std::io::{Read as _, Write as _};
 use std::sync::OnceLock;
@@ -12,6 +14,7 @@ use tidewire::admin::proto::{ADMIN_SOURCE, DESCRIPTOR_SET};
 use tidewire::schema::{Field, Kind, Scalar, Schema, Single};
 use tidewire::{Body, Call, Codec, Context, Method, Service};
 
+use self::import::Import;
 use crate::Failure;
 use crate::admin::{Admin, body_or_failure};
 use crate::call::printable::{printable, printable_json};
@@ -20,9 +23,16 @@ use crate::call::printable::{printable, printable_json};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Mocks {
     #[command(subcommand)]
-    verb: Option<Verb>,
+    verb: Option<Action>,
     #[command(flatten)]
     admin: Admin,
+}
+
+/// What is done.
+#[derive(Debug)]
+enum Action {
+    Call(Verb),
+    Import(Import),
 }
 
 /// A method that is called, and its request.
@@ -46,8 +56,13 @@ fn methods() -> Vec<Method> {
     interface.expect("our own service").methods().to_vec()
 }
 
-impl Subcommand for Verb {
+/// The command that is no method.
+const IMPORT: &str = "import";
+
+impl Subcommand for Action {
     fn augment_subcommands(command: Command) -> Command {
+        let command =
+            command.subcommand(<Import as clap::Args>::augment_args(Command::new(IMPORT)));
         methods().into_iter().fold(command, |command, method| {
             let input = message(&method);
             let name = kebab(&method.method);
@@ -73,14 +88,17 @@ impl Subcommand for Verb {
     }
 
     fn has_subcommand(name: &str) -> bool {
-        methods().iter().any(|method| kebab(&method.method) == name)
+        name == IMPORT || methods().iter().any(|method| kebab(&method.method) == name)
     }
 }
 
-impl FromArgMatches for Verb {
+impl FromArgMatches for Action {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let missing = || clap::Error::new(clap::error::ErrorKind::MissingSubcommand);
         let (name, matches) = matches.subcommand().ok_or_else(missing)?;
+        if name == IMPORT {
+            return Import::from_arg_matches(matches).map(Self::Import);
+        }
         let method = methods().into_iter().find(|one| kebab(&one.method) == name);
         let method = method.ok_or_else(missing)?;
         let input = message(&method);
@@ -94,7 +112,7 @@ impl FromArgMatches for Verb {
             }
         }
         let json = lines_of(&method).is_none() || matches.get_flag(JSON);
-        Ok(Self { method, request, json })
+        Ok(Self::Call(Verb { method, request, json }))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -209,15 +227,16 @@ fn lines_of(method: &Method) -> Option<Lines> {
 
 impl Mocks {
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        let channel = self.admin.service()?;
         let verb = match self.verb {
-            Some(verb) => verb,
+            Some(Action::Import(import)) => return import.run(),
+            Some(Action::Call(verb)) => verb,
             None => {
                 let method = methods().into_iter().find(|one| one.method == "ListRules");
                 let method = method.expect("our own method");
                 Verb { method, request: Map::new(), json: false }
             }
         };
+        let channel = self.admin.service()?;
         verb.run(&channel).await
     }
 }

@@ -15,6 +15,7 @@ mod measuring;
 mod mock;
 mod mock_compat;
 mod mock_faults;
+mod mock_import;
 mod mock_record;
 mod mocked;
 mod operating;

@@ -271,3 +271,55 @@ fn a_folder_that_has_rules_is_not_recorded_into() {
     let words = ["mock", "--upstream", "http://127.0.0.1:1", "--record", "recorded", "--port", "0"];
     run(here.path(), &words).check(2, &["recorded has rule files already; name another folder"]);
 }
+
+/// Calls of every kind of stream, and errors with and without details and in mid-stream.
+/// The conversation is the last one: it needs HTTP/2, which gRPC brings along.
+const BEHAVIOUR: [(&str, &str); 8] = [
+    (
+        "Echo",
+        r#"{"text":"tea","tags":["a","b"],"number":"9007199254740993","data":"AP8=","ratio":1.5,"counts":{"b":2,"a":1},"at":"2026-01-31T12:00:00.5Z"}"#,
+    ),
+    ("Echo", "{}"),
+    ("Look", r#"{"key":"k"}"#),
+    ("Count", r#"{"n":3}"#),
+    ("Count", r#"{"n":5,"failAfter":2}"#),
+    ("Sum", r#"{"value":"1"} {"value":"41"}"#),
+    ("Fail", r#"{"code":9,"message":"not now","withDetail":true}"#),
+    ("Chat", r#"{"text":"a"} {"text":"b"}"#),
+];
+
+/// What servers of other libraries say is recorded and said again, over each protocol.
+#[test]
+fn servers_of_grpc_go_and_connect_go_are_recorded_and_replayed() {
+    let protos = crate::server::root().join("tests/proto");
+    let protos = protos.to_str().unwrap();
+    let grpc_go = crate::server::Foreign::with_reflection("v1");
+    let connect_go = crate::server::Foreign::start();
+    let url = |server: &crate::server::Foreign| format!("http://{}", server.address);
+    // The schema of the first is that of its reflection.
+    for (url, upstream, schema, calls) in [
+        (url(&grpc_go), "grpc", url(&grpc_go), 8),
+        (url(&connect_go), "grpc", protos.to_owned(), 8),
+        (url(&connect_go), "connect", protos.to_owned(), 7),
+        (url(&connect_go), "grpc-web", protos.to_owned(), 7),
+    ] {
+        let more =
+            [&*schema, "--upstream", &url, "--upstream-protocol", upstream, "--record", "recorded"];
+        let recorder = RunningMock::start(&[], &more);
+        let said = |mock: &RunningMock| -> Vec<(i32, String)> {
+            let calls = BEHAVIOUR[..calls].iter();
+            let ran =
+                calls.map(|(method, request)| call(mock, method, request, &["--protocol", "grpc"]));
+            ran.map(|ran| (ran.code, ran.stdout)).collect()
+        };
+        let first = said(&recorder);
+        // An error in mid-stream, and failed_precondition.
+        let failures: Vec<_> =
+            first.iter().enumerate().filter(|(_, (code, _))| *code != 0).collect();
+        assert_eq!(failures.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [4, 6], "{first:?}");
+        assert!(first[4].1.contains("\"number\":2") && first[6].0 == 73, "{first:?}");
+        let folder = recorder.path().join("recorded");
+        let replay = [protos, "--rules", folder.to_str().unwrap()];
+        until(|| said(&RunningMock::start(&[], &replay)) == first);
+    }
+}
