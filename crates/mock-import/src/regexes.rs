@@ -17,11 +17,18 @@ use crate::nodes::{object, one, text};
 pub(crate) struct Pattern {
     /// For RE2.
     re2: String,
-    /// For JavaScript, with its flags.
-    javascript: Option<(String, String)>,
+    /// For JavaScript.
+    javascript: Option<JavaScript>,
     /// To try it; Java has patterns that this library has not.
     compiled: Option<Regex>,
     is_of_go: bool,
+}
+
+/// A pattern of JavaScript.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct JavaScript {
+    pattern: String,
+    flags: String,
 }
 
 /// The most bytes a compiled pattern may have here.
@@ -72,14 +79,14 @@ impl Pattern {
 
     /// A pattern of Java that has to fit all of the text.
     pub(crate) fn of_java(pattern: &str) -> Result<Self, String> {
-        let (inner, flags) = translate(pattern, true)?;
+        let JavaScript { pattern: inner, flags } = translate(pattern, true)?;
         let flags = match flags.contains('s') {
             true => flags,
             false => format!("{flags}s"),
         };
         let compiled = compile(&format!("^(?s:{pattern})$")).ok();
         let re2 = format!("^(?s:{pattern})$");
-        let javascript = Some((format!("^(?:{inner})$"), flags));
+        let javascript = Some(JavaScript { pattern: format!("^(?:{inner})$"), flags });
         Ok(Self { re2, javascript, compiled, is_of_go: false })
     }
 
@@ -105,8 +112,10 @@ impl Pattern {
     /// The test of a text.
     pub(crate) fn test(&self) -> Node {
         match &self.javascript {
-            Some((pattern, flags)) if flags.is_empty() => one("regex", text(pattern.as_str())),
-            Some((pattern, flags)) => object(vec![
+            Some(JavaScript { pattern, flags }) if flags.is_empty() => {
+                one("regex", text(pattern.as_str()))
+            }
+            Some(JavaScript { pattern, flags }) => object(vec![
                 ("regex".to_owned(), text(pattern.as_str())),
                 ("flags".to_owned(), text(flags.as_str())),
             ]),
@@ -119,7 +128,7 @@ impl Pattern {
 ///
 /// # Errors
 /// What JavaScript does not have.
-fn translate(pattern: &str, is_java: bool) -> Result<(String, String), String> {
+fn translate(pattern: &str, is_java: bool) -> Result<JavaScript, String> {
     let no = |what: &str| Err(format!("{what} has no counterpart in patterns of rules"));
     let mut flags = String::new();
     let mut rest = pattern;
@@ -218,7 +227,7 @@ fn translate(pattern: &str, is_java: bool) -> Result<(String, String), String> {
     }
     match in_class {
         true => no("a class without its end"),
-        false => Ok((out, flags)),
+        false => Ok(JavaScript { pattern: out, flags }),
     }
 }
 
@@ -231,7 +240,10 @@ mod tests {
         let check = |pattern, is_java, expected: Result<(&str, &str), &str>| {
             let made = translate(pattern, is_java);
             let expected = expected
-                .map(|(pattern, flags)| (pattern.to_owned(), flags.to_owned()))
+                .map(|(pattern, flags)| JavaScript {
+                    pattern: pattern.to_owned(),
+                    flags: flags.to_owned(),
+                })
                 .map_err(|what| format!("{what} has no counterpart in patterns of rules"));
             assert_eq!(made, expected, "{pattern}");
         };

@@ -1,4 +1,5 @@
-//! Rule files as text: the responses of each method in the order in which its program looks at them.
+//! Rule files as text: the responses of each method, in the order in which its program looks at
+//! them.
 //!
 //! Where no stub fits, a rule says what the program does then: GripMock and WireMock answer with an
 //! error, FauxRPC with a message made from the schema.
@@ -92,7 +93,7 @@ fn response(stub: &Stub, is_always: bool, text: &mut String) {
     text.push_str(out.trim_start());
 }
 
-/// An object or a list on lines of its own.
+/// An object or a list, line by line.
 fn block(node: &Node, indent: usize, out: &mut String) {
     let before = " ".repeat(indent);
     match &node.value {
@@ -131,7 +132,7 @@ fn value(node: &Node, indent: usize, out: &mut String) {
     block(node, indent + 2, out);
 }
 
-/// Whether a value can be put on lines of its own.
+/// Whether a value can be put on several lines.
 fn is_long(node: &Node) -> bool {
     match &node.value {
         Tree::Object(members) => !members.is_empty(),
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_go_on_lines_of_their_own() {
+    fn long_values_go_on_several_lines() {
         let long = "x".repeat(60);
         let items = Node::new(Tree::List(vec![object(vec![
             ("first".to_owned(), text(&*long)),

@@ -1,6 +1,6 @@
 //! Mappings of WireMock, over REST bindings of methods and of its gRPC extension.
 //!
-//! Priority 1 goes first and 5 is where none is said; of equal ones the mapping that was added last.
+//! Priority 1 goes first, and 5 is the default; of equal ones the mapping that was added last.
 //! Patterns have to fit all of a value. A request is compared as a message: a member of JSON that
 //! has the default of its field counts as one that is not there.
 

@@ -7,8 +7,8 @@
 //! | `reserved foo;` | `reserved "foo";` |
 //!
 //! What was put in is counted out of all places again, and the linked file says that it is of the
-//! edition. Features stay options, as protoc has them in descriptors; whether they may be where they
-//! are is decided by [`rules`](crate::rules).
+//! edition. Features stay options, as protoc has them in descriptors; whether they may be where
+//! they are is decided by [`rules`](crate::rules).
 
 use std::ops::Range;
 
@@ -49,7 +49,17 @@ pub(crate) struct Walk {
     /// Whether `reserved` is followed by names.
     reserves_names: Option<bool>,
     /// What is wrong, by its byte in the source, with what to do.
-    pub(crate) refused: Vec<(usize, &'static str, &'static str)>,
+    pub(crate) refused: Vec<Refusal>,
+}
+
+/// What a file of an edition may not say.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Refusal {
+    /// The byte in the source.
+    pub(crate) offset: usize,
+    pub(crate) what: &'static str,
+    /// What to do.
+    pub(crate) help: &'static str,
 }
 
 /// What begins a statement of a message that declares no field without a label.
@@ -96,7 +106,8 @@ impl Walk {
                     Kind::Word if names => return Some((all, format!("\"{text}\""))),
                     Kind::Quoted => {
                         let what = "reserved names are identifiers in editions, not strings";
-                        self.refused.push((at, what, "remove the quotes"));
+                        let help = "remove the quotes";
+                        self.refused.push(Refusal { offset: at, what, help });
                     }
                     _ => {}
                 }
@@ -119,13 +130,13 @@ impl Walk {
             (None, "edition") => Some((at..lexeme.end(), "syntax ".to_owned())),
             (Some(Block::Fields), "optional") => {
                 let what = "the label `optional` is not for editions: fields have presence";
-                self.refused.push((at, what, "remove it"));
+                self.refused.push(Refusal { offset: at, what, help: "remove it" });
                 None
             }
             (Some(Block::Fields), "required") => {
                 let what = "the label `required` is not for editions";
                 let help = "write `[features.field_presence = LEGACY_REQUIRED]`";
-                self.refused.push((at, what, help));
+                self.refused.push(Refusal { offset: at, what, help });
                 None
             }
             (Some(Block::Fields), "group") => {
@@ -147,7 +158,8 @@ impl Walk {
 
     fn refuse_group(&mut self, at: usize) {
         let help = "declare a message, and write `[features.message_encoding = DELIMITED]`";
-        self.refused.push((at, "groups are not for editions", help));
+        let what = "groups are not for editions";
+        self.refused.push(Refusal { offset: at, what, help });
     }
 }
 

@@ -289,8 +289,8 @@ fn parse(name: &str, display: &str, mut text: String) -> Result<Unit, Vec<Diagno
     if !mended.refused.is_empty() {
         let refused = mended.refused.iter();
         return Err(refused
-            .map(|(offset, what, help)| {
-                Diagnostic::new(display, *what).help(*help).at_offset(&text, *offset)
+            .map(|one| {
+                Diagnostic::new(display, one.what).help(one.help).at_offset(&text, one.offset)
             })
             .collect());
     }

@@ -14,7 +14,7 @@
 
 use protox::prost_reflect::prost_types::SourceCodeInfo;
 
-use crate::edition::Walk;
+use crate::edition::{Refusal, Walk};
 use crate::lexemes::{Kind, Lexeme, lexemes};
 use crate::numbers::{self, RealNumbers, StandIn};
 
@@ -28,7 +28,7 @@ pub(crate) struct MendedText {
     /// The numbers of fields that others stand for.
     pub(crate) numbers: RealNumbers,
     /// What a file of an edition may not say, by its byte in the source.
-    pub(crate) refused: Vec<(usize, &'static str, &'static str)>,
+    pub(crate) refused: Vec<Refusal>,
 }
 
 /// Writes `source` for the parser.

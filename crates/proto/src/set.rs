@@ -43,7 +43,7 @@ pub(crate) fn plain(encoded: Vec<u8>, bytes_max: u64) -> Result<Vec<u8>, String>
     }
     let mut plain = Vec::new();
     let read = GzDecoder::new(&encoded[..]).take(bytes_max + 1).read_to_end(&mut plain);
-    read.map_err(|why| format!("this is no whole gzip: {why}"))?;
+    read.map_err(|why| format!("the gzip is not whole: {why}"))?;
     match plain.len() as u64 > bytes_max {
         true => Err(format!("without gzip it has more than {bytes_max} bytes")),
         false => Ok(plain),

@@ -23,7 +23,7 @@ use crate::catalog::{Catalog, is_built_in, is_end};
 
 /// The schema of a server's own services, without those that every server has.
 pub(crate) async fn reflect_own(server: &Server, reach: &Reach) -> Result<Catalog, Failure> {
-    reflect_services(server, reach, Asked::Own).await
+    reflect_services(server, reach, ServiceChoice::Own).await
 }
 
 /// The schema of a server. Of the services only those that `wanted` may mean are asked for, where
@@ -33,12 +33,12 @@ pub(crate) async fn reflect(
     reach: &Reach,
     wanted: Option<&str>,
 ) -> Result<Catalog, Failure> {
-    reflect_services(server, reach, Asked::Named(wanted)).await
+    reflect_services(server, reach, ServiceChoice::Named(wanted)).await
 }
 
 /// Of which services the schema is asked for.
 #[derive(Debug, Clone, Copy)]
-enum Asked<'a> {
+enum ServiceChoice<'a> {
     /// Those that a name may mean; all without one.
     Named(Option<&'a str>),
     /// All but those that every server has.
@@ -48,7 +48,7 @@ enum Asked<'a> {
 async fn reflect_services(
     server: &Server,
     reach: &Reach,
-    wanted: Asked<'_>,
+    wanted: ServiceChoice<'_>,
 ) -> Result<Catalog, Failure> {
     if !server.speaks_grpc && server.http == HttpVersion::Http1 {
         return Err(Failure {
@@ -93,15 +93,20 @@ async fn reflect_services(
 
 type Schema = (Vec<String>, Vec<Vec<u8>>);
 
-async fn ask(client: &Client, reach: &Reach, version: &str, wanted: Asked<'_>) -> Result<Schema> {
+async fn ask(
+    client: &Client,
+    reach: &Reach,
+    version: &str,
+    wanted: ServiceChoice<'_>,
+) -> Result<Schema> {
     let patience = reach.deadline.unwrap_or(PATIENCE);
     let deadline = Instant::now() + patience;
     // By itself: a server without reflection may wait for the end of the questions to say so.
     let mut first = ReflectionStream::open(client, reach, version, deadline);
     let mut services = first.services().await?;
     let wanted = match wanted {
-        Asked::Named(wanted) => wanted,
-        Asked::Own => {
+        ServiceChoice::Named(wanted) => wanted,
+        ServiceChoice::Own => {
             services.retain(|name| !is_built_in(name));
             None
         }

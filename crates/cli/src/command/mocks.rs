@@ -56,7 +56,7 @@ fn methods() -> Vec<Method> {
     interface.expect("our own service").methods().to_vec()
 }
 
-/// The command that is no method.
+/// The command that is not a method.
 const IMPORT: &str = "import";
 
 impl Subcommand for Action {

@@ -79,7 +79,8 @@ impl Reader<'_> {
             let mut members = Vec::new();
             let mut numbers = Vec::new();
             for part in split(inside, ',') {
-                let Some((name, value)) = split_once(part, ':') else { continue };
+                let Some(at) = positions(part, ':').first().copied() else { continue };
+                let (name, value) = (&part[..at], &part[at + 1..]);
                 let name = name.trim();
                 let name = literal(name).unwrap_or_else(|| name.to_owned());
                 let key = format!("{key}.{name}");
@@ -310,11 +311,6 @@ fn split(said: &str, sign: char) -> Vec<&str> {
     parts.push(&said[begin..]);
     parts.retain(|part| !part.trim().is_empty());
     parts
-}
-
-fn split_once(said: &str, sign: char) -> Option<(&str, &str)> {
-    let at = *positions(said, sign).first()?;
-    Some((&said[..at], &said[at + sign.len_utf8()..]))
 }
 
 #[cfg(test)]

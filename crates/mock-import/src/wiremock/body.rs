@@ -56,14 +56,15 @@ pub(super) fn body(request: &Node, schema: &Schema, target: &mut Target) -> Resu
             json_path::matches(expression, &place, &format!("{key}.matchesJsonPath"), out)?;
         } else if let Some(text) = present(pattern, "equalTo") {
             let key = format!("{key}.equalTo");
-            let not_json =
-                |_| Gap::new(text.place, &key, "the body is compared as JSON, and this is none");
+            let not_json = |_| {
+                Gap::new(text.place, &key, "the body is compared as JSON, and this is not JSON")
+            };
             let json = document(text, &key).map_err(not_json)?;
             if !json.is_object() {
                 return Err(Gap::new(
                     text.place,
                     key,
-                    "the body is compared as JSON, and this is none",
+                    "the body is compared as JSON, and this is not JSON",
                 ));
             }
             equal(&json, pattern, &place, &path_fields, &key, out)?;
@@ -105,7 +106,7 @@ fn equal(
     let any_order = is_set("ignoreArrayOrder");
     let gap = |why: &str| Gap::new(pattern.place, key, why);
     if !json.is_object() {
-        return Err(gap("a body that is no object"));
+        return Err(gap("a body that is not an object"));
     }
     if any_order && has_deep_list(json, 0) {
         return Err(gap("ignoreArrayOrder of lists within lists or messages has no counterpart"));

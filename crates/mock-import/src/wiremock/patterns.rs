@@ -31,7 +31,7 @@ pub(super) fn field(
     test(pattern, Value::Field { single, presence }, key)
 }
 
-/// What goes with a pattern, and is none itself.
+/// What goes with a pattern.
 const FLAGS: [&str; 5] = [
     "caseInsensitive",
     "ignoreArrayOrder",
@@ -98,7 +98,7 @@ fn test(pattern: &Node, value: Value<'_>, key: &str) -> Result<Node, Gap> {
             _ => return Err(no()),
         });
     }
-    let why = || Gap::new(pattern.place, key, format!("{} is no pattern", pattern.kind()));
+    let why = || Gap::new(pattern.place, key, format!("{} in place of a pattern", pattern.kind()));
     all(tests).ok_or_else(why)
 }
 

@@ -227,7 +227,7 @@ fn document(response: &Node, gaps: &mut Vec<Gap>) -> Option<Node> {
             if is_error {
                 return Some(Node { value: Tree::Text(said), place: body.place });
             }
-            let why = "a body that is no JSON has no counterpart; it is left out";
+            let why = "a body that is not JSON has no counterpart; it is left out";
             gaps.push(Gap::new(body.place, "response.body", why));
             None
         }

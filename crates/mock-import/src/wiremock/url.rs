@@ -47,7 +47,7 @@ impl Target {
 }
 
 /// A segment of an address as a mapping has it.
-enum Wanted {
+enum PathPart {
     Text(String),
     Parameter(String),
     Pattern(String),
@@ -57,7 +57,7 @@ enum Wanted {
 struct Address {
     key: &'static str,
     place: Position,
-    segments: Vec<Wanted>,
+    segments: Vec<PathPart>,
     /// Whether more segments may follow.
     is_open: bool,
     query: Option<Vec<(String, String)>>,
@@ -72,7 +72,7 @@ pub(super) fn targets(
     let verb = present(request, "method").and_then(scalar_text).unwrap_or_else(|| "ANY".to_owned());
     let verb = verb.to_uppercase();
     let address = address(request)?;
-    if let [Wanted::Text(service), Wanted::Text(method)] = &address.segments[..]
+    if let [PathPart::Text(service), PathPart::Text(method)] = &address.segments[..]
         && let Ok(found) = methods.find(service, method)
         && (service.contains('.') || *found.service == **service)
         && (verb == "POST" || verb == "ANY")
@@ -96,7 +96,7 @@ pub(super) fn targets(
         return Err(why_not
             .unwrap_or_else(|| Gap::new(address.place, format!("request.{}", address.key), why)));
     }
-    let is_exact = address.segments.iter().all(|one| matches!(one, Wanted::Text(_)));
+    let is_exact = address.segments.iter().all(|one| matches!(one, PathPart::Text(_)));
     if is_exact && !address.is_open {
         // The route with most literals takes the request.
         let literals = |target: &Target| {
@@ -128,7 +128,7 @@ fn address(request: &Node) -> Result<Address, Gap> {
             };
             for segment in path.trim_start_matches('/').split('/') {
                 let plain = decode(segment, true).map_err(|why| gap(why.to_owned()))?;
-                address.segments.push(Wanted::Text(plain.into_owned()));
+                address.segments.push(PathPart::Text(plain.into_owned()));
             }
             if key == "url" {
                 let mut pairs = Vec::new();
@@ -149,8 +149,8 @@ fn address(request: &Node) -> Result<Address, Gap> {
             for segment in said.trim_start_matches('/').split('/') {
                 let name = segment.strip_prefix('{').and_then(|one| one.strip_suffix('}'));
                 address.segments.push(match name {
-                    Some(name) => Wanted::Parameter(name.to_owned()),
-                    None => Wanted::Text(segment.to_owned()),
+                    Some(name) => PathPart::Parameter(name.to_owned()),
+                    None => PathPart::Text(segment.to_owned()),
                 });
             }
         }
@@ -167,8 +167,8 @@ fn address(request: &Node) -> Result<Address, Gap> {
             for (at, part) in parts.into_iter().enumerate() {
                 address.is_open |= at == last && matches!(&*part, ".*" | ".+");
                 address.segments.push(match literal_of_pattern(&part) {
-                    Some(text) => Wanted::Text(text),
-                    None => Wanted::Pattern(part),
+                    Some(text) => PathPart::Text(text),
+                    None => PathPart::Pattern(part),
                 });
             }
         }
@@ -233,14 +233,14 @@ fn target(
     let Some(input) = schema.message_type(&route.method.input) else { return Ok(None) };
     let mut target = Target::new(&route.method, Some(route));
     let gap = |why: String| Gap::new(address.place, format!("request.{}", address.key), why);
-    let mut wanted: Vec<&Wanted> = address.segments.iter().collect();
+    let mut wanted: Vec<&PathPart> = address.segments.iter().collect();
     let verb = route.template.verb.as_deref();
     let mut last = None;
     if let Some(verb) = verb {
         // The last segment holds the verb too.
-        let Some(Wanted::Text(text)) = wanted.last() else { return Ok(None) };
+        let Some(PathPart::Text(text)) = wanted.last() else { return Ok(None) };
         let Some(before) = text.strip_suffix(&format!(":{verb}")) else { return Ok(None) };
-        last = Some(Wanted::Text(before.to_owned()));
+        last = Some(PathPart::Text(before.to_owned()));
     }
     if let Some(last) = &last {
         wanted.pop();
@@ -263,9 +263,9 @@ fn target(
         let Some(wanted) = wanted.get(at).or(wanted.last()) else { return Ok(None) };
         if let Segment::Literal(text) = segment {
             let fits = match wanted {
-                Wanted::Text(wanted) => wanted == text,
-                Wanted::Parameter(_) => false,
-                Wanted::Pattern(pattern) => {
+                PathPart::Text(wanted) => wanted == text,
+                PathPart::Parameter(_) => false,
+                PathPart::Pattern(pattern) => {
                     Pattern::of_java(pattern).and_then(|one| one.is_match(text)).unwrap_or(false)
                 }
             };
@@ -281,12 +281,12 @@ fn target(
         }
         let Some(place) = field(input, &variable.field) else { return Ok(None) };
         match wanted {
-            Wanted::Text(text) => {
+            PathPart::Text(text) => {
                 let node = crate::nodes::text(text.as_str());
                 let test = exact(place.single, place.presence, &node).map_err(gap)?;
                 target.conditions.add(place.path, test);
             }
-            Wanted::Parameter(name) => {
+            PathPart::Parameter(name) => {
                 target.parameters.push((name.clone(), place.path.clone()));
                 let parameters = present(request, "pathParameters");
                 if let Some(pattern) = parameters.and_then(|all| present(all, name)) {
@@ -295,7 +295,7 @@ fn target(
                     target.conditions.add(place.path, test);
                 }
             }
-            Wanted::Pattern(pattern) => {
+            PathPart::Pattern(pattern) => {
                 if !matches!(
                     &**pattern,
                     ".*" | ".+" | "[^/]+" | "[^/]*" | "([^/]+)" | "(.*)" | "(.+)"
@@ -320,7 +320,7 @@ fn target(
 fn whole_variables(
     target: &mut Target,
     route: &Route,
-    wanted: &[&Wanted],
+    wanted: &[&PathPart],
     input: MessageType<'_>,
     gap: &dyn Fn(String) -> Gap,
 ) -> Result<(), Gap> {
@@ -330,7 +330,7 @@ fn whole_variables(
         let mut texts = Vec::new();
         for part in parts {
             match part {
-                Wanted::Text(text) => texts.push(text.as_str()),
+                PathPart::Text(text) => texts.push(text.as_str()),
                 _ => return Err(gap(format!("a pattern over a part of {}", variable.field))),
             }
         }
@@ -345,13 +345,13 @@ fn whole_variables(
 fn rest(
     mut target: Target,
     route: &Route,
-    wanted: &[&Wanted],
+    wanted: &[&PathPart],
     input: MessageType<'_>,
     gap: &dyn Fn(String) -> Gap,
 ) -> Result<Option<Target>, Gap> {
     let mut texts = Vec::new();
     for one in wanted {
-        let Wanted::Text(text) = one else { return Ok(None) };
+        let PathPart::Text(text) = one else { return Ok(None) };
         texts.push(text.as_str());
     }
     let segments = &route.template.segments;

@@ -30,7 +30,7 @@ const PACKED: i32 = 1;
 const ALLOW: i32 = 1;
 
 /// The features that options say themselves.
-fn said(options: &DynamicMessage) -> Option<DynamicMessage> {
+fn own_features(options: &DynamicMessage) -> Option<DynamicMessage> {
     let features =
         options.get_field_by_name("features").filter(|_| options.has_field_by_name("features"))?;
     match features.as_ref() {
@@ -47,7 +47,7 @@ fn number(features: &DynamicMessage, name: &str) -> Option<i32> {
 impl Features {
     /// With what options say themselves.
     fn with(self, options: &DynamicMessage) -> Self {
-        let Some(said) = said(options) else { return self };
+        let Some(said) = own_features(options) else { return self };
         Self {
             presence: number(&said, "field_presence").unwrap_or(self.presence),
             enum_type: number(&said, "enum_type").unwrap_or(self.enum_type),
@@ -93,7 +93,7 @@ pub(super) fn of_file(rules: &mut Rules<'_>, file: &protox::prost_reflect::FileD
     if rules.unit.descriptor.syntax() != edition::SYNTAX {
         return;
     }
-    let presence = said(&file.options()).and_then(|said| number(&said, "field_presence"));
+    let presence = own_features(&file.options()).and_then(|said| number(&said, "field_presence"));
     if presence == Some(LEGACY_REQUIRED) {
         let what = "a file cannot say that all its fields are required";
         rules.refuse(&[FILE_OPTIONS], &[FEATURES], what, "say it at the fields");
@@ -108,7 +108,7 @@ pub(super) fn of_field(rules: &mut Rules<'_>, field: &FieldDescriptor) {
     let options = field.options();
     let outer = Features::of_message(field.parent_message());
     let presence = outer.with(&options).presence;
-    let said = said(&options);
+    let said = own_features(&options);
     let own = |name: &str| said.as_ref().and_then(|said| number(said, name));
     let is_repeated = field.cardinality() == Cardinality::Repeated;
     let is_message = matches!(field.kind(), Kind::Message(_));

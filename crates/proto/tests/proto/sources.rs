@@ -363,7 +363,7 @@ fn an_image_of_buf_is_a_descriptor_set_and_may_be_compressed() {
     fs::write(path("cut.gz"), &gzip[..gzip.len() - 9]).unwrap();
     fs::write(path("image.json"), "{\"file\": []}").unwrap();
     for (name, expected) in [
-        ("cut.gz", "this is no whole gzip"),
+        ("cut.gz", "the gzip is not whole"),
         ("image.json", "a descriptor set as JSON is not read"),
     ] {
         let refused = Sources::new().descriptor_set(path(name)).compile().unwrap_err().to_string();
