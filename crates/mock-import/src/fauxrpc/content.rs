@@ -80,8 +80,8 @@ impl Reader<'_> {
             let mut numbers = Vec::new();
             for part in split(inside, ',') {
                 let Some(at) = positions(part, ':').first().copied() else { continue };
-                let (name, value) = (&part[..at], &part[at + 1..]);
-                let name = name.trim();
+                let value = &part[at + 1..];
+                let name = part[..at].trim();
                 let name = literal(name).unwrap_or_else(|| name.to_owned());
                 let key = format!("{key}.{name}");
                 let field = owner.and_then(|owner| owner.field(&name));
