@@ -109,10 +109,7 @@ impl Echo {
             }
             "Given" => Ok(Reply::new(self.given.lock().unwrap().take().unwrap())),
             "Fail" => Err(Error::not_found("there is none")),
-            "Numbers" => {
-                let items = (0..1000u32).map(|n| Ok(Bytes::from(n.to_string())));
-                Ok(Reply::new(Body::stream(futures_util::stream::iter(items))))
-            }
+            "Numbers" => Ok(numbers()),
             "Lines" => {
                 self.counted.fetch_add(1, Ordering::SeqCst);
                 let line = Bytes::from(vec![b'l'; 1000]);
@@ -133,6 +130,12 @@ impl Echo {
             _ => Err(Error::unimplemented(name.to_owned())),
         }
     }
+}
+
+/// A thousand items.
+fn numbers() -> Reply {
+    let items = (0..1000u32).map(|n| Ok(Bytes::from(n.to_string())));
+    Reply::new(Body::stream(futures_util::stream::iter(items)))
 }
 
 pub(crate) struct Hosted(pub(crate) Arc<Echo>);

@@ -159,27 +159,29 @@ pub(super) fn of_field(rules: &mut Rules<'_>, field: &FieldDescriptor) {
             "remove `repeated_field_encoding`",
         );
     }
-    let is_text = |kind: &Kind| matches!(kind, Kind::String);
-    let has_text = match field.kind() {
-        Kind::Message(entry) if entry.is_map_entry() => {
-            is_text(&entry.map_entry_key_field().kind())
-                || is_text(&entry.map_entry_value_field().kind())
-        }
-        kind => is_text(&kind),
-    };
     refuse(
-        own("utf8_validation").is_some() && !has_text,
+        own("utf8_validation").is_some() && !has_text(&field.kind()),
         "only strings are checked for UTF-8",
         "remove `utf8_validation`",
     );
-    let is_map = field.is_map();
     refuse(
-        own("message_encoding").is_some() && (!is_message || is_map),
+        own("message_encoding").is_some() && (!is_message || field.is_map()),
         "only messages have such an encoding",
         "remove `message_encoding`",
     );
     for (what, help) in found {
         rules.refuse(field.path(), &[FIELD_OPTIONS, FEATURES_OF_FIELD], what, help);
+    }
+}
+
+/// Whether it is a text, or a map of texts.
+fn has_text(kind: &Kind) -> bool {
+    match kind {
+        Kind::Message(entry) if entry.is_map_entry() => {
+            let parts = [entry.map_entry_key_field(), entry.map_entry_value_field()];
+            parts.iter().any(|part| part.kind() == Kind::String)
+        }
+        kind => *kind == Kind::String,
     }
 }
 
