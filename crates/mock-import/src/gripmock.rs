@@ -129,9 +129,14 @@ fn stub(
         let why = "with anyOf each alternative counts for itself";
         findings.at(times.place, "options.times", why);
     }
-    let mut made = Vec::with_capacity(count);
-    for of_headers in &headers {
-        for of_input in &conditions {
+    Ok(combinations(&stub, &headers, &conditions))
+}
+
+/// The stub once for each alternative of its headers and of its request.
+fn combinations(stub: &Stub, headers: &[Conditions], conditions: &[Conditions]) -> Vec<Stub> {
+    let mut made = Vec::with_capacity(headers.len() * conditions.len());
+    for of_headers in headers {
+        for of_input in conditions {
             let mut one = stub.clone();
             let mut all = of_input.clone();
             for (path, test) in &of_headers.list {
@@ -142,7 +147,7 @@ fn stub(
             made.push(one);
         }
     }
-    Ok(made)
+    made
 }
 
 /// Keys that nobody knows.

@@ -129,58 +129,14 @@ impl Pattern {
 /// # Errors
 /// What JavaScript does not have.
 fn translate(pattern: &str, is_java: bool) -> Result<JavaScript, String> {
-    let no = |what: &str| Err(format!("{what} has no counterpart in patterns of rules"));
-    let mut flags = String::new();
-    let mut rest = pattern;
-    while let Some(inside) = rest.strip_prefix("(?") {
-        let Some(end) = inside.find(')') else { break };
-        let named = &inside[..end];
-        if named.is_empty() || !named.chars().all(|c| matches!(c, 'i' | 's' | 'm')) {
-            break;
-        }
-        flags.extend(named.chars().filter(|c| !flags.contains(*c)).collect::<Vec<_>>());
-        rest = &inside[end + 1..];
-    }
+    let no = |what: &str| no_counterpart(what);
+    let Start { flags, rest } = start(pattern);
     let mut out = String::new();
     let mut chars = rest.chars().peekable();
     let mut in_class = false;
     while let Some(c) = chars.next() {
         match c {
-            '\\' => {
-                let Some(c) = chars.next() else { return no("a backslash at the end") };
-                match c {
-                    'A' if !flags.contains('m') => out.push('^'),
-                    'z' | 'Z' if !flags.contains('m') && (is_java || c == 'z') => out.push('$'),
-                    'Q' => {
-                        let mut quoted = String::new();
-                        for c in chars.by_ref() {
-                            quoted.push(c);
-                            if quoted.ends_with("\\E") {
-                                quoted.truncate(quoted.len() - 2);
-                                break;
-                            }
-                        }
-                        out.push_str(&regex::escape(&quoted));
-                    }
-                    'd' | 'D' | 'w' | 'W' | 's' | 'S' | 'b' | 'B' | 'n' | 'r' | 't' | 'f' | 'v' => {
-                        out.extend(['\\', c]);
-                    }
-                    c if c.is_ascii_digit() && is_java && c != '0' => out.extend(['\\', c]),
-                    c if c.is_ascii_punctuation() => out.extend(['\\', c]),
-                    'x' | 'u' => {
-                        // Two or four digits are the same in all of them.
-                        let wanted = if c == 'x' { 2 } else { 4 };
-                        let digits: String = chars.clone().take(wanted).collect();
-                        let is_hex =
-                            digits.len() == wanted && digits.chars().all(|c| c.is_ascii_hexdigit());
-                        if !is_hex {
-                            return no(&format!("\\{c}{{…}}"));
-                        }
-                        out.extend(['\\', c]);
-                    }
-                    c => return no(&format!("\\{c}")),
-                }
-            }
+            '\\' => escape(&mut chars, &mut out, &flags, is_java)?,
             '[' if in_class && chars.peek() == Some(&':') => return no("[:name:]"),
             '[' if in_class && is_java => return no("a class within a class"),
             '[' if in_class => out.push_str("\\["),
@@ -229,6 +185,72 @@ fn translate(pattern: &str, is_java: bool) -> Result<JavaScript, String> {
         true => no("a class without its end"),
         false => Ok(JavaScript { pattern: out, flags }),
     }
+}
+
+/// What follows a backslash.
+fn escape(
+    chars: &mut std::iter::Peekable<std::str::Chars<'_>>,
+    out: &mut String,
+    flags: &str,
+    is_java: bool,
+) -> Result<(), String> {
+    let Some(c) = chars.next() else { return no_counterpart("a backslash at the end") };
+    match c {
+        'A' if !flags.contains('m') => out.push('^'),
+        'z' | 'Z' if !flags.contains('m') && (is_java || c == 'z') => out.push('$'),
+        'Q' => {
+            let mut quoted = String::new();
+            for c in chars.by_ref() {
+                quoted.push(c);
+                if quoted.ends_with("\\E") {
+                    quoted.truncate(quoted.len() - 2);
+                    break;
+                }
+            }
+            out.push_str(&regex::escape(&quoted));
+        }
+        'd' | 'D' | 'w' | 'W' | 's' | 'S' | 'b' | 'B' | 'n' | 'r' | 't' | 'f' | 'v' => {
+            out.extend(['\\', c]);
+        }
+        c if c.is_ascii_digit() && is_java && c != '0' => out.extend(['\\', c]),
+        c if c.is_ascii_punctuation() => out.extend(['\\', c]),
+        'x' | 'u' => {
+            // Two or four digits are the same in all of them.
+            let count = if c == 'x' { 2 } else { 4 };
+            let digits: String = chars.clone().take(count).collect();
+            if digits.len() != count || !digits.chars().all(|c| c.is_ascii_hexdigit()) {
+                return no_counterpart(&format!("\\{c}{{…}}"));
+            }
+            out.extend(['\\', c]);
+        }
+        c => return no_counterpart(&format!("\\{c}")),
+    }
+    Ok(())
+}
+
+fn no_counterpart<T>(what: &str) -> Result<T, String> {
+    Err(format!("{what} has no counterpart in patterns of rules"))
+}
+
+/// The flags with which a pattern begins, and what follows them.
+struct Start<'p> {
+    flags: String,
+    rest: &'p str,
+}
+
+fn start(pattern: &str) -> Start<'_> {
+    let mut flags = String::new();
+    let mut rest = pattern;
+    while let Some(inside) = rest.strip_prefix("(?") {
+        let Some(end) = inside.find(')') else { break };
+        let named = &inside[..end];
+        if named.is_empty() || !named.chars().all(|c| matches!(c, 'i' | 's' | 'm')) {
+            break;
+        }
+        flags.extend(named.chars().filter(|c| !flags.contains(*c)).collect::<Vec<_>>());
+        rest = &inside[end + 1..];
+    }
+    Start { flags, rest }
 }
 
 #[cfg(test)]

@@ -64,6 +64,57 @@ struct Reader<'r> {
 }
 
 impl Reader<'_> {
+    /// A message, of what is between its braces.
+    fn message(
+        &mut self,
+        inside: &str,
+        key: &str,
+        depth: usize,
+        owner: Option<MessageType<'_>>,
+    ) -> Node {
+        let mut members = Vec::new();
+        let mut numbers = Vec::new();
+        for part in split(inside, ',') {
+            let Some(at) = positions(part, ':').first().copied() else { continue };
+            let value = &part[at + 1..];
+            let name = part[..at].trim();
+            let name = literal(name).unwrap_or_else(|| name.to_owned());
+            let key = format!("{key}.{name}");
+            let field = owner.and_then(|owner| owner.field(&name));
+            numbers.extend(field.map(|field| field.number()));
+            let inner = field.and_then(|field| match field.kind() {
+                Kind::One(Single::Message(inner)) => Some(inner),
+                _ => None,
+            });
+            if let Some(value) = self.value(value, &key, depth + 1, inner) {
+                members.push((name, value));
+            }
+        }
+        // What the expression does not name is not set, even where the rest is made up.
+        for field in owner.into_iter().flat_map(MessageType::fields) {
+            if !numbers.contains(&field.number()) {
+                members.push((field.name().to_owned(), Node::new(Tree::Null)));
+            }
+        }
+        object(members)
+    }
+
+    /// A list, of what is between its brackets; none if any of it is made up.
+    fn list(&mut self, inside: &str, key: &str, depth: usize) -> Option<Node> {
+        let mut items = Vec::new();
+        let before = std::mem::take(&mut self.is_made);
+        for (at, part) in split(inside, ',').iter().enumerate() {
+            items.extend(self.value(part, &format!("{key}[{at}]"), depth + 1, None));
+        }
+        if self.is_made {
+            let why = "an element is made up, so the whole list is";
+            self.gaps.push(Gap::new(self.node.place, key, why));
+            return None;
+        }
+        self.is_made = before;
+        Some(list(items))
+    }
+
     /// A value; none for what is made up.
     fn value(
         &mut self,
@@ -76,49 +127,12 @@ impl Reader<'_> {
         if depth < DEPTH_MAX
             && let Some(inside) = enclosed(said, '{', '}')
         {
-            let mut members = Vec::new();
-            let mut numbers = Vec::new();
-            for part in split(inside, ',') {
-                let Some(at) = positions(part, ':').first().copied() else { continue };
-                let value = &part[at + 1..];
-                let name = part[..at].trim();
-                let name = literal(name).unwrap_or_else(|| name.to_owned());
-                let key = format!("{key}.{name}");
-                let field = owner.and_then(|owner| owner.field(&name));
-                numbers.extend(field.map(|field| field.number()));
-                let inner = field.and_then(|field| match field.kind() {
-                    Kind::One(Single::Message(inner)) => Some(inner),
-                    _ => None,
-                });
-                if let Some(value) = self.value(value, &key, depth + 1, inner) {
-                    members.push((name, value));
-                }
-            }
-            // What the expression does not name is not set, even where the rest is made up.
-            for field in owner.into_iter().flat_map(MessageType::fields) {
-                if !numbers.contains(&field.number()) {
-                    members.push((field.name().to_owned(), Node::new(Tree::Null)));
-                }
-            }
-            return Some(object(members));
+            return Some(self.message(inside, key, depth, owner));
         }
         if depth < DEPTH_MAX
             && let Some(inside) = enclosed(said, '[', ']')
         {
-            let parts = split(inside, ',');
-            let mut items = Vec::new();
-            let before = self.is_made;
-            self.is_made = false;
-            for (at, part) in parts.iter().enumerate() {
-                items.extend(self.value(part, &format!("{key}[{at}]"), depth + 1, None));
-            }
-            if self.is_made {
-                let why = "an element is made up, so the whole list is";
-                self.gaps.push(Gap::new(self.node.place, key, why));
-                return None;
-            }
-            self.is_made = before;
-            return Some(list(items));
+            return self.list(inside, key, depth);
         }
         if said == "gen" {
             self.is_made = true;

@@ -87,7 +87,19 @@ pub(super) fn matches(
             _ => walk = walk.step(step).map_err(gap)?,
         }
     }
-    let test = match (walk.at, &pattern) {
+    let test = last_test(walk.at, pattern.as_ref(), key, &gap)?;
+    out.add(walk.path, test);
+    Ok(())
+}
+
+/// The test of what a path leads to.
+fn last_test(
+    at: At<'_>,
+    pattern: Option<&Node>,
+    key: &str,
+    gap: &dyn Fn(String) -> Gap,
+) -> Result<Node, Gap> {
+    Ok(match (at, pattern) {
         (At::Field { single, presence }, Some(pattern)) => {
             patterns::field(pattern, single, presence, key)?
         }
@@ -106,9 +118,7 @@ pub(super) fn matches(
         }
         (At::List(_), None) => one("len", one("gte", number(1))),
         (_, None) => one("exists", truth(true)),
-    };
-    out.add(walk.path, test);
-    Ok(())
+    })
 }
 
 /// What is at a path.

@@ -223,6 +223,20 @@ fn literal_of_pattern(pattern: &str) -> Option<String> {
     Some(out)
 }
 
+/// Patterns of a segment that every segment fits.
+const ANYTHING: [&str; 7] = [".*", ".+", "[^/]+", "[^/]*", "([^/]+)", "(.*)", "(.+)"];
+
+/// Whether a part of an address can be this text.
+fn can_be(part: &PathPart, text: &str) -> bool {
+    match part {
+        PathPart::Text(part) => part == text,
+        PathPart::Parameter(_) => false,
+        PathPart::Pattern(pattern) => {
+            Pattern::of_java(pattern).and_then(|one| one.is_match(text)).unwrap_or(false)
+        }
+    }
+}
+
 /// The method of a route, where an address can be of it.
 fn target(
     route: &Route,
@@ -248,11 +262,8 @@ fn target(
     }
     let segments = &route.template.segments;
     let has_rest = segments.contains(&Segment::Rest);
-    let is_long_enough = match (has_rest, address.is_open) {
-        (true, _) => true,
-        (false, true) => segments.len() >= wanted.len(),
-        (false, false) => segments.len() == wanted.len(),
-    };
+    let more = segments.len().checked_sub(wanted.len());
+    let is_long_enough = has_rest || more.is_some_and(|more| more == 0 || address.is_open);
     if !is_long_enough {
         return Ok(None);
     }
@@ -260,16 +271,9 @@ fn target(
         return rest(target, route, &wanted, input, &gap);
     }
     for (at, segment) in segments.iter().enumerate() {
-        let Some(wanted) = wanted.get(at).or(wanted.last()) else { return Ok(None) };
+        let Some(wanted) = wanted.get(at).or_else(|| wanted.last()) else { return Ok(None) };
         if let Segment::Literal(text) = segment {
-            let fits = match wanted {
-                PathPart::Text(wanted) => wanted == text,
-                PathPart::Parameter(_) => false,
-                PathPart::Pattern(pattern) => {
-                    Pattern::of_java(pattern).and_then(|one| one.is_match(text)).unwrap_or(false)
-                }
-            };
-            if !fits {
+            if !can_be(wanted, text) {
                 return Ok(None);
             }
             continue;
@@ -296,10 +300,7 @@ fn target(
                 }
             }
             PathPart::Pattern(pattern) => {
-                if !matches!(
-                    &**pattern,
-                    ".*" | ".+" | "[^/]+" | "[^/]*" | "([^/]+)" | "(.*)" | "(.+)"
-                ) {
+                if !ANYTHING.contains(&&**pattern) {
                     let pattern = Pattern::of_java(pattern).map_err(gap)?;
                     let test =
                         MATCHER.pattern(place.single, place.presence, &pattern).map_err(gap)?;
