@@ -46,6 +46,7 @@ fn no_name_of_a_file_comes_from_a_stub() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of documents")]
 fn values_of_any_shape_are_findings_and_no_panic() {
     let shapes = [
         "null",
