@@ -4,8 +4,8 @@
 //! integer, `5` is text where text is wanted, `"false"` is false, a timestamp may be
 //! `{seconds: 3}`, a wrapper its value or `{value: x}`, bytes a list of numbers. Empty text is a
 //! number's default, and a fraction of an integer is cut off. What the schema does not know is left
-//! out (`check` tells it). A name that an enum does not have is left out of what a call makes, and
-//! an error where a rule has it. Anything else that cannot be what the schema wants is an
+//! out (`check` tells it). So is a name that an enum does not have, which `check` calls an error
+//! where a rule has it. Anything else that cannot be what the schema wants is an
 //! error that names the field.
 
 use base64::Engine;

@@ -296,11 +296,14 @@ impl Compiler<'_> {
         let output = self.method.output.clone();
         let Some(plain) = sketch.plain_part() else { return Content::Made(sketch) };
         let made = body::message(schema, &output, &plain, &mut |fault| dropped.push(fault));
-        let wrong = dropped.iter().find(|fault| fault.is_wrong_name).cloned();
-        for fault in dropped.into_iter().filter(|fault| !fault.is_wrong_name) {
-            self.warn(fault.place, fault.message);
+        for fault in dropped {
+            match fault.is_wrong_name {
+                // Told as an error, and left out: wishmock's rules are answered so.
+                true => self.error(fault.place, format!("{}: {}", fault.path, fault.message)),
+                false => self.warn(fault.place, fault.message),
+            }
         }
-        match wrong.map_or(made, Err) {
+        match made {
             Ok(_) if !matches!(sketch, Sketch::Plain(_)) => Content::Made(sketch),
             Ok(message) => Content::Fixed(EncodedMessage::new(message)),
             Err(fault) => {
