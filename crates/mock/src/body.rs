@@ -5,8 +5,8 @@
 //! `{seconds: 3}`, a wrapper its value or `{value: x}`, bytes a list of numbers. Empty text is a
 //! number's default, and a fraction of an integer is cut off. What the schema does not know is left
 //! out (`check` tells it). So is a name that an enum does not have, which `check` calls an error
-//! where a rule has it. Anything else that cannot be what the schema wants is an
-//! error that names the field.
+//! where a rule has it. Anything else that cannot be what the schema wants is an error that names
+//! the field.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
