@@ -103,7 +103,8 @@ test("an error and a stream are shown as the server sends them", async () => {
   await page.getByRole("log").getByText("✓ ok").waitFor();
   assert.equal(await page.getByRole("log").locator("pre").count(), 3);
   await page.getByRole("button", { name: "Talk", exact: true }).click();
-  assert.ok(await page.getByRole("button", { name: "Send", exact: true }).isDisabled());
+  const talk = page.getByRole("region", { name: "Try shop.v1.Cart/Talk" });
+  await talk.getByRole("button", { name: "Send", exact: true, disabled: true }).waitFor();
 });
 
 test("a binding is called by its verb and path, and copied lines do the same in a shell", async () => {

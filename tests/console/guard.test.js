@@ -27,15 +27,17 @@ function http(method, path, headers = {}, body) {
 const JSON_TYPE = { "content-type": "application/json" };
 const token = () => {
   const folder = `${mock.env.XDG_RUNTIME_DIR}/tidewire`;
-  return readFileSync(`${folder}/${readdirSync(folder)[0]}`, "utf8").trim();
+  return readFileSync(`${folder}/${mock.admin}.token`, "utf8").trim();
 };
 const bearer = () => ({ authorization: `Bearer ${token()}` });
 
 describe("the guard", () => {
   test("the token of a run is in a file of its owner alone, and goes with the program", async () => {
     const folder = `${mock.env.XDG_RUNTIME_DIR}/tidewire`;
-    assert.deepEqual(readdirSync(folder), [`${mock.admin}.token`]);
-    assert.equal(statSync(`${folder}/${mock.admin}.token`).mode & 0o777, 0o600);
+    // Beside it lies what tells this program from others that run.
+    assert.deepEqual(readdirSync(folder).sort(), [`${mock.admin}.about`, `${mock.admin}.token`]);
+    for (const file of readdirSync(folder)) assert.equal(statSync(`${folder}/${file}`).mode & 0o777, 0o600, file);
+    assert.ok(!readFileSync(`${folder}/${mock.admin}.about`, "utf8").includes(token()));
     assert.equal(statSync(folder).mode & 0o777, 0o700);
     const other = await Program.start(FILES, ["mock", "--port", "0"]);
     const theirs = `${other.env.XDG_RUNTIME_DIR}/tidewire`;

@@ -239,11 +239,21 @@ fn has_dot_segments(path: &str) -> bool {
         ENCODED.iter().fold(plain, |path, (encoded, byte)| path.replace(encoded, byte))
     });
     let mut segments = read.as_deref().unwrap_or(path).split(['/', '\\']);
-    segments.any(|segment| matches!(segment.split(';').next(), Some("." | "..")))
+    segments.any(|segment| matches!(segment.split([';', '?', '#']).next(), Some("." | "..")))
 }
 
-/// What segments are told from each other by, and from `..`.
-const ENCODED: [(&str, &str); 4] = [("%2e", "."), ("%2f", "/"), ("%5c", "\\"), ("%3b", ";")];
+/// What segments are told from each other by, and from `..`; and what parsers of URLs leave out.
+const ENCODED: [(&str, &str); 9] = [
+    ("%09", ""),
+    ("%0a", ""),
+    ("%0d", ""),
+    ("%2e", "."),
+    ("%2f", "/"),
+    ("%5c", "\\"),
+    ("%3b", ";"),
+    ("%3f", "?"),
+    ("%23", "#"),
+];
 
 /// `host` without `:port` and without the dot of the root; an IPv6 address keeps its brackets.
 fn name_of(host: &str) -> &str {
@@ -384,6 +394,9 @@ mod tests {
             "/shop/.;/admin",
             "/shop/%2e%2E/admin",
             "/shop/.%2e;x/admin",
+            "/shop/.%09./admin",
+            "/shop/..%0a",
+            "/shop/..%3fx",
             "/shop/..%3bx/admin",
             "/shop/..%2fadmin",
             "/shop/x%5C..%5Cadmin",

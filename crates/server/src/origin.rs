@@ -11,6 +11,7 @@
 //! | a `GET` with neither, without `Referer`, and no browser sends it | yes |
 //! | with `Sec-Fetch-Site: same-origin` or `none` | yes |
 //! | without `Sec-Fetch-Site`, and `Origin` names the host that the request asks for | yes; its scheme is not compared, since TLS may end before this server |
+//! | that a browser sends ahead of time (`Sec-Purpose`, `Purpose`, `X-Moz`), whatever else it says | no: a page of any origin may ask for that, and it says `Sec-Fetch-Site: none` |
 //! | with an `Origin` of `cors.origins` | yes; one that `loopback` lets in only without cookies, unless `cors.credentials` is set |
 //! | any other | no: 403 |
 //!
@@ -32,6 +33,13 @@ use crate::cors::Policy;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
+/// What says that nobody asked for a page yet: the standard one, and those before it.
+const AHEAD_OF_TIME: [HeaderName; 3] = [
+    HeaderName::from_static("sec-purpose"),
+    HeaderName::from_static("purpose"),
+    HeaderName::from_static("x-moz"),
+];
+
 /// Whether a verb changes nothing (RFC 9110, section 9.2.1).
 pub(crate) fn is_safe(verb: &Method) -> bool {
     matches!(*verb, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
@@ -43,6 +51,10 @@ pub(crate) fn is_safe(verb: &Method) -> bool {
 /// # Errors
 /// 403 for a page of another origin.
 pub(crate) fn check(parts: &Parts, cors: Option<&Policy>) -> Result<()> {
+    if AHEAD_OF_TIME.iter().any(|name| parts.headers.contains_key(name)) {
+        let why = "a browser sends this ahead of time (prefetch), which runs no command";
+        return Err(Error::permission_denied(why));
+    }
     if is_of_unnamed_page(parts) {
         return check_referer(parts, cors);
     }
@@ -209,6 +221,15 @@ mod tests {
                 false,
             ),
             (&[BROWSER, ("sec-fetch-site", "none")], None, true),
+            (&[("sec-fetch-site", "none"), ("sec-purpose", "prefetch;prerender")], None, false),
+            (&[("sec-fetch-site", "same-origin"), ("sec-purpose", "prefetch")], None, false),
+            (&[("purpose", "prefetch")], None, false),
+            (&[("x-moz", "prefetch")], None, false),
+            (
+                &[("origin", "https://app.example"), ("sec-purpose", "prefetch")],
+                policy.as_ref(),
+                false,
+            ),
             (&[BROWSER, ("origin", "http://shop.example:8080")], None, true),
         ] {
             let mut request = Request::get("/fire").header(HOST, "shop.example:8080");

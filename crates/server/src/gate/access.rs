@@ -250,6 +250,7 @@ fn in_lower_case(paths: &[(String, Access)]) -> Vec<(String, Access)> {
 /// A path as lenient programs may read it. Servlet containers take `;x=1` off each segment, then
 /// decode; a program behind another decodes once more; C ends a name at a NUL, and some file
 /// systems leave out the dots and spaces at its end. Express and others leave out a slash there.
+/// Who reads what was decoded as a URL leaves out line feeds, and ends the path at a question mark.
 fn readings(path: &str) -> Vec<String> {
     let is_plain = |path: &str| {
         !path.contains(['%', ';', '\\', '\0']) && !path.contains("//") && !path.contains("/.")
@@ -263,8 +264,10 @@ fn readings(path: &str) -> Vec<String> {
         let next = decoded(&layer);
         for read in [next.clone(), without_parameters(&next), decoded(&without_parameters(&layer))]
         {
-            found.push(resolved(&with_bare_names(&read)));
-            found.push(resolved(&read));
+            for read in [as_url(&read), read] {
+                found.push(resolved(&with_bare_names(&read)));
+                found.push(resolved(&read));
+            }
         }
         if next == layer {
             break;
@@ -293,6 +296,12 @@ fn with_bare_names(path: &str) -> String {
         if bare.is_empty() { name } else { bare }
     });
     names.collect::<Vec<_>>().join("/")
+}
+
+/// What a parser of URLs takes for the path: it leaves out tabs and line feeds wherever they are
+/// (WHATWG URL, basic URL parser), and a pattern that ends with `$` ends before a line feed, too.
+fn as_url(path: &str) -> String {
+    path.split(['?', '#']).next().unwrap_or_default().replace(['\t', '\n', '\r'], "")
 }
 
 fn decoded(path: &str) -> String {
@@ -492,6 +501,13 @@ mod tests {
             ("/Assets/a.js", false),
             ("/assets/A.js", true),
             ("/assets/%4fwn/a", false),
+            ("/assets/own%0a", false),
+            ("/assets/o%09wn/a", false),
+            ("/assets/own%0d%0a/a", false),
+            ("/assets/own%3fx/a", false),
+            ("/assets/own%23x", false),
+            ("/assets/x/.%09./own/a", false),
+            ("/assets/a%0ab", true),
         ] {
             assert_eq!(code(&gate, path(at), None).is_none(), passes, "{at}");
         }

@@ -49,7 +49,7 @@ impl App {
         peer: &Arc<Peer>,
     ) -> Option<(Response<Body>, Option<Takeover>)> {
         let how = upgrade_kind(request)?;
-        let key = match self.check_upgrade(request, how) {
+        let key = match self.check_upgrade(request, how, peer) {
             Ok(key) => key,
             Err(error) => return Some((plain::error_response(&error), None)),
         };
@@ -76,6 +76,7 @@ impl App {
         &self,
         request: &Request<B>,
         how: UpgradeKind,
+        peer: &Peer,
     ) -> Result<Option<HeaderValue>, Error> {
         let headers = request.headers();
         if headers.get(SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
@@ -89,7 +90,7 @@ impl App {
             return Err(Error::invalid_argument(text));
         }
         let mut origins = headers.get_all(ORIGIN).iter();
-        if let Some(origin) = origins.find(|origin| !self.may_connect(origin, request)) {
+        if let Some(origin) = origins.find(|origin| !self.may_connect(origin, request, peer)) {
             let text = format!("pages of {origin:?} may not connect; add it to cors.origins");
             return Err(Error::permission_denied(text));
         }
@@ -116,8 +117,10 @@ impl App {
     }
 
     /// Whether pages of this origin may connect: those of this server, and those that are named.
-    fn may_connect<B>(&self, origin: &HeaderValue, request: &Request<B>) -> bool {
-        let is_own = is_of_host(origin, request.headers(), request.uri());
+    fn may_connect<B>(&self, origin: &HeaderValue, request: &Request<B>, peer: &Peer) -> bool {
+        // Anybody between may have written a page that came without TLS.
+        let is_as_safe = !peer.is_secure || origin.as_bytes().starts_with(b"https://");
+        let is_own = is_as_safe && is_of_host(origin, request.headers(), request.uri());
         let is_named = || self.cors.as_ref().is_some_and(|policy| policy.names(origin));
         is_own || is_named()
     }
