@@ -51,6 +51,9 @@ async function open(place, options = {}, program = mock, expected = undefined) {
   return it.page;
 }
 
+/** An example of a request comes first; between selecting and writing, it would stay. @param {import("playwright-core").Page} page */
+const exampleIn = (page) => page.waitForFunction(() => [...document.querySelectorAll("textarea")].some((it) => it.value.includes('"quantity"')));
+
 const price = (request, headers) => mock.call("shop.v1.Cart/Price", request, headers);
 
 describe("sign-in", () => {
@@ -108,6 +111,7 @@ describe("mocks", () => {
     await page.keyboard.press("j");
     await page.keyboard.press("Enter");
     const request = page.getByLabel("Request as JSON");
+    await exampleIn(page);
     await request.fill('{"item": {"sku": "tea"}, "quantity": 50}');
     await page.getByRole("button", { name: "Preview" }).click();
     const table = page.getByRole("table", { name: "Responses and why they lost" });
@@ -472,6 +476,7 @@ describe("every page", () => {
     for (const request of [{ item: { sku: "tea" } }, { quantity: 200 }, { quantity: 50 }, { item: { sku: "gone" } }]) await price(request);
     for (const [name, place, options, prepare] of /** @type {[string, string, object, ((page: import("playwright-core").Page) => Promise<void>)?][]} */ ([
       ["mocks", "/mocks?method=shop.v1.Cart%2FPrice", {}, async (page) => {
+        await exampleIn(page);
         await page.getByLabel("Request as JSON").fill('{"item": {"sku": "tea"}, "quantity": 50}');
         await page.getByRole("button", { name: "Preview" }).click();
         await page.getByText("✓ answers").waitFor();
