@@ -10,7 +10,7 @@ use crate::matching::{How, literal};
 use crate::nodes::scalar_text;
 use crate::regexes::Pattern;
 
-/// A text of CEL.
+/// A text of CEL in quotation marks, with whatever cannot be seen as an escape.
 pub(crate) fn quote(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
@@ -20,7 +20,7 @@ pub(crate) fn quote(text: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            c if c.is_control() => {
+            c if c.is_control() || c == '\u{feff}' => {
                 let _ = write!(out, "\\u{:04x}", u32::from(c));
             }
             c => out.push(c),

@@ -57,12 +57,7 @@ pub(crate) fn read(
         }
     };
     for node in all {
-        match stub(node, schema, methods, findings) {
-            Ok(made) => stubs.extend(made),
-            Err(gap) => {
-                findings.at(gap.place, gap.key, format!("{}; the stub is left out", gap.why));
-            }
-        }
+        stubs.extend(findings.made("stub", |it| stub(node, schema, methods, it)));
     }
     all.len()
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use tidewire_mock::document::Position;
 
+use crate::stub::Stub;
+
 /// Something of a stub file that the rules do not say.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
@@ -47,6 +49,18 @@ impl Findings {
     pub(crate) fn at(&mut self, place: Position, key: impl Into<String>, why: impl Into<String>) {
         let file = self.file.clone();
         self.add(Finding { file, line: place.line, key: key.into(), why: why.into() });
+    }
+
+    /// What a stub of the file becomes; nothing where that cannot be said, which is a finding.
+    pub(crate) fn made(
+        &mut self,
+        what: &str,
+        make: impl FnOnce(&mut Self) -> Result<Vec<Stub>, Gap>,
+    ) -> Vec<Stub> {
+        make(self).unwrap_or_else(|gap| {
+            self.at(gap.place, gap.key, format!("{}; the {what} is left out", gap.why));
+            Vec::new()
+        })
     }
 
     pub(crate) fn add(&mut self, finding: Finding) {

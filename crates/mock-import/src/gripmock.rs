@@ -51,12 +51,9 @@ pub(crate) fn read(
     };
     let mut conversations = streams::Conversations::default();
     for node in &all {
-        match stub(node, schema, methods, findings, &mut conversations) {
-            Ok(made) => stubs.extend(made),
-            Err(gap) => {
-                findings.at(gap.place, gap.key, format!("{}; the stub is left out", gap.why));
-            }
-        }
+        let make =
+            |findings: &mut Findings| stub(node, schema, methods, findings, &mut conversations);
+        stubs.extend(findings.made("stub", make));
     }
     stubs.extend(conversations.into_stubs());
     all.len()

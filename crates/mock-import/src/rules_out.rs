@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 
 use tidewire_mock::document::{Node, Number, Tree};
 
+use crate::cel::quote;
 use crate::finding::Findings;
 use crate::nodes::{Members, number, object, text, truth};
 use crate::stub::Stub;
@@ -194,22 +195,8 @@ fn quoted(text: &str) -> String {
     if is_simple {
         return format!("'{}'", text.replace('\'', "''"));
     }
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            c if c.is_control() || c == '\u{feff}' => {
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
+    // Escapes of YAML are those of CEL, as far as they are written here.
+    quote(text)
 }
 
 /// The name of a file as a comment can hold it.

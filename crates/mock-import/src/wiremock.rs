@@ -74,12 +74,7 @@ pub(crate) fn read(
         }
     };
     for node in &all {
-        match mapping(node, schema, methods, findings) {
-            Ok(made) => stubs.extend(made),
-            Err(gap) => {
-                findings.at(gap.place, gap.key, format!("{}; the mapping is left out", gap.why));
-            }
-        }
+        stubs.extend(findings.made("mapping", |it| mapping(node, schema, methods, it)));
     }
     all.len()
 }
