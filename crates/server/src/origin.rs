@@ -27,7 +27,7 @@ use http::header::{COOKIE, HOST, HeaderName, ORIGIN, REFERER, USER_AGENT};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Uri};
-use tidewire_service::{Error, Result};
+use tidewire_service::{Error, Peer, Result};
 
 use crate::cors::Policy;
 
@@ -127,11 +127,23 @@ fn foreign(origin: Option<&HeaderValue>) -> Error {
 }
 
 /// Whether an origin is that of the host which a request asks for, whatever its scheme.
-pub(crate) fn is_of_host(origin: &HeaderValue, headers: &HeaderMap, uri: &Uri) -> bool {
+fn is_of_host(origin: &HeaderValue, headers: &HeaderMap, uri: &Uri) -> bool {
     let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let host = uri.authority().map(Authority::as_str).or(host);
     origin.zip(host).is_some_and(|((_, authority), host)| authority.eq_ignore_ascii_case(host))
+}
+
+/// Whether a page of this origin is one of the server that a request asks for. Where the request
+/// came over TLS the page did, too: anybody between may have written one that came without.
+pub(crate) fn is_own_page(
+    origin: &HeaderValue,
+    headers: &HeaderMap,
+    uri: &Uri,
+    peer: &Peer,
+) -> bool {
+    let is_as_safe = !peer.is_secure || origin.as_bytes().starts_with(b"https://");
+    is_as_safe && is_of_host(origin, headers, uri)
 }
 
 #[cfg(test)]
@@ -241,5 +253,23 @@ mod tests {
         }
         let posted = Request::post("/fire").header(BROWSER.0, BROWSER.1).body(()).unwrap();
         assert!(check(&posted.into_parts().0, None).is_ok(), "browsers send Origin with a POST");
+    }
+
+    #[test]
+    fn over_tls_a_page_that_came_without_it_is_not_the_servers_own() {
+        let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("shop.example"))]);
+        let uri = Uri::from_static("/");
+        let plain = Peer::new(None);
+        for (origin, over_plain, over_tls) in [
+            ("http://shop.example", true, false),
+            ("https://shop.example", true, true),
+            ("https://evil.example", false, false),
+            ("null", false, false),
+        ] {
+            let origin = HeaderValue::from_static(origin);
+            assert_eq!(is_own_page(&origin, &headers, &uri, &plain), over_plain, "{origin:?}");
+            let secure = plain.clone().over_tls();
+            assert_eq!(is_own_page(&origin, &headers, &uri, &secure), over_tls, "{origin:?}");
+        }
     }
 }

@@ -28,7 +28,7 @@ use tidewire_service::{Body, Error, Peer};
 
 use crate::connection::App;
 use crate::cors::Policy;
-use crate::origin::is_of_host;
+use crate::origin::is_own_page;
 use crate::plain;
 
 /// A connection that will be handed over.
@@ -62,7 +62,7 @@ impl App {
             headers.insert(SEC_WEBSOCKET_ACCEPT, key);
             *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
         }
-        if self.withholds_cookies(request) {
+        if self.withholds_cookies(request, peer) {
             request.headers_mut().remove(COOKIE);
         }
         let connection = request.extensions_mut().remove::<OnUpgrade>()?;
@@ -107,10 +107,10 @@ impl App {
 
     /// Whether the page may connect, and its cookies say nothing: browsers send them whatever a
     /// page asks for.
-    fn withholds_cookies<B>(&self, request: &Request<B>) -> bool {
+    fn withholds_cookies<B>(&self, request: &Request<B>, peer: &Peer) -> bool {
         let withholds = |policy: &Policy, origin: &HeaderValue| {
             policy.withholds_cookies(origin)
-                && !is_of_host(origin, request.headers(), request.uri())
+                && !is_own_page(origin, request.headers(), request.uri(), peer)
         };
         let mut origins = request.headers().get_all(ORIGIN).iter();
         self.cors.as_ref().is_some_and(|policy| origins.any(|origin| withholds(policy, origin)))
@@ -118,9 +118,7 @@ impl App {
 
     /// Whether pages of this origin may connect: those of this server, and those that are named.
     fn may_connect<B>(&self, origin: &HeaderValue, request: &Request<B>, peer: &Peer) -> bool {
-        // Anybody between may have written a page that came without TLS.
-        let is_as_safe = !peer.is_secure || origin.as_bytes().starts_with(b"https://");
-        let is_own = is_as_safe && is_of_host(origin, request.headers(), request.uri());
+        let is_own = is_own_page(origin, request.headers(), request.uri(), peer);
         let is_named = || self.cors.as_ref().is_some_and(|policy| policy.names(origin));
         is_own || is_named()
     }
