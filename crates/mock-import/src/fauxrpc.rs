@@ -57,7 +57,7 @@ pub(crate) fn read(
         }
     };
     for node in all {
-        stubs.extend(findings.made("stub", |it| stub(node, schema, methods, it)));
+        stubs.extend(findings.or_tell("stub", |it| stub(node, schema, methods, it)));
     }
     all.len()
 }

@@ -52,7 +52,7 @@ impl Findings {
     }
 
     /// What a stub of the file becomes; nothing where that cannot be said, which is a finding.
-    pub(crate) fn made(
+    pub(crate) fn or_tell(
         &mut self,
         what: &str,
         make: impl FnOnce(&mut Self) -> Result<Vec<Stub>, Gap>,

@@ -53,7 +53,7 @@ pub(crate) fn read(
     for node in &all {
         let make =
             |findings: &mut Findings| stub(node, schema, methods, findings, &mut conversations);
-        stubs.extend(findings.made("stub", make));
+        stubs.extend(findings.or_tell("stub", make));
     }
     stubs.extend(conversations.into_stubs());
     all.len()

@@ -74,7 +74,7 @@ pub(crate) fn read(
         }
     };
     for node in &all {
-        stubs.extend(findings.made("mapping", |it| mapping(node, schema, methods, it)));
+        stubs.extend(findings.or_tell("mapping", |it| mapping(node, schema, methods, it)));
     }
     all.len()
 }
