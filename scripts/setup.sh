@@ -139,18 +139,6 @@ mock_node_packages() {
   stamp mock-node "$key"
 }
 
-# pytest, grpcio and protobuf, for clients/mock/python.
-mock_python_packages() {
-  local folder=$tools/mock-clients key
-  key="$(python3 --version) $(hash_of scripts/mock-clients.txt)"
-  if [[ -x $folder/bin/python ]] && fresh mock-clients "$key"; then return 0; fi
-  run "installed pytest" install_mock_python_packages "$folder" || return 0
-  stamp mock-clients "$key"
-}
-install_mock_python_packages() {
-  rm -rf "$1" && python3 -m venv "$1" && "$1/bin/pip" install --quiet --no-deps -r scripts/mock-clients.txt
-}
-
 # Maven's plugins, JUnit and protobuf-java: one test is run so that all of them are fetched.
 mock_java_packages() {
   local folder=clients/mock/java key
@@ -224,52 +212,20 @@ unpack_nginx() {
   return $code
 }
 
-# Makes up requests from an OpenAPI document; all its packages are pinned.
-schemathesis() {
-  local folder=$tools/schemathesis key
-  key="$(python3 --version) $(hash_of scripts/schemathesis.txt)"
-  if [[ -x $folder/bin/st ]] && fresh schemathesis "$key"; then return 0; fi
-  run "installed schemathesis" install_schemathesis "$folder" || return 0
-  stamp schemathesis "$key"
+# python_packages NAME: an environment $tools/NAME with the packages that scripts/NAME.txt pins. All
+# are installed by the pip of one environment: making a pip takes longer than most packages.
+python_packages() {
+  local name=$1 key
+  key="$(python3 --version) $(hash_of "scripts/$name.txt")"
+  if [[ -x $tools/$name/bin/python ]] && fresh "$name" "$key"; then return 0; fi
+  run "installed the Python packages of scripts/$name.txt" install_python_packages "$name" || return 0
+  stamp "$name" "$key"
 }
-install_schemathesis() {
-  rm -rf "$1" && python3 -m venv "$1" && "$1/bin/pip" install --quiet --no-deps -r scripts/schemathesis.txt
-}
-
-# An HTTP cache of Python, for tests/foreign/python.
-http_cache() {
-  local folder=$tools/http-cache key
-  key="$(python3 --version) $(hash_of scripts/http-cache.txt)"
-  if [[ -x $folder/bin/python ]] && fresh http-cache "$key"; then return 0; fi
-  run "installed CacheControl" install_http_cache "$folder" || return 0
-  stamp http-cache "$key"
-}
-install_http_cache() {
-  rm -rf "$1" && python3 -m venv "$1" && "$1/bin/pip" install --quiet --no-deps -r scripts/http-cache.txt
-}
-
-# The messages of OpenTelemetry in Python, for tests/foreign/python/otlp_receiver.py.
-otlp() {
-  local folder=$tools/otlp key
-  key="$(python3 --version) $(hash_of scripts/otlp.txt)"
-  if [[ -x $folder/bin/python ]] && fresh otlp "$key"; then return 0; fi
-  run "installed opentelemetry-proto" install_otlp "$folder" || return 0
-  stamp otlp "$key"
-}
-install_otlp() {
-  rm -rf "$1" && python3 -m venv "$1" && "$1/bin/pip" install --quiet --no-deps -r scripts/otlp.txt
-}
-
-# grpcio, for tests/foreign/python/client.py.
-foreign_python() {
-  local folder=$tools/foreign-python key
-  key="$(python3 --version) $(hash_of scripts/foreign-python.txt)"
-  if [[ -x $folder/bin/python ]] && fresh foreign-python "$key"; then return 0; fi
-  run "installed grpcio" install_foreign_python "$folder" || return 0
-  stamp foreign-python "$key"
-}
-install_foreign_python() {
-  rm -rf "$1" && python3 -m venv "$1" && "$1/bin/pip" install --quiet --no-deps -r scripts/foreign-python.txt
+install_python_packages() {
+  local folder=$tools/$1
+  if [[ ! -x $tools/pip/bin/pip ]]; then rm -rf "$tools/pip" && python3 -m venv "$tools/pip" || return; fi
+  rm -rf "$folder" && python3 -m venv --without-pip "$folder" &&
+    "$tools/pip/bin/pip" --quiet --python "$folder/bin/python" install --no-compile --no-deps -r "scripts/$1.txt"
 }
 
 # The .NET SDK, for sdk/dotnet.
@@ -300,17 +256,7 @@ if [[ ${1:-} == dotnet ]]; then
   exit 0
 fi
 
-debian curl curl
-postgresql
-debian setpriv util-linux
-debian zsh zsh
-debian fish fish
-debian sqlite3 sqlite3
-debian javac default-jdk-headless
-debian mvn maven
-chromium
-nginx_program
-
+# First what a build asks for that runs beside this: conformance/build.rs.
 if command -v go >/dev/null; then
   go_tool "$CONNECTCONFORMANCE"
   conformance_protos
@@ -321,6 +267,17 @@ if command -v go >/dev/null; then
 else
   missing "go: install Go 1.26 or newer; the conformance suite, grpcurl and the Go client need it"
 fi
+
+debian curl curl
+postgresql
+debian setpriv util-linux
+debian zsh zsh
+debian fish fish
+debian sqlite3 sqlite3
+debian javac default-jdk-headless
+debian mvn maven
+chromium
+nginx_program
 
 if command -v node >/dev/null && command -v npm >/dev/null; then
   node_packages
@@ -337,11 +294,11 @@ if type -P mvn javac >/dev/null; then
 fi
 
 if command -v python3 >/dev/null && python3 -c 'import ensurepip' 2>/dev/null; then
-  schemathesis
-  http_cache
-  otlp
-  foreign_python
-  mock_python_packages
+  python_packages schemathesis
+  python_packages http-cache
+  python_packages otlp
+  python_packages foreign-python
+  python_packages mock-clients
 else
   missing "python3 with venv: install it (Debian: apt-get install python3-venv); schemathesis needs it"
 fi

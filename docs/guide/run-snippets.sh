@@ -14,8 +14,9 @@
 # | any other           | left alone                                                              |
 #
 # A page runs in an empty folder beside `tidewire`, a link to the repository. Port 8080 stands for a
-# free one here. Builds are of the dev profile and share target/
-# and Cargo.lock. Needs curl, node, npm and, from `make setup`, .tools/bin/grpcurl;
+# free one here. Builds are of the dev profile and share target/ and Cargo.lock. README.md runs
+# first and alone, since it builds programs as it says, with other features; then two pages run at a
+# time: one waits for a server while another builds. Needs curl, node, npm and, from `make setup`, .tools/bin/grpcurl;
 # other-languages.md also needs Go and Python with venv; mock-tests.md these and Maven.
 set -euo pipefail
 repository=$(cd "$(dirname "$0")/../.." && pwd)
@@ -33,7 +34,8 @@ export MAVEN_OPTS="-Dmaven.repo.local=$repository/.tools/m2 -XX:TieredStopAtLeve
 export CARGO_PROFILE_DEV_DEBUG=${CARGO_PROFILE_DEV_DEBUG:-line-tables-only}
 
 # What a page's script starts with.
-cat >"$work/prelude.sh" <<'PRELUDE'
+prelude=$work/prelude.sh
+cat >"$prelude" <<'PRELUDE'
 set -euo pipefail
 server=
 running=
@@ -109,8 +111,9 @@ free_port() {
 }
 
 # `make demo` has a profile of its own; to see that its words are right a dev build will do.
-printf '#!/bin/sh\nfor word; do shift; [ "$word" = demo ] && word=dev; set -- "$@" "$word"; done\nexec cargo "$@"\n' >"$work/cargo-dev"
-chmod +x "$work/cargo-dev"
+cargo_dev=$work/cargo-dev
+printf '#!/bin/sh\nfor word; do shift; [ "$word" = demo ] && word=dev; set -- "$@" "$word"; done\nexec cargo "$@"\n' >"$cargo_dev"
+chmod +x "$cargo_dev"
 
 # Programs of examples/ with the features that `cargo xtask ci test` has built them with: those that
 # a page names would build most crates once more. What README names is built as it says.
@@ -130,21 +133,20 @@ cd "$repository" && "$real" build --quiet --workspace "${bins[@]}" --example gat
 WRAPPER
 chmod +x "$work/bin/cargo"
 
-run_page() {
-  local page=$1 folder=$work/page port
-  rm -rf "$folder"
+run_page() { # PAGE FOLDER: runs a page in FOLDER/page
+  local page=$1 bin=$work/bin work=$2 folder=$2/page port
   mkdir -p "$folder"
   ln -s "$repository" "$folder/tidewire"
   port=$(free_port)
   {
     printf 'page=%q work=%q repository=%q port=%q\n' "$page" "$work" "$repository" "$port"
-    cat "$work/prelude.sh"
+    cat "$prelude"
     printf 'cd %q\n' "$folder"
     script "$repository/$page" | sed "s/127\.0\.0\.1:8080/127.0.0.1:$port/g"
   } >"$work/script"
-  TIDEWIRE_SERVER_LISTEN=127.0.0.1:$port CARGO="$work/cargo-dev" CARGO_TARGET_DIR="$repository/target" \
+  TIDEWIRE_SERVER_LISTEN=127.0.0.1:$port CARGO="$cargo_dev" CARGO_TARGET_DIR="$repository/target" \
     CONTACTS=1000 CONTACTS_DB="$work/contacts.sqlite" repository="$repository" \
-    PATH="$([[ $page == README.md ]] || printf '%s:' "$work/bin")$PATH" bash "$work/script"
+    PATH="$([[ $page == README.md ]] || printf '%s:' "$bin")$PATH" bash "$work/script"
 }
 
 cd "$repository"
@@ -152,15 +154,34 @@ pages=("$@")
 if ((${#pages[@]} == 0)); then
   mapfile -t pages < <(grep -lE '^```sh( server)?$' README.md docs/guide/*.md)
 fi
-failed=0
+# check PAGE: runs it, and prints what it printed once it has ended.
+check() {
+  local page=$1 folder started=$SECONDS verdict=ok
+  folder=$(mktemp -d "$work/XXXXXX")
+  (run_page "$page" "$folder") >"$folder/log" 2>&1 || verdict=FAILED
+  {
+    flock 8
+    cat "$folder/log"
+    echo "$verdict $page ($((SECONDS - started)) s)"
+    [[ $verdict == ok ]] || echo "$page" >>"$work/failed"
+  } 8>"$work/lock"
+  rm -rf "$folder"
+}
+
+running=0
 for page in "${pages[@]}"; do
-  started=$SECONDS
-  if (run_page "$page"); then
-    echo "ok $page ($((SECONDS - started)) s)"
-  else
-    echo "FAILED $page ($((SECONDS - started)) s)"
-    failed=$((failed + 1))
+  if [[ $page == README.md ]]; then
+    check "$page"
+    continue
   fi
+  if ((running == 2)); then
+    wait -n
+    running=$((running - 1))
+  fi
+  check "$page" &
+  running=$((running + 1))
 done
-printf '%s passed, %s failed\n' $((${#pages[@]} - failed)) "$failed"
+wait
+failed=$([[ ! -e $work/failed ]] || wc -l <"$work/failed")
+printf '%s passed, %s failed\n' $((${#pages[@]} - ${failed:=0})) "$failed"
 ((failed == 0))

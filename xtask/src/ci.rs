@@ -7,6 +7,7 @@
 //! ten minutes of stress, cargo-deny) is in `make proof`.
 
 mod run;
+mod test_programs;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -50,11 +51,18 @@ const STEPS: &[Step] = &[
         work: clippy,
     },
     Step {
+        name: "build",
+        stage: Stage::BeforeSetup,
+        lane: Lane::Compiles,
+        about: "tests and the programs that they run compile",
+        work: test_programs::compile,
+    },
+    Step {
         name: "test",
         stage: Stage::Tests,
         lane: Lane::Compiles,
         about: "unit and integration tests",
-        work: test,
+        work: test_programs::run,
     },
     Step {
         name: "doctest",
@@ -115,14 +123,14 @@ const STEPS: &[Step] = &[
     Step {
         name: "sdk",
         stage: Stage::Clients,
-        lane: Lane::Runs,
+        lane: Lane::RunsToo,
         about: "what hosted programs import agrees with the fixtures, and withstands its gateway",
         work: sdk,
     },
     Step {
         name: "mock-clients",
         stage: Stage::Clients,
-        lane: Lane::Runs,
+        lane: Lane::RunsToo,
         about: "mocks for tests in Node, Python, Go and Java, from the tree and as users get them",
         work: mock_clients,
     },
@@ -143,7 +151,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "console",
         stage: Stage::Clients,
-        lane: Lane::Runs,
+        lane: Lane::RunsToo,
         about: "the console in Chromium: pages, guard, policy, axe; assistants by the official client",
         work: console,
     },
@@ -180,18 +188,6 @@ fn tidy(root: &Path) -> Result<Outcome> {
 
 fn clippy(root: &Path) -> Result<Outcome> {
     cargo(root, "clippy --workspace --all-targets -- -D warnings", &[])
-}
-
-fn test(root: &Path) -> Result<Outcome> {
-    // What the tests of `hosting` start: asked for with tests, the gateway would be one itself.
-    let programs = build(root, "--bins")?;
-    if matches!(programs, Outcome::Failed) {
-        return Ok(programs);
-    }
-    // Most of them wait for programs and connections more than they compute.
-    let threads = std::thread::available_parallelism().map_or(4, |cores| 2 * cores.get());
-    let threads = threads.to_string();
-    cargo(root, "test --workspace --tests --no-fail-fast", &[("RUST_TEST_THREADS", &threads)])
 }
 
 fn doctest(root: &Path) -> Result<Outcome> {
@@ -430,6 +426,17 @@ impl Outcome {
 
 /// Runs cargo with words and environment variables.
 fn cargo(root: &Path, words: &str, variables: &[(&str, &str)]) -> Result<Outcome> {
+    let mut command = cargo_command(root, words);
+    let mut shown = String::new();
+    for (name, value) in variables {
+        command.env(name, value);
+        shown += &format!("{name}='{value}' ");
+    }
+    println!("$ {shown}cargo {words}");
+    execute(&mut command)
+}
+
+fn cargo_command(root: &Path, words: &str) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.current_dir(root).args(words.split(' '));
@@ -438,13 +445,8 @@ fn cargo(root: &Path, words: &str, variables: &[(&str, &str)]) -> Result<Outcome
     if std::env::var_os("CI").is_some() {
         command.env("CARGO_INCREMENTAL", "0");
     }
-    let mut shown = String::new();
-    for (name, value) in variables {
-        command.env(name, value);
-        shown += &format!("{name}='{value}' ");
-    }
-    println!("$ {shown}cargo {words}");
-    execute(&mut command)
+    without_cargo_variables(&mut command);
+    command
 }
 
 fn execute(command: &mut Command) -> Result<Outcome> {

@@ -32,7 +32,7 @@ pub(super) enum Stage {
     Guides,
 }
 
-/// What is run one by one, beside the other lane of the stage. Most that waits for browsers,
+/// What is run one by one, beside the other lanes of the stage. Most that waits for browsers,
 /// servers and other languages leaves half of a machine idle, and so do the last crates of a build.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
@@ -40,6 +40,8 @@ pub(super) enum Lane {
     Compiles,
     /// It uses what was built before, and is run by a process of this program.
     Runs,
+    /// The same, beside it.
+    RunsToo,
 }
 
 /// Prints the steps.
@@ -67,7 +69,8 @@ pub(crate) fn run(root: &Path, names: &[&str]) -> Result<ExitCode> {
     // not known.
     let program = std::env::current_exe().context("this program's path")?;
     let run_stage = |stage| run_stage(root, &program, stage);
-    let setup = Child::start("setup", Command::new("bash").arg("scripts/setup.sh"), root)?;
+    let setup =
+        Child::start("setup".to_owned(), Command::new("bash").arg("scripts/setup.sh"), root)?;
     let before = run_stage(Stage::BeforeSetup)?;
     let is_set_up = setup.end()?;
     if !before || !is_set_up || !run_stage(Stage::Tests)? {
@@ -79,20 +82,23 @@ pub(crate) fn run(root: &Path, names: &[&str]) -> Result<ExitCode> {
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs both lanes of a stage to their ends, or to the first failure of each.
+/// Runs all lanes of a stage to their ends, or to the first failure of each.
 fn run_stage(root: &Path, program: &Path, stage: Stage) -> Result<bool> {
     let of_lane = |lane| chosen(|step| step.stage == stage && step.lane == lane);
-    let names: Vec<_> = of_lane(Lane::Runs).iter().map(|step| step.name).collect();
-    let beside = if names.is_empty() {
-        None
-    } else {
-        let mut runs = Command::new(program);
-        runs.arg("ci").args(&names).env(IS_BUILT, "1");
-        Some(Child::start("what needs no compiler", &mut runs, root)?)
-    };
-    let compiles = run_in_order(root, &of_lane(Lane::Compiles))? == ExitCode::SUCCESS;
-    let runs = beside.map_or(Ok(true), Child::end)?;
-    Ok(compiles && runs)
+    let mut beside = Vec::new();
+    for lane in [Lane::Runs, Lane::RunsToo] {
+        let names: Vec<_> = of_lane(lane).iter().map(|step| step.name).collect();
+        if !names.is_empty() {
+            let mut runs = Command::new(program);
+            runs.arg("ci").args(&names).env(IS_BUILT, "1");
+            beside.push(Child::start(names.join("-"), &mut runs, root)?);
+        }
+    }
+    let mut passed = run_in_order(root, &of_lane(Lane::Compiles))? == ExitCode::SUCCESS;
+    for child in beside {
+        passed &= child.end()?;
+    }
+    Ok(passed)
 }
 
 /// Set for steps that run beside a build: what they would build is there.
@@ -104,16 +110,16 @@ fn chosen(is_chosen: impl Fn(&Step) -> bool) -> Vec<&'static Step> {
 
 /// A process that runs beside steps; what it prints is shown when it has ended.
 struct Child {
-    what: &'static str,
+    what: String,
     process: std::process::Child,
     printed: PathBuf,
 }
 
 impl Child {
-    fn start(what: &'static str, command: &mut Command, root: &Path) -> Result<Self> {
+    fn start(what: String, command: &mut Command, root: &Path) -> Result<Self> {
         let folder = root.join("target");
         std::fs::create_dir_all(&folder)?;
-        let printed = folder.join(format!("ci-{}.log", what.replace(' ', "-")));
+        let printed = folder.join(format!("ci-{what}.log"));
         let file = File::create(&printed)?;
         command.current_dir(root).stdin(Stdio::null()).stderr(file.try_clone()?).stdout(file);
         without_cargo_variables(command);
