@@ -10,11 +10,11 @@ use tidewire_mcp::{Allow, Tools};
 use tidewire_server::{Builder, tower};
 use tidewire_service::{Answer, Call, Error, Principal, Service, Target};
 
-use crate::served::Served;
+use crate::served::ServiceTable;
 use crate::{ACT, Inventory, guard};
 
 /// Serves `/mcp`.
-pub(crate) fn serve(builder: Builder, served: Served, told: Inventory) -> Builder {
+pub(crate) fn serve(builder: Builder, served: ServiceTable, told: Inventory) -> Builder {
     let tools = Tools::new(crate::descriptors(), Arc::new(served), Allow::Read, false);
     match tools {
         Ok(tools) => builder.mount("/mcp", Assistants { tools, told }),

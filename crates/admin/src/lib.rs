@@ -21,11 +21,11 @@
 mod assistants;
 mod bodies;
 mod calls;
-mod causes;
 mod console;
 mod exact;
 mod guard;
 mod headers;
+mod invalidation_causes;
 mod inventory;
 mod memo;
 mod metrics;
@@ -69,7 +69,7 @@ pub use inventory::Inventory;
 pub use mocks::folder::{LoadRules, ReloadRules, RuleFolder, write_whole};
 #[cfg(feature = "mock")]
 pub use mocks::protos::{ProtoFolder, ReloadProtos};
-use served::Served;
+use served::ServiceTable;
 pub use settings::Setting;
 pub use sign_in::SignIn;
 pub use token::{Token, TokenError};
@@ -175,7 +175,7 @@ impl Admin {
                 async move { probes::ready(ready) }
             })
             .route(Method::GET, "/metrics", metrics);
-        let mut served = Served::default();
+        let mut served = ServiceTable::default();
         let tail = TailServer::new(tail::TailApi::new(self.clone(), handle.clone()));
         let builder = served.add(builder, system).service(tail);
         let builder = served.add(builder, ServicesServer::new(services::ServicesApi::new(handle)));

@@ -1,6 +1,6 @@
 //! `Memo`: what is kept, of what it was made, and why it was made again.
 //!
-//! What happened is known only from what was observed (`causes.rs`); nothing is guessed.
+//! What happened is known only from observed events (`invalidation_causes.rs`), never guessed.
 
 use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use tidewire_telemetry::Metrics;
 use tokio::task::AbortHandle;
 
 use crate::calls::SECONDS_MAX;
-use crate::causes::{Causes, KeyEvent};
+use crate::invalidation_causes::{Causes, KeyEvent};
 use crate::limit;
 use crate::proto::tidewire::admin::v1::{
     CountHitsReply, CountHitsRequest, ExplainReply, ExplainRequest, GetEntryReply, GetEntryRequest,

@@ -8,9 +8,9 @@ use tidewire_service::{Answer, Call, Error, RpcService, Service};
 
 /// Services by their names, for calls that do not come over a socket.
 #[derive(Clone, Default)]
-pub(crate) struct Served(HashMap<String, Arc<dyn Service>>);
+pub(crate) struct ServiceTable(HashMap<String, Arc<dyn Service>>);
 
-impl Served {
+impl ServiceTable {
     /// Puts a service into the server, and takes note of it.
     pub(crate) fn add(
         &mut self,
@@ -23,7 +23,7 @@ impl Served {
     }
 }
 
-impl Service for Served {
+impl Service for ServiceTable {
     fn call(&self, call: Call) -> Answer {
         let found = call.spec().and_then(|spec| self.0.get(&*spec.service));
         match found.cloned() {

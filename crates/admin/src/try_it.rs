@@ -26,9 +26,9 @@ use crate::{headers, micros, token};
 
 /// The calls that run, or whose end was not received yet.
 #[derive(Clone, Default)]
-pub(crate) struct TriedCalls(Arc<Mutex<HashMap<String, Arc<Tried>>>>);
+pub(crate) struct TriedCalls(Arc<Mutex<HashMap<String, Arc<TriedCall>>>>);
 
-struct Tried {
+struct TriedCall {
     schema: Schema,
     method: Method,
     began: Instant,
@@ -71,7 +71,7 @@ impl TriedCalls {
         let context = Context::new(headers::to_send(&request.headers)?);
         let context = context.with_deadline(Instant::now() + timeout);
         let call = Call::method(method.clone(), context, Codec::Proto, body);
-        let tried = Arc::new(Tried {
+        let tried = Arc::new(TriedCall {
             schema,
             method,
             began: Instant::now(),
@@ -94,7 +94,7 @@ impl TriedCalls {
         Ok(name)
     }
 
-    fn call(&self, name: &str) -> Result<Arc<Tried>> {
+    fn call(&self, name: &str) -> Result<Arc<TriedCall>> {
         let gone =
             || Error::not_found("this call is over, or nobody received from it for a minute");
         self.0.lock().get(name).cloned().ok_or_else(gone)
@@ -132,7 +132,7 @@ impl TriedCalls {
     }
 }
 
-impl Tried {
+impl TriedCall {
     async fn run(self: Arc<Self>, client: Client, call: Call) {
         let alive = Arc::clone(&self);
         let outcome = tokio::select! {

@@ -67,7 +67,7 @@ impl Authentication {
     fn quick(&self, head: &mut Head) -> Result<QuickDecision> {
         let Head { context, .. } = head;
         if context.is_authenticated() {
-            return Ok(QuickDecision::Known);
+            return Ok(QuickDecision::Decided);
         }
         #[cfg(feature = "jwt")]
         if !self.issuers.is_empty()
@@ -81,7 +81,7 @@ impl Authentication {
                 }
                 if let Some(principal) = issuer.verified.find(token, keys.generation, now) {
                     context.set_principal(principal);
-                    return Ok(QuickDecision::Known);
+                    return Ok(QuickDecision::Decided);
                 }
             }
             return Ok(QuickDecision::Slow);
@@ -90,7 +90,7 @@ impl Authentication {
             && let Some(principal) = keys.principal(context.headers())?
         {
             context.set_principal(principal);
-            return Ok(QuickDecision::Known);
+            return Ok(QuickDecision::Decided);
         }
         #[cfg(feature = "tls")]
         if self.certificates
@@ -99,7 +99,7 @@ impl Authentication {
         {
             context.set_principal(principal);
         }
-        Ok(QuickDecision::Known)
+        Ok(QuickDecision::Decided)
     }
 
     /// Verifies a token, and fetches keys where that needs them.
@@ -136,7 +136,7 @@ impl Authentication {
 }
 
 enum QuickDecision {
-    Known,
+    Decided,
     #[cfg_attr(not(feature = "jwt"), expect(dead_code, reason = "only tokens have to wait"))]
     Slow,
 }
@@ -144,7 +144,7 @@ enum QuickDecision {
 impl Gate for Authentication {
     fn admit(&self, head: &mut Head) -> Admission {
         match self.quick(head) {
-            Ok(QuickDecision::Known) => Admission::Ready(Ok(())),
+            Ok(QuickDecision::Decided) => Admission::Ready(Ok(())),
             Ok(QuickDecision::Slow) => Admission::Waits,
             Err(error) => Admission::Ready(Err(challenged(error))),
         }

@@ -16,7 +16,7 @@ use jsonwebtoken::{Validation, decode, decode_header};
 use serde_json::{Map, Value};
 use tidewire_service::{Error, Principal};
 
-use crate::keys::{FetchReason, Key, Keys, KnownKeys};
+use crate::keys::{FetchReason, FetchedKeys, Key, Keys};
 use crate::verified_tokens::VerifiedTokens;
 
 /// What a token has to say.
@@ -132,7 +132,7 @@ impl TokenRefusal {
 /// Whose token this is, and until when it is good.
 pub(crate) fn verify(
     token: &[u8],
-    keys: &KnownKeys,
+    keys: &FetchedKeys,
     expected: &TokenRequirements,
     now: SystemTime,
 ) -> Result<(Principal, SystemTime), TokenRefusal> {

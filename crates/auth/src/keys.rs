@@ -64,7 +64,7 @@ impl Drop for Fetching {
 }
 
 struct State {
-    known: Arc<KnownKeys>,
+    known: Arc<FetchedKeys>,
     fetched: Option<SystemTime>,
     tried: Option<SystemTime>,
     /// When a key was last looked for that was not there.
@@ -75,7 +75,7 @@ struct State {
 
 /// The keys as they were fetched; the first are generation 1.
 #[derive(Default)]
-pub(crate) struct KnownKeys {
+pub(crate) struct FetchedKeys {
     pub(crate) generation: u64,
     text: Bytes,
     keys: Vec<Key>,
@@ -129,7 +129,7 @@ impl Keys {
     }
 
     /// The keys there are.
-    pub(crate) fn current(&self) -> Arc<KnownKeys> {
+    pub(crate) fn current(&self) -> Arc<FetchedKeys> {
         Arc::clone(&self.state().known)
     }
 
@@ -263,7 +263,7 @@ fn note(
     state: &Mutex<State>,
     wanted: FetchReason,
     now: SystemTime,
-    fetched: Result<Arc<KnownKeys>>,
+    fetched: Result<Arc<FetchedKeys>>,
     kept: Duration,
     source: &dyn KeySource,
 ) {
@@ -297,7 +297,11 @@ fn note(
 }
 
 /// The keys of a set; those there are where it is the same.
-fn parse(text: Bytes, before: &Arc<KnownKeys>, source: &dyn KeySource) -> Result<Arc<KnownKeys>> {
+fn parse(
+    text: Bytes,
+    before: &Arc<FetchedKeys>,
+    source: &dyn KeySource,
+) -> Result<Arc<FetchedKeys>> {
     if before.generation > 0 && before.text == text {
         return Ok(Arc::clone(before));
     }
@@ -306,10 +310,10 @@ fn parse(text: Bytes, before: &Arc<KnownKeys>, source: &dyn KeySource) -> Result
         let source = source.name();
         tracing::warn!(source, "none of the keys of an issuer can verify a token: all are refused");
     }
-    Ok(Arc::new(KnownKeys { generation: before.generation + 1, text, keys }))
+    Ok(Arc::new(FetchedKeys { generation: before.generation + 1, text, keys }))
 }
 
-impl KnownKeys {
+impl FetchedKeys {
     /// The keys that a token may be signed by which names one, or none.
     pub(crate) fn by_id(&self, id: Option<&str>) -> impl Iterator<Item = &Key> {
         self.keys.iter().filter(move |key| match (id, &key.id) {

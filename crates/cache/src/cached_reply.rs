@@ -469,7 +469,7 @@ impl PartialEq for CachedReply {
 
 impl fmt::Debug for CachedReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kept").field("answer", &self.0.answer).finish_non_exhaustive()
+        f.debug_struct("CachedReply").field("answer", &self.0.answer).finish_non_exhaustive()
     }
 }
 

@@ -16,12 +16,12 @@ mod call;
 mod catalog;
 mod colors;
 mod command;
-mod habits;
+mod foreign_flags;
 mod init;
 mod json;
 mod names;
 mod origin;
-mod resident;
+mod release_memory;
 mod serving;
 
 use std::io::Write;
@@ -99,7 +99,7 @@ enum Command {
 
 fn main() -> ExitCode {
     tidewire::supervisor();
-    let arguments = match Arguments::try_parse_from(habits::rewrite(std::env::args())) {
+    let arguments = match Arguments::try_parse_from(foreign_flags::rewrite(std::env::args())) {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
     };
@@ -165,7 +165,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 /// another program.
 fn refuse(error: &clap::Error) -> ExitCode {
     let _ = error.print();
-    if let Some(text) = habits::instead(error) {
+    if let Some(text) = foreign_flags::instead(error) {
         say(&text);
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))

@@ -174,9 +174,9 @@ fn bind(
             }
             // Such requests seldom have a body, so that hyper sends none of unknown length unless
             // it is said.
-            let is_seldom = matches!(method, Method::GET | Method::HEAD);
+            let has_no_body_usually = matches!(method, Method::GET | Method::HEAD);
             let is_long = body.size_hint().exact().is_none() && !body.is_end_stream();
-            if is_seldom && is_long && !headers.contains_key(CONTENT_LENGTH) {
+            if has_no_body_usually && is_long && !headers.contains_key(CONTENT_LENGTH) {
                 headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
             }
             Version::HTTP_11

@@ -243,11 +243,11 @@ impl Drive {
         }
         let allowed = self.connection.max_concurrent_send_streams().min(self.streams_max);
         let before = self.state.streams_max.swap(allowed, Ordering::Relaxed);
-        let said_goodbye = matches!(self.sender.poll_ready(cx), Poll::Ready(Err(_)));
-        if said_goodbye {
+        let has_goaway = matches!(self.sender.poll_ready(cx), Poll::Ready(Err(_)));
+        if has_goaway {
             self.state.close();
         }
-        if said_goodbye || allowed > before {
+        if has_goaway || allowed > before {
             (self.changed)();
         }
     }

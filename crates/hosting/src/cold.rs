@@ -13,7 +13,7 @@
 //!
 //! When a body is slow in coming: `upload.rs`.
 //!
-//! A seat is held until the last byte of the answer was read, so that an open stream counts as a
+//! A permit is held until the last byte of the answer was read, so that an open stream counts as a
 //! call; one that came whole with its head was.
 
 use std::error::Error as _;
@@ -44,7 +44,7 @@ use crate::upload;
 pub(crate) enum CallStage {
     /// Nowhere yet.
     None,
-    /// In line for a seat.
+    /// In line for a permit.
     Waits(PromisedPermit),
     /// It has one.
     Has(InstancePermit),
@@ -78,14 +78,14 @@ pub(crate) async fn pass_prepared(
     call: Call,
     place: CallStage,
 ) -> Result<Reply> {
-    let seat = match place {
-        CallStage::None => inner.seat(call.context.enclosing()).await?,
-        CallStage::Waits(waiting) => waiting.seat().await?,
-        CallStage::Has(seat) => seat,
+    let permit = match place {
+        CallStage::None => inner.permit(call.context.enclosing()).await?,
+        CallStage::Waits(waiting) => waiting.permit().await?,
+        CallStage::Has(permit) => permit,
     };
-    let seat = that_serves(&inner, seat, call.context.enclosing()).await?;
+    let permit = that_serves(&inner, permit, call.context.enclosing()).await?;
     let again = body_again(&call).map(|body| copy(&call, body));
-    match once(&inner, call, seat).await {
+    match once(&inner, call, permit).await {
         Ok(reply) => Ok(reply),
         Err(failed) => try_again(&inner, failed, again).await,
     }
@@ -97,40 +97,40 @@ async fn try_again(inner: &Arc<Inner>, failed: CallFailure, again: Option<Call>)
     let may_be_made =
         |call: &Call| failed.is_crash && (was_not_run || !failed.is_to_blame && is_safe(call));
     let Some(call) = again.filter(may_be_made) else { return Err(failed.error) };
-    let seat = inner.seat(call.context.enclosing()).await?;
-    let seat = that_serves(inner, seat, call.context.enclosing()).await?;
-    Box::pin(once(inner, call, seat)).await.map_err(|failed| failed.error)
+    let permit = inner.permit(call.context.enclosing()).await?;
+    let permit = that_serves(inner, permit, call.context.enclosing()).await?;
+    Box::pin(once(inner, call, permit)).await.map_err(|failed| failed.error)
 }
 
-/// The seat, or another one if its process takes no calls any more, which the pool does not know
+/// The permit, or another one if its process takes no calls any more, which the pool does not know
 /// yet.
 async fn that_serves(
     inner: &Arc<Inner>,
-    mut seat: InstancePermit,
+    mut permit: InstancePermit,
     enclosing: Option<&ParentCalls>,
 ) -> Result<InstancePermit> {
-    while let Some(native) = seat.instance.native().filter(|native| !native.serves()) {
+    while let Some(native) = permit.instance.native().filter(|native| !native.serves()) {
         if native.has_left() {
-            inner.leaves(&seat.instance);
+            inner.leaves(&permit.instance);
         } else {
-            inner.ended(seat.instance.id, seat.instance.ended().await);
+            inner.ended(permit.instance.id, permit.instance.ended().await);
         }
-        drop(seat);
-        seat = inner.seat(enclosing).await?;
+        drop(permit);
+        permit = inner.permit(enclosing).await?;
     }
-    Ok(seat)
+    Ok(permit)
 }
 
 /// What a call comes to that could not reach its process any more.
 pub(crate) async fn lost_and_again(
     inner: Arc<Inner>,
-    seat: InstancePermit,
+    permit: InstancePermit,
     error: Error,
     again: Option<Call>,
 ) -> Result<Reply> {
     let subject = again.as_ref().map(CallSubject::of);
-    let failed = lost(&inner, &seat, error, subject).await;
-    drop(seat);
+    let failed = lost(&inner, &permit, error, subject).await;
+    drop(permit);
     try_again(&inner, failed, again).await
 }
 
@@ -166,9 +166,9 @@ impl CallSubject {
 async fn once(
     inner: &Arc<Inner>,
     mut call: Call,
-    seat: InstancePermit,
+    permit: InstancePermit,
 ) -> Result<Reply, CallFailure> {
-    let timeout = seat.instance.generation.life.request_timeout;
+    let timeout = permit.instance.generation.life.request_timeout;
     // Asked of what is never kept: an answer depends on what is asked of its call.
     let comes = matches!(call.body, Body::Stream(_));
     let is_http = comes && call.context.protocol() == Some(Protocol::Http);
@@ -177,7 +177,7 @@ async fn once(
         // In its place: the future of a call is large, and a timeout that had it would have it
         // moved.
         let clock = ResponseTimer::of(&mut call);
-        let answer = pin!(seat.instance.call(call));
+        let answer = pin!(permit.instance.call(call));
         tokio::select! {
             biased;
             outcome = answer => Some((outcome, is_http && !clock.has_all())),
@@ -190,21 +190,21 @@ async fn once(
                 // The rest is not waited for.
                 reply.headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            Ok(hold_permit(reply, seat))
+            Ok(hold_permit(reply, permit))
         }
-        Some((Err(error), _)) => Err(lost(inner, &seat, error, Some(subject)).await),
-        None => Err(CallFailure::new(overdue(inner, &seat))),
+        Some((Err(error), _)) => Err(lost(inner, &permit, error, Some(subject)).await),
+        None => Err(CallFailure::new(overdue(inner, &permit))),
     }
 }
 
 /// A call was not answered in time.
-pub(crate) fn overdue(inner: &Inner, seat: &InstancePermit) -> Error {
-    seat.instance.did_not_answer();
+pub(crate) fn overdue(inner: &Inner, permit: &InstancePermit) -> Error {
+    permit.instance.did_not_answer();
     let name = inner.name();
-    let timeout = seat.instance.generation.life.request_timeout;
+    let timeout = permit.instance.generation.life.request_timeout;
     let error = Error::deadline_exceeded(format!("{name} did not answer within {timeout:?}"));
-    let error = marked(seat, ProxyError::HttpResponseTimeout, error);
-    match seat.instance.hint() {
+    let error = marked(permit, ProxyError::HttpResponseTimeout, error);
+    match permit.instance.hint() {
         Some(hint) => error.with_cause(hint),
         None => error,
     }
@@ -213,12 +213,12 @@ pub(crate) fn overdue(inner: &Inner, seat: &InstancePermit) -> Error {
 /// What an error of a call comes to: whether the process is at its end.
 fn lost<'a>(
     inner: &'a Inner,
-    seat: &'a InstancePermit,
+    permit: &'a InstancePermit,
     error: Error,
     subject: Option<CallSubject>,
 ) -> Pin<Box<dyn Future<Output = CallFailure> + Send + 'a>> {
     Box::pin(async move {
-        if !seat.instance.is_out_of_reach(&error) {
+        if !permit.instance.is_out_of_reach(&error) {
             return CallFailure::new(error);
         }
         if is_short_of_descriptors(&error) {
@@ -231,15 +231,15 @@ fn lost<'a>(
         }
         // The end of a process is known a moment after that of its connections; one whose session
         // is over is killed.
-        let wait = match seat.instance.generation.program.listen {
+        let wait = match permit.instance.generation.program.listen {
             Listen::Native => END_IS_CERTAIN,
             _ => END_IS_KNOWN,
         };
-        let end = tokio::time::timeout(wait, seat.instance.ended()).await;
+        let end = tokio::time::timeout(wait, permit.instance.ended()).await;
         let is_to_blame = match end {
             Ok(end) => {
-                inner.ended(seat.instance.id, end);
-                crashed_in(inner, seat, end, subject)
+                inner.ended(permit.instance.id, end);
+                crashed_in(inner, permit, end, subject)
             }
             Err(_) => false,
         };
@@ -249,7 +249,7 @@ fn lost<'a>(
                 format!("{name} ended before it answered: {end}")
             }
             Ok(_) => format!("{name} ended before it answered"),
-            Err(_) if inner.ran_out_of_memory(&seat.instance) => format!(
+            Err(_) if inner.ran_out_of_memory(&permit.instance) => format!(
                 "{name} broke the connection off before it answered: one of its processes ran out of \
                  memory_max"
             ),
@@ -261,7 +261,7 @@ fn lost<'a>(
             _ => Code::Unavailable,
         };
         let seen = Error::new(code, text).with_http_status(StatusCode::BAD_GATEWAY);
-        let seen = marked(seat, ProxyError::ConnectionTerminated, seen);
+        let seen = marked(permit, ProxyError::ConnectionTerminated, seen);
         let error = seen.with_outcome(error.outcome()).with_cause(error);
         CallFailure { error, is_crash: end.is_ok(), is_to_blame }
     })
@@ -270,15 +270,15 @@ fn lost<'a>(
 /// Says in which call a process ended, and whether that one is to blame.
 fn crashed_in(
     inner: &Inner,
-    seat: &InstancePermit,
+    permit: &InstancePermit,
     end: End,
     subject: Option<CallSubject>,
 ) -> bool {
-    let calls = seat.instance.calls_at_end.get().copied().unwrap_or_default();
+    let calls = permit.instance.calls_at_end.get().copied().unwrap_or_default();
     let is_to_blame = calls == 1 && end.is_own_doing();
     if let Some(CallSubject { target, request_id }) = subject {
         let service = inner.name();
-        let pid = seat.instance.pid();
+        let pid = permit.instance.pid();
         let call = target.describe();
         let call = OneLine(&call);
         let request_id = request_id.as_ref().and_then(|id| id.to_str().ok()).map(OneLine);
@@ -293,8 +293,8 @@ fn crashed_in(
 }
 
 /// The error with what a proxy says of it (RFC 9209), for a program of plain HTTP.
-fn marked(seat: &InstancePermit, what: ProxyError, error: Error) -> Error {
-    match seat.instance.native() {
+fn marked(permit: &InstancePermit, what: ProxyError, error: Error) -> Error {
+    match permit.instance.native() {
         None => what.mark(error),
         Some(_) => error,
     }
@@ -332,24 +332,24 @@ fn copy(call: &Call, body: Body) -> Call {
     copy.with_codecs(call.codec, call.accept)
 }
 
-/// The reply, which gives the seat back when its body is over, or the connection that it takes
+/// The reply, which gives the permit back when its body is over, or the connection that it takes
 /// over.
-pub(crate) fn hold_permit(mut reply: Reply, seat: InstancePermit) -> Reply {
-    seat.instance.note_reply();
+pub(crate) fn hold_permit(mut reply: Reply, permit: InstancePermit) -> Reply {
+    permit.instance.note_reply();
     if let Some(upgrade) = reply.take_upgrade() {
         let upgrade = Upgrade::new(move |connection| async move {
             upgrade.run(connection).await;
-            drop(seat);
+            drop(permit);
         });
         return Reply::upgrade(reply.status, upgrade).with_headers(reply.headers);
     }
     let Body::Stream(mut frames) = reply.body else { return reply };
-    let mut seat = Some(seat);
+    let mut permit = Some(permit);
     reply.body = Body::frames(futures_util::stream::poll_fn(move |cx| {
         let frame = std::task::ready!(frames.poll_next_unpin(cx));
-        let frame = frame.map(|frame| frame.map_err(|error| broken_off(seat.as_ref(), error)));
+        let frame = frame.map(|frame| frame.map_err(|error| broken_off(permit.as_ref(), error)));
         if frame.is_none() {
-            drop(seat.take());
+            drop(permit.take());
         }
         Poll::Ready(frame)
     }));
@@ -358,13 +358,13 @@ pub(crate) fn hold_permit(mut reply: Reply, seat: InstancePermit) -> Reply {
 
 /// What callers are told of an answer that ends too early: not by which rule of the protocol, which
 /// the log says.
-fn broken_off(seat: Option<&InstancePermit>, error: Error) -> Error {
-    let Some(seat) = seat
-        .filter(|seat| seat.instance.native().is_some() && seat.instance.is_out_of_reach(&error))
-    else {
+fn broken_off(permit: Option<&InstancePermit>, error: Error) -> Error {
+    let Some(permit) = permit.filter(|permit| {
+        permit.instance.native().is_some() && permit.instance.is_out_of_reach(&error)
+    }) else {
         return error;
     };
-    let name = seat.instance.generation.program.name();
+    let name = permit.instance.generation.program.name();
     let text = format!("{name} ended in the middle of its answer");
     Error::new(error.code(), text).with_outcome(error.outcome()).with_cause(error)
 }

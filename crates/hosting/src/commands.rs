@@ -23,7 +23,7 @@ use futures_util::StreamExt;
 use tidewire_live::Link;
 use tidewire_service::{Body, Error, Outcome, Reply};
 
-use crate::peer::Shared;
+use crate::callbacks::Shared;
 
 /// The sources that the processes of a service have named.
 #[derive(Debug)]

@@ -16,9 +16,9 @@ use std::sync::atomic::Ordering;
 use tidewire_memo::Graph;
 use tokio::task::JoinHandle;
 
+use crate::callbacks::{Callee, Shared};
 use crate::hosted::HostedService;
 use crate::limits::LifeLimits;
-use crate::peer::{Callee, Shared};
 use crate::process_mark::{self, Owner};
 use crate::program::Program;
 use crate::sources::Sources;
@@ -39,7 +39,7 @@ use crate::supervisor_client::SupervisorClient;
 /// ```
 #[derive(Debug)]
 pub struct Host {
-    launcher: Arc<SupervisorClient>,
+    supervisor: Arc<SupervisorClient>,
     sockets: Folder,
     services: Mutex<Vec<(HostedService, JoinHandle<()>)>>,
     /// Services that were removed, until one of their name is added.
@@ -72,13 +72,13 @@ impl Host {
     /// When it cannot be started.
     pub fn start_by(program: impl AsRef<Path>) -> Result<Self, HostError> {
         process_mark::sweep(Owner::is_gone);
-        let launcher = SupervisorClient::new(program.as_ref()).map_err(HostError)?;
+        let supervisor = SupervisorClient::new(program.as_ref()).map_err(HostError)?;
         let sockets = Folder::new().map_err(HostError)?;
-        let launcher = Arc::new(launcher);
+        let supervisor = Arc::new(supervisor);
         let shared = Arc::new(Shared::new(&Graph::global()));
         let services = Mutex::default();
         let removed = Mutex::default();
-        Ok(Self { launcher, sockets, services, removed, shared })
+        Ok(Self { supervisor, sockets, services, removed, shared })
     }
 
     /// Makes what processes name in another graph than the global one: that in which the server
@@ -111,9 +111,9 @@ impl Host {
     /// Adds a service; its process is started by its first call. Calls of the methods of one of
     /// this name that was removed are this one's from now on.
     pub fn add(&self, program: Program, life: LifeLimits) -> HostedService {
-        let launcher = Arc::clone(&self.launcher);
+        let supervisor = Arc::clone(&self.supervisor);
         let shared = Arc::clone(&self.shared);
-        let hosted = HostedService::new(program, life, launcher, self.sockets.0.clone(), shared);
+        let hosted = HostedService::new(program, life, supervisor, self.sockets.0.clone(), shared);
         let keeper = tokio::spawn(Arc::clone(&hosted.0).keep());
         self.services().push((hosted.clone(), keeper));
         if let Some(removed) = self.removed().remove(hosted.name()) {
@@ -135,14 +135,14 @@ impl Host {
     /// it returns, no process is left, nor the supervisor.
     pub async fn stop(self) {
         let services = std::mem::take(&mut *self.services());
-        self.launcher.ends();
+        self.supervisor.ends();
         services.iter().for_each(|(hosted, _)| hosted.drain());
         for (hosted, keeper) in services {
             if let Err(error) = keeper.await {
                 tracing::error!(service = hosted.name(), %error, "its keeper failed");
             }
         }
-        self.launcher.close().await;
+        self.supervisor.close().await;
     }
 
     fn removed(&self) -> MutexGuard<'_, HashMap<String, HostedService>> {
@@ -157,7 +157,7 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         self.services().iter().for_each(|(_, keeper)| keeper.abort());
-        self.launcher.hang_up();
+        self.supervisor.hang_up();
     }
 }
 

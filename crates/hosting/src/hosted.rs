@@ -1,7 +1,7 @@
 //! A hosted service: a [`Service`] whose calls a process answers that is started when it is called.
 //!
 //! The pool decides (`pool.rs`); here is the one task a service that carries it out, the keeper,
-//! and the seats that calls take. Whoever waits for a seat wakes the keeper; nothing is polled.
+//! and the permits that calls take. Whoever waits for a permit wakes the keeper; nothing is polled.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
@@ -17,13 +17,13 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::callbacks::Shared;
 use crate::commands::NamedSources;
 use crate::generation::Generation;
 use crate::health;
-use crate::instance::{Instance, Surroundings};
+use crate::instance::{Instance, StartContext};
 use crate::limits::LifeLimits;
 use crate::output::{Line, OutputTail};
-use crate::peer::Shared;
 use crate::pool::{Failure, Grant, Pool, Refusal, Step, TakeResult};
 use crate::program::{Listen, Program};
 use crate::status::{Figures, Status, micros};
@@ -38,7 +38,7 @@ pub struct HostedService(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) name: Arc<str>,
     generation: Mutex<Arc<Generation>>,
-    launcher: Arc<SupervisorClient>,
+    supervisor: Arc<SupervisorClient>,
     sockets: PathBuf,
     pool: Mutex<Pool<Arc<Instance>>>,
     pub(crate) wake: Notify,
@@ -46,7 +46,7 @@ pub(crate) struct Inner {
     waits: Notify,
     pub(crate) figures: Figures,
     changed: watch::Sender<()>,
-    ring: OutputTail,
+    output: OutputTail,
     shared: Arc<Shared>,
     named: Arc<NamedSources>,
     /// Who has its name since it was removed.
@@ -64,7 +64,7 @@ impl HostedService {
     pub(crate) fn new(
         program: Program,
         life: LifeLimits,
-        launcher: Arc<SupervisorClient>,
+        supervisor: Arc<SupervisorClient>,
         sockets: PathBuf,
         shared: Arc<Shared>,
     ) -> Self {
@@ -73,13 +73,13 @@ impl HostedService {
             pool: Mutex::new(Pool::new(life.clone())),
             name: program.name().into(),
             generation: Mutex::new(Arc::new(Generation { number: 1, program, life })),
-            launcher,
+            supervisor,
             sockets,
             wake: Notify::new(),
             waits: Notify::new(),
             figures: Figures::default(),
             changed: watch::Sender::new(()),
-            ring: OutputTail::default(),
+            output: OutputTail::default(),
             named,
             shared,
             next: OnceLock::new(),
@@ -98,18 +98,18 @@ impl HostedService {
 
     /// The last lines that its processes printed, the oldest first: 256 KiB of them.
     pub fn output(&self) -> Vec<Line> {
-        self.0.ring.lines()
+        self.0.output.lines()
     }
 
     /// Up to `limit` lines that it printed after so many, and the number of the first of them, from
     /// 0.
     pub fn output_after(&self, number: u64, limit: usize) -> (u64, Vec<Line>) {
-        self.0.ring.after(number, limit)
+        self.0.output.after(number, limit)
     }
 
     /// How many lines are no longer among these.
     pub fn output_dropped(&self) -> u64 {
-        self.0.ring.dropped()
+        self.0.output.dropped()
     }
 
     /// Waits until it is as `is_so` wants it.
@@ -238,16 +238,16 @@ impl Inner {
             () = self.until_start_is_urgent() => None,
             turn = self.shared.starts.acquire() => turn.ok(),
         };
-        let surroundings = Surroundings {
-            launcher: &self.launcher,
+        let context = StartContext {
+            supervisor: &self.supervisor,
             generation: &generation,
             sockets: &self.sockets,
-            ring: &self.ring,
+            output: &self.output,
             shared: &self.shared,
             named: &self.named,
         };
         let began = Instant::now();
-        let instance = Instance::start(&surroundings).await.map(Arc::new)?;
+        let instance = Instance::start(&context).await.map(Arc::new)?;
         let service = self.name();
         let pid = instance.pid();
         let cold_start = began.elapsed();
@@ -350,29 +350,29 @@ impl Inner {
     ///
     /// # Errors
     /// Too many wait; it takes too long; no instance can be started; the service is being ended.
-    pub(crate) async fn seat(
+    pub(crate) async fn permit(
         self: &Arc<Self>,
         enclosing: Option<&ParentCalls>,
     ) -> Result<InstancePermit> {
         // Who waits for this call is not waited for.
         let above = enclosing.and_then(|chain| self.pool().take_above(chain.holders()));
         if let Some(grant) = above {
-            return Ok(self.seated(grant));
+            return Ok(self.issue_permit(grant));
         }
-        match self.try_seat(Instant::now())? {
-            PermitResult::Granted(seat) => Ok(seat),
-            PermitResult::Queued(waiting) => waiting.seat().await,
+        match self.try_permit(Instant::now())? {
+            PermitResult::Granted(permit) => Ok(permit),
+            PermitResult::Queued(waiting) => waiting.permit().await,
         }
     }
 
-    /// [`seat`](Self::seat) of a call from outside: a place, or the wait for one.
+    /// [`permit`](Self::permit) of a call from outside: a place, or the wait for one.
     ///
     /// # Errors
-    /// As [`seat`](Self::seat).
-    pub(crate) fn try_seat(self: &Arc<Self>, now: Instant) -> Result<PermitResult> {
+    /// As [`permit`](Self::permit).
+    pub(crate) fn try_permit(self: &Arc<Self>, now: Instant) -> Result<PermitResult> {
         let taken = self.pool().take(now);
         match taken {
-            TakeResult::Granted(grant) => Ok(PermitResult::Granted(self.seated(grant))),
+            TakeResult::Granted(grant) => Ok(PermitResult::Granted(self.issue_permit(grant))),
             TakeResult::Refused(refusal) => Err(self.refusal_error(refusal)),
             TakeResult::Later(receiver) => {
                 self.wake.notify_one();
@@ -382,7 +382,7 @@ impl Inner {
         }
     }
 
-    fn seated(self: &Arc<Self>, grant: Grant<Arc<Instance>>) -> InstancePermit {
+    fn issue_permit(self: &Arc<Self>, grant: Grant<Arc<Instance>>) -> InstancePermit {
         // Nothing freezes it while the place is taken, so that no lock is needed.
         if grant.is_frozen {
             grant.instance.thaw();
@@ -512,8 +512,8 @@ impl PromisedPermit {
     /// Waits for it.
     ///
     /// # Errors
-    /// As [`Inner::seat`].
-    pub(crate) async fn seat(mut self) -> Result<InstancePermit> {
+    /// As [`Inner::permit`].
+    pub(crate) async fn permit(mut self) -> Result<InstancePermit> {
         let timeout = self.inner.generation().life.queue_timeout;
         let told = loop {
             let told = tokio::time::timeout(timeout, &mut self.receiver).await;
@@ -528,7 +528,7 @@ impl PromisedPermit {
                 let waited = micros(self.began.elapsed());
                 inner.figures.queued.fetch_add(1, Ordering::Relaxed);
                 inner.figures.queue_us.fetch_add(waited, Ordering::Relaxed);
-                Ok(inner.seated(grant))
+                Ok(inner.issue_permit(grant))
             }
             Ok(Ok(Err(refusal))) => Err(inner.refusal_error(refusal)),
             Ok(Err(_)) => Err(inner.refusal_error(Refusal::Draining)),
@@ -546,7 +546,7 @@ impl Drop for PromisedPermit {
     fn drop(&mut self) {
         self.receiver.close();
         if let Ok(Ok(grant)) = self.receiver.try_recv() {
-            drop(self.inner.seated(grant));
+            drop(self.inner.issue_permit(grant));
         }
     }
 }

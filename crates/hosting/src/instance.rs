@@ -20,12 +20,12 @@ use tidewire_service::{Call, Code, Error, Outcome, Reply, Service};
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
 
+use crate::callbacks::{Peer, Shared};
 use crate::commands::NamedSources;
 use crate::generation::Generation;
 use crate::limits::LifeLimits;
 use crate::native::Native;
 use crate::output::{OutputTail, Pipes};
-use crate::peer::{Peer, Shared};
 use crate::pool::Failure;
 use crate::program::{Listen, Program};
 use crate::ready::{Address, ListenPlace};
@@ -33,12 +33,12 @@ use crate::supervisor_client::{Process, SupervisorClient};
 use crate::supervisor_message::{Bounded, End, Start};
 
 /// What an instance is started in.
-pub(crate) struct Surroundings<'a> {
-    pub(crate) launcher: &'a SupervisorClient,
+pub(crate) struct StartContext<'a> {
+    pub(crate) supervisor: &'a SupervisorClient,
     pub(crate) generation: &'a Arc<Generation>,
     /// The folder of sockets.
     pub(crate) sockets: &'a Path,
-    pub(crate) ring: &'a OutputTail,
+    pub(crate) output: &'a OutputTail,
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) named: &'a Arc<NamedSources>,
 }
@@ -83,10 +83,10 @@ impl Instance {
     ///
     /// # Errors
     /// It cannot be run, it ended, or it took longer than `start_timeout`; it is over then.
-    pub(crate) async fn start(surroundings: &Surroundings<'_>) -> Result<Self, Failure> {
-        let Surroundings { launcher, generation, sockets, .. } = surroundings;
+    pub(crate) async fn start(context: &StartContext<'_>) -> Result<Self, Failure> {
+        let StartContext { supervisor, generation, sockets, .. } = context;
         let Generation { program, life, .. } = &***generation;
-        let id = launcher.next_id();
+        let id = supervisor.next_id();
         let user = program.runs_as().map_err(|error| Failure::of(&error))?;
         let place = ListenPlace::new(program.listen, sockets, id, user.as_ref());
         let (place, socket) = place.map_err(Failure::for_now)?;
@@ -97,7 +97,7 @@ impl Instance {
         let (pipes, writers) = Pipes::new().map_err(Failure::for_now)?;
         let fds = writers.into_iter().chain(socket).collect();
         let LaunchedProcess { process, drain, way } =
-            launch(&place, surroundings, order, (pipes, fds)).await?;
+            launch(&place, context, order, (pipes, fds)).await?;
         let generation = Arc::clone(generation);
         let overdue = AtomicU32::new(0);
         let has_answered = AtomicBool::new(false);
@@ -268,15 +268,15 @@ impl Instance {
 }
 
 impl Drain {
-    fn start(pipes: Pipes, service: &str, process: &Process, ring: &OutputTail) -> Self {
+    fn start(pipes: Pipes, service: &str, process: &Process, output: &OutputTail) -> Self {
         let service = service.to_owned();
-        let ring = ring.clone();
+        let output = output.clone();
         let pid = process.pid();
         let ended = process.ended();
         let last = Arc::new(Notify::new());
         let told = Arc::clone(&last);
         let task =
-            tokio::spawn(async move { pipes.drain(&service, pid, &ring, ended, &told).await });
+            tokio::spawn(async move { pipes.drain(&service, pid, &output, ended, &told).await });
         Self { task: Mutex::new(task), last }
     }
 
@@ -337,17 +337,17 @@ struct LaunchedProcess {
 /// As [`Instance::start`].
 async fn launch(
     place: &ListenPlace,
-    surroundings: &Surroundings<'_>,
+    context: &StartContext<'_>,
     order: Start,
     (pipes, fds): (Pipes, Vec<OwnedFd>),
 ) -> Result<LaunchedProcess, Failure> {
-    let Surroundings { launcher, generation, ring, .. } = surroundings;
+    let StartContext { supervisor, generation, output, .. } = context;
     let Generation { program, life, .. } = &***generation;
-    let peer = Arc::new(Peer::new(surroundings.named, order.id, surroundings.shared));
+    let peer = Arc::new(Peer::new(context.named, order.id, context.shared));
     let not_ready = parking_lot::Mutex::new(NotReady::Silent);
-    let mut way = pin!(reach(place, surroundings, &peer, &not_ready));
+    let mut way = pin!(reach(place, context, &peer, &not_ready));
     // It is greeted while it starts.
-    let launching = launcher.start_when_written(order, fds, life.start_timeout);
+    let launching = supervisor.start_when_written(order, fds, life.start_timeout);
     let mut early = None;
     let process = {
         let mut launching = pin!(launching);
@@ -360,7 +360,7 @@ async fn launch(
         }
     };
     peer.runs_as(process.pid());
-    let drain = Drain::start(pipes, program.name(), &process, ring);
+    let drain = Drain::start(pipes, program.name(), &process, output);
     let limits = Some(process.bounded().to_string()).filter(|limits| !limits.is_empty());
     tracing::info!(service = program.name(), pid = process.pid(), limits, "started");
     let ended = process.ended();
@@ -418,11 +418,11 @@ async fn launch(
 /// It will never be.
 async fn reach(
     place: &ListenPlace,
-    surroundings: &Surroundings<'_>,
+    context: &StartContext<'_>,
     peer: &Arc<Peer>,
     not_ready: &parking_lot::Mutex<NotReady>,
 ) -> Result<CallMode, String> {
-    let Surroundings { generation, .. } = surroundings;
+    let StartContext { generation, .. } = context;
     if let Some(socket) = place.take_socket() {
         return Native::greet(socket, peer).await.map(CallMode::Native);
     }

@@ -1,10 +1,10 @@
 //! Hosted processes: programs in any language that are started by their first call.
 //!
 //! ```text
-//!  call ─▶ Routes (crate `proxy`) ─▶ HostedService ─▶ pool: seats, queue, idle, backoff ─▶ instance ─▶ the program: live, or HTTP
+//!  call ─▶ Routes (crate `proxy`) ─▶ HostedService ─▶ pool: permits, queue, idle, backoff ─▶ instance ─▶ the program: live, or HTTP
 //!                               │ start, signal                      ▲ output, end
 //!                               ▼                                    │
-//!                            launcher ◀── SEQPACKET ──▶ supervisor ──▶ processes
+//!                            supervisor ◀── SEQPACKET ──▶ supervisor ──▶ processes
 //! ```
 //!
 //! | file | what it decides |
@@ -20,7 +20,7 @@
 //! | `cold.rs` | what becomes of a call when its process fails |
 //! | `commands.rs` | what becomes stale when a process ends with a command under way |
 //! | `native.rs` | calls of a process that speaks the live protocol, both ways |
-//! | `peer.rs` | what such a process says by itself |
+//! | `callbacks.rs` | what such a process says by itself |
 //! | `status.rs` | what there is to say of a service |
 //! | `pool/worn.rs` | which instance another takes over from, and who gives a place up |
 //! | `control.rs` | what an operator does to a service |
@@ -33,6 +33,7 @@
 
 mod accepted;
 mod breaker;
+mod callbacks;
 mod caller;
 mod cold;
 mod commands;
@@ -46,7 +47,6 @@ mod instance;
 mod limits;
 mod native;
 mod output;
-mod peer;
 mod pool;
 mod process_mark;
 mod program;

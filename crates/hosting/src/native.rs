@@ -8,7 +8,7 @@
 //! when it starts, which saves a round trip. There is no keep-alive and nothing is resumed: the end
 //! of the socket is the end of the session, and what was not answered by then ends *not run* or
 //! *unknown*: `commands.rs` has what becomes of a command then. What a call is told of its caller
-//! is in `headers.rs`, what the process says by itself in `peer.rs`.
+//! is in `headers.rs`, what the process says by itself in `callbacks.rs`.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -34,9 +34,9 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use crate::callbacks::{Parent, Peer};
 use crate::caller::Caller;
 use crate::commands::{self, Command};
-use crate::peer::{Parent, Peer};
 
 /// The session with one process.
 #[derive(Debug)]

@@ -67,14 +67,14 @@ pub(crate) struct Bounds {
 /// What keeps each of these bounds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Bounded {
-    pub(crate) memory: Option<Means>,
-    pub(crate) processes: Option<Means>,
-    pub(crate) cpu: Option<Means>,
+    pub(crate) memory: Option<Enforcement>,
+    pub(crate) processes: Option<Enforcement>,
+    pub(crate) cpu: Option<Enforcement>,
 }
 
 /// What keeps a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Means {
+pub(crate) enum Enforcement {
     Cgroup2,
     Cgroup1,
     /// A look each second, beside an rlimit.
@@ -88,11 +88,13 @@ impl std::fmt::Display for Bounded {
         let all = [("memory", self.memory), ("processes", self.processes), ("cpu", self.cpu)];
         let mut all = all.into_iter().filter_map(|(what, means)| Some((what, means?)));
         let say = |(what, means)| match means {
-            Means::Cgroup2 => format!("{what} by cgroup v2"),
-            Means::Cgroup1 => format!("{what} by cgroup v1"),
-            Means::Watched if what == "memory" => format!("{what} by RLIMIT_DATA and polling"),
-            Means::Watched => format!("{what} by RLIMIT_NPROC and polling"),
-            Means::Nothing => format!("{what} not limited, since no cgroup can be written"),
+            Enforcement::Cgroup2 => format!("{what} by cgroup v2"),
+            Enforcement::Cgroup1 => format!("{what} by cgroup v1"),
+            Enforcement::Watched if what == "memory" => {
+                format!("{what} by RLIMIT_DATA and polling")
+            }
+            Enforcement::Watched => format!("{what} by RLIMIT_NPROC and polling"),
+            Enforcement::Nothing => format!("{what} not limited, since no cgroup can be written"),
         };
         let first = all.next().map(say).unwrap_or_default();
         f.write_str(&all.map(say).fold(first, |text, next| format!("{text}, {next}")))

@@ -49,7 +49,7 @@ pub(crate) async fn hold_back(inner: &Arc<Inner>, call: &mut Call) -> Result<()>
     }
     let first = futures_util::stream::iter([Ok(Frame::Data(held.freeze()))]);
     let rest =
-        Upload { frames, pace: Pace::new(inner.upload_rate_min()), inner: Arc::clone(inner) };
+        Upload { frames, pace: UploadRate::new(inner.upload_rate_min()), inner: Arc::clone(inner) };
     call.body = Body::frames(first.chain(rest.into_stream()));
     Ok(())
 }
@@ -72,7 +72,7 @@ fn is_held_back(call: &Call) -> bool {
 /// The rest of a body, once its call has a place.
 struct Upload {
     frames: std::pin::Pin<Box<dyn Frames>>,
-    pace: Pace,
+    pace: UploadRate,
     inner: Arc<Inner>,
 }
 
@@ -98,7 +98,7 @@ impl Upload {
 
 /// How fast a body comes while it is waited for.
 #[derive(Debug)]
-struct Pace {
+struct UploadRate {
     /// How many bytes a second.
     rate_min: u64,
     /// How many came in this window.
@@ -108,7 +108,7 @@ struct Pace {
     since: Option<Instant>,
 }
 
-impl Pace {
+impl UploadRate {
     fn new(rate_min: u64) -> Self {
         Self { rate_min, bytes: 0, left: WINDOW, since: None }
     }

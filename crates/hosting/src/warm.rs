@@ -3,7 +3,7 @@
 //! own timer.
 //!
 //! ```text
-//!  asked ─ a seat, a session, a whole request ─▶ warm ─▶ answer
+//!  asked ─ a permit, a session, a whole request ─▶ warm ─▶ answer
 //!    └─ a start, a queue, a stream, plain HTTP, a call within a call, a crash ─▶ later (cold.rs) ─▶ answer
 //! ```
 //!
@@ -42,9 +42,9 @@ enum Stage {
 
 /// A call that a process has.
 struct Warm {
-    underway: PendingReply,
+    in_flight: PendingReply,
     /// None once it is answered.
-    seat: Option<InstancePermit>,
+    permit: Option<InstancePermit>,
     due: Option<Instant>,
 }
 
@@ -72,28 +72,28 @@ impl WarmCall {
             Stage::Later(Box::pin(cold::pass_prepared(Arc::clone(inner), call, place)))
         };
         let now = Instant::now();
-        let seat = match inner.try_seat(now)? {
-            PermitResult::Granted(seat) => seat,
+        let permit = match inner.try_permit(now)? {
+            PermitResult::Granted(permit) => permit,
             PermitResult::Queued(waiting) => return Ok(later(asked, CallStage::Waits(waiting))),
         };
-        let due = now.checked_add(seat.instance.generation.life.request_timeout);
+        let due = now.checked_add(permit.instance.generation.life.request_timeout);
         let again = cold::body_again(call);
-        let Some(native) = seat.instance.native() else {
-            return Ok(later(asked, CallStage::Has(seat)));
+        let Some(native) = permit.instance.native() else {
+            return Ok(later(asked, CallStage::Has(permit)));
         };
         match native.try_call(call, due, cx) {
-            Poll::Ready(Ok(underway)) => {
+            Poll::Ready(Ok(in_flight)) => {
                 Self::keep(asked, again);
-                if underway.is_due_first() {
+                if in_flight.is_due_first() {
                     inner.wake.notify_one();
                 }
-                Ok(Stage::Warm(Warm { underway, seat: Some(seat), due }))
+                Ok(Stage::Warm(Warm { in_flight, permit: Some(permit), due }))
             }
             Poll::Ready(Err(error)) => {
                 Self::keep(asked, again);
-                self.lost(seat, error)
+                self.lost(permit, error)
             }
-            Poll::Pending => Ok(later(asked, CallStage::Has(seat))),
+            Poll::Pending => Ok(later(asked, CallStage::Has(permit))),
         }
     }
 
@@ -114,12 +114,12 @@ impl WarmCall {
     }
 
     /// What an error of a call comes to: it is final, or its process is at its end.
-    fn lost(&mut self, seat: InstancePermit, error: Error) -> Result<Stage> {
-        if !seat.instance.is_out_of_reach(&error) {
+    fn lost(&mut self, permit: InstancePermit, error: Error) -> Result<Stage> {
+        if !permit.instance.is_out_of_reach(&error) {
             return Err(error);
         }
         let again = self.call.take();
-        let lost = cold::lost_and_again(Arc::clone(&self.inner), seat, error, again);
+        let lost = cold::lost_and_again(Arc::clone(&self.inner), permit, error, again);
         Ok(Stage::Later(Box::pin(lost)))
     }
 }
@@ -137,20 +137,20 @@ impl Future for WarmCall {
             }
         }
         if let Stage::Warm(warm) = &mut this.stage {
-            let outcome = match warm.underway.poll_answer(cx) {
+            let outcome = match warm.in_flight.poll_answer(cx) {
                 Poll::Ready(outcome) => outcome,
                 Poll::Pending if warm.due.is_some_and(|due| due <= Instant::now()) => {
-                    let error = cold::overdue(&this.inner, warm.seat.as_ref().expect(TAKEN));
+                    let error = cold::overdue(&this.inner, warm.permit.as_ref().expect(TAKEN));
                     // Nobody waits for it any more.
                     this.stage = Stage::Over;
                     return Poll::Ready(Err(error));
                 }
                 Poll::Pending => return Poll::Pending,
             };
-            let seat = warm.seat.take().expect(TAKEN);
+            let permit = warm.permit.take().expect(TAKEN);
             match outcome {
-                Ok(reply) => return Poll::Ready(this.replied(cold::hold_permit(reply, seat))),
-                Err(error) => this.stage = this.lost(seat, error)?,
+                Ok(reply) => return Poll::Ready(this.replied(cold::hold_permit(reply, permit))),
+                Err(error) => this.stage = this.lost(permit, error)?,
             }
         }
         match &mut this.stage {

@@ -4,7 +4,7 @@
 //! acknowledged the end, since its tail may have to be sent again. A unary command that its caller
 //! cancelled keeps its slot until it has run, so that no more run than may. One whose caller does
 //! not know it any more runs on as an *orphan*. What is admitted at all is in `admission.rs`,
-//! and how much is held for a peer in `held_bound.rs`.
+//! and how much is held for a peer in `backlog_limit.rs`.
 
 use std::ops::Range;
 

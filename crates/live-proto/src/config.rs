@@ -72,7 +72,8 @@ pub struct Config {
 pub struct BoundNames {
     /// [`Config::output_hard_max`].
     pub output_hard_max: &'static str,
-    /// The bound of all sessions together; see [`Session::set_tight`](crate::Session::set_tight).
+    /// The bound of all sessions together; see
+    /// [`Session::set_over_budget`](crate::Session::set_over_budget).
     pub output_all_max: &'static str,
 }
 

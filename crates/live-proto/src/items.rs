@@ -238,7 +238,7 @@ impl Session {
         if self.phase != Phase::Open && !ours {
             return Room { window: 0, is_wide: false };
         }
-        let is_wide = self.pool.held < self.config.items_held_max && !self.is_tight;
+        let is_wide = self.pool.held < self.config.items_held_max && !self.is_over_budget;
         Room { window: self.peer.limits.stream_credit.min(self.config.stream_queued_max), is_wide }
     }
 
@@ -278,7 +278,7 @@ impl Session {
         let room = self.room(self.is_ours(stream));
         let zstd = self.features & feature::ZSTD != 0;
         let resume = self.features & feature::RESUME != 0;
-        let is_full = self.is_tight || self.pool.held > self.config.output_hard_max;
+        let is_full = self.is_over_budget || self.pool.held > self.config.output_hard_max;
         let min = if zstd { self.config.compress_min } else { usize::MAX };
         let may_send = self.send_window.may_send();
         let ours = self.is_ours(stream);

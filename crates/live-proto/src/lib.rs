@@ -51,6 +51,7 @@
 mod acceptor;
 mod admission;
 mod answer;
+mod backlog_limit;
 mod callee;
 mod caller;
 mod command_ids;
@@ -63,7 +64,6 @@ mod event;
 pub mod fields;
 pub mod frame;
 mod handshake;
-mod held_bound;
 pub mod hello;
 mod hosted;
 mod identity;

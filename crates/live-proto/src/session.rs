@@ -112,7 +112,7 @@ pub struct Session {
     pub(crate) receive_window: ReceiveWindow,
     pub(crate) pool: Pool,
     /// What all sessions hold together is too much: streams queue a frame at a time.
-    pub(crate) is_tight: bool,
+    pub(crate) is_over_budget: bool,
     pub(crate) compression: Compression,
     /// The smallest payload worth compressing; the largest number when that is not in force.
     pub(crate) compress_min: usize,
@@ -205,7 +205,7 @@ impl Session {
             send_window: SendWindow::new(0, 0),
             receive_window: ReceiveWindow::new(limits.connection_credit),
             pool: Pool::default(),
-            is_tight: false,
+            is_over_budget: false,
             compression: Compression::new(),
             compress_min: usize::MAX,
             earliest_deadline: Micros::MAX,
@@ -486,13 +486,13 @@ impl Session {
 
     /// What its owner holds for all peers together is too much, or not any more: while it is,
     /// streams queue one frame at a time, and a large reply is refused on top of others.
-    pub fn set_tight(&mut self, is_tight: bool) {
-        self.is_tight = is_tight;
+    pub fn set_over_budget(&mut self, is_over_budget: bool) {
+        self.is_over_budget = is_over_budget;
     }
 
-    /// What it was last told by [`set_tight`](Self::set_tight).
-    pub fn is_tight(&self) -> bool {
-        self.is_tight
+    /// What it was last told by [`set_over_budget`](Self::set_over_budget).
+    pub fn is_over_budget(&self) -> bool {
+        self.is_over_budget
     }
 
     /// There is no method of the name that the peer gave this number: the name need not be kept.

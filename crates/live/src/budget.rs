@@ -24,7 +24,7 @@ impl Budget {
     }
 
     /// Whether all hold too much.
-    pub(crate) fn is_tight(&self) -> bool {
+    pub(crate) fn is_over_budget(&self) -> bool {
         self.bytes.load(Ordering::Acquire) > self.bytes_max
     }
 }

@@ -327,10 +327,10 @@ impl<T> Drop for Connection<T> {
     }
 }
 
-/// Writes the last bytes and ends the connection: no longer than [`GOODBYE`], and not before the
-/// peer has read them, since what is unread at its end could take them along.
+/// Writes the last bytes and ends the connection, after the peer has read them: closing with unread
+/// data could discard them. Takes at most [`CLOSE_GRACE`].
 pub(crate) async fn leave(transport: &mut impl Transport, out: &mut Vec<u8>, reason: Reason) {
-    let goodbye = async {
+    let close = async {
         poll_fn(|cx| transport.poll_send(cx, out)).await?;
         poll_fn(|cx| transport.poll_close(cx, Some(reason.number()))).await?;
         let mut rest = BytesMut::new();
@@ -339,7 +339,7 @@ pub(crate) async fn leave(transport: &mut impl Transport, out: &mut Vec<u8>, rea
         }
         io::Result::Ok(())
     };
-    let _ = tokio::time::timeout_at(Instant::now() + GOODBYE, goodbye).await;
+    let _ = tokio::time::timeout_at(Instant::now() + CLOSE_GRACE, close).await;
 }
 
 pub(crate) fn micros(duration: Duration) -> Micros {
@@ -355,4 +355,4 @@ impl<T> fmt::Debug for Connection<T> {
 /// How long a peer may take nothing of what is written to it.
 const SILENCE: Duration = Duration::from_secs(25);
 /// How long a peer may take to read the last bytes.
-const GOODBYE: Duration = Duration::from_secs(2);
+const CLOSE_GRACE: Duration = Duration::from_secs(2);

@@ -299,7 +299,7 @@ impl State {
             self.counted = held;
         }
         // Others may have let go, or taken more.
-        self.session.set_tight(budget.is_tight());
+        self.session.set_over_budget(budget.is_over_budget());
     }
 
     /// An item of which so many bytes were put together is complete, or not wanted any more.
@@ -494,14 +494,14 @@ mod tests {
         let session = Session::dialer(Config::default());
         let (clock, tasks) = (SessionClock::start(), TaskTracker::new());
         let link = Link::with_budget(session, clock, None, tasks, false, Some(Arc::clone(&budget)));
-        let is_tight = || {
+        let is_over_budget = || {
             let mut state = link.lock();
             state.settle(&link);
-            state.session.is_tight()
+            state.session.is_over_budget()
         };
         budget.settle(0, 200);
-        assert!(is_tight());
+        assert!(is_over_budget());
         budget.settle(200, 0);
-        assert!(!is_tight());
+        assert!(!is_over_budget());
     }
 }

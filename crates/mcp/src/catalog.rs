@@ -7,7 +7,7 @@
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Verb {
     pub(crate) name: &'static str,
-    pub(crate) does: Does,
+    pub(crate) does: ToolAction,
     /// Whether its result has words of callers, of logs or of files in it.
     pub(crate) untrusted: bool,
     /// Whether it is there only beside a mock.
@@ -18,7 +18,7 @@ pub(crate) struct Verb {
 
 /// What a tool does.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Does {
+pub(crate) enum ToolAction {
     /// Calls a method, `Calls/List`.
     Method(&'static str),
     /// Calls the method of a service that the argument `action` names.
@@ -34,15 +34,15 @@ pub(crate) enum Does {
 }
 
 const fn looks(name: &'static str, method: &'static str) -> Verb {
-    Verb { name, does: Does::Method(method), untrusted: false, mock: false, hint: "" }
+    Verb { name, does: ToolAction::Method(method), untrusted: false, mock: false, hint: "" }
 }
 
 const fn tells(name: &'static str, method: &'static str, hint: &'static str) -> Verb {
-    Verb { name, does: Does::Method(method), untrusted: true, mock: false, hint }
+    Verb { name, does: ToolAction::Method(method), untrusted: true, mock: false, hint }
 }
 
 const fn mocks(name: &'static str, method: &'static str, hint: &'static str) -> Verb {
-    Verb { name, does: Does::Method(method), untrusted: true, mock: true, hint }
+    Verb { name, does: ToolAction::Method(method), untrusted: true, mock: true, hint }
 }
 
 const fn wishmock(
@@ -50,12 +50,12 @@ const fn wishmock(
     method: &'static str,
     arguments: &'static [(&'static str, &'static str)],
 ) -> Verb {
-    let does = Does::Wishmock { method, arguments };
+    let does = ToolAction::Wishmock { method, arguments };
     Verb { name, does, untrusted: true, mock: true, hint: "By the name that wishmock has for it." }
 }
 
 const fn overwrites(name: &'static str, get: &'static str, put: &'static str) -> Verb {
-    let does = Does::Overwrite { get, put };
+    let does = ToolAction::Overwrite { get, put };
     Verb { name, does, untrusted: true, mock: true, hint: "By the name that wishmock has for it." }
 }
 
@@ -68,7 +68,7 @@ pub(crate) const VERBS: &[Verb] = &[
     looks("services_list", "Services/List"),
     looks("method_describe", "Services/Describe"),
     looks("method_sample", "Services/Sample"),
-    Verb { name: "call", does: Does::ByHand, untrusted: true, mock: false, hint: "" },
+    Verb { name: "call", does: ToolAction::ByHand, untrusted: true, mock: false, hint: "" },
     looks("calls_figures", "Calls/Methods"),
     tells("calls_list", "Calls/List", "Calls are there while they are recorded: calls_record."),
     tells("call_get", "Calls/Get", ""),
@@ -85,7 +85,7 @@ pub(crate) const VERBS: &[Verb] = &[
     tells("process_logs", "Processes/Logs", ""),
     Verb {
         name: "process_act",
-        does: Does::Action { service: "Processes", actions: ACTIONS, like: "Stop" },
+        does: ToolAction::Action { service: "Processes", actions: ACTIONS, like: "Stop" },
         untrusted: false,
         mock: false,
         hint: "Starts, stops, restarts, freezes or thaws the processes of a hosted program, or closes \
@@ -118,7 +118,7 @@ pub(crate) const VERBS: &[Verb] = &[
     wishmock("describeSchema", "Services/Describe", &[("type", "name")]),
     Verb {
         name: "ruleExamples",
-        does: Does::Examples,
+        does: ToolAction::Examples,
         untrusted: false,
         mock: true,
         hint: "Examples of rule files, to begin with.",

@@ -9,7 +9,7 @@ use tidewire_service::{
     Access, Body, Call, Code, Codec, Context, Error, Method, Principal, Result, Service,
 };
 
-use crate::catalog::{Does, EXAMPLES, VERBS, Verb};
+use crate::catalog::{EXAMPLES, ToolAction, VERBS, Verb};
 use crate::{by_hand, shape};
 
 /// What a caller may do.
@@ -74,25 +74,29 @@ impl Tools {
             return None;
         }
         let method = match verb.does {
-            Does::Method(name) | Does::Wishmock { method: name, .. } => Some(self.method(name)?),
-            Does::Action { service, like, .. } => Some(self.method(&format!("{service}/{like}"))?),
-            Does::Overwrite { put, .. } => Some(self.method(put)?),
-            Does::ByHand => Some(self.method("Services/Open")?),
-            Does::Examples => None,
+            ToolAction::Method(name) | ToolAction::Wishmock { method: name, .. } => {
+                Some(self.method(name)?)
+            }
+            ToolAction::Action { service, like, .. } => {
+                Some(self.method(&format!("{service}/{like}"))?)
+            }
+            ToolAction::Overwrite { put, .. } => Some(self.method(put)?),
+            ToolAction::ByHand => Some(self.method("Services/Open")?),
+            ToolAction::Examples => None,
         };
         let reads = method.as_ref().is_none_or(is_read);
         if !reads && self.0.allow == Allow::Read {
             return None;
         }
         let mut arguments = match (&method, verb.does) {
-            (_, Does::ByHand) => by_hand::arguments(),
+            (_, ToolAction::ByHand) => by_hand::arguments(),
             (Some(method), _) => shape::of(&self.0.schema, &method.input),
             (None, _) => shape::of(&self.0.schema, ""),
         };
         adapt(&mut arguments, verb.does);
         let said = match (&method, verb.does) {
-            (_, Does::ByHand) => by_hand::ABOUT.to_owned(),
-            (_, Does::Action { .. }) | (None, _) => String::new(),
+            (_, ToolAction::ByHand) => by_hand::ABOUT.to_owned(),
+            (_, ToolAction::Action { .. }) | (None, _) => String::new(),
             (Some(method), _) => self.comment(method),
         };
         let description = [said.as_str(), verb.hint].join(" ").trim().to_owned();
@@ -123,22 +127,22 @@ impl Tools {
         let none = || Error::not_found(format!("there is no tool {name:?} for you"));
         let described = found.and_then(|verb| self.describe(*verb)).ok_or_else(none)?;
         match described.verb.does {
-            Does::Method(method) => self.call(method, given).await,
-            Does::Wishmock { method, arguments } => {
+            ToolAction::Method(method) => self.call(method, given).await,
+            ToolAction::Wishmock { method, arguments } => {
                 rename(&mut given, arguments);
                 if method == "Mocks/GetFile" {
                     self.put_below_grpc(&mut given).await;
                 }
                 self.call(method, given).await
             }
-            Does::Overwrite { get, put } => {
+            ToolAction::Overwrite { get, put } => {
                 rename(&mut given, FILE);
                 if get == "Mocks/GetFile" {
                     self.put_below_grpc(&mut given).await;
                 }
                 self.overwrite(get, put, given).await
             }
-            Does::Action { service, actions, .. } => {
+            ToolAction::Action { service, actions, .. } => {
                 let action = given.remove("action").unwrap_or_default();
                 let known = actions.iter().find(|known| action.as_str() == Some(known));
                 let wrong =
@@ -146,8 +150,8 @@ impl Tools {
                 let action = known.ok_or_else(wrong)?;
                 self.call(&format!("{service}/{action}"), given).await
             }
-            Does::ByHand => by_hand::run(self, given).await,
-            Does::Examples => Ok(json!({"text": EXAMPLES})),
+            ToolAction::ByHand => by_hand::run(self, given).await,
+            ToolAction::Examples => Ok(json!({"text": EXAMPLES})),
         }
     }
 
@@ -231,16 +235,16 @@ fn is_read(method: &Method) -> bool {
 }
 
 /// The arguments of a tool where they are not those of its method.
-fn adapt(schema: &mut Map<String, Value>, does: Does) {
+fn adapt(schema: &mut Map<String, Value>, does: ToolAction) {
     let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
     match does {
-        Does::Action { actions, .. } => {
+        ToolAction::Action { actions, .. } => {
             properties.insert("action".to_owned(), json!({"enum": actions}));
             schema.insert("required".to_owned(), json!(["name", "action"]));
         }
-        Does::Wishmock { .. } | Does::Overwrite { .. } => {
+        ToolAction::Wishmock { .. } | ToolAction::Overwrite { .. } => {
             let arguments = match does {
-                Does::Wishmock { arguments, .. } => arguments,
+                ToolAction::Wishmock { arguments, .. } => arguments,
                 _ => FILE,
             };
             properties.retain(|name, _| arguments.iter().any(|(_, ours)| ours == name));
@@ -252,7 +256,7 @@ fn adapt(schema: &mut Map<String, Value>, does: Does) {
             let names: Vec<_> = arguments.iter().map(|(theirs, _)| *theirs).collect();
             schema.insert("required".to_owned(), json!(names));
         }
-        Does::Method(_) | Does::ByHand | Does::Examples => {}
+        ToolAction::Method(_) | ToolAction::ByHand | ToolAction::Examples => {}
     }
 }
 

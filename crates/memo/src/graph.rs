@@ -5,19 +5,19 @@
 
 pub(crate) mod ambient;
 pub(crate) mod audits;
-pub(crate) mod bells;
 pub(crate) mod budget;
 pub(crate) mod cascade;
 pub(crate) mod close;
 pub(crate) mod core;
 pub(crate) mod cycle;
+pub(crate) mod deferred;
 pub(crate) mod event;
 pub(crate) mod expiry;
 pub(crate) mod flight;
 pub(crate) mod order;
 pub(crate) mod owner;
 pub(crate) mod stats;
-pub(crate) mod trash;
+pub(crate) mod subscriptions;
 pub(crate) mod validate;
 pub(crate) mod verify;
 

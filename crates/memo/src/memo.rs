@@ -10,8 +10,8 @@ use crate::compute::capture::Frame;
 use crate::compute::get::Get;
 use crate::compute::inner::{Function, Inner, Running};
 use crate::graph::Graph;
+use crate::graph::deferred::DeferredDrops;
 use crate::graph::expiry::Lifetime;
-use crate::graph::trash::Trash;
 use crate::memory::epoch;
 use crate::memory::line::pin;
 use crate::store::error::{BoxError, Error};
@@ -237,11 +237,11 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let mut trash = Trash::default();
+        let mut deferred = DeferredDrops::default();
         let _pin = pin();
         let Some(id) = self.inner.id_of(key) else { return false };
         let mut core = self.inner.shared().core.lock();
-        let evicted = core.node(id).is_some_and(|node| core.evict(node, &mut trash));
+        let evicted = core.node(id).is_some_and(|node| core.evict(node, &mut deferred));
         drop(core);
         epoch::collect_if_due();
         evicted
@@ -250,9 +250,9 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
     /// Drops those of the next `steps` values, in turn, that are stale and were not asked for since the last
     /// look: four for each new value leave few. What is stale in 1 MiB stays, since it may come out equal.
     pub fn sweep(&self, steps: usize) {
-        let mut trash = Trash::default();
+        let mut deferred = DeferredDrops::default();
         let _pin = pin();
-        self.inner.shared().core.lock().sweep(&self.inner.owner.queue, steps, &mut trash);
+        self.inner.shared().core.lock().sweep(&self.inner.owner.queue, steps, &mut deferred);
     }
 
     /// Removes `key` and marks everything that depends on it. What the budget does to old ghosts.

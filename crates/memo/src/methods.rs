@@ -127,9 +127,9 @@ impl Methods {
                 let memo = Memo::new_in(&self.graph, method.name, move |key| {
                     call(&this, function, key, method.name)
                 });
-                Box::new(Kept { method, memo: options(memo) })
+                Box::new(StoredMemo { method, memo: options(memo) })
             });
-            let kept = kept.as_any().downcast_ref::<Kept<K, V>>();
+            let kept = kept.as_any().downcast_ref::<StoredMemo<K, V>>();
             if let Some(kept) = kept.filter(|kept| std::ptr::eq(kept.method, method)) {
                 return kept.memo;
             }
@@ -158,7 +158,7 @@ where
     }
 }
 
-struct Kept<K: Key, V: Send + Sync + 'static> {
+struct StoredMemo<K: Key, V: Send + Sync + 'static> {
     method: &'static Method,
     memo: Memo<K, V>,
 }
@@ -169,7 +169,7 @@ trait Close: Any + Send + Sync {
     fn as_any(&self) -> &dyn Any;
 }
 
-impl<K: Key, V: Send + Sync + 'static> Close for Kept<K, V> {
+impl<K: Key, V: Send + Sync + 'static> Close for StoredMemo<K, V> {
     fn close(&self) {
         self.memo.close();
     }

@@ -1,21 +1,21 @@
-//! One bell for many keys: a connection that has been given thousands of values hears of each.
+//! One subscription for many keys: a connection that has been given thousands of values hears of each.
 
 use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
 
 use crate::graph::Shared;
-use crate::graph::bells::{Belfry, Bell};
+use crate::graph::subscriptions::{Inbox, Subscription};
 use crate::memo::Memo;
 use crate::store::key::Key;
 use crate::store::slots::Id;
 
-/// Notifications of any number of values, of keys of any memos of any graphs, taken in one go. Ringing computes
+/// Notifications of any number of values, of keys of any memos of any graphs, taken in one go. Notifying computes
 /// nothing.
 ///
 /// A value has a number in the set, which its owner picks: small, since the set has a bit for each up to the
-/// largest. What rang is there before the change that made it suspect returns, and before anybody can be given
-/// what was computed after that change. Taking costs what rang, not what is in the set.
+/// largest. A notification is there before the change that caused it returns, and before anybody can be given
+/// what was computed after that change. Taking costs the notifications, not the size of the set.
 ///
 /// ```
 /// # use tidewire_memo::{Graph, Memo, NotifySet, Source};
@@ -37,7 +37,7 @@ use crate::store::slots::Id;
 /// ```
 #[derive(Default)]
 pub struct NotifySet {
-    belfry: Arc<Belfry>,
+    inbox: Arc<Inbox>,
 }
 
 /// One value in a [`NotifySet`]; dropping it takes it out.
@@ -46,7 +46,7 @@ pub struct Member {
     graph: &'static Shared,
     id: Id,
     version: u64,
-    bell: Bell,
+    subscription: Subscription,
 }
 
 impl NotifySet {
@@ -56,7 +56,7 @@ impl NotifySet {
         Self::default()
     }
 
-    /// Adds a version of a key. It rings with the next change, not with earlier ones: ask it afterwards whether
+    /// Adds a version of a key. It is notified of the next change, not with earlier ones: ask it afterwards whether
     /// it [is current](Member::is_current).
     pub fn add<K: Key, V: Send + Sync + 'static>(
         &self,
@@ -65,29 +65,29 @@ impl NotifySet {
         version: u64,
         number: u32,
     ) -> Member {
-        let bell = Bell::of(self.belfry.clone(), number);
+        let subscription = Subscription::of(self.inbox.clone(), number);
         // A memo that is closed has no node of that name, now or later.
-        let id = memo.inner.attach(key, &bell).unwrap_or(Id::NONE);
-        Member { graph: memo.inner.shared(), id, version, bell }
+        let id = memo.inner.attach(key, &subscription).unwrap_or(Id::NONE);
+        Member { graph: memo.inner.shared(), id, version, subscription }
     }
 
-    /// The next ring wakes this task, and only it. To be called before [`take`](Self::take).
+    /// The next notification wakes this task, and only it. To be called before [`take`](Self::take).
     pub fn wakes(&self, waker: &Waker) {
-        self.belfry.wakes(waker);
+        self.inbox.wakes(waker);
     }
 
     /// The numbers of values that became suspect since they were added or last taken, each once and in
     /// ascending order. As with [`Notify`](crate::Notify), nothing more comes of one until it was brought up to
-    /// date. A value that was dropped after it rang is still there: who has its number next asks it
+    /// date. A value that was dropped after its notification is still there: who has its number next asks it
     /// [`is_current`](Member::is_current).
     pub fn take(&self, numbers: &mut Vec<u32>) {
-        self.belfry.take_numbers(numbers);
+        self.inbox.take_numbers(numbers);
     }
 }
 
 impl Member {
     /// Whether this version is that of the current value of its key, without computing anything: `false` also
-    /// when that could not be known without. What is current rings when it becomes suspect.
+    /// when that could not be known without. A current version is notified when it becomes suspect.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.version != 0 && self.graph.is_at(self.id, self.version)
@@ -96,8 +96,8 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // What it rang stays: it may be the ring of another value of that number.
-        self.graph.detach(self.id, &self.bell);
+        // A notification stays: it may be that of another value with this number.
+        self.graph.detach(self.id, &self.subscription);
     }
 }
 

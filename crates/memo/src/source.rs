@@ -18,9 +18,9 @@ use crate::compute::capture::{self, Frame};
 use crate::compute::in_order;
 use crate::graph::cascade::{Mark, Walk};
 use crate::graph::core::Core;
+use crate::graph::deferred::DeferredDrops;
 use crate::graph::order::WrittenKey;
 use crate::graph::owner::{Functions, Owner};
-use crate::graph::trash::Trash;
 use crate::graph::validate::Taint;
 use crate::graph::{Graph, Shared};
 use crate::memory::epoch;
@@ -236,13 +236,13 @@ impl<K: Key> Source<K> {
     /// Removes the node of `key` if nothing current depends on it. What the budget does.
     #[doc(hidden)]
     pub fn evict(&self, key: &K) -> bool {
-        let mut trash = Trash::default();
+        let mut deferred = DeferredDrops::default();
         let hash = self.inner.hasher.hash(key);
         let _pin = pin();
         let is_it = |node: &Node<K>| matches!(&node.key, Point::Key(k) if k == key);
         let Some(node) = self.inner.table.find(hash, is_it) else { return false };
         let mut core = self.shared().core.lock();
-        core.node(node.header.id).is_some_and(|node| core.evict(node, &mut trash))
+        core.node(node.header.id).is_some_and(|node| core.evict(node, &mut deferred))
     }
 
     /// A change of `key`, which is cloned and hashed first. Where that panics nobody can say which key has

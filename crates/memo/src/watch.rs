@@ -1,8 +1,8 @@
 //! Watching: being told that a value became stale, or being given every fresh value.
 //!
-//! A watch hangs a bell on the node. A walk that marks the node rings it; ringing computes nothing. The
-//! bell stays on the node until the watch is dropped, so a node that is watched is never removed
-//! silently: evicted, it remains as a ghost; forced out, it rings.
+//! A watch puts a subscription on the node. A walk that marks the node notifies it and computes nothing. The
+//! subscription stays on the node until the watch is dropped, so a node that is watched is never removed
+//! silently: evicted, it remains as a ghost; forced out, it is notified.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
-use crate::graph::bells::{Belfry, Bell};
+use crate::graph::subscriptions::{Inbox, Subscription};
 
 use crate::compute::cached::Cached;
 use crate::compute::get::Get;
@@ -20,56 +20,56 @@ use crate::store::error::{Error, ErrorKind};
 use crate::store::key::Key;
 use crate::store::slots::Id;
 
-/// A bell on the node of one key, moved to the next node when that one goes.
+/// A subscription on the node of one key, moved to the next node when that one goes.
 pub(crate) struct Post<K: Key, V: Send + Sync + 'static> {
     memo: Memo<K, V>,
     key: K,
-    bell: Bell,
+    subscription: Subscription,
     id: Id,
 }
 
 impl<K: Key, V: Send + Sync + 'static> Post<K, V> {
     pub(crate) fn new(memo: Memo<K, V>, key: K) -> Self {
-        let bell = Bell::of(Arc::default(), 0);
-        let id = memo.inner.attach(&key, &bell).unwrap_or(Id::NONE);
-        Self { memo, key, bell, id }
+        let subscription = Subscription::of(Arc::default(), 0);
+        let id = memo.inner.attach(&key, &subscription).unwrap_or(Id::NONE);
+        Self { memo, key, subscription, id }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
         self.id == Id::NONE
     }
 
-    /// Makes sure that the bell hangs on a living node. `false` when the memo is closed.
+    /// Makes sure that a living node has the subscription. `false` when the memo is closed.
     pub(crate) fn renew(&mut self) -> bool {
         let alive = self.memo.inner.shared().core.lock().node(self.id).is_some();
         if alive {
             return true;
         }
-        match self.memo.inner.attach(&self.key, &self.bell) {
+        match self.memo.inner.attach(&self.key, &self.subscription) {
             Some(id) => self.id = id,
             None => return false,
         }
         true
     }
 
-    /// Forgets what rang when this version is current: the value is newer than whatever rang for it. A run
-    /// that changes what the value is made of would otherwise be asked for again by its own ring.
+    /// Forgets notifications when this version is current: the value is newer than any of them. A run
+    /// that changes what the value is made of would otherwise be asked for again by its own notification.
     fn settle(&self, version: u64) {
         let core = self.memo.inner.shared().core.lock();
         if core.node(self.id).is_some_and(|node| node.is_current() && node.version() == version) {
-            // In the hold in which it is current: a later mark rings again.
-            self.belfry().silence();
+            // In the hold in which it is current: a later mark notifies again.
+            self.inbox().silence();
         }
     }
 
-    fn belfry(&self) -> &Belfry {
-        self.bell.belfry()
+    fn inbox(&self) -> &Inbox {
+        self.subscription.inbox()
     }
 }
 
 impl<K: Key, V: Send + Sync + 'static> Drop for Post<K, V> {
     fn drop(&mut self) {
-        self.memo.inner.shared().detach(self.id, &self.bell);
+        self.memo.inner.shared().detach(self.id, &self.subscription);
     }
 }
 
@@ -132,10 +132,10 @@ impl<K: Key, V: Send + Sync + 'static> Stream for Watch<K, V> {
         let this = self.get_mut();
         loop {
             if this.get.is_none() {
-                if !this.again && this.post.belfry().poll(context.waker()).is_pending() {
+                if !this.again && this.post.inbox().poll(context.waker()).is_pending() {
                     return Poll::Pending;
                 }
-                this.post.belfry().silence();
+                this.post.inbox().silence();
                 if !this.post.renew() {
                     return Poll::Ready(None);
                 }
@@ -186,7 +186,7 @@ impl<K: Key, V: Send + Sync + 'static> Stream for Notify<K, V> {
         if this.post.is_closed() {
             return Poll::Ready(None);
         }
-        if this.post.belfry().poll(context.waker()).is_pending() {
+        if this.post.inbox().poll(context.waker()).is_pending() {
             return Poll::Pending;
         }
         Poll::Ready(this.post.renew().then_some(()))

@@ -10,8 +10,8 @@ use protox::prost_reflect::{DescriptorError, DescriptorPool};
 
 use crate::descriptors::{Descriptors, File};
 use crate::diagnostics::Diagnostics;
-use crate::disguise::{self, Disguise};
 use crate::explain;
+use crate::linker_workarounds::{self, Workarounds};
 use crate::load::Unit;
 use crate::numbers;
 use crate::rules;
@@ -23,7 +23,7 @@ pub(crate) fn link(units: Vec<Unit>) -> Result<Descriptors, Diagnostics> {
     let mut failed = BTreeSet::new();
     let mut diagnostics = Vec::new();
     let mut names = None;
-    let mut disguises = BTreeMap::new();
+    let mut applied = BTreeMap::new();
     for unit in &units {
         // What imports a file with errors would only repeat them.
         if unit.descriptor.dependency.iter().any(|import| failed.contains(import)) {
@@ -31,8 +31,8 @@ pub(crate) fn link(units: Vec<Unit>) -> Result<Descriptors, Diagnostics> {
             continue;
         }
         match add(&mut pool, unit) {
-            Ok(disguise) => {
-                disguises.insert(unit.name.clone(), disguise);
+            Ok(workarounds) => {
+                applied.insert(unit.name.clone(), workarounds);
             }
             Err(error) => {
                 failed.insert(unit.name.clone());
@@ -55,8 +55,8 @@ pub(crate) fn link(units: Vec<Unit>) -> Result<Descriptors, Diagnostics> {
     let files = units.into_iter().map(|unit| {
         let linked = || {
             let encoded = pool.get_file_by_name(&unit.name)?.encode_to_vec();
-            let encoded = match disguises.get(&unit.name) {
-                Some(disguise) => disguise.restore(encoded),
+            let encoded = match applied.get(&unit.name) {
+                Some(workarounds) => workarounds.restore(encoded),
                 None => encoded,
             };
             Some(numbers::restore(encoded, &unit.numbers))
@@ -67,8 +67,10 @@ pub(crate) fn link(units: Vec<Unit>) -> Result<Descriptors, Diagnostics> {
     Ok(Descriptors { files: files.collect() })
 }
 
-fn add(pool: &mut DescriptorPool, unit: &Unit) -> Result<Disguise, DescriptorError> {
-    let Some(encoded) = &unit.encoded else { return disguise::add(pool, &unit.descriptor) };
+fn add(pool: &mut DescriptorPool, unit: &Unit) -> Result<Workarounds, DescriptorError> {
+    let Some(encoded) = &unit.encoded else {
+        return linker_workarounds::add(pool, &unit.descriptor);
+    };
     if unit.descriptor.syntax() == "editions" {
         let mut shown = unit.descriptor.clone();
         shown.syntax = None;
@@ -76,5 +78,5 @@ fn add(pool: &mut DescriptorPool, unit: &Unit) -> Result<Disguise, DescriptorErr
     } else {
         pool.decode_file_descriptor_proto(encoded.as_slice())?;
     }
-    Ok(Disguise::default())
+    Ok(Workarounds::default())
 }

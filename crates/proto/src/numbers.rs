@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use protox::prost::Message;
 use protox::prost_reflect::{DynamicMessage, Value};
 
-use crate::disguise;
+use crate::linker_workarounds;
 
 /// The real number, by the one that stands for it.
 pub(crate) type RealNumbers = BTreeMap<u32, u32>;
@@ -48,7 +48,7 @@ pub(crate) fn restore(linked: Vec<u8>, numbers: &RealNumbers) -> Vec<u8> {
     if numbers.is_empty() {
         return linked;
     }
-    let Some(mut file) = disguise::dynamic(&linked) else { return linked };
+    let Some(mut file) = linker_workarounds::dynamic(&linked) else { return linked };
     extensions(&mut file, FILE_EXTENSION, numbers);
     messages(&mut file, FILE_MESSAGE, numbers);
     file.encode_to_vec()

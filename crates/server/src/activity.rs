@@ -51,7 +51,7 @@ pub(crate) struct UnreadBytes {
 /// One call, until its reply has left.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    vigil: Arc<Activity>,
+    activity: Arc<Activity>,
     held: AtomicUsize,
     /// How many pieces of its reply were handed over, and how many of them taken.
     handed: AtomicUsize,
@@ -172,11 +172,11 @@ impl Activity {
 
 impl Slot {
     /// A call begins.
-    pub(crate) fn begin(vigil: &Arc<Activity>) -> Arc<Self> {
-        vigil.calls.fetch_add(1, Ordering::AcqRel);
-        vigil.changes.fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn begin(activity: &Arc<Activity>) -> Arc<Self> {
+        activity.calls.fetch_add(1, Ordering::AcqRel);
+        activity.changes.fetch_add(1, Ordering::AcqRel);
         Arc::new(Self {
-            vigil: Arc::clone(vigil),
+            activity: Arc::clone(activity),
             held: AtomicUsize::new(0),
             handed: AtomicUsize::new(0),
             taken: AtomicUsize::new(0),
@@ -208,9 +208,9 @@ impl Slot {
     pub(crate) fn hold(&self, bytes: usize) -> Result<()> {
         let before = self.held.load(Ordering::Acquire);
         if bytes > before {
-            self.vigil.wait(bytes - before)?;
+            self.activity.wait(bytes - before)?;
         } else {
-            self.vigil.let_go(before - bytes);
+            self.activity.let_go(before - bytes);
         }
         self.held.store(bytes, Ordering::Release);
         Ok(())
@@ -224,8 +224,8 @@ impl Slot {
 
     /// Nobody looks after its pieces any more but the connection.
     pub(crate) fn leave(&self) {
-        let age = self.vigil.age.load(Ordering::Acquire);
-        self.vigil.left[age].fetch_add(1, Ordering::AcqRel);
+        let age = self.activity.age.load(Ordering::Acquire);
+        self.activity.left[age].fetch_add(1, Ordering::AcqRel);
         self.left.store(age + 1, Ordering::Release);
     }
 
@@ -238,12 +238,12 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.vigil.let_go(*self.held.get_mut());
+        self.activity.let_go(*self.held.get_mut());
         if let Some(age) = self.left.get_mut().checked_sub(1) {
-            self.vigil.left[age].fetch_sub(1, Ordering::AcqRel);
+            self.activity.left[age].fetch_sub(1, Ordering::AcqRel);
         }
-        self.vigil.calls.fetch_sub(1, Ordering::AcqRel);
-        self.vigil.changes.fetch_add(1, Ordering::AcqRel);
+        self.activity.calls.fetch_sub(1, Ordering::AcqRel);
+        self.activity.changes.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -263,7 +263,7 @@ impl Drop for Piece {
 mod tests {
     use super::*;
 
-    fn vigil(all: &Arc<UnreadBytes>) -> Arc<Activity> {
+    fn activity(all: &Arc<UnreadBytes>) -> Arc<Activity> {
         let limits = Limits { reply_bytes_waiting_max: 100, ..Limits::default() };
         Activity::new(Arc::clone(all), &limits)
     }
@@ -276,8 +276,8 @@ mod tests {
     #[test]
     fn a_reply_of_any_size_may_wait_and_others_on_top_of_it_within_the_bound() {
         let all = all(1000);
-        let vigil = vigil(&all);
-        let [one, two, three] = [(); 3].map(|()| Slot::begin(&vigil));
+        let activity = activity(&all);
+        let [one, two, three] = [(); 3].map(|()| Slot::begin(&activity));
         one.hold(60).unwrap();
         two.hold(40).unwrap();
         let error = three.hold(1).unwrap_err();
@@ -285,17 +285,17 @@ mod tests {
         two.hold(39).unwrap();
         three.hold(1).unwrap();
         drop((one, two, three));
-        let large = Slot::begin(&vigil);
+        let large = Slot::begin(&activity);
         large.hold(5000).unwrap();
         drop(large);
-        assert_eq!((vigil.waiting.load(Ordering::Relaxed), vigil.calls()), (0, 0));
+        assert_eq!((activity.waiting.load(Ordering::Relaxed), activity.calls()), (0, 0));
         assert_eq!(all.bytes.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn the_bound_over_all_connections_is_theirs_together() {
         let all = all(150);
-        let [one, two] = [vigil(&all), vigil(&all)].map(|vigil| Slot::begin(&vigil));
+        let [one, two] = [activity(&all), activity(&all)].map(|activity| Slot::begin(&activity));
         one.hold(100).unwrap();
         let error = two.hold(51).unwrap_err();
         assert!(error.message().contains("limits.reply_bytes_waiting_all_max = 150"), "{error}");
@@ -306,19 +306,19 @@ mod tests {
 
     #[test]
     fn what_is_left_of_a_call_for_an_age_is_stuck() {
-        let vigil = vigil(&all(1000));
-        let slot = Slot::begin(&vigil);
+        let activity = activity(&all(1000));
+        let slot = Slot::begin(&activity);
         assert_eq!(slot.awaits(), None);
         let [one, two] = ["one", "two"].map(|data| slot.hand_over(Bytes::from(data)));
         assert_eq!((&one[..], slot.awaits()), (&b"one"[..], Some(0)));
-        assert!(!vigil.turn_over() && !vigil.turn_over(), "its stream looks after it");
+        assert!(!activity.turn_over() && !activity.turn_over(), "its stream looks after it");
         slot.leave();
         drop((one, slot));
-        assert!(!vigil.turn_over(), "it is younger than an age");
-        assert!(vigil.turn_over());
-        assert_eq!(vigil.calls(), 1, "a piece of its reply is not taken");
+        assert!(!activity.turn_over(), "it is younger than an age");
+        assert!(activity.turn_over());
+        assert_eq!(activity.calls(), 1, "a piece of its reply is not taken");
         drop(two);
-        assert_eq!(vigil.calls(), 0);
-        assert!(!vigil.turn_over() && !vigil.turn_over());
+        assert_eq!(activity.calls(), 0);
+        assert!(!activity.turn_over() && !activity.turn_over());
     }
 }

@@ -21,7 +21,7 @@ use tidewire_service::{Error, Method, Outcome, Reply, Result, StreamKind};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::isolate::IsolatedPending;
+use crate::catch_panic::IsolatedPending;
 
 /// Owns the tasks of running commands; clones share them.
 #[derive(Debug, Clone)]

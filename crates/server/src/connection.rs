@@ -5,7 +5,7 @@
 //!                  └─▶ HTTP/2   (http2.rs) ─┘   origins is answered here, all else goes its way (pipeline.rs)
 //! ```
 //!
-//! When it ends is in `life.rs`, what its peer owes it in `activity.rs`.
+//! When it ends is in `connection_driver.rs`, what its peer owes it in `activity.rs`.
 
 use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};
@@ -28,6 +28,7 @@ use tokio_util::task::TaskTracker;
 use crate::activity::{Activity, Slot, UnreadBytes};
 use crate::callers::CallerAddresses;
 use crate::command::Commands;
+use crate::connection_driver::{ConnectionDriver, Tick};
 use crate::cors::{CorsFuture, Policy};
 use crate::detect::{DetectedProtocol, detect};
 use crate::gate::access::AccessGate;
@@ -35,14 +36,13 @@ use crate::gate::open::OpenTargets;
 use crate::gather::{Gather, GatherHandle};
 use crate::head_timer::HeadTimer;
 use crate::hosts::Hosts;
-use crate::life::{ConnectionLife, Tick};
 use crate::limits::Limits;
 use crate::live::{Live, Takeover};
 use crate::response::{BoxedResponse, ResponseBody, ResponseFuture};
 use crate::rest::Rest;
 use crate::routes::Routes;
 use crate::rpc::Methods;
-use crate::run::Run;
+use crate::run_call::Run;
 use crate::stop::{Stage, Stop};
 use crate::usage::Counters;
 use crate::{fault, http1 as calls1, http2 as calls2, plain};
@@ -107,9 +107,9 @@ impl App {
             // Boxed, like all of live here, so that connections of HTTP are not the larger for it.
             return Box::pin(self.live_stream(io, first.1, peer, stop)).await;
         }
-        let vigil = Activity::new(Arc::clone(&self.waiting), &self.limits);
+        let activity = Activity::new(Arc::clone(&self.waiting), &self.limits);
         let patience = self.limits.reply_progress_timeout;
-        let (io, gathering) = Gather::new(io, first, Arc::clone(&vigil), patience);
+        let (io, gathering) = Gather::new(io, first, Arc::clone(&activity), patience);
         let connection = Connection::new(Arc::clone(&self), peer, gathering.clone());
         let taken = Arc::clone(&connection.taken);
         let stop_live = stop.clone();
@@ -117,17 +117,23 @@ impl App {
         let goes_away = connection.goes_away.clone();
         let goes_away = self.faults.then_some(goes_away);
         let age = self.age();
-        let life =
-            ConnectionLife { vigil: Arc::clone(&vigil), gathering, stop, stopping, goes_away, age };
+        let life = ConnectionDriver {
+            activity: Arc::clone(&activity),
+            gathering,
+            stop,
+            stopping,
+            goes_away,
+            age,
+        };
         let ended = match speaks {
             DetectedProtocol::Http1 => {
-                let builder = http1_builder(HeadTimer::new(Arc::clone(&vigil), &self.limits));
-                let calls = calls1::Calls { connection, vigil };
+                let builder = http1_builder(HeadTimer::new(Arc::clone(&activity), &self.limits));
+                let calls = calls1::Calls { connection, activity };
                 let http = builder.serve_connection(TokioIo::new(io), calls).with_upgrades();
                 life.live(pin!(http), None).await
             }
             DetectedProtocol::Http2 | DetectedProtocol::Live => {
-                let (calls, streams) = calls2::calls(connection, vigil);
+                let (calls, streams) = calls2::calls(connection, activity);
                 let builder = http2_builder(streams, &self.limits);
                 let http = builder.serve_connection(TokioIo::new(io), calls);
                 life.live(pin!(http), Some(Tick::new(&self.limits))).await

@@ -2,9 +2,9 @@
 //!
 //! The RPC protocols have their own headers, which the crate `wire` reads. REST and plain HTTP have
 //! none: there it is `Connect-Timeout-Ms`, as the same server reads it of the same client over
-//! Connect. Whatever the protocol, the point in time is in the context of the call and is kept in
-//! `run.rs`: when it passes the answer is `DEADLINE_EXCEEDED`, a query is dropped, a command runs
-//! on, and a stream of replies ends there.
+//! Connect. Whatever the protocol, the deadline is in the context of the call, and `run_call.rs`
+//! enforces it: when it passes, the answer is `DEADLINE_EXCEEDED`, a query is dropped, a command
+//! runs on, and a stream of replies ends.
 
 use std::time::Duration;
 

@@ -45,7 +45,7 @@ pub(crate) struct Gather<IO> {
     first: Bytes,
     held: Vec<u8>,
     written: usize,
-    vigil: Arc<Activity>,
+    activity: Arc<Activity>,
     patience: StallLimit,
     state: GatherHandle,
 }
@@ -123,7 +123,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Gather<IO> {
     pub(crate) fn new(
         io: IO,
         (speaks, first): (DetectedProtocol, Bytes),
-        vigil: Arc<Activity>,
+        activity: Arc<Activity>,
         reply_progress_timeout: Duration,
     ) -> (Self, GatherHandle) {
         let state = GatherHandle::default();
@@ -133,7 +133,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Gather<IO> {
         let patience = StallLimit { timeout: reply_progress_timeout, sleep: None };
         let held = Vec::new();
         let state_too = state.clone();
-        (Self { io, first, held, written: 0, vigil, patience, state }, state_too)
+        (Self { io, first, held, written: 0, activity, patience, state }, state_too)
     }
 
     /// Writes what is held, and flushes.
@@ -188,7 +188,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gather<IO> {
             return Poll::Ready(Ok(()));
         }
         ready!(Pin::new(&mut this.io).poll_read(cx, buf))?;
-        this.vigil.read();
+        this.activity.read();
         Poll::Ready(Ok(()))
     }
 }

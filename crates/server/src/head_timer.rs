@@ -34,7 +34,7 @@ pub(crate) struct HeadTimer(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    vigil: Arc<Activity>,
+    activity: Arc<Activity>,
     head: Duration,
     idle: Duration,
     now: Instant,
@@ -50,10 +50,16 @@ impl HeadTimer {
     pub(crate) const TOLD: Duration = Duration::from_secs(1);
 
     /// The timer of one connection.
-    pub(crate) fn new(vigil: Arc<Activity>, limits: &Limits) -> Self {
+    pub(crate) fn new(activity: Arc<Activity>, limits: &Limits) -> Self {
         let head = limits.header_read_timeout;
         let idle = limits.idle_timeout;
-        Self(Arc::new(Shared { vigil, head, idle, now: Instant::now(), alarm: Mutex::default() }))
+        Self(Arc::new(Shared {
+            activity,
+            head,
+            idle,
+            now: Instant::now(),
+            alarm: Mutex::default(),
+        }))
     }
 }
 
@@ -61,9 +67,9 @@ impl Timer for HeadTimer {
     fn sleep(&self, _: Duration) -> Pin<Box<dyn Sleep>> {
         Box::pin(HeadTimeout {
             timer: Arc::clone(&self.0),
-            reads: self.0.vigil.reads(),
+            reads: self.0.activity.reads(),
             // What told that this is HTTP/1.1 is part of its first head.
-            is_within: self.0.vigil.is_first_head(),
+            is_within: self.0.activity.is_first_head(),
             until: None,
         })
     }
@@ -95,7 +101,7 @@ impl Future for HeadTimeout {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        if !this.is_within && this.reads != this.timer.vigil.reads() {
+        if !this.is_within && this.reads != this.timer.activity.reads() {
             this.is_within = true;
             this.until = None;
         }
@@ -104,7 +110,7 @@ impl Future for HeadTimeout {
             false => (this.timer.idle, "limits.idle_timeout"),
         };
         let until = *this.until.get_or_insert_with(|| {
-            this.timer.vigil.set_waits_for_head(true);
+            this.timer.activity.set_waits_for_head(true);
             let now = tokio::time::Instant::now();
             now.checked_add(timeout).unwrap_or(now + FAR)
         });
@@ -117,7 +123,7 @@ impl Future for HeadTimeout {
 impl Drop for HeadTimeout {
     fn drop(&mut self) {
         if self.until.is_some() {
-            self.timer.vigil.set_waits_for_head(false);
+            self.timer.activity.set_waits_for_head(false);
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::response::{ResponseBody, ResponseFuture};
 /// The hyper service of one HTTP/1.1 connection.
 pub(crate) struct Calls {
     pub(crate) connection: Connection,
-    pub(crate) vigil: Arc<Activity>,
+    pub(crate) activity: Arc<Activity>,
 }
 
 impl hyper::service::Service<Request<Incoming>> for Calls {
@@ -44,15 +44,15 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
             Err(error) => ResponseFuture::ready(refusal(&error)),
         };
         let gathering = self.connection.gathering.clone();
-        let vigil = Arc::clone(&self.vigil);
-        CountedResponse { response, vigil, gathering, waiting: None }
+        let activity = Arc::clone(&self.activity);
+        CountedResponse { response, activity, gathering, waiting: None }
     }
 }
 
 /// A response that is counted if it is large, and comes after its interim responses.
 pub(crate) struct CountedResponse {
     response: ResponseFuture,
-    vigil: Arc<Activity>,
+    activity: Arc<Activity>,
     gathering: GatherHandle,
     /// It waits until those are written.
     waiting: Option<Box<Response<ResponseBody>>>,
@@ -84,7 +84,7 @@ impl Future for CountedResponse {
             }
             self.gathering.interim().close();
         }
-        Poll::Ready(Ok(ReplyBody::counted_if_large(response, &self.vigil)))
+        Poll::Ready(Ok(ReplyBody::counted_if_large(response, &self.activity)))
     }
 }
 

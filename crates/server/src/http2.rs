@@ -37,7 +37,7 @@ use crate::response::ResponseFuture;
 /// The hyper service of one HTTP/2 connection.
 pub(crate) struct Calls {
     connection: Connection,
-    vigil: Arc<Activity>,
+    activity: Arc<Activity>,
     begun: LastCall,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Streams {
 type LastCall = Arc<Mutex<Option<Arc<Slot>>>>;
 
 /// The service and the executor of one connection.
-pub(crate) fn calls(connection: Connection, vigil: Arc<Activity>) -> (Calls, Streams) {
+pub(crate) fn calls(connection: Connection, activity: Arc<Activity>) -> (Calls, Streams) {
     let begun = LastCall::default();
     let limits = &connection.app.limits;
     let streams = Streams {
@@ -63,7 +63,7 @@ pub(crate) fn calls(connection: Connection, vigil: Arc<Activity>) -> (Calls, Str
         unread_body_bytes_max: limits.unread_body_bytes_max,
         unread_body_timeout: limits.unread_body_timeout,
     };
-    (Calls { connection, vigil, begun }, streams)
+    (Calls { connection, activity, begun }, streams)
 }
 
 impl hyper::service::Service<Request<Incoming>> for Calls {
@@ -73,7 +73,7 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
 
     fn call(&self, mut request: Request<Incoming>) -> CountedResponse {
         join_cookies(request.headers_mut());
-        let slot = Slot::begin(&self.vigil);
+        let slot = Slot::begin(&self.activity);
         *self.begun.lock() = Some(Arc::clone(&slot));
         let may_be_taken = request.method() == Method::CONNECT;
         let host = authority::check(request.version(), request.headers(), request.uri());
@@ -93,7 +93,7 @@ impl Calls {
     fn go_on(&self, taken: Takeover) {
         let app = Arc::clone(&self.connection.app);
         let stop = app.stop.clone();
-        let slot = Slot::begin(&self.vigil);
+        let slot = Slot::begin(&self.activity);
         self.connection.app.tasks.spawn(async move {
             Box::pin(app.live_websocket(taken, stop)).await;
             drop(slot);

@@ -53,11 +53,11 @@ mod tests {
 
     #[test]
     fn a_flood_of_lines_is_a_few_with_a_count() {
-        let (seldom, now) = (LogLimit::new(), Instant::now());
-        let lines = (0..1000).filter_map(|_| seldom.line_at(now)).count();
+        let (limit, now) = (LogLimit::new(), Instant::now());
+        let lines = (0..1000).filter_map(|_| limit.line_at(now)).count();
         assert_eq!(lines, 10);
         let later = now + Duration::from_secs(1);
-        assert_eq!(seldom.line_at(later), Some(990));
-        assert_eq!(seldom.line_at(later), Some(0));
+        assert_eq!(limit.line_at(later), Some(990));
+        assert_eq!(limit.line_at(later), Some(0));
     }
 }

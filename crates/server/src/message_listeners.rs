@@ -1,7 +1,7 @@
-//! Messages as they go by, told to whoever observes a call and wants them.
+//! Messages as they go by, told to observers that want them.
 //!
-//! One place for every protocol, since every call is run in one place (`run.rs`): messages have
-//! neither envelopes nor compression there. Who wants none pays one look.
+//! One place for every protocol, since `run_call.rs` runs every call: messages have neither
+//! envelopes nor compression there. Observers that want none cost one check.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! The one way of a request, whatever its protocol.
+//! The path of a request, whatever its protocol.
 //!
 //! ```text
 //! head ─▶ find (lookup.rs) ─▶ observers ─▶ gates ─▶ call: rpc.rs, rest.rs or plain.rs ─▶ response
-//!              │                             │               └▶ run.rs: deadline, commands, panics
+//!              │                             │               └▶ run_call.rs: deadline, commands, panics
 //!              └▶ answered without a call    └▶ refused, in the caller's protocol
 //! ```
 //!
@@ -29,8 +29,8 @@ use tokio::time::Instant;
 
 use crate::activity::Slot;
 use crate::body_rate::BodyRate;
+use crate::catch_panic::panicked;
 use crate::connection::Connection;
-use crate::isolate::panicked;
 use crate::lookup::RequestTarget;
 use crate::observe::{EndCause, Watch};
 use crate::plain;
@@ -38,7 +38,7 @@ use crate::request_body::{RawBody, RequestBody, UnreadBody, check_length, discar
 use crate::response::{ResponseBody, ResponseFuture};
 use crate::rest::{Rest, Transcoder, add_host};
 use crate::rpc::RpcCall;
-use crate::run::{Run, run};
+use crate::run_call::{Run, run};
 use crate::trace;
 
 /// A request whose head was let pass.

@@ -43,12 +43,12 @@ impl ReplyBody {
     /// [`counted`](Self::counted) over HTTP/1.1, if it is large.
     pub(crate) fn counted_if_large(
         response: Response<ResponseBody>,
-        vigil: &Arc<Activity>,
+        activity: &Arc<Activity>,
     ) -> Response<ResponseBody> {
         if response.body().waiting_bytes() < LARGE_BYTES {
             return response;
         }
-        let counted = Self::counted(response, Slot::begin(vigil));
+        let counted = Self::counted(response, Slot::begin(activity));
         counted.map(|body| ResponseBody::of(Kind::Counted(Box::new(body))))
     }
 

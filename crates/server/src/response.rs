@@ -16,7 +16,7 @@ use crate::observe::{Watch, WatchedResponse};
 use crate::plain;
 use crate::reply_body::ReplyBody;
 use crate::rpc::{FullBody, Replies, RpcCall};
-use crate::run::PendingCall;
+use crate::run_call::PendingCall;
 
 /// The future of a response.
 pub(crate) enum ResponseFuture {

@@ -31,7 +31,7 @@ use crate::gate::access::AccessGate;
 use crate::pipeline::InboundRequest;
 use crate::plain;
 use crate::request_body::{RequestBody, check_length, discard};
-use crate::run::run;
+use crate::run_call::run;
 use crate::running::StartError;
 
 /// The REST bindings of a server and the services behind them.

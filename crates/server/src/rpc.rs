@@ -4,7 +4,7 @@
 //! library: messages are read when the service asks for them, and replies written as they come.
 //!
 //! ```text
-//! body ─▶ Messages (request.rs) ─▶ Call ─▶ run.rs ─▶ Reply ─▶ one or many (response.rs)
+//! body ─▶ Messages (request.rs) ─▶ Call ─▶ run_call.rs ─▶ Reply ─▶ one or many (response.rs)
 //! ```
 //!
 //! A message that came with its head is in the call at once. Over HTTP/1.1 an answer waits until
@@ -39,7 +39,7 @@ use crate::pipeline::InboundRequest;
 use crate::plain::{self, log};
 use crate::request_body::{RequestBody, UnreadBody, check_length};
 use crate::response::{BoxedResponse, ResponseBody};
-use crate::run::{PendingCall, Run, run};
+use crate::run_call::{PendingCall, Run, run};
 
 /// One call of a method on its way.
 pub(crate) struct RpcCall {

@@ -26,8 +26,8 @@ enum FreshnessKind {
     #[default]
     Nothing,
     /// What who keeps the answer knows, and nothing beside it.
-    Kept(CachedVersion),
-    Known(Box<Details>),
+    Cached(CachedVersion),
+    Detailed(Box<Details>),
 }
 
 /// A version of an answer that is kept; what tells of its end is made when somebody asks.
@@ -95,7 +95,7 @@ impl Freshness {
 
     /// A version of an answer that somebody keeps.
     pub fn cached(keeper: Arc<dyn CachedBody>, version: u64) -> Self {
-        Self(FreshnessKind::Kept(CachedVersion { keeper, version, staleness: OnceLock::new() }))
+        Self(FreshnessKind::Cached(CachedVersion { keeper, version, staleness: OnceLock::new() }))
     }
 
     /// An answer that may be kept for this long from when it was computed.
@@ -152,8 +152,8 @@ impl Freshness {
     pub fn validator(&self) -> Option<Validator> {
         match &self.0 {
             FreshnessKind::Nothing => None,
-            FreshnessKind::Kept(kept) => kept.keeper.validator(),
-            FreshnessKind::Known(known) => known.validator,
+            FreshnessKind::Cached(kept) => kept.keeper.validator(),
+            FreshnessKind::Detailed(known) => known.validator,
         }
     }
 
@@ -200,7 +200,7 @@ impl Freshness {
     /// Whether the answer is known to be stale by now. Time is not looked at.
     pub fn is_stale(&self) -> bool {
         match &self.0 {
-            FreshnessKind::Kept(kept) => kept.keeper.is_stale(kept.version),
+            FreshnessKind::Cached(kept) => kept.keeper.is_stale(kept.version),
             _ => self.staleness().is_some_and(|staleness| staleness.is_stale()),
         }
     }
@@ -235,7 +235,7 @@ impl Freshness {
 
     fn as_known(&self) -> Option<&Details> {
         match &self.0 {
-            FreshnessKind::Known(known) => Some(known),
+            FreshnessKind::Detailed(known) => Some(known),
             _ => None,
         }
     }
@@ -243,24 +243,24 @@ impl Freshness {
     fn as_kept(&self) -> Option<&CachedVersion> {
         match &self.0 {
             FreshnessKind::Nothing => None,
-            FreshnessKind::Kept(kept) => Some(kept),
-            FreshnessKind::Known(known) => known.kept.as_ref(),
+            FreshnessKind::Cached(kept) => Some(kept),
+            FreshnessKind::Detailed(known) => known.kept.as_ref(),
         }
     }
 
     fn details_mut(&mut self) -> &mut Details {
         let known = match std::mem::take(&mut self.0) {
             FreshnessKind::Nothing => Box::default(),
-            FreshnessKind::Kept(kept) => Box::new(Details {
+            FreshnessKind::Cached(kept) => Box::new(Details {
                 validator: kept.keeper.validator(),
                 kept: Some(kept),
                 ..Details::default()
             }),
-            FreshnessKind::Known(known) => known,
+            FreshnessKind::Detailed(known) => known,
         };
-        self.0 = FreshnessKind::Known(known);
+        self.0 = FreshnessKind::Detailed(known);
         match &mut self.0 {
-            FreshnessKind::Known(known) => known,
+            FreshnessKind::Detailed(known) => known,
             _ => unreachable!("it was just set"),
         }
     }

@@ -54,7 +54,7 @@ use tidewire_proxy::Route;
 use tidewire_server::{Address, Builder, Hosts, Limits, Server};
 use toml::{Table, Value};
 
-pub use self::admin::{AdminConfig, AdminTold, LogControl};
+pub use self::admin::{AdminConfig, AdminHandles, LogControl};
 pub use self::auth::{AccessConfig, AccessSetting, ApiKeyConfig, AuthConfig, JwtConfig};
 pub use self::console::{ConsoleFile, announced, announcement, forget};
 pub use self::cors::CorsConfig;
@@ -108,7 +108,7 @@ pub struct Config {
     log_control: LogControl,
     /// What the admin listener tells of beside.
     #[serde(skip)]
-    pub(crate) told: AdminTold,
+    pub(crate) told: AdminHandles,
     /// `[[service]]`: services without code, and programs in other languages.
     #[serde(rename = "service")]
     pub services: Vec<ServiceEntry>,

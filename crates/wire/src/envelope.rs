@@ -43,7 +43,7 @@ enum Place {
     Alone(Bytes),
     Behind(BytesMut),
     /// Somebody keeps it, with its compressed forms.
-    Kept(Bytes, Arc<dyn CachedBody>),
+    Cached(Bytes, Arc<dyn CachedBody>),
 }
 
 impl From<Bytes> for Message {
@@ -65,20 +65,20 @@ impl Message {
 
     /// A message that `keeper` keeps: its compressed forms are made once.
     pub fn cached(message: Bytes, keeper: Arc<dyn CachedBody>) -> Self {
-        Self(Place::Kept(message, keeper))
+        Self(Place::Cached(message, keeper))
     }
 
     /// Who keeps the message.
     pub(crate) fn keeper(&self) -> Option<&Arc<dyn CachedBody>> {
         match &self.0 {
-            Place::Kept(_, keeper) => Some(keeper),
+            Place::Cached(_, keeper) => Some(keeper),
             Place::Alone(_) | Place::Behind(_) => None,
         }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.0 {
-            Place::Alone(message) | Place::Kept(message, _) => message,
+            Place::Alone(message) | Place::Cached(message, _) => message,
             Place::Behind(buffer) => &buffer[HEAD..],
         }
     }
@@ -86,7 +86,7 @@ impl Message {
     /// The message without its room.
     pub(crate) fn into_bytes(self) -> Bytes {
         match self.0 {
-            Place::Alone(message) | Place::Kept(message, _) => message,
+            Place::Alone(message) | Place::Cached(message, _) => message,
             Place::Behind(mut buffer) => {
                 buffer.advance(HEAD);
                 buffer.freeze()
@@ -97,7 +97,7 @@ impl Message {
     /// The message in its envelope, not compressed.
     pub(crate) fn seal(self) -> Result<[Bytes; 2]> {
         match self.0 {
-            Place::Alone(message) | Place::Kept(message, _) => seal(0, message),
+            Place::Alone(message) | Place::Cached(message, _) => seal(0, message),
             Place::Behind(mut buffer) => {
                 let head = Head::of(&buffer[HEAD..])?;
                 buffer[..HEAD].copy_from_slice(&head.bytes());

@@ -5,7 +5,7 @@
 //! | place of `unsafe` | what for |
 //! |---|---|
 //! | `crates/memo` | … |
-//! | `crates/cli/src/resident.rs` | … |
+//! | `crates/cli/src/release_memory.rs` | … |
 //! ```
 //!
 //! A place is a folder or a file. Tests and benchmarks are free, and so is what is built elsewhere

@@ -48,14 +48,14 @@ pub(crate) enum FlightEnd {
 
 /// Who goes on.
 #[derive(Debug)]
-pub(crate) enum Turn {
-    This(Lead),
-    Other(Arc<Flight>),
+pub(crate) enum FlightRole {
+    Leader(FlightLeader),
+    Follower(Arc<Flight>),
 }
 
 /// The request that goes on for others. Dropped, it brought nothing.
 #[derive(Debug)]
-pub(crate) struct Lead {
+pub(crate) struct FlightLeader {
     flights: Flights,
     key: FlightKey,
     flight: Arc<Flight>,
@@ -63,15 +63,15 @@ pub(crate) struct Lead {
 
 impl Flights {
     /// The turn of a request.
-    pub(crate) fn join(&self, key: &Key, caller: Option<u64>) -> Turn {
+    pub(crate) fn join(&self, key: &Key, caller: Option<u64>) -> FlightRole {
         let key = (key.clone(), caller);
         let mut flights = self.0.lock();
         if let Some(flight) = flights.get(&key) {
-            return Turn::Other(Arc::clone(flight));
+            return FlightRole::Follower(Arc::clone(flight));
         }
         let flight = Arc::<Flight>::default();
         flights.insert(key.clone(), Arc::clone(&flight));
-        Turn::This(Lead { flights: self.clone(), key, flight })
+        FlightRole::Leader(FlightLeader { flights: self.clone(), key, flight })
     }
 }
 
@@ -102,7 +102,7 @@ impl Flight {
     }
 }
 
-impl Lead {
+impl FlightLeader {
     /// Others may move this body on.
     pub(crate) fn fills(flight: &Flight, fill: &Arc<Fill>) {
         let waiting = {
@@ -138,7 +138,7 @@ impl Lead {
     }
 }
 
-impl Drop for Lead {
+impl Drop for FlightLeader {
     fn drop(&mut self) {
         self.tell(FlightEnd::Look);
     }

@@ -27,7 +27,7 @@ use tidewire_service::{
 
 use super::commands::{self, CHANGED};
 use super::fill::Fill;
-use super::flight::{FlightEnd, Lead, Turn};
+use super::flight::{FlightEnd, FlightLeader, FlightRole};
 use super::page::{self, Failure, Page, Use};
 use super::page_request::{Key, Origin, PageRequest, without_overrides};
 use super::policy::{self, Arrival, Policy};
@@ -48,7 +48,7 @@ struct Shared {
 struct Forward {
     page: Option<Arc<Page>>,
     why: &'static str,
-    lead: Option<Lead>,
+    lead: Option<FlightLeader>,
     /// It waited for another one's response.
     was_collapsed: bool,
 }
@@ -147,8 +147,8 @@ impl Shared {
             let mut lead = None;
             if self.may_wait(&asked, headers, page.is_some(), why, now) && waited < TURNS_MAX {
                 match self.cache.0.flights.join(&asked.key, asked.caller) {
-                    Turn::This(this) => lead = Some(this),
-                    Turn::Other(flight) => {
+                    FlightRole::Leader(this) => lead = Some(this),
+                    FlightRole::Follower(flight) => {
                         call.context.phase(Phase::Computed);
                         match flight.end().await {
                             FlightEnd::Look => {
@@ -209,7 +209,9 @@ impl Shared {
         // Of a HEAD the page of its GET is validated.
         let again = Call::http(Method::GET, target.uri.clone(), context, Body::Empty);
         let Some(asked) = PageRequest::of(&self.name, &again, false) else { return };
-        let Turn::This(lead) = self.cache.0.flights.join(&asked.key, asked.caller) else { return };
+        let FlightRole::Leader(lead) = self.cache.0.flights.join(&asked.key, asked.caller) else {
+            return;
+        };
         let shared = Arc::clone(self);
         let page = Some(Arc::clone(page));
         self.cache.0.runtime.spawn(Box::pin(async move {
@@ -320,7 +322,7 @@ impl Shared {
         request: &HeaderMap,
         reply: &Reply,
         arrived: &Arrived,
-        lead: Option<Lead>,
+        lead: Option<FlightLeader>,
     ) -> Reply {
         let now = self.cache.0.runtime.now();
         let mut fresh = page.clone();
@@ -372,7 +374,7 @@ impl Shared {
         request: &HeaderMap,
         mut reply: Reply,
         arrived: Arrived,
-        lead: Option<Lead>,
+        lead: Option<FlightLeader>,
     ) -> Reply {
         let collapsed = collapsed(arrived.was_collapsed);
         let why = arrived.why;
@@ -386,7 +388,7 @@ impl Shared {
             return reply;
         };
         say(&mut reply.headers, &format!("tidewire; fwd={why}; stored{collapsed}"));
-        let flight = lead.as_ref().map(Lead::flight);
+        let flight = lead.as_ref().map(FlightLeader::flight);
         let ending = Ending {
             cache: self.cache.clone(),
             key: asked.key.clone(),
@@ -403,7 +405,7 @@ impl Shared {
                 let on_end = Box::new(|whole| ending.end(whole));
                 let fill = Fill::new(frames, length, bytes_max, budget, on_end);
                 if let Some(flight) = flight {
-                    Lead::fills(&flight, &fill);
+                    FlightLeader::fills(&flight, &fill);
                 }
                 reply.body = fill.reader();
             }
@@ -534,7 +536,7 @@ struct Ending {
     page: Page,
     asked_after: u64,
     variants_max: usize,
-    lead: Option<Lead>,
+    lead: Option<FlightLeader>,
 }
 
 impl Ending {
@@ -555,7 +557,7 @@ impl Ending {
     }
 }
 
-fn end(lead: Option<Lead>, end: FlightEnd) {
+fn end(lead: Option<FlightLeader>, end: FlightEnd) {
     if let Some(lead) = lead {
         lead.end(end);
     }

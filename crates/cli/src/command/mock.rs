@@ -9,7 +9,7 @@ use tidewire::config::{Config, Flags};
 use tidewire::mock::{DefaultReply, Finding, MockFolders, UpstreamService, Watch, serve};
 use tidewire::{Client, Diagnostic, Protocol, Schema};
 
-use self::compat::Wishes;
+use self::compat::WishmockOptions;
 use crate::call::detect::detect;
 use crate::call::reach::Reach;
 use crate::call::reflection::reflect_own;
@@ -125,20 +125,20 @@ impl Mock {
             out.write_all(tidewire::mock::RULE_SCHEMA.as_bytes())?;
             return Ok(());
         }
-        let wishes = match self.compat {
-            Some(Compat::Wishmock) => Some(Wishes::of(|name| std::env::var(name).ok())?),
+        let wishmock = match self.compat {
+            Some(Compat::Wishmock) => Some(WishmockOptions::of(|name| std::env::var(name).ok())?),
             None => None,
         };
-        if let Some(wishes) = &wishes {
-            self.validate |= wishes.validates;
-            self.no_watch |= !wishes.watches;
+        if let Some(wishmock) = &wishmock {
+            self.validate |= wishmock.validates;
+            self.no_watch |= !wishmock.watches;
             self.without_rule = self.without_rule.or(Some(WithoutRule::Unimplemented));
         }
         let flags = Flags {
             file: self.config.clone(),
-            listen: match (self.port, &wishes) {
+            listen: match (self.port, &wishmock) {
                 (Some(port), _) => vec![format!("127.0.0.1:{port}")],
-                (None, Some(wishes)) if self.listen.is_empty() => wishes.listen(),
+                (None, Some(wishmock)) if self.listen.is_empty() => wishmock.listen(),
                 _ => self.listen.clone(),
             },
             settings: self.settings.clone(),
@@ -149,14 +149,14 @@ impl Mock {
         }
         config.cors.or_of_mock();
         config.log.start().map_err(Failure::usage)?;
-        serving::runtime(&config)?.block_on(self.mock(&flags, &config, wishes))
+        serving::runtime(&config)?.block_on(self.mock(&flags, &config, wishmock))
     }
 
     async fn mock(
         &self,
         flags: &Flags,
         config: &Config,
-        wishes: Option<Wishes>,
+        wishmock: Option<WishmockOptions>,
     ) -> Result<(), Failure> {
         let folders = self.folders().await?;
         let loaded = folders.load();
@@ -192,7 +192,7 @@ impl Mock {
             return Err(Failure::usage(anyhow::anyhow!(why)));
         }
         let server = config.server().map_err(Failure::usage)?.validation(self.validate);
-        let server = if wishes.is_some() { compat::health(server) } else { server };
+        let server = if wishmock.is_some() { compat::health(server) } else { server };
         let server = serve(server, &mock);
         let server = match self.no_console {
             true => server,
@@ -204,8 +204,8 @@ impl Mock {
         let running = server.start().await;
         let running =
             running.map_err(|error| serving::start_failure(error, self.port, &self.listen))?;
-        let _beside = match &wishes {
-            Some(wishes) => wishes.beside(&folders, &mock, config, self.compat_open).await?,
+        let _beside = match &wishmock {
+            Some(wishmock) => wishmock.beside(&folders, &mock, config, self.compat_open).await?,
             None => Vec::new(),
         };
         let names: Vec<_> = mock.schema().services().map(str::to_owned).collect();

@@ -8,7 +8,7 @@ use tidewire::config::{
 };
 use tidewire::memo::Graph;
 
-use crate::{Failure, resident, serving};
+use crate::{Failure, release_memory, serving};
 
 /// Serve `.proto` files over Connect, gRPC, gRPC-Web and plain HTTP on one port.
 ///
@@ -106,7 +106,7 @@ impl Serve {
         if let Some(host) = programs.as_ref().and_then(Programs::host) {
             host.answered_by(running.callee());
         }
-        resident::give_back_code();
+        release_memory::give_back_code();
         let mut what = format!("serving {}", names.join(", "));
         if programs.as_ref().is_some_and(|programs| programs.host().is_some()) {
             what += &format!("\n{}", config.memo.summary(Answers::External));

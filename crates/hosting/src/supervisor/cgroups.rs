@@ -16,7 +16,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 
 use crate::process_mark::Owner;
-use crate::supervisor_message::{Bounded, Bounds, Means};
+use crate::supervisor_message::{Bounded, Bounds, Enforcement};
 
 /// The groups of one instance.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl Groups {
         let mut groups = Self::default();
         let mut bounded = Bounded::default();
         let hierarchies = hierarchies();
-        let mut keep = |controller: Option<Controller>, means: &mut Option<Means>, other| {
+        let mut keep = |controller: Option<Controller>, means: &mut Option<Enforcement>, other| {
             let Some(controller) = controller else { return };
             let kept = if bounds.cgroups {
                 hierarchies.iter().find_map(|it| groups.keep(it, &controller, name))
@@ -51,9 +51,9 @@ impl Groups {
             };
             *means = Some(kept.unwrap_or(other));
         };
-        keep(bounds.memory.map(memory), &mut bounded.memory, Means::Watched);
-        keep(bounds.processes.map(processes), &mut bounded.processes, Means::Watched);
-        keep(bounds.cpu_percent.map(cpu), &mut bounded.cpu, Means::Nothing);
+        keep(bounds.memory.map(memory), &mut bounded.memory, Enforcement::Watched);
+        keep(bounds.processes.map(processes), &mut bounded.processes, Enforcement::Watched);
+        keep(bounds.cpu_percent.map(cpu), &mut bounded.cpu, Enforcement::Nothing);
         (groups, bounded)
     }
 
@@ -77,7 +77,7 @@ impl Groups {
         self.memory.as_deref()
     }
 
-    fn keep(&mut self, at: &Hierarchy, controller: &Controller, name: &str) -> Option<Means> {
+    fn keep(&mut self, at: &Hierarchy, controller: &Controller, name: &str) -> Option<Enforcement> {
         if !at.has(controller.name) {
             return None;
         }
@@ -103,7 +103,7 @@ impl Groups {
             let counter = if at.is_v2 { "memory.events" } else { "memory.oom_control" };
             self.memory = Some(folder.join(counter));
         }
-        Some(if at.is_v2 { Means::Cgroup2 } else { Means::Cgroup1 })
+        Some(if at.is_v2 { Enforcement::Cgroup2 } else { Enforcement::Cgroup1 })
     }
 
     /// A new group that has this file.

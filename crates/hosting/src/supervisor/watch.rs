@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Pid, Uid};
 
 use super::sweep;
-use crate::supervisor_message::{Bounded, Bounds, End, Means};
+use crate::supervisor_message::{Bounded, Bounds, End, Enforcement};
 use crate::usage;
 
 /// What is looked at.
@@ -24,7 +24,7 @@ pub(super) struct Watched(HashMap<Pid, Bounds>);
 impl Watched {
     /// Looks at an instance from now on, if something of it is to be looked at.
     pub(super) fn add(&mut self, leader: Pid, bounds: &Bounds, bounded: &Bounded) {
-        let is_watched = |means| means == Some(Means::Watched);
+        let is_watched = |means| means == Some(Enforcement::Watched);
         let memory = bounds.memory.filter(|_| is_watched(bounded.memory));
         let processes = bounds.processes.filter(|_| is_watched(bounded.processes));
         if memory.is_some() || processes.is_some() {

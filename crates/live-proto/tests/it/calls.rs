@@ -403,10 +403,10 @@ fn a_large_reply_on_top_of_others_is_refused_and_names_the_bound_that_held() {
         .collect();
     let body = vec![1; 100_000].into();
     let whole = vec![1; 250_000].into();
-    for (number, is_tight, body) in
+    for (number, is_over_budget, body) in
         [(0, true, &body), (1, true, &body), (2, false, &body), (3, false, &whole)]
     {
-        pair.server.set_tight(is_tight);
+        pair.server.set_over_budget(is_over_budget);
         pair.server.reply_body(asked[number], &OutgoingReply::default(), body);
     }
     pair.run();

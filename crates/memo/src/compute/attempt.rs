@@ -24,10 +24,10 @@ use crate::compute::inner::{Node, Running};
 use crate::compute::publish::{Candidate, Verdict};
 use crate::compute::work::{Done, Early, Work};
 use crate::graph::core::Core;
+use crate::graph::deferred::DeferredDrops;
 use crate::graph::event::{Cause, EventKind};
 use crate::graph::order::Hold;
 use crate::graph::revision;
-use crate::graph::trash::Trash;
 use crate::graph::validate::Taint;
 use crate::graph::verify::Verification;
 use crate::memory::fault::{Fault, injected};
@@ -342,7 +342,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     #[cold]
     fn rejected(&self, attempt: &mut Attempt<V>, candidate: Candidate<V>) -> Next {
         let lenient = candidate.is_hopeless() || self.serves_early(attempt);
-        let mut trash = Trash::default();
+        let mut deferred = DeferredDrops::default();
         {
             let mut core = self.shared().core.lock();
             if self.head.is_finished() {
@@ -350,7 +350,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             }
             core.stats.rejected += 1;
             if lenient && self.refused(attempt, &candidate).has(Taint::OUTDATED) {
-                core.ring(&self.node().header, &mut trash);
+                core.notify_watchers(&self.node().header, &mut deferred);
             }
             core.note(EventKind::Rejected, &self.node().header);
             let all_early = self.head.all_are_early();
@@ -427,10 +427,10 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         outcome: Outcome<V>,
         standing: Result<(), Taint>,
     ) {
-        let mut trash = Trash::default();
+        let mut deferred = DeferredDrops::default();
         let node = self.node();
         self.finish(core);
-        self.inner.discard_empty(core, node, &mut trash);
+        self.inner.discard_empty(core, node, &mut deferred);
         self.board.lock().done = Some(Done { outcome, standing });
     }
 }

@@ -17,11 +17,11 @@ use crate::compute::get::Get;
 use crate::compute::options::Options;
 use crate::compute::work::Share;
 use crate::graph::Shared;
-use crate::graph::bells::Bell;
 use crate::graph::core::Core;
+use crate::graph::deferred::DeferredDrops;
 use crate::graph::flight::WorkHead;
 use crate::graph::owner::{Functions, Owner, Refresh};
-use crate::graph::trash::Trash;
+use crate::graph::subscriptions::Subscription;
 use crate::memory::hasher::KeyHasher;
 use crate::memory::line::{self, Line, ShortPin, pin};
 use crate::memory::sync::MutexGuard;
@@ -326,12 +326,12 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         }
     }
 
-    /// Hangs a bell on the node of `key`; `None` when closed.
-    pub(crate) fn attach(&self, key: &K, bell: &Bell) -> Option<Id> {
+    /// Hangs a subscription on the node of `key`; `None` when closed.
+    pub(crate) fn attach(&self, key: &K, subscription: &Subscription) -> Option<Id> {
         let _pin = pin();
         let (mut core, node) = self.node(key, self.look(key))?;
         node.header.set_watched(true);
-        core.watchers.attach(node.header.id, bell);
+        core.watchers.attach(node.header.id, subscription);
         Some(node.header.id)
     }
 
@@ -352,11 +352,11 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         &'static self,
         core: &mut Core,
         node: &Node<K, V>,
-        trash: &mut Trash,
+        deferred: &mut DeferredDrops,
     ) {
         let header = &node.header;
         if header.state() == EMPTY && !header.is_computing() && !header.is_watched() {
-            core.remove(&self.owner, header, trash);
+            core.remove(&self.owner, header, deferred);
         }
     }
 
@@ -477,10 +477,10 @@ impl<K: Key, V: Send + Sync + 'static> FunctionsOf<K, V> {
         core: &mut Core,
         owner: &'static Owner,
         work: *const WorkHead,
-        trash: &mut Trash,
+        deferred: &mut DeferredDrops,
     ) {
         // SAFETY: the work of a node of these types, kept alive by its callers.
-        unsafe { Share::<K, V>::of(work.cast()) }.abort(core, owner, trash);
+        unsafe { Share::<K, V>::of(work.cast()) }.abort(core, owner, deferred);
     }
 
     /// # Safety

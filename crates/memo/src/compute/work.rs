@@ -24,10 +24,10 @@ use crate::compute::capture::{Asker, Frame};
 use crate::compute::inner::{Inner, Node};
 use crate::graph::ambient::Ambient;
 use crate::graph::core::Core;
+use crate::graph::deferred::DeferredDrops;
 use crate::graph::event::EventKind;
 use crate::graph::flight::WorkHead;
 use crate::graph::owner::Owner;
-use crate::graph::trash::Trash;
 use crate::graph::validate::Taint;
 use crate::graph::{self, Shared, budget};
 use crate::memory::callers::ByCaller;
@@ -317,7 +317,7 @@ impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
     fn leave(&mut self) {
         let work = &*self.work;
         let head = &work.head;
-        let mut trash = Trash::default();
+        let mut deferred = DeferredDrops::default();
         let mut cancelled = false;
         {
             // Whoever finishes the work looks at it to the end of its hold.
@@ -339,10 +339,10 @@ impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
                     .is_some_and(|early| early.taint.has(Taint::OUTDATED))
                 {
                     // Somebody has a value that is not kept, so nothing will say that it changed.
-                    core.ring(&node.header, &mut trash);
+                    core.notify_watchers(&node.header, &mut deferred);
                 }
                 work.finish(&mut core);
-                work.inner.discard_empty(&mut core, node, &mut trash);
+                work.inner.discard_empty(&mut core, node, &mut deferred);
             }
         }
         if cancelled {
@@ -432,15 +432,15 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
 
     /// Ends the computation with an error, from under the graph lock. Its own waker is among those that are
     /// woken later, and drops the user's future: others may wait for what that drives.
-    pub(crate) fn abort(self, core: &mut Core, owner: &Owner, trash: &mut Trash) {
+    pub(crate) fn abort(self, core: &mut Core, owner: &Owner, deferred: &mut DeferredDrops) {
         self.finish(core);
         self.cancelled.store(true, SeqCst);
         let outcome = Outcome::new(Err(Error::closed(&owner.name)));
         let mut board = self.board.lock();
         board.done = Some(Done { outcome, standing: Err(Taint::UNTRACKED) });
-        trash.wakers.extend(board.stop_waiting().into_values());
+        deferred.wakers.extend(board.stop_waiting().into_values());
         drop(board);
-        trash.wakers.push(ManuallyDrop::into_inner(ManuallyDrop::new(self).waker()));
+        deferred.wakers.push(ManuallyDrop::into_inner(ManuallyDrop::new(self).waker()));
     }
 
     /// Leaves the polling to the outermost level of this thread.

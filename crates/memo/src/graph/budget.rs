@@ -17,9 +17,9 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::graph::cascade::Walk;
 use crate::graph::core::Core;
+use crate::graph::deferred::DeferredDrops;
 use crate::graph::event::EventKind;
 use crate::graph::owner::{Owner, Queue};
-use crate::graph::trash::Trash;
 use crate::graph::{Graph, Shared};
 use crate::memory::fault::{Fault, injected};
 use crate::store::node::{DIRTY, FADED, FRESH, GHOST, Header, SUSPECT};
@@ -229,7 +229,7 @@ impl Core {
     }
 
     /// Drops the value of a node, or the node itself when nothing depends on it. Not while it computes.
-    pub(crate) fn evict(&mut self, node: &Header, trash: &mut Trash) -> bool {
+    pub(crate) fn evict(&mut self, node: &Header, deferred: &mut DeferredDrops) -> bool {
         if node.is_computing() {
             return false;
         }
@@ -237,13 +237,13 @@ impl Core {
         let state = node.state();
         let in_use = node.verified.get() >= self.ledger.in_use_from;
         if node.is_source() {
-            return !in_use && self.evict_source(owner, node, trash);
+            return !in_use && self.evict_source(owner, node, deferred);
         }
         let needed = node.is_watched()
             || matches!(state, FRESH | GHOST) && (in_use || self.has_live_dependants(node));
         if !needed || injected(Fault::NoGhost) {
             self.note(EventKind::Evicted, node);
-            self.remove(owner, node, trash);
+            self.remove(owner, node, deferred);
             return true;
         }
         let ghost = match state {
@@ -269,12 +269,17 @@ impl Core {
     }
 
     /// A source node that nobody needs goes; its key is "absent" since its last change.
-    fn evict_source(&mut self, owner: &'static Owner, node: &Header, trash: &mut Trash) -> bool {
+    fn evict_source(
+        &mut self,
+        owner: &'static Owner,
+        node: &Header,
+        deferred: &mut DeferredDrops,
+    ) -> bool {
         if self.has_live_dependants(node) {
             return false;
         }
         self.raise_absent(node.owner, node.hash, node.version());
-        self.remove(owner, node, trash);
+        self.remove(owner, node, deferred);
         true
     }
 
@@ -288,9 +293,14 @@ impl Core {
     }
 
     /// Removes a node without walking its dependants: none is current, or the caller walks them.
-    pub(crate) fn remove(&mut self, owner: &'static Owner, node: &Header, trash: &mut Trash) {
+    pub(crate) fn remove(
+        &mut self,
+        owner: &'static Owner,
+        node: &Header,
+        deferred: &mut DeferredDrops,
+    ) {
         let whole = self.whole(node);
-        self.disown(node, trash);
+        self.disown(node, deferred);
         // SAFETY: the node belongs to this owner and its identity ended.
         unsafe { (owner.functions.unlink)(owner, whole) };
     }
@@ -309,8 +319,8 @@ impl Core {
         if !injected(Fault::GhostDroppedSilently) {
             walk.mark(self, node, crate::store::node::GONE);
         }
-        let mut trash = Trash::default();
-        self.remove(owner, node, &mut trash);
+        let mut deferred = DeferredDrops::default();
+        self.remove(owner, node, &mut deferred);
         true
     }
 
@@ -333,7 +343,7 @@ impl Core {
 
     /// Drops what is stale and was not asked for among the next `steps` nodes of a queue, with the sources that
     /// only it read. Near the budget that is left to eviction, whose hand takes what is current too.
-    pub(crate) fn sweep(&mut self, queue: &Queue, steps: usize, trash: &mut Trash) {
+    pub(crate) fn sweep(&mut self, queue: &Queue, steps: usize, deferred: &mut DeferredDrops) {
         let is_near = self.bytes() > self.ledger.budget / 8 * 7;
         let steps = if is_near || queue.bytes.get() < LEFT_ALONE { 0 } else { steps };
         for _ in 0..steps {
@@ -341,10 +351,10 @@ impl Core {
             let stale = matches!(node.state(), SUSPECT | FADED | DIRTY);
             let goes = stale && !node.take_visited();
             let read: Vec<Id> = node.dependencies(&self.slots).iter().filter(|_| goes).collect();
-            let gone = goes && self.evict(node, trash);
+            let gone = goes && self.evict(node, deferred);
             for id in read {
                 let source = self.node(id).filter(|node| gone && node.is_source());
-                _ = source.map(|source| self.evict(source, trash));
+                _ = source.map(|source| self.evict(source, deferred));
             }
         }
     }
@@ -420,12 +430,12 @@ fn relieve_now(shared: &Shared) {
 
 /// Evicts values that are larger than a whole budget, before everything else goes for their sake.
 fn evict_oversized(shared: &Shared) {
-    let mut trash = Trash::default();
+    let mut deferred = DeferredDrops::default();
     let mut core = shared.core.lock();
     core.spare_what_is_in_use();
     for id in std::mem::take(&mut core.ledger.oversized) {
         if let Some(node) = core.node(id).filter(|node| !matches!(node.state(), GHOST | FADED)) {
-            core.evict(node, &mut trash);
+            core.evict(node, &mut deferred);
         }
     }
     core.limit_what_is_spared();
@@ -446,18 +456,18 @@ fn over_budget(shared: &Shared) -> Vec<(usize, usize, &'static Owner)> {
 
 /// Evicts values of one owner in one hold of the graph lock; `true` when more is to be done here.
 fn evict_some(shared: &Shared, owner: &'static Owner, steps: &mut usize) -> bool {
-    let mut trash = Trash::default();
+    let mut deferred = DeferredDrops::default();
     let mut core = shared.core.lock();
     let queue = &owner.queue;
     let mut hand = Hand { steps: (*steps).min(HOLD), helped: false };
     *steps -= hand.steps;
     while queue.is_over() || core.is_over() {
         let Some(node) = core.next_victim(queue, &mut hand) else { break };
-        core.evict(node, &mut trash);
+        core.evict(node, &mut deferred);
     }
     let still = queue.is_over() || core.is_over();
     drop(core);
-    drop(trash);
+    drop(deferred);
     still && hand.helped
 }
 

@@ -15,8 +15,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Poll};
 
 use crate::graph::core::Core;
+use crate::graph::deferred::DeferredDrops;
 use crate::graph::event::{Cause, EventKind};
-use crate::graph::trash::Trash;
 use crate::graph::{Shared, budget, raise_revision};
 use crate::memory::fault::{Fault, injected};
 use crate::memory::sync::MutexGuard;
@@ -30,7 +30,7 @@ pub(crate) struct Walk {
     stack: Vec<(Edges, usize)>,
     /// Sources that changed as a whole, and the slot up to which their nodes were marked.
     whole: Vec<(u16, u32, u64)>,
-    trash: Trash,
+    deferred: DeferredDrops,
     marked: usize,
     /// The tick at which the change began; 0 before its first mark.
     change: u64,
@@ -58,7 +58,7 @@ impl Walk {
         self.change = tick;
         core.note_because(EventKind::Marked, node, Some(Cause::Change { tick }));
         if node.is_watched() {
-            core.watchers.notify(node.id, &mut self.trash);
+            core.watchers.notify(node.id, &mut self.deferred);
         }
         self.mark_dependants(core, node);
     }
@@ -205,7 +205,7 @@ impl Shared {
     pub(crate) fn cascade(&self, first: impl FnOnce(&mut Core, &mut Walk)) -> usize {
         let mut walk = Walk::default();
         {
-            let _held = self.lock_cascade(&mut walk.trash);
+            let _held = self.lock_cascade(&mut walk.deferred);
             let mut core = self.core.lock();
             core.tick += 1;
             core.stats.walks += 1;
@@ -217,13 +217,16 @@ impl Shared {
         walk.marked
     }
 
-    /// Takes the cascade lock with no walk left in it. Whom that wakes is woken with `trash`, by when the
+    /// Takes the cascade lock with no walk left in it. Whom that wakes is woken with `deferred`, by when the
     /// lock is released: a waker may come straight back.
-    pub(crate) fn lock_cascade(&self, trash: &mut Trash) -> MutexGuard<'_, Option<Walk>> {
+    pub(crate) fn lock_cascade(
+        &self,
+        deferred: &mut DeferredDrops,
+    ) -> MutexGuard<'_, Option<Walk>> {
         let mut held = self.cascade.lock();
         if let Some(mut left) = held.take() {
             left.finish(self);
-            trash.take(&mut left.trash);
+            deferred.take(&mut left.deferred);
         }
         held
     }
@@ -237,13 +240,13 @@ impl Shared {
     ) -> MutexGuard<'_, Option<Walk>> {
         for _ in 0..LOOKUPS {
             *panic = look_up(marks).or_else(|| panic.take());
-            let held = self.lock_cascade(&mut walk.trash);
+            let held = self.lock_cascade(&mut walk.deferred);
             if self.try_apply(marks, walk) {
                 return held;
             }
         }
         // Other threads keep inserting beside these keys: look up while nobody can.
-        let held = self.lock_cascade(&mut walk.trash);
+        let held = self.lock_cascade(&mut walk.deferred);
         loop {
             *panic = look_up(marks).or_else(|| panic.take());
             if self.try_apply(marks, walk) {
@@ -288,7 +291,7 @@ struct ChangeAsync<'a> {
 
 impl ChangeAsync<'_> {
     /// One step under the cascade lock; `None` when somebody else has it. `true` when the change is over.
-    fn step(&mut self, trash: &mut Trash) -> Option<bool> {
+    fn step(&mut self, deferred: &mut DeferredDrops) -> Option<bool> {
         let shared = self.shared;
         let mut marks: Vec<&mut dyn Mark> =
             self.marks.iter_mut().map(|mark| &mut **mark as &mut dyn Mark).collect();
@@ -318,7 +321,7 @@ impl ChangeAsync<'_> {
             return Some(false);
         }
         Walk::complete();
-        trash.take(&mut walk.trash);
+        deferred.take(&mut walk.deferred);
         *held = None;
         Some(mine)
     }
@@ -329,8 +332,8 @@ impl Future for ChangeAsync<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         self.begun = true;
-        let mut trash = Trash::default();
-        match self.step(&mut trash) {
+        let mut deferred = DeferredDrops::default();
+        match self.step(&mut deferred) {
             Some(true) => {
                 self.over = true;
                 self.shared.after_change();
@@ -364,8 +367,8 @@ impl Drop for ChangeAsync<'_> {
             self.shared.change(&mut marks.collect::<Vec<_>>());
             return;
         }
-        let mut trash = Trash::default();
-        drop(self.shared.lock_cascade(&mut trash));
+        let mut deferred = DeferredDrops::default();
+        drop(self.shared.lock_cascade(&mut deferred));
         self.shared.after_change();
     }
 }

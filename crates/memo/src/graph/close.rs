@@ -4,8 +4,8 @@
 use crate::graph::Shared;
 use crate::graph::cascade::Walk;
 use crate::graph::core::Core;
+use crate::graph::deferred::DeferredDrops;
 use crate::graph::owner::Owner;
-use crate::graph::trash::Trash;
 use crate::memory::epoch;
 
 impl Shared {
@@ -30,13 +30,13 @@ impl Shared {
         for owner in owners {
             self.close_owner(owner);
         }
-        let mut trash = Trash::default();
+        let mut deferred = DeferredDrops::default();
         let rest = {
             let mut core = self.core.lock();
-            core.watchers.close(&mut trash);
+            core.watchers.close(&mut deferred);
             core.give_back()
         };
-        drop((trash, rest));
+        drop((deferred, rest));
         self.audits.close();
         epoch::collect();
     }
@@ -46,10 +46,10 @@ impl Shared {
         // SAFETY: called with the owner's own function table.
         unsafe { (owner.functions.close)(owner) };
         loop {
-            let mut trash = Trash::default();
+            let mut deferred = DeferredDrops::default();
             let mut more = false;
-            self.cascade(|core, walk| more = core.close_some(owner, walk, &mut trash));
-            drop(trash);
+            self.cascade(|core, walk| more = core.close_some(owner, walk, &mut deferred));
+            drop(deferred);
             if !more {
                 break;
             }
@@ -61,13 +61,18 @@ impl Shared {
 
 impl Core {
     /// Removes some nodes of an owner; `true` when there are more.
-    fn close_some(&mut self, owner: &'static Owner, walk: &mut Walk, trash: &mut Trash) -> bool {
+    fn close_some(
+        &mut self,
+        owner: &'static Owner,
+        walk: &mut Walk,
+        deferred: &mut DeferredDrops,
+    ) -> bool {
         for _ in 0..PER_HOLD {
             let Some(node) = self.neighbour(owner.queue.oldest.get()) else { return false };
             let work = self.flight_pointer(node);
             if !work.is_null() {
                 // SAFETY: the running work of a node of this owner.
-                unsafe { (owner.functions.abort)(self, owner, work, trash) };
+                unsafe { (owner.functions.abort)(self, owner, work, deferred) };
             }
             self.force_out(node, walk);
         }

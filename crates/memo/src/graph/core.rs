@@ -12,15 +12,15 @@ use std::time::Instant;
 
 use crate::graph::Shared;
 use crate::graph::ambient;
-use crate::graph::bells::Watchers;
 use crate::graph::budget::Ledger;
+use crate::graph::deferred::DeferredDrops;
 use crate::graph::event::{Cause, Event, EventKind, Log};
 use crate::graph::expiry::Expiry;
 use crate::graph::flight::Works;
 use crate::graph::order::Writes;
 use crate::graph::owner::Owner;
 use crate::graph::stats::Stats;
-use crate::graph::trash::Trash;
+use crate::graph::subscriptions::Watchers;
 use crate::memory::wake::quietly;
 use crate::store::node::{GONE, Header};
 use crate::store::slots::{Id, Slots};
@@ -125,11 +125,11 @@ impl Core {
 
     /// Ends a node's identity. Its dependants are not walked: give the list to a walk, or drop it when
     /// none of them is current.
-    pub(crate) fn disown(&mut self, node: &Header, trash: &mut Trash) {
+    pub(crate) fn disown(&mut self, node: &Header, deferred: &mut DeferredDrops) {
         self.dequeue(node);
         self.expiry.forget(node.id);
         if node.is_watched() {
-            self.watchers.release(node.id, trash);
+            self.watchers.release(node.id, deferred);
         }
         self.slots.release(node.id);
         self.stats.removed += 1;
@@ -137,7 +137,7 @@ impl Core {
         let dependencies =
             node.set_dependencies(&mut self.slots, crate::store::edges::Edges::new());
         if dependencies.heap_bytes() > 0 {
-            trash.edges.push(dependencies);
+            deferred.edges.push(dependencies);
         }
     }
 
@@ -176,10 +176,10 @@ impl Core {
         self.owners[node.owner as usize].expect("an owner is removed after its nodes")
     }
 
-    /// Rings the watches of a node without a mark: what they were given is outdated.
-    pub(crate) fn ring(&self, node: &Header, trash: &mut Trash) {
+    /// Notifies the watches of a node without marking it: what they were given is outdated.
+    pub(crate) fn notify_watchers(&self, node: &Header, deferred: &mut DeferredDrops) {
         if node.is_watched() {
-            self.watchers.notify(node.id, trash);
+            self.watchers.notify(node.id, deferred);
         }
     }
 

@@ -13,8 +13,8 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use crate::graph::core::Core;
+use crate::graph::deferred::DeferredDrops;
 use crate::graph::expiry::Alarm;
-use crate::graph::trash::Trash;
 use crate::graph::validate::Record;
 use crate::graph::{Graph, Shared};
 use crate::store::slots::Id;
@@ -107,14 +107,14 @@ impl Shared {
     }
 
     fn end_writes(&self, is_over: impl Fn(&Write, Duration) -> bool) {
-        let mut trash = Trash::default();
+        let mut deferred = DeferredDrops::default();
         let mut core = self.core.lock();
         let (before, limit) = (core.writes.open.len(), core.writes.limit);
         core.writes.open.retain(|write| !is_over(write, limit));
         let ended = before - core.writes.open.len();
         if ended > 0 {
             self.writes.fetch_sub(ended, SeqCst);
-            trash.wakers.extend(std::mem::take(&mut core.writes.waiting).into_values());
+            deferred.wakers.extend(std::mem::take(&mut core.writes.waiting).into_values());
         }
     }
 

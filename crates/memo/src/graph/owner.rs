@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::graph::Shared;
 use crate::graph::core::Core;
+use crate::graph::deferred::DeferredDrops;
 use crate::graph::flight::WorkHead;
-use crate::graph::trash::Trash;
 use crate::store::node::Header;
 use crate::store::slots::Id;
 
@@ -51,7 +51,7 @@ pub(crate) struct Functions {
     /// Sends hits of the owner the long way, or no longer.
     pub(crate) probe: unsafe fn(&'static Owner, &mut Core, bool),
     /// Ends a running computation with an error of kind *closed*.
-    pub(crate) abort: unsafe fn(&mut Core, &'static Owner, *const WorkHead, &mut Trash),
+    pub(crate) abort: unsafe fn(&mut Core, &'static Owner, *const WorkHead, &mut DeferredDrops),
 }
 
 /// A future that brings a node up to date and forgets how that went.

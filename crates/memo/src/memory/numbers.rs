@@ -1,4 +1,4 @@
-//! A set of small numbers: which of a hundred thousand bells rang.
+//! A set of small numbers: which of a hundred thousand subscriptions were notified.
 //!
 //! A bit for each number up to the largest. What is in the set is found from the lowest on, so that taking it
 //! costs what is in it, and at most a look at each word above that.

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Node, Point, Source};
-use crate::graph::trash::Trash;
+use crate::graph::deferred::DeferredDrops;
 use crate::memory::line::pin;
 use crate::range::Stabbed;
 use crate::store::key::Key;
@@ -26,9 +26,9 @@ impl<K: Key> Source<K> {
         let inner = self.inner;
         let hash = inner.hasher.hash(key);
         // Wakes whom a walk left, after the lock is released.
-        let mut trash = Trash::default();
+        let mut deferred = DeferredDrops::default();
         // A walk that has begun is over when this is held.
-        let _walks = self.shared().lock_cascade(&mut trash);
+        let _walks = self.shared().lock_cascade(&mut deferred);
         let _pin = pin();
         let stabbed = inner.intervals.get().map(|intervals| intervals.stab(key));
         if stabbed.as_ref().is_some_and(Stabbed::is_unsure) {

@@ -5,7 +5,7 @@
 
 use crate::compute::capture::Frame;
 use crate::graph::Graph;
-use crate::graph::trash::Trash;
+use crate::graph::deferred::DeferredDrops;
 use crate::memory::epoch;
 use crate::memory::line::pin;
 use crate::store::slots::Id;
@@ -31,10 +31,11 @@ impl Graph {
     /// Drops the value of an entry from memory; nobody is told, because nothing changed. `false` when there
     /// was nothing to drop, it is computed just now, or it is a source that somebody depends on.
     pub fn evict(&self, id: u64) -> bool {
-        let mut trash = Trash::default();
+        let mut deferred = DeferredDrops::default();
         let _pin = pin();
         let mut core = self.shared.core.lock();
-        let evicted = core.node(Id::from_bits(id)).is_some_and(|node| core.evict(node, &mut trash));
+        let evicted =
+            core.node(Id::from_bits(id)).is_some_and(|node| core.evict(node, &mut deferred));
         drop(core);
         epoch::collect_if_due();
         evicted

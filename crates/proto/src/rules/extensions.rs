@@ -11,7 +11,7 @@ use protox::prost_reflect::{
 };
 
 use super::{Rules, fields, path, step};
-use crate::disguise;
+use crate::linker_workarounds;
 
 /// The first extension of each number of each message.
 pub(super) struct Numbers(BTreeMap<(String, u32), String>);
@@ -52,7 +52,11 @@ pub(super) fn check(rules: &mut Rules<'_>, extension: &ExtensionDescriptor, numb
         refuse(path::NAME, "an extension cannot be required".to_owned(), "make it optional");
     }
     // The parser gives extensions of proto3 no JSON name of their own either.
-    if field.json_name.as_deref().is_some_and(|name| name != disguise::default_json_name(field)) {
+    if field
+        .json_name
+        .as_deref()
+        .is_some_and(|name| name != linker_workarounds::default_json_name(field))
+    {
         let what = "an extension cannot have a `json_name`".to_owned();
         refuse(path::FIELD_JSON_NAME, what, "remove it");
     }
@@ -155,8 +159,8 @@ fn declarations(message: &MessageDescriptor, index: usize) -> (Vec<Declaration>,
         return (Vec::new(), None);
     }
     let place = [message.path(), &[path::MESSAGE_EXTENSION_RANGE, step(index)]].concat();
-    let mut file = disguise::dynamic(&message.parent_file().encode_to_vec());
-    let range = file.as_mut().and_then(|file| disguise::at(file, &place));
+    let mut file = linker_workarounds::dynamic(&message.parent_file().encode_to_vec());
+    let range = file.as_mut().and_then(|file| linker_workarounds::at(file, &place));
     let options =
         range.and_then(|range| range.get_field_by_name("options").map(|o| o.into_owned()));
     let Some(options) = options.as_ref().and_then(|options| options.as_message()) else {

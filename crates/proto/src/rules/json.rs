@@ -10,7 +10,7 @@ use protox::prost_reflect::MessageDescriptor;
 use protox::prost_reflect::prost_types::{DescriptorProto, FieldDescriptorProto};
 
 use super::{Rules, features, path, step};
-use crate::disguise::{default_json_name, json_name};
+use crate::linker_workarounds::{default_json_name, json_name};
 
 /// Refuses JSON names that no field may have, and those that two fields have.
 pub(super) fn check(rules: &mut Rules<'_>, message: &MessageDescriptor, written: &DescriptorProto) {

@@ -2,7 +2,7 @@
 //!
 //! | a call | answered |
 //! |---|---|
-//! | of a method that is there | by its service, through `run.rs` |
+//! | of a method that is there | by its service, through `run_call.rs` |
 //! | of a method that is not | UNIMPLEMENTED, which names those that are; *not run* |
 //! | of a command of a lost session, by a method that keeps no keys | ABORTED; *unknown* |
 //! | of a command, sent as a query | FAILED_PRECONDITION; *not run* |
@@ -29,7 +29,7 @@ use crate::pipeline::admitted;
 use crate::plain::log;
 use crate::routes;
 use crate::rpc::{Entry, gathered};
-use crate::run::run;
+use crate::run_call::run;
 
 /// Answers the calls of live connections.
 pub(super) struct Calls {

@@ -32,7 +32,7 @@ pub struct LogControl(Option<SetLogLevel>);
 
 /// Programs and mocks that the admin listener tells of, and who signs in there; clones share them.
 #[derive(Clone, Default)]
-pub struct AdminTold(pub(crate) Inventory, pub(crate) Arc<ConsoleOfRun>);
+pub struct AdminHandles(pub(crate) Inventory, pub(crate) Arc<ConsoleOfRun>);
 
 /// How the console of this run is come to.
 #[derive(Default)]
@@ -143,18 +143,18 @@ impl PartialEq for LogControl {
 
 impl Eq for LogControl {}
 
-impl PartialEq for AdminTold {
+impl PartialEq for AdminHandles {
     /// What is told of is not a setting.
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for AdminTold {}
+impl Eq for AdminHandles {}
 
-impl fmt::Debug for AdminTold {
+impl fmt::Debug for AdminHandles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AdminTold")
+        f.write_str("AdminHandles")
     }
 }
 

@@ -22,7 +22,7 @@ use crate::Failure;
 
 /// What wishmock's environment says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wishes {
+pub(super) struct WishmockOptions {
     grpc: u16,
     connect: Option<u16>,
     tls: Option<(u16, TlsFiles)>,
@@ -31,7 +31,7 @@ pub(super) struct Wishes {
     pub(super) watches: bool,
 }
 
-impl Wishes {
+impl WishmockOptions {
     /// What variables say.
     ///
     /// # Errors
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn names_of_the_environment_are_wishmocks() {
         let of = |pairs: &'static [(&str, &str)]| {
-            Wishes::of(|name| {
+            WishmockOptions::of(|name| {
                 let found = pairs.iter().find(|(known, _)| *known == name);
                 found.map(|(_, value)| (*value).to_owned())
             })
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(set.tls.unwrap().0, 50051);
         for pairs in [&[("HTTP_PORT", "http")][..], &[("GRPC_TLS_ENABLED", "true")]] {
             assert_eq!(
-                Wishes::of(|name| {
+                WishmockOptions::of(|name| {
                     pairs.iter().find(|(known, _)| *known == name).map(|(_, v)| (*v).to_owned())
                 })
                 .err()

@@ -7,12 +7,12 @@ use crate::store::edges::Edges;
 
 /// Declare it before the lock guard, so that it is dropped after the guard.
 #[derive(Default)]
-pub(crate) struct Trash {
+pub(crate) struct DeferredDrops {
     pub(crate) edges: Vec<Edges>,
     pub(crate) wakers: Vec<Waker>,
 }
 
-impl Trash {
+impl DeferredDrops {
     /// Adds what somebody else left, to be dropped with this.
     pub(crate) fn take(&mut self, other: &mut Self) {
         self.edges.append(&mut other.edges);
@@ -20,7 +20,7 @@ impl Trash {
     }
 }
 
-impl Drop for Trash {
+impl Drop for DeferredDrops {
     fn drop(&mut self) {
         self.wakers.drain(..).for_each(wake::wake);
     }

@@ -9,7 +9,7 @@
 //!
 //! A connection that goes away ends with its last call. Not every peer lets it: one may have sent
 //! half a head, or not acknowledge what HTTP/2 asks it first. So without calls it is closed, at
-//! once over HTTP/1.1, and after [`GOODBYE`] over HTTP/2.
+//! once over HTTP/1.1, and after [`CLOSE_GRACE`] over HTTP/2.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -26,9 +26,9 @@ use crate::gather::GatherHandle;
 use crate::limits::Limits;
 use crate::stop::{Stage, Stop};
 
-/// What tells a connection to end.
-pub(crate) struct ConnectionLife {
-    pub(crate) vigil: Arc<Activity>,
+/// Drives a connection until something ends it.
+pub(crate) struct ConnectionDriver {
+    pub(crate) activity: Arc<Activity>,
     pub(crate) gathering: GatherHandle,
     pub(crate) stop: Stop,
     /// Tells handlers of a drain.
@@ -79,7 +79,7 @@ enum PhaseEnd {
     Stuck,
 }
 
-impl ConnectionLife {
+impl ConnectionDriver {
     /// Polls a connection until it is over; HTTP/2 has a tick.
     pub(crate) async fn live(
         mut self,
@@ -102,8 +102,8 @@ impl ConnectionLife {
             ended = self.leave(http, tick) => ended,
             () = self.stop.reached(Stage::CutOff) => {
                 let running = match is_http1 {
-                    true => usize::from(!self.vigil.waits_for_head()),
-                    false => self.vigil.calls(),
+                    true => usize::from(!self.activity.waits_for_head()),
+                    false => self.activity.calls(),
                 };
                 self.stop.cut_off(running);
                 Ok(())
@@ -138,7 +138,7 @@ impl ConnectionLife {
                     return Poll::Ready(PhaseEnd::GoesAway);
                 }
                 if let Some(tick) = &mut tick
-                    && let Poll::Ready(over) = tick.poll_over(&self.vigil, cx)
+                    && let Poll::Ready(over) = tick.poll_over(&self.activity, cx)
                 {
                     return Poll::Ready(over);
                 }
@@ -154,26 +154,26 @@ impl ConnectionLife {
         mut http: Pin<&mut impl Http>,
         mut tick: Option<Tick>,
     ) -> hyper::Result<()> {
-        let mut goodbye = tick.as_ref().map(|_| Box::pin(tokio::time::sleep(GOODBYE)));
+        let mut close = tick.as_ref().map(|_| Box::pin(tokio::time::sleep(CLOSE_GRACE)));
         poll_fn(|cx| {
             if let Poll::Ready(ended) = http.as_mut().poll(cx) {
                 return Poll::Ready(ended);
             }
-            let (Some(tick), Some(goodbye)) = (&mut tick, &mut goodbye) else {
-                return if self.vigil.waits_for_head() {
+            let (Some(tick), Some(close)) = (&mut tick, &mut close) else {
+                return if self.activity.waits_for_head() {
                     Poll::Ready(Ok(()))
                 } else {
                     Poll::Pending
                 };
             };
-            if let Poll::Ready(PhaseEnd::Stuck) = tick.poll_over(&self.vigil, cx) {
+            if let Poll::Ready(PhaseEnd::Stuck) = tick.poll_over(&self.activity, cx) {
                 return Poll::Ready(Ok(()));
             }
-            while goodbye.as_mut().poll(cx).is_ready() {
-                if self.vigil.calls() == 0 {
+            while close.as_mut().poll(cx).is_ready() {
+                if self.activity.calls() == 0 {
                     return Poll::Ready(Ok(()));
                 }
-                goodbye.as_mut().reset(Instant::now() + GOODBYE);
+                close.as_mut().reset(Instant::now() + CLOSE_GRACE);
             }
             Poll::Pending
         })
@@ -205,9 +205,9 @@ impl Tick {
         }
     }
 
-    fn poll_over(&mut self, vigil: &Activity, cx: &mut Context<'_>) -> Poll<PhaseEnd> {
+    fn poll_over(&mut self, activity: &Activity, cx: &mut Context<'_>) -> Poll<PhaseEnd> {
         while self.reply.poll(cx).is_ready() {
-            if vigil.turn_over() {
+            if activity.turn_over() {
                 let timeout = self.reply.period;
                 tracing::debug!(
                     "a connection is closed after limits.reply_progress_timeout = {timeout:?}"
@@ -217,8 +217,8 @@ impl Tick {
         }
         loop {
             ready!(self.idle.poll(cx));
-            let changes = std::mem::replace(&mut self.changes, vigil.changes());
-            if vigil.calls() == 0 && changes == self.changes {
+            let changes = std::mem::replace(&mut self.changes, activity.changes());
+            if activity.calls() == 0 && changes == self.changes {
                 let timeout = self.idle.period;
                 tracing::debug!("a connection goes away after limits.idle_timeout = {timeout:?}");
                 return Poll::Ready(PhaseEnd::GoesAway);
@@ -242,10 +242,10 @@ impl Interval {
         ready!(self.sleep.as_mut().poll(cx));
         self.is_set = false;
         let next = Instant::now().checked_add(self.period);
-        self.sleep.as_mut().reset(next.unwrap_or_else(|| Instant::now() + GOODBYE));
+        self.sleep.as_mut().reset(next.unwrap_or_else(|| Instant::now() + CLOSE_GRACE));
         Poll::Ready(())
     }
 }
 
 /// How long a peer may take to acknowledge that the connection goes away.
-const GOODBYE: Duration = Duration::from_secs(1);
+const CLOSE_GRACE: Duration = Duration::from_secs(1);

@@ -16,11 +16,11 @@ use tokio::time::Instant;
 /// What happened in one graph.
 pub(crate) struct Causes {
     graph: Graph,
-    known: Mutex<KnownCauses>,
+    known: Mutex<EventLog>,
 }
 
 #[derive(Default)]
-struct KnownCauses {
+struct EventLog {
     events: VecDeque<(u64, Event)>,
     dropped: u64,
     /// How many the graph had dropped when this began.
@@ -62,12 +62,12 @@ impl Causes {
     pub(crate) fn observe(self: Arc<Self>, time: Duration) {
         let mut known = self.lock();
         if time.is_zero() {
-            *known = KnownCauses::default();
+            *known = EventLog::default();
             return self.graph.record_events(Recording::nothing());
         }
         if known.observer.is_none() {
             // What was noted before may have a gap behind it.
-            *known = KnownCauses::default();
+            *known = EventLog::default();
             let kinds = Recording::everything().without(EventKind::Hit);
             known.dropped_before = self.graph.stats().events_dropped;
             self.graph.record_events(kinds.keep(EVENTS_MAX));
@@ -159,7 +159,7 @@ impl Causes {
     }
 
     /// What is known, with what happened until now.
-    fn current(&self) -> MutexGuard<'_, KnownCauses> {
+    fn current(&self) -> MutexGuard<'_, EventLog> {
         let events = self.graph.take_events();
         let at_ms = now_ms();
         let mut known = self.lock();
@@ -170,7 +170,7 @@ impl Causes {
         known
     }
 
-    fn lock(&self) -> MutexGuard<'_, KnownCauses> {
+    fn lock(&self) -> MutexGuard<'_, EventLog> {
         self.known.lock()
     }
 }

@@ -21,7 +21,7 @@ use crate::edition;
 
 /// What has to be put back into one file.
 #[derive(Debug, Default)]
-pub(crate) struct Disguise {
+pub(crate) struct Workarounds {
     /// The JSON names, by the path of their field.
     json_names: Vec<(Vec<i32>, String)>,
     /// Whether a file of proto3 was shown as proto2.
@@ -30,35 +30,35 @@ pub(crate) struct Disguise {
     is_edition: bool,
 }
 
-/// Adds `file` to the pool, as it is or disguised.
+/// Adds `file` to the pool, as it is or with workarounds.
 pub(crate) fn add(
     pool: &mut DescriptorPool,
     file: &FileDescriptorProto,
-) -> Result<Disguise, DescriptorError> {
-    let (shown, disguise) = Disguise::of(file);
-    let Err(error) = pool.add_file_descriptor_proto(shown) else { return Ok(disguise) };
-    let (mut shown, disguise) = Disguise::of(file);
+) -> Result<Workarounds, DescriptorError> {
+    let (shown, workarounds) = Workarounds::of(file);
+    let Err(error) = pool.add_file_descriptor_proto(shown) else { return Ok(workarounds) };
+    let (mut shown, workarounds) = Workarounds::of(file);
     if !numbers_for_names(&mut shown) {
         return Err(error);
     }
     // The first error speaks of what is in the file.
-    pool.add_file_descriptor_proto(shown).map(|()| disguise).map_err(|_| error)
+    pool.add_file_descriptor_proto(shown).map(|()| workarounds).map_err(|_| error)
 }
 
-impl Disguise {
+impl Workarounds {
     /// `file` as it is shown, and what has to be put back.
     fn of(file: &FileDescriptorProto) -> (FileDescriptorProto, Self) {
         let mut shown = file.clone();
-        let mut disguise = Self::default();
+        let mut workarounds = Self::default();
         let is_proto3 = file.syntax() == "proto3";
         for (index, message) in shown.message_type.iter_mut().enumerate() {
-            disguise.message(message, &[FILE_MESSAGE, place(index)], is_proto3);
+            workarounds.message(message, &[FILE_MESSAGE, place(index)], is_proto3);
         }
-        disguise.is_edition = file.syntax() == edition::SYNTAX;
-        if disguise.is_proto3 || disguise.is_edition {
+        workarounds.is_edition = file.syntax() == edition::SYNTAX;
+        if workarounds.is_proto3 || workarounds.is_edition {
             shown.syntax = None;
         }
-        (shown, disguise)
+        (shown, workarounds)
     }
 
     fn message(&mut self, message: &mut DescriptorProto, path: &[i32], is_proto3: bool) {

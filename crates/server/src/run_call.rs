@@ -20,9 +20,9 @@ use tidewire_service::{
 };
 use tokio::time::{Instant, Sleep};
 
+use crate::catch_panic::{IsolatedAnswer, IsolatedPending, IsolatedProgress, IsolatedStream};
 use crate::command::Command;
 use crate::deadline::Deadline;
-use crate::isolate::{IsolatedAnswer, IsolatedPending, IsolatedProgress, IsolatedStream};
 use crate::message_listeners::MessageListeners;
 
 /// A call that runs.
