@@ -95,9 +95,13 @@ impl Shared {
             return Answer::pending(async move { shared.watch(&place, key, call).await });
         }
         call.context.phase(Phase::Memo);
-        if let Some((asked, cached)) =
-            lookup(place, asked).or_else(|| within.and_then(|asked| lookup(place, asked)))
-        {
+        let hit = match within {
+            None => lookup(asked, place.memo.cached::<dyn Parts + '_>(&asked)),
+            // Where it is not cached for calls from outside, the answer is the same.
+            Some(within) => lookup(asked, place.memo.peek::<dyn Parts + '_>(&asked))
+                .or_else(|| lookup(within, place.memo.cached::<dyn Parts + '_>(&within))),
+        };
+        if let Some((asked, cached)) = hit {
             if self.table.settings.verify.is_due()
                 && let Some(key) = asked.to_key()
             {
@@ -209,13 +213,12 @@ impl Shared {
     }
 }
 
-/// What is cached under a key, and the key.
-fn lookup<'a>(
-    place: &MethodMemo,
-    asked: BorrowedKey<'a>,
-) -> Option<(BorrowedKey<'a>, Cached<CachedReply>)> {
-    let cached = place.memo.cached::<dyn Parts + '_>(&asked)?;
-    (!cached.is_over()).then_some((asked, cached))
+/// What is cached under a key, and the key, unless its time is over.
+fn lookup(
+    asked: BorrowedKey<'_>,
+    cached: Option<Cached<CachedReply>>,
+) -> Option<(BorrowedKey<'_>, Cached<CachedReply>)> {
+    cached.filter(|cached| !cached.is_over()).map(|cached| (asked, cached))
 }
 
 /// What is kept, given to one caller. A computation that asks within is told by the graph when this

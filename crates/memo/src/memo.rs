@@ -144,6 +144,17 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
         self.inner.cached(key)
     }
 
+    /// As [`cached`](Self::cached), but a memoized function that finds nothing does not depend on that: for one
+    /// that then gets the same answer in another way, whether or not it is in memory here.
+    #[must_use]
+    pub fn peek<Q>(&self, key: &Q) -> Option<Cached<V>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.inner.peek(key)
+    }
+
     /// Lends the value of `key` to `look`, if it is in memory and current.
     ///
     /// Memory is not reclaimed while `look` runs, so keep it short.

@@ -4,7 +4,7 @@
 |---|---|
 | Get | an empty message, made of `items/TEXT` |
 | Fail | not_found, made of `items/TEXT`; `no code` breaks a rule by it, `a large code` has one of eight bytes |
-| Through | a number, made of `items/TEXT`, without a part that it asked for: `hurry` does not wait for it, `leave` gives it up, `refuse` asks for what is not there |
+| Through | a number, made of `items/TEXT`, without a part that it asked for: `hurry` does not wait for it, `leave` gives it up, `refuse` asks for what is not there; with `waits` it waits for Get of `waits` and is made of that alone |
 | Wait | nothing, ever; `let in` says that the gateway is not |
 | Set | an empty message, after a change of `items/TEXT`; the key is not UTF-8 for `no text` |
 | Do | nothing: it ends; `gets` is answered by how often Get and Through ran; `who` and `leave` are answered by its process id, the latter as the last call that it takes; `twice` so, and then once more |
@@ -122,6 +122,18 @@ def main():
             session.send(REPLY, stream, depends(payload), b"{}", flags=END)
         elif name == "Through":
             gets += 1
+            if text == "waits":
+                part += 2
+                meta = b"\x02" + string(b"\1/tidewire.hosted.v1.Hosted/Get") + b"\x13" + string(varint(stream))
+                session.send(REQUEST, part, meta, payload, flags=END)
+                kind, inner, fields, asked = session.read()
+                while (kind, inner) != (REPLY, part):
+                    if kind == REQUEST and session.method(fields) == "Get":
+                        gets += 1
+                        session.send(REPLY, inner, depends(asked), b"{}", flags=END)
+                    kind, inner, fields, asked = session.read()
+                session.send(REPLY, stream, b"", b'{"number":1}', flags=END)
+                continue
             part, asked = part + 2, b"Nothing" if text == "refuse" else b"Wait"
             meta = b"\x02" + string(b"\1/tidewire.hosted.v1.Hosted/" + asked) + b"\x13" + string(varint(stream))
             session.send(REQUEST, part, meta, payload, flags=END)

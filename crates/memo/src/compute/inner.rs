@@ -162,6 +162,16 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
         self.hit(key, |head, line| unsafe { Cached::pinned(head, line) })
     }
 
+    /// The same, of which an absence is not noted.
+    pub(crate) fn peek<Q>(&'static self, key: &Q) -> Option<Cached<V>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let _pin = pin();
+        self.long_hit(self.find(self.hash(key), key)?)
+    }
+
     /// The same where something is unusual: a computation reads, the key is not where the search begins,
     /// nobody has asked for it yet, or somebody wants to hear of hits.
     #[inline(never)]

@@ -174,6 +174,19 @@ async fn an_answer_that_was_made_without_a_part_that_it_asked_for_is_not_kept() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_made_of_a_cached_one_alone_is_kept() {
+    let gateway = Gateway::start(&frames(), Codec::Json, LifeLimits::default()).await;
+    for _ in 0..2 {
+        assert_eq!(gateway.number("Through", "waits").await, 1);
+    }
+    assert_eq!(gateway.text("Do", "gets").await.unwrap(), "2", "each ran once");
+    gateway.text("Set", "waits").await.unwrap();
+    assert_eq!(gateway.number("Through", "waits").await, 1);
+    assert_eq!(gateway.text("Do", "gets").await.unwrap(), "4", "each ran again");
+    gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_page_has_its_own_length_and_a_status_whatever_its_process_says() {
     let gateway = Gateway::start(&frames(), Codec::Json, LifeLimits::default()).await;
     for (said, length) in [("2/200", "6"), ("600/200", "6"), ("6/404", "6"), ("-/200", "6")] {
