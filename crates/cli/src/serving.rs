@@ -139,6 +139,10 @@ pub(crate) fn console(config: &Config, running: &RunningServer) -> (String, Opti
     (line, file)
 }
 
+/// Why a method that asks for a credential is out of reach, and what to do.
+pub(crate) const NO_CREDENTIAL: &str = "its rule asks for a credential, and none is configured; set \
+     [auth.jwt], [[auth.api_key]] or auth.certificates, or give it a rule in [auth.methods]";
+
 /// Prints it. Nobody may be reading any more; the server goes on.
 pub(crate) fn say(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());

@@ -4,7 +4,7 @@
 //! decoded, unless an upstream that speaks protobuf only is called with JSON.
 
 use tidewire_schema::Schema;
-use tidewire_service::{Answer, Call, Codec, Context, Service, remove_gateway_headers};
+use tidewire_service::{Answer, CacheScope, Call, Codec, Context, Service, remove_gateway_headers};
 
 use crate::Client;
 use crate::trace::Trace;
@@ -12,8 +12,9 @@ use crate::trace::Trace;
 /// Passes calls on to a remote service.
 ///
 /// The caller's headers go along, credentials too, but for those of the connection and the
-/// protocol, and those that a gateway alone says (`tidewire-principal`); the deadline goes along
-/// with what is left of it. A reply or an error comes back with its headers and trailers. Calls of
+/// protocol, and those that a gateway alone says (`tidewire-principal`). A query that is cached gets
+/// only the headers that its `cache` names, as a hosted program does. The deadline goes along with
+/// what is left of it. A reply or an error comes back with its headers and trailers. Calls of
 /// plain HTTP pass through as well.
 ///
 /// What another server has surely not seen is sent to the next: a unary message always, a body of
@@ -55,12 +56,20 @@ impl Upstream {
 
 impl Service for Upstream {
     fn call(&self, mut call: Call) -> Answer {
-        call.context = passed_on(call.context);
+        call.context = match call.target.cache_scope() {
+            Some(scope) => within_key(&call.context, scope),
+            None => passed_on(call.context),
+        };
         match &self.schema {
             Some(schema) => schema.transcode(Codec::Proto, &self.client, call),
             None => self.client.call(call),
         }
     }
+}
+
+/// What a reply may depend on that is cached: see [`Context::headers_of_cached`].
+fn within_key(context: &Context, scope: &CacheScope) -> Context {
+    Context::new(context.headers_of_cached(scope)).with_deadline(context.deadline())
 }
 
 /// What the caller sent along, without what belongs to this process.
@@ -90,5 +99,22 @@ mod tests {
         }
         let passed = passed_on(Context::new(headers)).into_headers();
         assert_eq!(passed.keys().collect::<Vec<_>>(), ["x-own"]);
+    }
+
+    #[test]
+    fn an_upstream_of_a_cached_query_gets_what_is_in_the_key() {
+        let mut headers = HeaderMap::new();
+        for name in ["authorization", "x-tenant", "x-own", "traceparent", "tracestate"] {
+            headers.insert(name, HeaderValue::from_static("a"));
+        }
+        let context = Context::new(headers);
+        let passed = |scope: CacheScope| {
+            let headers = within_key(&context, &scope).into_headers();
+            headers.keys().map(|name| name.as_str().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(passed(CacheScope::Public), ["traceparent"]);
+        assert_eq!(passed(CacheScope::vary(&["x-tenant"])), ["x-tenant", "traceparent"]);
+        let of_caller = ["authorization", "traceparent", "tracestate"];
+        assert_eq!(passed(CacheScope::Caller), of_caller);
     }
 }

@@ -10,11 +10,8 @@
 //! foreign program reads: so it is not given the others. Who calls is said in a header of our own
 //! (`caller.rs`); what callers say under such a name is removed.
 
-use http::{HeaderMap, HeaderName};
-use tidewire_service::{
-    CacheScope, Call, Context, Method, StreamKind, Target, headers_without, is_of_connection,
-    is_of_gateway,
-};
+use http::HeaderMap;
+use tidewire_service::{Call, Context, Target, headers_without, is_of_connection, is_of_gateway};
 
 use crate::caller::Caller;
 
@@ -33,44 +30,16 @@ pub(crate) fn prepare(call: &mut Call) {
 
 /// The headers of a call that go to a process.
 fn for_process(target: &Target, context: &mut Context) -> HeaderMap {
+    if let Some(scope) = target.cache_scope() {
+        let headers = context.headers_of_cached(scope);
+        return headers_without(headers, tidewire_proxy::is_of_proxy);
+    }
     match target {
-        Target::Method(method) if method.kind == StreamKind::Unary && method.cache.is_some() => {
-            of_cached(method, context)
-        }
         Target::Method(_) => headers_without(std::mem::take(context.headers_mut()), is_of_rpc),
         _ => headers_without(std::mem::take(context.headers_mut()), |name| {
             is_of_connection(name) || is_of_gateway(name)
         }),
     }
-}
-
-fn of_cached(method: &Method, context: &Context) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    let mut take = |name: &str| {
-        if !is_of_gateway(name)
-            && !tidewire_proxy::is_of_proxy(name)
-            && let Ok(known) = name.parse::<HeaderName>()
-        {
-            for value in context.header_values(name) {
-                headers.append(known.clone(), value.clone());
-            }
-        }
-    };
-    let is_shared = match &method.cache {
-        Some(CacheScope::Public) => true,
-        Some(CacheScope::Vary(names)) => {
-            names.iter().for_each(&mut take);
-            true
-        }
-        _ => {
-            ["authorization", "cookie"].iter().for_each(|name| take(name));
-            false
-        }
-    };
-    // The span is the gateway's own; what else the caller says of its trace is not for others.
-    let trace = context.trace().filter(|(name, _)| !is_shared || name.as_str() == "traceparent");
-    trace.for_each(|(name, value)| _ = headers.append(name, value.clone()));
-    headers
 }
 
 fn is_of_rpc(name: &str) -> bool {
@@ -97,7 +66,7 @@ mod tests {
     use super::*;
     use http::HeaderValue;
     use std::sync::Arc;
-    use tidewire_service::{Idempotency, Spec};
+    use tidewire_service::{CacheScope, Idempotency, Spec, StreamKind};
 
     fn given(cache: Option<CacheScope>, idempotency: Idempotency) -> Vec<String> {
         let mut spec = Spec::dynamic("a.v1.A", "Get", StreamKind::Unary, ["", ""]);

@@ -10,7 +10,10 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use http::Uri;
 
-use crate::{Body, Codec, Context, Error, Frame, Head, HeadParts, Method, Permits, Result};
+use crate::{
+    Body, CacheScope, Codec, Context, Error, Frame, Head, HeadParts, Method, Permits, Result,
+    StreamKind,
+};
 
 /// A request on its way to a [`Service`](crate::Service).
 ///
@@ -110,6 +113,14 @@ impl Target {
             Self::Method(method) => method.path.to_string(),
             Self::Http(target) => format!("{} {}", target.method, target.uri.path()),
             Self::Unknown(path) => path.to_string(),
+        }
+    }
+
+    /// Who shares the replies, where they are cached; of unary methods only.
+    pub fn cache_scope(&self) -> Option<&CacheScope> {
+        match self {
+            Self::Method(method) if method.kind == StreamKind::Unary => method.cache.as_ref(),
+            _ => None,
         }
     }
 }

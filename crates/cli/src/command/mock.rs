@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use tidewire::config::{Config, Flags};
 use tidewire::mock::{DefaultReply, Finding, MockFolders, UpstreamService, Watch, serve};
-use tidewire::{Client, Diagnostic, Protocol, Schema};
+use tidewire::{Access, Client, Diagnostic, Method, Protocol, Schema};
 
 use self::compat::WishmockOptions;
 use crate::call::detect::detect;
@@ -148,8 +148,9 @@ impl Mock {
             config.offer_console().map_err(Failure::usage)?;
         }
         config.cors.or_of_mock();
+        let answers_everybody = config.auth.or_of_mock();
         config.log.start().map_err(Failure::usage)?;
-        serving::runtime(&config)?.block_on(self.mock(&flags, &config, wishmock))
+        serving::runtime(&config)?.block_on(self.mock(&flags, &config, wishmock, answers_everybody))
     }
 
     async fn mock(
@@ -157,6 +158,7 @@ impl Mock {
         flags: &Flags,
         config: &Config,
         wishmock: Option<WishmockOptions>,
+        answers_everybody: bool,
     ) -> Result<(), Failure> {
         let folders = self.folders().await?;
         let loaded = folders.load();
@@ -209,7 +211,13 @@ impl Mock {
             None => Vec::new(),
         };
         let names: Vec<_> = mock.schema().services().map(str::to_owned).collect();
-        let mut start = serving::start(&running, &format!("mocking {}", names.join(", ")), flags);
+        let mut what = format!("mocking {}", names.join(", "));
+        let methods = running.handle().methods();
+        if answers_everybody && methods.iter().any(asks_for_credential) {
+            what +=
+                "\naccess rules of the .proto files are not enforced: [auth] has no credentials";
+        }
+        let mut start = serving::start(&running, &what, flags);
         let (console, _announced) = match self.no_console {
             true => Default::default(),
             false => serving::console(config, &running),
@@ -234,6 +242,10 @@ impl Mock {
         };
         Ok(folders.rules(&self.rules))
     }
+}
+
+fn asks_for_credential(method: &Method) -> bool {
+    method.access.as_ref().is_some_and(|access| *access != Access::Anonymous)
 }
 
 fn is_url(said: &str) -> bool {

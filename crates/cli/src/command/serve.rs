@@ -107,6 +107,9 @@ impl Serve {
             host.answered_by(running.callee());
         }
         release_memory::give_back_code();
+        for method in config.auth.unreachable(&running.handle().methods()) {
+            tracing::warn!("nobody can call {method}: {}", serving::NO_CREDENTIAL);
+        }
         let mut what = format!("serving {}", names.join(", "));
         if programs.as_ref().is_some_and(|programs| programs.host().is_some()) {
             what += &format!("\n{}", config.memo.summary(Answers::External));

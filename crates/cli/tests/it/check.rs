@@ -96,6 +96,22 @@ fn every_fault_of_a_configuration_is_found_and_what_it_names_is_checked_too() {
 }
 
 #[test]
+fn a_method_that_nobody_can_call_is_a_warning() {
+    let option = "option (tidewire.v1.method) = { scopes: [\"read\"] };";
+    let proto = GOOD
+        .replace("import", "import \"tidewire/v1/options.proto\";\nimport")
+        .replace("option idempotency_level", &format!("{option}\n    option idempotency_level"));
+    let toml = "[[service]]\nproto = \"protos\"\n";
+    let here = folder(&[("tidewire.toml", toml), ("protos/shop.proto", &proto)]);
+    let found = ["warning: nobody can call /shop.v1.Items/Get: its rule asks for a credential"];
+    run(here.path(), &["check"]).check(0, &found);
+    let rule = "[auth.methods.\"shop.v1.Items/Get\"]\naccess = \"anonymous\"\n";
+    let toml = format!("{toml}{rule}");
+    let here = folder(&[("tidewire.toml", &toml), ("protos/shop.proto", &proto)]);
+    run(here.path(), &["check"]).check(0, &["nothing wrong"]);
+}
+
+#[test]
 fn json_has_one_object_a_finding() {
     let folder = folder(&[("protos/shop.proto", &GOOD.replace("string id", "strng id"))]);
     let ran = run(folder.path(), &["check", "--json", "protos"]);

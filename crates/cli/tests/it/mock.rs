@@ -49,6 +49,22 @@ fn every_method_answers_by_rules_or_from_the_schema() {
 }
 
 #[test]
+fn a_method_with_scopes_answers_everybody_unless_credentials_are_configured() {
+    let scopes = "returns (PriceReply) { option (tidewire.v1.method) = { scopes: [\"read\"] }; }";
+    let proto = SHOP.replace("returns (PriceReply);", scopes);
+    let proto = proto
+        .replace("package shop.v1;", "package shop.v1;\nimport \"tidewire/v1/options.proto\";");
+    let here = folder(&[("protos/shop.proto", &proto)]);
+    let server = start(here.path(), &[]);
+    run(here.path(), &["call", &server.1, "Price"]).check(0, &["@example.com"]);
+    let key = "[[auth.api_key]]\nsubject = \"ada\"\nsha256 = \"9f86d081884c7d659a2feaa0c55ad015\
+               a3bf4f1b2b0b822cd15d6c15b0f00a08\"\n";
+    let here = folder(&[("protos/shop.proto", &proto), ("tidewire.toml", key)]);
+    let server = start(here.path(), &[]);
+    run(here.path(), &["call", &server.1, "Price"]).check(80, &["unauthenticated"]);
+}
+
+#[test]
 fn who_watches_an_answer_goes_on_when_its_server_is_started_anew() {
     let query = "returns (PriceReply) { option idempotency_level = NO_SIDE_EFFECTS; }";
     let proto = SHOP.replace("returns (PriceReply);", query);

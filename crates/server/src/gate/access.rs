@@ -38,6 +38,8 @@ pub struct AccessRules {
     methods: BTreeMap<String, Access>,
     paths: BTreeMap<String, Access>,
     reflection: Option<Access>,
+    /// Whether the rules of `.proto` files count for nothing.
+    ignores_declared: bool,
     /// Whether `/docs` is the docs page.
     has_docs: bool,
 }
@@ -72,6 +74,12 @@ impl AccessRules {
     /// Where everybody may, no gate of the program is asked.
     pub fn reflection(mut self, access: Access) -> Self {
         self.reflection = Some(access);
+        self
+    }
+
+    /// Leaves the rules of `.proto` files out: for a mock that has nobody's credentials.
+    pub fn without_declared(mut self) -> Self {
+        self.ignores_declared = true;
         self
     }
 
@@ -110,7 +118,8 @@ impl AccessRules {
                 let health = (spec.service == HEALTH).then_some(&Access::Anonymous);
                 let is_reflection = REFLECTION.contains(&&*spec.service);
                 let reflection = self.reflection.as_ref().filter(|_| is_reflection);
-                let rule = by_name.or_else(by_service).or(spec.access.as_ref());
+                let declared = spec.access.as_ref().filter(|_| !self.ignores_declared);
+                let rule = by_name.or_else(by_service).or(declared);
                 let rule = rule.or(health).or(reflection);
                 if rule.is_none() {
                     undeclared.insert(spec.path.as_ref().into());

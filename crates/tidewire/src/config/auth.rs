@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tidewire_auth::{ApiKeys, Authentication};
 use tidewire_rest::SecurityScheme;
 use tidewire_server::{AccessRules, Builder};
-use tidewire_service::{Access, Principal};
+use tidewire_service::{Access, Method, Principal};
 
 use super::{ConfigError, value};
 
@@ -37,6 +37,9 @@ pub struct AuthConfig {
     pub methods: BTreeMap<String, AccessConfig>,
     /// `[auth.paths."/assets/*"]`: rules for plain HTTP.
     pub paths: BTreeMap<String, AccessConfig>,
+    /// See [`AuthConfig::or_of_mock`].
+    #[serde(skip)]
+    ignores_declared: bool,
 }
 
 /// `[auth.jwt]`.
@@ -121,6 +124,30 @@ impl From<AccessSetting> for Access {
 }
 
 impl AuthConfig {
+    /// What a mock does where no kind of credential is set: it answers everybody, whatever rules the
+    /// `.proto` files declare. Returns whether it is so.
+    pub fn or_of_mock(&mut self) -> bool {
+        self.ignores_declared = !self.is_on();
+        self.ignores_declared
+    }
+
+    /// The paths of methods that nobody can call: their rule asks for a credential, and no kind of
+    /// credential is set. A gate of a program's own may find out who calls, of which this knows
+    /// nothing.
+    pub fn unreachable<'m>(&self, methods: impl IntoIterator<Item = &'m Method>) -> Vec<&'m str> {
+        if self.is_on() || self.ignores_declared {
+            return Vec::new();
+        }
+        let asks = |method: &&Method| {
+            let service = format!("{}/*", method.service);
+            let path = method.path.trim_start_matches('/');
+            let set = self.methods.get(path).or_else(|| self.methods.get(&service));
+            let rule = set.map(|rule| &rule.0).or(method.access.as_ref());
+            rule.is_some_and(|rule| *rule != Access::Anonymous)
+        };
+        methods.into_iter().filter(asks).map(|method| &*method.path).collect()
+    }
+
     /// Whether anybody can be known.
     fn is_on(&self) -> bool {
         self.jwt.is_some() || !self.api_keys.is_empty() || self.certificates == Some(true)
@@ -136,6 +163,9 @@ impl AuthConfig {
 
     fn rules(&self) -> AccessRules {
         let mut rules = AccessRules::default();
+        if self.ignores_declared {
+            rules = rules.without_declared();
+        }
         let known = self.is_on().then_some(AccessSetting::Authenticated);
         if let Some(otherwise) = self.otherwise.or(known) {
             rules = rules.otherwise(otherwise.into());

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use anyhow::Context;
-use tidewire::Schema;
 use tidewire::config::{Config, ServiceConfig};
+use tidewire::{Interface, Schema};
 
 use super::finding::{Finding, Severity};
 use super::{CheckReport, sources};
@@ -61,6 +61,11 @@ impl ConfigFile<'_> {
             schemas.push((service, checked.schema));
         }
         sources::rest(&interfaces, &paths, found);
+        for method in config.auth.unreachable(interfaces.iter().flat_map(Interface::methods)) {
+            let why = format!("nobody can call {method}: {}", serving::NO_CREDENTIAL);
+            let error = Finding::error(self.name, why);
+            found.findings.push(Finding { severity: Severity::Warning, ..error });
+        }
         if !found.findings.iter().any(|finding| finding.severity == Severity::Error) {
             self.serve(config, &schemas, found);
         }
