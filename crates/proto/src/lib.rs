@@ -32,6 +32,7 @@ mod encoded;
 mod explain;
 mod folder;
 pub mod http;
+mod image_json;
 mod lexemes;
 mod link;
 mod load;
