@@ -204,7 +204,7 @@ impl Mock {
         };
         let running = server.start().await;
         let running = running
-            .map_err(|error| serving::start_failure(error, self.port, &self.listen, &config))?;
+            .map_err(|error| serving::start_failure(error, self.port, &self.listen, config))?;
         let _beside = match &wishes {
             Some(wishes) => wishes.beside(&folders, &mock, config, self.compat_open).await?,
             None => Vec::new(),

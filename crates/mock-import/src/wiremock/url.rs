@@ -92,6 +92,24 @@ struct Address {
 }
 
 impl Address {
+    /// Adds the segments of a pattern.
+    fn add_pattern(&mut self, pattern: &str) {
+        let parts = pattern_segments(pattern);
+        let last = parts.len().saturating_sub(1);
+        for (at, part) in parts.into_iter().enumerate() {
+            let inner = part.trim_end_matches(')');
+            let ends_open = [".*", ".+"]
+                .iter()
+                .any(|end| inner.strip_suffix(end).is_some_and(|before| !before.ends_with('\\')));
+            self.is_open |= at == last && ends_open;
+            self.spans |= has_slash(&part) || (at < last && ends_open);
+            self.segments.push(match literal_of_pattern(&part) {
+                Some(text) => PathPart::Text(text),
+                None => PathPart::Pattern(part),
+            });
+        }
+    }
+
     /// Whether it is one of a method over gRPC, `/shop.v1.Cart/GetPrice`, as patterns may be.
     fn is_of_grpc(&self, method: &Method) -> bool {
         match &self.segments[..] {
@@ -238,20 +256,7 @@ fn address(request: &Node) -> Result<Address, Gap> {
                         .to_owned(),
                 ));
             }
-            let parts = pattern_segments(pattern.trim_start_matches('/'));
-            let last = parts.len().saturating_sub(1);
-            for (at, part) in parts.into_iter().enumerate() {
-                let inner = part.trim_end_matches(')');
-                let ends_open = [".*", ".+"].iter().any(|end| {
-                    inner.strip_suffix(end).is_some_and(|before| !before.ends_with('\\'))
-                });
-                address.is_open |= at == last && ends_open;
-                address.spans |= has_slash(&part) || (at < last && ends_open);
-                address.segments.push(match literal_of_pattern(&part) {
-                    Some(text) => PathPart::Text(text),
-                    None => PathPart::Pattern(part),
-                });
-            }
+            address.add_pattern(pattern.trim_start_matches('/'));
         }
     }
     Ok(address)
@@ -342,23 +347,12 @@ fn target(
     let mut target = Target::new(&route.method, Some(route));
     let gap = |why: String| Gap::new(address.place, format!("request.{}", address.key), why);
     let mut wanted: Vec<&PathPart> = address.segments.iter().collect();
-    let verb = route.template.verb.as_deref();
     let mut last = None;
-    if let Some(verb) = verb {
-        // The last segment holds the verb too.
-        let end = format!(":{verb}");
-        last = Some(match wanted.last() {
-            Some(PathPart::Text(text)) => match text.strip_suffix(&end) {
-                Some(before) => PathPart::Text(before.to_owned()),
-                None => return Ok(None),
-            },
-            Some(PathPart::Pattern(pattern)) => match pattern.strip_suffix(&end) {
-                Some(before) => PathPart::Pattern(before.to_owned()),
-                None if ANYTHING.contains(&&**pattern) => PathPart::Pattern(pattern.clone()),
-                None => return Ok(None),
-            },
-            _ => return Ok(None),
-        });
+    if let Some(verb) = route.template.verb.as_deref() {
+        last = without_verb(wanted.last().copied(), verb);
+        if last.is_none() {
+            return Ok(None);
+        }
     }
     if let Some(last) = &last {
         wanted.pop();
@@ -420,6 +414,21 @@ fn target(
         target.query.clone_from(query);
     }
     Ok(Some(target))
+}
+
+/// The last segment of an address without the verb that a template wants there.
+fn without_verb(last: Option<&PathPart>, verb: &str) -> Option<PathPart> {
+    let end = format!(":{verb}");
+    match last? {
+        PathPart::Text(text) => Some(PathPart::Text(text.strip_suffix(&end)?.to_owned())),
+        PathPart::Pattern(pattern) if ANYTHING.contains(&&**pattern) => {
+            Some(PathPart::Pattern(pattern.clone()))
+        }
+        PathPart::Pattern(pattern) => {
+            Some(PathPart::Pattern(pattern.strip_suffix(&end)?.to_owned()))
+        }
+        PathPart::Parameter(_) => None,
+    }
 }
 
 /// Variables of several segments.

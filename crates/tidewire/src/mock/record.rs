@@ -53,7 +53,7 @@ impl UpstreamService {
         let folder = folder.into();
         std::fs::create_dir_all(&folder).map_err(|why| {
             let why = format!("the folder {} cannot be made: {why}", folder.display());
-            std::io::Error::new(std::io::ErrorKind::Other, why)
+            std::io::Error::other(why)
         })?;
         let has_rules = super::load_rules(&folder).is_ok_and(|files| !files.is_empty());
         if has_rules {
