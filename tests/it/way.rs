@@ -409,3 +409,28 @@ async fn scripts_are_played_where_faults_are_allowed_and_only_there() {
         end.unwrap_err();
     }
 }
+
+/// `Count` has all its messages ready at once, so several leave in one frame.
+#[tokio::test]
+async fn a_stream_is_reset_after_so_many_messages_whatever_frames_carry_them() {
+    for after in [0, 1, 2] {
+        let (_running, address) = scripted(Fault::ResetAfter(after), true).await;
+        for (protocol, http) in [
+            (Protocol::Connect, HttpVersion::Http2),
+            (Protocol::Grpc, HttpVersion::Http2),
+            (Protocol::GrpcWeb, HttpVersion::Http2),
+            (Protocol::Connect, HttpVersion::Http1),
+            (Protocol::GrpcWeb, HttpVersion::Http1),
+        ] {
+            let client = Client::builder(format!("http://{address}")).retry(Retry::none());
+            let client = client.protocol(protocol).http(http).build().unwrap();
+            let (count, end) = counted(&client, Context::default(), 5).await;
+            assert_eq!(count, after, "{protocol:?} {http:?}");
+            end.unwrap_err();
+        }
+    }
+    let (_running, address) = scripted(Fault::ResetAfter(6), true).await;
+    let (count, end) = counted(&client(address, Protocol::Grpc), Context::default(), 5).await;
+    assert_eq!(count, 5);
+    end.unwrap();
+}

@@ -52,8 +52,8 @@ export class Admin {
       });
       body = await response.json();
     } catch (error) {
-      const why =
-        (await this.#program.whyDead()) ?? `the mock does not answer: ${error.cause ?? error}`;
+      const cause = error.cause?.message || error.cause?.code || error.message;
+      const why = (await this.#program.whyDead()) ?? `the mock does not answer: ${cause}`;
       throw new MockError("unavailable", why);
     }
     if (response.ok) return body;

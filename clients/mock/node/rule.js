@@ -1,10 +1,16 @@
 // Responses as rule files have them, from calls one after the other; and what of them is JSON.
 
+import { inspect } from "node:util";
+
 import { MockError, placed } from "./admin.js";
 
 /** The name of a method: `shop.v1.Cart/GetPrice`, or of a descriptor that protobuf-es made. */
 export function methodName(method) {
   if (typeof method === "string") return method.replace(/^\//, "");
+  if (typeof method?.parent?.typeName !== "string" || typeof method.name !== "string") {
+    const next = "write shop.v1.Cart/GetPrice, or the descriptor Cart.method.getPrice";
+    throw new MockError("invalid_argument", `not a method: ${inspect(method)}; ${next}`);
+  }
   return `${method.parent.typeName}/${method.name}`;
 }
 
@@ -122,6 +128,7 @@ export class Rule {
     const place = {};
     Error.captureStackTrace(place, from);
     try {
+      const name = methodName(this.#method);
       const when = { ...this.#when };
       for (const wanted of this.#wanted) {
         for (const [path, value] of Object.entries(await conditions(wanted, this.#method.input))) {
@@ -130,7 +137,7 @@ export class Rule {
       }
       const response = { ...(await answer(this.#method.output)), ...plain(this.#rest) };
       if (Object.keys(when).length > 0) response.when = when;
-      await this.#say(methodName(this.#method), JSON.stringify(response));
+      await this.#say(name, JSON.stringify(response));
     } catch (error) {
       throw placed(error, place);
     }

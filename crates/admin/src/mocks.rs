@@ -270,8 +270,8 @@ impl Mocks for MocksApi {
             wanted = wanted.in_session(request.session);
         }
         let calls = mock.calls(&wanted).into_iter().filter(|call| call.number > request.after);
-        let calls = calls.take(limit(request.limit));
-        let calls = calls.map(|call| convert::call(&call, request.bodies)).collect();
+        let calls = limited(calls.collect(), request.after, limit(request.limit));
+        let calls = calls.iter().map(|call| convert::call(call, request.bodies)).collect();
         Ok(ListMockedCallsReply { calls, ..Default::default() }.into())
     }
 
@@ -283,7 +283,13 @@ impl Mocks for MocksApi {
         let schema = self.mock()?.schema();
         let misses = self.mock()?.near_misses().into_iter();
         let later = misses.filter(|miss| miss.call.number > request.after);
-        let misses = later.take(limit(request.limit)).map(|miss| NearMiss {
+        // Where nothing can be near, nothing explains the call: such methods have what is left.
+        let (near, other): (Vec<_>, Vec<_>) = later.partition(|miss| miss.nearest.is_some());
+        let limit = limit(request.limit);
+        let mut all = limited(near, request.after, limit);
+        let left = limit - all.len();
+        all.extend(limited(other, request.after, left));
+        let misses = all.into_iter().map(|miss| NearMiss {
             call: convert::call(&miss.call, false).into(),
             nearest: miss.nearest.as_ref().map(convert::place).unwrap_or_default(),
             misses: shown_misses(&miss, &schema),
@@ -407,6 +413,18 @@ fn shown_misses(miss: &tidewire_mock::NearMiss, schema: &Schema) -> Vec<String> 
     let misses = miss.nearest.as_ref().map_or(&[][..], |nearest| &nearest.misses);
     let request = schema.message_type(&miss.call.method.input);
     misses.iter().map(|one| convert::miss(one, request)).collect()
+}
+
+/// So many of these, which are in order: behind a number the first, so that a caller that asks on
+/// passes nothing over, and without a number the last.
+fn limited<T>(mut all: Vec<T>, after: u64, limit: usize) -> Vec<T> {
+    match after {
+        0 => all.split_off(all.len().saturating_sub(limit)),
+        _ => {
+            all.truncate(limit);
+            all
+        }
+    }
 }
 
 /// The members of an object in JSON; none of an empty text.

@@ -190,9 +190,11 @@ pub(crate) fn has_credential(text: &str) -> bool {
 /// a secret.
 pub fn message(value: &mut Value, of: MessageType<'_>) {
     let Value::Object(fields) = value else { return free(value) };
-    if of.full_name() == "google.protobuf.Any" {
-        // What is in it may be of a schema that marks it.
-        return hide(value);
+    match of.full_name() {
+        "google.protobuf.Any" => return any(value, of),
+        // Names in it are of no field of its type.
+        "google.protobuf.Struct" | "google.protobuf.Value" => return free(value),
+        _ => {}
     }
     for (name, value) in fields {
         match of.field(name) {
@@ -212,6 +214,19 @@ pub fn message(value: &mut Value, of: MessageType<'_>) {
                 (_, value) => hide(value),
             },
         }
+    }
+}
+
+/// What is in an `Any`, by its own type; nothing of it where the schema does not have that.
+fn any(value: &mut Value, of: MessageType<'_>) {
+    let name = value["@type"].as_str().unwrap_or_default().to_owned();
+    let inner = of.sibling(name.rsplit('/').next().unwrap_or_default());
+    let Some(inner) = inner else { return hide(value) };
+    // Of a well-known type the JSON is a member of its own.
+    let is_well_known = inner.full_name().starts_with("google.protobuf.");
+    match value.get_mut("value").filter(|_| is_well_known) {
+        Some(within) => message(within, inner),
+        None => message(value, inner),
     }
 }
 

@@ -89,12 +89,20 @@ pub(crate) fn enter_settings_folder() -> std::io::Result<()> {
 const SETTINGS: &str = "tidewire.toml";
 
 /// Why a server did not start. Where an address is taken it names the flag that asked for it.
-pub(crate) fn start_failure(error: StartError, port: Option<u16>, listen: &[String]) -> Failure {
+pub(crate) fn start_failure(
+    error: StartError,
+    port: Option<u16>,
+    listen: &[String],
+    config: &Config,
+) -> Failure {
     let StartError::Listen { address, cause } = &error else { return Failure::usage(error) };
-    if cause.kind() != std::io::ErrorKind::AddrInUse || port.is_none() && listen.is_empty() {
+    let is_admin = config.admin.listen.as_ref() == Some(address);
+    let is_of_flag = port.is_some() || !listen.is_empty();
+    if cause.kind() != std::io::ErrorKind::AddrInUse || !is_admin && !is_of_flag {
         return Failure::from(error);
     }
     let flag = match port {
+        _ if is_admin => "another admin.listen (port 0 is any free port)",
         Some(_) => "another --port (0 is any free port)",
         None => "another --listen (port 0 is any free port)",
     };

@@ -1,5 +1,6 @@
 //! What could not be carried over, and where it stands.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use tidewire_mock::document::Position;
@@ -7,7 +8,7 @@ use tidewire_mock::document::Position;
 use crate::stub::Stub;
 
 /// Something of a stub file that the rules do not say.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Finding {
     /// The stub file.
     pub file: String,
@@ -37,6 +38,8 @@ impl fmt::Display for Finding {
 pub(crate) struct Findings {
     file: String,
     list: Vec<Finding>,
+    /// The same, to be found at once.
+    known: HashSet<Finding>,
 }
 
 impl Findings {
@@ -63,8 +66,9 @@ impl Findings {
         })
     }
 
+    /// Adds a finding, unless it was added before.
     pub(crate) fn add(&mut self, finding: Finding) {
-        if !self.list.contains(&finding) {
+        if self.known.insert(finding.clone()) {
             self.list.push(finding);
         }
     }

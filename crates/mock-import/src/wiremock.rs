@@ -103,28 +103,52 @@ fn mapping(
     let response = present(node, "response");
     let response =
         response.ok_or_else(|| Gap::new(node.place, "response", "a mapping has a response"))?;
+    let url::Targets { fit, mut gaps } = url::targets(request, schema, methods, findings)?;
     let mut made = Vec::new();
-    for mut target in url::targets(request, schema, methods)? {
-        if target.method.kind.client_streams() {
-            let why = format!("{} takes a stream of requests", target.method.path);
-            return Err(Gap::new(request.place, "request", why));
+    for target in fit {
+        let of = target.binding();
+        match stub(node, request, response, schema, target, findings) {
+            Ok(stub) => made.push(stub),
+            Err(gap) => gaps.push((of, gap)),
         }
-        url::query(request, schema, &mut target)?;
-        headers(request, &mut target.conditions, findings)?;
-        body::body(request, schema, &mut target)?;
-        scenario(node, &mut target.conditions)?;
-        let mut stub = Stub::new(node.place, &target.method);
-        stub.name = present(node, "name").and_then(scalar_text);
-        stub.priority = PRIORITY - present(node, "priority").and_then(integer).unwrap_or(PRIORITY);
-        response::answer(&mut stub, schema, response, &target, findings)?;
-        if let Some(state) = present(node, "newScenarioState").and_then(scalar_text) {
-            let name = scenario_name(node)?;
-            stub.say("set_state", one(&name, text(state)));
-        }
-        stub.conditions = target.conditions.list;
-        made.push(stub);
+    }
+    if made.is_empty() && gaps.len() == 1 {
+        return Err(gaps.remove(0).1);
+    }
+    for (of, gap) in gaps {
+        let why = format!("{}; the mapping is left out for {of}", gap.why);
+        findings.at(gap.place, gap.key, why);
     }
     Ok(made)
+}
+
+/// The response of a mapping for one method.
+fn stub(
+    node: &Node,
+    request: &Node,
+    response: &Node,
+    schema: &Schema,
+    mut target: url::Target,
+    findings: &mut Findings,
+) -> Result<Stub, Gap> {
+    if target.method.kind.client_streams() {
+        let why = format!("{} takes a stream of requests", target.method.path);
+        return Err(Gap::new(request.place, "request", why));
+    }
+    url::query(request, schema, &mut target)?;
+    headers(request, &mut target.conditions, findings)?;
+    body::body(request, schema, &mut target)?;
+    scenario(node, &mut target.conditions)?;
+    let mut stub = Stub::new(node.place, &target.method);
+    stub.name = present(node, "name").and_then(scalar_text);
+    stub.priority = PRIORITY - present(node, "priority").and_then(integer).unwrap_or(PRIORITY);
+    response::answer(&mut stub, schema, response, &target, findings)?;
+    if let Some(state) = present(node, "newScenarioState").and_then(scalar_text) {
+        let name = scenario_name(node)?;
+        stub.say("set_state", one(&name, text(state)));
+    }
+    stub.conditions = target.conditions.list;
+    Ok(stub)
 }
 
 /// The state that a scenario has to be in; nothing is set in the beginning.

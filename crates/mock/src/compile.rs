@@ -192,7 +192,7 @@ impl Compiler<'_> {
         expected: &Node,
     ) -> Condition {
         self.check_path(&path, key, place);
-        self.check_operators(&path, expected);
+        self.check_operators(&path, key, expected);
         self.check_enum(&path, expected);
         let mut notes = Vec::new();
         let mut note = |place, why| notes.push((place, why));
@@ -204,22 +204,27 @@ impl Compiler<'_> {
     }
 
     /// Operators that nobody knows, in an object that is a test.
-    fn check_operators(&mut self, path: &Path, expected: &Node) {
+    fn check_operators(&mut self, path: &Path, key: &str, expected: &Node) {
         let is_known = |key: &str| OPERATORS.contains(&key) || MORE_OPERATORS.contains(&key);
         let members = expected.members();
         if members.is_empty() {
             return;
         }
+        let of = self.this_at(path).message;
+        let of = of.and_then(|name| self.schema.message_type(&name));
         let known: Vec<_> = OPERATORS.iter().chain(&MORE_OPERATORS).copied().collect();
         for member in members {
             if !is_known(&member.key) {
                 let meant = match self.is_input(path, &member.key) {
                     true => format!("; did you mean request.{}?", member.key),
+                    false if of.is_some_and(|of| of.field(&member.key).is_some()) => {
+                        format!("; did you mean {key}.{}?", member.key)
+                    }
                     false => meant(&member.key, &known),
                 };
                 let what = match members.iter().any(|one| is_known(&one.key)) {
                     true => "it is passed over",
-                    false => "the object is compared as the text [object Object]",
+                    false => "the object is taken for a text that every message has",
                 };
                 self.warn(
                     member.place,

@@ -156,10 +156,16 @@ impl Condition {
     /// What is there, and what was wanted.
     pub(crate) fn miss(&self, scene: &Scene<'_>) -> String {
         let actual = self.path.look(scene);
-        let wanted = crate::view::plain_json(&self.expected);
+        let wanted = crate::view::short(crate::view::plain_json(&self.expected).to_string());
         match actual.is_absent() {
             true => format!("{} is absent, wanted {wanted}", self.key),
-            false => format!("{} is {:?}, wanted {wanted}", self.key, actual.readable()),
+            false => {
+                format!(
+                    "{} is {}, wanted {wanted}",
+                    self.key,
+                    crate::view::short(actual.for_people())
+                )
+            }
         }
     }
 

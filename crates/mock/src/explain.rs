@@ -90,11 +90,11 @@ impl Mock {
         let context = Context::new(headers.clone());
         let plan = self.dry_plan(&set, &mocked.method, Codec::Json, &context, request)?;
         let mut preview = Preview { plan, gate_misses: Vec::new(), responses: Vec::new() };
-        let file = mocked.found.as_ref().and_then(|found| found.rule.as_ref().ok());
         let empty = Session::default();
         let sessions = self.sessions();
-        let session = sessions.peek(sessions::name(headers)).unwrap_or(&empty);
-        for rule in [mocked.added.as_ref(), file].into_iter().flatten() {
+        let name = sessions::name(headers);
+        let session = sessions.peek(name).unwrap_or(&empty);
+        for rule in mocked.rules_of(name) {
             let scene = Scene {
                 request,
                 headers,
@@ -119,8 +119,7 @@ impl Mock {
         let mut found = Vec::new();
         for call in calls {
             let Some(mocked) = set.methods.get(&*call.method.path) else { continue };
-            let file = mocked.found.as_ref().and_then(|found| found.rule.as_ref().ok());
-            let rules = || [mocked.added.as_ref(), file].into_iter().flatten();
+            let rules = || mocked.rules_of(&call.session);
             let is_answered = call.rule.as_ref().is_some_and(|decision| {
                 let mut all =
                     rules().flat_map(|rule| rule.responses.iter().map(move |r| (rule, r)));

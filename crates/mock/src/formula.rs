@@ -129,7 +129,10 @@ fn name_value<'a>(name: &'static str, scene: &Scene<'a>) -> Option<NameValue<'a>
 /// What `this` is in the operator `cel`: of a value at a path.
 pub(crate) fn this<'a>(view: &View<'a>, absent: &Json) -> NameValue<'a> {
     match view {
-        View::Field(Value::Message(message)) => NameValue::Message(*message),
+        View::Field(Value::Message(message)) => match crate::view::any_json(*message) {
+            Some(json) => NameValue::Json(json),
+            None => NameValue::Message(*message),
+        },
         View::Field(Value::List(list)) => {
             NameValue::List(list.iter().map(|one| this(&View::Field(one), absent)).collect())
         }

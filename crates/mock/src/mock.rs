@@ -30,7 +30,7 @@ use tidewire_service::{
 pub use self::build::{MockBuilder, Respond, ResponseBuilder};
 pub use self::listing::{MethodRules, SessionInfo};
 pub use self::reload::ReloadReport;
-use self::said::SaidResponse;
+use self::said::SaidRules;
 use crate::generate::GenerateOptions;
 use crate::log::Log;
 use crate::rules::MethodResponses;
@@ -96,8 +96,7 @@ pub(crate) struct MockedMethod {
     pub(crate) method: Method,
     pub(crate) found: Option<MethodResponses>,
     /// Responses that a program said; they go before those of files.
-    pub(crate) said: Vec<SaidResponse>,
-    pub(crate) added: Option<Arc<crate::rule::MethodRule>>,
+    pub(crate) said: SaidRules,
     /// Fires when other rules answer it.
     pub(crate) changed: Signal,
 }

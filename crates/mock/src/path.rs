@@ -17,7 +17,7 @@ use tidewire_schema::{Message, MessageRef, Path as FieldPath, Value};
 
 use crate::node::Node;
 use crate::scene::{Request, Scene};
-use crate::view::View;
+use crate::view::{JSON_TYPES, View};
 
 /// What a path may begin with.
 pub(crate) const ROOTS: [&str; 7] =
@@ -206,6 +206,12 @@ fn in_node<'a>(node: &'a Node, name: &str) -> View<'a> {
 
 fn member<'a>(message: MessageRef<'a>, name: &str) -> View<'a> {
     let owner = message.message_type();
+    // Members of a `Struct` go before the fields of its type, such as `fields` and `kind`.
+    if JSON_TYPES.contains(&owner.full_name())
+        && let Ok(Some(value)) = message.get(&FieldPath::field(name))
+    {
+        return View::Field(value);
+    }
     if let Some(field) = owner.field(name) {
         return message.value_of(field).map_or(View::Missing, View::Field);
     }
@@ -221,11 +227,7 @@ fn member<'a>(message: MessageRef<'a>, name: &str) -> View<'a> {
             None => View::Missing,
         };
     }
-    // The JSON of a `Struct`.
-    match message.get(&FieldPath::field(name)) {
-        Ok(Some(value)) => View::Field(value),
-        _ => View::Missing,
-    }
+    View::Missing
 }
 
 #[cfg(test)]

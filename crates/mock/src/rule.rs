@@ -165,15 +165,15 @@ pub(crate) struct FaultRule {
 /// What goes wrong with an answer.
 #[derive(Debug)]
 pub(crate) enum FaultKind {
-    /// After so many frames.
+    /// After so many messages.
     Reset(usize),
-    /// After so many frames.
+    /// After so many messages.
     GoAway(usize),
     /// After so many bytes.
     Truncate(usize),
     /// Pieces of so many bytes, and the pause between them.
     Dribble(usize, Delay),
-    /// The pause before each frame.
+    /// The pause before each message.
     Slow(Delay),
     DropTrailers,
     ContentType(HeaderValue),
@@ -236,8 +236,8 @@ impl FaultRule {
             return None;
         }
         Some(match &self.kind {
-            FaultKind::Reset(frames) => Fault::ResetAfter(*frames),
-            FaultKind::GoAway(frames) => Fault::GoAwayAfter(*frames),
+            FaultKind::Reset(messages) => Fault::ResetAfter(*messages),
+            FaultKind::GoAway(messages) => Fault::GoAwayAfter(*messages),
             FaultKind::Truncate(bytes) => Fault::TruncateAfter(*bytes as u64),
             FaultKind::Dribble(bytes, every) => {
                 Fault::Dribble { bytes: *bytes, every: every.sample(random) }

@@ -75,6 +75,23 @@ impl RuleFiles {
         self.files.extend(others.files);
     }
 
+    /// Adds the files that those here include and that are missing, as `read` gives them: the text,
+    /// or why it cannot be read; and nothing where there is no such file.
+    pub fn add_included(&mut self, mut read: impl FnMut(&Path) -> Option<Result<String, String>>) {
+        let mut waiting: Vec<PathBuf> = self.files.keys().cloned().collect();
+        while let Some(path) = waiting.pop() {
+            let Some(Ok(text)) = self.files.get(&path) else { continue };
+            for target in included_by(&path, text) {
+                if self.files.contains_key(&target) {
+                    continue;
+                }
+                let Some(file) = read(&target) else { continue };
+                self.files.insert(target.clone(), file.map(Arc::from));
+                waiting.push(target);
+            }
+        }
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.files.len()
@@ -119,15 +136,14 @@ impl RuleFiles {
         let mut calls = Vec::new();
         for (path, found) in compile(self, schema, &methods).rules {
             let Ok(rule) = &found.rule else { continue };
+            let streams = methods.iter().any(|one| *one.path == *path && one.kind.client_streams());
             for response in &rule.responses {
-                let when = response.when.as_deref().unwrap_or_default();
-                let equal = |key: &str| {
-                    let one = when.iter().find(|one| one.key == key)?;
-                    one.expected.get("equals").map(crate::view::plain_json)
-                };
-                let requests = match (equal("request"), equal("request.items")) {
-                    (Some(one), _) => vec![one],
-                    (_, Some(Json::Array(all))) => all,
+                // What has further conditions may be answered otherwise by a call without headers.
+                let Some([one]) = response.when.as_deref() else { continue };
+                let equal = one.expected.get("equals").map(crate::view::plain_json);
+                let requests = match (&*one.key, equal) {
+                    ("request", Some(one)) if !streams => vec![one],
+                    ("request.items", Some(Json::Array(all))) if streams => all,
                     _ => continue,
                 };
                 let method = path.trim_start_matches('/').to_owned();
@@ -301,9 +317,8 @@ impl RuleReader<'_> {
             None => return Err(Diagnostic::new(shown, "there is no such file")),
         };
         self.sources.push(Arc::clone(&text));
-        let is_json = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("json"));
-        let read = if is_json { yaml::parse_json(&text) } else { yaml::parse(&text) };
-        let root = read.map_err(|fault| diagnostic(&shown, fault.place, fault.message))?;
+        let root =
+            parse(path, &text).map_err(|fault| diagnostic(&shown, fault.place, fault.message))?;
         let Some(mut root) = root else { return Ok(None) };
         if depth > 0 {
             self.included.push(shown.clone().into());
@@ -315,11 +330,7 @@ impl RuleReader<'_> {
             let why = format!("files include one another more than {INCLUDE_DEPTH_MAX} deep");
             return Err(diagnostic(&shown, include.place, why));
         }
-        let names = match &include.value {
-            Tree::List(items) => items.iter().collect(),
-            _ => vec![&include],
-        };
-        for name in names {
+        for name in included_names(&include) {
             let Some(target) = name.as_text() else {
                 return Err(diagnostic(
                     &shown,
@@ -338,6 +349,28 @@ impl RuleReader<'_> {
         }
         Ok(Some(root))
     }
+}
+
+fn parse(path: &Path, text: &str) -> Result<Option<Node>, yaml::Fault> {
+    match path.extension().is_some_and(|end| end.eq_ignore_ascii_case("json")) {
+        true => yaml::parse_json(text),
+        false => yaml::parse(text),
+    }
+}
+
+fn included_names(include: &Node) -> Vec<&Node> {
+    match &include.value {
+        Tree::List(items) => items.iter().collect(),
+        _ => vec![include],
+    }
+}
+
+/// The files that a text includes; none where it cannot be read.
+fn included_by(path: &Path, text: &str) -> Vec<PathBuf> {
+    let root = parse(path, text).ok().flatten();
+    let include = root.as_ref().and_then(|root| root.get("include"));
+    let names = include.map_or_else(Vec::new, included_names);
+    names.iter().filter_map(|name| Some(beside(path, name.as_text()?))).collect()
 }
 
 /// What a file has to be for others to include it, and for its variables to be known.

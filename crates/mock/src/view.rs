@@ -18,7 +18,7 @@
 use std::borrow::Cow;
 
 use base64::Engine;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use tidewire_schema::{JsonStyle, Message, MessageRef, Value};
 use tidewire_validate::{parse_timestamp, print_timestamp};
 
@@ -171,6 +171,26 @@ impl<'a> View<'a> {
         self.timestamp().map_or_else(|| self.text(), |at| Cow::Owned(print_timestamp(at)))
     }
 
+    /// What people are shown of it: a message, a list or a map as JSON without what its schema
+    /// marks with `debug_redact`, and anything else as text in quotes.
+    pub(crate) fn for_people(&self) -> String {
+        match self {
+            Self::Field(Value::Message(_) | Value::List(_) | Value::Map(_))
+                if self.timestamp().is_none() =>
+            {
+                field_json(self).to_string()
+            }
+            Self::Rule(node) if matches!(node.value, Tree::Object(_) | Tree::List(_)) => {
+                plain_json(node).to_string()
+            }
+            Self::Messages(messages) => {
+                let all = messages.iter().map(|one| field_json(&View::Field(Value::from(one))));
+                Json::Array(all.collect()).to_string()
+            }
+            _ => format!("{:?}", self.readable()),
+        }
+    }
+
     /// The nanoseconds since 1970 of a `google.protobuf.Timestamp`.
     fn timestamp(&self) -> Option<i128> {
         let Self::Field(Value::Message(message)) = self else { return None };
@@ -197,16 +217,76 @@ impl<'a> View<'a> {
     }
 }
 
+/// The beginning of a text that is longer than people read.
+pub(crate) fn short(text: String) -> String {
+    match text.char_indices().nth(SHOWN_MAX) {
+        Some((at, _)) => format!("{}… ({} characters)", &text[..at], text.chars().count()),
+        None => text,
+    }
+}
+
+/// How many characters of a value are shown.
+const SHOWN_MAX: usize = 200;
+
+/// A field as JSON, for people.
+fn field_json(view: &View<'_>) -> Json {
+    match view {
+        View::Field(Value::Message(message)) => match well_known(*message) {
+            // What is in it may be of a type that marks it.
+            Some(json) if json["@type"].is_string() => json!({"@type": json["@type"]}),
+            Some(json) => json,
+            None => {
+                let fields = message.fields().map(|(field, value)| {
+                    let shown = match field.is_redacted() {
+                        true => "***".into(),
+                        false => field_json(&View::Field(value)),
+                    };
+                    (field.json_name().to_owned(), shown)
+                });
+                Json::Object(fields.collect())
+            }
+        },
+        View::Field(Value::List(list)) => {
+            list.iter().map(|one| field_json(&View::Field(one))).collect()
+        }
+        View::Field(Value::Map(map)) => {
+            let entries = map.iter().map(|(key, value)| {
+                (field_text(key).into_owned(), field_json(&View::Field(value)))
+            });
+            Json::Object(entries.collect())
+        }
+        View::Field(Value::Bool(value)) => (*value).into(),
+        View::Field(Value::I32(value)) => (*value).into(),
+        View::Field(Value::U32(value)) => (*value).into(),
+        other => other.readable().into(),
+    }
+}
+
 /// The JSON of a message whose type has a special form there.
 fn well_known_json(message: MessageRef<'_>) -> Option<String> {
+    Some(match well_known(message)? {
+        Json::String(text) => text,
+        other => other.to_string(),
+    })
+}
+
+/// The same by itself.
+fn well_known(message: MessageRef<'_>) -> Option<Json> {
     let short = message.message_type().full_name().strip_prefix("google.protobuf.")?;
     let is_known = matches!(short, "Timestamp" | "Duration" | "FieldMask" | "Struct" | "Any")
         || short.ends_with("Value");
     let json = message.print(JsonStyle::default()).ok().filter(|_| is_known)?;
-    match serde_json::from_slice(&json).ok()? {
-        Json::String(text) => Some(text),
-        other => Some(other.to_string()),
-    }
+    serde_json::from_slice(&json).ok()
+}
+
+/// The types whose values are JSON.
+pub(crate) const JSON_TYPES: [&str; 3] =
+    ["google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue"];
+
+/// What a message is whose type stands for JSON.
+pub(crate) fn any_json(message: MessageRef<'_>) -> Option<Json> {
+    let is_json = JSON_TYPES.contains(&message.message_type().full_name());
+    is_json.then(|| well_known(message)).flatten()
 }
 
 /// The JSON that a value is by itself.

@@ -12,8 +12,8 @@
 
 use std::ops::Range;
 
-use protox::prost_reflect::prost_types::{FileDescriptorProto, SourceCodeInfo};
-use protox::prost_reflect::{DynamicMessage, Value};
+use prost_reflect::prost_types::{FileDescriptorProto, SourceCodeInfo};
+use prost_reflect::{DynamicMessage, Value};
 
 use crate::lexemes::{Kind, Lexeme};
 

@@ -4,7 +4,7 @@
 //! Where the hint is missing or unhelpful, the next step is said here.
 
 use miette::Diagnostic as Report;
-use protox::prost_reflect::DescriptorError;
+use prost_reflect::DescriptorError;
 
 use crate::diagnostics::Diagnostic;
 use crate::mend::MendedText;

@@ -31,6 +31,7 @@ mod encoded;
 mod explain;
 mod folder;
 pub mod http;
+mod image_json;
 mod lexemes;
 mod link;
 mod linker_workarounds;

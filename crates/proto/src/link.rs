@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protox::prost_reflect::{DescriptorError, DescriptorPool};
+use prost_reflect::{DescriptorError, DescriptorPool};
 
 use crate::descriptors::{Descriptors, File};
 use crate::diagnostics::Diagnostics;

@@ -11,11 +11,11 @@
 
 use std::collections::BTreeMap;
 
-use protox::prost::Message;
-use protox::prost_reflect::prost_types::{
+use prost_reflect::prost_types::{
     DescriptorProto, FieldDescriptorProto, FileDescriptorProto, UninterpretedOption,
 };
-use protox::prost_reflect::{DescriptorError, DescriptorPool, DynamicMessage, Value};
+use prost_reflect::{DescriptorError, DescriptorPool, DynamicMessage, Value};
+use protox::prost::Message;
 
 use crate::edition;
 
@@ -168,7 +168,7 @@ fn numbers_for_names(file: &mut FileDescriptorProto) -> bool {
         };
     }
     fn enums<'a>(
-        all: impl Iterator<Item = &'a mut protox::prost_reflect::prost_types::EnumDescriptorProto>,
+        all: impl Iterator<Item = &'a mut prost_reflect::prost_types::EnumDescriptorProto>,
         number: &mut impl FnMut(&mut UninterpretedOption),
     ) {
         for of_enum in all {

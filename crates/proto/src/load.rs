@@ -9,8 +9,8 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use prost_reflect::prost_types::FileDescriptorProto;
 use protox::prost::Message;
-use protox::prost_reflect::prost_types::FileDescriptorProto;
 
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::encoded;

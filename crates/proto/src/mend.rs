@@ -12,7 +12,7 @@
 //!
 //! Places are those of the text as it was written: what was put in is counted out again.
 
-use protox::prost_reflect::prost_types::SourceCodeInfo;
+use prost_reflect::prost_types::SourceCodeInfo;
 
 use crate::edition::{Refusal, Walk};
 use crate::lexemes::{Kind, Lexeme, lexemes};

@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 
+use prost_reflect::{DynamicMessage, Value};
 use protox::prost::Message;
-use protox::prost_reflect::{DynamicMessage, Value};
 
 use crate::linker_workarounds;
 

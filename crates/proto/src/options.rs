@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
+use prost_reflect::prost_types::FileDescriptorProto;
 use protox::prost::Message;
-use protox::prost_reflect::prost_types::FileDescriptorProto;
 
 use crate::Descriptors;
 use crate::diagnostics::{Diagnostic, Diagnostics, Position};

@@ -16,8 +16,8 @@ mod services;
 
 use std::collections::{BTreeMap, HashMap};
 
-use protox::prost_reflect::prost_types::{DescriptorProto, FileDescriptorProto};
-use protox::prost_reflect::{DescriptorPool, FileDescriptor, MessageDescriptor};
+use prost_reflect::prost_types::{DescriptorProto, FileDescriptorProto};
+use prost_reflect::{DescriptorPool, FileDescriptor, MessageDescriptor};
 
 use crate::diagnostics::Diagnostic;
 use crate::load::Unit;
@@ -77,7 +77,7 @@ impl<'a> Rules<'a> {
     }
 
     /// Whether an enum is of a file of proto2, whose enums take only the values that they declare.
-    fn is_of_proto2(&self, of_enum: &protox::prost_reflect::EnumDescriptor) -> bool {
+    fn is_of_proto2(&self, of_enum: &prost_reflect::EnumDescriptor) -> bool {
         let syntax = self.syntaxes.get(of_enum.parent_file().name()).copied().unwrap_or_default();
         !["proto3", "editions"].contains(&syntax)
     }

@@ -1,14 +1,15 @@
 //! Descriptor sets made elsewhere, cut into their files. An image of buf is one, and has more about
-//! its files in fields that nobody else knows; it may be compressed by gzip.
+//! its files in fields that nobody else knows; it may be JSON, and compressed by gzip.
 
 use std::io::Read as _;
 
 use flate2::read::GzDecoder;
+use prost_reflect::prost_types::FileDescriptorProto;
 use protox::prost::Message;
-use protox::prost_reflect::prost_types::FileDescriptorProto;
 
 use crate::descriptors::SET_FILE;
 use crate::encoded::{self, Value};
+use crate::image_json;
 
 /// The files of an encoded descriptor set, decoded and as they are.
 pub(crate) fn split(set: &[u8]) -> Option<Vec<(FileDescriptorProto, Vec<u8>)>> {
@@ -30,23 +31,28 @@ pub(crate) fn split(set: &[u8]) -> Option<Vec<(FileDescriptorProto, Vec<u8>)>> {
     (!files.is_empty()).then_some(files)
 }
 
-/// A descriptor set as it is without gzip.
+/// A descriptor set as it is without gzip, and in protobuf.
 ///
 /// # Errors
 /// What is wrong with it.
 pub(crate) fn plain(encoded: Vec<u8>, bytes_max: u64) -> Result<Vec<u8>, String> {
-    if encoded.starts_with(b"{") {
-        return Err("a descriptor set as JSON is not read".to_owned());
-    }
     if !encoded.starts_with(&GZIP) {
-        return Ok(encoded);
+        return without_json(encoded);
     }
     let mut plain = Vec::new();
     let read = GzDecoder::new(&encoded[..]).take(bytes_max + 1).read_to_end(&mut plain);
     read.map_err(|why| format!("the gzip is not whole: {why}"))?;
     match plain.len() as u64 > bytes_max {
         true => Err(format!("without gzip it has more than {bytes_max} bytes")),
-        false => Ok(plain),
+        false => without_json(plain),
+    }
+}
+
+/// A descriptor set that may be in JSON, as buf makes it.
+fn without_json(set: Vec<u8>) -> Result<Vec<u8>, String> {
+    match set.trim_ascii_start().starts_with(b"{") {
+        true => image_json::to_protobuf(&set),
+        false => Ok(set),
     }
 }
 

@@ -70,7 +70,7 @@ impl Sources {
 
     /// Adds a file that holds an encoded `FileDescriptorSet` with its imports, as made by
     /// `buf build -o x.binpb` or `protoc --include_imports --descriptor_set_out=x.binpb`. It may be
-    /// compressed by gzip, as `buf build -o x.binpb.gz` does.
+    /// JSON, as `buf build -o x.json` makes it, and compressed by gzip.
     #[must_use]
     pub fn descriptor_set(mut self, path: impl Into<PathBuf>) -> Self {
         self.sets.push(path.into());

@@ -9,7 +9,7 @@
 //! Runs only when something is wrong. A candidate that is not near is worse than none, so likeness
 //! has to be high.
 
-use protox::prost_reflect::prost_types::{DescriptorProto, EnumDescriptorProto};
+use prost_reflect::prost_types::{DescriptorProto, EnumDescriptorProto};
 
 use crate::builtin;
 use crate::diagnostics::Diagnostic;

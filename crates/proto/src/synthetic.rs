@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use protox::prost_reflect::prost_types::{DescriptorProto, FileDescriptorProto};
+use prost_reflect::prost_types::{DescriptorProto, FileDescriptorProto};
 
 /// Renames the oneofs of `file` whose names are taken.
 pub(crate) fn rename(file: &mut FileDescriptorProto) {

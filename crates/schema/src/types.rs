@@ -30,6 +30,12 @@ impl<'a> MessageType<'a> {
         self.descriptor().full_name()
     }
 
+    /// Another type of the same schema, by its full name.
+    pub fn sibling(self, type_name: &str) -> Option<Self> {
+        let index = self.pool.message_index(type_name)?;
+        Some(Self { pool: self.pool, index })
+    }
+
     /// The fields in the order of the `.proto`.
     pub fn fields(self) -> impl Iterator<Item = Field<'a>> {
         self.descriptor().fields().iter().map(move |descriptor| Field {

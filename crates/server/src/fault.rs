@@ -8,7 +8,12 @@
 //! | lost trailers | none, or the last envelope is missing | none, or the last envelope is missing |
 //! | going away | the connection is closed after the response | `GOAWAY` |
 //!
+//! Resets and going away count messages, not the frames that carry them: several messages that are
+//! ready together leave in one frame. `messages` says where one ends.
+//!
 //! The script travels in the extensions of the response. A server without faults never looks there.
+
+mod messages;
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -21,6 +26,7 @@ use http_body::{Body, Frame, SizeHint};
 use tidewire_service::{Error, Fault, Script, Signal};
 use tokio::time::Sleep;
 
+use self::messages::{MessageCutter, Piece};
 use crate::response::{BoxedResponse, Kind, ResponseBody, ResponseFuture};
 
 /// Whether the end of a response is left out.
@@ -33,6 +39,7 @@ pub(crate) fn play(response: ResponseFuture, goes_away: Signal) -> BoxedResponse
     Box::pin(async move {
         let mut response = response.await.unwrap_or_else(|never| match never {});
         let Some(script) = response.extensions_mut().remove::<Script>() else { return response };
+        let cutter = MessageCutter::of(response.headers().get(CONTENT_TYPE));
         let mut plan = Plan { truncate_after: u64::MAX, ..Plan::default() };
         for fault in script.faults() {
             match fault {
@@ -44,12 +51,18 @@ pub(crate) fn play(response: ResponseFuture, goes_away: Signal) -> BoxedResponse
             }
         }
         response.map(|body| {
-            let queue = VecDeque::new();
-            let pause = None;
-            let frames = 0;
-            let sent = 0;
-            let flush = None;
-            let faulty = Faulty { body, plan, goes_away, frames, sent, queue, pause, flush };
+            let faulty = Faulty {
+                body,
+                plan,
+                cutter,
+                goes_away,
+                frames: 0,
+                messages: 0,
+                sent: 0,
+                queue: VecDeque::new(),
+                pause: None,
+                flush: None,
+            };
             ResponseBody::of(Kind::Faulty(Box::new(faulty)))
         })
     })
@@ -70,8 +83,8 @@ impl Plan {
     fn add(&mut self, fault: &Fault) {
         match fault {
             Fault::FrameDelay(delay) => self.frame_delay = Some(*delay),
-            Fault::ResetAfter(frames) => self.reset_after = Some(*frames),
-            Fault::GoAwayAfter(frames) => self.go_away_after = Some(*frames),
+            Fault::ResetAfter(messages) => self.reset_after = Some(*messages),
+            Fault::GoAwayAfter(messages) => self.go_away_after = Some(*messages),
             Fault::TruncateAfter(bytes) => self.truncate_after = *bytes,
             Fault::Dribble { bytes, every } => self.dribble = Some(((*bytes).max(1), *every)),
             Fault::LoseTrailers => self.loses_trailers = true,
@@ -85,15 +98,23 @@ impl Plan {
 pub(crate) struct Faulty<B> {
     body: B,
     plan: Plan,
+    cutter: MessageCutter,
     goes_away: Signal,
-    /// Frames and bytes that were sent.
+    /// Frames, messages and bytes that were sent.
     frames: usize,
+    messages: usize,
     sent: u64,
     /// What waits for its time.
-    queue: VecDeque<Frame<Bytes>>,
+    queue: VecDeque<Queued>,
     pause: Option<Pin<Box<Sleep>>>,
     /// Until what was sent before the end is on its way.
     flush: Option<Pin<Box<Sleep>>>,
+}
+
+/// A frame that waits for its time.
+struct Queued {
+    frame: Frame<Bytes>,
+    ends_message: bool,
 }
 
 /// The shortest time that is not over when the connection is polled once more.
@@ -116,16 +137,19 @@ impl<B> Faulty<B> {
 impl<B: Body<Data = Bytes, Error = Error> + Unpin> Faulty<B> {
     /// Cuts a frame to what a script lets through, in pieces.
     fn enqueue(&mut self, frame: Frame<Bytes>) {
-        let mut data = match frame.into_data() {
+        let data = match frame.into_data() {
             Ok(data) => data,
             Err(_) if self.plan.loses_trailers => return,
-            Err(trailers) => return self.queue.push_back(trailers),
+            Err(frame) => return self.queue.push_back(Queued { frame, ends_message: false }),
         };
-        let piece = self.plan.dribble.map_or(usize::MAX, |(bytes, _)| bytes);
-        while data.len() > piece {
-            self.queue.push_back(Frame::data(data.split_to(piece)));
+        let size = self.plan.dribble.map_or(usize::MAX, |(bytes, _)| bytes);
+        for Piece { mut bytes, ends_message } in self.cutter.cut(data) {
+            while bytes.len() > size {
+                let frame = Frame::data(bytes.split_to(size));
+                self.queue.push_back(Queued { frame, ends_message: false });
+            }
+            self.queue.push_back(Queued { frame: Frame::data(bytes), ends_message });
         }
-        self.queue.push_back(Frame::data(data));
     }
 
     /// The pause before the next frame, if there is one.
@@ -146,11 +170,11 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Body for Faulty<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let this = &mut *self;
-        if this.plan.go_away_after == Some(this.frames) {
+        if this.plan.go_away_after == Some(this.messages) {
             this.plan.go_away_after = None;
             this.goes_away.fire();
         }
-        let is_reset = this.plan.reset_after == Some(this.frames);
+        let is_reset = this.plan.reset_after == Some(this.messages);
         if is_reset || this.sent >= this.plan.truncate_after {
             ready!(this.poll_flush(cx));
         }
@@ -162,6 +186,10 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Body for Faulty<B> {
         }
         while this.queue.is_empty() {
             match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
+                None if this.messages == 0 && this.cutter.ends_with_body() => {
+                    this.messages = 1;
+                    return self.poll_frame(cx);
+                }
                 None => return Poll::Ready(None),
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 Some(Ok(frame)) => this.enqueue(frame),
@@ -172,8 +200,11 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Body for Faulty<B> {
         if let Some(pause) = &mut this.pause {
             ready!(pause.as_mut().poll(cx));
         }
-        let Some(frame) = this.queue.pop_front() else { return Poll::Ready(None) };
+        let Some(Queued { frame, ends_message }) = this.queue.pop_front() else {
+            return Poll::Ready(None);
+        };
         this.frames += 1;
+        this.messages += usize::from(ends_message);
         // The pause before a frame of the body begins once that frame is there.
         let pause = if this.queue.is_empty() { None } else { this.next_pause() };
         this.pause = pause.map(|pause| Box::pin(tokio::time::sleep(pause)));

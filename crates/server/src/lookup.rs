@@ -3,6 +3,7 @@
 //! | request | found |
 //! |---|---|
 //! | path of a method | that method, with what its head agrees to; or why that is refused |
+//! | the same of a stream, with JSON and a route at it | that route |
 //! | the same for a command, by a page of another origin | 403, in its protocol (`origin.rs`) |
 //! | verb and path of a `google.api.http` binding | that binding |
 //! | `/openapi.json`, where that is on | the document of these bindings |
@@ -20,7 +21,9 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{Method, Response, Uri};
 use tidewire_rest::Binding;
-use tidewire_service::{Body, Error, HttpTarget, PathParams, Protocol, Service, Target};
+use tidewire_service::{
+    Body, Error, HttpTarget, PathParams, Protocol, Service, StreamKind, Target,
+};
 use tidewire_wire::{Exchange, Head, Refusal, negotiate, speaks};
 
 use crate::connection::App;
@@ -61,6 +64,7 @@ impl App {
                     Ok(()) => RequestTarget::Method(entry, exchange),
                     Err(error) => foreign(&entry.method, &exchange, error),
                 },
+                Err(_) if self.has_route_instead(&entry.method, parts) => self.find_plain(parts),
                 Err(refusal) => {
                     let target = Target::Method(entry.method.clone());
                     refusal_response(target, protocol_of(parts), refusal)
@@ -86,6 +90,14 @@ impl App {
                 }
             },
         }
+    }
+
+    /// Whether a route takes JSON for a stream, which no RPC protocol does.
+    #[cold]
+    fn has_route_instead(&self, method: &tidewire_service::Method, parts: &Parts) -> bool {
+        let is_of_none = method.kind != StreamKind::Unary && is_method_in_json(parts);
+        let found = || self.routes.find(&parts.method, &parts.uri);
+        is_of_none && matches!(found(), Ok(routes::RouteMatch::Service(..)))
     }
 
     #[inline]

@@ -17,11 +17,11 @@ pub struct Script(Vec<Fault>);
 pub enum Fault {
     /// Before the head is sent, nothing happens for this long.
     HeadDelay(Duration),
-    /// Before each further frame of the body, nothing happens for this long.
+    /// Before each message and each further frame of the body, nothing happens for this long.
     FrameDelay(Duration),
-    /// The stream is reset after this many frames; a connection of HTTP/1.1 is closed.
+    /// The stream is reset after this many messages; a connection of HTTP/1.1 is closed.
     ResetAfter(usize),
-    /// The connection says that it goes away after this many frames.
+    /// The connection says that it goes away after this many messages.
     GoAwayAfter(usize),
     /// The body ends after this many bytes, whatever its length was said to be.
     TruncateAfter(u64),

@@ -18,8 +18,10 @@
 
 mod drift;
 mod load;
+mod masked;
 mod record;
 mod recorded;
+mod recorded_request;
 mod watch;
 
 use std::path::PathBuf;
@@ -42,7 +44,7 @@ use tidewire_server::{Builder, TokioClock};
 pub use tidewire_service::generated::serde_json::{Value as Json, json};
 
 pub use self::drift::{Drift, drift};
-pub use self::load::{LoadedFolders, LoadedStubs, load_rules, load_stubs};
+pub use self::load::{LoadedFolders, LoadedStubs, load_rule_file, load_rules, load_stubs};
 pub use self::record::UpstreamService;
 pub use self::watch::{Change, Watch};
 

@@ -49,17 +49,18 @@ pub(crate) fn trailers(block: &[u8]) -> Option<HeaderMap> {
     Some(trailers)
 }
 
-/// A piece of a body as text.
-pub(crate) fn encode(pieces: &[Bytes]) -> Bytes {
+/// A piece of a body of `application/grpc-web-text`: its bytes in base64.
+pub fn encode(pieces: &[Bytes]) -> Bytes {
     match pieces {
         [one] => STANDARD.encode(one).into(),
         several => STANDARD.encode(several.concat()).into(),
     }
 }
 
-/// Reads a body of text in pieces. What comes before the first fault is read, whatever the pieces.
+/// Reads a body of `application/grpc-web-text` in pieces. What comes before the first fault is
+/// read, whatever the pieces.
 #[derive(Debug, Default)]
-pub(crate) struct Decoder {
+pub struct Decoder {
     /// Up to three characters that wait for the rest of their four.
     waiting: Vec<u8>,
     is_broken: bool,
@@ -68,7 +69,7 @@ pub(crate) struct Decoder {
 impl Decoder {
     /// The bytes that a further piece of text completes. Ends of lines are not part of it: tools
     /// that make base64 put one at the end.
-    pub(crate) fn decode(&mut self, text: &[u8]) -> Bytes {
+    pub fn decode(&mut self, text: &[u8]) -> Bytes {
         if !text.iter().any(is_line_end) {
             return self.decode_line(text);
         }

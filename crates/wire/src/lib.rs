@@ -52,6 +52,7 @@ pub use client_call::{Caller, Request};
 pub use compression::{AcceptedCoding, Coders, Compression, Encoding, accepted_codings};
 pub use dialect::Dialect;
 pub use envelope::{HEAD as ENVELOPE_HEAD, Head as EnvelopeHead, Message};
+pub use grpc_web::{Decoder as TextDecoder, encode as encode_text};
 pub use headers::{binary, binary_value};
 pub use host::is_host;
 pub use negotiate::{Exchange, Head, Refusal, negotiate, speaks};

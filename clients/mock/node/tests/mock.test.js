@@ -177,6 +177,8 @@ describe("a mock", { concurrency: true }, () => {
       ],
       [(rule) => rule.reply({ unit_price: "dear" }), /"dear" is not a valid int64/],
       [(rule) => rule.with("skuu", "tea").reply({}), /GetPriceRequest has no field skuu/],
+      [(rule) => rule.with("sku", { is: "tea" }).reply({}), /there is no operator is, so the object is/],
+      [() => mock.on({ name: "Find" }).reply({}), /not a method: \{ name: 'Find' \}; write shop/],
       [(rule) => rule.fail("unavaliable"), /not a code of an error; write unavailable/],
       [(rule) => rule.fault("rset").reply({}), /not a kind of fault/],
     ];

@@ -56,7 +56,8 @@ pub(super) fn miss(told: &str, request: Option<MessageType<'_>>) -> String {
     let mut is_hidden = false;
     for part in key.strip_prefix("request.").unwrap_or(key).split('.') {
         let name = part.split('[').next().unwrap_or_default();
-        is_hidden |= redact::is_secret(name);
+        // A key of a map is a name too.
+        is_hidden |= part.split(['[', ']', '"', '\'']).any(redact::is_secret);
         // `first`, `items` and the like are not fields.
         let Some(field) = owner.and_then(|owner| owner.field(name)) else { continue };
         is_hidden |= field.is_redacted();

@@ -4,10 +4,12 @@ use parking_lot::Mutex;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use tidewire::http::HeaderMap;
+use tidewire::http::{self, HeaderMap};
 
+use super::printable::printable;
 use super::watch::Watch;
 
 /// Where a reply goes.
@@ -16,10 +18,12 @@ pub(crate) struct Output {
     /// In place of standard output.
     file: Option<Mutex<File>>,
     with_head: bool,
+    has_head: AtomicBool,
 }
 
 impl Output {
-    /// To a file if one is named; `with_head` prints status and headers before the rest.
+    /// To a file if one is named; `with_head` prints status and headers before the rest, and
+    /// trailers behind it.
     pub(crate) fn new(file: Option<&Path>, with_head: bool) -> anyhow::Result<Self> {
         let file = match file {
             Some(path) if path != Path::new("-") => {
@@ -28,25 +32,34 @@ impl Output {
             }
             _ => None,
         };
-        Ok(Self { file, with_head })
+        Ok(Self { file, with_head, has_head: AtomicBool::new(false) })
     }
 
-    /// Prints status and headers, if they are wanted.
+    /// Prints status and headers, if they are wanted and were not printed before: as they came, or
+    /// where there is no HTTP response, `headers`.
     pub(crate) fn head(&self, watch: &Watch, headers: &HeaderMap) -> io::Result<()> {
-        if !self.with_head {
+        if !self.with_head || self.has_head.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
         let seen = watch.history();
-        let mut text = match (seen.version, seen.status) {
-            (Some(version), Some(status)) => format!("{version:?} {status}\n"),
-            _ => String::new(),
+        let text = match (seen.version, seen.status) {
+            (Some(version), Some(status)) => {
+                format!("{version:?} {status}\n{}\n", lines(&seen.headers))
+            }
+            _ if headers.is_empty() => return Ok(()),
+            _ => format!("{}\n", lines(headers)),
         };
-        for (name, value) in headers {
-            let value = String::from_utf8_lossy(value.as_bytes());
-            text.push_str(&format!("{name}: {value}\n"));
-        }
-        text.push('\n');
         self.write(text.as_bytes())
+    }
+
+    /// Prints the trailers, if they are wanted and there are any: as they came, or `trailers`.
+    pub(crate) fn trailers(&self, watch: &Watch, trailers: &HeaderMap) -> io::Result<()> {
+        let seen = watch.history().trailers;
+        let text = lines(if seen.is_empty() { trailers } else { &seen });
+        match self.with_head && !text.is_empty() {
+            true => self.write(format!("\n{text}").as_bytes()),
+            false => Ok(()),
+        }
     }
 
     /// Prints, and waits until it is out.
@@ -69,4 +82,11 @@ impl Output {
     pub(crate) fn is_standard(&self) -> bool {
         self.file.is_none()
     }
+}
+
+fn lines(headers: &HeaderMap) -> String {
+    let line = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
+        format!("{name}: {}\n", printable(&String::from_utf8_lossy(value.as_bytes())))
+    };
+    headers.iter().map(line).collect()
 }

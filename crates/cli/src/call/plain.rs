@@ -61,13 +61,14 @@ impl Plain {
                     last = chunk.last().copied().unwrap_or(last);
                     out.write(&chunk)?;
                 }
-                Some(Frame::Trailers(_)) => {}
+                Some(Frame::Trailers(late)) => reply.trailers = late,
                 None => break,
             }
         }
         if last != b'\n' && out.is_standard() {
             out.write(b"\n")?;
         }
+        out.trailers(watch, &reply.trailers)?;
         watch.show_timing();
         match reply.status.as_u16() {
             500.. => Err(status_failure(reply.status, 5)),

@@ -64,6 +64,10 @@ impl Rpc<'_> {
             body => self.once(protocol, body).await,
         };
         self.watch.show_timing();
+        if let Err(CallError::Call(error)) = &outcome {
+            self.out.head(self.watch, error.headers())?;
+            self.out.trailers(self.watch, error.trailers())?;
+        }
         match outcome {
             Ok(()) => Ok(ExitCode::SUCCESS),
             Err(CallError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
@@ -128,12 +132,14 @@ impl Rpc<'_> {
         let mut reply = client.call(call).await.map_err(CallError::Call)?;
         self.out.head(self.watch, &reply.headers).map_err(CallError::Output)?;
         let pretty = self.method.kind == StreamKind::Unary && self.out.is_terminal();
+        let mut trailers = reply.trailers;
         while let Some(frame) = next_frame(&mut reply.body).await.map_err(CallError::Call)? {
-            if let Frame::Data(message) = frame {
-                self.print(&message, pretty)?;
+            match frame {
+                Frame::Data(message) => self.print(&message, pretty)?,
+                Frame::Trailers(late) => trailers = late,
             }
         }
-        Ok(())
+        self.out.trailers(self.watch, &trailers).map_err(CallError::Output)
     }
 
     /// Prints the answer, and each that differs from the one before. A server that goes away once

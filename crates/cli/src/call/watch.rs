@@ -31,6 +31,9 @@ pub(crate) struct WatchHistory {
     pub(crate) status: Option<StatusCode>,
     pub(crate) version: Option<Version>,
     pub(crate) content_type: String,
+    /// As they came, those of the protocol among them.
+    pub(crate) headers: HeaderMap,
+    pub(crate) trailers: HeaderMap,
     started: Option<Instant>,
     connected_at: Option<Instant>,
     secured_at: Option<Instant>,
@@ -122,7 +125,9 @@ impl WatchHistory {
                 self.response_at = Some(event.at);
                 let content_type = headers.get("content-type").and_then(|v| v.to_str().ok());
                 self.content_type = content_type.unwrap_or_default().to_owned();
+                self.headers = (*headers).clone();
             }
+            Step::Trailers { trailers } => self.trailers = (*trailers).clone(),
             Step::MessageReceived { wire_bytes } => {
                 self.messages_received += 1;
                 self.bytes_received += wire_bytes;

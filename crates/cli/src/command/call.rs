@@ -72,7 +72,7 @@ pub(crate) struct CallArgs {
     /// Print every new reply of a query until interrupted. Uses the live protocol.
     #[arg(long)]
     watch: bool,
-    /// Print status and headers before the reply.
+    /// Print status and headers before the reply, and trailers behind it.
     #[arg(short, long)]
     include: bool,
     /// Write the reply to a file.

@@ -14,6 +14,7 @@ mod settings;
 mod sources;
 
 use std::collections::BTreeSet;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -144,11 +145,21 @@ fn kind(path: &Path) -> Kind {
         return if rules::is_folder_of_rules(path) { Kind::Rules } else { Kind::Folder };
     }
     match path.extension().and_then(|end| end.to_str()) {
+        Some("json") if is_image(path) => Kind::DescriptorSet,
         Some("yaml" | "yml" | "json") => Kind::Rules,
         Some("toml") => Kind::Settings,
         Some("proto") => Kind::Proto,
         _ => Kind::DescriptorSet,
     }
+}
+
+/// Whether JSON is an image of buf, which begins with the list of its files.
+fn is_image(path: &Path) -> bool {
+    let mut begin = Vec::new();
+    let opened = std::fs::File::open(path);
+    let read = opened.and_then(|file| file.take(256).read_to_end(&mut begin));
+    let text: Vec<u8> = begin.into_iter().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    read.is_ok() && text.starts_with(b"{\"file\":[{")
 }
 
 fn has_defaults() -> bool {

@@ -194,7 +194,8 @@ impl Mock {
             return Err(Failure::usage(anyhow::anyhow!(why)));
         }
         let server = config.server().map_err(Failure::usage)?.validation(self.validate);
-        let server = if wishmock.is_some() { compat::health(server) } else { server };
+        let server =
+            if wishmock.is_some() { compat::lines(compat::health(server), &mock) } else { server };
         let server = serve(server, &mock);
         let server = match self.no_console {
             true => server,
@@ -204,8 +205,8 @@ impl Mock {
             ),
         };
         let running = server.start().await;
-        let running =
-            running.map_err(|error| serving::start_failure(error, self.port, &self.listen))?;
+        let running = running
+            .map_err(|error| serving::start_failure(error, self.port, &self.listen, config))?;
         let _beside = match &wishmock {
             Some(wishmock) => wishmock.beside(&folders, &mock, config, self.compat_open).await?,
             None => Vec::new(),

@@ -131,6 +131,36 @@ fn rules_are_checked_with_line_column_and_what_was_meant() {
 }
 
 #[test]
+fn a_rule_file_by_itself_is_checked_with_what_it_includes() {
+    let shared = "vars: {note: shared}\nresponses: [{body: {price: dear}}]";
+    let here = folder(&[
+        ("protos/shop.proto", crate::mocked::SHOP),
+        ("rules/more/shop.v1.cart.price.yaml", "include: ../_one.yaml\nresponses: []"),
+        ("rules/_one.yaml", "include: [sub/_two.yaml]\nvars: {a: 1}"),
+        ("rules/sub/_two.yaml", shared),
+        ("rules/shop.v1.cart.watch.yaml", "include: _missing.yaml"),
+    ]);
+    let check = |path: &str| run(here.path(), &["check", path]);
+    check("rules/more/shop.v1.cart.price.yaml")
+        .check(1, &["rules/sub/_two.yaml:2:28: error", "dear"]);
+    std::fs::write(here.path().join("rules/sub/_two.yaml"), shared.replace("dear", "7")).unwrap();
+    check("rules/more/shop.v1.cart.price.yaml").check(0, &["nothing wrong"]);
+    let missing = "rules/_missing.yaml is not among the rule files";
+    check("rules/shop.v1.cart.watch.yaml").check(1, &[missing]);
+    check("rules").check(1, &[missing]);
+}
+
+#[test]
+fn a_long_value_in_a_rule_is_shown_by_its_beginning() {
+    let long = "x".repeat(400_000);
+    let rule = format!("responses: [{{body: {{note: a, price: {long}}}}}]");
+    let here = folder(&[("protos/shop.proto", crate::mocked::SHOP), (crate::mocked::FILE, &rule)]);
+    let ran = run(here.path(), &["check", "rules"]);
+    ran.check(1, &["price: the text \"xxxx", "    1 | responses: [{body: {note: a, price: xxxx"]);
+    assert!(ran.stdout.lines().all(|line| line.len() < 600), "{}", ran.stdout.len());
+}
+
+#[test]
 fn a_rule_that_breaks_while_it_is_served_is_logged_and_the_old_one_stays() {
     let rule = "responses: [{body: {price: 4}}]";
     let files = [("protos/shop.proto", SHOP), ("rules/shop.v1.cart.price.yaml", rule)];

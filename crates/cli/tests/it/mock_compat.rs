@@ -97,3 +97,78 @@ fn the_routes_want_the_token_unless_they_are_opened_and_probes_do_not() {
     mock.envs([("GRPC_PORT", port().to_string()), ("CONNECT_PORT", port().to_string())]);
     crate::program::ran(mock.output().unwrap()).check(2, &["--compat-open", "admin.token_file"]);
 }
+
+const STREAMS: &str = r#"syntax = "proto3";
+package streaming;
+service StreamService {
+  rpc GetMessages(MessageRequest) returns (stream MessageResponse);
+  rpc Talk(stream MessageRequest) returns (stream MessageResponse);
+}
+message MessageRequest { string user_id = 1; int32 limit = 2; }
+message MessageResponse { string id = 1; int64 timestamp = 2; }
+"#;
+const STREAM_RULE: &str = "
+- when: {request.user_id: gone}
+  stream: [{body: {id: a}}, {error: {code: NOT_FOUND, message: 'no more'}}]
+- stream_items: [{id: a, timestamp: 1701878400}, {id: '{{request.user_id}}'}]
+  stream_delay_ms: 0
+";
+
+/// The calls of the example `node.mjs` of wishmock, with nothing but `fetch`: unary ones as Connect
+/// has them, and streams as JSON lines to a plain POST.
+#[test]
+fn a_page_that_was_written_for_wishmock_reads_streams_as_lines_of_json() {
+    let here = folder(&[
+        ("protos/helloworld.proto", HELLO),
+        ("protos/streaming.proto", STREAMS),
+        (NAME, RULE),
+        ("rules/grpc/streaming.streamservice.getmessages.yaml", STREAM_RULE),
+    ]);
+    let (grpc, connect, admin) = (port(), port(), port());
+    let variables = [
+        ("GRPC_PORT_PLAINTEXT", grpc.to_string()),
+        ("CONNECT_PORT", connect.to_string()),
+        ("HTTP_PORT", admin.to_string()),
+    ];
+    let _running = start(here.path(), &variables, &["--compat-open"]);
+    let script = "
+        const [url] = process.argv.slice(1);
+        const health = await (await fetch(`${url}/health`)).json();
+        console.log('health', typeof health.status);
+        const ask = (path, body) => fetch(`${url}/${path}`, {
+          method: 'POST',
+          headers: { 'Content-Type': 'application/json', 'Connect-Protocol-Version': '1' },
+          body: JSON.stringify(body),
+        });
+        console.log('unary', (await (await ask('helloworld.Greeter/SayHello', { name: 'NodeJS' })).json()).message);
+        for (const user_id of ['user123', 'gone']) {
+          const response = await ask('streaming.StreamService/GetMessages', { user_id, limit: 5 });
+          console.log('status', response.status, response.headers.get('content-type'));
+          let buffer = '';
+          for await (const chunk of response.body) buffer += new TextDecoder().decode(chunk, { stream: true });
+          for (const line of buffer.split('\\n').filter((line) => line.trim())) console.log('line', JSON.stringify(JSON.parse(line)));
+        }
+        const no = await ask('streaming.StreamService/Talk', {});
+        console.log('requests', no.status, (await no.json()).code);
+        const unknown = await ask('streaming.StreamService/Nothing', {});
+        console.log('unknown', unknown.status, (await unknown.json()).code);
+    ";
+    let words = ["--input-type=module", "-e", script, "--", &format!("http://127.0.0.1:{connect}")];
+    let seen = Command::new("node").args(words).output().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&seen.stdout),
+        r#"health string
+unary Hello NodeJS
+status 200 application/json
+line {"id":"a","timestamp":"1701878400"}
+line {"id":"user123"}
+status 200 application/json
+line {"id":"a"}
+line {"error":{"code":"not_found","message":"no more"}}
+requests 501 unimplemented
+unknown 501 unimplemented
+"#,
+        "{}",
+        String::from_utf8_lossy(&seen.stderr)
+    );
+}

@@ -185,6 +185,140 @@ fn no_secret_is_in_a_recording_wherever_it_was_said() {
     assert!(!none.stdout.contains("red"), "{}", none.stdout);
 }
 
+const DEEP: &str = r#"syntax = "proto3";
+package shop.v1;
+import "google/protobuf/any.proto";
+import "google/protobuf/struct.proto";
+import "google/protobuf/wrappers.proto";
+service Cart { rpc Price(PriceRequest) returns (PriceReply) { option idempotency_level = NO_SIDE_EFFECTS; } }
+message Login { string user = 1; string password = 2; Login other = 3; }
+message PriceRequest {
+  Login login = 1;
+  map<string, string> labels = 2;
+  repeated Login logins = 3;
+  google.protobuf.Struct more = 4;
+  google.protobuf.Any any = 5;
+  google.protobuf.StringValue page = 6;
+  map<string, Login> by_name = 7;
+  repeated string items = 8;
+}
+message PriceReply { int64 price = 1; Login login = 2; google.protobuf.Any any = 3; bytes pin = 4; string secret_note = 5; repeated string tokens = 6; int32 otp = 7; }
+"#;
+
+/// A request with a secret at every kind of place, and the same with another value beside it.
+const BESIDE_SECRETS: [(&str, &str, &str); 12] = [
+    ("login", r#"{"login":{"user":"ada","password":"hunter2"}}"#, "ada"),
+    ("other", r#"{"login":{"user":"x","other":{"user":"ada","password":"hunter2"}}}"#, "ada"),
+    ("map", r#"{"labels":{"api_key":"hunter2","colour":"red"}}"#, "red"),
+    ("map key", r#"{"labels":{"api_key":"hunter2","a.b":"red","c\"]'d":"z"}}"#, "a.b"),
+    ("list", r#"{"logins":[{"user":"a"},{"user":"ada","password":"hunter2"}]}"#, "ada"),
+    ("map of messages", r#"{"byName":{"mine":{"user":"ada","password":"hunter2"}}}"#, "mine"),
+    ("struct", r#"{"more":{"kind":"red","fields":[{"apiKey":"hunter2","n":1}]}}"#, "red"),
+    (
+        "deep struct",
+        r#"{"more":{"a":{"kind":["x"],"list":[{"token":"hunter2","kind":"red"}]}}}"#,
+        "red",
+    ),
+    (
+        "any",
+        r#"{"login":{"password":"hunter2"},"any":{"@type":"x/shop.v1.Login","user":"ada"}}"#,
+        "ada",
+    ),
+    ("text", r#"{"page":"/p?a=1&access_token=hunter2&b=2"}"#, "b=2"),
+    ("text in struct", r#"{"more":{"url":"/p?a=1&access_token=hunter2&b=2"}}"#, "b=2"),
+    ("items", r#"{"login":{"password":"hunter2"},"items":["red","blue"]}"#, "red"),
+];
+
+#[test]
+fn of_a_request_with_a_secret_all_but_the_secret_is_compared() {
+    let real_rule = "[{body: {price: 1}}]";
+    let files = [("protos/shop.proto", DEEP), ("rules/shop.v1.cart.price.yaml", real_rule)];
+    let real = RunningMock::start(&files, &[]);
+    let url = format!("http://{}", real.address);
+    let deep = ("protos/shop.proto", DEEP);
+    for (what, request, word) in BESIDE_SECRETS {
+        let more = ["--upstream", &url, "--record", "recorded"];
+        let recorder = RunningMock::start(&[deep], &more);
+        let other = request.replace(word, "another");
+        assert_ne!(request, other, "{what}");
+        call(&recorder, "Price", request, &[]).check(0, &[]);
+        call(&recorder, "Price", &request.replace("hunter2", "hunter3"), &[]).check(0, &[]);
+        let path = recorder.path().join("recorded/shop.v1.cart.price.json");
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(!text.contains("hunter"), "{what}: {text}");
+        let read: Json = serde_json::from_str(&text).unwrap();
+        assert_eq!(read["responses"].as_array().unwrap().len(), 1, "{what}: {text}");
+        run(recorder.path(), &["check", "recorded", "protos", "--strict"]).check(0, &[]);
+        let replay = RunningMock::start(&[deep, ("rules/shop.v1.cart.price.json", &*text)], &[]);
+        let answers = |request: &str| call(&replay, "Price", request, &[]).stdout.contains("\"1\"");
+        assert!(answers(request), "{what}: {text}");
+        assert!(answers(&request.replace("hunter2", "hunter4")), "{what}: {text}");
+        assert!(!answers(&other), "{what}: another request is answered by {text}");
+        assert!(!answers("{}"), "{what}: {text}");
+        call(&recorder, "Price", &other, &[]).check(0, &[]);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let read: Json = serde_json::from_str(&text).unwrap();
+        assert_eq!(read["responses"].as_array().unwrap().len(), 2, "{what}: {text}");
+    }
+    // What a map, a list or a message has beyond it makes another request.
+    let (_, request, _) = BESIDE_SECRETS[2];
+    let recorder = RunningMock::start(&[deep], &["--upstream", &url, "--record", "recorded"]);
+    call(&recorder, "Price", request, &[]).check(0, &[]);
+    let text =
+        std::fs::read_to_string(recorder.path().join("recorded/shop.v1.cart.price.json")).unwrap();
+    let replay = RunningMock::start(&[deep, ("rules/shop.v1.cart.price.json", &*text)], &[]);
+    for more in [r#"{"labels":{"x":"y","#, r#"{"items":["a"],"labels":{"#] {
+        let request = request.replace(r#"{"labels":{"#, more);
+        let ran = call(&replay, "Price", &request, &[]);
+        assert!(!ran.stdout.contains("\"1\""), "{request}: {text}");
+    }
+}
+
+/// A masked place is compared by whether anything is there.
+#[test]
+fn drift_of_a_reply_with_a_secret_is_what_is_beside_the_secret() {
+    let rule = |secret: &str, user: &str, note: &str| {
+        format!(
+            "[{{body: {{price: 1, login: {{user: {user}, password: {secret}}}, otp: 7{}, tokens: [{secret}], \
+             any: {{'@type': x/shop.v1.Login, user: {user}, password: {secret}}}, \
+             pin: aHVudGVyMg==, {note}}}}}]",
+            secret.len()
+        )
+    };
+    let path = "rules/shop.v1.cart.price.yaml";
+    let first = rule("hunter2", "ada", "secret_note: hunter2");
+    let files = [("protos/shop.proto", DEEP), (path, &*first)];
+    let real = RunningMock::start(&files, &[]);
+    let url = format!("http://{}", real.address);
+    let more = ["--upstream", &url, "--record", "recorded"];
+    let recorder = RunningMock::start(&[("protos/shop.proto", DEEP)], &more);
+    call(&recorder, "Price", r#"{"items":["a"]}"#, &[]).check(0, &["hunter2"]);
+    let text = std::fs::read_to_string(recorder.path().join("recorded/shop.v1.cart.price.json"));
+    let text = text.unwrap();
+    assert!(!text.contains("hunter") && text.contains("\"user\": \"ada\""), "{text}");
+    let check = || run(recorder.path(), &["check", "recorded", "protos", "--against", &url]);
+    check().check(0, &["1 of 1 recorded calls were made again"]);
+    let other = rule("hunter33", "ada", "secret_note: hunter4");
+    let bob = rule("hunter33", "bob", "secret_note: hunter4");
+    let without = first.replacen(", password: hunter2", "", 1);
+    for (now, seen, code, told) in [
+        (other, "hunter33", 0, "nothing wrong"),
+        (bob, "bob", 1, "is \"bob\" now, recorded was \"ada\""),
+        (
+            without,
+            r#""login":{"user":"ada"}"#,
+            1,
+            "login.password is null now, recorded was \"***\"",
+        ),
+    ] {
+        std::fs::write(real.path().join(path), now).unwrap();
+        until(|| call(&real, "Price", r#"{"items":["a"]}"#, &[]).stdout.contains(seen));
+        let ran = check();
+        ran.check(code, &[told]);
+        assert!(!ran.stdout.contains("hunter"), "{}", ran.stdout);
+    }
+}
+
 #[test]
 fn a_rule_overrides_one_method_and_one_line_gives_it_back() {
     let real = real();
@@ -270,6 +404,33 @@ fn a_folder_that_has_rules_is_not_recorded_into() {
     let here = folder(&files);
     let words = ["mock", "--upstream", "http://127.0.0.1:1", "--record", "recorded", "--port", "0"];
     run(here.path(), &words).check(2, &["recorded has rule files already; name another folder"]);
+    std::fs::write(here.path().join("file"), "").unwrap();
+    let words = words.map(|word| if word == "recorded" { "file" } else { word });
+    run(here.path(), &words).check(2, &["the folder file cannot be made: File exists"]);
+}
+
+#[test]
+fn a_call_that_includes_the_head_prints_status_headers_and_trailers() {
+    let real = real();
+    for (protocol, trailers) in [
+        ("grpc", &["\nx-took: 3\n", "\ngrpc-status: 0\n"][..]),
+        ("grpc-web", &["\nx-took: 3\n"]),
+        ("connect", &["\ntrailer-x-took: 3\n"]),
+    ] {
+        let words =
+            ["call", &real.address, "Price", r#"{"sku":"tea"}"#, "-i", "--protocol", protocol];
+        let ran = run(real.path(), &words);
+        ran.check(0, &["HTTP/", " 200 OK\n", "\nx-shard: 8\n", r#"{"price":"#]);
+        ran.check(0, trailers);
+    }
+    let words = ["call", &real.address, "Price", r#"{"sku":"none"}"#, "-i", "--protocol", "grpc"];
+    run(real.path(), &words)
+        .check(69, &["HTTP/2.0 200 OK\n", "\nx-shard: 7\n", "x-hint: a b\n", "grpc-status: 5\n"]);
+    let words =
+        ["call", &real.address, "Cart/Watch", r#"{"sku":"tea"}"#, "-i", "--protocol", "grpc"];
+    let ran = run(real.path(), &words);
+    let end = ran.stdout.split_once("\"b\"").expect(&ran.stdout).1;
+    assert!(end.contains("x-end: yes\n"), "trailers follow the messages: {}", ran.stdout);
 }
 
 /// Calls of every kind of stream, and errors with and without details and in mid-stream.

@@ -223,6 +223,10 @@ fn an_address_that_is_taken_is_told_with_the_flag_that_asked_for_it() {
         let tried = |flag, value| run(folder.path(), &[command, "shop.proto", flag, value]);
         tried("--port", &port).check(1, &[&address, "is in use", "another --port"]);
         tried("--listen", &address).check(1, &[&address, "is in use", "another --listen"]);
+        let admin = format!("admin.listen={address}");
+        let settings = ["--port", "0", "--set", &admin, "--set", "admin.token_file=token"];
+        let words = [&[command, "shop.proto"], &settings[..]].concat();
+        run(folder.path(), &words).check(1, &[&address, "is in use", "another admin.listen"]);
         let setting = format!("server.listen={address}");
         tried("--set", &setting).check(1, &["is in use", "server.listen in tidewire.toml"]);
     }

@@ -177,6 +177,33 @@ fn calls_are_told_with_bodies_near_misses_and_counts_without_secrets() {
 }
 
 #[test]
+fn a_limit_leaves_the_newest_calls_and_the_misses_that_a_rule_is_near_to() {
+    let mock = RunningMock::start(&[(FILE, RULES)], &[]);
+    for _ in 0..3 {
+        mock.price(r#"{"sku":"milk"}"#);
+    }
+    for _ in 0..3 {
+        run(mock.path(), &["call", &mock.address, "Cart/Watch", "{}"]).check(0, &[]);
+    }
+    let numbers = |told: &Json, of: &dyn Fn(&Json) -> Json| -> Vec<String> {
+        let all = told.as_array().unwrap().iter();
+        all.map(|one| of(one)["number"].as_str().unwrap().to_owned()).collect()
+    };
+    let listed = |more: &[&str]| {
+        let told = mock.mocks(&[&["list-calls", "--json", "--limit", "2"], more].concat());
+        numbers(&told["calls"], &Json::clone)
+    };
+    assert_eq!(listed(&[]), ["5", "6"]);
+    assert_eq!(listed(&["--after", "1"]), ["2", "3"], "who reads on passes none over");
+    let near = |limit| {
+        let told = mock.mocks(&["near-misses", "--limit", limit]);
+        numbers(&told["misses"], &|miss| miss["call"].clone())
+    };
+    assert_eq!(near("2"), ["2", "3"]);
+    assert_eq!(near("4"), ["1", "2", "3", "6"]);
+}
+
+#[test]
 fn a_response_is_said_for_one_session_and_a_wrong_one_is_refused_with_what_is_wrong() {
     let mock = RunningMock::start(&[(FILE, RULES)], &["--no-watch"]);
     let response = r#"{"when": {"request.sku": "tea"}, "body": {"price": 1}}"#;

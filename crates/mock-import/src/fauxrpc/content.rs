@@ -138,6 +138,9 @@ impl Reader<'_> {
             self.is_made = true;
             return None;
         }
+        if said == "fake_uuid()" {
+            return Some(text("{{utils.uuid()}}"));
+        }
         if let Some(plain) = literal(said) {
             // Braces of a text are no template there.
             return Some(match plain.contains("{{") {
@@ -360,7 +363,7 @@ mod tests {
     #[test]
     fn a_message_is_read_member_by_member() {
         let node = text(
-            "{'id': req.id, \"name\": gen, 'tags': ['a', req.b], 'in': {'x': 1, 'y': gen}, 'c': req.a ? 'x:y' : 'z'}",
+            "{'id': req.id, \"name\": gen, 'tags': ['a', req.b], 'in': {'x': 1, 'y': gen}, 'c': req.a ? 'x:y' : 'z', 'u': fake_uuid()}",
         );
         let mut gaps = Vec::new();
         let schema = Schema::from_descriptors(Vec::new()).unwrap();
@@ -370,6 +373,7 @@ mod tests {
         assert_eq!(shown("id"), Some("{{cel: request.id}}"));
         assert_eq!(shown("name"), None);
         assert_eq!(shown("c"), Some("{{cel: request.a ? 'x:y' : 'z'}}"));
+        assert_eq!(shown("u"), Some("{{utils.uuid()}}"));
         assert_eq!(body.get("tags").unwrap().items().len(), 2);
         assert_eq!(body.get("in").unwrap().members().len(), 1);
         assert_eq!(made[1].0, "fake");

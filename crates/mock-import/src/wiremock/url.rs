@@ -6,7 +6,7 @@ use tidewire_schema::{Field, Kind, MessageType, Schema, Single};
 use tidewire_service::Method;
 
 use super::{MATCHER, patterns};
-use crate::finding::Gap;
+use crate::finding::{Findings, Gap};
 use crate::matching::{Conditions, absent, all};
 use crate::methods::{Methods, Route};
 use crate::nodes::{list, number, one, present, scalar_text, text, truth};
@@ -39,11 +39,37 @@ impl Target {
         }
     }
 
+    /// Whether another target of the same method says nothing more.
+    fn is_all_of(&self, other: &Self) -> bool {
+        let is_plain = self.conditions.list.is_empty() && other.conditions.list.is_empty();
+        is_plain && self.method.path == other.method.path && self.route.is_none()
+    }
+
+    /// What it is for, as findings name it: `GET of shop.v1.Cart/GetPrice`.
+    pub(super) fn binding(&self) -> String {
+        binding(&self.method, self.route.as_ref())
+    }
+
     /// The fields that the path has.
     pub(super) fn path_fields(&self) -> Vec<&str> {
         let variables = self.route.iter().flat_map(|route| &route.template.variables);
         variables.map(|variable| variable.field.as_str()).collect()
     }
+}
+
+fn binding(method: &Method, route: Option<&Route>) -> String {
+    let name = method.path.trim_start_matches('/');
+    match route {
+        Some(route) => format!("{} of {name}", route.verb),
+        None => name.to_owned(),
+    }
+}
+
+/// What a mapping is for.
+pub(super) struct Targets {
+    pub(super) fit: Vec<Target>,
+    /// What would fit too, and why it cannot be said.
+    pub(super) gaps: Vec<(String, Gap)>,
 }
 
 /// A segment of an address as a mapping has it.
@@ -60,54 +86,116 @@ struct Address {
     segments: Vec<PathPart>,
     /// Whether more segments may follow.
     is_open: bool,
+    /// Whether a part of a pattern before that may be several segments.
+    spans: bool,
     query: Option<Vec<(String, String)>>,
 }
 
-/// The methods.
+impl Address {
+    /// Adds the segments of a pattern.
+    fn add_pattern(&mut self, pattern: &str) {
+        let parts = pattern_segments(pattern);
+        let last = parts.len().saturating_sub(1);
+        for (at, part) in parts.into_iter().enumerate() {
+            let inner = part.trim_end_matches(')');
+            let ends_open = [".*", ".+"]
+                .iter()
+                .any(|end| inner.strip_suffix(end).is_some_and(|before| !before.ends_with('\\')));
+            self.is_open |= at == last && ends_open;
+            self.spans |= has_slash(&part) || (at < last && ends_open);
+            self.segments.push(match literal_of_pattern(&part) {
+                Some(text) => PathPart::Text(text),
+                None => PathPart::Pattern(part),
+            });
+        }
+    }
+
+    /// Whether it is one of a method over gRPC, `/shop.v1.Cart/GetPrice`, as patterns may be.
+    fn is_of_grpc(&self, method: &Method) -> bool {
+        match &self.segments[..] {
+            [service, name] => can_be(service, &method.service) && can_be(name, &method.method),
+            [one] => self.is_open && can_be(one, &method.service),
+            _ => false,
+        }
+    }
+}
+
+/// The methods that a request is for, over gRPC and by their REST bindings.
 pub(super) fn targets(
     request: &Node,
     schema: &Schema,
     methods: &Methods,
-) -> Result<Vec<Target>, Gap> {
+    findings: &mut Findings,
+) -> Result<Targets, Gap> {
     let verb = present(request, "method").and_then(scalar_text).unwrap_or_else(|| "ANY".to_owned());
     let verb = verb.to_uppercase();
     let address = address(request)?;
+    let is_post = verb == "POST" || verb == "ANY";
     if let [PathPart::Text(service), PathPart::Text(method)] = &address.segments[..]
         && let Ok(found) = methods.find(service, method)
         && (service.contains('.') || *found.service == **service)
-        && (verb == "POST" || verb == "ANY")
+        && is_post
     {
-        return Ok(vec![Target::new(found, None)]);
+        return Ok(Targets { fit: vec![Target::new(found, None)], gaps: Vec::new() });
     }
-    let mut found = Vec::new();
-    let mut why_not = None;
+    let of_grpc = methods.all().iter().filter(|method| is_post && address.is_of_grpc(method));
+    let mut fit: Vec<_> = of_grpc.map(|method| Target::new(method, None)).collect();
+    let mut gaps = Vec::new();
     for route in methods.routes() {
         if verb != "ANY" && route.verb != "*" && route.verb != verb {
             continue;
         }
         match target(route, request, &address, schema) {
-            Ok(Some(target)) => found.push(target),
+            // Its rules answer all protocols already.
+            Ok(Some(target)) if fit.iter().any(|one| one.is_all_of(&target)) => {}
+            Ok(Some(target)) => fit.push(target),
             Ok(None) => {}
-            Err(gap) => why_not = Some(gap),
+            Err(gap) => gaps.push((binding(&route.method, Some(route)), route.verb.clone(), gap)),
         }
     }
-    if found.is_empty() {
+    let key = format!("request.{}", address.key);
+    if fit.is_empty() && gaps.is_empty() {
         let why = format!("no method has a REST binding for this {verb}");
-        return Err(why_not
-            .unwrap_or_else(|| Gap::new(address.place, format!("request.{}", address.key), why)));
+        return Err(Gap::new(address.place, key, why));
     }
     let is_exact = address.segments.iter().all(|one| matches!(one, PathPart::Text(_)));
-    if is_exact && !address.is_open {
-        // The route with most literals takes the request.
-        let literals = |target: &Target| {
-            let segments = target.route.iter().flat_map(|route| &route.template.segments);
-            segments.filter(|segment| matches!(segment, Segment::Literal(_))).count()
+    if is_exact && !fit.is_empty() {
+        fit = winners(fit);
+        // Another route takes these requests.
+        let is_taken = |verb: &str| {
+            let mut verbs = fit.iter().filter_map(|target| target.route.as_ref());
+            verbs.any(|route| route.verb == verb || route.verb == "*")
         };
-        let best = found.iter().map(literals).max().unwrap_or(0);
-        found.retain(|target| literals(target) == best);
-        found.truncate(1);
+        gaps.retain(|(_, verb, _)| !is_taken(verb));
     }
-    Ok(found)
+    if address.spans {
+        let why = "a part of the pattern that may be several segments of a path is one here";
+        findings.at(address.place, key, why);
+    }
+    Ok(Targets { fit, gaps: gaps.into_iter().map(|(of, _, gap)| (of, gap)).collect() })
+}
+
+/// Of the routes that an address without patterns fits, those that take it: for each verb the one
+/// with the most literals.
+fn winners(fit: Vec<Target>) -> Vec<Target> {
+    let verb_of = |target: &Target| target.route.as_ref().map(|route| route.verb.clone());
+    let literals = |target: &Target| {
+        let segments = target.route.iter().flat_map(|route| &route.template.segments);
+        segments.filter(|segment| matches!(segment, Segment::Literal(_))).count()
+    };
+    let takes = |target: &Target, verb: &Option<String>| {
+        let own = verb_of(target);
+        own == *verb || own.as_deref() == Some("*")
+    };
+    let is_winner = |at: usize| {
+        fit.iter().map(verb_of).any(|verb| {
+            let rivals = fit.iter().enumerate().filter(|(_, one)| takes(one, &verb));
+            let best = rivals.max_by_key(|(index, one)| (literals(one), usize::MAX - index));
+            best.is_some_and(|(index, _)| index == at)
+        })
+    };
+    let kept: Vec<bool> = (0..fit.len()).map(is_winner).collect();
+    fit.into_iter().zip(kept).filter_map(|(target, is_kept)| is_kept.then_some(target)).collect()
 }
 
 fn address(request: &Node) -> Result<Address, Gap> {
@@ -117,8 +205,14 @@ fn address(request: &Node) -> Result<Address, Gap> {
         return Err(Gap::new(request.place, "request.url", "a mapping without an address"));
     };
     let said = scalar_text(node).unwrap_or_default();
-    let mut address =
-        Address { key, place: node.place, segments: Vec::new(), is_open: false, query: None };
+    let mut address = Address {
+        key,
+        place: node.place,
+        segments: Vec::new(),
+        is_open: false,
+        spans: false,
+        query: None,
+    };
     let gap = |why: String| Gap::new(node.place, format!("request.{key}"), why);
     match key {
         "url" | "urlPath" => {
@@ -162,15 +256,7 @@ fn address(request: &Node) -> Result<Address, Gap> {
                         .to_owned(),
                 ));
             }
-            let parts = pattern_segments(pattern.trim_start_matches('/'));
-            let last = parts.len().saturating_sub(1);
-            for (at, part) in parts.into_iter().enumerate() {
-                address.is_open |= at == last && matches!(&*part, ".*" | ".+");
-                address.segments.push(match literal_of_pattern(&part) {
-                    Some(text) => PathPart::Text(text),
-                    None => PathPart::Pattern(part),
-                });
-            }
+            address.add_pattern(pattern.trim_start_matches('/'));
         }
     }
     Ok(address)
@@ -201,6 +287,19 @@ fn pattern_segments(pattern: &str) -> Vec<String> {
         }
     }
     parts
+}
+
+/// Whether a part of a pattern names a slash, outside of classes.
+fn has_slash(pattern: &str) -> bool {
+    let mut in_class = false;
+    pattern.chars().any(|c| {
+        match c {
+            '[' => in_class = true,
+            ']' => in_class = false,
+            _ => {}
+        }
+        c == '/' && !in_class
+    })
 }
 
 /// The text that a pattern is, where it has no sign of a pattern.
@@ -248,13 +347,12 @@ fn target(
     let mut target = Target::new(&route.method, Some(route));
     let gap = |why: String| Gap::new(address.place, format!("request.{}", address.key), why);
     let mut wanted: Vec<&PathPart> = address.segments.iter().collect();
-    let verb = route.template.verb.as_deref();
     let mut last = None;
-    if let Some(verb) = verb {
-        // The last segment holds the verb too.
-        let Some(PathPart::Text(text)) = wanted.last() else { return Ok(None) };
-        let Some(before) = text.strip_suffix(&format!(":{verb}")) else { return Ok(None) };
-        last = Some(PathPart::Text(before.to_owned()));
+    if let Some(verb) = route.template.verb.as_deref() {
+        last = without_verb(wanted.last().copied(), verb);
+        if last.is_none() {
+            return Ok(None);
+        }
     }
     if let Some(last) = &last {
         wanted.pop();
@@ -271,7 +369,8 @@ fn target(
         return rest(target, route, &wanted, input, &gap);
     }
     for (at, segment) in segments.iter().enumerate() {
-        let Some(wanted) = wanted.get(at).or_else(|| wanted.last()) else { return Ok(None) };
+        // What follows an open end may be anything.
+        let Some(wanted) = wanted.get(at) else { continue };
         if let Segment::Literal(text) = segment {
             if !can_be(wanted, text) {
                 return Ok(None);
@@ -317,6 +416,21 @@ fn target(
     Ok(Some(target))
 }
 
+/// The last segment of an address without the verb that a template wants there.
+fn without_verb(last: Option<&PathPart>, verb: &str) -> Option<PathPart> {
+    let end = format!(":{verb}");
+    match last? {
+        PathPart::Text(text) => Some(PathPart::Text(text.strip_suffix(&end)?.to_owned())),
+        PathPart::Pattern(pattern) if ANYTHING.contains(&&**pattern) => {
+            Some(PathPart::Pattern(pattern.clone()))
+        }
+        PathPart::Pattern(pattern) => {
+            Some(PathPart::Pattern(pattern.strip_suffix(&end)?.to_owned()))
+        }
+        PathPart::Parameter(_) => None,
+    }
+}
+
 /// Variables of several segments.
 fn whole_variables(
     target: &mut Target,
@@ -327,13 +441,21 @@ fn whole_variables(
 ) -> Result<(), Gap> {
     for variable in route.template.variables.iter().filter(|one| one.segments.len() > 1) {
         let Some(place) = field(input, &variable.field) else { continue };
-        let parts = wanted.get(variable.segments.clone()).unwrap_or_default();
         let mut texts = Vec::new();
-        for part in parts {
-            match part {
-                PathPart::Text(text) => texts.push(text.as_str()),
-                _ => return Err(gap(format!("a pattern over a part of {}", variable.field))),
+        let mut is_free = true;
+        for at in variable.segments.clone() {
+            match wanted.get(at) {
+                Some(PathPart::Text(text)) => texts.push(text.as_str()),
+                Some(PathPart::Pattern(pattern)) if ANYTHING.contains(&&**pattern) => {}
+                None => {}
+                Some(_) => is_free = false,
             }
+        }
+        if is_free && texts.is_empty() {
+            continue;
+        }
+        if texts.len() < variable.segments.len() {
+            return Err(gap(format!("a pattern over a part of {}", variable.field)));
         }
         let node = text(texts.join("/"));
         let test = exact(place.single, place.presence, &node).map_err(gap)?;
@@ -350,12 +472,24 @@ fn rest(
     input: MessageType<'_>,
     gap: &dyn Fn(String) -> Gap,
 ) -> Result<Option<Target>, Gap> {
+    let segments = &route.template.segments;
     let mut texts = Vec::new();
-    for one in wanted {
-        let PathPart::Text(text) = one else { return Ok(None) };
+    for (at, one) in wanted.iter().enumerate() {
+        let PathPart::Text(text) = one else {
+            let mut before = segments.iter().zip(wanted).take(at);
+            let can_fit = before.all(|(segment, part)| match segment {
+                Segment::Literal(text) => can_be(part, text),
+                _ => true,
+            });
+            return match (can_fit, one) {
+                (true, PathPart::Pattern(_)) => {
+                    Err(gap("a pattern over a path of any length".to_owned()))
+                }
+                _ => Ok(None),
+            };
+        };
         texts.push(text.as_str());
     }
-    let segments = &route.template.segments;
     let at_rest = segments.iter().position(|one| *one == Segment::Rest).unwrap_or(0);
     let after = segments.len() - at_rest - 1;
     if texts.len() < at_rest + after {

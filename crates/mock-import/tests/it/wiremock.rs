@@ -72,6 +72,51 @@ async fn addresses_are_those_of_rest_bindings() {
 }
 
 #[tokio::test]
+async fn a_mapping_that_fits_several_methods_is_in_the_rules_of_each() {
+    let text = |request: Json| {
+        json!({"request": request, "response": {"jsonBody": {"note": "fits"}}}).to_string()
+    };
+    for request in [
+        json!({"method": "ANY", "urlPath": "/v1/prices"}),
+        json!({"urlPath": "/v1/prices"}),
+        json!({"urlPathPattern": "/v1/prices"}),
+        json!({"urlPattern": "/v1/prices.*"}),
+        json!({"urlPathPattern": "/v1/.*"}),
+    ] {
+        let answers = Answers::of_all(Program::WireMock, "mapping.json", &text(request.clone()));
+        for method in ["GetPrice", "ListPrices"] {
+            assert_eq!(answers.note(method, json!({})).await, "fits", "{request} {method}");
+        }
+    }
+    let told_of = |request: Json| imported(Program::WireMock, "m.json", &text(request));
+    // Those of gRPC too; what cannot be said is told of each method.
+    let of_grpc = told_of(json!({"urlPathPattern": "/shop\\.v1\\.Cart/.*"}));
+    let streams = |method: &str| {
+        format!(
+            "m.json:1: request: /shop.v1.Cart/{method} takes a stream of requests; the mapping is left out for shop.v1.Cart/{method}"
+        )
+    };
+    assert_eq!(told(&of_grpc), [streams("Sum"), streams("Chat")]);
+    let answers = Answers::of(of_grpc);
+    for method in ["GetPrice", "ListPrices", "Watch"] {
+        assert_eq!(answers.note(method, json!({})).await, "fits", "{method}");
+    }
+    let body = json!([{"equalToJson": {"sku": "tea"}}]);
+    let with_body =
+        told_of(json!({"method": "ANY", "urlPath": "/v1/prices", "bodyPatterns": body}));
+    assert_eq!(
+        told(&with_body),
+        [
+            "m.json:1: request.bodyPatterns[0]: this method has no body; the mapping is left out for GET of shop.v1.Cart/ListPrices"
+        ]
+    );
+    assert_eq!(Answers::of(with_body).note("GetPrice", json!({"sku": "tea"})).await, "fits");
+    let spans = told_of(json!({"urlPathPattern": "/v1/shops/.*/prices/(a|b/c)"}));
+    let why = "a part of the pattern that may be several segments of a path is one here";
+    assert_eq!(told(&spans), [format!("m.json:1: request.urlPathPattern: {why}")]);
+}
+
+#[tokio::test]
 async fn query_parameters_are_fields() {
     let request = |parameters: Json| json!({"method": "GET", "urlPath": "/v1/prices", "queryParameters": parameters});
     let list = "ListPrices";

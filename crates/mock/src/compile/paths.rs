@@ -11,6 +11,7 @@ use crate::node::{Node, Position, Tree};
 use crate::path::{Path, ROOTS, Root};
 use crate::sketch::Sketch;
 use crate::template::Template;
+use crate::view::JSON_TYPES;
 
 impl Compiler<'_> {
     /// Whether a path can lead to something.
@@ -103,6 +104,10 @@ impl Compiler<'_> {
         let mut at = Kind::One(Single::Message(self.schema.message_type(&self.method.input)?));
         for step in steps {
             at = match at {
+                // Only the message says what is in its JSON.
+                Kind::One(Single::Message(owner)) if JSON_TYPES.contains(&owner.full_name()) => {
+                    return None;
+                }
                 Kind::One(Single::Message(owner)) => owner.field(step).map(Field::kind)?,
                 Kind::List(single) | Kind::Map { value: single, .. } => Kind::One(single),
                 Kind::One(_) => return None,
@@ -190,6 +195,7 @@ fn wrong_names(owner: EnumType<'_>, expected: &Node, wrong: &mut Vec<(Position, 
 
 fn this_of(single: Single<'_>) -> PathTarget {
     let absent = match single {
+        Single::Message(owner) if JSON_TYPES.contains(&owner.full_name()) => Json::Null,
         Single::Message(owner) => {
             return PathTarget {
                 message: Some(owner.full_name().to_owned()),
@@ -207,10 +213,7 @@ fn this_of(single: Single<'_>) -> PathTarget {
 
 fn in_message(owner: MessageType<'_>, steps: &[String]) -> Option<String> {
     let (name, rest) = steps.split_first()?;
-    if matches!(
-        owner.full_name(),
-        "google.protobuf.Struct" | "google.protobuf.Value" | "google.protobuf.ListValue"
-    ) {
+    if JSON_TYPES.contains(&owner.full_name()) {
         return None;
     }
     let Some(field) = owner.field(name) else {

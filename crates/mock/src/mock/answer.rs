@@ -124,7 +124,7 @@ async fn slow(mock: Mock, set: Arc<Set>, method: Method, mut call: Call) -> Resu
 
 fn has_rules(set: &Set, method: &Method) -> bool {
     let mocked = set.methods.get(&*method.path);
-    mocked.is_some_and(|mocked| mocked.found.is_some() || mocked.added.is_some())
+    mocked.is_some_and(|mocked| mocked.found.is_some() || !mocked.said.is_empty())
 }
 
 /// The real service's answer, with what was set to go wrong with it. Nothing may store it.
@@ -208,10 +208,9 @@ fn plan(
 /// What fires when the state changes that a query's rules read.
 fn state_read(mock: &Mock, set: &Set, method: &Method, context: &Context) -> Option<Signal> {
     let mocked = set.methods.get(&*method.path).filter(|_| method.is_query())?;
-    let file = mocked.found.as_ref().and_then(|found| found.rule.as_ref().ok());
-    let mut rules = [mocked.added.as_ref(), file].into_iter().flatten();
-    let is_read = rules.any(|rule| rule.reads_state);
-    is_read.then(|| mock.sessions().session(sessions::name(context.headers())).changed())
+    let session = sessions::name(context.headers());
+    let is_read = mocked.rules_of(session).any(|rule| rule.reads_state);
+    is_read.then(|| mock.sessions().session(session).changed())
 }
 
 fn choose(
@@ -265,7 +264,7 @@ fn by_rules(
         },
         None => None,
     };
-    for rule in [&mocked.added, &file.cloned()].into_iter().flatten() {
+    for rule in mocked.rules_of(sessions::name(context.headers())) {
         if let Some(plan) = by_rule(mock, rule, stage, &scene, (&mut *random, memory)) {
             return Ok(plan);
         }

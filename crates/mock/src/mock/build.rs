@@ -11,6 +11,7 @@ use tidewire_schema::{Schema, SchemaError};
 use tidewire_service::{Clock, Code, Signal};
 use tidewire_validate::RuleSet;
 
+use super::said::SaidRules;
 use super::{DefaultReply, Mock, MockedMethod, RealService, Set, Shared};
 use crate::finding::Finding;
 use crate::generate::GenerateOptions;
@@ -167,13 +168,7 @@ pub(super) fn set(
             let found = compiled.rules.remove(&path);
             (
                 path,
-                MockedMethod {
-                    method,
-                    found,
-                    said: Vec::new(),
-                    added: None,
-                    changed: Signal::new(),
-                },
+                MockedMethod { method, found, said: SaidRules::default(), changed: Signal::new() },
             )
         })
         .collect();

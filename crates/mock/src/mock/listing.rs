@@ -98,7 +98,7 @@ impl Mock {
                 .missing(shared.missing)
                 .now_millis(self.now_millis());
         for mocked in self.set().methods.values() {
-            for said in &mocked.said {
+            for said in mocked.said.responses() {
                 builder =
                     super::Respond::respond(builder, &mocked.method.path, said.response.clone());
             }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use tidewire_schema::Schema;
 use tidewire_service::Signal;
 
-use super::{Mock, Set, build, said};
+use super::{Mock, Set, build};
 use crate::finding::Finding;
 use crate::rules::{MethodResponses, RuleFiles};
 
@@ -44,10 +44,9 @@ impl Mock {
                     continue;
                 };
                 mocked.said = before.said.clone();
-                mocked.added = before.added.clone();
                 if !is_same && !mocked.said.is_empty() {
                     // What it says is of the messages that there are now.
-                    reloaded.findings.extend(said::say_anew(mocked, &set.schema));
+                    reloaded.findings.extend(mocked.say_anew(&set.schema));
                 }
                 keep_broken(mocked, before, &mut reloaded.kept);
                 keep_blank(mocked, before, files, &mut reloaded);

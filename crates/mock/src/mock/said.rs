@@ -1,9 +1,11 @@
 //! Responses that a program says while the mock runs: for all calls of a method, or of one session.
 //!
 //! What is said goes before what rule files say, and of that, what is said for a session goes
-//! before what is said for all. Uses are counted under a number that a response keeps, so what is
-//! said or forgotten for one session changes nothing for others.
+//! before what is said for all. Each session has its bound, so that none takes the place of others;
+//! all together have one in bytes. Uses are counted under a number that a response keeps, so what
+//! is said or forgotten for one session changes nothing for others.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,7 +13,7 @@ use serde_json::{Value as Json, json};
 use tidewire_schema::Schema;
 use tidewire_service::{Method, Signal};
 
-use super::{Mock, MockedMethod};
+use super::{Mock, MockedMethod, Set};
 use crate::compile::Compiler;
 use crate::finding::Finding;
 use crate::node::{Node, Position};
@@ -21,18 +23,118 @@ use crate::sessions::SESSION_HEADER;
 /// Counters of what is said begin here: those of files are places in a file.
 const COUNTERS_FROM: u64 = 1 << 32;
 
-/// How many responses may be said of one method; each further one compiles all of them again.
+/// How many responses of one method may be said for one session, and for all calls; each further
+/// one compiles those again.
 const RESPONSES_MAX: usize = 256;
 
-/// How far the priority of what is said for a session is above that of what is said for all.
+/// How many bytes all that is said may have, for all sessions and methods together.
+const BYTES_MAX: usize = 16 << 20;
+
+/// What a response counts beside its text: that is what the smallest takes once it is compiled.
+const RESPONSE_BYTES: usize = 1 << 10;
+
+/// How far the priority of what always answers is below that of what is conditional, in a session.
 const SESSION_PRIORITY: f64 = 1e9;
 
+/// What a program said of a method: for all calls, and for those of each session. A copy shares
+/// everything. The empty name stands for all calls: no session has it.
+#[derive(Clone, Default)]
+pub(crate) struct SaidRules(Arc<BTreeMap<String, SaidGroup>>);
+
+/// What was said for one session, or for all calls.
+#[derive(Clone)]
+struct SaidGroup {
+    responses: Vec<Arc<SaidResponse>>,
+    rule: Arc<MethodRule>,
+}
+
 /// A response that a program said.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct SaidResponse {
     /// In the form of a rule file.
     pub(crate) response: Json,
     counter: u64,
+    bytes: usize,
+}
+
+impl SaidRules {
+    /// The rules that calls of a session may get, those of the session first.
+    pub(crate) fn of_session(&self, session: &str) -> impl Iterator<Item = &Arc<MethodRule>> {
+        let own = self.0.get(session).filter(|_| !session.is_empty());
+        own.into_iter().chain(self.0.get("")).map(|group| &group.rule)
+    }
+
+    /// All responses.
+    pub(crate) fn responses(&self) -> impl Iterator<Item = &Arc<SaidResponse>> {
+        self.0.values().flat_map(|group| &group.responses)
+    }
+
+    /// How many responses there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.values().map(|group| group.responses.len()).sum()
+    }
+
+    /// Whether nothing was said.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn len_of(&self, session: Option<&str>) -> usize {
+        let group = self.0.get(session.unwrap_or_default());
+        group.map_or(0, |group| group.responses.len())
+    }
+
+    fn bytes(&self) -> usize {
+        self.responses().map(|said| said.bytes).sum()
+    }
+
+    /// Compiles the responses of a group, which are `responses` from now on; what was found.
+    fn put(
+        &mut self,
+        session: &str,
+        responses: Vec<Arc<SaidResponse>>,
+        method: &Method,
+        schema: &Schema,
+    ) -> Vec<Finding> {
+        let groups = Arc::make_mut(&mut self.0);
+        if responses.is_empty() {
+            groups.remove(session);
+            return Vec::new();
+        }
+        let said: Vec<_> = responses.iter().map(|said| &said.response).collect();
+        let (mut rule, findings) = compile(&said, method, schema);
+        // None is left out but what is no object, and then findings say so.
+        for (response, said) in rule.responses.iter_mut().zip(&responses) {
+            response.counter = said.counter;
+        }
+        groups.insert(session.to_owned(), SaidGroup { responses, rule: Arc::new(rule) });
+        findings
+    }
+}
+
+impl MockedMethod {
+    /// The rules that calls of a session get, in their order: what was said, then the file.
+    pub(crate) fn rules_of(&self, session: &str) -> impl Iterator<Item = &Arc<MethodRule>> {
+        let file = self.found.as_ref().and_then(|found| found.rule.as_ref().ok());
+        self.said.of_session(session).chain(file)
+    }
+
+    /// Compiles all that was said anew; what was found in it.
+    pub(super) fn say_anew(&mut self, schema: &Schema) -> Vec<Finding> {
+        let groups: Vec<_> =
+            self.said.0.iter().map(|(key, group)| (key.clone(), group.responses.clone())).collect();
+        let mut findings = Vec::new();
+        for (key, responses) in groups {
+            findings.extend(self.said.put(&key, responses, &self.method, schema));
+        }
+        self.tell_changed();
+        findings
+    }
+
+    fn tell_changed(&mut self) {
+        self.changed.fire();
+        self.changed = Signal::new();
+    }
 }
 
 impl Mock {
@@ -40,8 +142,9 @@ impl Mock {
     /// session, until that is reset.
     ///
     /// # Errors
-    /// When there is no such method, or 256 responses of it were said already; and what is found in
-    /// the response, be it an error or probably not meant. Then nothing is added.
+    /// When there is no such method, when 256 responses of it were said for the session already, or
+    /// what is said of all takes over 16 MiB; and what is found in the response, be it an error or
+    /// probably not meant. Then nothing is added.
     pub fn say(
         &self,
         method: &str,
@@ -53,54 +156,48 @@ impl Mock {
         let Some(mocked) = set.methods.get(&path) else {
             return Err(vec![self.unknown(&path)]);
         };
-        if mocked.said.len() >= RESPONSES_MAX {
-            let why = format!(
-                "{RESPONSES_MAX} responses of {path} were said already; reset the sessions that are \
-                 over, or start the mock again"
-            );
-            return Err(vec![of_program(why)]);
-        }
         let (_, findings) = compile(&[response], &mocked.method, &set.schema);
         if !findings.is_empty() {
             return Err(findings);
         }
-        // Nothing is found in it that was not before.
-        let _ = self.add(method, &placed(response, session));
-        Ok(())
+        let said = self.numbered(placed(response, session));
+        let mut refused = None;
+        self.change(|set| {
+            refused = over_bounds(set, &path, &said);
+            if refused.is_none() {
+                // Nothing is found in it that was not before.
+                let _ = add_to(set, &path, &said);
+            }
+        });
+        refused.map_or(Ok(()), |why| Err(vec![of_program(why)]))
+    }
+
+    fn numbered(&self, response: Json) -> Arc<SaidResponse> {
+        let counter = COUNTERS_FROM + self.0.responses_said.fetch_add(1, Ordering::Relaxed);
+        let bytes = response.to_string().len() + RESPONSE_BYTES;
+        Arc::new(SaidResponse { response, counter, bytes })
     }
 
     /// Adds a response of a rule file; what was found in it.
     pub(super) fn add(&self, method: &str, response: &Json) -> Vec<Finding> {
         let path = path_of(method);
-        let counter = COUNTERS_FROM + self.0.responses_said.fetch_add(1, Ordering::Relaxed);
-        let said = SaidResponse { response: response.clone(), counter };
-        let mut findings = Vec::new();
-        let known = self.change(|set| {
-            let Some(mocked) = set.methods.get_mut(&path) else { return false };
-            mocked.said.push(said);
-            findings = say_anew(mocked, &set.schema);
-            true
-        });
-        if !known {
-            findings.push(self.unknown(&path));
-        }
-        findings
+        let said = self.numbered(response.clone());
+        self.change(|set| add_to(set, &path, &said)).unwrap_or_else(|| vec![self.unknown(&path)])
     }
 
     /// Forgets the responses that were said: of one method or of all, for one session or, without
     /// one, for all calls; returns how many. What rule files say answers again.
     pub fn unsay(&self, method: Option<&str>, session: Option<&str>) -> usize {
         let path = method.map(path_of);
-        let is_of = |said: &SaidResponse| said.session() == session;
         let mut forgotten = 0;
         self.change(|set| {
             for (known, mocked) in &mut set.methods {
-                let of_method = path.as_ref().is_none_or(|path| path == known);
-                if of_method && mocked.said.iter().any(is_of) {
-                    let before = mocked.said.len();
-                    mocked.said.retain(|said| !is_of(said));
-                    forgotten += before - mocked.said.len();
-                    let _ = say_anew(mocked, &set.schema);
+                let count = mocked.said.len_of(session);
+                if count > 0 && path.as_ref().is_none_or(|path| path == known) {
+                    forgotten += count;
+                    let key = session.unwrap_or_default();
+                    let _ = mocked.said.put(key, Vec::new(), &mocked.method, &set.schema);
+                    mocked.tell_changed();
                 }
             }
         });
@@ -161,18 +258,40 @@ fn placed(response: &Json, session: Option<&str>) -> Json {
     response
 }
 
-/// Compiles what a program said of a method; what was found in it.
-pub(super) fn say_anew(mocked: &mut MockedMethod, schema: &Schema) -> Vec<Finding> {
-    let said: Vec<_> = mocked.said.iter().map(|said| &said.response).collect();
-    let (mut rule, findings) = compile(&said, &mocked.method, schema);
-    // None is left out but what is no object, and then findings say so.
-    for (response, said) in rule.responses.iter_mut().zip(&mocked.said) {
-        response.counter = said.counter;
+/// Adds a response to those of its method; what was found, or nothing without such a method.
+fn add_to(set: &mut Set, path: &str, said: &Arc<SaidResponse>) -> Option<Vec<Finding>> {
+    let mocked = set.methods.get_mut(path)?;
+    let session = said.session().unwrap_or_default();
+    let group = mocked.said.0.get(session);
+    let mut responses = group.map_or_else(Vec::new, |group| group.responses.clone());
+    responses.push(Arc::clone(said));
+    let findings = mocked.said.put(session, responses, &mocked.method, &set.schema);
+    mocked.tell_changed();
+    Some(findings)
+}
+
+/// Why there is no room for a response.
+fn over_bounds(set: &Set, path: &str, said: &SaidResponse) -> Option<String> {
+    let session = said.session();
+    let count = set.methods.get(path).map_or(0, |mocked| mocked.said.len_of(session));
+    if count >= RESPONSES_MAX {
+        let (of, what) = match session {
+            Some(session) => (format!("in the session {session}"), "reset the session"),
+            None => ("for all calls".to_owned(), "take back what is not needed"),
+        };
+        return Some(format!(
+            "{RESPONSES_MAX} responses of {path} were said {of} already, which is the bound for one \
+             method; {what}, or say them in a rule file"
+        ));
     }
-    mocked.added = (!mocked.said.is_empty()).then(|| Arc::new(rule));
-    mocked.changed.fire();
-    mocked.changed = Signal::new();
-    findings
+    let bytes: usize = set.methods.values().map(|mocked| mocked.said.bytes()).sum();
+    (bytes + said.bytes > BYTES_MAX).then(|| {
+        format!(
+            "with this one, what was said of all methods in all sessions would take over {} MiB; \
+             reset the sessions that are over, or take back what is not needed",
+            BYTES_MAX >> 20
+        )
+    })
 }
 
 fn compile(responses: &[&Json], method: &Method, schema: &Schema) -> (MethodRule, Vec<Finding>) {

@@ -50,8 +50,7 @@ pub(super) fn choose(
     let Some(mocked): Option<&MockedMethod> = set.methods.get(&*method.path) else {
         return Ok(None);
     };
-    let file = mocked.found.as_ref().and_then(|found| found.rule.as_ref().ok());
-    let rules = || [mocked.added.as_ref(), file].into_iter().flatten();
+    let rules = || mocked.rules_of(sessions::name(context.headers()));
     let reacts =
         |response: &Response| response.answers.iter().any(|answer| !answer.reactions.is_empty());
     if !rules().any(|rule| rule.responses.iter().any(reacts)) {

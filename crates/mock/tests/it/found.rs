@@ -17,7 +17,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         P,
         "- {when: {request: {sku: a}}, body: {}}",
-        "shop.v1.cart.price.yaml:1:21: there is no operator sku, so the object is compared as the text [object Object]\n  next step: write request.sku",
+        "shop.v1.cart.price.yaml:1:21: there is no operator sku, so the object is taken for a text that every message has\n  next step: write request.sku",
     ),
     (
         P,
@@ -87,7 +87,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         P,
         "- {when: {request.sku: {regx: a}}}",
-        "shop.v1.cart.price.yaml:1:25: there is no operator regx, so the object is compared as the text [object Object]\n  next step: write regex",
+        "shop.v1.cart.price.yaml:1:25: there is no operator regx, so the object is taken for a text that every message has\n  next step: write regex",
     ),
     (
         P,

@@ -351,8 +351,31 @@ async fn a_response_in_which_anything_is_found_is_refused_and_the_others_stay() 
     let found = mock.say("shop.v1.Cart/Prize", &json!({}), None).unwrap_err();
     assert!(found[0].to_string().contains("no method is called"), "{}", found[0]);
     let one = json!({"times": 1, "body": {"note": "once"}});
-    let refused = (0..257).find_map(|_| mock.say("shop.v1.Cart/Price", &one, None).err()).unwrap();
-    assert!(refused[0].to_string().contains("256 responses of /shop.v1.Cart/Price were said"));
+    // A session fills its own room only.
+    let say = |session| mock.say("shop.v1.Cart/Price", &one, session).err();
+    let why = (0..257).find_map(|_| say(Some("one"))).unwrap()[0].to_string();
+    let bound = "256 responses of /shop.v1.Cart/Price were said in the session one already";
+    assert!(why.contains(bound) && why.contains("reset the session"), "{why}");
+    assert!(say(Some("two")).is_none() && say(None).is_none());
+    mock.reset(Some("one"));
+    assert!(say(Some("one")).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_all_sessions_say_has_a_bound_in_bytes() {
+    let (mock, _) = shop().build();
+    let large = json!({"body": {"note": "x".repeat(2 << 20)}});
+    let say = |name: usize| mock.say("shop.v1.Cart/Price", &large, Some(&format!("s{name}"))).err();
+    let (refused, why) = (0..100).find_map(|name| Some((name, say(name)?))).unwrap();
+    assert_eq!(refused, 7, "seven times 2 MiB and a little fit into 16 MiB");
+    let why = why[0].to_string();
+    assert!(
+        why.contains("in all sessions would take over 16 MiB")
+            && why.contains("reset the sessions"),
+        "{why}"
+    );
+    mock.reset(Some("s3"));
+    assert!(say(7).is_none());
 }
 
 #[tokio::test(start_paused = true)]

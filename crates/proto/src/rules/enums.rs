@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protox::prost_reflect::EnumDescriptor;
+use prost_reflect::EnumDescriptor;
 
 use super::{Rules, features, path, ranges, step};
 

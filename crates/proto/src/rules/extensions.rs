@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protox::prost_reflect::{
+use prost_reflect::{
     Cardinality, DescriptorPool, DynamicMessage, ExtensionDescriptor, FileDescriptor, Kind,
     MessageDescriptor,
 };

@@ -3,7 +3,7 @@
 //! A feature of a file holds for all in it, one of a message for what is in that, until something
 //! inside says another one. The rules are protoc's.
 
-use protox::prost_reflect::{
+use prost_reflect::{
     Cardinality, DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor, Value,
 };
 
@@ -89,7 +89,7 @@ pub(super) fn is_strict_json(message: &MessageDescriptor) -> bool {
 }
 
 /// Refuses what a file may not say of features.
-pub(super) fn of_file(rules: &mut Rules<'_>, file: &protox::prost_reflect::FileDescriptor) {
+pub(super) fn of_file(rules: &mut Rules<'_>, file: &prost_reflect::FileDescriptor) {
     if rules.unit.descriptor.syntax() != edition::SYNTAX {
         return;
     }

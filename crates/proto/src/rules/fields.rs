@@ -1,10 +1,8 @@
 //! Types of fields, and options that only fields of some types may have.
 
-use protox::prost_reflect::prost_types::DescriptorProto;
-use protox::prost_reflect::prost_types::field_options::JsType;
-use protox::prost_reflect::{
-    Cardinality, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor,
-};
+use prost_reflect::prost_types::DescriptorProto;
+use prost_reflect::prost_types::field_options::JsType;
+use prost_reflect::{Cardinality, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 
 use super::{Rules, features, path};
 
@@ -45,7 +43,7 @@ fn explicit_map_entry(
 pub(super) fn options(
     rules: &mut Rules<'_>,
     field_path: &[i32],
-    field: &protox::prost_reflect::prost_types::FieldDescriptorProto,
+    field: &prost_reflect::prost_types::FieldDescriptorProto,
     kind: &Kind,
     is_packable: bool,
 ) {

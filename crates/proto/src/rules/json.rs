@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use protox::prost_reflect::MessageDescriptor;
-use protox::prost_reflect::prost_types::{DescriptorProto, FieldDescriptorProto};
+use prost_reflect::MessageDescriptor;
+use prost_reflect::prost_types::{DescriptorProto, FieldDescriptorProto};
 
 use super::{Rules, features, path, step};
 use crate::linker_workarounds::{default_json_name, json_name};

@@ -1,7 +1,7 @@
 //! Values of options: required fields that are missing, options and features on what they are not
 //! for.
 
-use protox::prost_reflect::{
+use prost_reflect::{
     Cardinality, DynamicMessage, EnumDescriptor, FieldDescriptor, FileDescriptor,
     MessageDescriptor, ReflectMessage, Value,
 };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use protox::prost_reflect::{EnumDescriptor, MessageDescriptor};
+use prost_reflect::{EnumDescriptor, MessageDescriptor};
 
 use super::{Rules, path, step};
 

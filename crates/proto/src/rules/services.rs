@@ -4,7 +4,7 @@
 //! found, whatever that is. So a method hides a message of the same name from every method of the
 //! service.
 
-use protox::prost_reflect::prost_types::ServiceDescriptorProto;
+use prost_reflect::prost_types::ServiceDescriptorProto;
 
 use super::{Rules, path, step};
 

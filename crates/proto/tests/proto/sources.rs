@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use prost_reflect::prost_types::{DescriptorProto, FileDescriptorProto, FileDescriptorSet};
+use prost_reflect::{DescriptorPool, DynamicMessage};
 use protox::prost::Message;
-use protox::prost_reflect::DescriptorPool;
-use protox::prost_reflect::prost_types::{DescriptorProto, FileDescriptorProto, FileDescriptorSet};
 use tempfile::TempDir;
 use tidewire_proto::{CacheScope, Descriptors, MethodOptions, Sources};
 
@@ -362,9 +362,15 @@ fn an_image_of_buf_is_a_descriptor_set_and_may_be_compressed() {
     let gzip = fs::read(path("image.binpb.gz")).unwrap();
     fs::write(path("cut.gz"), &gzip[..gzip.len() - 9]).unwrap();
     fs::write(path("image.json"), "{\"file\": []}").unwrap();
+    fs::write(path("other.json"), "{\"responses\": []}").unwrap();
+    fs::write(path("broken.json"), "{\"file\": [").unwrap();
+    fs::write(path("wrong.json"), "{\"file\": [{\"name\": 7}]}").unwrap();
     for (name, expected) in [
         ("cut.gz", "the gzip is not whole"),
-        ("image.json", "a descriptor set as JSON is not read"),
+        ("image.json", "not an encoded FileDescriptorSet"),
+        ("other.json", "there is no list `file` in it"),
+        ("broken.json", "not JSON"),
+        ("wrong.json", "not an image of buf"),
     ] {
         let refused = Sources::new().descriptor_set(path(name)).compile().unwrap_err().to_string();
         assert!(
@@ -372,4 +378,38 @@ fn an_image_of_buf_is_a_descriptor_set_and_may_be_compressed() {
             "{refused}"
         );
     }
+}
+
+#[test]
+fn an_image_of_buf_may_be_json_with_all_its_options() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let a = r#"edition = "2023"; package a; import "google/api/annotations.proto"; import "own.proto";
+        service S { rpc Get(M) returns (M) { option (google.api.http).get = "/m/{x}"; } }
+        message M { string x = 1 [(own).words = "a", features.field_presence = IMPLICIT]; map<string, M> by = 2; }"#;
+    let own = r#"syntax = "proto2"; import "google/protobuf/descriptor.proto";
+        message Own { repeated string words = 1; } extend google.protobuf.FieldOptions { optional Own own = 50001; }"#;
+    fs::write(path("a.proto"), a).unwrap();
+    fs::write(path("own.proto"), own).unwrap();
+    let compiled = Sources::new().folder(folder.path()).compile().unwrap();
+    // JSON by the types of the set itself, with what buf adds.
+    let set = compiled.bytes();
+    let mut pool = DescriptorPool::new();
+    for mut file in FileDescriptorSet::decode(set.as_slice()).unwrap().file {
+        if file.syntax() == "editions" {
+            file.syntax = None;
+        }
+        pool.add_file_descriptor_proto(file).unwrap();
+    }
+    let of = pool.get_message_by_name("google.protobuf.FileDescriptorSet").unwrap();
+    let decoded = |set: &[u8]| DynamicMessage::decode(of.clone(), set).unwrap();
+    let mut json = serde_json::to_value(decoded(&set)).unwrap();
+    for file in json["file"].as_array_mut().unwrap() {
+        file["bufExtension"] = serde_json::json!({"isImport": true, "unusedDependency": [0]});
+    }
+    let text = json.to_string();
+    assert!(text.contains("[google.api.http]") && text.contains("[own]"), "{text}");
+    fs::write(path("image.json"), &text).unwrap();
+    let read = Sources::new().descriptor_set(path("image.json")).compile().unwrap();
+    assert_eq!(decoded(&read.bytes()), decoded(&set));
 }

@@ -1,11 +1,16 @@
 //! Whether a real service still answers as it was recorded: each recorded call is made again, and
-//! what comes is compared with what the rules answer.
+//! what comes is compared with what the rules answer. Secrets of both are masked first, as in a
+//! recording: a secret that is another one counts as the same, and one that is gone as a
+//! difference.
 
+use tidewire_admin::redact;
 use tidewire_mock::{Mock, RecordedCall, RuleFiles};
 use tidewire_schema::Schema;
 use tidewire_server::TokioClock;
-use tidewire_service::generated::serde_json::{self, Value as Json};
+use tidewire_service::generated::serde_json::Value as Json;
 use tidewire_service::{Body, Call, Codec, Context, Error, Method, Service};
+
+use super::masked::MaskedMessage;
 
 /// Where a service answers otherwise than it did.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,8 +92,8 @@ async fn ask(
         while let Some(frame) = futures_util::StreamExt::next(&mut frames).await {
             if let tidewire_service::Frame::Data(bytes) = frame? {
                 let message = schema.decode(&method.output, Codec::Proto, &bytes)?;
-                let json = serde_json::from_slice(&message.encode(Codec::Json)?);
-                compared.messages.push(json.unwrap_or(Json::Null));
+                let masked = MaskedMessage::new(&message).map_err(Error::internal)?;
+                compared.messages.push(masked.into_readable(message.message_type()));
             }
         }
         Ok::<_, Error>(())
@@ -99,7 +104,7 @@ async fn ask(
         }
         compared.error = Some(ComparedError {
             code: error.code().as_str().to_owned(),
-            message: error.message().to_owned(),
+            message: redact::text(error.message()),
         });
     }
     Ok(compared)

@@ -118,6 +118,17 @@ pub fn load_rules(folder: &Path) -> Result<RuleFiles, Diagnostic> {
     Ok(files)
 }
 
+/// A rule file, and those that it includes.
+pub fn load_rule_file(path: &Path) -> RuleFiles {
+    let mut files = RuleFiles::new();
+    match read(path) {
+        Ok(text) => files.add(path, text),
+        Err(why) => files.add_unreadable(path, why),
+    }
+    files.add_included(|included| included.exists().then(|| read(included)));
+    files
+}
+
 /// The text of a file, or why there is none.
 fn read(path: &Path) -> Result<String, String> {
     let metadata = std::fs::metadata(path);

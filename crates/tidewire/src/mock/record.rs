@@ -24,6 +24,7 @@ use tidewire_service::{
 };
 
 use super::recorded::{self, RecordedReply};
+use super::recorded_request;
 
 /// The real service behind a mock, over the network.
 #[derive(Debug)]
@@ -50,7 +51,10 @@ impl UpstreamService {
     /// When the folder cannot be made, or has rule files already, which would be overwritten.
     pub fn record(mut self, folder: impl Into<PathBuf>) -> std::io::Result<Self> {
         let folder = folder.into();
-        std::fs::create_dir_all(&folder)?;
+        std::fs::create_dir_all(&folder).map_err(|why| {
+            let why = format!("the folder {} cannot be made: {why}", folder.display());
+            std::io::Error::other(why)
+        })?;
         let has_rules = super::load_rules(&folder).is_ok_and(|files| !files.is_empty());
         if has_rules {
             let why = format!("{} has rule files already; name another folder", folder.display());
@@ -189,7 +193,7 @@ impl RunningCall {
         };
         let recorded = match is_large {
             true => Err(format!("it has over {} MiB", CALL_BYTES_MAX >> 20)),
-            false => recorded::when(&self.schema, &self.method, &said.messages)
+            false => recorded_request::when(&self.schema, &self.method, &said.messages)
                 .and_then(|when| Ok((when, recorded::answer(&self.schema, &self.method, &reply)?)))
                 .and_then(|(when, answer)| self.recorder.add(&self.method, when, answer)),
         };

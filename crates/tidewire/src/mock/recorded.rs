@@ -1,11 +1,12 @@
-//! Requests and replies in protobuf as a rule file says them, without secrets.
+//! Replies in protobuf as a rule file says them, without secrets.
 
 use bytes::Bytes;
 use tidewire_admin::redact;
 use tidewire_schema::Schema;
-use tidewire_service::generated::serde_json::{self, Map, Value as Json, json};
+use tidewire_service::generated::serde_json::{Map, Value as Json, json};
 use tidewire_service::{Codec, Detail, Error, Headers, Method};
 
+use super::masked::MaskedMessage;
 use super::record::object;
 
 /// What a service answered.
@@ -14,79 +15,6 @@ pub(super) struct RecordedReply<'a> {
     pub(super) messages: &'a [Bytes],
     pub(super) trailers: &'a Headers,
     pub(super) error: Option<&'a Error>,
-}
-
-/// What redaction puts in the place of a secret.
-const HIDDEN: &str = "***";
-
-/// A message as JSON.
-struct RecordedJson {
-    whole: Json,
-    /// Without what is a secret.
-    shown: Json,
-}
-
-fn json_of(schema: &Schema, name: &str, bytes: &[u8]) -> Result<RecordedJson, String> {
-    let message = schema.decode(name, Codec::Proto, bytes).map_err(|why| why.to_string())?;
-    let text = message.encode(Codec::Json).map_err(|why| why.to_string())?;
-    let whole: Json = serde_json::from_slice(&text).map_err(|why| why.to_string())?;
-    let mut shown = whole.clone();
-    redact::message(&mut shown, message.message_type());
-    if schema.from_json(name, &shown).is_err() {
-        // Not every field takes a text.
-        prune(&mut shown);
-    }
-    Ok(RecordedJson { whole, shown })
-}
-
-fn prune(value: &mut Json) {
-    match value {
-        Json::Object(members) => {
-            members.retain(|_, value| value != HIDDEN);
-            members.values_mut().for_each(prune);
-        }
-        Json::Array(items) => {
-            items.retain(|value| value != HIDDEN);
-            items.iter_mut().for_each(prune);
-        }
-        _ => {}
-    }
-}
-
-/// The conditions of a request: all of it, or what is not a secret.
-pub(super) fn when(schema: &Schema, method: &Method, requests: &[Bytes]) -> Result<Json, String> {
-    let all: Result<Vec<_>, _> =
-        requests.iter().map(|bytes| json_of(schema, &method.input, bytes)).collect();
-    let all = all?;
-    let streams = method.kind.client_streams();
-    if all.iter().all(|one| one.whole == one.shown) {
-        let mut wholes: Vec<_> = all.into_iter().map(|one| one.whole).collect();
-        return Ok(match streams {
-            true => json!({"request.items": {"equals": wholes}}),
-            false => json!({"request": {"equals": wholes.pop().unwrap_or_else(|| json!({}))}}),
-        });
-    }
-    let mut conditions = Map::new();
-    if streams {
-        conditions.insert("request.count".to_owned(), all.len().into());
-    }
-    let fields = schema.message_type(&method.input).ok_or("its type is not known")?;
-    for (index, RecordedJson { whole, shown }) in all.iter().enumerate() {
-        let before = if streams { format!("request.items[{index}]") } else { "request".to_owned() };
-        for field in fields.fields() {
-            let name = field.json_name();
-            let key = format!("{before}.{name}");
-            match (whole.get(name), shown.get(name)) {
-                (None, _) => drop(conditions.insert(key, json!({"exists": false}))),
-                (Some(value), Some(told)) if value == told => {
-                    conditions.insert(key, json!({"equals": value}));
-                }
-                // A secret: any other will do.
-                _ => {}
-            }
-        }
-    }
-    Ok(Json::Object(conditions))
 }
 
 /// The answer of a response.
@@ -117,15 +45,15 @@ pub(super) fn answer(
 
 /// A message: readable where its bytes come back from that, and else by its bytes.
 fn body(schema: &Schema, name: &str, bytes: &Bytes) -> Result<Json, String> {
-    let RecordedJson { whole, shown } = json_of(schema, name, bytes)?;
     let message = schema.decode(name, Codec::Proto, bytes).map_err(|why| why.to_string())?;
-    let again = schema.from_json(name, &whole).and_then(|message| message.encode(Codec::Proto));
+    let masked = MaskedMessage::new(&message)?;
+    let again = schema.from_json(name, &masked.whole);
     // Nobody knows what is in fields that the schema does not have.
-    let is_exact = again.is_ok_and(|again| again == *bytes);
+    let is_exact = again.and_then(|one| one.encode(Codec::Proto)).is_ok_and(|one| one == *bytes);
     let is_known = !message.as_ref().has_unknown_fields();
-    Ok(match whole == shown && !is_exact && is_known {
+    Ok(match masked.whole == masked.shown && !is_exact && is_known {
         true => json!({"body_base64": base64(bytes)}),
-        false => json!({"body": shown}),
+        false => json!({"body": masked.into_readable(message.message_type())}),
     })
 }
 

@@ -7,6 +7,7 @@
 //!       = correct the name, declare it, or import the file that declares it
 //! ```
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -109,19 +110,58 @@ fn render(finding: &Finding, texts: &mut Texts) -> String {
     for number in [finding.line, finding.column].into_iter().flatten() {
         let _ = write!(text, ":{number}");
     }
-    let _ = writeln!(text, ": {}: {}", finding.severity.as_str(), finding.message);
+    let message = shortened(&finding.message);
+    let _ = writeln!(text, ": {}: {message}", finding.severity.as_str());
     if let (Some(line), Some(column)) = (finding.line, finding.column)
         && let Some(source) = texts.text(&finding.file).and_then(|text| nth_line(text, line))
     {
-        let Mark { indent, mark } = marked(source, column);
+        let Excerpt { source, column } = excerpt(source, column);
+        let Mark { indent, mark } = marked(&source, column);
         let _ = writeln!(text, "{line:>5} | {source}");
         let _ = writeln!(text, "      | {indent}{mark}");
     }
     if let Some(help) = &finding.help {
-        let _ = writeln!(text, "      = {help}");
+        let _ = writeln!(text, "      = {}", shortened(help));
     }
     text.push('\n');
     text
+}
+
+/// A message that people read to its end: of a value in it that is longer, only the beginning.
+fn shortened(message: &str) -> Cow<'_, str> {
+    let count = message.chars().count();
+    if count <= 2 * SHOWN_MAX {
+        return Cow::Borrowed(message);
+    }
+    let begin: String = message.chars().take(SHOWN_MAX).collect();
+    let end: String = message.chars().skip(count - SHOWN_MAX / 2).collect();
+    Cow::Owned(format!("{begin}… ({count} characters) …{end}"))
+}
+
+/// How many characters of a line, and of a value in a message, are shown.
+const SHOWN_MAX: usize = 200;
+
+/// A part of a line, and a column in it.
+struct Excerpt {
+    source: String,
+    column: u32,
+}
+
+/// The part of a line that is around a column, if the line is long.
+fn excerpt(source: &str, column: u32) -> Excerpt {
+    if source.chars().count() <= SHOWN_MAX {
+        return Excerpt { source: source.to_owned(), column };
+    }
+    let at = usize::try_from(column).unwrap_or(1).saturating_sub(1);
+    let begin = at.saturating_sub(SHOWN_MAX / 2);
+    let mut chars = source.chars().skip(begin);
+    let mut part: String = chars.by_ref().take(SHOWN_MAX).collect();
+    if chars.next().is_some() {
+        part.push('…');
+    }
+    let before = if begin > 0 { "…" } else { "" };
+    let column = u32::try_from(at - begin + before.chars().count() + 1).unwrap_or(1);
+    Excerpt { source: format!("{before}{part}"), column }
 }
 
 fn nth_line(text: &str, line: u32) -> Option<&str> {
@@ -159,6 +199,21 @@ fn is_word(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_long_line_and_a_long_value_a_part_is_shown() {
+        let long = "x".repeat(400_000);
+        let source = format!("{long}wrong{long}");
+        let Excerpt { source: part, column } = excerpt(&source, 400_001);
+        assert!(part.chars().count() < 210, "{}", part.len());
+        let Mark { indent, .. } = marked(&part, column);
+        assert!(part.chars().skip(indent.chars().count()).collect::<String>().starts_with("wrong"));
+        assert_eq!(excerpt("short", 3).source, "short");
+        let message = shortened(&source);
+        assert!(message.chars().count() < 400, "{}", message.len());
+        assert!(message.contains("(800005 characters)"));
+        assert_eq!(shortened("a message"), "a message");
+    }
 
     #[test]
     fn the_mark_is_under_the_word() {

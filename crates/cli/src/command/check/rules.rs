@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tidewire::mock::{MockFolders, RuleFiles, drift, load_rules};
+use tidewire::mock::{MockFolders, RuleFiles, drift, load_rule_file, load_rules};
 use tidewire::{Client, Diagnostic};
 
 use super::CheckReport;
@@ -49,10 +49,7 @@ pub(super) fn check(
             }
             continue;
         }
-        match std::fs::read_to_string(path) {
-            Ok(text) => files.add(path, text),
-            Err(why) => files.add_unreadable(path, format!("the file cannot be read: {why}")),
-        }
+        files.extend(load_rule_file(path));
     }
     found.files += files.len();
     for finding in files.check(&loaded.schema) {

@@ -12,11 +12,15 @@
 //! Every port takes every protocol. All of them are of 127.0.0.1; wishmock's are of every address.
 
 use anyhow::anyhow;
+use futures_util::StreamExt as _;
 use tidewire::admin::{Token, Wishmock, WishmockPorts};
 use tidewire::config::Config;
-use tidewire::http::Method;
+use tidewire::http::{self, HeaderValue, Method};
 use tidewire::mock::{Json, Mock, MockFolders, json, serve};
-use tidewire::{Address, Call, Reply, RunningServer, Server, StartError, Tls, TlsFiles};
+use tidewire::{
+    Address, Body, Call, Codec, Error, Frame, Reply, RunningServer, Server, Service as _,
+    StartError, Tls, TlsFiles, bytes,
+};
 
 use crate::Failure;
 
@@ -132,6 +136,60 @@ pub(super) fn health(builder: tidewire::Builder) -> tidewire::Builder {
         Reply::json(&healthy)
     })
 }
+
+/// Answers streams of replies in JSON lines to those who ask for them by a plain POST with JSON:
+/// wishmock's examples do. No RPC protocol has that.
+pub(super) fn lines(builder: tidewire::Builder, mock: &Mock) -> tidewire::Builder {
+    let mock = mock.clone();
+    builder.route(Method::POST, "/{service}/{method}", move |call: Call| {
+        let mock = mock.clone();
+        async move { in_lines(&mock, call).await }
+    })
+}
+
+async fn in_lines(mock: &Mock, call: Call) -> tidewire::Result<Reply> {
+    let service: String = call.param("service")?;
+    let name: String = call.param("method")?;
+    let interface = mock.schema().interface(&service).ok().flatten();
+    let methods = interface.as_ref().map_or(&[][..], |interface| interface.methods());
+    let Some(method) = methods.iter().find(|one| one.method == *name) else {
+        return Err(Error::unimplemented(format!("no method is called {service}/{name}")));
+    };
+    if method.kind.client_streams() {
+        let why =
+            format!("{service}/{name} takes a stream of requests, which a POST with JSON is not");
+        return Err(Error::unimplemented(why));
+    }
+    let request = call.body.collect(REQUEST_BYTES_MAX).await?;
+    let request = if request.is_empty() { "{}".into() } else { request };
+    let asked = Call::method(method.clone(), call.context, Codec::Json, request);
+    let reply = match mock.call(asked).await {
+        Ok(reply) => reply.map(Body::into_frames),
+        Err(error) => Reply::new(Body::Full(error_line(&error))).map(Body::into_frames),
+    };
+    let lines = reply.map(|frames| {
+        Body::frames(frames.filter_map(|frame| async {
+            match frame {
+                Ok(Frame::Data(message)) => {
+                    let is_line = message.ends_with(b"\n");
+                    let end: &[u8] = if is_line { b"" } else { b"\n" };
+                    Some(Ok(Frame::Data([&message[..], end].concat().into())))
+                }
+                Ok(_) => None,
+                Err(error) => Some(Ok(Frame::Data(error_line(&error)))),
+            }
+        }))
+    });
+    Ok(lines.with_header(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json")))
+}
+
+fn error_line(error: &Error) -> bytes::Bytes {
+    let code = error.code().as_str();
+    format!("{}\n", json!({"error": {"code": code, "message": error.message()}})).into()
+}
+
+/// The most bytes of one request.
+const REQUEST_BYTES_MAX: usize = 4 << 20;
 
 fn address(port: u16) -> Address {
     Address::Tcp(std::net::SocketAddr::from(([127, 0, 0, 1], port)))

@@ -110,7 +110,9 @@ impl Import {
             );
             return Err(Failure::usage(anyhow::anyhow!(why)));
         }
-        std::fs::create_dir_all(&self.into)?;
+        std::fs::create_dir_all(&self.into).map_err(|why| {
+            anyhow::anyhow!("the folder {} cannot be made: {why}", self.into.display())
+        })?;
         for (file, path) in files.iter().zip(&paths) {
             // A name beside it, so that no file is ever half written and no link is followed.
             let new = self.into.join(format!(".{}.new", file.name));
