@@ -11,7 +11,8 @@
 //
 // The gateway starts the program, passes calls on a socket that it inherits (TIDEWIRE_FD), and ends it. Each call
 // is answered in a goroutine. Messages are structs as JSON where tidewire.toml says codec = "json"; else they are
-// []byte, or what App.Marshal and App.Unmarshal make of them. What a program prints is in the gateway's log.
+// []byte, or what App.Marshal and App.Unmarshal make of them. With tidewire.dev/go/protobuf they are types that
+// protoc-gen-go has made. What a program prints is in the gateway's log.
 package tidewire
 
 import (
@@ -74,9 +75,14 @@ func Errorf(code, format string, values ...any) *Error {
 
 // App is what a program serves.
 type App struct {
-	// Marshal and Unmarshal are for messages in protobuf that are no []byte: proto.Marshal, proto.Unmarshal.
+	// Marshal and Unmarshal are for messages in protobuf that are no []byte; those of tidewire.dev/go/protobuf take
+	// types that protoc-gen-go has made. Unmarshal fills a message that exists: a *T also where a handler takes *T.
+	// What Marshal refuses with errors.ErrUnsupported goes into a call of the gateway as JSON.
 	Marshal   func(message any) ([]byte, error)
 	Unmarshal func(data []byte, message any) error
+	// MarshalJSON and UnmarshalJSON are for messages in JSON; those of encoding/json where they are nil.
+	MarshalJSON   func(message any) ([]byte, error)
+	UnmarshalJSON func(data []byte, message any) error
 
 	lock      sync.Mutex
 	session   *session
@@ -166,28 +172,61 @@ func WithHeader(name, value string) Option {
 }
 
 func (a *App) decode(data []byte, codec byte, into any) error {
-	switch bytes, isBytes := into.(*[]byte); {
-	case isBytes:
+	if bytes, isBytes := into.(*[]byte); isBytes {
 		*bytes = data
 		return nil
+	}
+	into = filled(into)
+	switch {
+	case codec == 1 && a.UnmarshalJSON != nil:
+		return a.UnmarshalJSON(data, into)
 	case codec == 1:
 		return json.Unmarshal(data, into)
 	case a.Unmarshal == nil:
-		return fmt.Errorf("no App.Unmarshal for %T; write codec = \"json\" for this service in tidewire.toml", into)
+		return fmt.Errorf("no App.Unmarshal for %T; %s", into, useProtobuf)
 	}
 	return a.Unmarshal(data, into)
 }
+
+// filled is the message to read into: of a pointer to a pointer that one, which points to a message then.
+func filled(into any) any {
+	value := reflect.ValueOf(into)
+	if value.Kind() != reflect.Pointer || value.Type().Elem().Kind() != reflect.Pointer || value.IsNil() {
+		return into
+	}
+	if value = value.Elem(); value.IsNil() {
+		value.Set(reflect.New(value.Type().Elem()))
+	}
+	return value.Interface()
+}
+
+// useProtobuf is what a program does that takes messages of protobuf as what they are not.
+const useProtobuf = `call protobuf.Use of tidewire.dev/go/protobuf, ` +
+	`or write codec = "json" for this service in tidewire.toml`
 
 func (a *App) encode(message any, codec byte) ([]byte, error) {
 	switch bytes, isBytes := message.([]byte); {
 	case isBytes:
 		return bytes, nil
+	case codec == 1 && a.MarshalJSON != nil:
+		return a.MarshalJSON(message)
 	case codec == 1:
 		return json.Marshal(message)
 	case a.Marshal == nil:
-		return nil, fmt.Errorf("no App.Marshal for %T; write codec = \"json\" for this service in tidewire.toml", message)
+		return nil, fmt.Errorf("no App.Marshal for %T; %s", message, useProtobuf)
 	}
 	return a.Marshal(message)
+}
+
+// encodeCall encodes the request of a call of the gateway, and says in which codec.
+func (a *App) encodeCall(request any) ([]byte, byte, error) {
+	if _, isBytes := request.([]byte); isBytes || a.Marshal != nil {
+		if data, err := a.encode(request, 0); !errors.Is(err, errors.ErrUnsupported) {
+			return data, 0, err
+		}
+	}
+	data, err := a.encode(request, 1)
+	return data, 1, err
 }
 
 // Unary serves a method with one request and one reply. A path that is served already is a panic, here and below.
@@ -419,7 +458,8 @@ func (a *App) Busy() (done func()) {
 	return sync.OnceFunc(func() { count(^uint64(0)) })
 }
 
-// Call calls a method of the gateway; request and reply are []byte, or structs for JSON.
+// Call calls a method of the gateway; request and what reply points to are []byte, structs for JSON, or messages
+// of protobuf.
 func (a *App) Call(ctx context.Context, path string, request, reply any, how ...Option) error {
 	return a.ask(ctx, nil, path, request, reply, how)
 }
@@ -429,11 +469,7 @@ func (a *App) ask(ctx context.Context, parent *stream, path string, request, rep
 	for _, set := range how {
 		set(&o)
 	}
-	codec := byte(1)
-	if _, isBytes := request.([]byte); isBytes || a.Marshal != nil {
-		codec = 0
-	}
-	data, err := a.encode(request, codec)
+	data, codec, err := a.encodeCall(request)
 	if err != nil {
 		return err
 	}
