@@ -37,41 +37,8 @@ import (
 // Version of this package.
 const Version = "0.1.0"
 
-var codes = strings.Fields("ok canceled unknown invalid_argument deadline_exceeded not_found already_exists " +
-	"permission_denied resource_exhausted failed_precondition aborted out_of_range unimplemented internal " +
-	"unavailable data_loss unauthenticated")
-
-// What is known of a call that has no answer; 0 for the answer of a handler.
-const (
-	NotRun  = 1
-	Unknown = 2
-	Ran     = 3
-	Behind  = 4
-)
-
 // Header is a name and a value.
 type Header struct{ Name, Value string }
-
-// Detail is an encoded message that goes with an error.
-type Detail struct {
-	Type  string
-	Value []byte
-}
-
-// Error is why a call failed: returned by handlers for their callers, and by calls of the gateway.
-type Error struct {
-	Code, Message     string
-	Details           []Detail
-	Headers, Trailers []Header
-	Outcome           int
-}
-
-func (e *Error) Error() string { return e.Code + ": " + e.Message }
-
-// Errorf is an error with a code, such as "not_found".
-func Errorf(code, format string, values ...any) *Error {
-	return &Error{Code: code, Message: fmt.Sprintf(format, values...)}
-}
 
 // App is what a program serves.
 type App struct {
@@ -505,7 +472,7 @@ func (a *App) ask(ctx context.Context, parent *stream, path string, request, rep
 		case call.isCancelled:
 			err = ctx.Err()
 		case len(call.items) > 1:
-			err = &Error{Code: "unimplemented", Message: path + " streams its replies", Outcome: Unknown}
+			err = &Error{Code: Unimplemented, Message: path + " streams its replies", Outcome: OutcomeUnknown}
 		case len(call.items) == 1:
 			data = call.items[0].data
 		}
@@ -545,7 +512,7 @@ func (a *App) write() {
 }
 
 var errNothing = errors.New("the handler returned nil; return a message without fields, or an error")
-var errGone = &Error{Code: "canceled", Message: gaveUp}
+var errGone = &Error{Code: Canceled, Message: gaveUp}
 
 // Serve serves until the gateway ends the program.
 func (a *App) Serve() error {
@@ -628,7 +595,7 @@ func (a *App) answer(c *Context, cancel context.CancelFunc) {
 		a.page(c)
 	case c.call.verb != "" || !isServed:
 		text := "this program does not serve " + c.call.path
-		a.failed(c, &Error{Code: "unimplemented", Message: text, Outcome: NotRun})
+		a.failed(c, &Error{Code: Unimplemented, Message: text, Outcome: OutcomeNotRun})
 	default:
 		if err := served(c); err != nil {
 			a.failed(c, err)
@@ -644,17 +611,14 @@ var (
 
 // isGivenUp says whether a handler failed since its caller is gone, which is no news.
 func (c *Context) isGivenUp(err error) bool {
-	return c.Err() != nil && errors.Is(err, context.Canceled)
+	return c.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 }
 
 // failed tells the caller why a handler failed.
 func (a *App) failed(c *Context, err error) {
-	var failed *Error
-	if !errors.As(err, &failed) || failed == nil {
-		if !c.isGivenUp(err) && err != errPanic {
-			fmt.Fprintln(os.Stderr, "the handler of", c.call.path, "failed:", err)
-		}
-		failed = Errorf("internal", "the handler failed; its log says why")
+	failed, news := told(err)
+	if news != nil && !c.isGivenUp(err) && err != errPanic {
+		fmt.Fprintln(os.Stderr, "the handler of", c.call.path, "failed:", news)
 	}
 	a.do(func(s *session) { s.fail(c.call, failed, c.said.depends) })
 }

@@ -66,7 +66,7 @@ func unmarshalJSON(data []byte, message any) error {
 
 // WithDetails is an error with messages that say more, for a handler to return:
 //
-//	return nil, protobuf.WithDetails(tidewire.Errorf("not_found", "there is no item %d", id), &shopv1.Missing{Id: id})
+//	return nil, protobuf.WithDetails(tidewire.Errorf(tidewire.NotFound, "there is no item %d", id), &shopv1.Missing{Id: id})
 //
 // One that cannot be encoded is an error of another type, and so `internal` for the caller.
 func WithDetails(failed *tidewire.Error, details ...proto.Message) error {
