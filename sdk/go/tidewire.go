@@ -84,6 +84,7 @@ type Context struct {
 	app  *App
 	call *stream
 	said answer
+	test *TestCall // nil behind a gateway
 }
 
 // Header is the first value of a header.
@@ -112,13 +113,28 @@ func (c *Context) Depends(source string, key ...any) {
 }
 
 // Changed says that this changed: whoever asks after this call is answered sees it.
-func (c *Context) Changed(source string, key ...any) { c.app.Changed(source, key...) }
+func (c *Context) Changed(source string, key ...any) {
+	if c.test != nil {
+		c.test.sayChanged(source, key)
+		return
+	}
+	c.app.Changed(source, key...)
+}
 
 // Log writes a line to the gateway's log.
-func (c *Context) Log(level, text string, fields ...Header) { c.app.Log(level, text, fields...) }
+func (c *Context) Log(level, text string, fields ...Header) {
+	if c.test != nil {
+		c.test.log(level, text, fields)
+		return
+	}
+	c.app.Log(level, text, fields...)
+}
 
 // Call calls a method of the gateway as part of this call; see App.Call.
 func (c *Context) Call(path string, request, reply any, how ...Option) error {
+	if c.test != nil {
+		return c.test.ask(c, path, request, reply)
+	}
 	return c.app.ask(c, c.call, path, request, reply, how)
 }
 
@@ -223,21 +239,25 @@ func ServerStream[Request, Reply any](a *App, path string, f func(c *Context, re
 }
 
 // Requests are what a caller streams.
-type Requests[Request any] struct{ c *Context }
+type Requests[Request any] struct{ next func() (Request, error) }
 
 // Next waits for the next request; io.EOF after the last.
-func (r *Requests[Request]) Next() (request Request, err error) {
-	data, err := r.c.next()
-	if err == nil {
-		err = r.c.app.decode(data, r.c.call.codec, &request)
-	}
-	return request, err
+func (r *Requests[Request]) Next() (Request, error) { return r.next() }
+
+func requestsOf[Request any](c *Context) *Requests[Request] {
+	return &Requests[Request]{func() (request Request, err error) {
+		data, err := c.next()
+		if err == nil {
+			err = c.app.decode(data, c.call.codec, &request)
+		}
+		return request, err
+	}}
 }
 
 // ClientStream serves a method that is sent many requests.
 func ClientStream[Request, Reply any](a *App, path string, f func(*Context, *Requests[Request]) (Reply, error)) {
 	a.register(path, func(c *Context) error {
-		reply, err := f(c, &Requests[Request]{c})
+		reply, err := f(c, requestsOf[Request](c))
 		return c.reply(reply, err)
 	})
 }
@@ -245,7 +265,7 @@ func ClientStream[Request, Reply any](a *App, path string, f func(*Context, *Req
 // BidiStream serves a method that is sent many requests, and sends replies.
 func BidiStream[Request, Reply any](a *App, path string, f func(c *Context, requests *Requests[Request], send func(Reply) error) error) {
 	a.register(path, func(c *Context) error {
-		return c.finish(f(c, &Requests[Request]{c}, func(reply Reply) error { return c.send(reply) }))
+		return c.finish(f(c, requestsOf[Request](c), func(reply Reply) error { return c.send(reply) }))
 	})
 }
 

@@ -1,6 +1,7 @@
 package protobuf_test
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -348,5 +349,17 @@ func TestStructsAreBesideThemAsJSONOnly(t *testing.T) {
 		if _, err := app.Marshal(message); err == nil || !strings.Contains(err.Error(), "a pointer to a generated type") {
 			t.Error(err)
 		}
+	}
+}
+
+func TestAHandlerOfGeneratedTypesIsTestedWithoutAGateway(t *testing.T) {
+	app := tidewire.New()
+	protobuf.Use(app)
+	call := &tidewire.TestCall{App: app, Answer: func(path string, request any) (any, error) {
+		return method(request.(*sourcecontextpb.SourceContext).FileName), nil
+	}}
+	found := &apipb.Method{}
+	if err := call.Context(context.Background()).Call("a.B/C", source("tea"), found); err != nil || !proto.Equal(found, method("tea")) {
+		t.Error(found, err)
 	}
 }
