@@ -4,6 +4,7 @@ package tidewire
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -67,7 +68,34 @@ func Errorf(code, format string, values ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, values...)}
 }
 
-var errUntold = Errorf(Internal, "the handler failed; its log says why")
+var (
+	errUntold = Errorf(Internal, "the handler failed; its log says why")
+	errUnread = Errorf(Internal, "the program cannot read the request; its log says why")
+)
+
+// unread is that a request does not fit what the program reads it into, which is not the handler's doing.
+type unread struct{ why error }
+
+func (u *unread) Error() string { return u.why.Error() }
+func (u *unread) Unwrap() error { return u.why }
+
+// withAdvice says beside an error of encoding/json what protobuf's JSON is like.
+func withAdvice(err error) error {
+	var unfit *json.UnmarshalTypeError
+	if errors.As(err, &unfit) && unfit.Value == "string" && unfit.Type.Kind() >= reflect.Int && unfit.Type.Kind() <= reflect.Uint64 {
+		return fmt.Errorf("%w; in protobuf's JSON 64-bit integers are text, which a field with `json:\"%s,string\"` reads, "+
+			"and enums are their names, which a string reads", err, unfit.Field)
+	}
+	return err
+}
+
+// newsLine is what the log says of a call that failed.
+func newsLine(path string, news error) string {
+	if unread := (*unread)(nil); errors.As(news, &unread) {
+		return fmt.Sprintf("a request of %s does not fit what the program reads it into: %v", path, news)
+	}
+	return fmt.Sprintf("the handler of %s failed: %v", path, news)
+}
 
 // told is what the caller gets for an error of a handler, and what the log says beside it, if anything.
 func told(err error) (failed *Error, news error) {
@@ -80,7 +108,10 @@ func told(err error) (failed *Error, news error) {
 	if failed := ofStatus(err); failed != nil {
 		return failed, nil
 	}
+	var mismatch *unread
 	switch {
+	case errors.As(err, &mismatch):
+		return errUnread, err
 	case errors.Is(err, context.DeadlineExceeded):
 		return Errorf(DeadlineExceeded, "%v", context.DeadlineExceeded), err
 	case errors.Is(err, context.Canceled):

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -77,5 +78,43 @@ func TestACallIsInJSONWhereItsRequestIsNoMessageOfProtobuf(t *testing.T) {
 	_, _, err := New().encodeCall(make(chan int))
 	if unfit := (*json.UnsupportedTypeError)(nil); !errors.As(err, &unfit) {
 		t.Error(err)
+	}
+}
+
+// asked is what a caller and the log are told where a handler of R is sent this.
+func asked[R any](app *App, codec byte, data string) (failed *Error, news error) {
+	c := &Context{app: app, call: &stream{codec: codec, payload: []byte(data)}}
+	if _, err := whole[R](c); err != nil {
+		return told(err)
+	}
+	return nil, nil
+}
+
+func TestARequestThatIsNotReadNamesWhoeverIsToMendIt(t *testing.T) {
+	type count struct {
+		ID int64 `json:"id"`
+	}
+	failed, news := asked[count](New(), 1, `{"id":"7"}`)
+	line := newsLine("shop.v1.Shop/Get", news)
+	if failed != errUnread || !strings.HasPrefix(line, "a request of shop.v1.Shop/Get does not fit") ||
+		!strings.Contains(line, "`json:\"id,string\"`") {
+		t.Error(failed, line)
+	}
+	failed, news = asked[letter](New(), 1, `{"text":7}`)
+	if failed != errUnread || strings.Contains(news.Error(), "64-bit") {
+		t.Error(failed, news)
+	}
+	failed, news = asked[letter](New(), 0, "tea")
+	if failed != errUnread || !strings.Contains(news.Error(), "protobuf.Use") {
+		t.Error(failed, news)
+	}
+	app := ofLetters()
+	app.Unmarshal = func([]byte, any) error { return errors.New("cut off") }
+	failed, news = asked[*letter](app, 0, "tea")
+	if failed.Code != InvalidArgument || !strings.HasSuffix(failed.Message, "protobuf: cut off") || news != nil {
+		t.Error(failed, news)
+	}
+	if line := newsLine("a.B/C", errors.New("why")); line != "the handler of a.B/C failed: why" {
+		t.Error(line)
 	}
 }

@@ -166,7 +166,7 @@ func (a *App) decode(data []byte, codec byte, into any) error {
 	case codec == 1:
 		return json.Unmarshal(data, into)
 	case a.Unmarshal == nil:
-		return fmt.Errorf("no App.Unmarshal for %T; %s", into, useProtobuf)
+		return fmt.Errorf("there is no App.Unmarshal for %T; %s", into, useProtobuf)
 	}
 	return a.Unmarshal(data, into)
 }
@@ -196,7 +196,7 @@ func (a *App) encode(message any, codec byte) ([]byte, error) {
 	case codec == 1:
 		return json.Marshal(message)
 	case a.Marshal == nil:
-		return nil, fmt.Errorf("no App.Marshal for %T; %s", message, useProtobuf)
+		return nil, fmt.Errorf("there is no App.Marshal for %T; %s", message, useProtobuf)
 	}
 	return a.Marshal(message)
 }
@@ -248,7 +248,7 @@ func requestsOf[Request any](c *Context) *Requests[Request] {
 	return &Requests[Request]{func() (request Request, err error) {
 		data, err := c.next()
 		if err == nil {
-			err = c.app.decode(data, c.call.codec, &request)
+			err = c.read(data, &request)
 		}
 		return request, err
 	}}
@@ -287,7 +287,20 @@ func whole[Request any](c *Context) (request Request, err error) {
 			return request, err
 		}
 	}
-	return request, c.app.decode(data, c.call.codec, &request)
+	return request, c.read(data, &request)
+}
+
+// read decodes a request: bytes that are no message are its caller's mistake; JSON, which the gateway has looked at, and
+// messages without a function that reads them are the program's.
+func (c *Context) read(data []byte, into any) error {
+	err := c.app.decode(data, c.call.codec, into)
+	switch {
+	case err == nil:
+		return nil
+	case c.call.codec == 0 && c.app.Unmarshal != nil && !errors.Is(err, errors.ErrUnsupported):
+		return Errorf(InvalidArgument, "the request is no message of protobuf: %v", err)
+	}
+	return &unread{withAdvice(err)}
 }
 
 // begins says that a command begins that runs to its end although its call ends before; it does not if it has.
@@ -501,7 +514,10 @@ func (a *App) ask(ctx context.Context, parent *stream, path string, request, rep
 		giveUp()
 		return err
 	}
-	return a.decode(data, codec, reply)
+	if err = a.decode(data, codec, reply); err != nil {
+		return fmt.Errorf("the reply of %s cannot be read: %w", path, withAdvice(err))
+	}
+	return nil
 }
 
 // do does something under the lock, and writes what arose, unless that is being done.
@@ -638,7 +654,7 @@ func (c *Context) isGivenUp(err error) bool {
 func (a *App) failed(c *Context, err error) {
 	failed, news := told(err)
 	if news != nil && !c.isGivenUp(err) && err != errPanic {
-		fmt.Fprintln(os.Stderr, "the handler of", c.call.path, "failed:", news)
+		fmt.Fprintln(os.Stderr, newsLine(c.call.path, news))
 	}
 	a.do(func(s *session) { s.fail(c.call, failed, c.said.depends) })
 }

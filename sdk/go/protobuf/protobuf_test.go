@@ -363,3 +363,13 @@ func TestAHandlerOfGeneratedTypesIsTestedWithoutAGateway(t *testing.T) {
 		t.Error(found, err)
 	}
 }
+
+func TestBytesThatAreNoMessageAreTheirCallersMistakeAndAnotherTypeIsTheProgramsOwn(t *testing.T) {
+	g := serve(t, program(), 0)
+	for path, code := range map[string]string{"Get": "\x03", "Plain": "\x0d"} {
+		g.asks(shop+path, isEnd, []byte("\xff"))
+		if failed := g.of(2); !strings.Contains(string(failed.metadata), string(field(8, code))) {
+			t.Errorf("%s: %q", path, failed.metadata)
+		}
+	}
+}
