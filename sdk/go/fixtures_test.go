@@ -287,13 +287,17 @@ func TestACommandHasNoDeadlineAndAQueryThatOfItsCaller(t *testing.T) {
 func TestAHandlerThatFailsIsNoNewsOnlyIfItsCallerIsGone(t *testing.T) {
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
+	late, cancel := context.WithTimeout(context.Background(), 0)
+	defer cancel()
 	for _, c := range []struct {
 		context.Context
 		error
 		isNews bool
 	}{
 		{gone, context.Canceled, false},
+		{late, context.DeadlineExceeded, false},
 		{gone, io.EOF, true},
+		{context.Background(), context.DeadlineExceeded, true},
 		{context.Background(), context.Canceled, true},
 	} {
 		if (&Context{Context: c.Context}).isGivenUp(c.error) == c.isNews {

@@ -302,7 +302,8 @@ func putError(out []byte, failed *Error) []byte {
 		out = putField(out, 9, cut(failed.Message, 1024))
 	}
 	for _, detail := range failed.Details {
-		out = putField(out, 10, append(putString(nil, strings.ToValidUTF8(detail.Type, "")), detail.Value...))
+		name := detail.Type[strings.LastIndexByte(detail.Type, '/')+1:] // The protocol has no URLs.
+		out = putField(out, 10, append(putString(nil, strings.ToValidUTF8(name, "")), detail.Value...))
 	}
 	if failed.Outcome > 0 {
 		out = putNumber(out, 11, uint64(failed.Outcome))
@@ -311,7 +312,7 @@ func putError(out []byte, failed *Error) []byte {
 }
 
 func readError(said metadata) *Error {
-	failed := &Error{Code: "unknown", Message: string(said.fields[9]), Headers: said.headers, Trailers: said.trailers,
+	failed := &Error{Code: Unknown, Message: string(said.fields[9]), Headers: said.headers, Trailers: said.trailers,
 		Outcome: int(said.number(11, 0))}
 	code := said.number(8, 0)
 	must(code > 0, rMalformed, "an error without a code")

@@ -80,7 +80,7 @@ func remote(forwarded string) string {
 func (a *App) page(c *Context) {
 	request, err := http.NewRequestWithContext(c, c.call.verb, c.call.path, &body{c, c.call.payload})
 	if err != nil {
-		a.failed(c, Errorf("invalid_argument", "no request: %v", err))
+		a.failed(c, Errorf(InvalidArgument, "no request: %v", err))
 		return
 	}
 	request.RequestURI = c.call.path

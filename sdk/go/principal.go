@@ -2,6 +2,8 @@ package tidewire
 
 import "encoding/json"
 
+const principalHeader = "tidewire-principal"
+
 // Principal is who calls: its subject by the word of an issuer, its scopes, and other claims.
 type Principal struct {
 	Issuer  string         `json:"issuer"`
@@ -33,7 +35,7 @@ func (p *Principal) HasScope(scope string) bool {
 }
 
 // Principal is who calls, as the gateway found out; nil where it did not, and where the reply is cached for others too.
-func (c *Context) Principal() *Principal { return ParsePrincipal(c.Header("tidewire-principal")) }
+func (c *Context) Principal() *Principal { return ParsePrincipal(c.Header(principalHeader)) }
 
 // AsCaller makes a call with the rights of its caller; it is for Context.Call. Without it the program calls as itself.
 func AsCaller(o *options) { WithHeader("tidewire-rights", "caller")(o) }

@@ -73,7 +73,7 @@ func (s *session) isFull() bool {
 	return len(s.control)+len(s.main) > limit
 }
 
-var errTooLong = Errorf("internal", "headers are over what a gateway takes")
+var errTooLong = Errorf(Internal, "headers are over what a gateway takes")
 
 // metadata is that of a frame; what an answer was made of is said in the room that is left.
 func (s *session) metadata(out []byte, headers, trailers []Header, depends [][]string) ([]byte, bool) {
@@ -124,7 +124,7 @@ func (s *session) reply(call *stream, payload []byte, said *answer) {
 	switch {
 	case uint64(len(payload)) > s.peer.body:
 		text := fmt.Sprintf("a reply of %d bytes is over body_max = %d", len(payload), s.peer.body)
-		s.fail(call, &Error{Code: "resource_exhausted", Message: text, Outcome: Ran}, nil)
+		s.fail(call, &Error{Code: ResourceExhausted, Message: text, Outcome: OutcomeRan}, nil)
 	case call.isCancelled:
 		s.fail(call, nil, nil)
 	case len(payload) > smallMax:
@@ -180,7 +180,7 @@ func (s *session) finish(call *stream, trailers []Header) {
 // fail ends a call with an error; that of a command whose caller gave up is that it ran.
 func (s *session) fail(call *stream, failed *Error, depends [][]string) {
 	if call.isCancelled {
-		failed, depends = &Error{Code: "canceled", Message: gaveUp, Outcome: Ran}, nil
+		failed, depends = &Error{Code: Canceled, Message: gaveUp, Outcome: OutcomeRan}, nil
 	}
 	out, fits := s.metadata(putError(nil, failed), failed.Headers, failed.Trailers, depends)
 	if !fits {
@@ -195,7 +195,7 @@ func (s *session) ask(path string, codec byte, payload []byte, parent uint32, ct
 		s.room.Wait()
 	}
 	if s.closed != "" || s.isDraining {
-		return nil, &Error{Code: "unavailable", Message: "the gateway takes no calls any more", Outcome: NotRun}
+		return nil, &Error{Code: Unavailable, Message: "the gateway takes no calls any more", Outcome: OutcomeNotRun}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -303,7 +303,7 @@ func (s *session) onCancel(_ *frame, call *stream) {
 		call.isCancelled = true
 		// A command with one reply runs on, and says at its end that it ran.
 		if call.command == 0 || call.isStreaming || call.hasHead {
-			said := putError(nil, &Error{Code: "canceled", Message: gaveUp})
+			said := putError(nil, &Error{Code: Canceled, Message: gaveUp})
 			s.main = putFrame(s.main, frame{kind: kError, stream: call.number, metadata: said})
 			s.end(call, nil)
 		}
@@ -420,12 +420,12 @@ func (s *session) close(why string) {
 	}
 	s.closed = why
 	for _, call := range s.calls {
-		code := "unavailable"
+		code := Unavailable
 		if call.command > 0 {
-			code = "aborted"
+			code = Aborted
 		}
 		call.isCancelled = call.isCancelled || !call.isAsked
-		s.end(call, &Error{Code: code, Message: "the gateway is gone: " + why, Outcome: Unknown})
+		s.end(call, &Error{Code: code, Message: "the gateway is gone: " + why, Outcome: OutcomeUnknown})
 	}
 	s.room.Broadcast()
 }

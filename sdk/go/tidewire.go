@@ -11,7 +11,8 @@
 //
 // The gateway starts the program, passes calls on a socket that it inherits (TIDEWIRE_FD), and ends it. Each call
 // is answered in a goroutine. Messages are structs as JSON where tidewire.toml says codec = "json"; else they are
-// []byte, or what App.Marshal and App.Unmarshal make of them. What a program prints is in the gateway's log.
+// []byte, or what App.Marshal and App.Unmarshal make of them. With tidewire.dev/go/protobuf they are types that
+// protoc-gen-go has made. What a program prints is in the gateway's log.
 package tidewire
 
 import (
@@ -36,47 +37,19 @@ import (
 // Version of this package.
 const Version = "0.1.0"
 
-var codes = strings.Fields("ok canceled unknown invalid_argument deadline_exceeded not_found already_exists " +
-	"permission_denied resource_exhausted failed_precondition aborted out_of_range unimplemented internal " +
-	"unavailable data_loss unauthenticated")
-
-// What is known of a call that has no answer; 0 for the answer of a handler.
-const (
-	NotRun  = 1
-	Unknown = 2
-	Ran     = 3
-	Behind  = 4
-)
-
 // Header is a name and a value.
 type Header struct{ Name, Value string }
 
-// Detail is an encoded message that goes with an error.
-type Detail struct {
-	Type  string
-	Value []byte
-}
-
-// Error is why a call failed: returned by handlers for their callers, and by calls of the gateway.
-type Error struct {
-	Code, Message     string
-	Details           []Detail
-	Headers, Trailers []Header
-	Outcome           int
-}
-
-func (e *Error) Error() string { return e.Code + ": " + e.Message }
-
-// Errorf is an error with a code, such as "not_found".
-func Errorf(code, format string, values ...any) *Error {
-	return &Error{Code: code, Message: fmt.Sprintf(format, values...)}
-}
-
 // App is what a program serves.
 type App struct {
-	// Marshal and Unmarshal are for messages in protobuf that are no []byte: proto.Marshal, proto.Unmarshal.
+	// Marshal and Unmarshal are for messages in protobuf that are no []byte; those of tidewire.dev/go/protobuf take
+	// types that protoc-gen-go has made. Unmarshal fills a message that exists: a *T also where a handler takes *T.
+	// What Marshal refuses with errors.ErrUnsupported goes into a call of the gateway as JSON.
 	Marshal   func(message any) ([]byte, error)
 	Unmarshal func(data []byte, message any) error
+	// MarshalJSON and UnmarshalJSON are for messages in JSON; those of encoding/json where they are nil.
+	MarshalJSON   func(message any) ([]byte, error)
+	UnmarshalJSON func(data []byte, message any) error
 
 	lock      sync.Mutex
 	session   *session
@@ -111,6 +84,7 @@ type Context struct {
 	app  *App
 	call *stream
 	said answer
+	test *TestCall // nil behind a gateway
 }
 
 // Header is the first value of a header.
@@ -139,13 +113,28 @@ func (c *Context) Depends(source string, key ...any) {
 }
 
 // Changed says that this changed: whoever asks after this call is answered sees it.
-func (c *Context) Changed(source string, key ...any) { c.app.Changed(source, key...) }
+func (c *Context) Changed(source string, key ...any) {
+	if c.test != nil {
+		c.test.sayChanged(source, key)
+		return
+	}
+	c.app.Changed(source, key...)
+}
 
 // Log writes a line to the gateway's log.
-func (c *Context) Log(level, text string, fields ...Header) { c.app.Log(level, text, fields...) }
+func (c *Context) Log(level, text string, fields ...Header) {
+	if c.test != nil {
+		c.test.log(level, text, fields)
+		return
+	}
+	c.app.Log(level, text, fields...)
+}
 
 // Call calls a method of the gateway as part of this call; see App.Call.
 func (c *Context) Call(path string, request, reply any, how ...Option) error {
+	if c.test != nil {
+		return c.test.ask(c, path, request, reply)
+	}
 	return c.app.ask(c, c.call, path, request, reply, how)
 }
 
@@ -166,28 +155,61 @@ func WithHeader(name, value string) Option {
 }
 
 func (a *App) decode(data []byte, codec byte, into any) error {
-	switch bytes, isBytes := into.(*[]byte); {
-	case isBytes:
+	if bytes, isBytes := into.(*[]byte); isBytes {
 		*bytes = data
 		return nil
+	}
+	into = filled(into)
+	switch {
+	case codec == 1 && a.UnmarshalJSON != nil:
+		return a.UnmarshalJSON(data, into)
 	case codec == 1:
 		return json.Unmarshal(data, into)
 	case a.Unmarshal == nil:
-		return fmt.Errorf("no App.Unmarshal for %T; write codec = \"json\" for this service in tidewire.toml", into)
+		return fmt.Errorf("there is no App.Unmarshal for %T; %s", into, useProtobuf)
 	}
 	return a.Unmarshal(data, into)
 }
+
+// filled is the message to read into: of a pointer to a pointer that one, which points to a message then.
+func filled(into any) any {
+	value := reflect.ValueOf(into)
+	if value.Kind() != reflect.Pointer || value.Type().Elem().Kind() != reflect.Pointer || value.IsNil() {
+		return into
+	}
+	if value = value.Elem(); value.IsNil() {
+		value.Set(reflect.New(value.Type().Elem()))
+	}
+	return value.Interface()
+}
+
+// useProtobuf is what a program does that takes messages of protobuf as what they are not.
+const useProtobuf = `call protobuf.Use of tidewire.dev/go/protobuf, ` +
+	`or write codec = "json" for this service in tidewire.toml`
 
 func (a *App) encode(message any, codec byte) ([]byte, error) {
 	switch bytes, isBytes := message.([]byte); {
 	case isBytes:
 		return bytes, nil
+	case codec == 1 && a.MarshalJSON != nil:
+		return a.MarshalJSON(message)
 	case codec == 1:
 		return json.Marshal(message)
 	case a.Marshal == nil:
-		return nil, fmt.Errorf("no App.Marshal for %T; write codec = \"json\" for this service in tidewire.toml", message)
+		return nil, fmt.Errorf("there is no App.Marshal for %T; %s", message, useProtobuf)
 	}
 	return a.Marshal(message)
+}
+
+// encodeCall encodes the request of a call of the gateway, and says in which codec.
+func (a *App) encodeCall(request any) ([]byte, byte, error) {
+	if _, isBytes := request.([]byte); isBytes || a.Marshal != nil {
+		if data, err := a.encode(request, 0); !errors.Is(err, errors.ErrUnsupported) {
+			return data, 0, err
+		}
+	}
+	data, err := a.encode(request, 1)
+	return data, 1, err
 }
 
 // Unary serves a method with one request and one reply. A path that is served already is a panic, here and below.
@@ -217,21 +239,25 @@ func ServerStream[Request, Reply any](a *App, path string, f func(c *Context, re
 }
 
 // Requests are what a caller streams.
-type Requests[Request any] struct{ c *Context }
+type Requests[Request any] struct{ next func() (Request, error) }
 
 // Next waits for the next request; io.EOF after the last.
-func (r *Requests[Request]) Next() (request Request, err error) {
-	data, err := r.c.next()
-	if err == nil {
-		err = r.c.app.decode(data, r.c.call.codec, &request)
-	}
-	return request, err
+func (r *Requests[Request]) Next() (Request, error) { return r.next() }
+
+func requestsOf[Request any](c *Context) *Requests[Request] {
+	return &Requests[Request]{func() (request Request, err error) {
+		data, err := c.next()
+		if err == nil {
+			err = c.read(data, &request)
+		}
+		return request, err
+	}}
 }
 
 // ClientStream serves a method that is sent many requests.
 func ClientStream[Request, Reply any](a *App, path string, f func(*Context, *Requests[Request]) (Reply, error)) {
 	a.register(path, func(c *Context) error {
-		reply, err := f(c, &Requests[Request]{c})
+		reply, err := f(c, requestsOf[Request](c))
 		return c.reply(reply, err)
 	})
 }
@@ -239,7 +265,7 @@ func ClientStream[Request, Reply any](a *App, path string, f func(*Context, *Req
 // BidiStream serves a method that is sent many requests, and sends replies.
 func BidiStream[Request, Reply any](a *App, path string, f func(c *Context, requests *Requests[Request], send func(Reply) error) error) {
 	a.register(path, func(c *Context) error {
-		return c.finish(f(c, &Requests[Request]{c}, func(reply Reply) error { return c.send(reply) }))
+		return c.finish(f(c, requestsOf[Request](c), func(reply Reply) error { return c.send(reply) }))
 	})
 }
 
@@ -261,7 +287,20 @@ func whole[Request any](c *Context) (request Request, err error) {
 			return request, err
 		}
 	}
-	return request, c.app.decode(data, c.call.codec, &request)
+	return request, c.read(data, &request)
+}
+
+// read decodes a request: bytes that are no message are its caller's mistake; JSON, which the gateway has looked at, and
+// messages without a function that reads them are the program's.
+func (c *Context) read(data []byte, into any) error {
+	err := c.app.decode(data, c.call.codec, into)
+	switch {
+	case err == nil:
+		return nil
+	case c.call.codec == 0 && c.app.Unmarshal != nil && !errors.Is(err, errors.ErrUnsupported):
+		return Errorf(InvalidArgument, "the request is no message of protobuf: %v", err)
+	}
+	return &unread{withAdvice(err)}
 }
 
 // begins says that a command begins that runs to its end although its call ends before; it does not if it has.
@@ -419,7 +458,8 @@ func (a *App) Busy() (done func()) {
 	return sync.OnceFunc(func() { count(^uint64(0)) })
 }
 
-// Call calls a method of the gateway; request and reply are []byte, or structs for JSON.
+// Call calls a method of the gateway; request and what reply points to are []byte, structs for JSON, or messages
+// of protobuf.
 func (a *App) Call(ctx context.Context, path string, request, reply any, how ...Option) error {
 	return a.ask(ctx, nil, path, request, reply, how)
 }
@@ -429,11 +469,7 @@ func (a *App) ask(ctx context.Context, parent *stream, path string, request, rep
 	for _, set := range how {
 		set(&o)
 	}
-	codec := byte(1)
-	if _, isBytes := request.([]byte); isBytes || a.Marshal != nil {
-		codec = 0
-	}
-	data, err := a.encode(request, codec)
+	data, codec, err := a.encodeCall(request)
 	if err != nil {
 		return err
 	}
@@ -469,7 +505,7 @@ func (a *App) ask(ctx context.Context, parent *stream, path string, request, rep
 		case call.isCancelled:
 			err = ctx.Err()
 		case len(call.items) > 1:
-			err = &Error{Code: "unimplemented", Message: path + " streams its replies", Outcome: Unknown}
+			err = &Error{Code: Unimplemented, Message: path + " streams its replies", Outcome: OutcomeUnknown}
 		case len(call.items) == 1:
 			data = call.items[0].data
 		}
@@ -478,7 +514,10 @@ func (a *App) ask(ctx context.Context, parent *stream, path string, request, rep
 		giveUp()
 		return err
 	}
-	return a.decode(data, codec, reply)
+	if err = a.decode(data, codec, reply); err != nil {
+		return fmt.Errorf("the reply of %s cannot be read: %w", path, withAdvice(err))
+	}
+	return nil
 }
 
 // do does something under the lock, and writes what arose, unless that is being done.
@@ -509,7 +548,7 @@ func (a *App) write() {
 }
 
 var errNothing = errors.New("the handler returned nil; return a message without fields, or an error")
-var errGone = &Error{Code: "canceled", Message: gaveUp}
+var errGone = &Error{Code: Canceled, Message: gaveUp}
 
 // Serve serves until the gateway ends the program.
 func (a *App) Serve() error {
@@ -592,7 +631,7 @@ func (a *App) answer(c *Context, cancel context.CancelFunc) {
 		a.page(c)
 	case c.call.verb != "" || !isServed:
 		text := "this program does not serve " + c.call.path
-		a.failed(c, &Error{Code: "unimplemented", Message: text, Outcome: NotRun})
+		a.failed(c, &Error{Code: Unimplemented, Message: text, Outcome: OutcomeNotRun})
 	default:
 		if err := served(c); err != nil {
 			a.failed(c, err)
@@ -608,17 +647,14 @@ var (
 
 // isGivenUp says whether a handler failed since its caller is gone, which is no news.
 func (c *Context) isGivenUp(err error) bool {
-	return c.Err() != nil && errors.Is(err, context.Canceled)
+	return c.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 }
 
 // failed tells the caller why a handler failed.
 func (a *App) failed(c *Context, err error) {
-	var failed *Error
-	if !errors.As(err, &failed) || failed == nil {
-		if !c.isGivenUp(err) && err != errPanic {
-			fmt.Fprintln(os.Stderr, "the handler of", c.call.path, "failed:", err)
-		}
-		failed = Errorf("internal", "the handler failed; its log says why")
+	failed, news := told(err)
+	if news != nil && !c.isGivenUp(err) && err != errPanic {
+		fmt.Fprintln(os.Stderr, newsLine(c.call.path, news))
 	}
 	a.do(func(s *session) { s.fail(c.call, failed, c.said.depends) })
 }

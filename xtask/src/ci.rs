@@ -282,6 +282,7 @@ fn sdk(root: &Path) -> Result<Outcome> {
         ("python3", "tests/test_fixtures.py", "sdk/python"),
         ("node", "tests/fixtures.js", "sdk/node"),
         ("go", "test -count=1 ./...", "sdk/go"),
+        ("go", "test -count=1 ./...", "sdk/go/protobuf"),
         ("python3", "tests/test_fixtures.py", "sdk/dotnet"),
         // Gateways that misbehave, against all of them.
         ("python3", "tests/test_attacks.py", "sdk"),

@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 )
 
 // sessionHeader names the session of a request.
@@ -81,12 +84,15 @@ func New(options Options) (*Mock, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Mock{scope{program: p, t: nobody{}}}, nil
+	return &Mock{scope{program: p, t: &nobody{}}}, nil
 }
 
-// Close ends it.
+// Close ends it. It panics where New started it and a rule of it was begun by On and never said.
 func (m *Mock) Close() {
 	m.program.close()
+	if t, is := m.t.(*nobody); is {
+		t.end()
+	}
 }
 
 // Pid is the process of the mock.
@@ -144,9 +150,24 @@ func (s *scope) Metadata() []string {
 }
 
 // On begins a response of a method, shop.v1.Cart/GetPrice. Of responses that fit, the one that was said first
-// answers; those without conditions last.
+// answers; those without conditions last. A response that is begun and never said fails the test at its end.
 func (s *scope) On(method string) *Rule {
-	return &Rule{scope: s, method: strings.TrimPrefix(method, "/"), when: Doc{}, rest: Doc{}}
+	r := &Rule{scope: s, method: strings.TrimPrefix(method, "/"), when: Doc{}, rest: Doc{}}
+	_, file, line, _ := runtime.Caller(1)
+	s.t.Cleanup(func() {
+		if !r.isSaid {
+			const form = "%s:%d: On(%q) answers nothing; end it with Reply, ReplyStream, Fail or PassOn"
+			s.t.Errorf(form, filepath.Base(file), line, r.method)
+		}
+	})
+	return r
+}
+
+// Unsay takes back what was said of a method, or with an empty text of all: of a session what was said for it, of the
+// mock what was said for all calls. Rule files stay.
+func (s *scope) Unsay(method string) {
+	s.t.Helper()
+	s.ask("Unsay", Doc{"method": strings.TrimPrefix(method, "/"), "session": s.session}, &Doc{})
 }
 
 // Wanted says which calls are meant, and how often they are to have come; once or more where nothing says it.
@@ -203,6 +224,10 @@ func (s *scope) Verify(method string, wanted ...Wanted) {
 			return
 		}
 	}
+	if v.exactly != nil && v.atLeast != nil || v.exactly != nil && v.atMost != nil || v.atLeast != nil && v.atMost != nil {
+		s.t.Fatalf("Verify(%q) takes one of Exactly, AtLeast and AtMost; for a range call it twice", method)
+		return
+	}
 	with, _ := json.Marshal(v.with)
 	headers, _ := json.Marshal(v.headers)
 	request := Doc{
@@ -247,16 +272,34 @@ func (i inSession) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // nobody is told of a mock without a test.
-type nobody struct{}
+type nobody struct {
+	lock     sync.Mutex
+	cleanups []func()
+}
 
-func (nobody) Helper() {}
+func (*nobody) Helper() {}
 
-func (nobody) Errorf(format string, arguments ...any) {
+func (*nobody) Errorf(format string, arguments ...any) {
 	panic(fmt.Sprintf(format, arguments...))
 }
 
-func (nobody) Fatalf(format string, arguments ...any) {
+func (*nobody) Fatalf(format string, arguments ...any) {
 	panic(fmt.Sprintf(format, arguments...))
 }
 
-func (nobody) Cleanup(func()) {}
+func (n *nobody) Cleanup(do func()) {
+	n.lock.Lock()
+	defer n.lock.Unlock()
+	n.cleanups = append(n.cleanups, do)
+}
+
+// end does what is to be done at the end, once.
+func (n *nobody) end() {
+	n.lock.Lock()
+	cleanups := n.cleanups
+	n.cleanups = nil
+	n.lock.Unlock()
+	for _, do := range cleanups {
+		do()
+	}
+}

@@ -149,19 +149,28 @@ func TestItTellsTheCallsAndThoseThatNoRuleWasFor(t *testing.T) {
 	t.Parallel()
 	s := shop.Session(t)
 	s.On(getPrice).With("sku", "tea").Reply(nil)
-	price(t, s, `{"sku":"milk"}`)
+	price(t, s, `{"sku":"milk"}`, "x-tenant", "acme")
 	one := s.Calls("")[0]
 	equal(t, one.Method, getPrice)
 	equal(t, one.Session, s.Name())
 	equal(t, one.Code, "ok")
 	equal(t, one.Request()["sku"], any("milk"))
-	equal(t, strings.Join(s.NearMisses()[0].Misses, ", "), `request.sku is "milk", wanted "tea"`)
+	miss := s.NearMisses()[0]
+	equal(t, strings.Join(miss.Misses, ", "), `request.sku is "milk", wanted "tea"`)
+	equal(t, miss.Call.Request()["sku"], any("milk"))
+	equal(t, slices.Contains(miss.Call.Headers, mock.Header{Name: "x-tenant", Value: "acme"}), true)
+	equal(t, len(shop.Session(t).NearMisses()), 0)
 }
 
 // recorder is a test that is told of failures.
 type recorder struct {
 	*testing.T
-	told []string
+	told     []string
+	cleanups []func()
+}
+
+func (r *recorder) Cleanup(do func()) {
+	r.cleanups = append(r.cleanups, do)
 }
 
 func (r *recorder) Errorf(format string, arguments ...any) {
@@ -177,12 +186,18 @@ func (r *recorder) Fatalf(format string, arguments ...any) {
 // failure is what a test would be told.
 func failure(t *testing.T, do func(mock.T)) string {
 	r := &recorder{T: t}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		do(r)
-	}()
-	<-done
+	run := func(do func()) {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			do()
+		}()
+		<-done
+	}
+	run(func() { do(r) })
+	for at := len(r.cleanups) - 1; at >= 0; at-- {
+		run(r.cleanups[at])
+	}
 	return strings.Join(r.told, "\n")
 }
 
@@ -196,6 +211,56 @@ func TestVerifyFailsWithTheCallsThatCameNear(t *testing.T) {
 		s.Verify(getPrice, mock.WithMessage(mock.Doc{"sku": "tea", "quantity": 7}), mock.Exactly(3))
 	})
 	matches(t, told, `came 0 times, and was to come 3 times\n  near: call \d+\n    sku is "milk", wanted "tea"`)
+}
+
+func TestARuleThatIsNeverSaidFailsItsTestAtTheEnd(t *testing.T) {
+	t.Parallel()
+	told := failure(t, func(r mock.T) {
+		s := shop.Session(r)
+		s.On(getPrice).With("sku", "tea")
+		s.On(getPrice).With("sku", "milk").Reply(nil)
+	})
+	matches(t, told, `^mock_test.go:\d+: On\("shop.v1.Cart/GetPrice"\) answers nothing; end it with Reply, ReplyStream, Fail or PassOn$`)
+	one, err := mock.New(mock.Options{Protos: protos})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one.On(getPrice)
+	defer func() {
+		matches(t, fmt.Sprint(recover()), "answers nothing")
+		one.Close()
+	}()
+	one.Close()
+}
+
+func TestWhatWasSaidIsTakenBack(t *testing.T) {
+	t.Parallel()
+	one := mock.Start(t, mock.Options{Protos: protos})
+	s := one.Session(t)
+	one.On(getPrice).Fail("aborted", "of the mock")
+	s.On(getPrice).Fail("aborted", "of the session")
+	s.On("shop.v1.Cart/Find").Fail("aborted", "another one")
+	matches(t, price(t, s, "{}"), "of the session")
+	s.Unsay("/" + getPrice)
+	matches(t, price(t, s, "{}"), "of the mock")
+	one.Unsay("")
+	matches(t, price(t, s, "{}"), `"unitPrice"`)
+	reply, err := call(t, s.Client(), s.URL(), "Find", "{}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	matches(t, reply, "another one")
+	matches(t, failure(t, func(r mock.T) { shop.Session(r).Unsay("shop.v1.Cart/GetPrize") }), "no method is called")
+}
+
+func TestOneBoundOfHowOftenIsTaken(t *testing.T) {
+	t.Parallel()
+	for _, two := range [][]mock.Wanted{
+		{mock.AtLeast(1), mock.AtMost(2)}, {mock.Exactly(1), mock.AtLeast(1)}, {mock.AtMost(1), mock.Exactly(1)},
+	} {
+		told := failure(t, func(r mock.T) { shop.Session(r).Verify(getPrice, two...) })
+		matches(t, told, `^Verify\("shop.v1.Cart/GetPrice"\) takes one of Exactly, AtLeast and AtMost`)
+	}
 }
 
 func TestAWrongRuleIsRefusedWhereItIsSaid(t *testing.T) {

@@ -62,6 +62,7 @@ type Rule struct {
 	when   Doc
 	rest   Doc
 	err    error
+	isSaid bool
 }
 
 // With wants a value in the request, at a path such as item.tags[0]. The value may be an operator of rule files:
@@ -184,6 +185,7 @@ func (r *Rule) body(key string, message any) {
 
 func (r *Rule) say() {
 	r.scope.t.Helper()
+	r.isSaid = true
 	if len(r.when) > 0 {
 		r.rest["when"] = r.when
 	}
