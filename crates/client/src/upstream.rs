@@ -12,9 +12,9 @@ use crate::trace::Trace;
 /// Passes calls on to a remote service.
 ///
 /// The caller's headers go along, credentials too, but for those of the connection and the
-/// protocol, and those that a gateway alone says (`tidewire-principal`). A query that is cached gets
-/// only the headers that its `cache` names, as a hosted program does. The deadline goes along with
-/// what is left of it. A reply or an error comes back with its headers and trailers. Calls of
+/// protocol, and those that a gateway alone says (`tidewire-principal`). A query that is cached
+/// gets only the headers that its `cache` names, as a hosted program does. The deadline goes along
+/// with what is left of it. A reply or an error comes back with its headers and trailers. Calls of
 /// plain HTTP pass through as well.
 ///
 /// What another server has surely not seen is sent to the next: a unary message always, a body of

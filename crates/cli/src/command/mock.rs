@@ -161,31 +161,7 @@ impl Mock {
         answers_everybody: bool,
     ) -> Result<(), Failure> {
         let folders = self.folders().await?;
-        let loaded = folders.load();
-        report(&texts(loaded.faults.iter(), &[]));
-        if !loaded.has_rules {
-            let rules = self.rules.display();
-            tracing::info!(
-                "there are no rules yet; rules that you put into the folder {rules} take effect at once"
-            );
-        }
-        let mut builder = folders.mock(loaded).seed(self.seed).violate(self.violate);
-        match self.without_rule {
-            Some(WithoutRule::Generated) => builder = builder.missing(DefaultReply::Generated),
-            Some(WithoutRule::Unimplemented) => {
-                builder = builder.missing(DefaultReply::Unimplemented)
-            }
-            None => {}
-        }
-        if let Some(url) = &self.upstream {
-            let mut real = UpstreamService::new(self.upstream_protocol.client(url)?);
-            if let Some(folder) = &self.record {
-                real = real.record(folder).map_err(Failure::usage)?;
-            }
-            builder = builder.upstream(std::sync::Arc::new(real));
-        }
-        let (mock, findings) = builder.build();
-        report_findings(&findings, &[]);
+        let mock = self.build(&folders)?;
         config.tell_of_mock(&mock, &folders);
         let services = mock.services();
         if services.is_empty() {
@@ -233,6 +209,36 @@ impl Mock {
             () = stdin_closed(self.until_stdin_closes) => {}
         }
         Ok(())
+    }
+
+    /// The mock of these folders; what is wrong with them is reported.
+    fn build(&self, folders: &MockFolders) -> Result<tidewire::mock::Mock, Failure> {
+        let loaded = folders.load();
+        report(&texts(loaded.faults.iter(), &[]));
+        if !loaded.has_rules {
+            let rules = self.rules.display();
+            tracing::info!(
+                "there are no rules yet; rules that you put into the folder {rules} take effect at once"
+            );
+        }
+        let mut builder = folders.mock(loaded).seed(self.seed).violate(self.violate);
+        match self.without_rule {
+            Some(WithoutRule::Generated) => builder = builder.missing(DefaultReply::Generated),
+            Some(WithoutRule::Unimplemented) => {
+                builder = builder.missing(DefaultReply::Unimplemented)
+            }
+            None => {}
+        }
+        if let Some(url) = &self.upstream {
+            let mut real = UpstreamService::new(self.upstream_protocol.client(url)?);
+            if let Some(folder) = &self.record {
+                real = real.record(folder).map_err(Failure::usage)?;
+            }
+            builder = builder.upstream(std::sync::Arc::new(real));
+        }
+        let (mock, findings) = builder.build();
+        report_findings(&findings, &[]);
+        Ok(mock)
     }
 
     /// Where the mock is read from.

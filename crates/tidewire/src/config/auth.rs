@@ -124,8 +124,8 @@ impl From<AccessSetting> for Access {
 }
 
 impl AuthConfig {
-    /// What a mock does where no kind of credential is set: it answers everybody, whatever rules the
-    /// `.proto` files declare. Returns whether it is so.
+    /// What a mock does where no kind of credential is set: it answers everybody, whatever rules
+    /// the `.proto` files declare. Returns whether it is so.
     pub fn or_of_mock(&mut self) -> bool {
         self.ignores_declared = !self.is_on();
         self.ignores_declared
