@@ -9,8 +9,9 @@
 //! | with neither `Sec-Fetch-Site` nor `Origin`, of another verb than `GET` | yes: it does not come from a page |
 //! | a `GET` with neither, and `Referer` names the host that the request asks for | yes |
 //! | a `GET` with neither, without `Referer`, and no browser sends it | yes |
-//! | with `Sec-Fetch-Site: same-origin` or `none` | yes |
-//! | without `Sec-Fetch-Site`, and `Origin` names the host that the request asks for | yes; its scheme is not compared, since TLS may end before this server |
+//! | with `Sec-Fetch-Site: same-origin` | yes |
+//! | with `Sec-Fetch-Site: none` and without `Origin` | yes: somebody typed it |
+//! | with `Sec-Fetch-Site: none`, or without it, and `Origin` names the host that the request asks for | yes; its scheme is not compared, since TLS may end before this server |
 //! | that a browser sends ahead of time (`Sec-Purpose`, `Purpose`, `X-Moz`), whatever else it says | no: a page of any origin may ask for that, and it says `Sec-Fetch-Site: none` |
 //! | with an `Origin` of `cors.origins` | yes; one that `loopback` lets in only without cookies, unless `cors.credentials` is set |
 //! | any other | no: 403 |
@@ -61,10 +62,13 @@ pub(crate) fn check(parts: &Parts, cors: Option<&Policy>) -> Result<()> {
     let origin = parts.headers.get(ORIGIN);
     // No browser sends one of them twice; who does gains nothing by the order.
     let origins = parts.headers.get_all(ORIGIN);
-    let mut sites = parts.headers.get_all(SEC_FETCH_SITE).iter().peekable();
-    let is_own = match sites.peek() {
-        Some(_) => sites.all(|site| site == "same-origin" || site == "none"),
-        None => origins.iter().all(|origin| is_of_host(origin, &parts.headers, &parts.uri)),
+    let names_host = || origins.iter().all(|origin| is_of_host(origin, &parts.headers, &parts.uri));
+    let sites = || parts.headers.get_all(SEC_FETCH_SITE).iter();
+    let is_own = match parts.headers.contains_key(SEC_FETCH_SITE) {
+        true if sites().all(|site| site == "same-origin") => true,
+        // A page's service worker sends `none` too (Background Fetch), beside its origin.
+        true => sites().all(|site| site == "same-origin" || site == "none") && names_host(),
+        false => names_host(),
     };
     let is_one = origins.iter().count() <= 1;
     let is_named = cors.is_some_and(|policy| {
@@ -173,6 +177,8 @@ mod tests {
             (&[("origin", "http://localhost:5173"), ("cookie", "a=b")], local.as_ref(), false),
             (&[("sec-fetch-site", "same-origin"), ("origin", "http://other.example")], None, true),
             (&[("sec-fetch-site", "none")], None, true),
+            (&[("sec-fetch-site", "none"), ("origin", "http://evil.example")], None, false),
+            (&[("sec-fetch-site", "none"), ("origin", "http://shop.example:8080")], None, true),
             (&[("sec-fetch-site", "cross-site")], None, false),
             (&[("sec-fetch-site", "same-site"), ("origin", "http://b.example")], None, false),
             (

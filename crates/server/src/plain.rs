@@ -1,7 +1,7 @@
 //! Plain HTTP: from a request to a [`Call`] and from a [`Reply`] to a response.
 
 use bytes::{BufMut, BytesMut};
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, TRAILER, VARY};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, HeaderValue, TRAILER, VARY};
 use http::{HeaderMap, Method, Response, StatusCode, Version};
 use tidewire_rest::{ErrorFormat, PrintedReply};
 use tidewire_service::{Body, Error, Frame, Headers, HeldTags, OneLine, Reply, Validator};
@@ -23,6 +23,9 @@ pub(crate) fn response<B>(mut reply: Reply, wrap: impl FnOnce(Body) -> B) -> Res
     *response.status_mut() = status;
     // The map that was there is empty and owns nothing; its destructor would look for what it owns.
     std::mem::forget(std::mem::replace(response.headers_mut(), headers.into_map()));
+    if varies_by_gateway(response.headers()) {
+        for_one(response.headers_mut());
+    }
     response
 }
 
@@ -33,31 +36,34 @@ pub(crate) fn uncached(headers: &mut HeaderMap) {
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("private, no-cache"));
 }
 
-/// Says that a page is its caller's, unless it says that it is for all: it was made for one that is
-/// known, and no cache on the way knows every header that a caller may be known by. To those it is
-/// what a response to a request with `Authorization` is (RFC 9111, section 3.5).
-///
-/// A page that says that it depends on what only the gateway adds to requests
-/// (`Vary: Tidewire-Principal`) is its caller's whatever else it says: no request that a cache on
-/// the way sees has that header, so all would be the same to it.
+/// Says that a page is its caller's, unless it says itself whose it is: it was made for a known
+/// caller, and no cache on the way knows every header that a caller may be known by. `s-maxage` and
+/// `must-revalidate` do not say it, as they would beside `Authorization` (RFC 9111, section 3.5).
 pub(crate) fn callers_own(headers: &mut HeaderMap) {
-    if varies_by_gateway(headers) {
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
-        for name in ["cdn-cache-control", "surrogate-control", "expires"] {
-            headers.remove(name);
-        }
-    } else if !says_whose_it_is(headers) {
+    if !says_whose_it_is(headers) {
         headers.append(CACHE_CONTROL, HeaderValue::from_static("private"));
+        TARGETED.iter().for_each(|name| _ = headers.remove(*name));
     }
 }
+
+/// Says that no cache on the way may give a page to anybody without asking, whoever it was made
+/// for: it depends on what only the gateway adds to requests (`Vary: Tidewire-Principal`). No
+/// request that such a cache sees has that header, so all would be the same to it.
+fn for_one(headers: &mut HeaderMap) {
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    headers.remove(EXPIRES);
+    TARGETED.iter().for_each(|name| _ = headers.remove(*name));
+}
+
+/// What some caches read in place of `Cache-Control`.
+const TARGETED: [&str; 3] = ["cdn-cache-control", "surrogate-control", "x-accel-expires"];
 
 fn says_whose_it_is(headers: &HeaderMap) -> bool {
     let lines = headers.get_all(CACHE_CONTROL).iter();
     let mut directives = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
     directives.any(|directive| {
         let name = directive.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii();
-        let decides: [&[u8]; 5] =
-            [b"public", b"private", b"no-store", b"s-maxage", b"must-revalidate"];
+        let decides: [&[u8]; 3] = [b"public", b"private", b"no-store"];
         decides.iter().any(|known| name.eq_ignore_ascii_case(known))
     })
 }
@@ -259,31 +265,48 @@ mod tests {
 
     #[test]
     fn a_page_of_a_known_caller_is_his_unless_it_says_that_it_is_for_all() {
-        let own = "private, no-cache";
-        for (cache_control, vary, expected) in [
-            ("", "", "private"),
-            ("max-age=60", "", "max-age=60|private"),
-            ("no-cache", "accept", "no-cache|private"),
-            ("max-age=60, PUBLIC", "", "max-age=60, PUBLIC"),
-            ("s-maxage=60", "", "s-maxage=60"),
-            ("max-age=60, must-revalidate", "", "max-age=60, must-revalidate"),
-            ("no-store", "", "no-store"),
-            ("private=\"a\"", "", "private=\"a\""),
-            ("max-age=60", "Tidewire-Principal", own),
-            ("public, max-age=60", "accept, tidewire-PRINCIPAL", own),
+        for (cache_control, expected) in [
+            ("", "private"),
+            ("max-age=60", "max-age=60|private"),
+            ("no-cache", "no-cache|private"),
+            ("max-age=60, PUBLIC", "max-age=60, PUBLIC"),
+            ("s-maxage=60", "s-maxage=60|private"),
+            ("max-age=60, must-revalidate", "max-age=60, must-revalidate|private"),
+            ("no-store", "no-store"),
+            ("private=\"a\"", "private=\"a\""),
         ] {
             let mut headers = HeaderMap::new();
-            for (name, value) in [(CACHE_CONTROL, cache_control), (VARY, vary)] {
-                if !value.is_empty() {
-                    headers.insert(name, HeaderValue::from_static(value));
-                }
+            if !cache_control.is_empty() {
+                headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache_control));
             }
-            headers.insert("cdn-cache-control", HeaderValue::from_static("max-age=9"));
+            TARGETED.iter().for_each(|it| _ = headers.insert(*it, HeaderValue::from_static("9")));
             callers_own(&mut headers);
             let said: Vec<_> = headers.get_all(CACHE_CONTROL).iter().collect();
             let said = said.iter().map(|line| line.to_str().unwrap()).collect::<Vec<_>>().join("|");
-            assert_eq!(said, expected, "{cache_control}; {vary}");
-            assert_eq!(headers.contains_key("cdn-cache-control"), expected != own);
+            assert_eq!(said, expected, "{cache_control}");
+            let is_own = expected.ends_with("|private") || expected == "private";
+            assert!(
+                TARGETED.iter().all(|name| headers.contains_key(*name) != is_own),
+                "{expected}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_page_that_depends_on_what_the_gateway_says_is_for_one_whoever_it_was_made_for() {
+        for (vary, is_own) in
+            [("Tidewire-Principal", true), ("accept, tidewire-PRINCIPAL", true), ("accept", false)]
+        {
+            let mut reply = Reply::new(Body::Empty);
+            reply.headers.insert(VARY, HeaderValue::from_static(vary));
+            let shared = HeaderValue::from_static("public, max-age=60");
+            reply.headers.insert(CACHE_CONTROL, shared.clone());
+            let surrogate = http::HeaderName::from_static("surrogate-control");
+            reply.headers.insert(surrogate, shared);
+            let response = response(reply, |body| body);
+            let expected = if is_own { "private, no-cache" } else { "public, max-age=60" };
+            assert_eq!(response.headers()[CACHE_CONTROL], expected, "{vary}");
+            assert_eq!(response.headers().contains_key("surrogate-control"), !is_own);
         }
     }
 

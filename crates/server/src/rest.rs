@@ -103,6 +103,8 @@ impl Rest {
         let mut response = Response::new(Body::Full(document));
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(CONTENT_TYPE, json);
+        // It may have been asked for with a credential.
+        plain::uncached(response.headers_mut());
         response
     }
 
