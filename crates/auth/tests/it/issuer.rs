@@ -165,6 +165,7 @@ impl Checked {
     }
 
     pub(crate) fn with(keys: Keys) -> Self {
+        crate::log::listen();
         let now = Arc::new(AtomicU64::new(START));
         let clock = Arc::clone(&now);
         let issuer = Issuer::new(TokenRequirements::new("https://id.example", "shop"), keys);

@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
 mod issuer;
+mod log;
 mod rotation;
 mod tokens;

@@ -1,14 +1,14 @@
 //! Keys that are fetched when they are needed, that rotate, and that cannot be had.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
 use tidewire_auth::Keys;
 use tidewire_service::Code;
-use tracing::{Level, span};
+use tracing::Level;
 
 use crate::issuer::{Checked, Published, Signer, claims, settle, with};
+use crate::log::levels;
 
 #[tokio::test]
 async fn keys_are_fetched_once_however_many_wait_for_them() {
@@ -148,8 +148,6 @@ async fn keys_that_are_read_often_are_read_again_as_soon_after_it_failed() {
 
 #[tokio::test]
 async fn that_keys_cannot_be_had_is_said_once_until_that_changes() {
-    let lines = Lines::default();
-    let _heard = tracing::subscriber::set_default(lines.clone());
     let signer = Signer::ecdsa("a");
     let published = Published::of(&[signer.jwk()]);
     let checked = Checked::with(Keys::new(published.clone()).refresh(Duration::from_secs(1)));
@@ -165,7 +163,7 @@ async fn that_keys_cannot_be_had_is_said_once_until_that_changes() {
             settle().await;
         }
         expected.push(said);
-        assert_eq!(*lines.0.lock().unwrap(), expected);
+        assert_eq!(levels(), expected);
         published.publish(&[signer.jwk()]);
         checked.pass(1);
         checked.renew(&token).await;
@@ -177,30 +175,7 @@ async fn that_keys_cannot_be_had_is_said_once_until_that_changes() {
         checked.of(&token).await.unwrap_err();
     }
     expected.push(lost);
-    assert_eq!(*lines.0.lock().unwrap(), expected);
-}
-
-/// The levels of what is logged.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<Level>>>);
-
-impl tracing::Subscriber for Lines {
-    fn enabled(&self, about: &tracing::Metadata<'_>) -> bool {
-        *about.level() <= Level::WARN
-    }
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        self.0.lock().unwrap().push(*event.metadata().level());
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
+    assert_eq!(levels(), expected);
 }
 
 #[tokio::test]
