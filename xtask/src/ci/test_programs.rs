@@ -119,12 +119,16 @@ fn programs(root: &Path) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// Where tests of procedural macros find the libraries of the compiler, as `cargo test` says it.
+/// Where tests of procedural macros find the standard library, as `cargo test` says it.
 fn libraries() -> Result<String> {
-    let output = Command::new("rustc").args(["--print", "sysroot"]).output().context("rustc")?;
-    let sysroot = String::from_utf8(output.stdout)?;
-    let inherited = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
-    Ok(format!("{}/lib:{inherited}", sysroot.trim()))
+    let output = Command::new("rustc").args(["--print", "target-libdir"]).output()?;
+    let own = String::from_utf8(output.stdout)?.trim().to_owned();
+    // An empty part would be the folder of the package.
+    let inherited = std::env::var("LD_LIBRARY_PATH").ok().filter(|it| !it.is_empty());
+    Ok(match inherited {
+        Some(inherited) => format!("{own}:{inherited}"),
+        None => own,
+    })
 }
 
 #[cfg(test)]
