@@ -213,9 +213,13 @@ unpack_nginx() {
 }
 
 # python_packages NAME: an environment $tools/NAME with the packages that scripts/NAME.txt pins. All
-# are installed by the pip of one environment: making a pip takes longer than most packages.
+# are installed by one pip, which tests use too: making a pip takes longer than most packages.
 python_packages() {
   local name=$1 key
+  if [[ ! -x $tools/pip/bin/pip ]]; then
+    rm -rf "$tools/pip"
+    run "made a pip for the Python packages" python3 -m venv "$tools/pip" || return 0
+  fi
   key="$(python3 --version) $(hash_of "scripts/$name.txt")"
   if [[ -x $tools/$name/bin/python ]] && fresh "$name" "$key"; then return 0; fi
   run "installed the Python packages of scripts/$name.txt" install_python_packages "$name" || return 0
@@ -223,7 +227,6 @@ python_packages() {
 }
 install_python_packages() {
   local folder=$tools/$1
-  if [[ ! -x $tools/pip/bin/pip ]]; then rm -rf "$tools/pip" && python3 -m venv "$tools/pip" || return; fi
   rm -rf "$folder" && python3 -m venv --without-pip "$folder" &&
     "$tools/pip/bin/pip" --quiet --python "$folder/bin/python" install --no-compile --no-deps -r "scripts/$1.txt"
 }

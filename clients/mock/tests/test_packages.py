@@ -61,26 +61,16 @@ class Packages(Installed):
 
     def test_python_is_built_and_installed_as_a_wheel(self):
         python = TOOLS / "mock-clients" / "bin" / "python"
+        pip = (TOOLS / "pip" / "bin" / "pip", "--python", python)
         shutil.copytree(
             CLIENTS / "python", self.folder / "source"
         )  # Where it is built it leaves files.
         offline = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-index")
-        build = (
-            "-m",
-            "pip",
-            "wheel",
-            *offline,
-            "--no-build-isolation",
-            "--wheel-dir",
-            ".",
-            "./source",
-        )
-        self.run_in(self.folder, python, *build)
+        build = ("wheel", *offline, "--no-build-isolation", "--wheel-dir", ".", "./source")
+        self.run_in(self.folder, *pip, *build)
         (wheel,) = self.folder.glob("tidewire_mock-*.whl")
         packages = self.folder / "packages"
-        self.run_in(
-            self.folder, python, "-m", "pip", "install", *offline, "--target", packages, wheel
-        )
+        self.run_in(self.folder, *pip, "install", *offline, "--target", packages, wheel)
         for name in ("pytest.ini", "test_price.py"):
             self.of_guide(name, f"price-python/{name}")
         run = (python, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", "test_price.py")
