@@ -2,7 +2,7 @@
 //
 //	app := tidewire.New()
 //	tidewire.Unary(app, "shop.v1.Shop/GetItem", func(c *tidewire.Context, request ItemRequest) (Item, error) {
-//		c.Depends("items", request.ID) // the answer is kept until this item changes
+//		c.Depends("items", request.ID) // the answer is kept until this item changes, or for 5 s: see the guide
 //		return Item{Name: "tea"}, nil
 //	})
 //	if err := app.Serve(); err != nil {
@@ -107,7 +107,8 @@ func (c *Context) AddTrailer(name, value string) {
 	c.said.trailers = append(c.said.trailers, Header{name, value})
 }
 
-// Depends says that the answer was made of this: it is kept until that changes. See [KeyText] for what keys are.
+// Depends says that the answer was made of this: it is kept until that changes, but 5 s at most where the gateway cannot
+// know that nobody else changes it (memo.single_writer). See [KeyText] for what keys are.
 func (c *Context) Depends(source string, key ...any) {
 	c.said.depends = append(c.said.depends, []string{unicodeOf(source), KeyText(key...)})
 }
