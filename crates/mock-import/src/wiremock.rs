@@ -4,6 +4,7 @@
 //! Patterns have to fit all of a value. A request is compared as a message: a member of JSON that
 //! has the default of its field counts as one that is not there.
 
+mod address;
 mod body;
 mod json_path;
 mod patterns;
