@@ -259,6 +259,27 @@ fn looking_for_a_value_in_memory_and_finding_none_is_a_read_of_its_absence() {
 }
 
 #[test]
+fn a_peek_depends_on_what_it_finds_and_not_on_an_absence() {
+    let graph = Graph::new();
+    let source = Source::<u64>::new_in(&graph, "source");
+    let read = source;
+    let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
+        read.read(&key);
+        async move { key }
+    });
+    let peeks = Memo::infallible_in(&graph, "peeks", move |key: u64| async move {
+        leaf.peek(&key).map_or(key, |found| *found)
+    });
+    assert_eq!(*now(peeks.get(7)).unwrap(), 7);
+    assert!(peeks.cached(&7).is_some(), "the answer is the same in another way");
+    now(leaf.get(8)).unwrap();
+    assert_eq!(*now(peeks.get(8)).unwrap(), 8);
+    source.changed(&8);
+    assert!(peeks.cached(&8).is_none(), "what it found ended");
+    assert!(peeks.cached(&7).is_some());
+}
+
+#[test]
 fn a_question_that_a_task_asks_and_the_function_waits_for_is_answered() {
     let (graph, gate) = (Graph::new(), Gate::default());
     let slow = slow(&graph, &gate);
