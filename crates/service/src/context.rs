@@ -18,8 +18,8 @@ use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 use crate::command_key::{self, CommandKey};
 use crate::if_none_match::{self, HeldTags};
 use crate::{
-    CacheScope, DeadlineOwner, InterimSender, Observation, ParentCalls, Peer, Phase, Principal,
-    Result, Signal, Tokens, Validator,
+    DeadlineOwner, InterimSender, Observation, ParentCalls, Peer, Phase, Principal, Result, Signal,
+    Tokens, Validator,
 };
 
 /// What surrounds a call.
@@ -492,33 +492,6 @@ impl Context {
     /// Sets what sends interim responses to the caller.
     pub fn set_interim(&mut self, sender: InterimSender) {
         self.interim = Some(sender);
-    }
-
-    /// The headers that a reply may depend on which is cached for the callers of `scope`: none of
-    /// `PUBLIC`, those that it names of `VARY`, otherwise `authorization` and `cookie`; beside them
-    /// `traceparent`, and `tracestate` where the reply is for one caller. Reads nothing else.
-    #[must_use]
-    pub fn headers_of_cached(&self, scope: &CacheScope) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        let mut take = |name: &str| {
-            if !crate::is_of_gateway(name)
-                && let Ok(known) = name.parse::<HeaderName>()
-            {
-                for value in self.header_values(name) {
-                    headers.append(known.clone(), value.clone());
-                }
-            }
-        };
-        let is_shared = matches!(scope, CacheScope::Public | CacheScope::Vary(_));
-        match scope {
-            CacheScope::Public => {}
-            CacheScope::Vary(names) => names.iter().for_each(take),
-            CacheScope::Caller => ["authorization", "cookie"].into_iter().for_each(&mut take),
-        }
-        // The span is the gateway's own; what else the caller says of its trace is not for others.
-        let trace = self.trace().filter(|(name, _)| !is_shared || name.as_str() == "traceparent");
-        trace.for_each(|(name, value)| _ = headers.append(name, value.clone()));
-        headers
     }
 
     /// The headers, taken out.

@@ -15,6 +15,7 @@
 mod access;
 mod authorization;
 mod body;
+mod cached_headers;
 mod call;
 mod channel;
 mod code;
