@@ -97,7 +97,7 @@ impl Shared {
         call.context.phase(Phase::Memo);
         let hit = match within {
             None => lookup(asked, place.memo.cached::<dyn Parts + '_>(&asked)),
-            // Where it is not cached for calls from outside, the answer is the same.
+            // A miss here is not a read of absence: the reply under the other key is the same.
             Some(within) => lookup(asked, place.memo.peek::<dyn Parts + '_>(&asked))
                 .or_else(|| lookup(within, place.memo.cached::<dyn Parts + '_>(&within))),
         };

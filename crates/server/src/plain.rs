@@ -23,6 +23,13 @@ pub(crate) fn response<B>(mut reply: Reply, wrap: impl FnOnce(Body) -> B) -> Res
     *response.status_mut() = status;
     // The map that was there is empty and owns nothing; its destructor would look for what it owns.
     std::mem::forget(std::mem::replace(response.headers_mut(), headers.into_map()));
+    response
+}
+
+/// The same for a page of plain HTTP, which may depend on what the gateway says of its caller.
+#[inline]
+pub(crate) fn page<B>(reply: Reply, wrap: impl FnOnce(Body) -> B) -> Response<B> {
+    let mut response = response(reply, wrap);
     if varies_by_gateway(response.headers()) {
         for_one(response.headers_mut());
     }
@@ -303,7 +310,7 @@ mod tests {
             reply.headers.insert(CACHE_CONTROL, shared.clone());
             let surrogate = http::HeaderName::from_static("surrogate-control");
             reply.headers.insert(surrogate, shared);
-            let response = response(reply, |body| body);
+            let response = page(reply, |body| body);
             let expected = if is_own { "private, no-cache" } else { "public, max-age=60" };
             assert_eq!(response.headers()[CACHE_CONTROL], expected, "{vary}");
             assert_eq!(response.headers().contains_key("surrogate-control"), !is_own);

@@ -63,11 +63,11 @@ impl Future for ResponseFuture {
             Self::Ready(response) => Poll::Ready(Ok(*response.take().expect(TAKEN))),
             Self::Answered(reply) => {
                 let reply = reply.take().expect(TAKEN);
-                Poll::Ready(Ok(plain::response(*reply, ResponseBody::plain)))
+                Poll::Ready(Ok(plain::page(*reply, ResponseBody::plain)))
             }
             Self::Plain(answer) => Pin::new(answer).poll(cx).map(|outcome| {
                 Ok(match outcome {
-                    Ok(reply) => plain::response(reply, ResponseBody::plain),
+                    Ok(reply) => plain::page(reply, ResponseBody::plain),
                     Err(error) => plain::error_response(&error).map(ResponseBody::plain),
                 })
             }),
