@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -64,13 +65,14 @@ pub(crate) struct Slot {
 /// What nobody read of a request.
 #[derive(Debug, Default)]
 enum UnreadRequest {
-    /// Nothing yet; the reply is not over.
+    /// Nothing, or what there is belongs to nobody any more.
     #[default]
     Nothing,
-    /// Its body.
+    /// Somebody has its body: perhaps a connection to a program that answered before it had read
+    /// all. Who waits for it is woken.
+    Held(Option<Waker>),
+    /// Its body, of which nobody wants more.
     Body(Incoming),
-    /// The reply is over: nobody takes it in any more.
-    Closed,
 }
 
 /// Bytes of a reply that are the peer's to take; the library that holds them lets go of them then.
@@ -185,20 +187,44 @@ impl Slot {
         })
     }
 
-    /// Puts aside what nobody read of the request, until the reply is over.
-    pub(crate) fn put_aside(&self, body: Incoming) {
-        let mut unread = self.unread.lock();
-        if matches!(*unread, UnreadRequest::Nothing) {
-            *unread = UnreadRequest::Body(body);
-        }
+    /// Somebody has the body of the request, and will put it aside.
+    pub(crate) fn lend(&self) {
+        *self.unread.lock() = UnreadRequest::Held(None);
     }
 
-    /// What was put aside, once the reply is over; from then on nothing is.
-    pub(crate) fn take_unread(&self) -> Option<Incoming> {
-        match std::mem::replace(&mut *self.unread.lock(), UnreadRequest::Closed) {
-            UnreadRequest::Body(body) => Some(body),
-            UnreadRequest::Nothing | UnreadRequest::Closed => None,
+    /// Puts aside what nobody wants of the request, until the reply is over; `None` where all of
+    /// it was read. After [`Self::close`] it is forgotten.
+    pub(crate) fn put_aside(&self, body: Option<Incoming>) {
+        let mut unread = self.unread.lock();
+        let UnreadRequest::Held(waker) = &mut *unread else { return };
+        let waker = waker.take();
+        *unread = body.map_or(UnreadRequest::Nothing, UnreadRequest::Body);
+        drop(unread);
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether there is, or may come, a rest of the request that nobody read.
+    pub(crate) fn has_unread(&self) -> bool {
+        !matches!(*self.unread.lock(), UnreadRequest::Nothing)
+    }
+
+    /// What is put aside once nobody has the body any more; `None` where that is nothing.
+    pub(crate) fn poll_unread(&self, cx: &mut Context<'_>) -> Poll<Option<Incoming>> {
+        let mut unread = self.unread.lock();
+        if let UnreadRequest::Held(waker) = &mut *unread {
+            *waker = Some(cx.waker().clone());
+            return Poll::Pending;
         }
+        Poll::Ready(match std::mem::take(&mut *unread) {
+            UnreadRequest::Body(body) => Some(body),
+            UnreadRequest::Nothing | UnreadRequest::Held(_) => None,
+        })
+    }
+
+    /// Nothing is put aside any more.
+    pub(crate) fn close(&self) {
+        let unread = std::mem::take(&mut *self.unread.lock());
+        drop(unread);
     }
 
     /// So many bytes of its reply wait now.

@@ -176,12 +176,11 @@ impl<F: Future<Output = ()>> Future for WatchedStream<F> {
             this.stream.set(None);
             let Some(slot) = this.slot else { return Poll::Ready(()) };
             slot.leave();
-            let Some(body) = slot.take_unread() else { return Poll::Ready(()) };
-            return this
-                .rest
-                .insert(Box::pin(take_in(body, this.limits.clone())))
-                .as_mut()
-                .poll(cx);
+            if !slot.has_unread() {
+                return Poll::Ready(());
+            }
+            let rest = take_in(Arc::clone(slot), this.limits.clone());
+            return this.rest.insert(Box::pin(rest)).as_mut().poll(cx);
         }
         match this.slot.as_ref().and_then(|slot| slot.awaits()) {
             Some(taken) => this.patience.poll_over(taken, this.limits.reply_progress_timeout, cx),
@@ -190,9 +189,11 @@ impl<F: Future<Output = ()>> Future for WatchedStream<F> {
     }
 }
 
-/// Reads what a client still sends after its reply, within the bounds for that.
-async fn take_in(mut body: Incoming, limits: Streams) {
+/// Reads what a client still sends after its reply, within the bounds for that. Whoever has the
+/// body at that time goes on reading it; a program may have answered before it read all.
+async fn take_in(slot: Arc<Slot>, limits: Streams) {
     let to_its_end = async {
+        let Some(mut body) = std::future::poll_fn(|cx| slot.poll_unread(cx)).await else { return };
         let mut left = limits.unread_body_bytes_max;
         while let Some(Ok(frame)) = body.frame().await {
             let bytes = frame.data_ref().map_or(0, Bytes::len);
@@ -206,6 +207,7 @@ async fn take_in(mut body: Incoming, limits: Streams) {
     };
     let timeout = limits.unread_body_timeout;
     if tokio::time::timeout(timeout, to_its_end).await.is_err() {
+        slot.close();
         tracing::debug!("a stream is reset after limits.unread_body_timeout = {timeout:?}");
     }
 }

@@ -46,17 +46,15 @@ impl RawBody {
         slot: Option<&Arc<Slot>>,
     ) -> Self {
         let slot = slot.filter(|_| !body.is_end_stream()).cloned();
+        slot.iter().for_each(|slot| slot.lend());
         Self { body: Some(body), version, pace, slot }
     }
 }
 
 impl Drop for RawBody {
     fn drop(&mut self) {
-        if let Some(slot) = &self.slot
-            && let Some(body) = self.body.take()
-            && !body.is_end_stream()
-        {
-            slot.put_aside(body);
+        if let Some(slot) = &self.slot {
+            slot.put_aside(self.body.take().filter(|body| !body.is_end_stream()));
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Refusals over HTTP/2 reach a client that is still sending: curl, as it is installed.
 
+use std::future::poll_fn;
 use std::io::Write as _;
 
-use http::{Method, StatusCode};
+use http::{Method, Request, StatusCode};
 use tidewire_server::{RunningServer, Server};
 use tidewire_service::{Admission, Call, Error, Gate, Head, Reply};
 use tokio::process::Command;
@@ -56,4 +57,41 @@ async fn curl_reads_every_refusal_over_http2_although_it_is_still_sending() {
             assert!(answer.ends_with(status.as_str()), "{path} {status} {bytes}: {answer}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_body_that_somebody_keeps_until_after_the_reply_is_taken_in_then() {
+    let (give, mut held) = tokio::sync::mpsc::unbounded_channel();
+    let keeping = move |call: Call| {
+        give.send(call.body).unwrap();
+        let error = Error::unauthenticated("this call needs a credential, and none came");
+        std::future::ready(Err::<Reply, _>(error))
+    };
+    let server = start(Server::builder().route(Method::POST, "/items", keeping)).await;
+    let socket =
+        tokio::net::TcpStream::connect(server.url().trim_start_matches("http://")).await.unwrap();
+    let (mut client, connection) = h2::client::handshake(socket).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let request = Request::post(format!("{}/items", server.url()))
+        .header("content-type", "application/json")
+        .body(())
+        .unwrap();
+    let (response, mut body) = client.send_request(request, false).unwrap();
+    let mut response = response.await.unwrap();
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    while let Some(piece) = response.body_mut().data().await {
+        let bytes = piece.unwrap().len();
+        response.body_mut().flow_control().release_capacity(bytes).unwrap();
+    }
+    drop(held.recv().await.unwrap());
+    let mut left = 900_000;
+    while left > 0 {
+        body.reserve_capacity(left);
+        let room = poll_fn(|cx| body.poll_capacity(cx)).await.expect("the stream is not reset");
+        let bytes = left.min(room.unwrap());
+        body.send_data(vec![b'x'; bytes].into(), bytes == left).unwrap();
+        left -= bytes;
+    }
+    drop((client, body, response));
+    connection.await.unwrap().unwrap();
 }
