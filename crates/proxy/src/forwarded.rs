@@ -11,7 +11,9 @@
 //! What callers say in any header whose name begins with `X-Forwarded`, or in `Forwarded` (RFC
 //! 7239), is taken out: anybody could say it. So are names with an underscore, which CGI and WSGI
 //! cannot tell from those with a hyphen, and what the caller's `Connection` names, before these are
-//! set, since that would take them out again on the way.
+//! set, since that would take them out again on the way. So are headers by which frameworks serve
+//! another path or host than the request names ([`OVERRIDES`]), since access rules and routes are
+//! about what it names.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -87,9 +89,20 @@ fn take_out(headers: &mut HeaderMap) {
     names.iter().for_each(|name| _ = headers.remove(name));
 }
 
+/// By the first two IIS, Symfony and Zend serve another path, by the next three some take another
+/// host. CGI gives `Proxy` to a program as the variable by which clients find their proxy (httpoxy).
+const OVERRIDES: [&str; 6] = [
+    "x-original-url",
+    "x-rewrite-url",
+    "x-original-host",
+    "x-host",
+    "x-http-host-override",
+    "proxy",
+];
+
 /// Whether only a proxy may say it.
 pub fn is_of_proxy(name: &str) -> bool {
-    name.starts_with("x-forwarded") || name == FORWARDED
+    name.starts_with("x-forwarded") || name == FORWARDED || OVERRIDES.contains(&name)
 }
 
 /// Takes out what is of the caller's connection alone, but for its wish to become another.
@@ -126,6 +139,19 @@ mod tests {
         assert_eq!(text(PROTO), Some("https"));
         assert_eq!(text(PREFIX), Some("/shop"));
         assert_eq!(text(FORWARDED), None);
+    }
+
+    #[test]
+    fn no_header_makes_a_program_serve_another_path_or_host_than_was_judged() {
+        let mut headers = HeaderMap::new();
+        for name in OVERRIDES {
+            headers.insert(name, HeaderValue::from_static("/admin"));
+        }
+        headers.insert("x-original-file", HeaderValue::from_static("a.txt"));
+        set(&mut headers, &Uri::from_static("/a"), None, false, None);
+        let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["host", "x-forwarded-proto", "x-original-file"]);
     }
 
     #[test]

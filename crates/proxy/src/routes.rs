@@ -231,22 +231,25 @@ fn relocate(reply: &mut Reply, prefix: &str, host: Option<&str>) {
     }
 }
 
-/// Whether a segment of a path is `.` or `..` to somebody: as it is, encoded, or with parameters
-/// behind a semicolon, which servlet containers take off before they look.
+/// Whether a segment of a path is `.` or `..` to somebody: as it is, encoded, with parameters behind
+/// a semicolon, which servlet containers take off before they look, with spaces, which some file
+/// systems leave out, or before a NUL, at which C ends a name.
 fn has_dot_segments(path: &str) -> bool {
     let read = path.contains('%').then(|| {
         let plain = path.to_ascii_lowercase();
         ENCODED.iter().fold(plain, |path, (encoded, byte)| path.replace(encoded, byte))
     });
     let mut segments = read.as_deref().unwrap_or(path).split(['/', '\\']);
-    segments.any(|segment| matches!(segment.split([';', '?', '#']).next(), Some("." | "..")))
+    segments.any(|segment| matches!(segment.split([';', '?', '#', '\0']).next(), Some("." | "..")))
 }
 
 /// What segments are told from each other by, and from `..`; and what parsers of URLs leave out.
-const ENCODED: [(&str, &str); 9] = [
+const ENCODED: [(&str, &str); 11] = [
+    ("%00", "\0"),
     ("%09", ""),
     ("%0a", ""),
     ("%0d", ""),
+    ("%20", ""),
     ("%2e", "."),
     ("%2f", "/"),
     ("%5c", "\\"),
@@ -401,6 +404,10 @@ mod tests {
             "/shop/..%2fadmin",
             "/shop/x%5C..%5Cadmin",
             "/shop/..\\admin",
+            "/shop/..%20/admin",
+            "/shop/.%20./admin",
+            "/shop/..%00/admin",
+            "/shop/..%00x",
         ] {
             let said = ask("a.example", path).await;
             assert!(said.starts_with("invalid_argument"), "{path}: {said}");
@@ -410,6 +417,7 @@ mod tests {
             "/shop/..a",
             "/shop/a;b/c",
             "/shop/a..;b",
+            "/shop/a%20..b/%20",
             "/shop/x?y=/../z",
             "/shop/%252e%252e",
         ] {

@@ -46,11 +46,15 @@ pub(crate) fn uncached(headers: &mut HeaderMap) {
 /// Says that a page is its caller's, unless it says itself whose it is: it was made for a known
 /// caller, and no cache on the way knows every header that a caller may be known by. `s-maxage` and
 /// `must-revalidate` do not say it, as they would beside `Authorization` (RFC 9111, section 3.5).
+/// What some caches read before `Cache-Control` goes, unless the page is for all by that.
 pub(crate) fn callers_own(headers: &mut HeaderMap) {
-    if !says_whose_it_is(headers) {
-        headers.append(CACHE_CONTROL, HeaderValue::from_static("private"));
-        TARGETED.iter().for_each(|name| _ = headers.remove(*name));
+    if says(headers, &["public"]) {
+        return;
     }
+    if !says(headers, &["private", "no-store"]) {
+        headers.append(CACHE_CONTROL, HeaderValue::from_static("private"));
+    }
+    TARGETED.iter().for_each(|name| _ = headers.remove(*name));
 }
 
 /// Says that no cache on the way may give a page to anybody without asking, whoever it was made
@@ -65,13 +69,13 @@ fn for_one(headers: &mut HeaderMap) {
 /// What some caches read in place of `Cache-Control`.
 const TARGETED: [&str; 3] = ["cdn-cache-control", "surrogate-control", "x-accel-expires"];
 
-fn says_whose_it_is(headers: &HeaderMap) -> bool {
+/// Whether `Cache-Control` has one of these directives.
+fn says(headers: &HeaderMap, directives: &[&str]) -> bool {
     let lines = headers.get_all(CACHE_CONTROL).iter();
-    let mut directives = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
-    directives.any(|directive| {
+    let mut said = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+    said.any(|directive| {
         let name = directive.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii();
-        let decides: [&[u8]; 3] = [b"public", b"private", b"no-store"];
-        decides.iter().any(|known| name.eq_ignore_ascii_case(known))
+        directives.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
     })
 }
 
@@ -190,6 +194,8 @@ pub(crate) fn error_response(error: &Error) -> Response<Body> {
 pub(crate) fn error_response_in(format: ErrorFormat, error: &Error) -> Response<Body> {
     log(error, "http");
     let mut response = grpc_response(error).unwrap_or_else(|| printed(format, error));
+    // A cache may keep a 404, 405, 414 or 501 that says nothing, and some keep others.
+    uncached(response.headers_mut());
     response.extensions_mut().insert(RequestFailure::new(error));
     response
 }
@@ -291,11 +297,9 @@ mod tests {
             let said: Vec<_> = headers.get_all(CACHE_CONTROL).iter().collect();
             let said = said.iter().map(|line| line.to_str().unwrap()).collect::<Vec<_>>().join("|");
             assert_eq!(said, expected, "{cache_control}");
-            let is_own = expected.ends_with("|private") || expected == "private";
-            assert!(
-                TARGETED.iter().all(|name| headers.contains_key(*name) != is_own),
-                "{expected}"
-            );
+            let is_for_all = expected.ends_with("PUBLIC");
+            let is_as_told = |name| headers.contains_key(name) == is_for_all;
+            assert!(TARGETED.into_iter().all(is_as_told), "{expected}");
         }
     }
 
@@ -323,6 +327,7 @@ mod tests {
             .with_detail(Detail { type_name: "shop.v1.Why".to_owned(), value: vec![1].into() });
         let printed = error_response(&error);
         assert_eq!((printed.status().as_u16(), printed.headers().get("grpc-status")), (503, None));
+        assert_eq!(printed.headers()[CACHE_CONTROL], "private, no-cache");
         let headers = error.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert(http::header::RETRY_AFTER, HeaderValue::from_static("1"));

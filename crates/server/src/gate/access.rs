@@ -300,9 +300,10 @@ fn without_slash(path: &str) -> Option<&str> {
 
 fn with_bare_names(path: &str) -> String {
     let names = path.split('/').map(|name| {
-        let bare = name.split('\0').next().unwrap_or_default().trim_end_matches(['.', ' ']);
-        // What is nothing but dots leads elsewhere, or nowhere.
-        if bare.is_empty() { name } else { bare }
+        let name = name.split('\0').next().unwrap_or_default();
+        let bare = name.trim_end_matches(['.', ' ']);
+        // What is nothing but dots and spaces leads elsewhere, or nowhere.
+        if bare.is_empty() { name.replace(' ', "") } else { bare.to_owned() }
     });
     names.collect::<Vec<_>>().join("/")
 }
@@ -517,6 +518,14 @@ mod tests {
             ("/assets/own%23x", false),
             ("/assets/x/.%09./own/a", false),
             ("/assets/a%0ab", true),
+            ("/assets/x/..%20/own/a", false),
+            ("/assets/x/..%00/own/a", false),
+            ("/assets/x/.%20./own/a", false),
+            ("/assets/%20/own/a", false),
+            ("/assets/%00/own/a", false),
+            ("/assets/%2520/own/a", false),
+            ("/assets/%20a", true),
+            ("/assets/a%20/b", true),
         ] {
             assert_eq!(code(&gate, path(at), None).is_none(), passes, "{at}");
         }
