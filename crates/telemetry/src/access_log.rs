@@ -165,6 +165,10 @@ mod tests {
             assert_eq!(text.contains(" caller=ada"), !caller.is_empty(), "{text}");
             assert!(!(json + &text).contains("hunter2"));
         }
+        let mut forger = End::new(EndReason::Answered);
+        forger.caller = Some(Principal::new("api-key", "eve caller=\"ada\""));
+        let text = of_end(LineFormat::Text, &forger);
+        assert!(text.contains(r#" caller="eve caller=\"ada\"""#), "{text}");
     }
 
     /// The line of a request that ends so.

@@ -49,7 +49,7 @@ pub(crate) fn line(format: LineFormat, begun: &RequestStart, end: &End, taken: D
             let mut line = String::new();
             let RequestStart { method, protocol, peer, request_id, .. } = begun;
             let method = method.escape_default();
-            let request_id = request_id.escape_default();
+            let request_id = field(request_id);
             let bytes_in = end.bytes_in;
             let bytes_out = end.bytes_out;
             let _ = write!(
@@ -58,10 +58,10 @@ pub(crate) fn line(format: LineFormat, begun: &RequestStart, end: &End, taken: D
                  peer={peer} id={request_id}"
             );
             if let Some(caller) = caller(end) {
-                let _ = write!(line, " caller={}", caller.escape_default());
+                let _ = write!(line, " caller={}", field(caller));
             }
             if let Some(program) = &end.program {
-                let _ = write!(line, " program={}", program.escape_default());
+                let _ = write!(line, " program={}", field(program));
             }
             if let Some(from_memory) = Series::from_memory(end) {
                 let _ = write!(line, " cache={}", cache_state(from_memory));
@@ -69,6 +69,12 @@ pub(crate) fn line(format: LineFormat, begun: &RequestStart, end: &End, taken: D
             line
         }
     }
+}
+
+/// A text as the value of a field: in quotes where it could be taken for more than one.
+fn field(text: &str) -> String {
+    let text = text.escape_default().to_string();
+    if text.contains([' ', '=', '"']) { format!("\"{text}\"") } else { text }
 }
 
 /// The caller's name, which its issuer knows it by.
