@@ -64,8 +64,8 @@ impl Watched {
     }
 
     fn context(&self) -> Context {
-        let value = format!("Bearer {}", self.token).parse().unwrap();
-        Context::default().with_header(tidewire::http::header::AUTHORIZATION, value)
+        let value = format!("Bearer {}", self.token);
+        Context::default().with_header("authorization", value).unwrap()
     }
 
     /// The calls that are recorded, once there are so many.

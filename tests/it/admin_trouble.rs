@@ -9,7 +9,6 @@ use tidewire::admin::proto::tidewire::admin::v1::{
     WatchRequest,
 };
 use tidewire::config::Config;
-use tidewire::http::{HeaderName, HeaderValue};
 use tidewire::{Address, Client, Code, Context, RunningServer, Stream};
 use tidewire_tests::behaviour::Behaviour;
 use tidewire_tests::proto::BehaviourServiceServer;
@@ -164,9 +163,8 @@ async fn the_token_of_an_earlier_start_opens_nothing_once_its_file_is_another() 
         let Address::Tcp(address) = running.beside().unwrap().addresses()[0] else { panic!("TCP") };
         let url = format!("http://{address}");
         let client = SystemClient::new(Client::builder(url).build().unwrap().channel());
-        let value = HeaderValue::from_str(&format!("Bearer {}", token.trim())).unwrap();
-        let context =
-            Context::default().with_header(HeaderName::from_static("authorization"), value);
+        let value = format!("Bearer {}", token.trim());
+        let context = Context::default().with_header("authorization", value).unwrap();
         let reply = System::overview(&client, context, OverviewRequest::default()).await;
         reply.map(drop).map_err(|error| error.code())
     };

@@ -11,7 +11,7 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::{Value, json};
 use tidewire::client::Protocol;
 use tidewire::config::Config;
-use tidewire::http::{HeaderName, HeaderValue, Method};
+use tidewire::http::Method;
 use tidewire::{
     Call, Client, Code, Codec, Context, Error, Implementation, Message, Method as RpcMethod, Reply,
     Result, RunningServer, Schema, Server, Service, Spec, StreamKind,
@@ -169,8 +169,7 @@ async fn call(
     }
     let mut context = Context::default();
     if let Some((name, value)) = header {
-        let value = HeaderValue::from_str(value).unwrap();
-        context = context.with_header(HeaderName::from_static(name), value);
+        context.set_header(name, value).unwrap();
     }
     let call = Call::method(Arc::new(spec), context, Codec::Json, "{}");
     let reply = client.call(call).await?;

@@ -192,9 +192,9 @@ async fn plain_http_passes_through() {
             let sent = call.context.header("x-sent").cloned();
             let body = call.body.collect(1 << 20).await?;
             let text = format!("{key} {query} {}", String::from_utf8_lossy(&body));
-            Ok(Reply::text(text)
+            Reply::text(text)
                 .with_status(tidewire::http::StatusCode::CREATED)
-                .with_header("x-got".parse().unwrap(), sent.unwrap()))
+                .with_header("x-got", sent.unwrap())
         },
     );
     let (_running, address) = start(server).await;

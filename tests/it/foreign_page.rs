@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidewire::http::header::{CONTENT_TYPE, HeaderValue};
+use tidewire::http::header::CONTENT_TYPE;
 use tidewire::http::{Method, StatusCode};
 use tidewire::{
     Body, Builder, Call, Context, Implementation, Message, Method as RpcMethod, Reply, Result,
@@ -70,8 +70,7 @@ fn with_page(builder: Builder) -> (Builder, mpsc::UnboundedReceiver<String>) {
     };
     let page = async |_: Call| {
         let content = std::fs::read(root().join("tests/foreign/node/foreign_page.html")).unwrap();
-        let html = HeaderValue::from_static("text/html");
-        Ok(Reply::new(Body::from(content)).with_header(CONTENT_TYPE, html))
+        Reply::new(Body::from(content)).with_header(CONTENT_TYPE, "text/html")
     };
     let builder =
         builder.route(Method::GET, "/page.html", page).route(Method::POST, "/result", take);

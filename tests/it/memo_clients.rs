@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tidewire::http::header::{CONTENT_TYPE, HeaderValue};
+use tidewire::http::header::CONTENT_TYPE;
 use tidewire::http::{Method, StatusCode};
 use tidewire::{Body, Call, Int64, Layer, Reply, RestOptions, Service};
 use tidewire_tests::program::{browser, root, run, succeed, tool};
@@ -133,8 +133,7 @@ async fn a_page_in_a_browser_confirms_what_it_holds_and_sees_every_change() {
     };
     let page = async |_: Call| {
         let content = std::fs::read(root().join("tests/foreign/node/memo.html")).unwrap();
-        let html = HeaderValue::from_static("text/html");
-        Ok(Reply::new(Body::from(content)).with_header(CONTENT_TYPE, html))
+        Reply::new(Body::from(content)).with_header(CONTENT_TYPE, "text/html")
     };
     let unchanged = Arc::new(AtomicUsize::new(0));
     let (builder, _) = built();

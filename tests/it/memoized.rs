@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidewire::client::{Client, Upstream};
-use tidewire::http::{Method, header::HeaderValue};
+use tidewire::http::Method;
 use tidewire::memo::{Graph, Source};
 use tidewire::{
     Builder, CacheScope, Call, Codec, Context, Error, Implementation, Message, Method as RpcMethod,
@@ -105,8 +105,7 @@ impl Implementation for Rows {
         if method.method == "Mine"
             && let Some(who) = self.who.lock().unwrap().clone()
         {
-            reply = reply
-                .with_header("set-cookie".parse().unwrap(), HeaderValue::from_str(&who).unwrap());
+            reply.set_header("set-cookie", who)?;
         }
         Ok(reply)
     }

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire::http::header::{CONTENT_TYPE, HeaderValue};
+use tidewire::http::header::CONTENT_TYPE;
 use tidewire::http::{Method, StatusCode};
 use tidewire::{Body, Builder, Call, Reply};
 use tidewire_tests::program::browser;
@@ -34,9 +34,8 @@ pub(crate) async fn visited(
         }
     };
     let page = move |_: Call| {
-        let html = HeaderValue::from_static("text/html");
-        let reply = Reply::new(Body::from(page.clone())).with_header(CONTENT_TYPE, html);
-        async move { Ok(reply) }
+        let reply = Reply::new(Body::from(page.clone()));
+        async move { reply.with_header(CONTENT_TYPE, "text/html") }
     };
     let builder =
         builder.route(Method::GET, "/page.html", page).route(Method::POST, "/result", take);

@@ -358,8 +358,7 @@ mod tests {
             ("https://a.example.evil/x", "https://a.example.evil/x"),
             ("mailto:ada", "mailto:ada"),
         ] {
-            let value = HeaderValue::from_static(location);
-            let mut reply = Reply::text("").with_header(LOCATION, value);
+            let mut reply = Reply::text("").with_header(LOCATION, location).unwrap();
             relocate(&mut reply, "/shop", Some("a.example"));
             assert_eq!(reply.headers.get(LOCATION).unwrap(), expected, "{location}");
         }

@@ -259,8 +259,9 @@ async fn aside(
 
 /// Sends a browser to another path, relative to the one that it asked for.
 fn see(place: &'static str) -> Reply {
-    Reply::empty(StatusCode::TEMPORARY_REDIRECT)
-        .with_header(LOCATION, HeaderValue::from_static(place))
+    let mut reply = Reply::empty(StatusCode::TEMPORARY_REDIRECT);
+    reply.headers.insert(LOCATION, HeaderValue::from_static(place));
+    reply
 }
 
 fn with_policy(mut reply: Reply) -> Reply {

@@ -332,6 +332,11 @@ impl Context {
         &mut self.headers
     }
 
+    /// For who sets a header, which depends on none.
+    pub(crate) fn headers_to_set(&mut self) -> &mut HeaderMap {
+        &mut self.headers
+    }
+
     /// The first value of a header.
     pub fn header(&self, name: impl AsRef<str>) -> Option<&HeaderValue> {
         let name = name.as_ref();
@@ -352,13 +357,6 @@ impl Context {
             self.read(ContextPart::Header(&name.to_ascii_lowercase()));
         }
         self.headers.get_all(name).iter()
-    }
-
-    /// Sets a header in place of earlier ones of the same name.
-    #[must_use]
-    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.headers.insert(name, value);
-        self
     }
 
     /// The point in time after which no answer is wanted. Where an answer is computed for several

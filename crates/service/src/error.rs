@@ -4,13 +4,14 @@
 //! caller as headers or trailers, whichever the protocol has.
 
 use std::error::Error as StdError;
-use std::fmt;
+use std::fmt::{self, Display};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::{HeaderName, HeaderValue, StatusCode};
 
-use crate::{Code, Freshness, Headers};
+use crate::headers::header;
+use crate::{Code, Freshness, Headers, Result};
 
 /// Why a call failed.
 ///
@@ -187,6 +188,48 @@ impl Error {
         &mut self.0.headers
     }
 
+    /// Sets a header in place of earlier ones of the same name.
+    ///
+    /// # Errors
+    /// [`Code::Internal`](crate::Code::Internal) where the name or the value cannot be one of a
+    /// header, such as a text with a line feed.
+    pub fn set_header<N, V>(&mut self, name: N, value: V) -> Result<()>
+    where
+        N: TryInto<HeaderName, Error: Display>,
+        V: TryInto<HeaderValue, Error: Display>,
+    {
+        let (name, value) = header(name, value)?;
+        self.0.headers.insert(name, value);
+        Ok(())
+    }
+
+    /// Adds a header behind earlier ones of the same name.
+    ///
+    /// # Errors
+    /// As of [`set_header`](Self::set_header).
+    pub fn append_header<N, V>(&mut self, name: N, value: V) -> Result<()>
+    where
+        N: TryInto<HeaderName, Error: Display>,
+        V: TryInto<HeaderValue, Error: Display>,
+    {
+        let (name, value) = header(name, value)?;
+        self.0.headers.append(name, value);
+        Ok(())
+    }
+
+    /// The same with a header, as of [`set_header`](Self::set_header).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_header<N, V>(mut self, name: N, value: V) -> Result<Self>
+    where
+        N: TryInto<HeaderName, Error: Display>,
+        V: TryInto<HeaderValue, Error: Display>,
+    {
+        self.set_header(name, value)?;
+        Ok(self)
+    }
+
     /// Trailers sent with the error.
     pub fn trailers(&self) -> &Headers {
         &self.0.trailers
@@ -274,7 +317,7 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
+impl Display for Error {
     /// Prints this level only, as `code: message`; the cause is in [`StdError::source`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.0.code, self.0.message)

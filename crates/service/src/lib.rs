@@ -48,6 +48,7 @@ mod request;
 mod script;
 mod service;
 mod service_source;
+mod set_header;
 mod signal;
 mod spec;
 mod stale_set;

@@ -3,11 +3,14 @@
 //! The same shape serves handlers and the wire: a typed handler returns `Reply<GetContactReply>`,
 //! a [`Service`](crate::Service) returns `Reply<Body>`.
 
+use std::fmt::Display;
+
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
+use crate::headers::header;
 use crate::{Body, Error, Freshness, Headers, Result, Script, Upgrade, Validator};
 
 /// A successful answer.
@@ -65,12 +68,46 @@ impl<T> Reply<T> {
         self
     }
 
-    /// Adds a header; an earlier one of the same name stays.
-    #[must_use]
-    #[inline]
-    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+    /// Sets a header in place of earlier ones of the same name.
+    ///
+    /// # Errors
+    /// [`Code::Internal`](crate::Code::Internal) where the name or the value cannot be one of a
+    /// header, such as a text with a line feed.
+    pub fn set_header<N, V>(&mut self, name: N, value: V) -> Result<()>
+    where
+        N: TryInto<HeaderName, Error: Display>,
+        V: TryInto<HeaderValue, Error: Display>,
+    {
+        let (name, value) = header(name, value)?;
+        self.headers.insert(name, value);
+        Ok(())
+    }
+
+    /// Adds a header behind earlier ones of the same name.
+    ///
+    /// # Errors
+    /// As of [`set_header`](Self::set_header).
+    pub fn append_header<N, V>(&mut self, name: N, value: V) -> Result<()>
+    where
+        N: TryInto<HeaderName, Error: Display>,
+        V: TryInto<HeaderValue, Error: Display>,
+    {
+        let (name, value) = header(name, value)?;
         self.headers.append(name, value);
-        self
+        Ok(())
+    }
+
+    /// The same with a header, as of [`set_header`](Self::set_header).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_header<N, V>(mut self, name: N, value: V) -> Result<Self>
+    where
+        N: TryInto<HeaderName, Error: Display>,
+        V: TryInto<HeaderValue, Error: Display>,
+    {
+        self.set_header(name, value)?;
+        Ok(self)
     }
 
     /// Sets all headers.
@@ -80,11 +117,46 @@ impl<T> Reply<T> {
         self
     }
 
-    /// Adds a trailer; an earlier one of the same name stays.
-    #[must_use]
-    pub fn with_trailer(mut self, name: HeaderName, value: HeaderValue) -> Self {
+    /// Sets a trailer in place of earlier ones of the same name.
+    ///
+    /// # Errors
+    /// [`Code::Internal`](crate::Code::Internal) where the name or the value cannot be one of a
+    /// header, such as a text with a line feed.
+    pub fn set_trailer<N, V>(&mut self, name: N, value: V) -> Result<()>
+    where
+        N: TryInto<HeaderName, Error: Display>,
+        V: TryInto<HeaderValue, Error: Display>,
+    {
+        let (name, value) = header(name, value)?;
+        self.trailers.insert(name, value);
+        Ok(())
+    }
+
+    /// Adds a trailer behind earlier ones of the same name.
+    ///
+    /// # Errors
+    /// As of [`set_trailer`](Self::set_trailer).
+    pub fn append_trailer<N, V>(&mut self, name: N, value: V) -> Result<()>
+    where
+        N: TryInto<HeaderName, Error: Display>,
+        V: TryInto<HeaderValue, Error: Display>,
+    {
+        let (name, value) = header(name, value)?;
         self.trailers.append(name, value);
-        self
+        Ok(())
+    }
+
+    /// The same with a trailer, as of [`set_trailer`](Self::set_trailer).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_trailer<N, V>(mut self, name: N, value: V) -> Result<Self>
+    where
+        N: TryInto<HeaderName, Error: Display>,
+        V: TryInto<HeaderValue, Error: Display>,
+    {
+        self.set_trailer(name, value)?;
+        Ok(self)
     }
 
     /// Sets all trailers.
@@ -178,7 +250,9 @@ impl Reply {
     /// An answer of plain HTTP with bytes of a content type.
     #[inline]
     pub fn content(content_type: &'static str, body: impl Into<Body>) -> Self {
-        Self::new(body.into()).with_header(CONTENT_TYPE, HeaderValue::from_static(content_type))
+        let mut reply = Self::new(body.into());
+        reply.headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        reply
     }
 
     /// An answer of plain HTTP without a body.

@@ -200,14 +200,17 @@ impl fmt::Debug for Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderValue;
     use http::header::VIA;
 
     fn tag(name: &'static str) -> Arc<dyn Layer> {
         Arc::new(move |inner: Arc<dyn Service>| -> Arc<dyn Service> {
             Arc::new(move |call: Call| {
                 let answer = inner.call(call);
-                async move { Ok(answer.await?.with_header(VIA, HeaderValue::from_static(name))) }
+                async move {
+                    let mut reply = answer.await?;
+                    reply.append_header(VIA, name)?;
+                    Ok(reply)
+                }
             })
         })
     }

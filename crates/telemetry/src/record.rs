@@ -391,15 +391,13 @@ const KEPT_HEADERS: [&str; 16] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::{HeaderName, HeaderValue};
     use tidewire_service::{Context, EndReason, Spec, StreamKind};
 
     fn head(headers: &[(&'static str, &'static str)]) -> Head {
         let spec = Spec::dynamic("a.B", "Get", StreamKind::Unary, ["", ""]);
         let mut context = Context::default().with_protocol(Protocol::Grpc);
         for (name, value) in headers {
-            let name = HeaderName::from_static(name);
-            context = context.with_header(name, HeaderValue::from_static(value));
+            context.set_header(*name, *value).unwrap();
         }
         Head::new(Target::Method(Arc::new(spec).into()), context)
     }

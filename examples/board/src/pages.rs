@@ -2,8 +2,8 @@
 
 use std::path::{Component, Path};
 
+use tidewire::http::Method;
 use tidewire::http::header::CONTENT_TYPE;
-use tidewire::http::{HeaderValue, Method};
 use tidewire::{Body, Builder, Call, Error, Reply, Result};
 
 /// Adds the files of `web/dist`.
@@ -27,5 +27,5 @@ fn file(path: &str) -> Result<Reply> {
         Some("css") => "text/css",
         _ => "text/html; charset=utf-8",
     };
-    Ok(Reply::new(Body::from(content)).with_header(CONTENT_TYPE, HeaderValue::from_static(kind)))
+    Reply::new(Body::from(content)).with_header(CONTENT_TYPE, kind)
 }

@@ -40,7 +40,7 @@ impl<S: Store> Contacts for TypedContacts<S> {
             return Ok(reply);
         }
         let location = location(&context, reply.body.id)?;
-        Ok(reply.with_header(LOCATION, location))
+        reply.with_header(LOCATION, location)
     }
 
     async fn get(&self, _: Context, request: GetRequest) -> Result<Reply<Contact>> {

@@ -3,10 +3,10 @@
 //! Its files are those of `tour/`, part of the program and served as they are. The policy lets them
 //! load each other and ask this server, nothing else.
 
+use tidewire::http::Method;
 use tidewire::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS,
 };
-use tidewire::http::{HeaderValue, Method};
 use tidewire::{Body, Builder, Call, Reply, Result};
 
 /// Adds the page and what it loads.
@@ -17,12 +17,12 @@ pub(crate) fn add_to(builder: Builder) -> Builder {
 }
 
 fn file(kind: &'static str, content: &'static str) -> Result<Reply> {
-    Ok(Reply::new(Body::from(content))
-        .with_header(CONTENT_TYPE, HeaderValue::from_static(kind))
-        .with_header(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY))
-        .with_header(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"))
+    Reply::new(Body::from(content))
+        .with_header(CONTENT_TYPE, kind)?
+        .with_header(CONTENT_SECURITY_POLICY, POLICY)?
+        .with_header(X_CONTENT_TYPE_OPTIONS, "nosniff")?
         // A newer build has a newer page.
-        .with_header(CACHE_CONTROL, HeaderValue::from_static("no-cache")))
+        .with_header(CACHE_CONTROL, "no-cache")
 }
 
 /// Path, content type and content.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::StatusCode;
 use tidewire::hosted::{Gateway, GatewayAsCaller, Program, Source};
 use tidewire::memo::Memo;
 use tidewire::{
@@ -91,12 +91,10 @@ fn gateway() -> HostedClient {
 impl Hosted for Suite {
     async fn echo(&self, context: Context, request: Text) -> Result<Reply<Text>> {
         let reply = Reply::new(request);
-        Ok(match context.header("x-ping") {
-            Some(ping) => reply
-                .with_header(HeaderName::from_static("x-pong"), ping.clone())
-                .with_trailer(HeaderName::from_static("x-pong-trailer"), ping.clone()),
-            None => reply,
-        })
+        match context.header("x-ping") {
+            Some(ping) => reply.with_header("x-pong", ping)?.with_trailer("x-pong-trailer", ping),
+            None => Ok(reply),
+        }
     }
 
     async fn get(&self, _: Context, request: Text) -> Result<Reply<Number>> {
@@ -181,7 +179,7 @@ impl Hosted for Suite {
         let value = Bytes::from_static(b"\x0a\x01x");
         let detail = Detail { type_name: "tidewire.hosted.v1.Text".to_owned(), value };
         let mut error = Error::new(Code::NotFound, format!("there is no {}", request.text));
-        error.headers_mut().insert("x-fail", HeaderValue::from_static("yes"));
+        error.set_header("x-fail", "yes")?;
         Err(error.with_detail(detail))
     }
 
@@ -276,9 +274,8 @@ impl Service for Pages {
             let path = asked.uri.path_and_query().map_or("/", |path| path.as_str());
             let mut said = format!("{} {} ", asked.method, path.replace("%20", " ")).into_bytes();
             said.extend_from_slice(&body.collect(64 << 20).await?);
-            let page = (HeaderName::from_static("x-page"), HeaderValue::from_static("yes"));
             let reply = Reply::new(Body::from(said)).with_status(StatusCode::CREATED);
-            Ok(reply.with_header(page.0, page.1))
+            reply.with_header("x-page", "yes")
         })
     }
 }

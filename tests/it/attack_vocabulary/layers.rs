@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::{StreamExt, stream};
 use tidewire::client::Protocol;
-use tidewire::http::{HeaderName, HeaderValue, Method};
+use tidewire::http::{HeaderValue, Method};
 use tidewire::{
     Body, Call, Channel, Code, Codec, Context, Error, Frame, Freshness, Implementation, Reply,
     RpcService, Schema, Server, Service, StartError,
@@ -371,13 +371,11 @@ async fn a_backend_of_bytes_serves_every_protocol_in_the_codec_that_it_is_asked_
         assert!(call.spec().is_some());
         let bytes = call.message().await?;
         assert_eq!(call.codec, call.accept);
-        Ok(Reply::new(Body::from(bytes)).with_trailer(
-            HeaderName::from_static("x-codec"),
-            HeaderValue::from_static(match call.codec {
-                Codec::Proto => "proto",
-                Codec::Json => "json",
-            }),
-        ))
+        let codec = match call.codec {
+            Codec::Proto => "proto",
+            Codec::Json => "json",
+        };
+        Reply::new(Body::from(bytes)).with_trailer("x-codec", codec)
     };
     let served = schema.serve("tidewire.test.v1.BehaviourService", backend).unwrap();
     assert!(schema.serve("no.Such", async |_: Call| Ok("")).is_err());

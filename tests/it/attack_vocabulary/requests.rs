@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use tidewire::client::Protocol;
-use tidewire::http::{HeaderName, HeaderValue, Method};
+use tidewire::http::{HeaderValue, Method};
 use tidewire::{Body, Call, Code, Context, Reply, Server, tower};
 use tidewire_tests::proto::*;
 
@@ -161,10 +161,7 @@ async fn trailers_beyond_ascii_of_a_stream_do_not_break_it() {
     let layer =
         super::answering(move |call: Call, inner: std::sync::Arc<dyn tidewire::Service>| {
             let value = value.clone();
-            async move {
-                let reply = inner.call(call).await?;
-                Ok(reply.with_trailer(HeaderName::from_static("x-odd"), value))
-            }
+            async move { inner.call(call).await?.with_trailer("x-odd", value) }
         });
     let (_running, address) = start(stage().layer(layer)).await;
     for protocol in PROTOCOLS {
@@ -188,13 +185,9 @@ async fn trailers_beyond_ascii_of_a_stream_do_not_break_it() {
 async fn trailers_of_a_plain_reply_come_over_http_1_where_the_caller_takes_them() {
     let streamed = async |_: Call| {
         let body = futures_util::stream::iter([Ok("a".into()), Ok("b".into())]);
-        let sum = (HeaderName::from_static("x-sum"), HeaderValue::from_static("7"));
-        Ok(Reply::new(Body::stream(body)).with_trailer(sum.0, sum.1))
+        Reply::new(Body::stream(body)).with_trailer("x-sum", 7)
     };
-    let whole = async |_: Call| {
-        let sum = (HeaderName::from_static("x-sum"), HeaderValue::from_static("7"));
-        Ok(Reply::text("ab").with_trailer(sum.0, sum.1))
-    };
+    let whole = async |_: Call| Reply::text("ab").with_trailer("x-sum", 7);
     let builder = Server::builder().route(Method::GET, "/streamed", streamed).route(
         Method::GET,
         "/whole",

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, Method, header::SET_COOKIE};
+use http::{HeaderValue, Method, header::SET_COOKIE};
 use tidewire_cache::ReplyCache;
 use tidewire_memo::{Graph, Memo, Source};
 use tidewire_service::{
@@ -181,8 +181,7 @@ async fn cookies_streams_and_large_replies_pass_through_whole() {
     let cache = || ReplyCache::new(&graph).reply_bytes_max(1_000);
     let cookie = Behind::with(cache(), query(CacheScope::Public), move |_| async move {
         source.read(&1);
-        let cookie = HeaderValue::from_static("session=1");
-        Ok(Reply::new(Body::from("hi")).with_header(SET_COOKIE, cookie))
+        Reply::new(Body::from("hi")).with_header(SET_COOKIE, "session=1")
     });
     let big = Behind::with(cache(), query(CacheScope::Public), move |_| {
         source.read(&1);
@@ -395,14 +394,12 @@ async fn a_service_that_names_its_content_is_asked_by_that_name_and_need_not_sen
             let name = tidewire_service::Validator::new(name);
             let is_held = call.context.caller_validators().contains(&name);
             log.lock().unwrap().push((text, is_held));
-            let is_new = HeaderValue::from_static("x");
-            Ok(match is_held {
-                true => Reply::unchanged(name)
-                    .with_header(http::header::SERVER, HeaderValue::from_static("again")),
+            match is_held {
+                true => Reply::unchanged(name).with_header(http::header::SERVER, "again"),
                 false => Reply::text(text)
-                    .with_header(http::header::VIA, is_new)
-                    .with_freshness(Freshness::default().with_validator(name)),
-            })
+                    .with_freshness(Freshness::default().with_validator(name))
+                    .with_header(http::header::VIA, "x"),
+            }
         }
     });
     for (now, is_held) in [("one", false), ("one", true), ("two", false), ("two", true)] {
@@ -549,11 +546,10 @@ async fn another_header_or_trailer_is_another_content() {
     let behind = Behind::new(&graph, query(CacheScope::Public), move |_| {
         source.read(&());
         let version = now.load(Ordering::SeqCst);
-        let (header, trailer) = (HeaderValue::from(version % 2), HeaderValue::from(version / 2));
         async move {
-            Ok(Reply::new(Body::from("the same"))
-                .with_header(HeaderName::from_static("x-header"), header)
-                .with_trailer(HeaderName::from_static("x-trailer"), trailer))
+            Reply::new(Body::from("the same"))
+                .with_header("x-header", version % 2)?
+                .with_trailer("x-trailer", version / 2)
         }
     });
     let mut seen = Vec::new();

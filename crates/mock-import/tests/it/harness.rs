@@ -135,7 +135,7 @@ impl Answers {
             interface.methods().iter().find(|method| method.method == name).unwrap().clone();
         let mut context = Context::default();
         for (name, value) in headers {
-            context = context.with_header(name.parse().unwrap(), value.parse().unwrap());
+            context.set_header(*name, *value).unwrap();
         }
         let bytes: Vec<_> = requests.iter().map(|one| one.to_string().into_bytes()).collect();
         let body = match method.kind.client_streams() {

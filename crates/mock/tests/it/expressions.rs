@@ -50,9 +50,7 @@ responses:
     );
     let context = || {
         let deadline = tokio::time::Instant::now().into_std() + Duration::from_secs(2);
-        Context::default()
-            .with_header("x-a".parse().unwrap(), "a".parse().unwrap())
-            .with_deadline(deadline)
+        Context::default().with_deadline(deadline).with_header("x-a", "a").unwrap()
     };
     let request = [json!({"quantity": 2})];
     let reply = call_in(&mock, context(), "Price", &request).await.unwrap();
@@ -60,7 +58,7 @@ responses:
     assert_eq!(crate::harness::json_of(reply), first);
     let reply = call_in(&mock, context(), "Price", &request).await.unwrap();
     assert_eq!(crate::harness::json_of(reply)["note"], "a23");
-    let context = Context::default().with_header("x-a".parse().unwrap(), "b".parse().unwrap());
+    let context = Context::default().with_header("x-a", "b").unwrap();
     let reply = call_in(&mock, context, "Price", &request).await.unwrap();
     assert_eq!(crate::harness::json_of(reply)["nested"], json!({}), "null is not there");
 }
@@ -198,7 +196,7 @@ async fn a_condition_may_be_an_expression_over_any_value() {
     ] {
         assert_eq!(message(&mock, "Price", request).await["note"], note);
     }
-    let context = Context::default().with_header("x-a".parse().unwrap(), "4".parse().unwrap());
+    let context = Context::default().with_header("x-a", "4").unwrap();
     let reply = call_in(&mock, context, "Price", &[json!({})]).await.unwrap();
     assert_eq!(crate::harness::json_of(reply)["note"], "header");
 }

@@ -97,8 +97,7 @@ pub(crate) fn method(mock: &Mock, name: &str) -> Method {
 }
 
 pub(crate) fn session(name: &'static str) -> Context {
-    let name_of = "x-mock-session".parse().unwrap();
-    Context::default().with_header(name_of, http::HeaderValue::from_static(name))
+    Context::default().with_header("x-mock-session", name).unwrap()
 }
 
 /// Calls a method with JSON.

@@ -148,8 +148,7 @@ async fn http2_passes_the_host_and_trailers() {
         let target = call.http_target().unwrap().uri.clone();
         let te = call.context.header("te").is_some();
         let text = format!("{} {te}", target.authority().unwrap());
-        Ok(tidewire_service::Reply::text(text)
-            .with_trailer("x-sum".parse().unwrap(), "6".parse().unwrap()))
+        tidewire_service::Reply::text(text).with_trailer("x-sum", 6)
     };
     let server = tidewire_server::Server::builder()
         .listen(std::net::SocketAddr::from(([127, 0, 0, 1], 0)))

@@ -21,7 +21,7 @@ impl Implementation for Shop {
         // A reply of another type than the method's is this service's fault.
         match &*method.method {
             "Find" => Ok(Reply::new(request)),
-            _ => Ok(Reply::new(request).with_header(VIA, HeaderValue::from_static("shop"))),
+            _ => Reply::new(request).with_header(VIA, "shop"),
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, UPGRADE};
 use http::{Method, StatusCode};
 use tidewire_server::{Builder, Limits, RunningServer, Server};
 use tidewire_service::{Body, Call, End, EndReason, Head, Observation, Observer, Reply, Upgrade};
@@ -49,9 +49,9 @@ async fn echo(_: Call) -> tidewire_service::Result<Reply> {
         stream.write_all(&heard).await.unwrap();
         stream.shutdown().await.unwrap();
     });
-    Ok(Reply::upgrade(StatusCode::SWITCHING_PROTOCOLS, upgrade)
-        .with_header(CONNECTION, HeaderValue::from_static("upgrade"))
-        .with_header(UPGRADE, HeaderValue::from_static("echo")))
+    Reply::upgrade(StatusCode::SWITCHING_PROTOCOLS, upgrade)
+        .with_header(CONNECTION, "upgrade")?
+        .with_header(UPGRADE, "echo")
 }
 
 async fn connect(server: &RunningServer) -> TcpStream {
@@ -113,7 +113,7 @@ async fn a_body_that_is_as_long_as_was_said_is_answered_and_not_canceled() {
         let said = call.param::<u64>("length")?;
         let first = futures_util::stream::iter([Ok(Bytes::from_static(b"hello"))]);
         let body = Body::stream(first.chain(futures_util::stream::pending()));
-        Ok(Reply::new(body).with_header(CONTENT_LENGTH, said.into()))
+        Reply::new(body).with_header(CONTENT_LENGTH, said)
     };
     let (ends, mut told) = tokio::sync::mpsc::unbounded_channel();
     let builder = Server::builder().observer(Ends(ends)).route(Method::GET, "/page/{length}", page);

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use contacts::proto::contacts::v1::contacts::CREATE;
 use contacts::proto::contacts::v1::{Contact, ContactsClient, CreateRequest, ListRequest};
-use hyper::header::{HeaderName, HeaderValue};
 use tidewire::{Channel, Client, Code, Context, Outcome, Protocol, Reply, Result};
 use tokio::sync::Semaphore;
 
@@ -75,9 +74,8 @@ async fn a_key_in_a_header_counts_over_every_protocol() {
     let url = format!("unix:{}", folder.path().join("socket").display());
     let create = async |protocol, name: &str| {
         let channel: Channel = Client::builder(&url).protocol(protocol).build().unwrap().into();
-        let (name, value) = (HeaderName::from_static("idempotency-key"), name.to_owned());
-        let context = Context::default().with_header(name, HeaderValue::from_static("k1"));
-        let request = CreateRequest { first_name: value, ..Default::default() };
+        let context = Context::default().with_header("idempotency-key", "k1")?;
+        let request = CreateRequest { first_name: name.to_owned(), ..Default::default() };
         let created: Result<Reply<Contact>> = channel.unary(&CREATE, context, request).await;
         created.map(|reply| reply.body.id)
     };

@@ -117,7 +117,7 @@ impl Chain {
     /// Writes through REST, where the contacts are.
     async fn write(&self, value: u32) {
         let mut context = Context::default();
-        context.headers_mut().insert("content-type", "application/json".parse().unwrap());
+        context.set_header("content-type", "application/json").unwrap();
         let (patch, path) = (http::Method::PATCH, "/contacts/1".parse().unwrap());
         let json = format!(r#"{{"firstName":"{value}"}}"#);
         let status = self.rest.call(Call::http(patch, path, context, json)).await.unwrap().status;

@@ -15,7 +15,7 @@ use anyhow::anyhow;
 use futures_util::StreamExt as _;
 use tidewire::admin::{Token, Wishmock, WishmockPorts};
 use tidewire::config::Config;
-use tidewire::http::{self, HeaderValue, Method};
+use tidewire::http::{self, Method};
 use tidewire::mock::{Json, Mock, MockFolders, json, serve};
 use tidewire::{
     Address, Body, Call, Codec, Error, Frame, Reply, RunningServer, Server, Service as _,
@@ -180,7 +180,7 @@ async fn in_lines(mock: &Mock, call: Call) -> tidewire::Result<Reply> {
             }
         }))
     });
-    Ok(lines.with_header(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json")))
+    lines.with_header(http::header::CONTENT_TYPE, "application/json")
 }
 
 fn error_line(error: &Error) -> bytes::Bytes {

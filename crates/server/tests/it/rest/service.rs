@@ -4,7 +4,6 @@ use std::path::Path;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use http::HeaderValue;
 use http::header::LOCATION;
 use serde_json::Value;
 use tidewire_proto::Sources;
@@ -113,8 +112,8 @@ fn one(name: &str, request: &Bytes) -> Result<Reply> {
     let i32 = || serde_json::from_slice::<Value>(request).unwrap()["i32"].as_i64().unwrap_or(0);
     match name {
         "Create" => {
-            let place = HeaderValue::from_static("http://test/items/7");
-            Ok(Reply::new(Body::Full(request.clone())).with_header(LOCATION, place))
+            let place = "http://test/items/7";
+            Reply::new(Body::Full(request.clone())).with_header(LOCATION, place)
         }
         "Delete" => Ok(Reply::new(Body::from("{}"))),
         "Panic" => panic!("asked for"),
