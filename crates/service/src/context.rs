@@ -332,7 +332,7 @@ impl Context {
         &mut self.headers
     }
 
-    /// For who sets a header, which depends on none.
+    /// To set a header, which depends on none that came.
     pub(crate) fn headers_to_set(&mut self) -> &mut HeaderMap {
         &mut self.headers
     }

@@ -62,8 +62,8 @@ impl DerefMut for Headers {
 /// A header of what a program gives for its name and its value.
 ///
 /// # Errors
-/// [`Code::Internal`](crate::Code::Internal) where one of them is none; it names the header, and
-/// not the value, which may be a secret.
+/// [`Code::Internal`](crate::Code::Internal) where one of them cannot be that; it names the
+/// header, and not the value, which may be a secret.
 pub(crate) fn header<N, V>(name: N, value: V) -> Result<(HeaderName, HeaderValue)>
 where
     N: TryInto<HeaderName, Error: Display>,
