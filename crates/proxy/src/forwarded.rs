@@ -90,7 +90,7 @@ fn take_out(headers: &mut HeaderMap) {
 }
 
 /// By the first two IIS, Symfony and Zend serve another path, by the next three some take another
-/// host. CGI gives `Proxy` to a program as the variable by which clients find their proxy (httpoxy).
+/// host. CGI hands `Proxy` on as the variable by which clients find their proxy (httpoxy).
 const OVERRIDES: [&str; 6] = [
     "x-original-url",
     "x-rewrite-url",

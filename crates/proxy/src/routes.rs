@@ -231,9 +231,9 @@ fn relocate(reply: &mut Reply, prefix: &str, host: Option<&str>) {
     }
 }
 
-/// Whether a segment of a path is `.` or `..` to somebody: as it is, encoded, with parameters behind
-/// a semicolon, which servlet containers take off before they look, with spaces, which some file
-/// systems leave out, or before a NUL, at which C ends a name.
+/// Whether a segment of a path is `.` or `..` to somebody: as it is, encoded, with parameters
+/// behind a semicolon, which servlet containers take off before they look, with spaces, which some
+/// file systems leave out, or before a NUL, at which C ends a name.
 fn has_dot_segments(path: &str) -> bool {
     let read = path.contains('%').then(|| {
         let plain = path.to_ascii_lowercase();
