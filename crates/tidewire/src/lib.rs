@@ -55,6 +55,7 @@ pub use tidewire_client as client;
 pub use tidewire_client::Client;
 pub use tidewire_hosting as hosting;
 pub use tidewire_hosting::supervisor;
+pub use tidewire_loader::Loader;
 #[cfg(feature = "mcp")]
 pub use tidewire_mcp as mcp;
 pub use tidewire_memo as memo;
