@@ -125,8 +125,8 @@ where
     }
 
     /// So many calls of the function at once at most; without it as many as there are batches.
-    /// Loads that come while all are under way gather, up to `keys_max` a batch. A good number is that of
-    /// the connections that the database's pool has to spare. 0 is as 1.
+    /// Loads that come while all are under way gather, up to `keys_max` a batch. A good number is
+    /// that of the connections that the database's pool has to spare. 0 is as 1.
     ///
     /// # Panics
     /// When the loader has been cloned or used.
