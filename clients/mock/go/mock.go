@@ -87,7 +87,7 @@ func New(options Options) (*Mock, error) {
 	return &Mock{scope{program: p, t: &nobody{}}}, nil
 }
 
-// Close ends it. It panics where New started it and a rule of it was begun by On and never said.
+// Close ends it. It panics where New started it and a rule of it was begun by On and never ended.
 func (m *Mock) Close() {
 	m.program.close()
 	if t, is := m.t.(*nobody); is {
@@ -149,13 +149,13 @@ func (s *scope) Metadata() []string {
 	return []string{strings.ToLower(sessionHeader), s.session}
 }
 
-// On begins a response of a method, shop.v1.Cart/GetPrice. Of responses that fit, the one that was said first
-// answers; those without conditions last. A response that is begun and never said fails the test at its end.
+// On begins a response of a method, shop.v1.Cart/GetPrice. Of responses that fit, the one that was added
+// first answers; those without conditions last. A response that is begun and never ended fails the test at its end.
 func (s *scope) On(method string) *Rule {
 	r := &Rule{scope: s, method: strings.TrimPrefix(method, "/"), when: Doc{}, rest: Doc{}}
 	_, file, line, _ := runtime.Caller(1)
 	s.t.Cleanup(func() {
-		if !r.isSaid {
+		if !r.isAdded {
 			const form = "%s:%d: On(%q) answers nothing; end it with Reply, ReplyStream, Fail or PassOn"
 			s.t.Errorf(form, filepath.Base(file), line, r.method)
 		}
@@ -163,11 +163,11 @@ func (s *scope) On(method string) *Rule {
 	return r
 }
 
-// Unsay takes back what was said of a method, or with an empty text of all: of a session what was said for it, of the
-// mock what was said for all calls. Rule files stay.
-func (s *scope) Unsay(method string) {
+// Unstub removes the stubs of a method, or with an empty text of all: of a session its own, of the mock those for all
+// calls. Rule files stay.
+func (s *scope) Unstub(method string) {
 	s.t.Helper()
-	s.ask("Unsay", Doc{"method": strings.TrimPrefix(method, "/"), "session": s.session}, &Doc{})
+	s.ask("Unstub", Doc{"method": strings.TrimPrefix(method, "/"), "session": s.session}, &Doc{})
 }
 
 // Wanted says which calls are meant, and how often they are to have come; once or more where nothing says it.

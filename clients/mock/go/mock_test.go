@@ -213,7 +213,7 @@ func TestVerifyFailsWithTheCallsThatCameNear(t *testing.T) {
 	matches(t, told, `came 0 times, and was to come 3 times\n  near: call \d+\n    sku is "milk", wanted "tea"`)
 }
 
-func TestARuleThatIsNeverSaidFailsItsTestAtTheEnd(t *testing.T) {
+func TestARuleThatIsNeverEndedFailsItsTestAtTheEnd(t *testing.T) {
 	t.Parallel()
 	told := failure(t, func(r mock.T) {
 		s := shop.Session(r)
@@ -233,7 +233,7 @@ func TestARuleThatIsNeverSaidFailsItsTestAtTheEnd(t *testing.T) {
 	one.Close()
 }
 
-func TestWhatWasSaidIsTakenBack(t *testing.T) {
+func TestStubsAreRemoved(t *testing.T) {
 	t.Parallel()
 	one := mock.Start(t, mock.Options{Protos: protos})
 	s := one.Session(t)
@@ -241,16 +241,16 @@ func TestWhatWasSaidIsTakenBack(t *testing.T) {
 	s.On(getPrice).Fail("aborted", "of the session")
 	s.On("shop.v1.Cart/Find").Fail("aborted", "another one")
 	matches(t, price(t, s, "{}"), "of the session")
-	s.Unsay("/" + getPrice)
+	s.Unstub("/" + getPrice)
 	matches(t, price(t, s, "{}"), "of the mock")
-	one.Unsay("")
+	one.Unstub("")
 	matches(t, price(t, s, "{}"), `"unitPrice"`)
 	reply, err := call(t, s.Client(), s.URL(), "Find", "{}")
 	if err != nil {
 		t.Fatal(err)
 	}
 	matches(t, reply, "another one")
-	matches(t, failure(t, func(r mock.T) { shop.Session(r).Unsay("shop.v1.Cart/GetPrize") }), "no method is called")
+	matches(t, failure(t, func(r mock.T) { shop.Session(r).Unstub("shop.v1.Cart/GetPrize") }), "no method is called")
 }
 
 func TestOneBoundOfHowOftenIsTaken(t *testing.T) {
@@ -263,16 +263,16 @@ func TestOneBoundOfHowOftenIsTaken(t *testing.T) {
 	}
 }
 
-func TestAWrongRuleIsRefusedWhereItIsSaid(t *testing.T) {
+func TestAWrongRuleIsRefusedWhereItIsAdded(t *testing.T) {
 	t.Parallel()
-	for why, say := range map[string]func(*mock.Rule){
+	for why, add := range map[string]func(*mock.Rule){
 		"GetPriceReply has no field unit_prise; write unit_price": func(r *mock.Rule) { r.Reply(mock.Doc{"unit_prise": 4}) },
 		`"dear" is not a valid int64`:                             func(r *mock.Rule) { r.Reply(mock.Doc{"unit_price": "dear"}) },
 		"GetPriceRequest has no field skuu":                       func(r *mock.Rule) { r.With("skuu", "tea").Reply(nil) },
 		"not a code of an error; write unavailable":               func(r *mock.Rule) { r.Fail("unavaliable", "") },
 		"not a kind of fault":                                     func(r *mock.Rule) { r.Fault(mock.Doc{"kind": "rset"}).Reply(nil) },
 	} {
-		told := failure(t, func(r mock.T) { say(shop.Session(r).On(getPrice)) })
+		told := failure(t, func(r mock.T) { add(shop.Session(r).On(getPrice)) })
 		matches(t, told, why)
 	}
 	told := failure(t, func(r mock.T) { shop.Session(r).On("shop.v1.Cart/GetPrize").Reply(nil) })

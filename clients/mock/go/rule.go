@@ -55,14 +55,14 @@ func conditions(wanted any) (Doc, error) {
 	return told, nil
 }
 
-// Rule is a response that is being said: what it wants of the call; Reply, ReplyStream, Fail or PassOn say it.
+// Rule is a stub in the making: what it wants of the call; Reply, ReplyStream, Fail or PassOn add it to the mock.
 type Rule struct {
-	scope  *scope
-	method string
-	when   Doc
-	rest   Doc
-	err    error
-	isSaid bool
+	scope   *scope
+	method  string
+	when    Doc
+	rest    Doc
+	err     error
+	isAdded bool
 }
 
 // With wants a value in the request, at a path such as item.tags[0]. The value may be an operator of rule files:
@@ -142,7 +142,7 @@ func (r *Rule) Reply(message any) {
 	if message != nil {
 		r.body("body", message)
 	}
-	r.say()
+	r.add()
 }
 
 // ReplyStream answers with messages one after the other.
@@ -156,7 +156,7 @@ func (r *Rule) ReplyStream(messages ...any) {
 		}
 		items = append(items, text)
 	}
-	r.Set("stream_delay_ms", 0).Set("stream_items", items).say()
+	r.Set("stream_delay_ms", 0).Set("stream_items", items).add()
 }
 
 // Fail answers with an error, such as "unavailable"; a detail names its type: mock.Doc{"@type": ...}.
@@ -166,13 +166,13 @@ func (r *Rule) Fail(code, message string, details ...Doc) {
 	if len(details) > 0 {
 		failure["details"] = details
 	}
-	r.Set("error", failure).say()
+	r.Set("error", failure).add()
 }
 
 // PassOn lets the real service of Options.Upstream answer.
 func (r *Rule) PassOn() {
 	r.scope.t.Helper()
-	r.Set("upstream", true).say()
+	r.Set("upstream", true).add()
 }
 
 func (r *Rule) body(key string, message any) {
@@ -183,9 +183,9 @@ func (r *Rule) body(key string, message any) {
 	r.rest[key] = text
 }
 
-func (r *Rule) say() {
+func (r *Rule) add() {
 	r.scope.t.Helper()
-	r.isSaid = true
+	r.isAdded = true
 	if len(r.when) > 0 {
 		r.rest["when"] = r.when
 	}
@@ -197,5 +197,5 @@ func (r *Rule) say() {
 		r.scope.t.Fatalf("%s: %v", r.method, err)
 		return
 	}
-	r.scope.ask("Say", Doc{"method": r.method, "response": string(response), "session": r.scope.session}, &Doc{})
+	r.scope.ask("Stub", Doc{"method": r.method, "response": string(response), "session": r.scope.session}, &Doc{})
 }

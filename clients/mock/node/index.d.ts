@@ -69,7 +69,7 @@ export interface Options {
   arguments?: readonly string[];
 }
 
-/** A response that is being said: what it wants of the call, then what it answers. */
+/** A stub in the making: what it wants of the call, then what it answers. */
 export interface Rule {
   with(path: string, value: Condition): this;
   /** Of a document each path; of a message all of it. */
@@ -132,7 +132,7 @@ interface Scope {
   readonly headers: Record<string, string>;
   /** `fetch` of a path of the mock, with these headers. */
   fetch(path: string, init?: RequestInit): Promise<Response>;
-  /** Of responses that fit, the one that was said first answers; those without conditions last. */
+  /** Of responses that fit, the one that was added first answers; those without conditions last. */
   on(method: Method): Rule;
   /** Rejects with a {@link VerifyError} where calls did not come so. */
   verify(method: Method, wanted?: Wanted): Promise<void>;

@@ -45,7 +45,7 @@ class Scope {
 
   on(method) {
     return new Rule(method, async (name, response) => {
-      await this.#admin.ask("Say", { method: name, response, session: this.#name });
+      await this.#admin.ask("Stub", { method: name, response, session: this.#name });
     });
   }
 

@@ -48,17 +48,17 @@ export async function conditions(wanted, type) {
   return Object.fromEntries(Object.entries(json).map(([key, value]) => [key, { equals: value }]));
 }
 
-/** A response that is being said; `reply`, `replyStream`, `fail` and `passOn` say it. */
+/** A stub in the making; `reply`, `replyStream`, `fail` and `passOn` add it to the mock. */
 export class Rule {
-  #say;
+  #add;
   #method;
   #wanted = [];
   #when = {};
   #rest = {};
 
-  constructor(method, say) {
+  constructor(method, add) {
     this.#method = method;
-    this.#say = say;
+    this.#add = add;
   }
 
   with(wanted, value) {
@@ -137,7 +137,7 @@ export class Rule {
       }
       const response = { ...(await answer(this.#method.output)), ...plain(this.#rest) };
       if (Object.keys(when).length > 0) response.when = when;
-      await this.#say(name, JSON.stringify(response));
+      await this.#add(name, JSON.stringify(response));
     } catch (error) {
       throw placed(error, place);
     }

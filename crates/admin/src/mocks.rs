@@ -24,7 +24,7 @@ use crate::proto::tidewire::admin::v1::{
     ListRulesReply, ListRulesRequest, ListSessionsReply, ListSessionsRequest, MethodRules,
     MockSession, Mocks, NearMiss, NearMissesReply, NearMissesRequest, PreviewReply, PreviewRequest,
     ProtoFile, PutProtoRequest, PutRuleFileRequest, ResetMocksReply, ResetMocksRequest, RuleFile,
-    RuleResponse, SayReply, SayRequest, SetFault, SetFaultsRequest, UnsayReply, UnsayRequest,
+    RuleResponse, SetFault, SetFaultsRequest, StubReply, StubRequest, UnstubReply, UnstubRequest,
     VerifyReply, VerifyRequest,
 };
 use crate::{Inventory, headers, limit, redact};
@@ -158,7 +158,7 @@ impl Mocks for MocksApi {
             method: rules.method,
             file: rules.file,
             responses: rules.responses.into_iter().map(response).collect(),
-            said: rules.said as u64,
+            stubs: rules.stubs as u64,
             fault: rules.fault.unwrap_or_default(),
             ..Default::default()
         });
@@ -317,8 +317,8 @@ impl Mocks for MocksApi {
         Ok(reply.into())
     }
 
-    async fn say(&self, _: Context, request: SayRequest) -> Result<Reply<SayReply>> {
-        let SayRequest { method, response, session, .. } = request;
+    async fn stub(&self, _: Context, request: StubRequest) -> Result<Reply<StubReply>> {
+        let StubRequest { method, response, session, .. } = request;
         let method = self.mock()?.method_named(&method)?;
         let response = json(&response)?;
         if !response.is_object() {
@@ -326,30 +326,30 @@ impl Mocks for MocksApi {
             return Err(Error::invalid_argument(why));
         }
         let session = Some(session).filter(|session| !session.is_empty());
-        let said = method.clone();
-        let say = move |this: &Self| Ok(this.mock()?.say(&said, &response, session.as_deref()));
-        let findings = self.beside(say).await?.err().unwrap_or_default();
+        let path = method.clone();
+        let stub = move |this: &Self| Ok(this.mock()?.stub(&path, &response, session.as_deref()));
+        let findings = self.beside(stub).await?.err().unwrap_or_default();
         if !findings.is_empty() {
             let told: Vec<_> = findings.iter().map(convert::finding_text).collect();
             return Err(Error::invalid_argument(format!("{method}: {}", told.join("; "))));
         }
-        tracing::info!(method, "a response was said by the admin listener");
-        Ok(SayReply::default().into())
+        tracing::info!(method, "a stub was added by the admin listener");
+        Ok(StubReply::default().into())
     }
 
-    async fn unsay(&self, _: Context, request: UnsayRequest) -> Result<Reply<UnsayReply>> {
-        let UnsayRequest { method, session, .. } = request;
+    async fn unstub(&self, _: Context, request: UnstubRequest) -> Result<Reply<UnstubReply>> {
+        let UnstubRequest { method, session, .. } = request;
         let method = match method.is_empty() {
             true => None,
             false => Some(self.mock()?.method_named(&method)?),
         };
         let session = Some(session).filter(|session| !session.is_empty());
-        let unsay =
-            move |this: &Self| Ok(this.mock()?.unsay(method.as_deref(), session.as_deref()));
-        let forgotten = self.beside(unsay).await?;
-        tracing::info!(responses = forgotten, "what was said was taken back");
-        let responses = u32::try_from(forgotten).unwrap_or(u32::MAX);
-        Ok(UnsayReply { responses, ..Default::default() }.into())
+        let unstub =
+            move |this: &Self| Ok(this.mock()?.unstub(method.as_deref(), session.as_deref()));
+        let removed = self.beside(unstub).await?;
+        tracing::info!(stubs = removed, "stubs were removed by the admin listener");
+        let stubs = u32::try_from(removed).unwrap_or(u32::MAX);
+        Ok(UnstubReply { stubs, ..Default::default() }.into())
     }
 
     async fn list_sessions(

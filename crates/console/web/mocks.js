@@ -66,7 +66,7 @@ function MethodRules({ method, file, onWritten }) {
   const [draft, setDraft] = useState(/** @type {string | null} */ (null));
   return h("section", { class: "detail", "aria-label": `Rules of ${method.method}` },
     h("h2", null, h(Said, { max: 300 }, method.method)),
-    method.said ? h("p", { class: "muted" }, `A program said ${count(method.said)} responses more.`) : null,
+    method.stubs ? h("p", { class: "muted" }, `Stubs, which go before this file: ${count(method.stubs)}.`) : null,
     h(Preview, { method: method.method, name, draft }),
     h(File, { key: `${name} ${!file}`, name, isNew: !file, onWritten, onDraft: setDraft }));
 }

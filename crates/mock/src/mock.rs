@@ -12,8 +12,8 @@ mod build;
 mod faults;
 mod listing;
 mod reload;
-mod said;
 mod seen;
+mod stubs;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ use tidewire_service::{
 pub use self::build::{MockBuilder, Respond, ResponseBuilder};
 pub use self::listing::{MethodRules, SessionInfo};
 pub use self::reload::ReloadReport;
-use self::said::SaidRules;
+use self::stubs::Stubs;
 use crate::generate::GenerateOptions;
 use crate::log::Log;
 use crate::rules::MethodResponses;
@@ -58,8 +58,8 @@ pub(crate) struct Shared {
     upstream: Option<Arc<dyn RealService>>,
     /// Another number each time that the services are others.
     edition: AtomicU64,
-    /// How many responses programs have said.
-    responses_said: AtomicU64,
+    /// How many stubs were added.
+    stubs_added: AtomicU64,
     /// How many calls there were: chance differs from call to call.
     calls: AtomicU64,
 }
@@ -95,8 +95,8 @@ pub(crate) struct Set {
 pub(crate) struct MockedMethod {
     pub(crate) method: Method,
     pub(crate) found: Option<MethodResponses>,
-    /// Responses that a program said; they go before those of files.
-    pub(crate) said: SaidRules,
+    /// They go before the responses of files.
+    pub(crate) stubs: Stubs,
     /// Fires when other rules answer it.
     pub(crate) changed: Signal,
 }

@@ -169,7 +169,7 @@ describe("a mock", { concurrency: true }, () => {
     assert.match(error.stack, /mock\.test\.js/);
   });
 
-  test("refuses a wrong rule where it is said", async () => {
+  test("refuses a wrong rule where it is added", async () => {
     const rules = [
       [
         (rule) => rule.reply({ unit_prise: 4 }),
@@ -182,8 +182,8 @@ describe("a mock", { concurrency: true }, () => {
       [(rule) => rule.fail("unavaliable"), /not a code of an error; write unavailable/],
       [(rule) => rule.fault("rset").reply({}), /not a kind of fault/],
     ];
-    for (const [say, why] of rules) {
-      const error = await say(mock.on(GET_PRICE)).catch((it) => it);
+    for (const [add, why] of rules) {
+      const error = await add(mock.on(GET_PRICE)).catch((it) => it);
       assert.ok(error instanceof MockError);
       assert.equal(error.code, "invalid_argument");
       assert.match(error.message, why);

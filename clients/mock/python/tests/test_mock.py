@@ -110,7 +110,7 @@ def test_verify_fails_with_the_calls_that_came_near(session):
 
 
 @pytest.mark.parametrize(
-    ("say", "why"),
+    ("add", "why"),
     [
         (
             lambda rule: rule.reply(unit_prise=4),
@@ -122,11 +122,11 @@ def test_verify_fails_with_the_calls_that_came_near(session):
         (lambda rule: rule.fault("rset").reply(), "not a kind of fault"),
     ],
 )
-def test_a_wrong_rule_is_refused_where_it_is_said(mock, say, why):
+def test_a_wrong_rule_is_refused_where_it_is_added(mock, add, why):
     with pytest.raises(MockError, match=re.escape(why)) as raised:
-        say(mock.on(GET_PRICE))
+        add(mock.on(GET_PRICE))
     assert raised.value.code == "invalid_argument"
-    assert any("say(mock.on(" in frame.line for frame in traceback.extract_tb(raised.tb))
+    assert any("add(mock.on(" in frame.line for frame in traceback.extract_tb(raised.tb))
 
 
 def test_a_method_that_is_not_there_is_told(mock):

@@ -83,11 +83,11 @@ class _Scope:
     def on(self, method):
         """Begins a response of a method, `shop.v1.Cart/GetPrice`.
 
-        Of responses that fit, the one that was said first answers; those without conditions last.
+        Of responses that fit, the one that was added first answers; those without conditions last.
         """
         return Rule(
             lambda response: self._ask(
-                "Say", method=_name(method), response=response, session=self._name
+                "Stub", method=_name(method), response=response, session=self._name
             )
         )
 

@@ -36,10 +36,10 @@ def conditions(wanted):
 
 
 class Rule:
-    """A response that is being said; `reply`, `reply_stream`, `fail` and `pass_on` say it."""
+    """A stub in the making; `reply`, `reply_stream`, `fail` and `pass_on` add it to the mock."""
 
-    def __init__(self, say):
-        self._say = say
+    def __init__(self, add):
+        self._add = add
         self._when = {}
         self._rest = {}
 
@@ -114,4 +114,4 @@ class Rule:
         response = {**answer, **self._rest}
         if self._when:
             response["when"] = self._when
-        self._say(json.dumps(response))
+        self._add(json.dumps(response))

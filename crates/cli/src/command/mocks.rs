@@ -301,9 +301,9 @@ fn text<'r>(item: &'r Json, member: &str) -> std::borrow::Cow<'r, str> {
 fn print_rules(reply: &Json, out: &mut dyn std::io::Write) -> std::io::Result<()> {
     for rules in items(reply, "rules") {
         writeln!(out, "{}", text(rules, "method"))?;
-        let said = text(rules, "said");
-        if !matches!(&*said, "" | "0") {
-            writeln!(out, "  {said} responses of the program")?;
+        let stubs = text(rules, "stubs");
+        if !matches!(&*stubs, "" | "0") {
+            writeln!(out, "  stubs: {stubs}")?;
         }
         for response in items(rules, "responses") {
             let file = text(rules, "file");

@@ -204,10 +204,10 @@ fn a_limit_leaves_the_newest_calls_and_the_misses_that_a_rule_is_near_to() {
 }
 
 #[test]
-fn a_response_is_said_for_one_session_and_a_wrong_one_is_refused_with_what_is_wrong() {
+fn a_stub_answers_one_session_and_a_wrong_one_is_refused_with_what_is_wrong() {
     let mock = RunningMock::start(&[(FILE, RULES)], &["--no-watch"]);
     let response = r#"{"when": {"request.sku": "tea"}, "body": {"price": 1}}"#;
-    mock.mocks(&["say", "Price", "--response", response, "--session", "t1"]);
+    mock.mocks(&["stub", "Price", "--response", response, "--session", "t1"]);
     let preview = |more: &[&str]| {
         let tea = ["preview", "Price", "--requests", r#"{"sku":"tea"}"#];
         mock.mocks(&[&tea, more].concat())["replies"][0].clone()
@@ -216,9 +216,9 @@ fn a_response_is_said_for_one_session_and_a_wrong_one_is_refused_with_what_is_wr
     assert_eq!(preview(&[]), r#"{"price":"5"}"#);
     mock.mocks(&["reset", "t1"]);
     assert_eq!(preview(&["--headers", "x-mock-session=t1"]), r#"{"price":"5"}"#);
-    mock.mocks(&["say", "Price", "--response", response]);
+    mock.mocks(&["stub", "Price", "--response", response]);
     assert_eq!(preview(&[]), r#"{"price":"1"}"#);
-    assert_eq!(mock.mocks(&["unsay", "Price"])["responses"], 1);
+    assert_eq!(mock.mocks(&["unstub", "Price"])["stubs"], 1);
     assert_eq!(preview(&[]), r#"{"price":"5"}"#);
     for (response, why) in [
         (
@@ -228,9 +228,9 @@ fn a_response_is_said_for_one_session_and_a_wrong_one_is_refused_with_what_is_wr
         (r#"{"body": {"price": "dear"}}"#, "not a valid int64"),
         ("[]", "response is not an object"),
     ] {
-        let say = ["say", "Price", "--response", response];
-        mock.mocks_ran(&say).check(1, &["invalid_argument", why]);
+        let stub = ["stub", "Price", "--response", response];
+        mock.mocks_ran(&stub).check(1, &["invalid_argument", why]);
     }
-    mock.mocks_ran(&["say", "Prize", "--response", "{}"]).check(1, &["no method is called"]);
+    mock.mocks_ran(&["stub", "Prize", "--response", "{}"]).check(1, &["no method is called"]);
     assert_eq!(mock.price("{}"), r#"{"price":"9"}"#);
 }

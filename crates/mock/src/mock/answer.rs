@@ -124,7 +124,7 @@ async fn slow(mock: Mock, set: Arc<Set>, method: Method, mut call: Call) -> Resu
 
 fn has_rules(set: &Set, method: &Method) -> bool {
     let mocked = set.methods.get(&*method.path);
-    mocked.is_some_and(|mocked| mocked.found.is_some() || !mocked.said.is_empty())
+    mocked.is_some_and(|mocked| mocked.found.is_some() || !mocked.stubs.is_empty())
 }
 
 /// The real service's answer, with what was set to go wrong with it. Nothing may store it.

@@ -11,7 +11,7 @@ use tidewire_schema::{Schema, SchemaError};
 use tidewire_service::{Clock, Code, Signal};
 use tidewire_validate::RuleSet;
 
-use super::said::SaidRules;
+use super::stubs::Stubs;
 use super::{DefaultReply, Mock, MockedMethod, RealService, Set, Shared};
 use crate::finding::Finding;
 use crate::generate::GenerateOptions;
@@ -111,7 +111,7 @@ impl MockBuilder {
     }
 
     /// Says what a method answers: `shop.v1.Cart/GetPrice`. What wants something of the call, or
-    /// answers so often only, goes in the order in which it is said; what does neither answers the
+    /// answers so often only, goes in the order in which it is added; what does neither answers the
     /// rest.
     pub fn on(self, method: impl Into<String>) -> ResponseBuilder<Self> {
         ResponseBuilder {
@@ -137,7 +137,7 @@ impl MockBuilder {
             faults: RwLock::default(),
             upstream: self.upstream,
             edition: AtomicU64::new(0),
-            responses_said: AtomicU64::new(0),
+            stubs_added: AtomicU64::new(0),
             calls: AtomicU64::new(0),
         };
         let mock = Mock(Arc::new(shared));
@@ -166,17 +166,14 @@ pub(super) fn set(
         .map(|method| {
             let path = method.path.to_string();
             let found = compiled.rules.remove(&path);
-            (
-                path,
-                MockedMethod { method, found, said: SaidRules::default(), changed: Signal::new() },
-            )
+            (path, MockedMethod { method, found, stubs: Stubs::default(), changed: Signal::new() })
         })
         .collect();
     let wishes = GenerateOptions { seed, violate, rules: validation, limits: Arc::default() };
     (Set { schema, methods, wishes }, compiled.findings)
 }
 
-/// A response of a method, being said: what it wants of the call, and what it answers.
+/// Builds a response of a method: what it wants of the call, and what it answers.
 ///
 /// `O` is what goes on afterwards: a [`MockBuilder`], or a running [`Mock`].
 #[must_use = "a response is there once it says what it answers"]
@@ -293,7 +290,7 @@ impl<O: Respond> ResponseBuilder<O> {
 }
 
 impl Mock {
-    /// Says what a method answers from now on, before what rule files say.
+    /// Begins a stub: what a method answers from now on, before rule files.
     pub fn on(&self, method: impl Into<String>) -> ResponseBuilder<&Self> {
         ResponseBuilder {
             owner: self,

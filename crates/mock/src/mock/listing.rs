@@ -19,8 +19,8 @@ pub struct MethodRules {
     pub file: String,
     /// The responses of that file: the line of each, and what it is called.
     pub responses: Vec<(u32, String)>,
-    /// How many responses a program said; they go before those of the file.
-    pub said: usize,
+    /// How many stubs it has; they go before the responses of the file.
+    pub stubs: usize,
     /// Why the file cannot be served, with its place.
     pub fault: Option<String>,
 }
@@ -98,9 +98,9 @@ impl Mock {
                 .missing(shared.missing)
                 .now_millis(self.now_millis());
         for mocked in self.set().methods.values() {
-            for said in mocked.said.responses() {
+            for stub in mocked.stubs.iter() {
                 builder =
-                    super::Respond::respond(builder, &mocked.method.path, said.response.clone());
+                    super::Respond::respond(builder, &mocked.method.path, stub.response.clone());
             }
         }
         builder.build()
@@ -118,7 +118,7 @@ impl Mock {
                     method: mocked.method.path.trim_start_matches('/').to_owned(),
                     file: String::new(),
                     responses: Vec::new(),
-                    said: mocked.said.len(),
+                    stubs: mocked.stubs.len(),
                     fault: None,
                 };
                 match mocked.found.as_ref().map(|found| &found.rule) {

@@ -43,10 +43,10 @@ impl Mock {
                     reloaded.changed.push(path.clone());
                     continue;
                 };
-                mocked.said = before.said.clone();
-                if !is_same && !mocked.said.is_empty() {
-                    // What it says is of the messages that there are now.
-                    reloaded.findings.extend(mocked.say_anew(&set.schema));
+                mocked.stubs = before.stubs.clone();
+                if !is_same && !mocked.stubs.is_empty() {
+                    // Stubs are of the messages that there are now.
+                    reloaded.findings.extend(mocked.recompile_stubs(&set.schema));
                 }
                 keep_broken(mocked, before, &mut reloaded.kept);
                 keep_blank(mocked, before, files, &mut reloaded);

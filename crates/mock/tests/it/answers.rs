@@ -79,21 +79,22 @@ async fn a_template_has_the_json_of_well_known_types() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_said_is_taken_back_of_a_method_or_of_all_for_one_session_or_for_all_calls() {
+async fn stubs_of_a_method_or_of_all_are_removed_for_one_session_or_for_all_calls() {
     let mock = with_rules(PRICE, "- {body: {note: file}}");
-    let say = |session| mock.say("shop.v1.Cart/Price", &json!({"body": {"note": "said"}}), session);
+    let stub =
+        |session| mock.stub("shop.v1.Cart/Price", &json!({"body": {"note": "stub"}}), session);
     let ask = async || message(&mock, "Price", json!({})).await["note"].clone();
     let in_session = async || {
         let reply = call_in(&mock, session("t1"), "Price", &[json!({})]).await;
         json_of(reply.unwrap())["note"].clone()
     };
-    say(None).unwrap();
-    say(Some("t1")).unwrap();
-    assert_eq!(mock.unsay(Some("shop.v1.Cart/Watch"), None), 0);
-    assert_eq!(mock.unsay(Some("shop.v1.Cart/Price"), None), 1);
-    assert_eq!((ask().await, in_session().await), ("file".into(), "said".into()));
-    assert_eq!(mock.unsay(None, Some("t2")), 0);
-    assert_eq!(mock.unsay(None, Some("t1")), 1);
+    stub(None).unwrap();
+    stub(Some("t1")).unwrap();
+    assert_eq!(mock.unstub(Some("shop.v1.Cart/Watch"), None), 0);
+    assert_eq!(mock.unstub(Some("shop.v1.Cart/Price"), None), 1);
+    assert_eq!((ask().await, in_session().await), ("file".into(), "stub".into()));
+    assert_eq!(mock.unstub(None, Some("t2")), 0);
+    assert_eq!(mock.unstub(None, Some("t1")), 1);
     assert_eq!(in_session().await, "file");
 }
 

@@ -73,9 +73,9 @@ async fn another_schema_is_answered_with_and_open_streams_end_on_the_old_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_test_said_is_of_the_messages_of_the_new_schema() {
+async fn a_stub_is_of_the_messages_of_the_new_schema() {
     let (mock, _) = crate::harness::shop().build();
-    mock.on("shop.v1.Cart/Price").reply(serde_json::json!({"note": "said"}));
+    mock.on("shop.v1.Cart/Price").reply(serde_json::json!({"note": "stub"}));
     let folder = tempfile::tempdir().unwrap();
     let text = SHOP.replace("string note = 1;", "string note = 1; string extra = 9;");
     let text = text.replace("int64 price = 2;", "").replace("string note = 1;", "string note = 2;");
@@ -84,5 +84,5 @@ async fn what_a_test_said_is_of_the_messages_of_the_new_schema() {
     let method = crate::harness::method(&mock, "Price");
     let call = Call::method(method, Context::default(), Codec::Proto, "");
     let Body::Full(bytes) = mock.call(call).await.unwrap().body else { panic!("one message") };
-    assert_eq!(bytes, b"\x12\x04said"[..], "the field has another number now");
+    assert_eq!(bytes, b"\x12\x04stub"[..], "the field has another number now");
 }

@@ -206,7 +206,7 @@ async fn a_test_says_what_a_method_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_for_a_session_answers_no_other_and_goes_with_it() {
+async fn a_stub_of_a_session_answers_no_other_and_goes_with_it() {
     let (mock, _) = shop().build();
     mock.on("shop.v1.Cart/Price").reply(json!({"note": "all"}));
     mock.on("shop.v1.Cart/Price").in_session("a").with("sku", "tea").reply(json!({"note": "of a"}));
@@ -299,33 +299,33 @@ async fn who_watches_in_a_session_that_is_forgotten_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_or_forgotten_for_one_session_changes_no_count_of_another() {
+async fn stubs_added_or_removed_for_one_session_change_no_count_of_another() {
     let file = "responses: [{times: 1, body: {note: once of the file}}]";
     let mock = with_rules(PRICE, file);
-    let say = |note: &str, session| {
+    let stub = |note: &str, session| {
         let response = json!({"times": 1, "body": {"note": note}});
-        mock.say("shop.v1.Cart/Price", &response, Some(session)).unwrap();
+        mock.stub("shop.v1.Cart/Price", &response, Some(session)).unwrap();
     };
     let ask = async |name| {
         json_of(call_in(&mock, session(name), "Price", &[]).await.unwrap())["note"].clone()
     };
-    say("once of two", "two");
-    say("once of one", "one");
+    stub("once of two", "two");
+    stub("once of one", "one");
     assert_eq!(ask("one").await, "once of one");
     mock.reset(Some("two"));
-    say("again of two", "two");
+    stub("again of two", "two");
     assert_eq!(ask("one").await, "once of the file");
     assert!(ask("one").await.is_null(), "both have answered");
     assert_eq!(ask("two").await, "again of two");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_session_is_told_goes_before_what_all_are_told() {
+async fn stubs_of_a_session_go_before_stubs_for_all_calls() {
     let (mock, _) = shop().build();
-    let say = |response, session| mock.say("shop.v1.Cart/Price", &response, session).unwrap();
-    say(json!({"when": {"request.sku": "tea"}, "body": {"note": "tea for all"}}), None);
-    say(json!({"body": {"note": "for one"}}), Some("one"));
-    say(json!({"when": {"request.sku": "tea"}, "body": {"note": "tea for one"}}), Some("one"));
+    let stub = |response, session| mock.stub("shop.v1.Cart/Price", &response, session).unwrap();
+    stub(json!({"when": {"request.sku": "tea"}, "body": {"note": "tea for all"}}), None);
+    stub(json!({"body": {"note": "for one"}}), Some("one"));
+    stub(json!({"when": {"request.sku": "tea"}, "body": {"note": "tea for one"}}), Some("one"));
     let ask = async |name, what| {
         json_of(call_in(&mock, session(name), "Price", &[sku(what)]).await.unwrap())["note"].clone()
     };
@@ -337,35 +337,36 @@ async fn what_a_session_is_told_goes_before_what_all_are_told() {
 #[tokio::test(start_paused = true)]
 async fn a_response_in_which_anything_is_found_is_refused_and_the_others_stay() {
     let (mock, _) = shop().build();
-    mock.say("shop.v1.Cart/Price", &json!({"body": {"note": "good"}}), None).unwrap();
+    mock.stub("shop.v1.Cart/Price", &json!({"body": {"note": "good"}}), None).unwrap();
     for (response, why) in [
         (json!({"when": {}, "body": {"pryce": 1}}), "has no field pryce"),
         (json!({"when": {}, "body": {"price": "dear"}}), "not a valid int64"),
         (json!({"when": {}, "bodi": {}}), "bodi"),
     ] {
-        let found = mock.say("shop.v1.Cart/Price", &response, None).unwrap_err();
+        let found = mock.stub("shop.v1.Cart/Price", &response, None).unwrap_err();
         assert!(found[0].to_string().contains(why), "{}", found[0]);
     }
     assert_eq!(message(&mock, "Price", sku("a")).await["note"], "good");
-    let found = mock.say("shop.v1.Cart/Prize", &json!({}), None).unwrap_err();
+    let found = mock.stub("shop.v1.Cart/Prize", &json!({}), None).unwrap_err();
     assert!(found[0].to_string().contains("no method is called"), "{}", found[0]);
     let one = json!({"times": 1, "body": {"note": "once"}});
     // A session fills its own room only.
-    let say = |session| mock.say("shop.v1.Cart/Price", &one, session).err();
-    let why = (0..257).find_map(|_| say(Some("one"))).unwrap()[0].to_string();
-    let bound = "256 responses of /shop.v1.Cart/Price were said in the session one already";
+    let stub = |session| mock.stub("shop.v1.Cart/Price", &one, session).err();
+    let why = (0..257).find_map(|_| stub(Some("one"))).unwrap()[0].to_string();
+    let bound = "/shop.v1.Cart/Price has 256 stubs in the session one already";
     assert!(why.contains(bound) && why.contains("reset the session"), "{why}");
-    assert!(say(Some("two")).is_none() && say(None).is_none());
+    assert!(stub(Some("two")).is_none() && stub(None).is_none());
     mock.reset(Some("one"));
-    assert!(say(Some("one")).is_none());
+    assert!(stub(Some("one")).is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_all_sessions_say_has_a_bound_in_bytes() {
+async fn the_stubs_of_all_sessions_have_a_limit_in_bytes() {
     let (mock, _) = shop().build();
     let large = json!({"body": {"note": "x".repeat(2 << 20)}});
-    let say = |name: usize| mock.say("shop.v1.Cart/Price", &large, Some(&format!("s{name}"))).err();
-    let (refused, why) = (0..100).find_map(|name| Some((name, say(name)?))).unwrap();
+    let stub =
+        |name: usize| mock.stub("shop.v1.Cart/Price", &large, Some(&format!("s{name}"))).err();
+    let (refused, why) = (0..100).find_map(|name| Some((name, stub(name)?))).unwrap();
     assert_eq!(refused, 7, "seven times 2 MiB and a little fit into 16 MiB");
     let why = why[0].to_string();
     assert!(
@@ -374,7 +375,7 @@ async fn what_all_sessions_say_has_a_bound_in_bytes() {
         "{why}"
     );
     mock.reset(Some("s3"));
-    assert!(say(7).is_none());
+    assert!(stub(7).is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -382,7 +383,7 @@ async fn a_near_miss_is_of_the_rules_of_its_session() {
     let (mock, _) = shop().build();
     for (name, wanted) in [("one", "tea"), ("two", "milk")] {
         let response = json!({"when": {"request.sku": wanted, "request.quantity": 7}, "body": {}});
-        mock.say("shop.v1.Cart/Price", &response, Some(name)).unwrap();
+        mock.stub("shop.v1.Cart/Price", &response, Some(name)).unwrap();
     }
     call_in(&mock, session("one"), "Price", &[sku("milk")]).await.unwrap();
     let nearest = mock.near_misses().remove(0).nearest.unwrap();

@@ -9,19 +9,19 @@ import java.util.Map;
 import java.util.function.Consumer;
 
 /**
- * A response that is being said: what it wants of the call; {@code reply}, {@code replyStream},
- * {@code fail} or {@code passOn} say it.
+ * A stub in the making: what it wants of the call; {@code reply}, {@code replyStream}, {@code fail}
+ * or {@code passOn} add it to the mock.
  */
 public final class Rule {
-    private final Consumer<String> say;
+    private final Consumer<String> add;
     private final Map<String, Object> when = new LinkedHashMap<>();
     private final Map<String, Object> rest = new LinkedHashMap<>();
     private final Map<String, String> headers = new LinkedHashMap<>();
     private final Map<String, String> trailers = new LinkedHashMap<>();
     private final List<Object> faults = new ArrayList<>();
 
-    Rule(Consumer<String> say) {
-        this.say = say;
+    Rule(Consumer<String> add) {
+        this.add = add;
     }
 
     /** Wants a value at a path of the request: a value, or an operator such as {@code Map.of("gte", 100)}. */
@@ -81,7 +81,7 @@ public final class Rule {
         if (!when.isEmpty()) {
             rest.put("when", when);
         }
-        say.accept(Json.write(rest));
+        add.accept(Json.write(rest));
     }
 
     /** Answers with a message: a map, or a message of protobuf. */

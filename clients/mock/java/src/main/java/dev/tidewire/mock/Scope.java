@@ -44,11 +44,11 @@ public abstract sealed class Scope permits Mock, Session {
 
     /**
      * Begins a response of a method, {@code shop.v1.Cart/GetPrice}. Of responses that fit, the one that
-     * was said first answers; those without conditions last.
+     * was added first answers; those without conditions last.
      */
     public Rule on(String method) {
         return new Rule(response ->
-                program.ask("Say", Map.of("method", name(method), "response", response, "session", session)));
+                program.ask("Stub", Map.of("method", name(method), "response", response, "session", session)));
     }
 
     /** Throws a {@link VerifyError} where no call came. */

@@ -159,15 +159,15 @@ class MockTest {
     }
 
     @Test
-    void aWrongRuleIsRefusedWhereItIsSaid() {
+    void aWrongRuleIsRefusedWhereItIsAdded() {
         Map<String, Consumer<Rule>> wrong = Map.of(
                 "GetPriceReply has no field unit_prise; write unit_price", it -> it.reply(Map.of("unit_prise", 4)),
                 "\"dear\" is not a valid int64", it -> it.reply(Map.of("unit_price", "dear")),
                 "GetPriceRequest has no field skuu", it -> it.with("skuu", "tea").reply(),
                 "not a code of an error; write unavailable", it -> it.fail("unavaliable", ""),
                 "not a kind of fault", it -> it.fault(Map.of("kind", "rset")).reply());
-        wrong.forEach((why, say) -> {
-            MockException told = assertThrows(MockException.class, () -> say.accept(mock.on(GET_PRICE)));
+        wrong.forEach((why, add) -> {
+            MockException told = assertThrows(MockException.class, () -> add.accept(mock.on(GET_PRICE)));
             assertEquals("invalid_argument", told.code());
             assertTrue(told.getMessage().contains(why), told.getMessage());
             assertTrue(Arrays.stream(told.getStackTrace()).anyMatch(it -> it.getFileName().equals("MockTest.java")));
