@@ -357,7 +357,7 @@ impl Mocks for MocksApi {
         _: Context,
         _: ListSessionsRequest,
     ) -> Result<Reply<ListSessionsReply>> {
-        let sessions = self.mock()?.sessions_known().into_iter().map(|session| MockSession {
+        let sessions = self.mock()?.list_sessions().into_iter().map(|session| MockSession {
             name: session.name,
             calls: session.calls,
             state: session.state.into_iter().map(without_secret).collect(),

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use tidewire_mock::document::{Node, Tree};
 use tidewire_schema::{Field, Kind, MessageType, Scalar, Single};
 
-use crate::matching::{How, literal};
+use crate::matching::{Comparison, literal};
 use crate::nodes::scalar_text;
 use crate::regexes::Pattern;
 
@@ -59,10 +59,10 @@ pub(crate) fn scalar(single: Single<'_>, wanted: &Node) -> Result<String, String
 }
 
 /// Whether a value fits, as an expression.
-fn fits(single: Single<'_>, value: &str, wanted: &Node, how: How) -> Result<String, String> {
+fn fits(single: Single<'_>, value: &str, wanted: &Node, how: Comparison) -> Result<String, String> {
     let pattern = match (&wanted.value, how) {
-        (Tree::Text(text), How::GoPattern) => Some(Pattern::of_go(text)?),
-        (Tree::Text(text), How::GoGlob) => Some(Pattern::of_go_glob(text)?),
+        (Tree::Text(text), Comparison::GoPattern) => Some(Pattern::of_go(text)?),
+        (Tree::Text(text), Comparison::GoGlob) => Some(Pattern::of_go_glob(text)?),
         _ => None,
     };
     let Some(pattern) = pattern else {
@@ -82,7 +82,7 @@ pub(crate) fn part(
     owner: MessageType<'_>,
     value: &str,
     wanted: &Node,
-    how: How,
+    how: Comparison,
 ) -> Result<String, String> {
     part_at(owner, value, wanted, how, 0)
 }
@@ -91,7 +91,7 @@ fn part_at(
     owner: MessageType<'_>,
     value: &str,
     wanted: &Node,
-    how: How,
+    how: Comparison,
     depth: usize,
 ) -> Result<String, String> {
     if !wanted.is_object() {
@@ -115,7 +115,7 @@ fn field_part(
     field: Field<'_>,
     value: &str,
     wanted: &Node,
-    how: How,
+    how: Comparison,
     depth: usize,
 ) -> Result<String, String> {
     match field.kind() {
@@ -127,7 +127,7 @@ fn field_part(
             };
             let name = format!("x{depth}");
             let mut parts = Vec::new();
-            if how != How::Part {
+            if how != Comparison::Part {
                 parts.push(format!("size({value}) == {}", items.len()));
             }
             for item in items {
@@ -165,11 +165,13 @@ fn field_part(
 pub(crate) fn count(
     single: Single<'_>,
     wanted: &Node,
-    how: How,
+    how: Comparison,
     times: usize,
 ) -> Result<String, String> {
     let test = match single {
-        Single::Message(inner) if matches!(how, How::Part | How::GoPattern | How::GoGlob) => {
+        Single::Message(inner)
+            if matches!(how, Comparison::Part | Comparison::GoPattern | Comparison::GoGlob) =>
+        {
             part(inner, "x", wanted, how)?
         }
         Single::Message(_) => {

@@ -126,7 +126,7 @@ fn answer(
     findings: &mut Findings,
 ) -> Result<(), Gap> {
     if let Some(failure) = failure(node)? {
-        stub.say("error", failure);
+        stub.set("error", failure);
         return Ok(());
     }
     let streams = stub.method.kind.server_streams();
@@ -136,13 +136,13 @@ fn answer(
             return Err(Gap::new(stream.place, "stream", why));
         }
         let items = stream_items(schema, &stub.method, stream, findings)?;
-        stub.say("stream", list(items));
+        stub.set("stream", list(items));
         return Ok(());
     }
     let body = body(schema, &stub.method, node, "", findings)?;
     // A stream of one message, as FauxRPC has it then.
     match streams {
-        true => stub.say("stream", list(vec![object(body)])),
+        true => stub.set("stream", list(vec![object(body)])),
         false => stub.answer.extend(body),
     }
     Ok(())

@@ -16,7 +16,7 @@ use tidewire_schema::{MessageType, Schema};
 use tidewire_service::Method;
 
 use crate::finding::{Findings, Gap};
-use crate::matching::{Conditions, How, Matcher, either};
+use crate::matching::{Comparison, Conditions, Matcher, either};
 use crate::methods::Methods;
 use crate::nodes::{any_of, integer, number, present, scalar_text, text};
 use crate::regexes::Pattern;
@@ -98,7 +98,7 @@ fn stub(
     let times = present(node, "options").and_then(|options| present(options, "times"));
     let times = times.filter(|times| integer(times) != Some(0));
     if let Some(times) = times {
-        stub.say("times", number(integer(times).unwrap_or(1)));
+        stub.set("times", number(integer(times).unwrap_or(1)));
     }
     let conditions = match (method.kind.client_streams(), inputs) {
         (false, None) => {
@@ -199,12 +199,12 @@ fn message(
     }
     unknown_keys(matcher, &format!("{key}."), &MATCHER_KEYS, findings);
     let any_order = present(matcher, "ignoreArrayOrder").is_some_and(Node::is_truthy);
-    let equals = if any_order { How::AnyOrder } else { How::Exactly };
+    let equals = if any_order { Comparison::AnyOrder } else { Comparison::Exactly };
     for (name, how) in [
         ("equals", equals),
-        ("contains", How::Part),
-        ("matches", How::GoPattern),
-        ("glob", How::GoGlob),
+        ("contains", Comparison::Part),
+        ("matches", Comparison::GoPattern),
+        ("glob", Comparison::GoGlob),
     ] {
         if let Some(wanted) = present(matcher, name) {
             MATCHER.members(input, root, &format!("{key}.{name}"), wanted, how, out)?;

@@ -66,10 +66,10 @@ pub struct RuleFile {
     pub text: String,
 }
 
-/// What came of stub files.
+/// What an import made of stub files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Imported {
+pub struct ImportReport {
     /// One file for each method that has stubs.
     pub files: Vec<RuleFile>,
     /// How many stubs were read, and how many of them are in the rules.
@@ -96,11 +96,11 @@ pub struct Imported {
 /// assert!(imported.findings.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn import(program: Program, files: &[StubFile], schema: &Schema) -> Imported {
+pub fn import(program: Program, files: &[StubFile], schema: &Schema) -> ImportReport {
     let methods = Methods::new(schema);
     let mut findings = Findings::default();
     let mut stubs: Vec<Stub> = Vec::new();
-    let mut imported = Imported::default();
+    let mut imported = ImportReport::default();
     for file in files {
         findings.file(&file.name);
         let root = match read(program, file) {

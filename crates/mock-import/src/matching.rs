@@ -20,7 +20,7 @@ use crate::regexes::Pattern;
 
 /// How a value is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum Comparison {
     /// It is this.
     Exactly,
     /// It is this, with the elements of the list in any order.
@@ -92,7 +92,7 @@ impl Matcher {
         path: &str,
         key: &str,
         wanted: &Node,
-        how: How,
+        how: Comparison,
         out: &mut Conditions,
     ) -> Result<(), Gap> {
         if !wanted.is_object() {
@@ -119,7 +119,7 @@ impl Matcher {
         path: &str,
         key: &str,
         wanted: &Node,
-        how: How,
+        how: Comparison,
         out: &mut Conditions,
     ) -> Result<(), Gap> {
         let gap = |why: String| Gap::new(wanted.place, key, why);
@@ -139,7 +139,7 @@ impl Matcher {
                 let Tree::List(items) = &wanted.value else {
                     return Err(gap(format!("{} in place of a list", wanted.kind())));
                 };
-                if how == How::Prefix {
+                if how == Comparison::Prefix {
                     return self.prefix(single, items, path, key, out);
                 }
                 if let Some(test) = self.list(single, items, how).map_err(gap)? {
@@ -151,7 +151,7 @@ impl Matcher {
                 if !wanted.is_object() {
                     return Err(gap(format!("{} in place of an object", wanted.kind())));
                 }
-                if matches!(how, How::Exactly | How::AnyOrder) {
+                if matches!(how, Comparison::Exactly | Comparison::AnyOrder) {
                     let is_empty = wanted.members().is_empty();
                     out.add(path, if is_empty { absent() } else { one("equals", wanted.clone()) });
                     return Ok(());
@@ -181,10 +181,10 @@ impl Matcher {
         path: &str,
         key: &str,
         wanted: &Node,
-        how: How,
+        how: Comparison,
         out: &mut Conditions,
     ) -> Result<(), Gap> {
-        let is_exact = matches!(how, How::Exactly | How::AnyOrder);
+        let is_exact = matches!(how, Comparison::Exactly | Comparison::AnyOrder);
         let name = inner.full_name();
         match &wanted.value {
             Tree::Object(members) if is_exact => {
@@ -221,7 +221,7 @@ impl Matcher {
         single: Single<'_>,
         presence: bool,
         wanted: &Node,
-        how: How,
+        how: Comparison,
     ) -> Result<Node, String> {
         match pattern_of(wanted, how)? {
             Some(pattern) => self.pattern(single, presence, &pattern),
@@ -293,10 +293,10 @@ impl Matcher {
     }
 
     /// A test of an element of a list, or of a value of a map.
-    fn element(self, single: Single<'_>, wanted: &Node, how: How) -> Result<Node, String> {
+    fn element(self, single: Single<'_>, wanted: &Node, how: Comparison) -> Result<Node, String> {
         match single {
             Single::Message(inner) => match how {
-                How::Exactly | How::AnyOrder => Ok(one("equals", wanted.clone())),
+                Comparison::Exactly | Comparison::AnyOrder => Ok(one("equals", wanted.clone())),
                 _ => Ok(one("cel", text(cel::part(inner, "this", wanted, how)?))),
             },
             single => match pattern_of(wanted, how)? {
@@ -321,7 +321,7 @@ impl Matcher {
             let key = format!("{key}[{at}]");
             match single {
                 Single::Message(inner) => {
-                    self.message(inner, &path, &key, item, How::Prefix, out)?;
+                    self.message(inner, &path, &key, item, Comparison::Prefix, out)?;
                 }
                 single => {
                     let gap = |why: String| Gap::new(item.place, &key, why);
@@ -332,12 +332,17 @@ impl Matcher {
         Ok(())
     }
 
-    fn list(self, single: Single<'_>, items: &[Node], how: How) -> Result<Option<Node>, String> {
+    fn list(
+        self,
+        single: Single<'_>,
+        items: &[Node],
+        how: Comparison,
+    ) -> Result<Option<Node>, String> {
         let count = || number(i128::try_from(items.len()).unwrap_or(i128::MAX));
         if items.is_empty() {
-            return Ok((how != How::Part).then(|| one("len", number(0))));
+            return Ok((how != Comparison::Part).then(|| one("len", number(0))));
         }
-        if how == How::Exactly {
+        if how == Comparison::Exactly {
             return Ok(Some(one("equals", list(items.to_vec()))));
         }
         let mut tests = Vec::new();
@@ -354,10 +359,10 @@ impl Matcher {
                 times => tests.push(one("cel", text(cel::count(single, item, how, times)?))),
             }
         }
-        if matches!(how, How::AnyOrder | How::GoPattern | How::GoGlob) {
+        if matches!(how, Comparison::AnyOrder | Comparison::GoPattern | Comparison::GoGlob) {
             tests.insert(0, one("len", count()));
         }
-        if matches!(how, How::GoPattern | How::GoGlob) && alternatives.len() > 1 {
+        if matches!(how, Comparison::GoPattern | Comparison::GoGlob) && alternatives.len() > 1 {
             tests.push(one("all", one("any_of", list(alternatives))));
         }
         Ok(all(tests))
@@ -365,12 +370,12 @@ impl Matcher {
 }
 
 /// The pattern that a text is, where texts are patterns.
-fn pattern_of(wanted: &Node, how: How) -> Result<Option<Pattern>, String> {
+fn pattern_of(wanted: &Node, how: Comparison) -> Result<Option<Pattern>, String> {
     let Tree::Text(text) = &wanted.value else { return Ok(None) };
     Ok(match how {
-        How::GoPattern => Some(Pattern::of_go(text)?),
-        How::GoGlob => Some(Pattern::of_go_glob(text)?),
-        How::Exactly | How::AnyOrder | How::Part | How::Prefix => None,
+        Comparison::GoPattern => Some(Pattern::of_go(text)?),
+        Comparison::GoGlob => Some(Pattern::of_go_glob(text)?),
+        Comparison::Exactly | Comparison::AnyOrder | Comparison::Part | Comparison::Prefix => None,
     })
 }
 

@@ -38,7 +38,7 @@ impl Stub {
     }
 
     /// Adds what the response says.
-    pub(crate) fn say(&mut self, key: &str, value: Node) {
+    pub(crate) fn set(&mut self, key: &str, value: Node) {
         self.answer.push((key.to_owned(), value));
     }
 }

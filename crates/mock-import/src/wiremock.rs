@@ -146,7 +146,7 @@ fn stub(
     response::answer(&mut stub, schema, response, &target, findings)?;
     if let Some(state) = present(node, "newScenarioState").and_then(scalar_text) {
         let name = scenario_name(node)?;
-        stub.say("set_state", one(&name, text(state)));
+        stub.set("set_state", one(&name, text(state)));
     }
     stub.conditions = target.conditions.list;
     Ok(stub)

@@ -6,7 +6,7 @@
 //! error for those who call.
 //!
 //! Conditions are compiled here, answers in `compile/answer.rs`, and what can never happen is
-//! looked for in [`reach`](crate::reach).
+//! looked for in [`unreachable`](crate::unreachable).
 
 mod answer;
 mod faults;
@@ -154,7 +154,7 @@ impl Compiler<'_> {
             is_stateful,
             reads_state,
         };
-        for (place, why) in crate::reach::unreachable(&rule) {
+        for (place, why) in crate::unreachable::unreachable(&rule) {
             self.warn(place, why);
         }
         rule
@@ -249,8 +249,8 @@ impl Compiler<'_> {
         self.is_rendered = is_rendered;
         let mut set_state = Vec::new();
         for member in node.get("set_state").map_or(&[][..], Node::members) {
-            let sketch = self.sketch(&member.value);
-            set_state.push((member.key.clone(), sketch));
+            let value_template = self.value_template(&member.value);
+            set_state.push((member.key.clone(), value_template));
         }
         Response {
             place: node.place,

@@ -25,12 +25,12 @@ use serde_json::Value as Json;
 use tidewire_schema::Schema;
 use tidewire_validate::{Expression, NameType, parse_timestamp};
 
+use crate::eval_context::EvalContext;
 use crate::formula;
 use crate::javascript;
 use crate::node::{Node, Number, Position, Tree};
 use crate::path::Path;
 use crate::pattern::Pattern;
-use crate::scene::Scene;
 use crate::view::View;
 
 /// A path, and what has to be there.
@@ -149,13 +149,13 @@ impl Condition {
     }
 
     /// Whether it holds.
-    pub(crate) fn holds(&self, scene: &Scene<'_>) -> bool {
-        self.test.holds(&self.path.look(scene))
+    pub(crate) fn holds(&self, eval: &EvalContext<'_>) -> bool {
+        self.test.holds(&self.path.resolve(eval))
     }
 
     /// What is there, and what was wanted.
-    pub(crate) fn miss(&self, scene: &Scene<'_>) -> String {
-        let actual = self.path.look(scene);
+    pub(crate) fn miss(&self, eval: &EvalContext<'_>) -> String {
+        let actual = self.path.resolve(eval);
         let wanted = crate::view::short(crate::view::plain_json(&self.expected).to_string());
         match actual.is_absent() {
             true => format!("{} is absent, wanted {wanted}", self.key),

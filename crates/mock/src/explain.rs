@@ -7,12 +7,12 @@ use tidewire_schema::Unknown;
 use tidewire_service::{Codec, Context, Error, Result};
 
 use crate::condition::Condition;
+use crate::eval_context::{EvalContext, Request};
 use crate::log::LoggedCall;
 use crate::mock::Mock;
 use crate::path::Root;
 use crate::plan::{Decision, Plan};
 use crate::rule::{MethodRule, Response};
-use crate::scene::{Request, Scene};
 use crate::sessions::{self, Session};
 
 /// What a call would get, and how each response of its rules stands to it.
@@ -95,7 +95,7 @@ impl Mock {
         let name = sessions::name(headers);
         let session = sessions.peek(name).unwrap_or(&empty);
         for rule in mocked.rules_of(name) {
-            let scene = Scene {
+            let eval = EvalContext {
                 request,
                 headers,
                 message: None,
@@ -106,7 +106,7 @@ impl Mock {
                 vars: rule.vars.as_ref(),
             };
             let used = |index| session.used(&path, rule.counter(index));
-            explain(rule, &scene, &used, &mut preview);
+            explain(rule, &eval, &used, &mut preview);
         }
         Ok(preview)
     }
@@ -133,7 +133,7 @@ impl Mock {
             let session = sessions.peek(&call.session).unwrap_or(&empty);
             let mut nearest: Option<Explanation> = None;
             for rule in rules() {
-                let scene = Scene {
+                let eval = EvalContext {
                     request: call.request(),
                     headers: &call.headers,
                     message: None,
@@ -143,10 +143,10 @@ impl Mock {
                     timeout_ms: None,
                     vars: rule.vars.as_ref(),
                 };
-                let gate = misses(&rule.gate, &scene);
-                let could = |one: &&Response| one.when.is_some() && is_for(one, &scene);
+                let gate = misses(&rule.gate, &eval);
+                let could = |one: &&Response| one.when.is_some() && is_for(one, &eval);
                 for response in rule.responses.iter().filter(could) {
-                    let mut one = explanation(rule, response, &scene);
+                    let mut one = explanation(rule, response, &eval);
                     one.misses.splice(0..0, gate.iter().cloned());
                     let is_nearer = |best: &Explanation| one.misses.len() < best.misses.len();
                     if nearest.as_ref().is_none_or(is_nearer) {
@@ -162,34 +162,34 @@ impl Mock {
 }
 
 /// Whether a response is for the session of a call, or for all.
-fn is_for(response: &Response, scene: &Scene<'_>) -> bool {
+fn is_for(response: &Response, eval: &EvalContext<'_>) -> bool {
     let of_session = |one: &&Condition| matches!(&one.path.root, Root::Metadata(Some(name)) if name == sessions::SESSION_HEADER);
     let when = response.when.as_deref().unwrap_or_default();
-    when.iter().filter(of_session).all(|one| one.holds(scene))
+    when.iter().filter(of_session).all(|one| one.holds(eval))
 }
 
-fn misses(conditions: &[Condition], scene: &Scene<'_>) -> Vec<String> {
-    conditions.iter().filter(|one| !one.holds(scene)).map(|one| one.miss(scene)).collect()
+fn misses(conditions: &[Condition], eval: &EvalContext<'_>) -> Vec<String> {
+    conditions.iter().filter(|one| !one.holds(eval)).map(|one| one.miss(eval)).collect()
 }
 
 /// A response that does not answer.
-fn explanation(rule: &MethodRule, response: &Response, scene: &Scene<'_>) -> Explanation {
+fn explanation(rule: &MethodRule, response: &Response, eval: &EvalContext<'_>) -> Explanation {
     let Decision { file, line, name } = Decision::of(rule, response);
-    let misses = misses(response.when.as_deref().unwrap_or_default(), scene);
+    let misses = misses(response.when.as_deref().unwrap_or_default(), eval);
     Explanation { file, line, name, is_chosen: false, misses, loss: None }
 }
 
 fn explain(
     rule: &MethodRule,
-    scene: &Scene<'_>,
+    eval: &EvalContext<'_>,
     used: &dyn Fn(usize) -> u64,
     preview: &mut Preview,
 ) {
-    let gate = misses(&rule.gate, scene);
+    let gate = misses(&rule.gate, eval);
     let is_closed = !gate.is_empty();
     preview.gate_misses.extend(gate);
     for (index, response) in rule.responses.iter().enumerate() {
-        let mut told = explanation(rule, response, scene);
+        let mut told = explanation(rule, response, eval);
         let chosen = preview.plan.rule.as_ref();
         told.is_chosen = chosen.is_some_and(|one| (&one.file, one.line) == (&told.file, told.line));
         if !told.is_chosen && told.misses.is_empty() {

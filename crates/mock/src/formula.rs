@@ -18,7 +18,7 @@ use tidewire_schema::{Message, Schema, Value};
 use tidewire_service::Method;
 use tidewire_validate::{Expression, NameType, NameValue};
 
-use crate::scene::{Request, Scene};
+use crate::eval_context::{EvalContext, Request};
 use crate::view::View;
 use crate::view::plain_json;
 
@@ -66,24 +66,24 @@ impl Formula {
     /// Why it has none.
     pub(crate) fn value(
         &self,
-        scene: &Scene<'_>,
+        eval: &EvalContext<'_>,
         now_millis: u64,
         steps: &mut u64,
     ) -> Result<Json, String> {
         match self {
             Self::Ready(expression) => {
                 let now = i128::from(now_millis) * 1_000_000;
-                expression.evaluate(&mut |name| name_value(name, scene), now, steps)
+                expression.evaluate(&mut |name| name_value(name, eval), now, steps)
             }
             Self::Broken(why) => Err(why.clone()),
         }
     }
 }
 
-fn name_value<'a>(name: &'static str, scene: &Scene<'a>) -> Option<NameValue<'a>> {
+fn name_value<'a>(name: &'static str, eval: &EvalContext<'a>) -> Option<NameValue<'a>> {
     let message = |message: &'a Message| NameValue::Message(message.as_ref());
     Some(match name {
-        "request" => match scene.request {
+        "request" => match eval.request {
             Request::One(one) => message(one),
             Request::Many(all) => {
                 let mut members = vec![
@@ -95,24 +95,24 @@ fn name_value<'a>(name: &'static str, scene: &Scene<'a>) -> Option<NameValue<'a>
                 NameValue::Members(members)
             }
         },
-        "message" => message(scene.message?),
+        "message" => message(eval.message?),
         "metadata" => {
-            let names = scene.headers.keys().map(|name| {
-                let text = scene.header(name.as_str()).text().into_owned();
+            let names = eval.headers.keys().map(|name| {
+                let text = eval.header(name.as_str()).text().into_owned();
                 (name.as_str().to_owned(), Json::from(text))
             });
             NameValue::Json(Json::Object(names.collect()))
         }
         "state" => {
-            let values = scene.state.iter().map(|(key, value)| (key.clone(), plain_json(value)));
+            let values = eval.state.iter().map(|(key, value)| (key.clone(), plain_json(value)));
             NameValue::Json(Json::Object(values.collect()))
         }
         "vars" => {
-            NameValue::Json(scene.vars.map_or_else(|| Json::Object(Default::default()), plain_json))
+            NameValue::Json(eval.vars.map_or_else(|| Json::Object(Default::default()), plain_json))
         }
-        "attempt" => NameValue::Json(scene.attempt.into()),
+        "attempt" => NameValue::Json(eval.attempt.into()),
         "stream" => {
-            let crate::scene::ItemIndex { index, total } = scene.item?;
+            let crate::eval_context::ItemIndex { index, total } = eval.item?;
             let json = serde_json::json!({
                 "index": index,
                 "total": total,
@@ -121,7 +121,7 @@ fn name_value<'a>(name: &'static str, scene: &Scene<'a>) -> Option<NameValue<'a>
             });
             NameValue::Json(json)
         }
-        "timeout_ms" => NameValue::Json(scene.timeout_ms.into()),
+        "timeout_ms" => NameValue::Json(eval.timeout_ms.into()),
         _ => return None,
     })
 }

@@ -33,9 +33,9 @@ use tidewire_validate::RuleSet;
 
 pub(crate) use self::ids::Ids;
 use self::limits::Limits;
+use crate::eval_context::{EvalContext, Request};
 use crate::node::Node;
 use crate::random::Random;
-use crate::scene::{Request, Scene};
 
 /// What answers from the schema is to be like.
 #[derive(Debug, Clone, Default)]
@@ -67,33 +67,33 @@ const VALUES_MAX: usize = 2_000;
 const TRIES_MAX: usize = 16;
 
 /// The chance of an answer: it follows from the seed, the method and the request.
-pub(crate) fn random(wishes: &GenerateOptions, method: &Method, scene: &Scene<'_>) -> Random {
+pub(crate) fn random(options: &GenerateOptions, method: &Method, eval: &EvalContext<'_>) -> Random {
     let bytes = |message: &Message| message.encode(Codec::Proto).unwrap_or_default();
-    let requests: Vec<_> = match scene.request {
+    let requests: Vec<_> = match eval.request {
         Request::One(message) => vec![bytes(message)],
         Request::Many(messages) => messages.iter().map(bytes).collect(),
     };
     let mut parts: Vec<&[u8]> = vec![method.path.as_bytes()];
     parts.extend(requests.iter().map(|bytes| &bytes[..]));
-    Random::of(wishes.seed, &parts)
+    Random::of(options.seed, &parts)
 }
 
 /// A message of a type.
 pub(crate) fn message(
     schema: &Schema,
     type_name: &str,
-    wishes: &GenerateOptions,
+    options: &GenerateOptions,
     now_millis: u64,
     (random, ids): (&mut Random, &Ids),
 ) -> Result<Message> {
-    let breaks = wishes.violate > 0.0 && random.unit() < wishes.violate;
+    let breaks = options.violate > 0.0 && random.unit() < options.violate;
     let mut best: Option<(usize, Message)> = None;
     let none = Ids::default();
     for attempt in 0..TRIES_MAX {
         // Where the ids of the request break the rules, others are made.
         let mut maker = Maker {
             schema,
-            known: &wishes.limits,
+            known: &options.limits,
             now_millis,
             random,
             ids: if attempt < TRIES_MAX / 2 { ids } else { &none },
@@ -105,9 +105,9 @@ pub(crate) fn message(
             broken: false,
         };
         let message = maker.message(type_name, 0)?;
-        let violations = violations(wishes, type_name, &message);
+        let violations = violations(options, type_name, &message);
         let is_wanted = (violations > 0) == breaks;
-        if is_wanted || wishes.rules.is_none() {
+        if is_wanted || options.rules.is_none() {
             return Ok(message);
         }
         let is_better = best.as_ref().is_none_or(|(fewest, _)| violations < *fewest);
@@ -121,8 +121,8 @@ pub(crate) fn message(
     }
 }
 
-fn violations(wishes: &GenerateOptions, type_name: &str, message: &Message) -> usize {
-    let Some(rules) = wishes.rules.as_ref().and_then(|rules| rules.rules(type_name)) else {
+fn violations(options: &GenerateOptions, type_name: &str, message: &Message) -> usize {
+    let Some(rules) = options.rules.as_ref().and_then(|rules| rules.rules(type_name)) else {
         return 0;
     };
     let Ok(bytes) = message.encode(Codec::Proto) else { return 0 };

@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 
 use crate::condition::Condition;
+use crate::eval_context::EvalContext;
 use crate::path::Path;
-use crate::scene::Scene;
 
 type Table = HashMap<String, Vec<u32>, foldhash::fast::FixedState>;
 
@@ -64,11 +64,15 @@ impl Ranking {
     }
 
     /// The first response, by rank, of which `hits` says so; it is asked about those that may hit.
-    pub(crate) fn first(&self, scene: &Scene<'_>, hits: impl Fn(usize) -> bool) -> Option<usize> {
+    pub(crate) fn first(
+        &self,
+        eval: &EvalContext<'_>,
+        hits: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
         let mut lists: Vec<&[u32]> = Vec::with_capacity(self.tables.len() + 1);
         lists.push(&self.rest);
         for (path, table) in &self.tables {
-            let view = path.look(scene);
+            let view = path.resolve(eval);
             lists.extend(table.get(&*view.text()).map(Vec::as_slice));
             if let Some(other) = view.other_text() {
                 lists.extend(table.get(&other).map(Vec::as_slice));

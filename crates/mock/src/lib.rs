@@ -16,7 +16,7 @@
 //! | what `{{ }}` gives | `template.rs` |
 //! | how a body becomes a message | `body.rs` |
 //! | what an answer without a rule is | `generate.rs` |
-//! | what is found in rule files | `compile.rs`, `reach.rs` |
+//! | what is found in rule files | `compile.rs`, `unreachable.rs` |
 //! | what a reload keeps | `mock/reload.rs` |
 //!
 //! This crate opens no socket, reads no clock and no environment: time comes in by a
@@ -29,6 +29,7 @@ mod compile;
 mod condition;
 mod details;
 mod duration;
+mod eval_context;
 mod explain;
 mod finding;
 mod formula;
@@ -43,14 +44,13 @@ mod pattern;
 mod plan;
 mod play;
 mod random;
-mod reach;
 mod rule;
 mod rules;
-mod scene;
 mod select;
 mod sessions;
-mod sketch;
 mod template;
+mod unreachable;
+mod value_template;
 mod verify;
 mod view;
 mod yaml;

@@ -11,8 +11,8 @@ mod answer;
 mod build;
 mod faults;
 mod listing;
+mod reactive;
 mod reload;
-mod seen;
 mod stubs;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -53,7 +53,7 @@ pub(crate) struct Shared {
     seed: u64,
     violate: f64,
     missing: DefaultReply,
-    faults: RwLock<faults::SetFaults>,
+    faults: RwLock<faults::FaultsByMethod>,
     /// The real service, for calls that no rule answers.
     upstream: Option<Arc<dyn RealService>>,
     /// Another number each time that the services are others.
@@ -87,14 +87,14 @@ pub(crate) struct Set {
     pub(crate) schema: Schema,
     /// By path.
     pub(crate) methods: HashMap<String, MockedMethod>,
-    pub(crate) wishes: GenerateOptions,
+    pub(crate) generate_options: GenerateOptions,
 }
 
 /// A method and what answers it.
 #[derive(Clone)]
 pub(crate) struct MockedMethod {
     pub(crate) method: Method,
-    pub(crate) found: Option<MethodResponses>,
+    pub(crate) file_rules: Option<MethodResponses>,
     /// They go before the responses of files.
     pub(crate) stubs: Stubs,
     /// Fires when other rules answer it.

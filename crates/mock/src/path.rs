@@ -15,8 +15,8 @@
 
 use tidewire_schema::{Message, MessageRef, Path as FieldPath, Value};
 
+use crate::eval_context::{EvalContext, Request};
 use crate::node::Node;
-use crate::scene::{Request, Scene};
 use crate::view::{JSON_TYPES, View};
 
 /// What a path may begin with.
@@ -84,30 +84,30 @@ impl Path {
     }
 
     /// What is there.
-    pub(crate) fn look<'a>(&self, scene: &Scene<'a>) -> View<'a> {
+    pub(crate) fn resolve<'a>(&self, eval: &EvalContext<'a>) -> View<'a> {
         let start = match &self.root {
-            Root::Request => match scene.request {
+            Root::Request => match eval.request {
                 Request::One(message) => View::Field(Value::from(message)),
                 Request::Many(messages) => return in_stream(messages, &self.steps),
             },
             Root::Metadata(None) => View::Object,
-            Root::Metadata(Some(name)) => return scene.header(name),
-            Root::Stream => return scene.position(&self.steps),
-            Root::Message => match scene.message {
+            Root::Metadata(Some(name)) => return eval.header(name),
+            Root::Stream => return eval.position(&self.steps),
+            Root::Message => match eval.message {
                 Some(message) => View::Field(Value::from(message)),
                 None => View::Missing,
             },
             Root::State => match self.steps.split_first() {
                 None => return View::Object,
                 Some((key, rest)) => {
-                    return match scene.state.get(key.as_str()) {
+                    return match eval.state.get(key.as_str()) {
                         Some(node) => walk(View::Rule(node), rest),
                         None => View::Missing,
                     };
                 }
             },
-            Root::Attempt => View::count(usize::try_from(scene.attempt).unwrap_or(usize::MAX)),
-            Root::Vars => scene.vars.map_or(View::Missing, View::Rule),
+            Root::Attempt => View::count(usize::try_from(eval.attempt).unwrap_or(usize::MAX)),
+            Root::Vars => eval.vars.map_or(View::Missing, View::Rule),
             Root::Unknown => View::Missing,
         };
         walk(start, &self.steps)

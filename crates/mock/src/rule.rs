@@ -20,8 +20,8 @@ use crate::condition::Condition;
 use crate::index::Ranking;
 use crate::node::{Node, Position};
 use crate::random::Random;
-use crate::sketch::Sketch;
 use crate::template::Template;
+use crate::value_template::ValueTemplate;
 
 /// The rules of one method.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ pub(crate) struct Response {
     /// Whether after the last answer the first one comes again.
     pub(crate) cycles: bool,
     /// What it lets the session remember.
-    pub(crate) set_state: Vec<(String, Sketch)>,
+    pub(crate) set_state: Vec<(String, ValueTemplate)>,
     /// What its uses are counted under, among all responses of its method.
     pub(crate) counter: u64,
 }
@@ -87,7 +87,7 @@ pub(crate) struct Answer {
     pub(crate) is_upstream: bool,
     /// Where the form of the answer depends on the call: all of it but a single message and the
     /// reactions, to be rendered first and compiled then.
-    pub(crate) late: Option<Sketch>,
+    pub(crate) late: Option<ValueTemplate>,
 }
 
 /// One message of an answer.
@@ -96,9 +96,9 @@ pub(crate) enum Content {
     /// The same for each call.
     Fixed(EncodedMessage),
     /// Made for each call.
-    Made(Sketch),
+    Template(ValueTemplate),
     /// Made from the schema, with this over it.
-    Generated { over: Option<Box<Sketch>>, violate: f64, seed: Option<u64> },
+    Generated { over: Option<Box<ValueTemplate>>, violate: f64, seed: Option<u64> },
     /// What the schema cannot hold.
     Broken(BodyFault),
 }
@@ -143,7 +143,7 @@ pub(crate) struct Reaction {
     /// Whether the stream ends with it.
     pub(crate) ends: bool,
     /// Where its form depends on the call: all of it but `when`.
-    pub(crate) late: Option<Sketch>,
+    pub(crate) late: Option<ValueTemplate>,
 }
 
 /// An error.
@@ -183,14 +183,14 @@ pub(crate) enum FaultKind {
 #[derive(Debug)]
 pub(crate) enum Text {
     Fixed(String),
-    Made(Template),
+    Template(Template),
 }
 
 /// The value of a header or a trailer.
 #[derive(Debug)]
 pub(crate) enum Line {
     Fixed(HeaderValue),
-    Made(Template),
+    Template(Template),
 }
 
 /// How long something takes.

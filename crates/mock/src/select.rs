@@ -20,6 +20,7 @@ use tidewire_validate::Expression;
 
 use crate::body;
 use crate::compile::Compiler;
+use crate::eval_context::EvalContext;
 use crate::generate::{self, GenerateOptions, Ids};
 use crate::node::{Node, ObjectMember, Tree};
 use crate::plan::{Decision, Frames, Outcome, Plan};
@@ -27,25 +28,24 @@ use crate::random::Random;
 use crate::rule::{
     Answer, Content, Delay, Failure, Item, Items, Line, MethodRule, Reaction, Response, Text,
 };
-use crate::scene::Scene;
-use crate::sketch::Sketch;
 use crate::template::{RENDERED_BYTES_MAX, RenderError, RenderState, Template};
+use crate::value_template::ValueTemplate;
 
 /// What does not change while rules stay: the schema, the method, and how replies are encoded.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stage<'a> {
+pub(crate) struct MethodContext<'a> {
     pub(crate) schema: &'a Schema,
     pub(crate) method: &'a Method,
     pub(crate) codec: Codec,
     /// What answers from the schema follow from.
-    pub(crate) wishes: &'a GenerateOptions,
+    pub(crate) generate_options: &'a GenerateOptions,
     pub(crate) now_millis: u64,
 }
 
 /// The index of the response that answers; `used` says how often each has answered.
 pub(crate) fn choose(
     rule: &MethodRule,
-    scene: &Scene<'_>,
+    eval: &EvalContext<'_>,
     used: &dyn Fn(usize) -> u64,
 ) -> Option<usize> {
     let is_left = |index: usize| {
@@ -53,12 +53,12 @@ pub(crate) fn choose(
             .get(index)
             .is_some_and(|response| response.times.is_none_or(|times| used(index) < times))
     };
-    if rule.gate.iter().all(|condition| condition.holds(scene)) {
+    if rule.gate.iter().all(|condition| condition.holds(eval)) {
         let hits = |index: usize| {
             let when = rule.responses.get(index).and_then(|response| response.when.as_deref());
-            when.is_some_and(|when| when.iter().all(|one| one.holds(scene))) && is_left(index)
+            when.is_some_and(|when| when.iter().all(|one| one.holds(eval))) && is_left(index)
         };
-        if let Some(index) = rule.ranking.first(scene, hits) {
+        if let Some(index) = rule.ranking.first(eval, hits) {
             return Some(index);
         }
     }
@@ -67,18 +67,22 @@ pub(crate) fn choose(
 
 /// Makes the plan of a response, and the values that it lets the session remember.
 pub(crate) struct Maker<'a, 'r> {
-    pub(crate) stage: Stage<'a>,
-    pub(crate) scene: Scene<'a>,
+    pub(crate) method_context: MethodContext<'a>,
+    pub(crate) eval: EvalContext<'a>,
     pub(crate) rendering: RenderState<'r>,
 }
 
 impl<'a, 'r> Maker<'a, 'r> {
-    pub(crate) fn new(stage: Stage<'a>, scene: Scene<'a>, random: &'r mut Random) -> Self {
-        let now_millis = stage.now_millis;
+    pub(crate) fn new(
+        method_context: MethodContext<'a>,
+        eval: EvalContext<'a>,
+        random: &'r mut Random,
+    ) -> Self {
+        let now_millis = method_context.now_millis;
         let bytes_left = RENDERED_BYTES_MAX;
         let steps_left = Expression::STEPS;
         let rendering = RenderState { random, now_millis, bytes_left, steps_left };
-        Self { stage, scene, rendering }
+        Self { method_context, eval, rendering }
     }
 
     /// The plan of a response in its n-th use.
@@ -117,18 +121,18 @@ impl<'a, 'r> Maker<'a, 'r> {
         rule: &MethodRule,
         answer: &Answer,
     ) -> Result<Option<Answer>, Error> {
-        let Some(Sketch::Object(parts, place)) = &answer.late else { return Ok(None) };
+        let Some(ValueTemplate::Object(parts, place)) = &answer.late else { return Ok(None) };
         let mut members = Vec::with_capacity(parts.len());
         for (key, at, part) in parts {
             let value = match (&**key, part) {
                 // Items know their place.
-                ("stream" | "stream_items", Sketch::List(items, place)) => {
+                ("stream" | "stream_items", ValueTemplate::List(items, place)) => {
                     let mut made = Vec::with_capacity(items.len());
                     for (index, item) in items.iter().enumerate() {
-                        let whole = self.scene.clone();
-                        self.scene = whole.at_item(index, items.len());
+                        let whole = self.eval.clone();
+                        self.eval = whole.at_item(index, items.len());
                         let rendered = self.render(item);
-                        self.scene = whole;
+                        self.eval = whole;
                         made.push(rendered?);
                     }
                     Node { value: Tree::List(made), place: *place }
@@ -163,8 +167,8 @@ impl<'a, 'r> Maker<'a, 'r> {
     ) -> Result<T, Error> {
         let mut findings = Vec::new();
         let mut compiler = Compiler {
-            schema: self.stage.schema,
-            method: self.stage.method,
+            schema: self.method_context.schema,
+            method: self.method_context.method,
             file: std::sync::Arc::clone(&rule.file),
             included: std::sync::Arc::clone(&rule.included),
             findings: &mut findings,
@@ -205,7 +209,7 @@ impl<'a, 'r> Maker<'a, 'r> {
             for (name, line) in lines {
                 let value = match line {
                     Line::Fixed(value) => value.clone(),
-                    Line::Made(template) => {
+                    Line::Template(template) => {
                         let text = self.text(template)?;
                         http::HeaderValue::from_bytes(text.as_bytes()).map_err(|_| {
                             let why = format!(
@@ -223,14 +227,17 @@ impl<'a, 'r> Maker<'a, 'r> {
 
     /// An empty message: what wishmock answers where a rule says nothing.
     pub(crate) fn empty(&mut self) -> Plan {
-        let message = self.stage.schema.message(&self.stage.method.output);
-        Plan::of(self.single(message.and_then(|message| message.encode(self.stage.codec))))
+        let message = self.method_context.schema.message(&self.method_context.method.output);
+        Plan::of(self.single(message.and_then(|message| message.encode(self.method_context.codec))))
     }
 
     /// What the schema alone gives.
     pub(crate) fn generated(&mut self) -> Plan {
-        let content =
-            Content::Generated { over: None, violate: self.stage.wishes.violate, seed: None };
+        let content = Content::Generated {
+            over: None,
+            violate: self.method_context.generate_options.violate,
+            seed: None,
+        };
         let message = self.content(&content);
         Plan::of(self.single(message))
     }
@@ -239,22 +246,27 @@ impl<'a, 'r> Maker<'a, 'r> {
     ///
     /// # Errors
     /// A template that gives nothing; then nothing is remembered.
-    pub(crate) fn remembered(&mut self, response: &Response) -> Result<Vec<(String, Node)>, Error> {
+    pub(crate) fn state_values(
+        &mut self,
+        response: &Response,
+    ) -> Result<Vec<(String, Node)>, Error> {
         let said = response.set_state.iter();
-        said.map(|(key, sketch)| Ok((key.clone(), self.render(sketch)?))).collect()
+        said.map(|(key, value_template)| Ok((key.clone(), self.render(value_template)?))).collect()
     }
 
     fn single(&self, message: Result<bytes::Bytes, Error>) -> Outcome {
         match message {
             Err(error) => Outcome::Error(error),
-            Ok(message) if self.stage.method.kind.server_streams() => Outcome::Stream(Frames {
-                first_delay: Duration::ZERO,
-                list: vec![(Duration::ZERO, Ok(message))],
-                rounds: Some(1),
-                shuffle: None,
-                error: None,
-                error_delay: Duration::ZERO,
-            }),
+            Ok(message) if self.method_context.method.kind.server_streams() => {
+                Outcome::Stream(Frames {
+                    first_delay: Duration::ZERO,
+                    list: vec![(Duration::ZERO, Ok(message))],
+                    rounds: Some(1),
+                    shuffle: None,
+                    error: None,
+                    error_delay: Duration::ZERO,
+                })
+            }
             Ok(message) => Outcome::Message(message),
         }
     }
@@ -267,10 +279,10 @@ impl<'a, 'r> Maker<'a, 'r> {
         let total = items.list.len();
         let mut list = Vec::with_capacity(total);
         for (index, item) in items.list.iter().enumerate() {
-            let whole = self.scene.clone();
-            self.scene = whole.at_item(index, total);
+            let whole = self.eval.clone();
+            self.eval = whole.at_item(index, total);
             list.push(self.frame(item, Some(items.pause)));
-            self.scene = whole;
+            self.eval = whole;
         }
         let shuffle = items.is_shuffled.then(|| Random::new(self.rendering.random.next()));
         let error = items.failure.as_ref().map(|failure| self.error(failure)).transpose()?;
@@ -303,40 +315,42 @@ impl<'a, 'r> Maker<'a, 'r> {
     pub(crate) fn error(&mut self, failure: &Failure) -> Result<Error, Error> {
         let message = match &failure.message {
             Text::Fixed(text) => text.clone(),
-            Text::Made(template) => self.text(template)?,
+            Text::Template(template) => self.text(template)?,
         };
         let error = Error::new(failure.code, message);
         Ok(failure.details.iter().fold(error, |error, detail| error.with_detail(detail.clone())))
     }
 
     fn text(&mut self, template: &Template) -> Result<String, Error> {
-        template.render(&self.scene, &mut self.rendering).map_err(unrendered)
+        template.render(&self.eval, &mut self.rendering).map_err(unrendered)
     }
 
     /// The bytes of a message.
     fn content(&mut self, content: &Content) -> Result<bytes::Bytes, Error> {
         match content {
-            Content::Fixed(encoded) => encoded.bytes(self.stage.codec),
-            Content::Made(sketch) => self.message(sketch)?.encode(self.stage.codec),
+            Content::Fixed(encoded) => encoded.bytes(self.method_context.codec),
+            Content::Template(value_template) => {
+                self.message(value_template)?.encode(self.method_context.codec)
+            }
             Content::Broken(fault) => Err(broken(fault)),
             Content::Generated { over, violate, seed } => {
                 let over = match over.as_deref() {
-                    Some(sketch) => Some(self.render(sketch)?),
+                    Some(value_template) => Some(self.render(value_template)?),
                     None => None,
                 };
-                let wishes = GenerateOptions {
+                let options = GenerateOptions {
                     violate: *violate,
-                    seed: seed.unwrap_or(self.stage.wishes.seed),
-                    ..self.stage.wishes.clone()
+                    seed: seed.unwrap_or(self.method_context.generate_options.seed),
+                    ..self.method_context.generate_options.clone()
                 };
-                let stage = &self.stage;
-                let mut random = generate::random(&wishes, stage.method, &self.scene);
-                let now = stage.now_millis;
-                let ids = Ids::of_request(self.scene.request);
+                let method_context = &self.method_context;
+                let mut random = generate::random(&options, method_context.method, &self.eval);
+                let now = method_context.now_millis;
+                let ids = Ids::of_request(self.eval.request);
                 let message = generate::message(
-                    stage.schema,
-                    &stage.method.output,
-                    &wishes,
+                    method_context.schema,
+                    &method_context.method.output,
+                    &options,
                     now,
                     (&mut random, &ids),
                 )?;
@@ -344,24 +358,24 @@ impl<'a, 'r> Maker<'a, 'r> {
                     Some(said) => generate::merged(message, &said, &self.written(&said)?)?,
                     None => message,
                 }
-                .encode(self.stage.codec)
+                .encode(self.method_context.codec)
             }
         }
     }
 
-    fn message(&mut self, sketch: &Sketch) -> Result<Message, Error> {
-        let said = self.render(sketch)?;
+    fn message(&mut self, value_template: &ValueTemplate) -> Result<Message, Error> {
+        let said = self.render(value_template)?;
         self.written(&said)
     }
 
-    /// What a sketch says in this call.
-    fn render(&mut self, sketch: &Sketch) -> Result<Node, Error> {
-        sketch.render(&self.scene, &mut self.rendering).map_err(unrendered)
+    /// The value of a template in this call.
+    fn render(&mut self, value_template: &ValueTemplate) -> Result<Node, Error> {
+        value_template.render(&self.eval, &mut self.rendering).map_err(unrendered)
     }
 
     fn written(&self, said: &Node) -> Result<Message, Error> {
-        let schema = self.stage.schema;
-        let output = &self.stage.method.output;
+        let schema = self.method_context.schema;
+        let output = &self.method_context.method.output;
         body::message(schema, output, said, &mut |_| {}).map_err(|fault| broken(&fault))
     }
 }

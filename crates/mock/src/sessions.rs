@@ -185,7 +185,7 @@ impl Session {
     ///
     /// Before the sessions are let go: the reply to the next command must not be there while
     /// somebody is not told of this one.
-    pub(crate) fn tell_changed(&mut self) {
+    pub(crate) fn notify_changed(&mut self) {
         std::mem::take(&mut self.changed).fire();
     }
 

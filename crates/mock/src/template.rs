@@ -20,12 +20,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::eval_context::{EvalContext, millis};
 use crate::formula::Formula;
 use crate::javascript;
 use crate::node::{Node, Number, Tree};
 use crate::path::{Path, Root};
 use crate::random::Random;
-use crate::scene::{Scene, millis};
 use crate::view::View;
 
 /// How much text one answer may be made of.
@@ -65,7 +65,7 @@ enum Expression {
     Verbatim,
 }
 
-/// What rendering needs beside the scene, and what it has used up.
+/// What rendering needs beside the context, and what it has used up.
 #[derive(Debug)]
 pub(crate) struct RenderState<'r> {
     pub(crate) random: &'r mut Random,
@@ -174,29 +174,29 @@ impl Template {
     /// Its value for a call: text, unless it is an expression of CEL and nothing else.
     pub(crate) fn value(
         &self,
-        scene: &Scene<'_>,
+        eval: &EvalContext<'_>,
         rendering: &mut RenderState<'_>,
     ) -> Result<Tree, RenderError> {
         match &self.parts[..] {
             [Part::Formula(formula, source)] => {
-                let json = rendering.formula(formula, source, scene)?;
+                let json = rendering.formula(formula, source, eval)?;
                 Ok(Node::from(&json).value)
             }
-            _ => self.render(scene, rendering).map(Tree::Text),
+            _ => self.render(eval, rendering).map(Tree::Text),
         }
     }
 
     /// Its text for a call.
     pub(crate) fn render(
         &self,
-        scene: &Scene<'_>,
+        eval: &EvalContext<'_>,
         rendering: &mut RenderState<'_>,
     ) -> Result<String, RenderError> {
         let mut out = String::new();
         for part in &self.parts {
             let text = match part {
                 Part::Formula(formula, source) => {
-                    Cow::Owned(match rendering.formula(formula, source, scene)? {
+                    Cow::Owned(match rendering.formula(formula, source, eval)? {
                         serde_json::Value::String(text) => text,
                         serde_json::Value::Null => String::new(),
                         other => other.to_string(),
@@ -204,7 +204,7 @@ impl Template {
                 }
                 Part::Text(text) => Cow::Borrowed(text.as_str()),
                 Part::Expression(expression, source) => {
-                    let value = expression.value(scene, rendering);
+                    let value = expression.value(eval, rendering);
                     value.map_or(Cow::Borrowed(source.as_str()), |value| value.text())
                 }
             };
@@ -225,10 +225,10 @@ impl RenderState<'_> {
         &mut self,
         formula: &Formula,
         source: &str,
-        scene: &Scene<'_>,
+        eval: &EvalContext<'_>,
     ) -> Result<serde_json::Value, RenderError> {
         let json = formula
-            .value(scene, self.now_millis, &mut self.steps_left)
+            .value(eval, self.now_millis, &mut self.steps_left)
             .map_err(|why| RenderError::Formula(source.to_owned(), why))?;
         self.spend(bytes_of(&json))?;
         Ok(json)
@@ -327,9 +327,13 @@ impl Expression {
     }
 
     /// Its value; `None` where it fails.
-    fn value<'s>(&'s self, scene: &Scene<'s>, rendering: &mut RenderState<'_>) -> Option<View<'s>> {
+    fn value<'s>(
+        &'s self,
+        eval: &EvalContext<'s>,
+        rendering: &mut RenderState<'_>,
+    ) -> Option<View<'s>> {
         Some(match self {
-            Self::Path(path) => path.look(scene).in_template(),
+            Self::Path(path) => path.resolve(eval).in_template(),
             Self::Text(text) => View::Text(Cow::Borrowed(text)),
             Self::Number(number) => View::Number(*number),
             Self::Bool(value) => View::Bool(*value),
@@ -338,7 +342,7 @@ impl Expression {
             Self::Random(arguments) => {
                 let mut bounds = [0.0, 1.0];
                 for (bound, argument) in bounds.iter_mut().zip(arguments) {
-                    let value = argument.value(scene, rendering)?;
+                    let value = argument.value(eval, rendering)?;
                     if !matches!(value, View::Missing) {
                         *bound = value.number().map_or(f64::NAN, Number::as_f64);
                     }
@@ -349,13 +353,13 @@ impl Expression {
             Self::Format(arguments) => {
                 let mut values = Vec::new();
                 for argument in arguments {
-                    values.push(argument.value(scene, rendering)?);
+                    values.push(argument.value(eval, rendering)?);
                 }
                 View::Text(Cow::Owned(format(&values, rendering.bytes_left)?))
             }
             Self::Arithmetic(left, operator, right) => {
-                let left = left.value(scene, rendering)?;
-                let right = right.value(scene, rendering)?;
+                let left = left.value(eval, rendering)?;
+                let right = right.value(eval, rendering)?;
                 arithmetic(&left, *operator, &right)
             }
             Self::Verbatim => return None,
@@ -570,11 +574,11 @@ mod tests {
             .into_iter()
             .collect();
         let state = HashMap::new();
-        let scene = Scene {
-            request: crate::scene::Request::Many(&[]),
+        let eval = EvalContext {
+            request: crate::eval_context::Request::Many(&[]),
             headers: &headers,
             message: None,
-            item: Some(crate::scene::ItemIndex { index: 1, total: 3 }),
+            item: Some(crate::eval_context::ItemIndex { index: 1, total: 3 }),
             state: &state,
             attempt: 2,
             timeout_ms: None,
@@ -589,7 +593,7 @@ mod tests {
         };
         let mut formula = |_: &str| unreachable!("there is no expression of CEL here");
         match Template::parse(text, &mut formula) {
-            Some(template) => template.render(&scene, &mut rendering).unwrap(),
+            Some(template) => template.render(&eval, &mut rendering).unwrap(),
             None => text.to_owned(),
         }
     }

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use crate::compile::Compiler;
 use crate::condition::{Condition, PathTarget, TestContext};
+use crate::eval_context::EvalContext;
 use crate::log::{Calls, LoggedCall};
 use crate::mock::Mock;
 use crate::node::{Node, Position};
 use crate::path::Path;
-use crate::scene::Scene;
 
 /// How often calls are to have come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -196,7 +196,7 @@ fn is_about(wanted: &Calls, call: &LoggedCall) -> bool {
 /// The conditions that do not hold of a call, with what was there and what was wanted.
 fn misses(conditions: &[Condition], call: &LoggedCall) -> Vec<String> {
     let state = std::collections::HashMap::new();
-    let scene = Scene {
+    let eval = EvalContext {
         request: call.request(),
         headers: &call.headers,
         message: None,
@@ -206,7 +206,7 @@ fn misses(conditions: &[Condition], call: &LoggedCall) -> Vec<String> {
         timeout_ms: None,
         vars: None,
     };
-    conditions.iter().filter(|one| !one.holds(&scene)).map(|one| one.miss(&scene)).collect()
+    conditions.iter().filter(|one| !one.holds(&eval)).map(|one| one.miss(&eval)).collect()
 }
 
 fn describe(wanted: &Calls) -> String {

@@ -18,9 +18,9 @@
 
 mod drift;
 mod load;
-mod masked;
+mod mask;
 mod record;
-mod recorded;
+mod recorded_reply;
 mod recorded_request;
 mod watch;
 
@@ -37,7 +37,7 @@ pub use tidewire_mock::{
     SessionInfo, Times, VerifyError, error_details, etag,
 };
 pub use tidewire_mock_import::{
-    Finding as ImportFinding, Imported, Program, RuleFile, StubFile, import,
+    Finding as ImportFinding, ImportReport, Program, RuleFile, StubFile, import,
 };
 use tidewire_schema::Schema;
 use tidewire_server::{Builder, TokioClock};

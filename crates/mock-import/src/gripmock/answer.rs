@@ -23,7 +23,7 @@ pub(super) fn answer(stub: &mut Stub, schema: &Schema, output: &Node, findings: 
         && let Some(made) =
             templates::value(headers, "output.headers", &templates::of_go, &mut gaps)
     {
-        stub.say("headers", made);
+        stub.set("headers", made);
     }
     let delay = present(output, "delay").and_then(|node| delay(node, "output.delay", &mut gaps));
     let failure = failure(output, &mut gaps);
@@ -42,23 +42,23 @@ pub(super) fn answer(stub: &mut Stub, schema: &Schema, output: &Node, findings: 
         }
         match (failure, items.is_empty()) {
             (Some(failure), true) => {
-                delay.into_iter().for_each(|delay| stub.say("delay", delay));
-                stub.say("error", failure);
+                delay.into_iter().for_each(|delay| stub.set("delay", delay));
+                stub.set("error", failure);
             }
             (failure, _) => {
                 items.extend(failure.map(|failure| one("error", failure)));
-                stub.say("stream", list(items));
+                stub.set("stream", list(items));
             }
         }
     } else {
-        delay.into_iter().for_each(|delay| stub.say("delay", delay));
+        delay.into_iter().for_each(|delay| stub.set("delay", delay));
         match (failure, present(output, "data")) {
-            (Some(failure), _) => stub.say("error", failure),
+            (Some(failure), _) => stub.set("error", failure),
             (None, Some(data)) => {
                 let made = body(data, "output.data", &mut gaps);
-                made.into_iter().for_each(|made| stub.say("body", made));
+                made.into_iter().for_each(|made| stub.set("body", made));
             }
-            (None, None) => stub.say("body", object(Vec::new())),
+            (None, None) => stub.set("body", object(Vec::new())),
         }
         if let Some(stream) = present(output, "stream") {
             let why = format!("{} answers with one message", stub.method.path);

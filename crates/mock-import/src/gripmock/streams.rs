@@ -12,7 +12,7 @@ use tidewire_schema::MessageType;
 use super::{answer, message};
 use crate::cel;
 use crate::finding::{Findings, Gap};
-use crate::matching::{Conditions, How};
+use crate::matching::{Comparison, Conditions};
 use crate::nodes::{Members, list, number, object, one, present, text};
 use crate::rules_out;
 use crate::stub::Stub;
@@ -53,10 +53,10 @@ pub(super) fn requests(
 fn every(matcher: &Node, input: MessageType<'_>) -> Result<String, Gap> {
     let mut parts = Vec::new();
     for (name, how) in [
-        ("equals", How::Part),
-        ("contains", How::Part),
-        ("matches", How::GoPattern),
-        ("glob", How::GoGlob),
+        ("equals", Comparison::Part),
+        ("contains", Comparison::Part),
+        ("matches", Comparison::GoPattern),
+        ("glob", Comparison::GoGlob),
     ] {
         let Some(wanted) = present(matcher, name) else { continue };
         let key = format!("inputs[0].{name}");

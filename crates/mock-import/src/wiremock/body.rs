@@ -6,7 +6,7 @@ use tidewire_schema::{Kind, MessageType, Schema, Single};
 use super::url::Target;
 use super::{MATCHER, json_path};
 use crate::finding::Gap;
-use crate::matching::{Conditions, How, absent, whole};
+use crate::matching::{Comparison, Conditions, absent, whole};
 use crate::nodes::{number, one, present, truth};
 use crate::regexes::Pattern;
 
@@ -114,7 +114,7 @@ fn equal(
     let of_path =
         |name: &str| path_fields.iter().any(|field| field.split('.').next() == Some(name));
     if is_set("ignoreExtraElements") {
-        let how = if any_order { How::Part } else { How::Prefix };
+        let how = if any_order { Comparison::Part } else { Comparison::Prefix };
         let rest = placeholders(json, place.owner, &place.path, key, true, out)?;
         return MATCHER.members(place.owner, &place.path, key, &rest, how, out);
     }
@@ -126,14 +126,14 @@ fn equal(
             &place.path,
             key,
             json,
-            How::Exactly,
+            Comparison::Exactly,
             &mut Conditions::default(),
         )?;
         out.add(&*place.path, whole(json));
         return Ok(());
     }
     let rest = placeholders(json, place.owner, &place.path, key, false, out)?;
-    let how = if any_order { How::AnyOrder } else { How::Exactly };
+    let how = if any_order { Comparison::AnyOrder } else { Comparison::Exactly };
     MATCHER.members(place.owner, &place.path, key, &rest, how, out)?;
     for field in place.owner.fields() {
         let is_said = json.members().iter().any(|member| {

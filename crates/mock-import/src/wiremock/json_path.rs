@@ -59,10 +59,10 @@ pub(super) fn matches(
         out.add(&*place.path, one("cel", text(expression)));
         return Ok(());
     }
-    let mut walk = Walk { path: place.path.clone(), at: At::Message(place.owner) };
+    let mut walk = Walk { path: place.path.clone(), at: PathType::Message(place.owner) };
     for (index, step) in steps.iter().enumerate() {
         match (step, walk.at) {
-            (Step::Filter(inside), At::List(single)) => {
+            (Step::Filter(inside), PathType::List(single)) => {
                 if pattern.is_some() || index + 1 < steps.len() {
                     return Err(gap("what follows a filter has no counterpart".to_owned()));
                 }
@@ -73,7 +73,7 @@ pub(super) fn matches(
                 out.add(walk.path, one("any", one("cel", text(expression))));
                 return Ok(());
             }
-            (Step::Any, At::List(single)) => {
+            (Step::Any, PathType::List(single)) => {
                 let test = element(&steps[index + 1..], single, pattern.as_ref(), key)?;
                 out.add(
                     walk.path,
@@ -94,36 +94,36 @@ pub(super) fn matches(
 
 /// The test of what a path leads to.
 fn last_test(
-    at: At<'_>,
+    at: PathType<'_>,
     pattern: Option<&Node>,
     key: &str,
     gap: &dyn Fn(String) -> Gap,
 ) -> Result<Node, Gap> {
     Ok(match (at, pattern) {
-        (At::Field { single, presence }, Some(pattern)) => {
+        (PathType::Field { single, presence }, Some(pattern)) => {
             patterns::field(pattern, single, presence, key)?
         }
-        (At::Message(_), Some(pattern)) => {
+        (PathType::Message(_), Some(pattern)) => {
             let Some(json) = present(pattern, "equalToJson") else {
                 return Err(gap("only equalToJson of a message has a counterpart".to_owned()));
             };
             one("equals", super::body::document(json, key)?)
         }
-        (At::List(single), Some(pattern)) => match present(pattern, "absent") {
+        (PathType::List(single), Some(pattern)) => match present(pattern, "absent") {
             Some(absent) if absent.is_truthy() => one("len", number(0)),
             _ => one("any", patterns::field(pattern, single, true, key)?),
         },
-        (At::Map(_), Some(_)) => {
+        (PathType::Map(_), Some(_)) => {
             return Err(gap("a pattern over a map has no counterpart".to_owned()));
         }
-        (At::List(_), None) => one("len", one("gte", number(1))),
+        (PathType::List(_), None) => one("len", one("gte", number(1))),
         (_, None) => one("exists", truth(true)),
     })
 }
 
-/// What is at a path.
+/// The type of what is at a path.
 #[derive(Clone, Copy)]
-enum At<'s> {
+enum PathType<'s> {
     Message(MessageType<'s>),
     List(Single<'s>),
     Map(Single<'s>),
@@ -132,31 +132,31 @@ enum At<'s> {
 
 struct Walk<'s> {
     path: String,
-    at: At<'s>,
+    at: PathType<'s>,
 }
 
 impl<'s> Walk<'s> {
     fn step(self, step: &Step) -> Result<Self, String> {
         let of = |single: Single<'s>, presence: bool| match single {
-            Single::Message(inner) => At::Message(inner),
-            single => At::Field { single, presence },
+            Single::Message(inner) => PathType::Message(inner),
+            single => PathType::Field { single, presence },
         };
         match (self.at, step) {
-            (At::Message(owner), Step::Name(name)) => {
+            (PathType::Message(owner), Step::Name(name)) => {
                 let field: Field<'s> = owner
                     .field(name)
                     .ok_or_else(|| format!("{} has no field {name}", owner.full_name()))?;
                 let at = match field.kind() {
                     Kind::One(single) => of(single, field.has_presence()),
-                    Kind::List(single) => At::List(single),
-                    Kind::Map { value, .. } => At::Map(value),
+                    Kind::List(single) => PathType::List(single),
+                    Kind::Map { value, .. } => PathType::Map(value),
                 };
                 Ok(Self { path: format!("{}.{}", self.path, field.name()), at })
             }
-            (At::List(single), Step::Index(index)) => {
+            (PathType::List(single), Step::Index(index)) => {
                 Ok(Self { path: format!("{}[{index}]", self.path), at: of(single, true) })
             }
-            (At::Map(single), Step::Name(name)) => {
+            (PathType::Map(single), Step::Name(name)) => {
                 Ok(Self { path: entry(&self.path, name)?, at: of(single, true) })
             }
             _ => Err("the path has no counterpart".to_owned()),
@@ -187,7 +187,7 @@ fn element(
 
 /// The path of a template: `$.a.b[0]`.
 pub(super) fn plain_path(said: &str, place: &BodyPlace<'_>) -> Result<String, String> {
-    let mut walk = Walk { path: place.path.clone(), at: At::Message(place.owner) };
+    let mut walk = Walk { path: place.path.clone(), at: PathType::Message(place.owner) };
     for step in steps(said)? {
         walk = walk.step(&step)?;
     }

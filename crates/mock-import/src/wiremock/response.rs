@@ -59,7 +59,7 @@ pub(super) fn answer(
         let said = scalar_text(upstream).unwrap_or_default();
         let why = format!("is not in rules; start the mock with --upstream {said}");
         findings.at(upstream.place, "response.proxyBaseUrl", why);
-        stub.say("upstream", truth(true));
+        stub.set("upstream", truth(true));
         return Ok(());
     }
     let transformers = present(response, "transformers").map_or(&[][..], Node::items);
@@ -85,7 +85,7 @@ pub(super) fn answer(
     let failure = failure(response, document.as_ref(), target, &mut gaps)?;
     let streams = stub.method.kind.server_streams();
     match failure {
-        Some(failure) => stub.say("error", object(failure)),
+        Some(failure) => stub.set("error", object(failure)),
         None => {
             let made = document.unwrap_or_else(|| object(Vec::new()));
             let field = target.route.as_ref().map(|route| route.response_body.as_str());
@@ -94,8 +94,8 @@ pub(super) fn answer(
                 None => made,
             };
             match streams {
-                true => stub.say("stream", list(vec![one("body", made)])),
-                false => stub.say("body", made),
+                true => stub.set("stream", list(vec![one("body", made)])),
+                false => stub.set("body", made),
             }
         }
     }
@@ -112,7 +112,7 @@ fn delay(stub: &mut Stub, response: &Node, findings: &mut Findings) {
     if let Some(fixed) = present(response, "fixedDelayMilliseconds")
         && let Some(millis) = integer(fixed).filter(|millis| *millis > 0)
     {
-        stub.say("delay", rules_out::millis(millis));
+        stub.set("delay", rules_out::millis(millis));
     }
     let Some(spread) = present(response, "delayDistribution") else { return };
     let key = "response.delayDistribution";
@@ -150,7 +150,7 @@ fn delay(stub: &mut Stub, response: &Node, findings: &mut Findings) {
         true => {
             findings.at(spread.place, key, "is added to the fixed delay there, and left out here")
         }
-        false => stub.say("delay", made),
+        false => stub.set("delay", made),
     }
 }
 
@@ -165,8 +165,8 @@ fn fault_of(stub: &mut Stub, fault: &Node) -> Result<(), Gap> {
             return Err(Gap::new(fault.place, "response.fault", why));
         }
     };
-    stub.say("body", object(Vec::new()));
-    stub.say("fault", made);
+    stub.set("body", object(Vec::new()));
+    stub.set("fault", made);
     Ok(())
 }
 
@@ -202,7 +202,7 @@ fn headers(
         }
     }
     if !made.is_empty() {
-        stub.say("headers", object(made));
+        stub.set("headers", object(made));
     }
 }
 

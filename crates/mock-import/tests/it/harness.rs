@@ -7,7 +7,7 @@ use std::time::Instant;
 use futures_util::StreamExt;
 use serde_json::Value as Json;
 use tidewire_mock::{Mock, RuleFiles};
-use tidewire_mock_import::{Imported, Program, StubFile, import};
+use tidewire_mock_import::{ImportReport, Program, StubFile, import};
 use tidewire_schema::Schema;
 use tidewire_service::{Body, Call, Clock, Codec, Context, Error, Frame, Service};
 
@@ -78,20 +78,20 @@ pub(crate) fn schema() -> &'static Schema {
 }
 
 /// What comes of one stub file.
-pub(crate) fn imported(program: Program, name: &str, text: &str) -> Imported {
+pub(crate) fn imported(program: Program, name: &str, text: &str) -> ImportReport {
     let file = StubFile { name: name.to_owned(), text: text.to_owned() };
     import(program, &[file], schema())
 }
 
 /// The findings as they are printed.
-pub(crate) fn told(imported: &Imported) -> Vec<String> {
+pub(crate) fn told(imported: &ImportReport) -> Vec<String> {
     imported.findings.iter().map(ToString::to_string).collect()
 }
 
 /// A mock of rules that were imported.
 pub(crate) struct Answers {
     mock: Mock,
-    pub(crate) imported: Imported,
+    pub(crate) imported: ImportReport,
 }
 
 impl Answers {
@@ -104,7 +104,7 @@ impl Answers {
     }
 
     #[track_caller]
-    pub(crate) fn of(imported: Imported) -> Self {
+    pub(crate) fn of(imported: ImportReport) -> Self {
         let mut files = RuleFiles::new();
         for file in &imported.files {
             files.add(&file.name, file.text.as_str());

@@ -12,8 +12,8 @@ use crate::node::{Node, Tree};
 use crate::rule::{
     Answer, Content, Delay, EncodedMessage, Failure, Item, Items, Line, Reaction, Response, Text,
 };
-use crate::sketch::Sketch;
 use crate::template::Template;
+use crate::value_template::ValueTemplate;
 use crate::view::View;
 
 /// Between two messages of a stream, unless a rule says otherwise.
@@ -124,7 +124,7 @@ impl Compiler<'_> {
                     false => None,
                 };
                 let line = match template {
-                    Some(template) => Line::Made(template),
+                    Some(template) => Line::Template(template),
                     None => match HeaderValue::from_bytes(text.as_bytes()) {
                         Ok(value) => Line::Fixed(value),
                         Err(_) => {
@@ -185,7 +185,7 @@ impl Compiler<'_> {
         let message = node.get("message").filter(|message| message.value != Tree::Null);
         let message = message.map(text).unwrap_or_default();
         let message = match self.template(&message, node.place) {
-            Some(template) => Text::Made(template),
+            Some(template) => Text::Template(template),
             None => Text::Fixed(message),
         };
         let details = node.get("details").map_or(&[][..], Node::items);
@@ -283,18 +283,20 @@ impl Compiler<'_> {
         let over = body.map(|body| {
             // Whether the schema can hold it is found out now, as far as it is known.
             let _ = self.content(body);
-            Box::new(self.sketch(body))
+            Box::new(self.value_template(body))
         });
         Content::Generated { over, violate: violate.clamp(0.0, 1.0), seed }
     }
 
     /// A message that a rule writes down.
     fn content(&mut self, node: &Node) -> Content {
-        let sketch = self.sketch(node);
+        let value_template = self.value_template(node);
         let mut dropped = Vec::new();
         let schema = self.schema;
         let output = self.method.output.clone();
-        let Some(plain) = sketch.plain_part() else { return Content::Made(sketch) };
+        let Some(plain) = value_template.plain_part() else {
+            return Content::Template(value_template);
+        };
         let made = body::message(schema, &output, &plain, &mut |fault| dropped.push(fault));
         for fault in dropped {
             match fault.is_wrong_name {
@@ -304,7 +306,9 @@ impl Compiler<'_> {
             }
         }
         match made {
-            Ok(_) if !matches!(sketch, Sketch::Plain(_)) => Content::Made(sketch),
+            Ok(_) if !matches!(value_template, ValueTemplate::Plain(_)) => {
+                Content::Template(value_template)
+            }
             Ok(message) => Content::Fixed(EncodedMessage::new(message)),
             Err(fault) => {
                 let at =
@@ -445,9 +449,11 @@ fn is_reserved(name: &str) -> bool {
 /// The templates of a response.
 pub(super) fn templates<'r>(response: &'r Response, each: &mut dyn FnMut(&'r Template)) {
     let content = |content: &'r Content, each: &mut dyn FnMut(&'r Template)| match content {
-        Content::Made(sketch) => sketch.templates(&mut |template, _| each(template)),
-        Content::Generated { over: Some(sketch), .. } => {
-            sketch.templates(&mut |template, _| each(template));
+        Content::Template(value_template) => {
+            value_template.templates(&mut |template, _| each(template))
+        }
+        Content::Generated { over: Some(value_template), .. } => {
+            value_template.templates(&mut |template, _| each(template));
         }
         _ => {}
     };
@@ -458,14 +464,14 @@ pub(super) fn templates<'r>(response: &'r Response, each: &mut dyn FnMut(&'r Tem
         let items = answer.items.iter().flat_map(|items| &items.list).chain(sent);
         items.for_each(|item| content(&item.content, each));
         for (_, line) in answer.headers.iter().chain(&answer.trailers) {
-            if let Line::Made(template) = line {
+            if let Line::Template(template) = line {
                 each(template);
             }
         }
         let ends = answer.items.iter().filter_map(|items| items.failure.as_ref());
         let reacts = reactions().filter_map(|reaction| reaction.failure.as_ref());
         for failure in answer.failure.iter().chain(ends).chain(reacts) {
-            if let Text::Made(template) = &failure.message {
+            if let Text::Template(template) = &failure.message {
                 each(template);
             }
         }

@@ -88,7 +88,7 @@ fn takes(whole: &Json, schema: &Json, value: &Json, at: &str) -> Result<(), Stri
                     takes(whole, wanted, item, &format!("{at}/{index}"))?;
                 }
             }
-            _ if is_said(keyword, wanted, value) => {}
+            _ if keyword_holds(keyword, wanted, value) => {}
             _ => return Err(format!("{at}: {value}, but {keyword} is {wanted}")),
         }
     }
@@ -96,7 +96,7 @@ fn takes(whole: &Json, schema: &Json, value: &Json, at: &str) -> Result<(), Stri
 }
 
 /// Whether a keyword that looks at the value alone holds.
-fn is_said(keyword: &str, wanted: &Json, value: &Json) -> bool {
+fn keyword_holds(keyword: &str, wanted: &Json, value: &Json) -> bool {
     match (keyword, value) {
         ("type", _) => {
             let names = wanted.as_array().cloned().unwrap_or_else(|| vec![wanted.clone()]);

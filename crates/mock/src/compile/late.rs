@@ -11,7 +11,7 @@
 
 use super::Compiler;
 use crate::node::{Node, ObjectMember, Tree};
-use crate::sketch::Sketch;
+use crate::value_template::ValueTemplate;
 
 /// What says when messages come, and which.
 const STREAM_KEYS: [&str; 6] =
@@ -19,7 +19,7 @@ const STREAM_KEYS: [&str; 6] =
 
 impl Compiler<'_> {
     /// Where an answer is late: what of it is rendered first, and what is left.
-    pub(super) fn late(&mut self, node: &Node) -> Option<(Sketch, Node)> {
+    pub(super) fn late(&mut self, node: &Node) -> Option<(ValueTemplate, Node)> {
         if self.is_rendered || !node.members().iter().any(is_late) {
             return None;
         }
@@ -36,24 +36,25 @@ impl Compiler<'_> {
                 rest.push(member.clone());
                 continue;
             }
-            let sketch = match (&*member.key, &member.value.value) {
+            let value_template = match (&*member.key, &member.value.value) {
                 // Trailers have no templates but expressions of CEL.
                 ("trailers", Tree::Object(lines)) => {
                     let lines = lines.iter().map(|line| {
-                        let sketch = match holds(&line.value, &|text| text.contains("{{cel:")) {
-                            true => self.sketch(&line.value),
-                            false => Sketch::Plain(line.value.clone()),
-                        };
-                        (line.key.clone(), line.place, sketch)
+                        let value_template =
+                            match holds(&line.value, &|text| text.contains("{{cel:")) {
+                                true => self.value_template(&line.value),
+                                false => ValueTemplate::Plain(line.value.clone()),
+                            };
+                        (line.key.clone(), line.place, value_template)
                     });
-                    Sketch::Object(lines.collect(), member.value.place)
+                    ValueTemplate::Object(lines.collect(), member.value.place)
                 }
-                _ => self.sketch(&member.value),
+                _ => self.value_template(&member.value),
             };
-            parts.push((member.key.clone(), member.place, sketch));
+            parts.push((member.key.clone(), member.place, value_template));
         }
         let rest = Node { value: Tree::Object(rest), place: node.place };
-        Some((Sketch::Object(parts, node.place), rest))
+        Some((ValueTemplate::Object(parts, node.place), rest))
     }
 
     /// Headers as a list: `[{name: x-a, value: [1, 2]}]`.

@@ -9,8 +9,8 @@ use crate::condition::PathTarget;
 use crate::formula::Formula;
 use crate::node::{Node, Position, Tree};
 use crate::path::{Path, ROOTS, Root};
-use crate::sketch::Sketch;
 use crate::template::Template;
+use crate::value_template::ValueTemplate;
 use crate::view::JSON_TYPES;
 
 impl Compiler<'_> {
@@ -47,19 +47,20 @@ impl Compiler<'_> {
     }
 
     /// A value with its templates.
-    pub(super) fn sketch(&mut self, node: &Node) -> Sketch {
+    pub(super) fn value_template(&mut self, node: &Node) -> ValueTemplate {
         if self.is_rendered {
-            return Sketch::Plain(node.clone());
+            return ValueTemplate::Plain(node.clone());
         }
         let schema = self.schema;
         let method = self.method;
-        let sketch = Sketch::new(node, &mut |text| Formula::new(schema, method, text));
+        let value_template =
+            ValueTemplate::new(node, &mut |text| Formula::new(schema, method, text));
         let mut templates = Vec::new();
-        sketch.templates(&mut |template, place| templates.push((template, place)));
+        value_template.templates(&mut |template, place| templates.push((template, place)));
         for (template, place) in templates {
             self.check_template(template, place);
         }
-        sketch
+        value_template
     }
 
     fn check_template(&mut self, template: &Template, place: Position) {

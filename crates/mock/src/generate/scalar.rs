@@ -5,7 +5,7 @@ use tidewire_schema::{Message, MessageType, Path, Scalar, Value};
 use super::limits::{self, Limits};
 use super::{Maker, pattern, words};
 
-type Set = Result<(), tidewire_schema::FieldError>;
+type SetResult = Result<(), tidewire_schema::FieldError>;
 
 /// Points in time that nobody asked for lie in the year after this: 2024.
 const EPOCH_SECONDS: i64 = 1_704_067_200;
@@ -19,7 +19,7 @@ impl Maker<'_> {
         name: &str,
         scalar: Scalar,
         limits: &Limits,
-    ) -> Set {
+    ) -> SetResult {
         match scalar {
             Scalar::String => {
                 let text = self.text(name, limits);

@@ -13,13 +13,13 @@ use tidewire_service::{
     Signal, Validator,
 };
 
-use super::{DefaultReply, Mock, RealService, Set, seen};
+use super::{DefaultReply, Mock, RealService, Set, reactive};
+use crate::eval_context::{EvalContext, Request};
 use crate::log::{LoggedCall, REQUESTS_MAX};
 use crate::plan::{Outcome, Plan};
 use crate::random::Random;
 use crate::rule::MethodRule;
-use crate::scene::{Request, Scene};
-use crate::select::{self, Maker, Stage};
+use crate::select::{self, Maker, MethodContext};
 use crate::{play, sessions};
 
 /// How many messages of a stream of requests a rule may see.
@@ -80,15 +80,15 @@ async fn slow(mock: Mock, set: Arc<Set>, method: Method, mut call: Call) -> Resu
     if mock.0.upstream.is_some() && !has_rules(&set, &method) {
         // The real service may answer before all is said.
         let mut plan = Plan::of(Outcome::Upstream);
-        mock.spoil(&method, &mut plan, &mut Random::of(mock.0.seed, &[b"upstream"]));
+        mock.apply_faults(&method, &mut plan, &mut Random::of(mock.0.seed, &[b"upstream"]));
         record(&mock, &method, &call.context, (Vec::new(), 0), &plan);
         return pass_on(&mock, &set, call, plan).await;
     }
     let body = std::mem::take(&mut call.body);
     let mut requests = Requests::new(&set, &method, codecs.request, body);
     // A rule with reactions answers as messages come; others wait for all of them.
-    if let Some(chosen) = seen::choose(&mock, &set, &method, &call.context)? {
-        let at = seen::Reactive {
+    if let Some(chosen) = reactive::choose(&mock, &set, &method, &call.context)? {
+        let at = reactive::ReactiveStream {
             mock,
             set: Arc::clone(&set),
             method,
@@ -124,7 +124,7 @@ async fn slow(mock: Mock, set: Arc<Set>, method: Method, mut call: Call) -> Resu
 
 fn has_rules(set: &Set, method: &Method) -> bool {
     let mocked = set.methods.get(&*method.path);
-    mocked.is_some_and(|mocked| mocked.found.is_some() || !mocked.stubs.is_empty())
+    mocked.is_some_and(|mocked| mocked.file_rules.is_some() || !mocked.stubs.is_empty())
 }
 
 /// The real service's answer, with what was set to go wrong with it. Nothing may store it.
@@ -224,7 +224,7 @@ fn choose(
 ) -> Result<Plan> {
     let mut random = Random::of(mock.0.seed, &[&number.to_le_bytes()]);
     let mut plan = by_rules(mock, set, method, codec, context, request, (&mut random, memory))?;
-    mock.spoil(method, &mut plan, &mut random);
+    mock.apply_faults(method, &mut plan, &mut random);
     Ok(plan)
 }
 
@@ -239,9 +239,15 @@ fn by_rules(
     (random, memory): (&mut Random, Memory),
 ) -> Result<Plan> {
     let now_millis = mock.now_millis();
-    let stage = Stage { schema: &set.schema, method, codec, wishes: &set.wishes, now_millis };
+    let method_context = MethodContext {
+        schema: &set.schema,
+        method,
+        codec,
+        generate_options: &set.generate_options,
+        now_millis,
+    };
     let nothing = std::collections::HashMap::new();
-    let scene = Scene {
+    let eval = EvalContext {
         request,
         headers: context.headers(),
         message: None,
@@ -254,8 +260,8 @@ fn by_rules(
     let Some(mocked) = set.methods.get(&*method.path) else {
         return Err(Error::unimplemented(format!("{} is not mocked", method.path)));
     };
-    let file = match &mocked.found {
-        Some(found) => match &found.rule {
+    let file = match &mocked.file_rules {
+        Some(file_rules) => match &file_rules.rule {
             Ok(rule) => Some(rule),
             Err(fault) => {
                 let why = format!("the rules of this method are broken: {fault}");
@@ -265,14 +271,14 @@ fn by_rules(
         None => None,
     };
     for rule in mocked.rules_of(sessions::name(context.headers())) {
-        if let Some(plan) = by_rule(mock, rule, stage, &scene, (&mut *random, memory)) {
+        if let Some(plan) = by_rule(mock, rule, method_context, &eval, (&mut *random, memory)) {
             return Ok(plan);
         }
     }
     if mock.0.upstream.is_some() {
         return Ok(Plan::of(Outcome::Upstream));
     }
-    let mut maker = Maker::new(stage, scene, random);
+    let mut maker = Maker::new(method_context, eval, random);
     match (file, mock.0.missing) {
         (Some(_), _) => Ok(maker.empty()),
         (None, DefaultReply::Generated) => Ok(maker.generated()),
@@ -287,32 +293,36 @@ fn by_rules(
 fn by_rule(
     mock: &Mock,
     rule: &Arc<MethodRule>,
-    stage: Stage<'_>,
-    scene: &Scene<'_>,
+    method_context: MethodContext<'_>,
+    eval: &EvalContext<'_>,
     (random, memory): (&mut Random, Memory),
 ) -> Option<Plan> {
-    let scene = Scene { vars: rule.vars.as_ref(), ..scene.clone() };
+    let eval = EvalContext { vars: rule.vars.as_ref(), ..eval.clone() };
     if !rule.is_stateful {
-        let index = select::choose(rule, &scene, &|_| 0)?;
-        return Some(Maker::new(stage, scene, random).plan(rule, rule.responses.get(index)?, 0));
+        let index = select::choose(rule, &eval, &|_| 0)?;
+        return Some(Maker::new(method_context, eval, random).plan(
+            rule,
+            rule.responses.get(index)?,
+            0,
+        ));
     }
-    let path = &*stage.method.path;
+    let path = &*method_context.method.path;
     let mut sessions = mock.sessions();
-    let session = sessions.session(sessions::name(scene.headers));
+    let session = sessions.session(sessions::name(eval.headers));
     let attempt = session.attempts(path) + 1;
     if memory == Memory::Changed {
         session.count_attempt(path);
     }
-    let at = Scene { state: &session.state, attempt, ..scene };
+    let at = EvalContext { state: &session.state, attempt, ..eval };
     let index = select::choose(rule, &at, &|index| session.used(path, rule.counter(index)))?;
     let response = rule.responses.get(index)?;
     let used = session.used(path, response.counter);
-    let mut maker = Maker::new(stage, at, random);
+    let mut maker = Maker::new(method_context, at, random);
     let plan = maker.plan(rule, response, used);
     if memory == Memory::Left {
         return Some(plan);
     }
-    let remembered = maker.remembered(response);
+    let remembered = maker.state_values(response);
     session.count(path, response.counter);
     let is_changed = match remembered {
         Ok(values) => session.set_all(values),
@@ -320,8 +330,8 @@ fn by_rule(
     };
     // A query that changed what others read would be asked again for ever; its watchers stay, for
     // the next command.
-    if is_changed && !stage.method.is_query() {
-        session.tell_changed();
+    if is_changed && !method_context.method.is_query() {
+        session.notify_changed();
     }
     Some(plan)
 }

@@ -165,12 +165,21 @@ pub(super) fn set(
         .into_iter()
         .map(|method| {
             let path = method.path.to_string();
-            let found = compiled.rules.remove(&path);
-            (path, MockedMethod { method, found, stubs: Stubs::default(), changed: Signal::new() })
+            let file_rules = compiled.rules.remove(&path);
+            (
+                path,
+                MockedMethod {
+                    method,
+                    file_rules,
+                    stubs: Stubs::default(),
+                    changed: Signal::new(),
+                },
+            )
         })
         .collect();
-    let wishes = GenerateOptions { seed, violate, rules: validation, limits: Arc::default() };
-    (Set { schema, methods, wishes }, compiled.findings)
+    let generate_options =
+        GenerateOptions { seed, violate, rules: validation, limits: Arc::default() };
+    (Set { schema, methods, generate_options }, compiled.findings)
 }
 
 /// Builds a response of a method: what it wants of the call, and what it answers.

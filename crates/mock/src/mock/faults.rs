@@ -15,7 +15,7 @@ use crate::rule::{Delay, FaultRule};
 use crate::yaml;
 
 /// By method; the empty name is every method.
-pub(crate) type SetFaults = BTreeMap<String, Arc<GlobalFaults>>;
+pub(crate) type FaultsByMethod = BTreeMap<String, Arc<GlobalFaults>>;
 
 /// What goes wrong, and the text that says so.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Mock {
     }
 
     /// Adds what is set to a plan.
-    pub(super) fn spoil(&self, method: &Method, plan: &mut Plan, random: &mut Random) {
+    pub(super) fn apply_faults(&self, method: &Method, plan: &mut Plan, random: &mut Random) {
         let faults = self.0.faults.read();
         if faults.is_empty() {
             return;

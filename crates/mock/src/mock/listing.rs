@@ -39,7 +39,7 @@ pub struct SessionInfo {
 
 impl Mock {
     /// The sessions that there are, in the order of names.
-    pub fn sessions_known(&self) -> Vec<SessionInfo> {
+    pub fn list_sessions(&self) -> Vec<SessionInfo> {
         let mut all: BTreeMap<String, SessionInfo> = BTreeMap::new();
         let session = |name: &str| SessionInfo { name: name.to_owned(), ..SessionInfo::default() };
         for call in self.log().calls() {
@@ -121,7 +121,7 @@ impl Mock {
                     stubs: mocked.stubs.len(),
                     fault: None,
                 };
-                match mocked.found.as_ref().map(|found| &found.rule) {
+                match mocked.file_rules.as_ref().map(|file| &file.rule) {
                     Some(Ok(rule)) => {
                         rules.file = rule.file.to_string();
                         let responses = rule.responses.iter().map(|response| {

@@ -50,8 +50,8 @@ impl Mock {
                 }
                 keep_broken(mocked, before, &mut reloaded.kept);
                 keep_blank(mocked, before, files, &mut reloaded);
-                if is_same && same_rules(mocked.found.as_ref(), before.found.as_ref()) {
-                    mocked.found = before.found.clone();
+                if is_same && same_rules(mocked.file_rules.as_ref(), before.file_rules.as_ref()) {
+                    mocked.file_rules = before.file_rules.clone();
                     mocked.changed = before.changed.clone();
                     continue;
                 }
@@ -91,10 +91,10 @@ fn keep_broken(
     before: &super::MockedMethod,
     kept: &mut Vec<String>,
 ) {
-    let Some(MethodResponses { rule: Err(fault), .. }) = &mocked.found else { return };
-    if let Some(MethodResponses { rule: Ok(_), .. }) = &before.found {
+    let Some(MethodResponses { rule: Err(fault), .. }) = &mocked.file_rules else { return };
+    if let Some(MethodResponses { rule: Ok(_), .. }) = &before.file_rules {
         kept.push(fault.file.clone());
-        mocked.found = before.found.clone();
+        mocked.file_rules = before.file_rules.clone();
     }
 }
 
@@ -105,7 +105,8 @@ fn keep_blank(
     files: &RuleFiles,
     reloaded: &mut ReloadReport,
 ) {
-    let (None, Some(MethodResponses { rule: Ok(rule), .. })) = (&mocked.found, &before.found)
+    let (None, Some(MethodResponses { rule: Ok(rule), .. })) =
+        (&mocked.file_rules, &before.file_rules)
     else {
         return;
     };
@@ -115,7 +116,7 @@ fn keep_blank(
         let told = crate::compile::diagnostic(&rule.file, place, why);
         reloaded.findings.push(Finding::warning(told));
         reloaded.kept.push(rule.file.to_string());
-        mocked.found = before.found.clone();
+        mocked.file_rules = before.file_rules.clone();
     }
 }
 

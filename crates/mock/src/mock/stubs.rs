@@ -116,7 +116,7 @@ impl Stubs {
 impl MockedMethod {
     /// The rules that calls of a session get, in their order: the stubs, then the file.
     pub(crate) fn rules_of(&self, session: &str) -> impl Iterator<Item = &Arc<MethodRule>> {
-        let file = self.found.as_ref().and_then(|found| found.rule.as_ref().ok());
+        let file = self.file_rules.as_ref().and_then(|file| file.rule.as_ref().ok());
         self.stubs.of_session(session).chain(file)
     }
 
@@ -128,11 +128,11 @@ impl MockedMethod {
         for (key, stubs) in groups {
             findings.extend(self.stubs.put(&key, stubs, &self.method, schema));
         }
-        self.tell_changed();
+        self.notify_changed();
         findings
     }
 
-    fn tell_changed(&mut self) {
+    fn notify_changed(&mut self) {
         self.changed.fire();
         self.changed = Signal::new();
     }
@@ -198,7 +198,7 @@ impl Mock {
                     removed += count;
                     let key = session.unwrap_or_default();
                     let _ = mocked.stubs.put(key, Vec::new(), &mocked.method, &set.schema);
-                    mocked.tell_changed();
+                    mocked.notify_changed();
                 }
             }
         });
@@ -267,7 +267,7 @@ fn add_to(set: &mut Set, path: &str, stub: &Arc<Stub>) -> Option<Vec<Finding>> {
     let mut stubs = group.map_or_else(Vec::new, |group| group.stubs.clone());
     stubs.push(Arc::clone(stub));
     let findings = mocked.stubs.put(session, stubs, &mocked.method, &set.schema);
-    mocked.tell_changed();
+    mocked.notify_changed();
     Some(findings)
 }
 

@@ -10,7 +10,7 @@ use tidewire_server::TokioClock;
 use tidewire_service::generated::serde_json::Value as Json;
 use tidewire_service::{Body, Call, Codec, Context, Error, Method, Service};
 
-use super::masked::MaskedMessage;
+use super::mask::MaskedMessage;
 
 /// Where a service answers otherwise than it did.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,7 +24,7 @@ pub struct Drift {
 
 /// What an answer is compared by.
 #[derive(Debug, PartialEq)]
-struct Compared {
+struct ComparedReply {
     messages: Vec<Json>,
     error: Option<ComparedError>,
 }
@@ -75,7 +75,7 @@ async fn ask(
     schema: &Schema,
     method: &Method,
     requests: &[Json],
-) -> Result<Compared, Error> {
+) -> Result<ComparedReply, Error> {
     let mut bytes = Vec::new();
     for request in requests {
         bytes.push(schema.from_json(&method.input, request)?.encode(Codec::Proto)?);
@@ -85,7 +85,7 @@ async fn ask(
         false => Body::Full(bytes.into_iter().next().unwrap_or_default()),
     };
     let call = Call::method(method.clone(), Context::default(), Codec::Proto, body);
-    let mut compared = Compared { messages: Vec::new(), error: None };
+    let mut compared = ComparedReply { messages: Vec::new(), error: None };
     let ended = async {
         let reply = service.call(call).await?;
         let mut frames = reply.body.limit(REPLY_BYTES_MAX)?.into_frames();
@@ -111,7 +111,7 @@ async fn ask(
 }
 
 /// What is otherwise now, if anything is.
-fn difference(recorded: &Compared, now: &Compared) -> Option<String> {
+fn difference(recorded: &ComparedReply, now: &ComparedReply) -> Option<String> {
     let shown = |one: &Option<ComparedError>| match one {
         Some(ComparedError { code, message }) => format!("{code}: {message}"),
         None => "ok".to_owned(),

@@ -23,7 +23,7 @@ use tidewire_service::{
     Answer, Body, Call, Error, Frame, Headers, Method, Outcome, Reply, Service,
 };
 
-use super::recorded::{self, RecordedReply};
+use super::recorded_reply::{self, RecordedReply};
 use super::recorded_request;
 
 /// The real service behind a mock, over the network.
@@ -194,7 +194,9 @@ impl RunningCall {
         let recorded = match is_large {
             true => Err(format!("it has over {} MiB", CALL_BYTES_MAX >> 20)),
             false => recorded_request::when(&self.schema, &self.method, &said.messages)
-                .and_then(|when| Ok((when, recorded::answer(&self.schema, &self.method, &reply)?)))
+                .and_then(|when| {
+                    Ok((when, recorded_reply::answer(&self.schema, &self.method, &reply)?))
+                })
                 .and_then(|(when, answer)| self.recorder.add(&self.method, when, answer)),
         };
         if let Err(why) = recorded {

@@ -11,7 +11,7 @@ use tidewire_schema::{Kind, MessageType, Schema, Single};
 use tidewire_service::Method;
 use tidewire_service::generated::serde_json::{Map, Value as Json, json};
 
-use super::masked::{MASK, MaskedMessage};
+use super::mask::{MASK, MaskedMessage};
 
 /// The conditions of a request.
 ///
@@ -64,7 +64,7 @@ impl Conditions {
     fn add(&mut self, path: String, pair: Pair<'_>, kind: Kind<'_>) {
         let Pair { whole, shown } = pair;
         if whole == shown {
-            self.say(path, json!({"equals": whole}));
+            self.require(path, json!({"equals": whole}));
             return;
         }
         match (whole, shown, kind) {
@@ -73,7 +73,7 @@ impl Conditions {
                     name if JSON_TYPES.contains(&name) => {
                         self.entries(&path, whole, shown, kind);
                     }
-                    "google.protobuf.Any" => self.say(path, json!({"exists": true})),
+                    "google.protobuf.Any" => self.require(path, json!({"exists": true})),
                     _ => self.fields(&path, whole, shown, of),
                 }
             }
@@ -86,15 +86,15 @@ impl Conditions {
                     // A list within a `Struct`, which has no length in rules.
                     other => (other, json!({"cel": format!("size(this) == {}", whole.len())})),
                 };
-                self.say(path.clone(), size);
+                self.require(path.clone(), size);
                 for (index, (whole, shown)) in whole.iter().zip(shown).enumerate() {
                     self.add(format!("{path}[{index}]"), Pair { whole, shown }, one);
                 }
             }
             (Json::String(_), Json::String(shown), _) if shown != MASK => {
-                self.say(format!("{path}{}", text_within(kind)), around_secrets(shown));
+                self.require(format!("{path}{}", text_within(kind)), around_secrets(shown));
             }
-            _ => self.say(path, json!({"exists": true})),
+            _ => self.require(path, json!({"exists": true})),
         }
     }
 
@@ -112,7 +112,7 @@ impl Conditions {
                 (Some(whole), Some(shown)) => {
                     self.add(path, Pair { whole, shown }, field.kind());
                 }
-                _ => self.say(path, json!({"exists": false})),
+                _ => self.require(path, json!({"exists": false})),
             }
         }
     }
@@ -132,10 +132,10 @@ impl Conditions {
                 None => expression += &format!(" && {} in this", Json::from(key.as_str())),
             }
         }
-        self.say(path.to_owned(), json!({"cel": expression}));
+        self.require(path.to_owned(), json!({"cel": expression}));
     }
 
-    fn say(&mut self, path: String, test: Json) {
+    fn require(&mut self, path: String, test: Json) {
         self.0.insert(path, test);
     }
 }

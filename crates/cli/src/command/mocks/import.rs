@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use tidewire::mock::{Imported, MockFolders, Program, RuleFile, import, load_stubs};
+use tidewire::mock::{ImportReport, MockFolders, Program, RuleFile, import, load_stubs};
 
 use crate::Failure;
 use crate::call::printable::{printable, printable_lines};
@@ -135,7 +135,7 @@ fn show(files: &[RuleFile], out: &mut String) {
     }
 }
 
-fn summary(imported: &Imported, is_dry: bool) -> String {
+fn summary(imported: &ImportReport, is_dry: bool) -> String {
     let files = match imported.files.len() {
         1 => "1 rule file".to_owned(),
         many => format!("{many} rule files"),

@@ -19,12 +19,12 @@ use tidewire_service::{Body, Codec, Context, Error, Frame, Headers, Method, Repl
 
 use super::answer::{self, Requests};
 use super::{Mock, MockedMethod, Set};
+use crate::eval_context::{EvalContext, Request};
 use crate::node::Node;
 use crate::plan::{Decision as Source, Outcome, Plan};
 use crate::random::Random;
 use crate::rule::{Answer, MethodRule, Response};
-use crate::scene::{Request, Scene};
-use crate::select::{self, Maker, Stage};
+use crate::select::{self, Maker, MethodContext};
 use crate::{play, sessions};
 
 /// How many messages reactions see of what came before.
@@ -60,7 +60,7 @@ pub(super) fn choose(
     let mut sessions = mock.sessions();
     let session = sessions.session(sessions::name(context.headers()));
     let attempt = session.attempts(path) + 1;
-    let before = Scene {
+    let before = EvalContext {
         request: Request::Many(&[]),
         headers: context.headers(),
         message: None,
@@ -72,23 +72,23 @@ pub(super) fn choose(
     };
     let found = rules().find_map(|rule| {
         let used = |index| session.used(path, rule.counter(index));
-        let scene = Scene { vars: rule.vars.as_ref(), ..before.clone() };
-        Some((rule, select::choose(rule, &scene, &used)?))
+        let eval = EvalContext { vars: rule.vars.as_ref(), ..before.clone() };
+        Some((rule, select::choose(rule, &eval, &used)?))
     });
     let Some((rule, index)) = found else { return Ok(None) };
     let Some(response) = rule.responses.get(index).filter(|one| reacts(one)) else {
         return Ok(None);
     };
     let mut random = Random::of(mock.0.seed, &[b"set_state"]);
-    let stage = Stage {
+    let method_context = MethodContext {
         schema: &set.schema,
         method,
         codec: Codec::Json,
-        wishes: &set.wishes,
+        generate_options: &set.generate_options,
         now_millis: mock.now_millis(),
     };
-    let scene = Scene { vars: rule.vars.as_ref(), ..before };
-    let values = Maker::new(stage, scene, &mut random).remembered(response)?;
+    let eval = EvalContext { vars: rule.vars.as_ref(), ..before };
+    let values = Maker::new(method_context, eval, &mut random).state_values(response)?;
     let used = session.used(path, response.counter);
     let state = session.state.clone();
     session.count_attempt(path);
@@ -97,14 +97,14 @@ pub(super) fn choose(
     // A query that changed what others read would be asked again for ever; its watchers stay, for
     // the next command.
     if is_changed && !method.is_query() {
-        session.tell_changed();
+        session.notify_changed();
     }
     drop(sessions);
     Ok(Some(ReactingResponse { rule: Arc::clone(rule), index, used, attempt, state }))
 }
 
 /// A stream that is being answered.
-pub(super) struct Reactive {
+pub(super) struct ReactiveStream {
     pub(super) mock: Mock,
     pub(super) set: Arc<Set>,
     pub(super) method: Method,
@@ -113,8 +113,8 @@ pub(super) struct Reactive {
     pub(super) chosen: ReactingResponse,
 }
 
-struct RunningReaction {
-    at: Reactive,
+struct RunningStream {
+    at: ReactiveStream,
     requests: Requests,
     messages: Vec<Message>,
     random: Random,
@@ -125,12 +125,12 @@ struct RunningReaction {
     is_logged: bool,
 }
 
-impl Reactive {
+impl ReactiveStream {
     /// The reply: its head at once, its messages as requests come.
     pub(super) async fn reply(self, requests: Requests) -> Result<Reply> {
         let seed = self.mock.0.seed;
         let number = self.mock.0.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let mut running = RunningReaction {
+        let mut running = RunningStream {
             at: self,
             requests,
             messages: Vec::new(),
@@ -144,7 +144,7 @@ impl Reactive {
             running.read().await?;
         }
         let mut head = running.head()?;
-        running.at.mock.spoil(&running.at.method, &mut head, &mut running.random);
+        running.at.mock.apply_faults(&running.at.method, &mut head, &mut running.random);
         let script = std::mem::take(&mut head.script);
         play::wait(&*running.at.mock.0.timer, head.delay).await;
         running.trailers = head.trailers;
@@ -170,7 +170,7 @@ impl Reactive {
     }
 }
 
-impl RunningReaction {
+impl RunningStream {
     fn response(&self) -> Option<&Response> {
         self.at.chosen.rule.responses.get(self.at.chosen.index)
     }
@@ -190,14 +190,14 @@ impl RunningReaction {
         make: impl FnOnce(&mut Maker<'_, '_>, &MethodRule, &Answer) -> Result<T>,
     ) -> Result<T> {
         let at = &self.at;
-        let stage = Stage {
+        let method_context = MethodContext {
             schema: &at.set.schema,
             method: &at.method,
             codec: at.codec,
-            wishes: &at.set.wishes,
+            generate_options: &at.set.generate_options,
             now_millis: at.mock.now_millis(),
         };
-        let scene = Scene {
+        let eval = EvalContext {
             request: Request::Many(&self.messages),
             headers: at.context.headers(),
             message: message.and_then(|index| self.messages.get(index)),
@@ -210,7 +210,9 @@ impl RunningReaction {
         let rule = &at.chosen.rule;
         let response = rule.responses.get(at.chosen.index);
         match response.and_then(|response| response.answer(at.chosen.used)) {
-            Some(answer) => make(&mut Maker::new(stage, scene, &mut self.random), rule, answer),
+            Some(answer) => {
+                make(&mut Maker::new(method_context, eval, &mut self.random), rule, answer)
+            }
             None => Err(Error::internal("the rule has no response left")),
         }
     }
@@ -247,7 +249,7 @@ impl RunningReaction {
         let last = self.messages.len() - 1;
         let made = self.with_maker(Some(last), |maker, rule, answer| {
             let mut reactions = answer.reactions.iter();
-            let hit = reactions.find(|one| one.when.iter().all(|one| one.holds(&maker.scene)));
+            let hit = reactions.find(|one| one.when.iter().all(|one| one.holds(&maker.eval)));
             let Some(hit) = hit else { return Ok(None) };
             let late = maker.reaction_shape(rule, hit)?;
             let hit = late.as_ref().unwrap_or(hit);
@@ -306,7 +308,7 @@ impl RunningReaction {
     }
 }
 
-impl Drop for RunningReaction {
+impl Drop for RunningStream {
     /// A caller that left before the end was there all the same.
     fn drop(&mut self) {
         self.log(None);

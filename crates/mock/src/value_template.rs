@@ -1,13 +1,13 @@
 //! A value of a rule with templates in it: parsed once, made into a value for each call.
 
+use crate::eval_context::EvalContext;
 use crate::formula::Formula;
 use crate::node::{Node, ObjectMember, Position, Tree};
-use crate::scene::Scene;
 use crate::template::{RenderError, RenderState, Template};
 
 /// A value with templates in its texts; the keys of objects are not templates.
 #[derive(Debug, Clone)]
-pub(crate) enum Sketch {
+pub(crate) enum ValueTemplate {
     /// Without any.
     Plain(Node),
     Text(Template, Position),
@@ -15,7 +15,7 @@ pub(crate) enum Sketch {
     Object(Vec<(String, Position, Self)>, Position),
 }
 
-impl Sketch {
+impl ValueTemplate {
     /// Parses every text of a value; `formula` compiles what `{{cel: …}}` says.
     pub(crate) fn new(node: &Node, formula: &mut dyn FnMut(&str) -> Formula) -> Self {
         let mut parts = |nodes: &mut dyn Iterator<Item = &Node>| -> Vec<Self> {
@@ -51,23 +51,23 @@ impl Sketch {
     /// The value for a call.
     pub(crate) fn render(
         &self,
-        scene: &Scene<'_>,
+        eval: &EvalContext<'_>,
         rendering: &mut RenderState<'_>,
     ) -> Result<Node, RenderError> {
         Ok(match self {
             Self::Plain(node) => node.clone(),
             Self::Text(template, place) => {
-                Node { value: template.value(scene, rendering)?, place: *place }
+                Node { value: template.value(eval, rendering)?, place: *place }
             }
             Self::List(parts, place) => {
                 let items: Result<_, _> =
-                    parts.iter().map(|part| part.render(scene, rendering)).collect();
+                    parts.iter().map(|part| part.render(eval, rendering)).collect();
                 Node { value: Tree::List(items?), place: *place }
             }
             Self::Object(parts, place) => {
                 let mut members = Vec::with_capacity(parts.len());
                 for (key, at, part) in parts {
-                    let value = part.render(scene, rendering)?;
+                    let value = part.render(eval, rendering)?;
                     members.push(ObjectMember { key: key.clone(), place: *at, value });
                 }
                 Node { value: Tree::Object(members), place: *place }

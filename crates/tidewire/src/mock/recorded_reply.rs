@@ -6,7 +6,7 @@ use tidewire_schema::Schema;
 use tidewire_service::generated::serde_json::{Map, Value as Json, json};
 use tidewire_service::{Codec, Detail, Error, Headers, Method};
 
-use super::masked::MaskedMessage;
+use super::mask::MaskedMessage;
 use super::record::object;
 
 /// What a service answered.

@@ -11,7 +11,7 @@ use crate::view::View;
 
 /// Everything that conditions and templates may look at.
 #[derive(Debug, Clone)]
-pub(crate) struct Scene<'a> {
+pub(crate) struct EvalContext<'a> {
     pub(crate) request: Request<'a>,
     pub(crate) headers: &'a HeaderMap,
     /// The message that a bidirectional rule answers.
@@ -41,7 +41,7 @@ pub(crate) enum Request<'a> {
     Many(&'a [Message]),
 }
 
-impl<'a> Scene<'a> {
+impl<'a> EvalContext<'a> {
     /// A header; several of one name with commas between them, `-bin` as text where it is.
     pub(crate) fn header(&self, name: &str) -> View<'a> {
         let mut all = self.headers.get_all(name).iter();
