@@ -146,7 +146,7 @@ class Session:
         for call in list(self.calls.values()):
             if call.state == "cancelled" and not call.runs_on():
                 self.free(call)
-        self.say("lost")
+        self.emit("lost")
 
     def wait(self):
         """Time passes: what waits for a random moment is sent."""
@@ -158,7 +158,7 @@ class Session:
     def wake(self):
         self.wakes, self.asleep = self.wakes + 1, True
         self.control += put_frame("ping", payload=self.wakes.to_bytes(8, "little"))
-        self.say("unsure")
+        self.emit("unsure")
 
     def output(self):
         """What to write now: connection frames, then calls, then lists, then a turn for each stream."""
@@ -203,7 +203,7 @@ class Session:
         self.closed = reason
         for call in sorted(self.calls.values(), key=lambda call: call.stream):
             self.give_up(call)
-        self.say("closed", reason=reason)
+        self.emit("closed", reason=reason)
 
     def own_limits(self):
         defaults = {"body_max": 4 << 20, "calls_max": 1024, "watches_max": 0, "methods_max": 1024, "metadata_max": 16384,
@@ -213,7 +213,7 @@ class Session:
     def ours(self, stream):
         return (stream % 2 == 1) == self.dialer
 
-    def say(self, event, **more):
+    def emit(self, event, **more):
         self.events.append(dict(more, event=event))
 
     # -- acting as caller
@@ -298,14 +298,14 @@ class Session:
         if call.state != "cancelled":
             unknown = call.was_sent and call.is_command()
             refused = UNAUTHENTICATED if self.closed == "unauthenticated" else UNAVAILABLE
-            self.say("failed", stream=call.stream, code=ABORTED if unknown else refused,
+            self.emit("failed", stream=call.stream, code=ABORTED if unknown else refused,
                      outcome=UNKNOWN if call.was_sent else NOT_RUN, watched=False)
         self.free(call)
 
     def suspect(self, call):
         if not call.suspect:
             call.suspect = True
-            self.say("suspect", stream=call.stream)
+            self.emit("suspect", stream=call.stream)
 
     # -- receiving
 
@@ -353,7 +353,7 @@ class Session:
             self.lose_session(was)
         self.live = self.peers_live = True
         self.requests_out = self.conn_held = 0
-        self.say("connected", resumed=False)
+        self.emit("connected", resumed=False)
         self.send_waiting()
 
     def lose_session(self, was):
@@ -429,7 +429,7 @@ class Session:
         self.peers_live = True
         self.put_parts("resumed", b"")
         if self.live:
-            self.say("connected", resumed=True)
+            self.emit("connected", resumed=True)
 
     def on_resumed(self, frame):
         payload = self.whole(frame, not self.live)
@@ -451,7 +451,7 @@ class Session:
             raise malformed("a resumed that does not fit its resume")
         self.send_waiting()
         if self.peers_live:
-            self.say("connected", resumed=True)
+            self.emit("connected", resumed=True)
 
     def go_on(self, call, flags, received, credited):
         if call.items:
@@ -461,7 +461,7 @@ class Session:
             self.main += put_frame("cancel", call.stream)
         elif call.suspect:
             call.suspect = False
-            self.say("confirmed", stream=call.stream)
+            self.emit("confirmed", stream=call.stream)
 
     def start_over(self, call):
         if call.state == "cancelled":
@@ -505,7 +505,7 @@ class Session:
             self.need(F_HOSTED)
         self.served[stream] = Served(frame, self.requests_in)
         self.requests_in += 1
-        self.say("request", stream=stream, payload=payload.hex())
+        self.emit("request", stream=stream, payload=payload.hex())
 
     def check_method(self, found, limits):
         if "name" in found:
@@ -569,7 +569,7 @@ class Session:
         cancelled = call.state == "cancelled"
         if not cancelled:
             then = "nothing" if end else "watch" if watched else "items"
-            self.say("reply", stream=frame.stream, payload=payload.hex(), then=then, unchanged=unchanged,
+            self.emit("reply", stream=frame.stream, payload=payload.hex(), then=then, unchanged=unchanged,
                      suspect=frame.has(SUSPECT), large=frame.has(MORE))
             if "max_age" in found:
                 self.kept.append(self.asked[frame.stream])
@@ -611,9 +611,9 @@ class Session:
         else:
             self.terminated(call)
         if not cancelled:
-            self.say("failed", stream=frame.stream, code=found["code"], outcome=outcome, watched=watched)
+            self.emit("failed", stream=frame.stream, code=found["code"], outcome=outcome, watched=watched)
             if watched and frame.has(SUSPECT):
-                self.say("suspect", stream=frame.stream)
+                self.emit("suspect", stream=frame.stream)
 
     def on_items(self, frame):
         payload, limits = self.payload(frame), self.own_limits()
@@ -648,7 +648,7 @@ class Session:
         if not frame.has(MORE) and not state.partial:
             found = [item.hex() for item in items(payload)]
             if getattr(state, "state", "") != "cancelled":
-                self.say("items", stream=frame.stream, items=found)
+                self.emit("items", stream=frame.stream, items=found)
             return
         whole = state.partial + len(payload)
         if not payload:
@@ -657,7 +657,7 @@ class Session:
             raise Violation("too_large", "an item")
         state.partial = whole if frame.has(MORE) else 0
         if getattr(state, "state", "") != "cancelled":
-            self.say("piece", stream=frame.stream, bytes=len(payload), last=not frame.has(MORE))
+            self.emit("piece", stream=frame.stream, bytes=len(payload), last=not frame.has(MORE))
 
     def consume(self, size):
         self.conn_held -= size
@@ -675,13 +675,13 @@ class Session:
             cancelled = call.state == "cancelled"
             self.terminated(call)
             if not cancelled:
-                self.say("end", stream=frame.stream)
+                self.emit("end", stream=frame.stream)
         elif frame.stream in self.served:
             served = self.served[frame.stream]
             if not served.is_stream or served.ended:
                 raise Violation("unexpected", "an end where no stream is open")
             served.ended = True
-            self.say("end", stream=frame.stream)
+            self.emit("end", stream=frame.stream)
 
     def on_cancel(self, frame):
         if frame.stream == 0:
@@ -693,7 +693,7 @@ class Session:
             if call.items and not call.items.finish:
                 call.items.finish = True
                 del call.items.chunks[call.items.next:]
-                self.say("stop", stream=frame.stream)
+                self.emit("stop", stream=frame.stream)
             return
         else:
             streams = [frame.stream]
@@ -730,7 +730,7 @@ class Session:
     def on_pong(self, frame):
         if self.asleep and frame.payload == self.wakes.to_bytes(8, "little"):
             self.asleep = False
-            self.say("sure")
+            self.emit("sure")
 
     def on_stale(self, frame):
         for stream in numbers(frame.payload):
@@ -746,7 +746,7 @@ class Session:
                     self.suspect(call)
                 continue
             if call.state == "watching":
-                self.say("stale", stream=stream)
+                self.emit("stale", stream=stream)
             self.free(call)
 
     def on_seen(self, frame):
@@ -762,12 +762,12 @@ class Session:
         if name != "drain" or self.phase != "open":
             return self.close(name)
         self.draining = True
-        self.say("draining", grace_ms=frame.deadline_ms, after_ms=found.get("after", 0))
+        self.emit("draining", grace_ms=frame.deadline_ms, after_ms=found.get("after", 0))
 
     def on_auth(self, frame):
         found, headers, _ = fields(frame.metadata)
         if "code" in found or "expires" in found:
-            return self.say("credential", expires_ms=found.get("expires", 0), refused=found.get("code"))
+            return self.emit("credential", expires_ms=found.get("expires", 0), refused=found.get("code"))
         replaced = {name for name, _ in headers}
         merged = [header for header in self.defaults if header[0] not in replaced] + [it for it in headers if it[1]]
         size, limit = header_bytes(merged), self.own_limits()["metadata_max"]

@@ -140,7 +140,7 @@ class Player {
       const where = `step ${at}`;
       if ("server_writes" in step) this.session.receive(bytes(step.server_writes), this.now);
       else if ("client_writes" in step) assert.equal(this.written(), step.client_writes, where);
-      else if ("client_hears" in step) assert.deepEqual(this.heard(), step.client_hears, where);
+      else if ("client_hears" in step) assert.deepEqual(this.events(), step.client_hears, where);
       else if ("client_ends" in step) {
         const data = bytes(this.written());
         const frame = F.readFrame(data, 0, 65_536);
@@ -148,7 +148,7 @@ class Player {
         assert.equal(REASONS[readMetadata(frame).reason ?? 0], step.client_ends, where);
       } else if ("client" in step) this.act(step.client, step.details);
     }
-    assert.deepEqual(this.heard(), [], "nothing else is heard");
+    assert.deepEqual(this.events(), [], "nothing else is heard");
     assert.equal(this.written(), "", "nothing else is written");
   }
 
@@ -195,11 +195,11 @@ class Player {
     this.calls.set(stream, call);
   }
 
-  heard(): unknown[] {
-    return eventsOf(this.session).map((event) => this.said(event));
+  events(): unknown[] {
+    return eventsOf(this.session).map((event) => this.fixtureEvent(event));
   }
 
-  said(event: SessionEvent): unknown {
+  fixtureEvent(event: SessionEvent): unknown {
     const { type } = event;
     const stream = "call" in event ? this.streamOf(event.call) : 0;
     switch (type) {

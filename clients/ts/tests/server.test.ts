@@ -17,12 +17,12 @@ before(async () => {
 });
 after(() => server.kill());
 
-/** Waits for what a watch will say; the test's own timeout bounds it. */
-class Heard {
+/** The events of a watch, to wait for; the test's own timeout bounds it. */
+class WatchEvents {
   readonly all: string[] = [];
   private readonly waiting: [(word: string) => boolean, () => void][] = [];
 
-  say(word: string): void {
+  add(word: string): void {
     this.all.push(word);
     for (const [is, done] of this.waiting) if (is(word)) done();
   }
@@ -35,14 +35,14 @@ class Heard {
 }
 
 function watch(transport: LiveTransport, key: string) {
-  const heard = new Heard();
+  const events = new WatchEvents();
   const end = transport.watch(Notes.method.get, { key }, {
-    next: ({ text, count }) => heard.say(`${text} ${count}`.trim()),
-    stale: () => heard.say("stale"),
-    fresh: () => heard.say("fresh"),
-    error: (error) => heard.say(`error ${Code[error.code]}`),
+    next: ({ text, count }) => events.add(`${text} ${count}`.trim()),
+    stale: () => events.add("stale"),
+    fresh: () => events.add("fresh"),
+    error: (error) => events.add(`error ${Code[error.code]}`),
   });
-  return { heard, end };
+  return { events, end };
 }
 
 /** Without the backoff, which would make many cuts take long. */
@@ -218,16 +218,16 @@ describe("watches", () => {
   test("a change by anybody is told, an error is an answer, and it recovers", async () => {
     const transport = createLiveTransport({ baseUrl: server.url });
     const other = createClient(Notes, createWebTransport({ baseUrl: server.url }));
-    const { heard, end } = watch(transport, "w");
-    await heard.until("error NotFound");
-    await heard.until("stale"); // The server does not tell when it is there.
+    const { events, end } = watch(transport, "w");
+    await events.until("error NotFound");
+    await events.until("stale"); // The server does not tell when it is there.
     // A command of one's own asks again.
     await createClient(Notes, transport).set({ key: "w", text: "one" });
-    await heard.until("one 0");
+    await events.until("one 0");
     await other.add({ key: "w", by: 2n ** 60n });
-    await heard.until(`one ${2n ** 60n}`);
+    await events.until(`one ${2n ** 60n}`);
     await other.remove({ key: "w" });
-    await heard.until(() => heard.all.filter((word) => word.startsWith("error")).length === 2);
+    await events.until(() => events.all.filter((word) => word.startsWith("error")).length === 2);
     end();
     await transport.close();
   });
@@ -236,18 +236,18 @@ describe("watches", () => {
     const transport = createLiveTransport({ baseUrl: server.url });
     const notes = createClient(Notes, transport);
     await notes.set({ key: "large", text: "ab" });
-    const heard = new Heard();
+    const events = new WatchEvents();
     const end = transport.watch(Notes.method.repeat, { key: "large", times: 100_000 }, {
-      next: (note: Note) => heard.say(`${note.text.slice(0, 2)} ${note.text.length}`),
-      stale: () => heard.say("stale"),
-      fresh: () => heard.say("fresh"),
-      error: (error) => heard.say(`${error}`),
+      next: (note: Note) => events.add(`${note.text.slice(0, 2)} ${note.text.length}`),
+      stale: () => events.add("stale"),
+      fresh: () => events.add("fresh"),
+      error: (error) => events.add(`${error}`),
     });
-    await heard.until("ab 200000");
+    await events.until("ab 200000");
     await notes.set({ key: "large", text: "cd" });
-    await heard.until("cd 200000");
+    await events.until("cd 200000");
     await notes.set({ key: "large", text: "ef" });
-    await heard.until("ef 200000");
+    await events.until("ef 200000");
     end();
     await transport.close();
   });
@@ -257,13 +257,13 @@ describe("watches", () => {
     const transport = createLiveTransport({ baseUrl: own.url });
     const web = createClient(Notes, createWebTransport({ baseUrl: own.url }));
     await web.set({ key: "r", text: "before" });
-    const { heard, end } = watch(transport, "r");
-    await heard.until("before 0");
+    const { events, end } = watch(transport, "r");
+    await events.until("before 0");
     await own.kill();
-    await heard.until("stale");
+    await events.until("stale");
     await own.start();
     await web.set({ key: "r", text: "after" });
-    await heard.until("after 0");
+    await events.until("after 0");
     end();
     await transport.close();
     await own.kill();

@@ -40,7 +40,7 @@ export class Alive {
     // This ping is the keep-alive, too: a peer may answer the last of several alone.
     this.wokeAt = this.pingedAt = session.now;
     putFrame(session.control, PING, 0, 0, payload);
-    session.say({ type: "unsure" });
+    session.emit({ type: "unsure" });
   }
 
   ping(payload: Uint8Array): void {
@@ -52,7 +52,7 @@ export class Alive {
     const isLast = payload.length === 8 && new DataView(payload.slice().buffer).getUint32(0, true) === this.wakes;
     if (!this.isAsleep || !isLast) return;
     this.wokeAt = undefined;
-    session.say({ type: "sure" });
+    session.emit({ type: "sure" });
   }
 
   putPong(writer: Writer): void {

@@ -48,7 +48,7 @@ export function onReply(session: Session, frame: Frame): void {
     call.hasHead = true;
   }
   if (isHeard) {
-    session.say({ type: "reply", call, payload, meta, then, isUnchanged, isSuspect, isLarge });
+    session.emit({ type: "reply", call, payload, meta, then, isUnchanged, isSuspect, isLarge });
   }
 }
 
@@ -70,7 +70,7 @@ export function onError(session: Session, frame: Frame): void {
   if (!isHeard) return;
   const code = meta.code >= 1 && meta.code <= 16 ? meta.code : 2;
   const { message = "" } = meta;
-  session.say({ type: "failed", call, code, outcome, message, isWatched, isSuspect, meta, isLost: false });
+  session.emit({ type: "failed", call, code, outcome, message, isWatched, isSuspect, meta, isLost: false });
 }
 
 function checkWatched(call: Call, isWatched: boolean, isSuspect: boolean, meta: Metadata): void {
@@ -100,7 +100,7 @@ export function onStale(session: Session, frame: Frame): void {
     if (!call || (!isWatching && !call.isCancelled)) throw R.violation(R.UNKNOWN_STREAM);
     if (!isKept) {
       session.slots.end(session, call);
-      if (isWatching) session.say({ type: "stale", call });
+      if (isWatching) session.emit({ type: "stale", call });
       continue;
     }
     if (!isWatching) continue;
@@ -113,5 +113,5 @@ export function onStale(session: Session, frame: Frame): void {
 export function suspect(session: Session, call: Call): void {
   if (call.isSuspect) return;
   call.isSuspect = true;
-  session.say({ type: "suspect", call });
+  session.emit({ type: "suspect", call });
 }

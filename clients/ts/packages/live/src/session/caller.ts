@@ -153,7 +153,7 @@ export function failed(
   message: string,
   isLost = false,
 ): void {
-  session.say({
+  session.emit({
     type: "failed",
     call,
     code,

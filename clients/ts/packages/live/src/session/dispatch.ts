@@ -28,7 +28,7 @@ const ON: Partial<Record<number, (session: Session, frame: Frame) => void>> = {
   [F.HELLO]: (session, frame) => session.greet(frame),
   [F.AUTH]: (session, frame) => {
     const { code: refused, expires: expiresMs = 0, message = "" } = readMetadata(frame);
-    session.say({ type: "credential", expiresMs, refused, message });
+    session.emit({ type: "credential", expiresMs, refused, message });
   },
   [F.REQUEST]: onRequest,
   [F.REPLY]: onReply,

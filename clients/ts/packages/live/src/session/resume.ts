@@ -112,7 +112,7 @@ function goOn(session: Session, call: Call, flags: number, received: number, cre
   if (call.isCancelled) return tellCancelled(session, call);
   if (!call.isSuspect || call.state !== WATCHING) return;
   call.isSuspect = false;
-  session.say({ type: "confirmed", call });
+  session.emit({ type: "confirmed", call });
 }
 
 /** The callee does not hold the call: it never came, or its answer was lost. */

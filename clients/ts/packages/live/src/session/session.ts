@@ -101,7 +101,7 @@ export class Session {
     for (const call of this.slots.all()) {
       if (call.isCancelled && !call.runsOn) this.slots.end(this, call);
     }
-    this.say({ type: "lost", isRefused, reason, message });
+    this.emit({ type: "lost", isRefused, reason, message });
   }
 
   /** Takes a message, which holds whole frames. */
@@ -241,7 +241,7 @@ export class Session {
     if (this.alive.timeout(this)) this.lose(now);
   }
 
-  say(event: SessionEvent): void {
+  emit(event: SessionEvent): void {
     this.events.push(event);
   }
 
@@ -256,7 +256,7 @@ export class Session {
     this.slots.clear();
     this.commands.clear();
     this.requests = 0;
-    this.say({ type: "closed", reason, message });
+    this.emit({ type: "closed", reason, message });
   }
 
   /** Calls that were sent, in this session or an earlier one: they have slots, or wait for one. */
@@ -306,7 +306,7 @@ export class Session {
   }
 
   connected(resumed: boolean): void {
-    this.say({ type: "connected", resumed, hello: this.peer! });
+    this.emit({ type: "connected", resumed, hello: this.peer! });
   }
 
   goAway(frame: Frame): void {
@@ -315,6 +315,6 @@ export class Session {
     if ((isRefused && this.id) || R.parks(reason)) return this.lose(this.now, reason, message);
     if (reason !== R.DRAIN || isRefused) return this.close(reason, message);
     this.isDraining = true;
-    this.say({ type: "draining", graceMs: frame.deadlineMs, afterMs: after });
+    this.emit({ type: "draining", graceMs: frame.deadlineMs, afterMs: after });
   }
 }

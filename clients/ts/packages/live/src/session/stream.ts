@@ -89,7 +89,7 @@ export function putTurns(session: Session): void {
     }
     if (call.wantsRoom && outgoing.waiting < TURNS_BYTES) {
       call.wantsRoom = false;
-      session.say({ type: "room", call });
+      session.emit({ type: "room", call });
     }
     call.isInLine = !outgoing.isDrained;
     if (call.isInLine) (chunk ? flow.line : blocked).push(call);
@@ -118,12 +118,12 @@ export function onItems(session: Session, frame: Frame): void {
     // Taken at once: an item over the credit would never be whole. `bodyMax` bounds it.
     flow.consumed(session, call, size);
     const item = isMore ? undefined : joined(incoming);
-    if (!call.isCancelled) session.say({ type: "piece", call, bytes: size, item });
+    if (!call.isCancelled) session.emit({ type: "piece", call, bytes: size, item });
     return;
   }
   const items = readItems(payload);
   if (call.isCancelled) return flow.consumed(session, call, size);
-  session.say({ type: "items", call, items, bytes: size });
+  session.emit({ type: "items", call, items, bytes: size });
 }
 
 function joined(incoming: { pieces: Uint8Array[]; pieceBytes: number }): Uint8Array {
@@ -145,7 +145,7 @@ export function onStreamEnd(session: Session, frame: Frame): void {
   if (!call.hasHead) throw R.violation(R.UNEXPECTED);
   const isHeard = !call.isCancelled;
   session.slots.terminated(session, call);
-  if (isHeard) session.say({ type: "end", call, meta });
+  if (isHeard) session.emit({ type: "end", call, meta });
 }
 
 /** The callee wants no more items. On stream 0, or on its own calls, there is nothing to cancel. */
@@ -156,7 +156,7 @@ export function onStop(session: Session, frame: Frame): void {
   if (!outgoing || outgoing.isFinishSent || outgoing.isFinished) return;
   outgoing.stop();
   session.flow.lineUp(call);
-  if (call.state !== CANCELLED) session.say({ type: "stop", call });
+  if (call.state !== CANCELLED) session.emit({ type: "stop", call });
 }
 
 export function onCallerCredit(session: Session, frame: Frame): void {
