@@ -12,7 +12,7 @@ import { namesOfPeers } from "./check-names.mjs";
 
 const builds = [
   { folder: "live", entries: ["core"] },
-  { folder: "live", entries: ["index", "replica/index", "offline/index", "transport/stream", "transport/intercepted", "transport/fallback"] },
+  { folder: "live", entries: ["index", "replica/index", "offline/index", "transport/stream", "transport/interceptors", "transport/fallback"] },
   { folder: "react", entries: ["index", "devtools"] },
   { folder: "tanstack-query", entries: ["index"] },
 ];

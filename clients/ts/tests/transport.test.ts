@@ -338,7 +338,7 @@ describe("the connection", () => {
       const after = async (options) => {
         createLiveTransport({ baseUrl: "http://x.test", ...options });
         for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
-        return ["fallback", "intercepted"].map((name) => loaded.includes(name)).join();
+        return ["fallback", "interceptors"].map((name) => loaded.includes(name)).join();
       };
       console.log(await after({}), await after({ fallback: async () => {} }), await after({ interceptors: [(next) => next] }));
     `;

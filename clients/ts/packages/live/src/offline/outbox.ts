@@ -29,7 +29,7 @@ export type Outcome =
   /** It may have run. It is not sent again: ask the server, or the user. */
   | { status: "unknown"; entry: OutboxEntry; error: ConnectError };
 
-interface Kept extends OutboxEntry {
+interface StoredEntry extends OutboxEntry {
   /** Its key: the session and the id under which it is sent, by whichever page. */
   session: Uint8Array;
   id: number;
@@ -43,11 +43,11 @@ interface Kept extends OutboxEntry {
 }
 
 export class Outbox implements Store<readonly OutboxEntry[]> {
-  private entries: readonly Kept[] = [];
+  private entries: readonly StoredEntry[] = [];
   private readonly listeners: Set<() => void> = new Set();
   private nextId = 1;
   private sending: Promise<void> | undefined;
-  private current: Kept | undefined;
+  private current: StoredEntry | undefined;
   /** Ends when what is to be stored has been. */
   private changing: Promise<void> = Promise.resolve();
   private changes = 0;
@@ -99,7 +99,7 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
     } catch (error) {
       return Promise.reject(error);
     }
-    const entry: Kept = { method, input: message, madeAt: Date.now(), session, id: this.nextId++, firstSent: undefined };
+    const entry: StoredEntry = { method, input: message, madeAt: Date.now(), session, id: this.nextId++, firstSent: undefined };
     const replied = new Promise<MessageShape<DescMessage>>((resolve, reject) => Object.assign(entry, { resolve, reject }));
     replied.catch(() => {}); // Heard of through what is returned.
     const reply = this.change((entries) => {
@@ -138,7 +138,7 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
   }
 
   /** Who does not wait for it needs not hear of it either. */
-  private refuse(entry: Kept, error: ConnectError): void {
+  private refuse(entry: StoredEntry, error: ConnectError): void {
     entry.reply?.catch(() => {});
     entry.reject?.(error);
   }
@@ -150,7 +150,7 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
     }
   }
 
-  private async sendOne(entry: Kept): Promise<boolean> {
+  private async sendOne(entry: StoredEntry): Promise<boolean> {
     entry.outcome ??= await this.run(entry);
     const { outcome } = entry;
     if (!outcome || !this.entries.includes(entry)) return false;
@@ -160,7 +160,7 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
   }
 
   /** What became of it; undefined if it waits for the next connection, or the next page. */
-  private async run(entry: Kept): Promise<Outcome | undefined> {
+  private async run(entry: StoredEntry): Promise<Outcome | undefined> {
     const { method, firstSent } = entry;
     const mayRepeat = kindOf(method) === "idempotent";
     const isOverHttp = this.transport.connection.getSnapshot().status === "fallback";
@@ -189,17 +189,17 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
     return !!this.closed || this.transport.connection.getSnapshot().status === "closed";
   }
 
-  private underKey({ method, input, session, id }: Kept, firstSent: number | undefined): Promise<MessageShape<DescMessage>> {
+  private underKey({ method, input, session, id }: StoredEntry, firstSent: number | undefined): Promise<MessageShape<DescMessage>> {
     return this.transport.command(method, input as never, { session, id }, firstSent);
   }
 
-  private async overHttp({ method, input }: Kept): Promise<MessageShape<DescMessage>> {
+  private async overHttp({ method, input }: StoredEntry): Promise<MessageShape<DescMessage>> {
     const { message } = await this.transport.unary(method, undefined, undefined, undefined, input as never);
     return message;
   }
 
   /** Stored before it is sent: a page that ends now does not forget that. */
-  private async begin(entry: Kept, when: number): Promise<void> {
+  private async begin(entry: StoredEntry, when: number): Promise<void> {
     entry.firstSent = when;
     try {
       await this.change((entries) => entries, true);
@@ -213,7 +213,7 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
    * Stored first: what could not be stored did not happen. One after the other, each from what the
    * one before made. Once the page is closed, only what is being sent ends (`isLast`).
    */
-  private change(edit: (entries: readonly Kept[]) => readonly Kept[], isLast = false): Promise<void> {
+  private change(edit: (entries: readonly StoredEntry[]) => readonly StoredEntry[], isLast = false): Promise<void> {
     this.changes++;
     const change = async () => {
       if (this.closed && !isLast) throw this.closed;
@@ -244,7 +244,7 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
       return apart(() => this.told({ status: "failed", entry: undefined, error }));
     }
     await this.change((entries) => {
-      const isHere = ({ id, session }: Kept) => entries.some((one) => one.id === id && one.session.join() === session.join());
+      const isHere = ({ id, session }: StoredEntry) => entries.some((one) => one.id === id && one.session.join() === session.join());
       const all = [...entries, ...others.filter((one) => !isHere(one))];
       return all.sort((one, other) => one.madeAt - other.madeAt);
     });
@@ -258,7 +258,7 @@ function mayBeSentAgain(error: ConnectError, mayRepeat: boolean): boolean {
 }
 
 /** What is stored of commands; undefined if there are none. */
-function write(entries: readonly Kept[]): Uint8Array | undefined {
+function write(entries: readonly StoredEntry[]): Uint8Array | undefined {
   if (!entries.length) return undefined;
   const writer = new Writer();
   writer.byte(VERSION);
@@ -274,9 +274,9 @@ function write(entries: readonly Kept[]): Uint8Array | undefined {
 }
 
 /** Undefined if another version wrote it. */
-function read(bytes: Uint8Array, methods: Map<string, DescMethodUnary>): Kept[] | undefined {
+function read(bytes: Uint8Array, methods: Map<string, DescMethodUnary>): StoredEntry[] | undefined {
   const reader = new Reader(bytes);
-  const entries: Kept[] = [];
+  const entries: StoredEntry[] = [];
   try {
     if (reader.byte() !== VERSION) return undefined;
     while (reader.hasMore) {

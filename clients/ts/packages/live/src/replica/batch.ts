@@ -3,19 +3,19 @@
  * A reply's promise needs a few microtasks until whoever awaits it has acted; the telling waits for
  * that, still within the task of the message: an optimistic layer goes as its answer comes.
  */
-import type { Heard } from "./current.ts";
+import type { ListenerList } from "./current.ts";
 
 const HOPS = 8;
 
 export class Batch {
-  private told: Set<Heard> = new Set();
+  private told: Set<ListenerList> = new Set();
   private first: Set<() => void> = new Set();
 
   /** Listeners to be told. */
-  changed(heard: Heard): void {
-    if (!heard.listeners.length) return;
+  changed(list: ListenerList): void {
+    if (!list.listeners.length) return;
     this.schedule();
-    this.told.add(heard);
+    this.told.add(list);
   }
 
   /** Runs before listeners are told, once for a batch. */

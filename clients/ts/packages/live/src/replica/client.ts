@@ -15,7 +15,7 @@ import { Computed, type Get } from "./computed.ts";
 import { fromText, readEntries, toText, writeEntries } from "./dehydrate.ts";
 import { keyOf } from "./key.ts";
 import { Layers, type OptimisticStore } from "./optimistic.ts";
-import { type Host, Kept, type Query, type QueryState } from "./query.ts";
+import { type Host, CachedQuery, type Query, type QueryState } from "./query.ts";
 
 declare const process: { env: Record<string, string | undefined> } | undefined;
 
@@ -82,13 +82,13 @@ const OVER_HTTP: ConnectionState = { status: "fallback" };
 
 /** Makes a client. Over a transport that is not live, queries are asked once. */
 export function createLiveClient(transport: Transport, { gcTime = 5_000 }: LiveClientOptions = {}): LiveClient {
-  const queries = new Map<string, Kept>();
+  const queries = new Map<string, CachedQuery>();
   /** By the input, if that is a message: a literal is another one at each call, and costs more to keep. */
-  const byInput = new WeakMap<object, Kept>();
+  const byInput = new WeakMap<object, CachedQuery>();
   const restored = new Map<string, { data: Uint8Array; validator: Uint8Array | undefined }>();
   const batch = new Batch();
   const layers = new Layers();
-  const unused = new Set<Kept>();
+  const unused = new Set<CachedQuery>();
   let sweeping: ReturnType<typeof setTimeout> | undefined;
 
   const sweep = () => {
@@ -105,7 +105,7 @@ export function createLiveClient(transport: Transport, { gcTime = 5_000 }: LiveC
     }
     if (unused.size) sweeping = setTimeout(sweep, gcTime);
   };
-  const list = (query: Kept) => {
+  const list = (query: CachedQuery) => {
     query.isListed = true;
     queries.set(query.key, query);
   };
@@ -127,11 +127,11 @@ export function createLiveClient(transport: Transport, { gcTime = 5_000 }: LiveC
     },
   };
 
-  const find = (method: DescMethodUnary, input: MessageInitShape<DescMessage>, minInterval?: number): Kept => {
+  const find = (method: DescMethodUnary, input: MessageInitShape<DescMessage>, minInterval?: number): CachedQuery => {
     const key = keyOf(method, input) + (minInterval ? ` ${minInterval}` : "");
     let query = queries.get(key);
     if (query) return query;
-    query = new Kept(host, key, method, input, minInterval);
+    query = new CachedQuery(host, key, method, input, minInterval);
     list(query);
     const was = restored.get(key);
     if (was) {
@@ -141,7 +141,7 @@ export function createLiveClient(transport: Transport, { gcTime = 5_000 }: LiveC
     host.idle(query); // Let go if whoever asked does not use it.
     return query;
   };
-  const restore = (query: Kept, data: Uint8Array, validator: Uint8Array | undefined) => {
+  const restore = (query: CachedQuery, data: Uint8Array, validator: Uint8Array | undefined) => {
     try {
       query.restore(fromBinary(query.method.output, data), validator);
     } catch {

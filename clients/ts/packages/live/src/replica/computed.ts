@@ -4,7 +4,7 @@
  */
 import { ConnectError } from "@connectrpc/connect";
 import type { Batch } from "./batch.ts";
-import { current, type Heard, isSame, listen, NOBODY } from "./current.ts";
+import { current, type ListenerList, isSame, listen, NOBODY } from "./current.ts";
 import type { Input, Query, QueryState } from "./query.ts";
 
 export type DataOf<Q extends readonly Query<unknown>[]> = {
@@ -30,7 +30,7 @@ export class Computed<T> implements Input<T> {
   /** What listeners were told last. */
   private told: QueryState<T> | undefined;
   private isDue = false;
-  private readonly dependents: Heard = { listeners: NOBODY };
+  private readonly dependents: ListenerList = { listeners: NOBODY };
   /** What the state was made of. */
   private inputs: Map<Input, QueryState<unknown>> = new Map();
   private hasRun = false;

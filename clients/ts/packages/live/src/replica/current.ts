@@ -2,20 +2,20 @@
 import type { Input, QueryState } from "./query.ts";
 
 /** Who listens: a list that is replaced, not changed; of one it takes the least memory. */
-export interface Heard {
+export interface ListenerList {
   listeners: readonly (() => void)[];
 }
 
 export const NOBODY: readonly never[] = [];
 
 /** Adds a listener, which may be there already; what it returns takes it away, and says whether it did. */
-export function listen(heard: Heard, one: () => void): () => boolean {
+export function listen(list: ListenerList, one: () => void): () => boolean {
   let isOver = false;
-  heard.listeners = [...heard.listeners, one];
+  list.listeners = [...list.listeners, one];
   return () => {
     if (isOver) return false;
-    const at = heard.listeners.indexOf(one);
-    heard.listeners = heard.listeners.filter((_, index) => index !== at);
+    const at = list.listeners.indexOf(one);
+    list.listeners = list.listeners.filter((_, index) => index !== at);
     return (isOver = true);
   };
 }

@@ -2,7 +2,7 @@
  * What a command is expected to change, shown until its answer is. Layers are played again, in
  * order, over each new answer, so that they never hide what the server says.
  */
-import type { Kept, Query } from "./query.ts";
+import type { CachedQuery, Query } from "./query.ts";
 
 /** What an optimistic function reads and writes. */
 export interface OptimisticStore {
@@ -13,9 +13,9 @@ export interface OptimisticStore {
 
 class Layer {
   readonly play: (store: OptimisticStore) => void;
-  touched: Set<Kept> = new Set();
+  touched: Set<CachedQuery> = new Set();
   /** After the reply: those whose next answer is awaited. */
-  awaited: Set<Kept> | undefined;
+  awaited: Set<CachedQuery> | undefined;
 
   constructor(play: (store: OptimisticStore) => void) {
     this.play = play;
@@ -24,10 +24,10 @@ class Layer {
 
 export class Layers {
   private layers: Layer[] = [];
-  private view: Map<Kept, unknown> = new Map();
+  private view: Map<CachedQuery, unknown> = new Map();
   private isPlaying = false;
 
-  get(query: Kept): { data: unknown } | undefined {
+  get(query: CachedQuery): { data: unknown } | undefined {
     return this.view.has(query) ? { data: this.view.get(query) } : undefined;
   }
 
@@ -50,7 +50,7 @@ export class Layers {
   }
 
   /** A query has an answer, or is confirmed. */
-  answered(query: Kept): void {
+  answered(query: CachedQuery): void {
     if (!this.layers.length || this.isPlaying) return;
     if (!query.base.isStale) {
       for (const layer of [...this.layers]) {
@@ -75,11 +75,11 @@ export class Layers {
         layer.touched = new Set();
         layer.play({
           get: (query) => {
-            const kept = query as unknown as Kept;
+            const kept = query as unknown as CachedQuery;
             return (this.view.has(kept) ? this.view.get(kept) : kept.base.data) as never;
           },
           set: (query, data) => {
-            const kept = query as unknown as Kept;
+            const kept = query as unknown as CachedQuery;
             layer.touched.add(kept);
             this.view.set(kept, data);
           },

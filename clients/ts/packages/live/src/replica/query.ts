@@ -6,7 +6,7 @@ import type { Watcher } from "../transport/transport.ts";
 import type { WatchOptions } from "../transport/watches.ts";
 import { bytesOf, latin1 } from "../wire/varint.ts";
 import type { Batch } from "./batch.ts";
-import { current, type Heard, isSame, listen, NOBODY } from "./current.ts";
+import { current, type ListenerList, isSame, listen, NOBODY } from "./current.ts";
 import { frozen } from "./freeze.ts";
 
 export interface QueryState<T> {
@@ -34,16 +34,16 @@ export interface Host {
   readonly transport: Transport;
   readonly batch: Batch;
   /** Nobody listens (any more): it may be let go after a while. */
-  idle(query: Kept): void;
+  idle(query: CachedQuery): void;
   /** Somebody uses it again. */
-  used(query: Kept): void;
+  used(query: CachedQuery): void;
   /** What was changed by optimistic layers; undefined when they leave the query alone. */
-  layered(query: Kept): { data: unknown } | undefined;
+  layered(query: CachedQuery): { data: unknown } | undefined;
   /** The query has a new answer. */
-  answered(query: Kept): void;
+  answered(query: CachedQuery): void;
 }
 
-interface Watching {
+interface WatchTransport {
   watch(
     method: unknown,
     input: unknown,
@@ -54,7 +54,7 @@ interface Watching {
 
 const PENDING: QueryState<never> = { status: "pending", isStale: true };
 
-export class Kept<T = any> implements Input<T>, Watcher<T> {
+export class CachedQuery<T = any> implements Input<T>, Watcher<T> {
   private readonly host: Host;
   readonly method: DescMethodUnary;
   readonly input: MessageInitShape<DescMessage>;
@@ -66,7 +66,7 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
   /** As a string: a small one is a fifth of a small array. */
   named: string | undefined;
   listeners: readonly (() => void)[] = NOBODY;
-  private dependents: Heard | undefined;
+  private dependents: ListenerList | undefined;
   private end: (() => void) | undefined;
   idleSince = 0;
   /** The client finds it. */
@@ -92,8 +92,8 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
     return this.use((this.dependents ??= { listeners: NOBODY }), onChange);
   }
 
-  private use(heard: Heard, onChange: () => void): () => void {
-    const end = listen(heard, onChange);
+  private use(list: ListenerList, onChange: () => void): () => void {
+    const end = listen(list, onChange);
     this.begin();
     return () => void (end() && !this.isUsed && this.host.idle(this));
   }
@@ -136,7 +136,7 @@ export class Kept<T = any> implements Input<T>, Watcher<T> {
     const { host, method, input, named, minInterval } = this;
     const options = named || minInterval ? { validator: named && bytesOf(named), minInterval } : undefined;
     if ("watch" in host.transport) {
-      const { watch } = host.transport as unknown as Watching;
+      const { watch } = host.transport as unknown as WatchTransport;
       this.end = watch(method, input, this as Watcher<unknown>, options as WatchOptions);
       return;
     }

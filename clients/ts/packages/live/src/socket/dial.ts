@@ -59,4 +59,4 @@ export function dial(url: string, openSocket: OpenSocket | undefined, events: So
   };
 }
 
-export type Dialed = ReturnType<typeof dial>;
+export type RawSocket = ReturnType<typeof dial>;

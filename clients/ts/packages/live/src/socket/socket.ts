@@ -10,7 +10,7 @@ import * as R from "../wire/reason.ts";
 import { apart } from "./apart.ts";
 import { Backoff } from "./backoff.ts";
 import { Credentials, type GetHeaders, type Why } from "./credentials.ts";
-import { dial, type Dialed, type OpenSocket } from "./dial.ts";
+import { dial, type RawSocket, type OpenSocket } from "./dial.ts";
 import { State } from "./state.ts";
 import { CODE_CANCELED, CODE_UNAUTHENTICATED, CODE_UNAVAILABLE } from "../wire/code.ts";
 import { listenToPage } from "./wake.ts";
@@ -47,7 +47,7 @@ export class Socket {
   readonly credentials: Credentials;
   private readonly options: SocketOptions;
   private readonly backoff: Backoff;
-  private dialed: Dialed | undefined;
+  private dialed: RawSocket | undefined;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private timerAt = Infinity;
   private isFlushing = false;

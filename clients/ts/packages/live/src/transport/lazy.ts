@@ -31,6 +31,6 @@ export function whileAllowed<T>(loading: Promise<T>, signal: AbortSignal | undef
   });
 }
 
-export const loadIntercepted: () => Promise<typeof import("./intercepted.ts")> = lazy(() => import("./intercepted.ts"));
+export const loadInterceptors: () => Promise<typeof import("./interceptors.ts")> = lazy(() => import("./interceptors.ts"));
 export const loadStream: () => Promise<typeof import("./stream.ts")> = lazy(() => import("./stream.ts"));
 export const loadFallback: () => Promise<typeof import("./fallback.ts")> = lazy(() => import("./fallback.ts"));

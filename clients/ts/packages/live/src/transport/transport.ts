@@ -9,7 +9,7 @@ import { Socket } from "../socket/socket.ts";
 import type { ConnectionState, Store } from "../socket/state.ts";
 import { DURABLE_FEATURE, RESUME_FEATURE, WATCH_FEATURE } from "../wire/kinds.ts";
 import type { Fallback } from "./fallback.ts";
-import { loadFallback, loadIntercepted, loadStream } from "./lazy.ts";
+import { loadFallback, loadInterceptors, loadStream } from "./lazy.ts";
 import type { BinaryOptions } from "./method.ts";
 import { keyed, unary } from "./unary.ts";
 import { type WatchOptions, Watches } from "./watches.ts";
@@ -103,7 +103,7 @@ export function createLiveTransport(options: LiveOptions): LiveTransport {
   const watches = new Watches(socket, options);
   // Now, while there is a network: what fails is loaded when it is used.
   if (options.fallback) loadFallback().catch(ignore);
-  if (options.interceptors?.length) loadIntercepted().catch(ignore);
+  if (options.interceptors?.length) loadInterceptors().catch(ignore);
   // An object literal with own functions: connect-query spreads transports.
   return {
     unary: (...call) => fallback?.transport?.unary(...call) ?? unary(socket, options, ...call),

@@ -8,7 +8,7 @@ import type { Owner, Socket } from "../socket/socket.ts";
 import type { Header } from "../wire/metadata.ts";
 import { abortError, markAborted, toError } from "./errors.ts";
 import { encodeHeaders, toHeaders } from "./headers.ts";
-import { loadIntercepted, whileAllowed } from "./lazy.ts";
+import { loadInterceptors, whileAllowed } from "./lazy.ts";
 import { type BinaryOptions, decode, encode, kindOf, pathOf } from "./method.ts";
 import { CODE_INTERNAL, CODE_UNAUTHENTICATED } from "../wire/code.ts";
 import type { LiveOptions } from "./transport.ts";
@@ -32,9 +32,9 @@ export function unary<I extends DescMessage, O extends DescMessage>(
   };
   if (!options.interceptors?.length) return call(input, header, signal);
   const begun = socket.now();
-  return whileAllowed(loadIntercepted(), signal, timeout)
-    .then(({ intercepted }) =>
-      intercepted(options, { method, signal, timeoutMs: timeout && timeout + begun - socket.now(), header, input, contextValues }, (request) =>
+  return whileAllowed(loadInterceptors(), signal, timeout)
+    .then(({ runInterceptors }) =>
+      runInterceptors(options, { method, signal, timeoutMs: timeout && timeout + begun - socket.now(), header, input, contextValues }, (request) =>
         call(request.message as MessageInitShape<I>, request.header, request.signal),
       ),
     )

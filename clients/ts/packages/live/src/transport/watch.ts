@@ -12,7 +12,7 @@ import { toError } from "./errors.ts";
 import { encodeHeaders, toHeaders } from "./headers.ts";
 import { decode, encode, pathOf } from "./method.ts";
 import { Large } from "./large.ts";
-import { loadIntercepted } from "./lazy.ts";
+import { loadInterceptors } from "./lazy.ts";
 import type { Watcher } from "./transport.ts";
 import { CODE_ABORTED, CODE_DEADLINE_EXCEEDED, CODE_INTERNAL, CODE_INVALID_ARGUMENT, CODE_PERMISSION_DENIED, CODE_RESOURCE_EXHAUSTED, CODE_UNAUTHENTICATED, CODE_UNAVAILABLE, CODE_UNIMPLEMENTED, CODE_UNKNOWN } from "../wire/code.ts";
 import type { Watches, WatchOptions } from "./watches.ts";
@@ -80,7 +80,7 @@ export class Watch<I extends DescMessage, O extends DescMessage> implements Owne
         this.headers = encodeHeaders(request.header);
         if (!this.isOver) this.ask();
       });
-    const through = loadIntercepted().then(({ intercepted }) => intercepted(watches.options, { method, input }, next));
+    const through = loadInterceptors().then(({ runInterceptors }) => runInterceptors(watches.options, { method, input }, next));
     through.then(
       ({ message }) => {
         if (this.isOver || this.hasAnswer) return; // A later answer came first.

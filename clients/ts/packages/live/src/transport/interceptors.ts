@@ -5,7 +5,7 @@ import type { ContextValues, UnaryRequest, UnaryResponse } from "@connectrpc/con
 import { createMethodUrl, runUnaryCall } from "@connectrpc/connect/protocol";
 import type { LiveOptions } from "./transport.ts";
 
-export interface Intercepted<I extends DescMessage, O extends DescMessage> {
+export interface InterceptedCall<I extends DescMessage, O extends DescMessage> {
   method: DescMethodUnary<I, O>;
   input: MessageInitShape<I>;
   signal?: AbortSignal | undefined;
@@ -14,9 +14,9 @@ export interface Intercepted<I extends DescMessage, O extends DescMessage> {
   contextValues?: ContextValues | undefined;
 }
 
-export function intercepted<I extends DescMessage, O extends DescMessage>(
+export function runInterceptors<I extends DescMessage, O extends DescMessage>(
   { interceptors, baseUrl }: LiveOptions,
-  { method, input, signal, timeoutMs, header, contextValues }: Intercepted<I, O>,
+  { method, input, signal, timeoutMs, header, contextValues }: InterceptedCall<I, O>,
   next: (request: UnaryRequest<I, O>) => Promise<UnaryResponse<I, O>>,
 ): Promise<UnaryResponse<I, O>> {
   return runUnaryCall({
