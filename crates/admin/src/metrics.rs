@@ -198,13 +198,13 @@ fn change_log(text: &mut Exposition, status: &Status) {
     for (name, about, value) in [
         (
             "tidewire_oplog_lag_seconds",
-            "How long ago the last look at the change log began.",
+            "How long ago the last poll of the change log began.",
             seconds(status.lag),
         ),
-        ("tidewire_oplog_look_seconds", "How long the last look took.", seconds(status.look_time)),
+        ("tidewire_oplog_poll_seconds", "How long the last poll took.", seconds(status.poll_time)),
         (
             "tidewire_oplog_lease_remaining_seconds",
-            "How long memory is trusted without another look.",
+            "How long memory is trusted without another poll.",
             lease,
         ),
         ("tidewire_oplog_suspended", "Whether nothing is given from memory.", suspended),
@@ -224,10 +224,10 @@ fn change_log(text: &mut Exposition, status: &Status) {
         text.sample("", &[], value);
     }
     for (name, about, value) in [
-        ("tidewire_oplog_looks_total", "Looks at the log.", counts.looks),
+        ("tidewire_oplog_polls_total", "Polls of the log.", counts.polls),
         (
             "tidewire_oplog_failures_total",
-            "Looks, or attempts to connect, that failed.",
+            "Polls, or attempts to connect, that failed.",
             counts.failures,
         ),
         ("tidewire_oplog_keys_total", "Keys that the log made stale.", counts.keys),
@@ -249,7 +249,7 @@ fn change_log(text: &mut Exposition, status: &Status) {
         ("tidewire_oplog_lapses_total", "Times that the lease ended.", counts.lapses),
         (
             "tidewire_oplog_barriers_total",
-            "Requests that waited for another look.",
+            "Requests that waited for another poll.",
             counts.barriers,
         ),
     ] {

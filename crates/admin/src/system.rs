@@ -136,7 +136,7 @@ fn change_log(status: &Status) -> ChangeLog {
     ChangeLog {
         position: status.position.clone().unwrap_or_default(),
         lag_us: micros(status.lag),
-        look_us: micros(status.look_time),
+        poll_us: micros(status.poll_time),
         lease_remaining_ms: micros(Some(status.lease_remaining)) / 1000,
         suspended: status.is_suspended,
         problem: status.problem.clone().unwrap_or_default(),

@@ -178,7 +178,7 @@ async fn at_rest(config: &Config, hosts: &[HostProcess], history: &History) {
         let row = client.query_one("SELECT value FROM cell WHERE id = $1", &[&id]).await.unwrap();
         let truth = row.get::<_, i64>(0).unsigned_abs();
         for host in hosts {
-            // Garbage asks for a look that begins now.
+            // Garbage asks for a poll that begins now.
             let reply = loop {
                 if let Some(reply) = host.ask(&format!("read {cell} ?")).await {
                     break reply;

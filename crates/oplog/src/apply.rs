@@ -9,7 +9,7 @@ use crate::registry::Registry;
 
 /// What became of a batch.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Applied {
+pub(crate) struct ApplyResult {
     /// Keys that were marked.
     pub(crate) keys: usize,
     /// Sources that were marked as a whole.
@@ -22,8 +22,8 @@ pub(crate) struct Applied {
 
 /// Marks everything that depends on the changes. When this returns, no `get` that starts later is
 /// given a value from before them.
-pub(crate) fn apply(registry: &Registry, changes: ChangeSet) -> Applied {
-    let mut applied = Applied::default();
+pub(crate) fn apply(registry: &Registry, changes: ChangeSet) -> ApplyResult {
+    let mut applied = ApplyResult::default();
     if changes.is_empty() {
         return applied;
     }
@@ -116,7 +116,7 @@ mod tests {
             (1..=3).filter(|id| self.memo.cached(id).is_some()).collect()
         }
 
-        fn apply(&self, source: &str, keys: Option<&[&str]>) -> Applied {
+        fn apply(&self, source: &str, keys: Option<&[&str]>) -> ApplyResult {
             let mut set = ChangeSet::default();
             let keys = keys.map(|keys| keys.iter().map(|&key| key.to_owned()).collect());
             set.add(Change { source: source.to_owned(), keys });

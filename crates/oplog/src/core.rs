@@ -1,5 +1,5 @@
 //! What every log has, whatever database it is in: the position, the lease, what is suspended, and
-//! who waits for a look.
+//! who waits for a poll.
 //!
 //! Sources are suspended (nothing that reads them is kept) from the moment that they are registered
 //! until the first position is taken, whenever the lease has ended, and for as long as their
@@ -14,10 +14,10 @@ use parking_lot::Mutex;
 use tidewire_memo::Suspension;
 use tokio::sync::{Notify, watch};
 
-use crate::apply::{Applied, apply, apply_all, apply_sources};
+use crate::apply::{ApplyResult, apply, apply_all, apply_sources};
 use crate::collect::note;
-use crate::cursor::{Cursor, Look, Position, ResetReason, Step};
-use crate::error::Behind;
+use crate::cursor::{Cursor, Poll, Position, ResetReason, Step};
+use crate::error::CatchUpError;
 use crate::lease::{Lease, Moment};
 use crate::own::OwnCommits;
 use crate::registry::Registry;
@@ -33,16 +33,16 @@ pub(crate) struct Core {
     pub(crate) lease: Lease,
     state: Mutex<State>,
     pub(crate) own: Mutex<OwnCommits>,
-    looks: watch::Sender<Looks>,
-    /// Somebody waits for a look.
+    polls: watch::Sender<Polls>,
+    /// Somebody waits for a poll.
     pub(crate) wanted: Notify,
-    /// Other hosts should look.
+    /// Other hosts should poll.
     pub(crate) wake_others: Notify,
 }
 
-/// When the last look at the log was.
+/// When the last poll of the log was.
 #[derive(Debug, Clone, Copy)]
-struct LookTimes {
+struct PollTimes {
     begun: Moment,
     ended: Moment,
 }
@@ -56,30 +56,30 @@ struct State {
     broken: BTreeMap<String, (String, Option<Suspension>)>,
     /// Why the log cannot be read.
     problem: Option<String>,
-    last_look: Option<LookTimes>,
+    last_poll: Option<PollTimes>,
     hosts: Option<u64>,
     rows: Option<u64>,
     counts: Counts,
 }
 
-/// Looks are numbered from 1.
+/// Polls are numbered from 1.
 #[derive(Debug, Default, Clone, Copy)]
-struct Looks {
+struct Polls {
     begun: u64,
     done: u64,
     /// There will be none any more.
     is_closed: bool,
 }
 
-/// A look that has begun.
+/// A poll that has begun.
 #[derive(Debug)]
-pub(crate) struct OpenLook {
+pub(crate) struct OpenPoll {
     number: u64,
     at: Moment,
 }
 
 impl Core {
-    /// Nothing is kept until the first look.
+    /// Nothing is kept until the first poll.
     pub(crate) fn new(settings: Settings, registry: Registry, suspended: Vec<Suspension>) -> Self {
         let state = State { suspended: Some(suspended), ..State::default() };
         Self {
@@ -88,20 +88,20 @@ impl Core {
             registry,
             state: Mutex::new(state),
             own: Mutex::default(),
-            looks: watch::Sender::default(),
+            polls: watch::Sender::default(),
             wanted: Notify::new(),
             wake_others: Notify::new(),
         }
     }
 
     /// To be called before the statement is sent.
-    pub(crate) fn begin(&self) -> OpenLook {
+    pub(crate) fn begin(&self) -> OpenPoll {
         let mut number = 0;
-        self.looks.send_modify(|looks| {
-            looks.begun += 1;
-            number = looks.begun;
+        self.polls.send_modify(|polls| {
+            polls.begun += 1;
+            number = polls.begun;
         });
-        OpenLook { number, at: Moment::now() }
+        OpenPoll { number, at: Moment::now() }
     }
 
     /// What is to be read from the log, by the cursor.
@@ -109,26 +109,26 @@ impl Core {
         read(&self.state.lock().cursor)
     }
 
-    /// Applies a look at PostgreSQL: marks, then trusts again.
-    pub(crate) fn end(&self, begun: &OpenLook, look: Look) {
-        self.end_with(begun, |cursor| cursor.take(look));
+    /// Applies a poll of PostgreSQL: marks, then trusts again.
+    pub(crate) fn end(&self, begun: &OpenPoll, poll: Poll) {
+        self.end_with(begun, |cursor| cursor.take(poll));
     }
 
-    /// Applies a look at a log whose cursor is elsewhere.
-    pub(crate) fn end_step(&self, begun: &OpenLook, step: Step) {
+    /// Applies a poll of a log whose cursor is elsewhere.
+    pub(crate) fn end_step(&self, begun: &OpenPoll, step: Step) {
         self.end_with(begun, |_| step);
     }
 
-    fn end_with(&self, begun: &OpenLook, step: impl FnOnce(&mut Cursor) -> Step) {
+    fn end_with(&self, begun: &OpenPoll, step: impl FnOnce(&mut Cursor) -> Step) {
         let mut resumed = None;
         {
             let mut state = self.state.lock();
             let step = step(&mut state.cursor);
             self.apply(&mut state, step);
             state.problem = None;
-            state.counts.looks += 1;
-            state.last_look = Some(LookTimes { begun: begun.at, ended: Moment::now() });
-            if self.looks.borrow().is_closed {
+            state.counts.polls += 1;
+            state.last_poll = Some(PollTimes { begun: begun.at, ended: Moment::now() });
+            if self.polls.borrow().is_closed {
                 return;
             }
             self.lease.renew(begun.at);
@@ -138,7 +138,7 @@ impl Core {
         }
         // Marks everything, so that nothing computed meanwhile is kept. Wakers may come back here.
         drop(resumed);
-        self.looks.send_modify(|looks| looks.done = looks.done.max(begun.number));
+        self.polls.send_modify(|polls| polls.done = polls.done.max(begun.number));
     }
 
     fn apply(&self, state: &mut State, step: Step) {
@@ -161,7 +161,7 @@ impl Core {
         *state.counts.resets.entry(reason).or_default() += 1;
     }
 
-    /// A look failed; the lease runs on.
+    /// A poll failed; the lease runs on.
     pub(crate) fn fail(&self, problem: String) {
         let mut state = self.state.lock();
         if state.problem.as_ref() != Some(&problem) {
@@ -191,10 +191,10 @@ impl Core {
 
     /// Suspends when the lease ends, whether or not anybody asks. For ever.
     pub(crate) async fn watch_lease(&self) {
-        let mut looks = self.looks.subscribe();
+        let mut polls = self.polls.subscribe();
         loop {
             tokio::time::sleep(self.lease.remaining()).await;
-            if !self.check_lease() && looks.changed().await.is_err() {
+            if !self.check_lease() && polls.changed().await.is_err() {
                 return;
             }
         }
@@ -234,26 +234,26 @@ impl Core {
         self.state.lock().cursor.position().cloned()
     }
 
-    /// Waits until a look that begins after this call has been applied.
-    pub(crate) async fn barrier(&self) -> Result<(), Behind> {
-        let mut looks = self.looks.subscribe();
-        let number = looks.borrow().begun + 1;
+    /// Waits until a poll that begins after this call has been applied.
+    pub(crate) async fn barrier(&self) -> Result<(), CatchUpError> {
+        let mut polls = self.polls.subscribe();
+        let number = polls.borrow().begun + 1;
         self.state.lock().counts.barriers += 1;
         self.wanted.notify_one();
-        let done = looks.wait_for(|looks| looks.done >= number || looks.is_closed);
+        let done = polls.wait_for(|polls| polls.done >= number || polls.is_closed);
         match tokio::time::timeout(self.settings.token_wait, done).await {
-            Ok(Ok(looks)) if looks.done >= number => Ok(()),
-            Ok(_) => Err(Behind::Stopped),
-            Err(_) => Err(Behind::Timeout),
+            Ok(Ok(polls)) if polls.done >= number => Ok(()),
+            Ok(_) => Err(CatchUpError::Stopped),
+            Err(_) => Err(CatchUpError::Timeout),
         }
     }
 
     /// Nobody follows the log any more: nothing is trusted from here on.
     pub(crate) fn close(&self) {
-        // At once, so that no look that ends now trusts memory again.
+        // At once, so that no poll that ends now trusts memory again.
         let mut state = self.state.lock();
         self.lease.end();
-        self.looks.send_modify(|looks| looks.is_closed = true);
+        self.polls.send_modify(|polls| polls.is_closed = true);
         state.suspended.get_or_insert_with(|| self.registry.suspend());
     }
 
@@ -283,7 +283,7 @@ impl Core {
         self.own.lock().add_rows(rows, now);
     }
 
-    /// A commit was acknowledged and marked here: other hosts should look.
+    /// A commit was acknowledged and marked here: other hosts should poll.
     pub(crate) fn wrote(&self, token: &Token) {
         note(token);
         self.wake_others.notify_one();
@@ -295,7 +295,7 @@ impl Core {
     }
 
     /// See `OplogHandle::caught_up`.
-    pub(crate) async fn caught_up(&self, token: &Token) -> Result<(), Behind> {
+    pub(crate) async fn caught_up(&self, token: &Token) -> Result<(), CatchUpError> {
         match self.includes(token) {
             true => Ok(()),
             false => self.barrier().await,
@@ -305,17 +305,18 @@ impl Core {
     pub(crate) fn status(&self) -> Status {
         let state = self.state.lock();
         let is_suspended = state.suspended.is_some();
-        let source = |(name, registered): (&str, &crate::registry::Registered)| SourceStatus {
-            name: name.to_owned(),
-            tables: registered.tables.clone(),
-            problem: state.broken.get(name).map(|(reason, _)| reason.clone()),
-        };
+        let source =
+            |(name, registered): (&str, &crate::registry::RegisteredSource)| SourceStatus {
+                name: name.to_owned(),
+                tables: registered.tables.clone(),
+                problem: state.broken.get(name).map(|(reason, _)| reason.clone()),
+            };
         Status {
             position: state.cursor.position().map(ToString::to_string),
             is_suspended,
             problem: state.problem.clone(),
-            lag: state.last_look.map(|look| Moment::now().since(look.begun)),
-            look_time: state.last_look.map(|look| look.ended.since(look.begun)),
+            lag: state.last_poll.map(|poll| Moment::now().since(poll.begun)),
+            poll_time: state.last_poll.map(|poll| poll.ended.since(poll.begun)),
             lease_remaining: self.lease.remaining(),
             hosts: state.hosts,
             rows: state.rows,
@@ -329,7 +330,7 @@ impl Drop for Core {
     fn drop(&mut self) {
         // Nobody hears of changes after a log that was followed, so nothing that depends on them
         // may be kept. One that never started leaves the sources as they were.
-        if self.looks.borrow().is_closed {
+        if self.polls.borrow().is_closed {
             std::mem::forget(self.state.get_mut().suspended.take());
         }
     }
@@ -351,7 +352,7 @@ impl Backoff {
 }
 
 impl Counts {
-    fn add(&mut self, applied: Applied) {
+    fn add(&mut self, applied: ApplyResult) {
         self.batches += 1;
         self.keys += applied.keys as u64;
         self.whole_sources += applied.whole as u64;

@@ -1,10 +1,10 @@
-//! Where a host is in the log, and what a look at it brings: no socket, no clock, no task.
+//! Where a host is in the log, and what a poll of it brings: no socket, no clock, no task.
 //!
-//! A look is one statement, so its snapshot, the incarnation, the horizon and the rows are of one
+//! A poll is one statement, so its snapshot, the incarnation, the horizon and the rows are of one
 //! moment. New are the rows that its snapshot sees and the last one did not see. A serial number as
 //! the cursor would lose the rows of transactions that took a number early and commit late.
 //!
-//! | a look shows | what follows |
+//! | a poll shows | what follows |
 //! |---|---|
 //! | the first position | a batch of nothing: what was computed before is not kept |
 //! | another incarnation | reset: PostgreSQL crashed, was restored or promoted; ids may come again |
@@ -30,9 +30,9 @@ pub struct Position {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Incarnation(pub [u8; 16]);
 
-/// What one look at the log shows.
+/// What one poll of the log shows.
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct Poll {
     pub(crate) position: Position,
     /// Rows of transactions below this are gone.
     pub(crate) horizon: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Look {
     pub(crate) changes: ChangeSet,
 }
 
-/// What to do after a look.
+/// What to do after a poll.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// Mark what these name.
@@ -91,22 +91,22 @@ impl Cursor {
     }
 
     /// From which transaction on all rows are new, and which earlier ones are.
-    pub(crate) fn unseen(&self) -> Unseen<'_> {
+    pub(crate) fn unread(&self) -> UnreadRange<'_> {
         match &self.position {
-            // The first look takes a position and reads nothing.
-            None => Unseen { from: u64::MAX, running: &[] },
+            // The first poll takes a position and reads nothing.
+            None => UnreadRange { from: u64::MAX, running: &[] },
             Some(position) => {
                 let snapshot = &position.snapshot;
-                Unseen { from: snapshot.xmax(), running: snapshot.running() }
+                UnreadRange { from: snapshot.xmax(), running: snapshot.running() }
             }
         }
     }
 
     /// Takes the new position.
-    pub(crate) fn take(&mut self, look: Look) -> Step {
-        let last = self.position.replace(look.position);
+    pub(crate) fn take(&mut self, poll: Poll) -> Step {
+        let last = self.position.replace(poll.position);
         let (Some(last), Some(now)) = (last, &self.position) else {
-            return Step::Apply(look.changes);
+            return Step::Apply(poll.changes);
         };
         if last.incarnation != now.incarnation {
             return Step::Reset(ResetReason::NewIncarnation);
@@ -115,16 +115,16 @@ impl Cursor {
         {
             return Step::Reset(ResetReason::WentBack);
         }
-        if look.horizon > last.snapshot.xmin() {
+        if poll.horizon > last.snapshot.xmin() {
             return Step::Reset(ResetReason::Trimmed);
         }
-        Step::Apply(look.changes)
+        Step::Apply(poll.changes)
     }
 }
 
-/// See [`Cursor::unseen`].
+/// See [`Cursor::unread`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unseen<'a> {
+pub(crate) struct UnreadRange<'a> {
     pub(crate) from: u64,
     pub(crate) running: &'a [u64],
 }
@@ -174,15 +174,15 @@ mod tests {
     use super::*;
     use crate::change::Change;
 
-    fn look(incarnation: u8, snapshot: &str, horizon: u64) -> Look {
+    fn poll(incarnation: u8, snapshot: &str, horizon: u64) -> Poll {
         let mut changes = ChangeSet::default();
         changes.add(Change { source: "rows".to_owned(), keys: None });
         let snapshot = snapshot.parse().unwrap();
         let position = Position { incarnation: Incarnation([incarnation; 16]), snapshot };
-        Look { position, horizon, changes }
+        Poll { position, horizon, changes }
     }
 
-    fn check(first: Look, second: Look, expected: Option<ResetReason>) {
+    fn check(first: Poll, second: Poll, expected: Option<ResetReason>) {
         let mut cursor = Cursor::default();
         assert!(matches!(cursor.take(first), Step::Apply(_)));
         let step = cursor.take(second);
@@ -196,20 +196,20 @@ mod tests {
     #[test]
     fn a_host_begins_at_the_end_of_the_log() {
         let mut cursor = Cursor::default();
-        assert_eq!(cursor.unseen(), Unseen { from: u64::MAX, running: &[] });
-        cursor.take(look(1, "10:20:10,14", 5));
-        assert_eq!(cursor.unseen(), Unseen { from: 20, running: &[10, 14] });
+        assert_eq!(cursor.unread(), UnreadRange { from: u64::MAX, running: &[] });
+        cursor.take(poll(1, "10:20:10,14", 5));
+        assert_eq!(cursor.unread(), UnreadRange { from: 20, running: &[10, 14] });
     }
 
     #[test]
     fn any_doubt_is_a_reset() {
-        let first = || look(1, "10:20:10,14", 5);
-        check(first(), look(1, "10:20:10", 5), None);
-        check(first(), look(1, "10:20:10,14", 10), None);
-        check(first(), look(1, "30:30:", 11), Some(ResetReason::Trimmed));
-        check(first(), look(2, "30:30:", 5), Some(ResetReason::NewIncarnation));
-        check(first(), look(1, "10:19:10,14", 5), Some(ResetReason::WentBack));
-        check(first(), look(1, "9:21:9", 5), Some(ResetReason::WentBack));
+        let first = || poll(1, "10:20:10,14", 5);
+        check(first(), poll(1, "10:20:10", 5), None);
+        check(first(), poll(1, "10:20:10,14", 10), None);
+        check(first(), poll(1, "30:30:", 11), Some(ResetReason::Trimmed));
+        check(first(), poll(2, "30:30:", 5), Some(ResetReason::NewIncarnation));
+        check(first(), poll(1, "10:19:10,14", 5), Some(ResetReason::WentBack));
+        check(first(), poll(1, "9:21:9", 5), Some(ResetReason::WentBack));
     }
 
     #[test]

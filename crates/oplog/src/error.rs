@@ -67,14 +67,14 @@ impl StdError for Error {
 /// Why a host cannot answer from a state that includes a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Behind {
+pub enum CatchUpError {
     /// The log was not read within `oplog.token_wait`.
     Timeout,
     /// The log is stopped.
     Stopped,
 }
 
-impl fmt::Display for Behind {
+impl fmt::Display for CatchUpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Timeout => {
@@ -86,4 +86,4 @@ impl fmt::Display for Behind {
     }
 }
 
-impl StdError for Behind {}
+impl StdError for CatchUpError {}

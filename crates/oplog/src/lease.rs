@@ -1,6 +1,6 @@
 //! For how long a host that hears nothing from the log may trust what it has in memory.
 //!
-//! What was acknowledged before a look began is in what the look shows. So a host whose last look
+//! What was acknowledged before a poll began is in what the poll shows. So a host whose last poll
 //! began at `t` knows every change up to `t`, and may answer from memory until `t + length`:
 //! nothing that it says is older than `length`. The clock runs on while the machine is suspended.
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Lease {
     length: Duration,
-    /// Nanoseconds of the clock; 0 before the first look.
+    /// Nanoseconds of the clock; 0 before the first poll.
     until: AtomicU64,
 }
 
@@ -39,7 +39,7 @@ impl Lease {
         Self { length, until: AtomicU64::new(0) }
     }
 
-    /// A look that began then has been applied.
+    /// A poll that began then has been applied.
     pub(crate) fn renew(&self, begun: Moment) {
         let length = u64::try_from(self.length.as_nanos()).unwrap_or(u64::MAX);
         self.until.fetch_max(begun.0.saturating_add(length), SeqCst);
@@ -56,7 +56,7 @@ impl Lease {
         !self.remaining().is_zero()
     }
 
-    /// For how long it may be trusted, unless the log is looked at meanwhile.
+    /// For how long it may be trusted, unless the log is polled meanwhile.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         Moment(self.until.load(SeqCst)).since(Moment::now())
@@ -80,14 +80,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_runs_from_the_begin_of_the_last_look() {
+    fn a_lease_runs_from_the_begin_of_the_last_poll() {
         let lease = Lease::new(Duration::from_hours(1));
         assert!(!lease.is_valid());
         let now = Moment::now();
         lease.renew(now);
         assert!(lease.is_valid());
         assert!(lease.remaining() <= Duration::from_hours(1));
-        // A look that began earlier and ended later shortens nothing.
+        // A poll that began earlier and ended later shortens nothing.
         lease.renew(Moment(1));
         assert!(lease.is_valid());
     }

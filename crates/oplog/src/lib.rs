@@ -3,7 +3,7 @@
 //! ```text
 //! psql, a host, a migration ─▶ table ─▶ trigger ─▶ log      one transaction
 //!                                                   │
-//!                              every host looks ◀───┘ ─▶ memo sources ─▶ cached replies, watches
+//!                              every host polls ◀───┘ ─▶ memo sources ─▶ cached replies, watches
 //! ```
 //!
 //! A log is a small table in the application's own database. Triggers fill it, so that it does not
@@ -55,7 +55,7 @@ mod token;
 
 pub use self::collect::{collect, note};
 pub use self::cursor::{Incarnation, Position, ResetReason};
-pub use self::error::{Behind, Error, ErrorKind};
+pub use self::error::{CatchUpError, Error, ErrorKind};
 pub use self::lease::Lease;
 pub use self::oplog::{Oplog, OplogHandle};
 #[cfg(feature = "postgres")]

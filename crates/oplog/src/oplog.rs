@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::core::SharedCore;
 use crate::cursor::Position;
-use crate::error::Behind;
+use crate::error::CatchUpError;
 use crate::lease::Lease;
 use crate::status::Status;
 use crate::token::Token;
@@ -78,7 +78,7 @@ impl Oplog {
         self.handle.clone()
     }
 
-    /// Ends following. What waits for a look is given [`Behind::Stopped`]; nothing is kept any
+    /// Ends following. What waits for a poll is given [`CatchUpError::Stopped`]; nothing is kept any
     /// more.
     pub async fn stop(mut self) {
         self.handle.core.close();
@@ -135,7 +135,7 @@ impl OplogHandle {
     }
 
     /// As [`wrote`](Self::wrote), where no mark was asked for: another host that is shown the token
-    /// looks at the log once more.
+    /// polls the log once more.
     pub fn wrote_unmarked(&self, guard: WriteGuard) -> Token {
         guard.finish();
         let token = Token::unclear();
@@ -175,11 +175,11 @@ impl OplogHandle {
     }
 
     /// Waits until this host's memory includes what the token names: at once where its position
-    /// does, else for a look that begins after this call.
+    /// does, else for a poll that begins after this call.
     ///
     /// # Errors
     /// When the log could not be read within `oplog.token_wait`.
-    pub async fn caught_up(&self, token: &Token) -> Result<(), Behind> {
+    pub async fn caught_up(&self, token: &Token) -> Result<(), CatchUpError> {
         self.core.caught_up(token).await
     }
 
@@ -187,7 +187,7 @@ impl OplogHandle {
     ///
     /// # Errors
     /// As [`caught_up`](Self::caught_up).
-    pub async fn barrier(&self) -> Result<(), Behind> {
+    pub async fn barrier(&self) -> Result<(), CatchUpError> {
         self.core.barrier().await
     }
 
@@ -203,7 +203,7 @@ impl OplogHandle {
         &self.core.lease
     }
 
-    /// How far this host has applied the log; `None` in a SQLite file, and before the first look.
+    /// How far this host has applied the log; `None` in a SQLite file, and before the first poll.
     #[must_use]
     pub fn position(&self) -> Option<Position> {
         self.core.position()

@@ -73,5 +73,5 @@ impl OwnCommits {
     }
 }
 
-/// More commits than a host can make between two looks.
+/// More commits than a host can make between two polls.
 const KEPT_MAX: usize = 10_000;

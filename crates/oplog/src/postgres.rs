@@ -1,7 +1,7 @@
 //! The log in PostgreSQL: a table that triggers fill, and that every host reads by difference of
 //! snapshots.
 
-mod look;
+mod poll;
 mod schema;
 mod session;
 mod tables;
@@ -19,7 +19,7 @@ use tokio_postgres::{Config, NoTls, Socket};
 pub(crate) use self::transaction::transaction;
 pub use self::transaction::{Changes, WriteError};
 
-use self::session::{Connector, Following, connector};
+use self::session::{Connector, SessionSettings, connector};
 use crate::capture::{Capture, CaptureSet};
 use crate::core::Core;
 use crate::error::{Error, ErrorKind};
@@ -101,8 +101,8 @@ impl PostgresLog {
         self.settings.install = false;
         let settings = self.settings.clone();
         let captures = self.sources.captures.clone();
-        let following = self.following();
-        let (client, _line, _) = following.connect().await?;
+        let settings = self.session_settings();
+        let (client, _line, _) = settings.connect().await?;
         let mut ddl = schema::tables(&settings.schema);
         ddl.push_str(
             role.map(|role| schema::grants(&settings.schema, role)).as_deref().unwrap_or(""),
@@ -113,12 +113,12 @@ impl PostgresLog {
         Ok(ddl)
     }
 
-    fn following(self) -> Following {
+    fn session_settings(self) -> SessionSettings {
         let mut config = self.config;
         config.application_name(application_name(&self.settings));
         let CaptureSet { registry, captures, suspended } = self.sources;
         let core = Arc::new(Core::new(self.settings, registry, suspended));
-        Following { core, config, connector: self.connector, captures }
+        SessionSettings { core, config, connector: self.connector, captures }
     }
 
     /// Connects, sees to tables and triggers, takes the first position, and follows the log from
@@ -130,9 +130,9 @@ impl PostgresLog {
     /// started, a database that goes away is waited for.
     pub async fn start(self) -> Result<Oplog, Error> {
         self.settings.check()?;
-        let following = self.following();
-        let session = following.open().await?;
-        let core = Arc::clone(&following.core);
+        let settings = self.session_settings();
+        let session = settings.open().await?;
+        let core = Arc::clone(&settings.core);
         if let Some(source) =
             core.status().sources.into_iter().find(|source| source.problem.is_some())
         {
@@ -141,7 +141,7 @@ impl PostgresLog {
             return Err(Error::new(ErrorKind::Capture, text));
         }
         let mut tasks = JoinSet::new();
-        tasks.spawn(async move { following.run(Some(session)).await });
+        tasks.spawn(async move { settings.run(Some(session)).await });
         let watched = Arc::clone(&core);
         tasks.spawn(async move { watched.watch_lease().await });
         Ok(Oplog::new(core, tasks))

@@ -10,7 +10,7 @@ use crate::change::Change;
 /// The sources that the log may name.
 #[derive(Default)]
 pub(crate) struct Registry {
-    sources: BTreeMap<String, Registered>,
+    sources: BTreeMap<String, RegisteredSource>,
     /// Hears of each change that was read from the log.
     listener: OnceLock<Listener>,
 }
@@ -19,7 +19,7 @@ pub(crate) struct Registry {
 pub(crate) type Listener = Box<dyn Fn(&str, Option<&str>) + Send + Sync>;
 
 /// A source, and where its changes come from.
-pub(crate) struct Registered {
+pub(crate) struct RegisteredSource {
     pub(crate) target: Box<dyn Target>,
     /// The tables whose triggers name it.
     pub(crate) tables: Vec<String>,
@@ -75,7 +75,7 @@ impl Registry {
         let known = self
             .sources
             .entry(source.name().to_owned())
-            .or_insert_with(|| Registered { target: Box::new(*source), tables: Vec::new() });
+            .or_insert_with(|| RegisteredSource { target: Box::new(*source), tables: Vec::new() });
         known.tables.extend(table.map(str::to_owned));
     }
 
@@ -89,11 +89,11 @@ impl Registry {
         self.listener.get()
     }
 
-    pub(crate) fn find(&self, name: &str) -> Option<&Registered> {
+    pub(crate) fn find(&self, name: &str) -> Option<&RegisteredSource> {
         self.sources.get(name)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Registered)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &RegisteredSource)> {
         self.sources.iter().map(|(name, registered)| (name.as_str(), registered))
     }
 

@@ -13,11 +13,11 @@ pub struct Settings {
     /// Whether tables and triggers are made where they are missing. Otherwise a start without them
     /// fails and names the DDL.
     pub install: bool,
-    /// The pause between looks at the log.
+    /// The pause between polls of the log.
     pub poll: Duration,
-    /// Whether hosts wake each other after a commit, and do not wait for the next look.
+    /// Whether hosts wake each other after a commit, and do not wait for the next poll.
     pub wake: bool,
-    /// For how long a host that cannot look at the log trusts its memory.
+    /// For how long a host that cannot poll the log trusts its memory.
     pub lease: Duration,
     /// How long a request with a token waits.
     pub token_wait: Duration,

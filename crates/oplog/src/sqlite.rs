@@ -5,7 +5,7 @@
 //! too. Each row has a random nonce: a file that is an older one again has another row, or none,
 //! where this host stopped reading.
 
-mod look;
+mod poll;
 mod schema;
 mod triggers;
 
@@ -15,8 +15,8 @@ use std::sync::Arc;
 use tidewire_memo::{Source, SourceKey};
 use tokio::task::{JoinSet, spawn_blocking};
 
-use self::look::Follower;
-pub use self::look::last_row;
+use self::poll::Follower;
+pub use self::poll::last_row;
 use crate::capture::{Capture, CaptureSet};
 use crate::core::{Backoff, Core};
 use crate::error::{Error, ErrorKind};
@@ -71,7 +71,7 @@ impl SqliteLog {
     /// # Errors
     /// When the file cannot be opened, or a table cannot be captured.
     pub fn ddl(&self) -> Result<String, Error> {
-        let database = look::open(&self.path)?;
+        let database = poll::open(&self.path)?;
         let mut ddl = schema::tables(self.settings.rows_max);
         for trigger in triggers::triggers(&database, &self.settings, &self.sources.captures)? {
             ddl.push_str(&trigger.sql);
@@ -89,7 +89,7 @@ impl SqliteLog {
         let opened = spawn_blocking(|| self.open()).await.map_err(|error| {
             Error::new(ErrorKind::Database, "opening the change log failed").because(error)
         })?;
-        opened.map(Opened::follow)
+        opened.map(OpenFile::follow)
     }
 
     /// As [`start`](Self::start), and blocks the thread meanwhile.
@@ -100,27 +100,27 @@ impl SqliteLog {
     /// # Panics
     /// Outside of a runtime of tokio.
     pub fn start_blocking(self) -> Result<Oplog, Error> {
-        self.open().map(Opened::follow)
+        self.open().map(OpenFile::follow)
     }
 
-    fn open(self) -> Result<Opened, Error> {
+    fn open(self) -> Result<OpenFile, Error> {
         self.settings.check()?;
         let CaptureSet { registry, captures, suspended } = self.sources;
         let core = Arc::new(Core::new(self.settings, registry, suspended));
         schema::install(&self.path, &core.settings, &captures)?;
         let mut follower = Follower::open(self.path, captures)?;
-        follower.look(&core)?;
-        Ok(Opened { core, follower })
+        follower.poll(&core)?;
+        Ok(OpenFile { core, follower })
     }
 }
 
-/// A file that was looked at once.
-struct Opened {
+/// A file that was polled once.
+struct OpenFile {
     core: Arc<Core>,
     follower: Follower,
 }
 
-impl Opened {
+impl OpenFile {
     fn follow(self) -> Oplog {
         let Self { core, follower } = self;
         let mut tasks = JoinSet::new();
@@ -132,7 +132,7 @@ impl Opened {
     }
 }
 
-/// Looks for ever, on a thread for what blocks.
+/// Polls for ever, on a thread for what blocks.
 async fn follow(core: Arc<Core>, follower: Follower) {
     let mut follower = Some(follower);
     let mut backoff = Backoff::new();
@@ -143,15 +143,15 @@ async fn follow(core: Arc<Core>, follower: Follower) {
             () = tokio::time::sleep(core.settings.poll) => {}
         }
         let Some(mut taken) = follower.take() else { return };
-        let of_look = Arc::clone(&core);
-        let looked = spawn_blocking(move || {
-            let looked = taken.look(&of_look);
-            (taken, looked)
+        let of_poll = Arc::clone(&core);
+        let polled = spawn_blocking(move || {
+            let polled = taken.poll(&of_poll);
+            (taken, polled)
         });
-        // The runtime is shutting down, or a look panicked: then the lease runs out.
-        let Ok((given_back, looked)) = looked.await else { return };
+        // The runtime is shutting down, or a poll panicked: then the lease runs out.
+        let Ok((given_back, polled)) = polled.await else { return };
         follower = Some(given_back);
-        match looked {
+        match polled {
             Ok(()) => backoff = Backoff::new(),
             Err(error) => {
                 core.fail(error.to_string());

@@ -9,17 +9,17 @@ use crate::cursor::ResetReason;
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Status {
-    /// Incarnation and snapshot; `None` before the first look.
+    /// Incarnation and snapshot; `None` before the first poll.
     pub position: Option<String>,
-    /// Whether nothing is answered from memory: before the first look, or when the lease has ended.
+    /// Whether nothing is answered from memory: before the first poll, or when the lease has ended.
     pub is_suspended: bool,
     /// Why the log cannot be read.
     pub problem: Option<String>,
-    /// How long ago the last look began: no change that is older is missing here.
+    /// How long ago the last poll began: no change that is older is missing here.
     pub lag: Option<Duration>,
-    /// How long the last look took.
-    pub look_time: Option<Duration>,
-    /// For how long memory is trusted without another look.
+    /// How long the last poll took.
+    pub poll_time: Option<Duration>,
+    /// For how long memory is trusted without another poll.
     pub lease_remaining: Duration,
     /// How many hosts read the log, as the database knows.
     pub hosts: Option<u64>,
@@ -47,11 +47,11 @@ pub struct SourceStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Looks that were applied.
-    pub looks: u64,
-    /// Looks, or attempts to connect, that failed.
+    /// Polls that were applied.
+    pub polls: u64,
+    /// Polls, or attempts to connect, that failed.
     pub failures: u64,
-    /// Looks that showed changes.
+    /// Polls that showed changes.
     pub batches: u64,
     /// Keys that were marked.
     pub keys: u64,
@@ -65,7 +65,7 @@ pub struct Counts {
     pub resets: BTreeMap<ResetReason, u64>,
     /// Times that the lease ended.
     pub lapses: u64,
-    /// Requests that waited for another look.
+    /// Requests that waited for another poll.
     pub barriers: u64,
 }
 

@@ -1,9 +1,9 @@
 //! What a writer hands to a reader on another host: answer from a state that includes this.
 //!
 //! A token is a lower bound: transactions of one incarnation, each exactly or with all below it. A
-//! host whose position contains them goes on at once; any other looks at the log once more, since
-//! what was acknowledged before a look began is in what the look shows. So a token that is garbage,
-//! foreign or too long costs a look, never a wrong reply.
+//! host whose position contains them goes on at once; any other polls the log once more, since
+//! what was acknowledged before a poll began is in what the poll shows. So a token that is garbage,
+//! foreign or too long costs a poll, never a wrong reply.
 //!
 //! ```text
 //! version (1 byte) ‖ incarnation (8 bytes) ‖ up to 30 × transaction (8 bytes, big-endian; top bit: and all below)
@@ -26,7 +26,7 @@ pub struct Token {
     transactions: Vec<u64>,
     /// This and all below.
     below: Option<u64>,
-    /// It can only be met by looking at the log once more.
+    /// It can only be met by polling the log once more.
     is_unclear: bool,
 }
 
@@ -44,7 +44,7 @@ impl Token {
         }
     }
 
-    /// A token that only a new look at the log meets.
+    /// A token that only a new poll of the log meets.
     #[must_use]
     pub fn unclear() -> Self {
         Self { is_unclear: true, ..Self::default() }
@@ -56,7 +56,7 @@ impl Token {
         *self == Self::default()
     }
 
-    /// Reads a token. Any other text asks for a look at the log.
+    /// Reads a token. Any other text asks for a poll of the log.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         Self::read(text).unwrap_or_else(Self::unclear)

@@ -1,4 +1,4 @@
-//! One connection that follows the log: looks, hears other hosts, wakes them, keeps house.
+//! One connection that follows the log: polls, hears other hosts, wakes them, keeps house.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
@@ -12,9 +12,9 @@ use tokio::time::Instant;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{AsyncMessage, Client, Config, Socket};
 
-use super::look::{Looking, database_error};
+use super::poll::{PollStatement, database_error};
 use super::schema::{INSTALL_LOCK, tables};
-use super::triggers::{self, Settled};
+use super::triggers::{self, TriggerCheck};
 use super::trim;
 use crate::capture::Capture;
 use crate::core::{Backoff, Core};
@@ -23,8 +23,8 @@ use crate::settings::Settings;
 use crate::sql::identifier;
 
 /// Opens connections, over TLS or not.
-pub(super) type Connector = Arc<dyn Fn(Config, Arc<Notify>) -> Connecting + Send + Sync>;
-pub(super) type Connecting =
+pub(super) type Connector = Arc<dyn Fn(Config, Arc<Notify>) -> ConnectFuture + Send + Sync>;
+pub(super) type ConnectFuture =
     Pin<Box<dyn Future<Output = Result<(Client, Line), tokio_postgres::Error>> + Send>>;
 
 /// The task that carries a connection; dropping it closes the connection.
@@ -57,7 +57,7 @@ where
                         Some(Err(_)) | None => break,
                     }
                 }
-                // Whoever waits for the next look finds the connection closed.
+                // Whoever waits for the next poll finds the connection closed.
                 heard.notify_one();
             });
             Ok((client, Line(line)))
@@ -66,26 +66,26 @@ where
 }
 
 /// What a session needs to begin.
-pub(super) struct Following {
+pub(super) struct SessionSettings {
     pub(super) core: Arc<Core>,
     pub(super) config: Config,
     pub(super) connector: Connector,
     pub(super) captures: Vec<Capture>,
 }
 
-/// A connection that has looked at least once.
+/// A connection that has polled at least once.
 pub(super) struct Session {
     client: Client,
     _line: Line,
-    looking: Looking,
+    poll_statement: PollStatement,
     heard: Arc<Notify>,
     checked: Instant,
     trimmed: Instant,
     has_more_to_trim: bool,
 }
 
-impl Following {
-    /// Connects, sees to the tables and triggers, and looks once. A network that falls silent
+impl SessionSettings {
+    /// Connects, sees to the tables and triggers, and polls once. A network that falls silent
     /// meanwhile is a failure after a minute.
     pub(super) async fn open(&self) -> Result<Session, Error> {
         within(OPEN_TIMEOUT, self.open_patiently()).await?
@@ -101,13 +101,13 @@ impl Following {
             let listen = format!("LISTEN {}", identifier(&channel(settings)));
             client.batch_execute(&listen).await.map_err(database_error)?;
         }
-        let looking = Looking::prepare(&client, &settings.schema).await?;
-        looking.look(&client, &self.core).await?;
+        let poll_statement = PollStatement::prepare(&client, &settings.schema).await?;
+        poll_statement.poll(&client, &self.core).await?;
         let checked = Instant::now();
         Ok(Session {
             client,
             _line: line,
-            looking,
+            poll_statement,
             heard,
             checked,
             trimmed: checked,
@@ -148,7 +148,7 @@ impl Following {
         }
     }
 
-    /// Looks until that fails.
+    /// Polls until that fails.
     async fn follow(&self, mut session: Session) -> Result<std::convert::Infallible, Error> {
         let core = &self.core;
         let settings = &core.settings;
@@ -165,7 +165,7 @@ impl Following {
                 () = session.heard.notified() => {}
                 () = tokio::time::sleep(settings.poll) => {}
             }
-            within(answer, session.looking.look(&session.client, core)).await??;
+            within(answer, session.poll_statement.poll(&session.client, core)).await??;
             if session.checked.elapsed() >= settings.check {
                 session.checked = Instant::now();
                 within(HOUSE_TIMEOUT, self.keep_house(&session.client))
@@ -183,14 +183,14 @@ impl Following {
     /// Sees whether every trigger is in place.
     async fn keep_house(&self, client: &Client) -> Result<(), tokio_postgres::Error> {
         let settings = &self.core.settings;
-        // Looks wait meanwhile, so it does not wait for long.
+        // Polls wait meanwhile, so it does not wait for long.
         self.tell(&triggers::settle(client, settings, &self.captures, "500ms").await?);
         let (rows, hosts) = trim::figures(client, settings).await?;
         self.core.set_figures(rows, hosts);
         Ok(())
     }
 
-    fn tell(&self, settled: &Settled) {
+    fn tell(&self, settled: &TriggerCheck) {
         let mut broken = BTreeMap::new();
         let mut restored = BTreeSet::new();
         for capture in &self.captures {
@@ -243,7 +243,7 @@ fn channel(settings: &Settings) -> String {
     format!("{}_log", settings.schema)
 }
 
-/// Looks must use the index however few statistics there are, and nothing here has to survive a
+/// Polls must use the index however few statistics there are, and nothing here has to survive a
 /// crash: that is another incarnation.
 const SETUP: &str = "
 SET synchronous_commit = off; SET enable_seqscan = off; SET plan_cache_mode = force_custom_plan;

@@ -149,7 +149,7 @@ impl Triggers {
 
 /// What was found of the triggers of all tables.
 #[derive(Debug, Default)]
-pub(crate) struct Settled {
+pub(crate) struct TriggerCheck {
     /// Tables whose changes are not captured, and why.
     pub(crate) broken: BTreeMap<String, Error>,
     /// Tables whose triggers were put in place just now: changes before are in no log.
@@ -163,8 +163,8 @@ pub(crate) async fn settle(
     settings: &Settings,
     captures: &[Capture],
     patience: &str,
-) -> Result<Settled, tokio_postgres::Error> {
-    let Settled { mut broken, mut repaired } = Settled::default();
+) -> Result<TriggerCheck, tokio_postgres::Error> {
+    let TriggerCheck { mut broken, mut repaired } = TriggerCheck::default();
     for (name, triggers) in Triggers::find(client, settings, captures).await {
         let triggers = match triggers {
             Ok(triggers) => triggers,
@@ -192,7 +192,7 @@ pub(crate) async fn settle(
             }
         }
     }
-    Ok(Settled { broken, repaired })
+    Ok(TriggerCheck { broken, repaired })
 }
 
 /// One trigger of one relation.

@@ -1,8 +1,8 @@
 //! The log is trimmed by snapshot, not by time.
 //!
 //! A tick notes when which transactions had ended. Rows below the newest tick that is older than
-//! `oplog.keep` go: whoever looked since then has seen them, and a transaction that was open longer
-//! has a higher id than that tick. The horizon moves first, so that a host which has not looked for
+//! `oplog.keep` go: whoever polled since then has seen them, and a transaction that was open longer
+//! has a higher id than that tick. The horizon moves first, so that a host which has not polled for
 //! that long knows what it missed. Any host does it.
 
 use tokio_postgres::{Client, Error};
@@ -17,7 +17,7 @@ pub(super) async fn trim(client: &Client, settings: &Settings) -> Result<bool, E
     let begin = BEGIN.replace("{schema}", &schema).replace("{keep}", &keep.to_string());
     client.batch_execute(&begin).await?;
     let chunk = CHUNK.replace("{schema}", &schema);
-    // Bounded, so that looks go on in between.
+    // Bounded, so that polls go on in between.
     Ok(client.execute(&chunk, &[]).await? == ROWS_AT_ONCE)
 }
 

@@ -60,8 +60,8 @@ pub(super) fn missing(
     database: &Connection,
     settings: &Settings,
     captures: &[Capture],
-) -> Result<Option<Missing>, Error> {
-    let look = |name: &str| {
+) -> Result<Option<MissingPart>, Error> {
+    let definition = |name: &str| {
         let sql = "SELECT sql FROM sqlite_schema WHERE name = ?1";
         let found = database.query_row(sql, [name], |row| row.get::<_, String>(0));
         match found {
@@ -72,15 +72,15 @@ pub(super) fn missing(
             }
         }
     };
-    if look("tidewire_log")?.is_none() || look("tidewire_log_trim")?.is_none() {
-        return Ok(Some(Missing { what: "table tidewire_log".to_owned(), table: None }));
+    if definition("tidewire_log")?.is_none() || definition("tidewire_log_trim")?.is_none() {
+        return Ok(Some(MissingPart { what: "table tidewire_log".to_owned(), table: None }));
     }
     for trigger in triggers(database, settings, captures)? {
         // SQLite keeps the text, without `IF NOT EXISTS`.
         let expected = trigger.sql.replacen("IF NOT EXISTS ", "", 1);
-        if look(&trigger.name)?.is_none_or(|sql| sql != expected) {
+        if definition(&trigger.name)?.is_none_or(|sql| sql != expected) {
             let what = format!("trigger {} of table {}", trigger.name, trigger.table);
-            return Ok(Some(Missing { what, table: Some(trigger.table) }));
+            return Ok(Some(MissingPart { what, table: Some(trigger.table) }));
         }
     }
     Ok(None)
@@ -88,11 +88,11 @@ pub(super) fn missing(
 
 /// See [`missing`].
 #[derive(Debug)]
-pub(super) struct Missing {
+pub(super) struct MissingPart {
     pub(super) what: String,
     /// `None`: the log itself.
     pub(super) table: Option<String>,
 }
 
-/// For how long putting triggers in place, or a look, waits for a writer.
+/// For how long putting triggers in place, or a poll, waits for a writer.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

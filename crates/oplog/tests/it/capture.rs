@@ -54,7 +54,7 @@ async fn each_way_of_writing_is_captured() {
     }
     host.world.warm().await;
     psql(&config, "\\copy contact from program 'echo 1,a,b' csv");
-    host.look().await;
+    host.poll().await;
     assert_eq!(host.world.fresh(), [2, 3]);
 }
 
@@ -133,9 +133,9 @@ async fn writes_into_partitions_are_captured_also_of_those_that_come_later() {
         )
         .await
         .unwrap();
-    // A look that begins later sees to their triggers, and the one after that is after it.
-    host.look().await;
-    host.look().await;
+    // A poll that begins later sees to their triggers, and the one after that is after it.
+    host.poll().await;
+    host.poll().await;
     let late = |table: &str, id: u32| format!("INSERT INTO {table} VALUES ({id}, '', '')");
     assert_eq!(host.after(&client, &late("late", 100)).await, [1, 2, 3]);
     assert_eq!(host.after(&client, &late("attached", 200)).await, [1, 2, 3]);
@@ -238,7 +238,7 @@ async fn a_role_that_may_make_nothing_follows_what_another_has_made() {
     let own = cluster::open(&as_role).await;
     let sql = "UPDATE contact SET surname = 'Y' WHERE id = 2";
     assert_eq!(host.after(&own, sql).await, [0, 1, 3]);
-    // It may trim too. A host that has not looked for that long forgets all, and is right to.
+    // It may trim too. A host that has not polled for that long forgets all, and is right to.
     by_hand.keep = std::time::Duration::from_millis(10);
     let world = World::new(&as_role);
     let oplog = world.log(&as_role, by_hand).start().await.unwrap();
@@ -246,7 +246,7 @@ async fn a_role_that_may_make_nothing_follows_what_another_has_made() {
     for name in ["A", "B", "C", "D", "E"] {
         let sql = format!("UPDATE contact SET surname = '{name}' WHERE id = 2");
         own.batch_execute(&sql).await.unwrap();
-        host.look().await;
+        host.poll().await;
         assert_eq!(host.world.surname(2).await.as_deref(), Some(name));
     }
     assert_eq!(host.oplog.status().counts.failures, 0, "{:?}", host.oplog.status());

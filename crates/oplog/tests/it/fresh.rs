@@ -17,7 +17,7 @@ async fn what_psql_changes_is_recomputed_on_every_host_and_nothing_else_is() {
     }
     psql(&config, "UPDATE contact SET surname = 'X' WHERE id = 1");
     for host in &hosts {
-        host.look().await;
+        host.poll().await;
         assert_eq!(host.world.fresh(), [0, 2, 3]);
         let loads = host.world.loads();
         assert_eq!(host.world.surname(1).await.as_deref(), Some("X"));
@@ -52,7 +52,7 @@ async fn a_guarded_write_is_seen_here_at_once_and_elsewhere_with_its_token() {
         let token = Token::parse(&token.to_string());
         b.oplog.caught_up(&token).await.unwrap();
         assert_eq!(b.world.surname(1).await.as_ref(), Some(&name));
-        // It is in the position now: no look is needed.
+        // It is in the position now: no poll is needed.
         assert!(token.is_met_by(&b.oplog.position().unwrap()));
     }
 }
@@ -109,7 +109,7 @@ async fn the_tokens_of_a_call_are_collected_for_its_reply() {
         }
     };
     let ((), token) = collect(call).await;
-    host.look().await;
+    host.poll().await;
     assert!(token.is_met_by(&host.oplog.position().unwrap()), "{token:?}");
     assert_eq!(collect(async { 1 }).await, (1, Token::default()));
 }
@@ -126,17 +126,17 @@ async fn a_write_of_this_process_is_marked_once_and_what_it_did_not_announce_by_
         let row = client.query_one(sql, &[]).await.unwrap();
         host.oplog.wrote(guard, row.get(0));
         host.world.surname(1).await;
-        host.look().await;
+        host.poll().await;
         // The log named both; only the second was news.
         assert_eq!(host.world.fresh(), [0, 1, 3]);
     }
-    // A look between the commit and the announcement marks; so does one after the guard was dropped
+    // A poll between the commit and the announcement marks; so does one after the guard was dropped
     // unused.
     host.world.warm().await;
     let guard = host.world.contacts.write(&1);
     let row = client.query_one(sql, &[]).await.unwrap();
     let token = host.oplog.committed(row.get(0));
-    host.look().await;
+    host.poll().await;
     assert_eq!(host.world.fresh(), [0, 3]);
     guard.unchanged();
     assert!(host.oplog.includes(&token));

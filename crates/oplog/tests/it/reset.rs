@@ -21,7 +21,7 @@ async fn a_database_that_went_back_is_what_every_host_shows() {
         psql(&config, "UPDATE contact SET surname = 'lost' WHERE id = 1");
     }
     for host in &hosts {
-        host.look().await;
+        host.poll().await;
         host.world.warm().await;
         assert_eq!(host.world.surname(1).await.as_deref(), Some("lost"));
     }
@@ -31,7 +31,7 @@ async fn a_database_that_went_back_is_what_every_host_shows() {
     psql(&config, "UPDATE contact SET surname = 'again' WHERE id = 2");
     for (host, failures) in hosts.iter().zip(failures) {
         host.until(|status| status.counts.failures > failures && status.problem.is_none()).await;
-        host.look().await;
+        host.poll().await;
         let resets = host.oplog.status().counts.resets;
         assert_eq!(resets.get(&ResetReason::NewIncarnation), Some(&1), "{resets:?}");
         assert_eq!(host.world.surname(1).await.as_deref(), Some("Last"));
@@ -49,7 +49,7 @@ async fn a_herd_after_a_reset_loads_each_key_once() {
     host.world.warm().await;
     let sql = "INSERT INTO tidewire.log (source) VALUES ('contacts'), ('contacts.count')";
     client.batch_execute(sql).await.unwrap();
-    host.look().await;
+    host.poll().await;
     let loads = host.world.loads();
     let together = Arc::new(Barrier::new(200));
     let herd: Vec<_> = (0..200)

@@ -92,7 +92,7 @@ impl Host {
         Self { oplog, world }
     }
 
-    /// Warms, changes, looks: what is in memory still.
+    /// Warms, changes, polls: what is in memory still.
     async fn after(&self, change: impl FnOnce()) -> Vec<i64> {
         self.world.warm().await;
         assert_eq!(self.world.fresh(), [0, 1, 2, 3, 11, 12, 13]);

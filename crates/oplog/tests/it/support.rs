@@ -122,21 +122,21 @@ impl Host {
         Self { oplog, world }
     }
 
-    /// Waits for a look, which includes everything that was acknowledged before.
-    pub(crate) async fn look(&self) {
+    /// Waits for a poll, which includes everything that was acknowledged before.
+    pub(crate) async fn poll(&self) {
         self.oplog.barrier().await.unwrap();
     }
 
-    /// Warms, changes, looks: what is in memory still.
+    /// Warms, changes, polls: what is in memory still.
     pub(crate) async fn after(&self, client: &Client, sql: &str) -> Vec<i32> {
         self.world.warm().await;
         assert_eq!(self.world.fresh(), [0, 1, 2, 3], "before {sql}");
         client.batch_execute(sql).await.unwrap();
-        self.look().await;
+        self.poll().await;
         self.world.fresh()
     }
 
-    /// Waits until the status is as asked for; the status is looked at after each look and each
+    /// Waits until the status is as asked for; the status is looked at after each poll and each
     /// failure.
     pub(crate) async fn until(&self, is_so: impl Fn(&Status) -> bool) {
         while !is_so(&self.oplog.status()) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire_memo::{Graph, Memo, Source};
-use tidewire_oplog::{Behind, Incarnation, Oplog, ResetReason, Settings, Token, WriteError};
+use tidewire_oplog::{CatchUpError, Incarnation, Oplog, ResetReason, Settings, Token, WriteError};
 use tokio::sync::Semaphore;
 use tokio_postgres::Client;
 
@@ -19,7 +19,7 @@ fn no_resets(host: &Host) {
     assert!(host.oplog.status().counts.resets.is_empty(), "{:?}", host.oplog.status().counts);
 }
 
-/// A host that looks only when it is asked to, and does not trim.
+/// A host that polls only when it is asked to, and does not trim.
 fn asked_only() -> Settings {
     let mut settings = settings();
     settings.poll = Duration::from_hours(1);
@@ -28,7 +28,7 @@ fn asked_only() -> Settings {
     settings
 }
 
-/// A host that trims at every look what is older than a moment.
+/// A host that trims at every poll what is older than a moment.
 fn trims() -> Settings {
     let mut settings = settings();
     settings.poll = Duration::from_millis(1);
@@ -63,11 +63,11 @@ async fn a_transaction_that_is_open_longer_than_the_log_is_kept_loses_nothing() 
     // The open transaction holds every snapshot back, so nothing of its time is trimmed.
     for _ in 0..20 {
         client.batch_execute("UPDATE contact SET surname = 'w' WHERE id = 2").await.unwrap();
-        host.look().await;
+        host.poll().await;
     }
     host.world.warm().await;
     long.batch_execute("COMMIT").await.unwrap();
-    host.look().await;
+    host.poll().await;
     assert_eq!(host.world.surname(1).await.as_deref(), Some("late"));
     assert_eq!(host.world.surname(3).await.as_deref(), Some("Last"));
     until_trimmed(&client).await;
@@ -119,7 +119,7 @@ async fn a_crash_resets_each_host_once_and_a_clean_restart_does_not() {
         for (host, failures) in [&a, &b].into_iter().zip(failures) {
             host.until(|status| status.counts.failures > failures && status.problem.is_none())
                 .await;
-            host.look().await;
+            host.poll().await;
             assert_eq!(resets(host, ResetReason::NewIncarnation), expected, "crash: {crash}");
             assert_eq!(host.world.fresh(), if crash { vec![] } else { vec![0, 2, 3] });
         }
@@ -176,7 +176,7 @@ async fn a_connection_that_is_cut_during_the_commit_loses_no_change() {
     let (written, ()) = tokio::join!(write, cut);
     assert!(matches!(written, Err(WriteError::Unknown(_) | WriteError::Refused(_))), "{written:?}");
     for host in [&a, &b] {
-        host.look().await;
+        host.poll().await;
         let truth: String =
             holder.query_one("SELECT surname FROM contact WHERE id = 1", &[]).await.unwrap().get(0);
         assert_eq!(host.world.surname(1).await, Some(truth));
@@ -238,7 +238,7 @@ async fn a_host_whose_lease_has_ended_answers_and_keeps_nothing() {
     assert!(host.oplog.status().is_suspended);
     client.batch_execute("UPDATE contact SET surname = 'Y' WHERE id = 1").await.unwrap();
     assert_eq!(host.world.surname(1).await.as_deref(), Some("Y"));
-    host.look().await;
+    host.poll().await;
     assert_eq!(host.world.surname(1).await.as_deref(), Some("Y"));
 }
 
@@ -252,14 +252,14 @@ async fn a_host_that_missed_trimmed_rows_starts_over() {
     client.batch_execute("UPDATE contact SET surname = 'X' WHERE id = 1").await.unwrap();
     until_trimmed(&client).await;
     no_resets(&trimmer);
-    // It trims no more, so that the next look of the other one misses nothing.
+    // It trims no more, so that the next poll of the other one misses nothing.
     trimmer.oplog.stop().await;
-    late.look().await;
+    late.poll().await;
     assert_eq!(resets(&late, ResetReason::Trimmed), 1);
     assert_eq!(late.world.fresh(), [0; 0]);
     assert_eq!(late.world.surname(1).await.as_deref(), Some("X"));
     late.world.warm().await;
-    late.look().await;
+    late.poll().await;
     assert_eq!(late.world.fresh(), [0, 1, 2, 3]);
 }
 
@@ -307,8 +307,8 @@ async fn a_key_that_gets_a_type_without_text_is_not_kept_any_more() {
     often.check = Duration::ZERO;
     let host = Host::start_with(&config, often).await;
     client.batch_execute("ALTER TABLE contact ALTER COLUMN id TYPE bigint").await.unwrap();
-    host.look().await;
-    host.look().await;
+    host.poll().await;
+    host.poll().await;
     assert!(host.oplog.status().sources.iter().all(|source| source.problem.is_none()));
     client.batch_execute("ALTER TABLE contact ALTER COLUMN id TYPE numeric").await.unwrap();
     host.until(|status| status.sources.iter().any(|source| source.problem.is_some())).await;
@@ -361,7 +361,7 @@ async fn a_source_that_nobody_has_changes_nothing_and_a_key_that_nobody_reads_ch
 
 /// Case 18.
 #[tokio::test]
-async fn a_token_that_says_nothing_costs_a_look_and_a_flood_of_them_few() {
+async fn a_token_that_says_nothing_costs_a_poll_and_a_flood_of_them_few() {
     let (config, client) = database().await;
     let host = Host::start_with(&config, asked_only()).await;
     let here = host.oplog.position().unwrap().incarnation;
@@ -376,7 +376,7 @@ async fn a_token_that_says_nothing_costs_a_look_and_a_flood_of_them_few() {
         host.oplog.caught_up(&token).await.unwrap();
         assert_eq!(host.world.fresh(), [0, 2, 3], "{token:?}");
     }
-    let before = host.oplog.status().counts.looks;
+    let before = host.oplog.status().counts.polls;
     let flood = (0..5000).map(|_| {
         let handle = host.oplog.handle();
         tokio::spawn(async move { handle.caught_up(&Token::parse("?")).await })
@@ -384,13 +384,13 @@ async fn a_token_that_says_nothing_costs_a_look_and_a_flood_of_them_few() {
     for request in flood.collect::<Vec<_>>() {
         request.await.unwrap().unwrap();
     }
-    let looks = host.oplog.status().counts.looks - before;
-    assert!(looks < 500, "{looks} looks for 5000 requests");
+    let polls = host.oplog.status().counts.polls - before;
+    assert!(polls < 500, "{polls} polls for 5000 requests");
 }
 
 /// Case 19: nobody is woken, through a pooler or because notifications are off.
 #[tokio::test]
-async fn without_wake_ups_the_next_look_finds_the_change() {
+async fn without_wake_ups_the_next_poll_finds_the_change() {
     let (config, client) = database().await;
     let mut quiet = settings();
     quiet.wake = false;
@@ -461,10 +461,10 @@ async fn a_log_whose_tables_were_emptied_is_begun_anew() {
     host.world.warm().await;
     let sql = "TRUNCATE tidewire.log, tidewire.horizon, tidewire.incarnation, tidewire.tick";
     client.batch_execute(sql).await.unwrap();
-    host.look().await;
+    host.poll().await;
     assert_eq!(host.world.fresh(), [0; 0]);
     // Rows of transactions that ran meanwhile may be among those that are gone: until these end,
-    // each look makes everything stale.
+    // each poll makes everything stale.
     let horizon = client.query_one("SELECT xid::text FROM tidewire.horizon", &[]).await.unwrap();
     let horizon: u64 = horizon.get::<_, &str>(0).parse().unwrap();
     let oldest = || {
@@ -473,7 +473,7 @@ async fn a_log_whose_tables_were_emptied_is_begun_anew() {
         snapshot.split(':').next().unwrap().parse::<u64>().unwrap()
     };
     while oldest() < horizon {
-        host.look().await;
+        host.poll().await;
     }
     let again = host.after(&client, "UPDATE contact SET surname = 'Y' WHERE id = 1").await;
     assert_eq!(again, [0, 2, 3]);
@@ -485,7 +485,7 @@ async fn hosts_that_start_at_once_on_a_new_database_all_start() {
     let start = || Host::start(&config);
     let (one, two, three, four) = tokio::join!(start(), start(), start(), start());
     for host in [one, two, three, four] {
-        host.look().await;
+        host.poll().await;
         let again = host.after(&client, "UPDATE contact SET surname = 'Y' WHERE id = 1").await;
         assert_eq!(again, [0, 2, 3]);
     }
@@ -510,7 +510,7 @@ async fn a_stop_ends_every_wait_and_nothing_is_kept_after_it() {
     let (config, client) = database().await;
     let host = Host::start(&config).await;
     host.world.warm().await;
-    // The table of the log is locked, so no look ends.
+    // The table of the log is locked, so no poll ends.
     let locker = cluster::open(&config).await;
     locker.batch_execute("BEGIN; LOCK TABLE tidewire.log").await.unwrap();
     let handle = host.oplog.handle();
@@ -525,7 +525,7 @@ async fn a_stop_ends_every_wait_and_nothing_is_kept_after_it() {
     }
     host.oplog.stop().await;
     for waiter in waiting {
-        assert_eq!(waiter.await.unwrap(), Err(Behind::Stopped));
+        assert_eq!(waiter.await.unwrap(), Err(CatchUpError::Stopped));
     }
     locker.batch_execute("ROLLBACK").await.unwrap();
     assert_eq!(host.world.fresh(), [0; 0]);

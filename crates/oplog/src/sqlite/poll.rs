@@ -1,4 +1,4 @@
-//! A look at the log of a SQLite file, on a connection that never writes.
+//! A poll of the log of a SQLite file, on a connection that never writes.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -25,9 +25,9 @@ struct Open {
     database: Connection,
     /// Device and number of the file.
     identity: Option<FileId>,
-    /// `data_version` at the last look.
+    /// `data_version` at the last poll.
     version: Option<i64>,
-    /// `schema_version` at the last look.
+    /// `schema_version` at the last poll.
     schema: Option<i64>,
     /// Number and nonce of the last row that was read; none of an empty log.
     last: Option<(i64, Vec<u8>)>,
@@ -81,8 +81,8 @@ impl Follower {
         Ok(Self { path, captures, open })
     }
 
-    /// Looks once, and applies what there is.
-    pub(super) fn look(&mut self, core: &Core) -> Result<(), Error> {
+    /// Polls once, and applies what there is.
+    pub(super) fn poll(&mut self, core: &Core) -> Result<(), Error> {
         let begun = core.begin();
         if self.open.identity.is_none() || identity(&self.path) != self.open.identity {
             // Others have put another file there. What was read of the last one says nothing about
@@ -133,7 +133,7 @@ impl Follower {
     fn check(
         &mut self,
         core: &Core,
-        found: Result<Option<super::schema::Missing>, Error>,
+        found: Result<Option<super::schema::MissingPart>, Error>,
     ) -> Result<(), Error> {
         let mut broken = BTreeMap::new();
         let fault = match found {

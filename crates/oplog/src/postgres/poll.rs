@@ -1,4 +1,4 @@
-//! A look at the log: one statement, so that all it shows is of one moment.
+//! A poll of the log: one statement, so that all it shows is of one moment.
 
 use std::pin::pin;
 
@@ -8,30 +8,30 @@ use tokio_postgres::{Client, Statement};
 use super::schema::incarnate;
 use crate::change::{Change, ChangeSet};
 use crate::core::Core;
-use crate::cursor::{Incarnation, Look, Position};
+use crate::cursor::{Incarnation, Poll, Position};
 use crate::error::{Error, ErrorKind};
 use crate::snapshot::Snapshot;
 use crate::sql::identifier;
 
 /// The prepared statement of one connection.
-pub(super) struct Looking {
+pub(super) struct PollStatement {
     statement: Statement,
     incarnate: String,
 }
 
-impl Looking {
+impl PollStatement {
     pub(super) async fn prepare(client: &Client, schema: &str) -> Result<Self, Error> {
-        let sql = LOOK.replace("{schema}", &identifier(schema));
+        let sql = POLL.replace("{schema}", &identifier(schema));
         let statement = client.prepare(&sql).await.map_err(database_error)?;
         Ok(Self { statement, incarnate: incarnate(schema) })
     }
 
-    /// Looks once, and applies what there is.
-    pub(super) async fn look(&self, client: &Client, core: &Core) -> Result<(), Error> {
+    /// Polls once, and applies what there is.
+    pub(super) async fn poll(&self, client: &Client, core: &Core) -> Result<(), Error> {
         for _ in 0..2 {
             let begun = core.begin();
-            if let Some(look) = self.read(client, core).await? {
-                core.end(&begun, look);
+            if let Some(poll) = self.read(client, core).await? {
+                core.end(&begun, poll);
                 return Ok(());
             }
             // The database crashed, or this is its first host.
@@ -41,20 +41,20 @@ impl Looking {
     }
 
     /// `None` where the log has no incarnation.
-    async fn read(&self, client: &Client, core: &Core) -> Result<Option<Look>, Error> {
+    async fn read(&self, client: &Client, core: &Core) -> Result<Option<Poll>, Error> {
         let (from, running) = core.with_cursor(|cursor| {
-            let unseen = cursor.unseen();
-            let running = unseen.running.iter().map(ToString::to_string).collect::<Vec<_>>();
-            (unseen.from.to_string(), running)
+            let unread = cursor.unread();
+            let running = unread.running.iter().map(ToString::to_string).collect::<Vec<_>>();
+            (unread.from.to_string(), running)
         });
         let params: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&from, &running];
         let rows = client.query_raw(&self.statement, params).await.map_err(database_error)?;
         let mut rows = pin!(rows);
-        let mut look = None::<Look>;
+        let mut poll = None::<Poll>;
         while let Some(row) = rows.try_next().await.map_err(database_error)? {
-            let look = match &mut look {
-                Some(look) => look,
-                none => none.insert(Look {
+            let poll = match &mut poll {
+                Some(poll) => poll,
+                none => none.insert(Poll {
                     position: Position {
                         snapshot: row.get::<_, &str>(0).parse::<Snapshot>().map_err(corrupt)?,
                         incarnation: Incarnation::parse(row.get(1))
@@ -71,16 +71,16 @@ impl Looking {
                 let mut change = Change { source, keys };
                 let xid = row.get::<_, Option<&str>>(5).and_then(|xid| xid.parse().ok());
                 if let Some(xid) = xid {
-                    let incarnation = look.position.incarnation.short();
+                    let incarnation = poll.position.incarnation.short();
                     core.own.lock().strip(&core.registry, &mut change, incarnation, xid);
                 }
-                look.changes.add(change);
+                poll.changes.add(change);
             }
         }
-        if let Some(look) = &look {
-            core.own.lock().forget(&look.position);
+        if let Some(poll) = &poll {
+            core.own.lock().forget(&poll.position);
         }
-        Ok(look)
+        Ok(poll)
     }
 }
 
@@ -96,7 +96,7 @@ pub(super) fn database_error(error: tokio_postgres::Error) -> Error {
 }
 
 /// What the last position does not contain: two conditions on one index.
-const LOOK: &str = "
+const POLL: &str = "
 SELECT pg_current_snapshot()::text, i.id::text, h.xid::text, l.source, l.keys, l.xid::text
 FROM {schema}.incarnation i CROSS JOIN {schema}.horizon h
 LEFT JOIN {schema}.log l ON l.xid >= $1::text::xid8 OR l.xid = ANY ($2::text[]::xid8[])";
