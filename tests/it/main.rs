@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
 mod admin;
-mod admin_said;
+mod admin_capture;
 mod admin_trouble;
 mod attack_memo;
 mod attack_vocabulary;

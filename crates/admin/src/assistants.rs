@@ -10,7 +10,7 @@ use tidewire_mcp::{Allow, Tools};
 use tidewire_server::{Builder, tower};
 use tidewire_service::{Answer, Call, Error, Principal, Service, Target};
 
-use crate::served::ServiceTable;
+use crate::service_table::ServiceTable;
 use crate::{ACT, Inventory, guard};
 
 /// Serves `/mcp`.

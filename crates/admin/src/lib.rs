@@ -36,7 +36,7 @@ mod probes;
 mod processes;
 pub mod proto;
 pub mod redact;
-mod served;
+mod service_table;
 mod services;
 mod settings;
 mod sign_in;
@@ -69,7 +69,7 @@ pub use inventory::Inventory;
 pub use mocks::folder::{LoadRules, ReloadRules, RuleFolder, write_whole};
 #[cfg(feature = "mock")]
 pub use mocks::protos::{ProtoFolder, ReloadProtos};
-use served::ServiceTable;
+use service_table::ServiceTable;
 pub use settings::Setting;
 pub use sign_in::SignIn;
 pub use token::{Token, TokenError};

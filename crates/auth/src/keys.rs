@@ -46,18 +46,18 @@ pub struct Keys {
     refresh: Duration,
     retry: Duration,
     state: Arc<Mutex<State>>,
-    fetching: Mutex<Option<Fetching>>,
+    fetching: Mutex<Option<FetchTask>>,
 }
 
 /// The task that fetches.
-struct Fetching {
+struct FetchTask {
     task: AbortHandle,
     since: Instant,
     /// Closed once it is over.
     over: watch::Receiver<()>,
 }
 
-impl Drop for Fetching {
+impl Drop for FetchTask {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -225,7 +225,7 @@ impl Keys {
             drop(running);
         });
         let since = Instant::now();
-        *fetching = Some(Fetching { task: task.abort_handle(), since, over: over.clone() });
+        *fetching = Some(FetchTask { task: task.abort_handle(), since, over: over.clone() });
         Some((over, since))
     }
 

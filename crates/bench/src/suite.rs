@@ -9,15 +9,15 @@
 //! |---|---|
 //! | `web`: plain handlers and methods, text and JSON | `web.rs` |
 //! | `protocols`: one typed service over Connect, gRPC and gRPC-Web | `protocols.rs` |
-//! | `mock`: the same on a mock, beside servers that were written | `mock.rs`, `published.rs` |
+//! | `mock`: the same on a mock, beside servers that were written | `mock.rs`, `published_tables.rs` |
 //! | `rpc`: typed calls and streams between two processes | `rpc.rs` |
 //! | `memo`: what keeps the answers of a database, read in process | `memo.rs` |
 //! | `hosting`: hosted processes, kept, warm, cold, frozen | `hosting.rs` |
 //! | `stacks`: one application as whole stacks have it, under a ramp of 300 clients | `stacks.rs` |
 //!
 //! Peers are in `bench/peers`, named by its `peers.toml`: `peer.rs`; one of them as a process:
-//! `running.rs`. Load: `load.rs`, and of peers that load themselves, or bring a client that does,
-//! `itself.rs`. Cores: `cores.rs`. Tables: `report.rs`; lines of charts: `series.rs`.
+//! `peer_process.rs`. Load: `load.rs`, and of peers that load themselves, or bring a client that
+//! does, `itself.rs`. Cores: `cores.rs`. Tables: `report.rs`; lines of charts: `series.rs`.
 
 mod cores;
 mod hosting;
@@ -26,12 +26,12 @@ mod load;
 mod memo;
 mod mock;
 mod peer;
+mod peer_process;
 mod protocols;
-mod published;
+mod published_tables;
 mod report;
 mod rpc;
 mod runner;
-mod running;
 mod series;
 mod stacks;
 mod web;

@@ -22,7 +22,7 @@ use crate::key::Key;
 use crate::privacy::Privacy;
 use crate::refusal::Refusal;
 use crate::table::MethodPolicy;
-use crate::watched::Run;
+use crate::watched_queries::Run;
 
 /// What a caller brings along to a run of the service.
 pub(crate) struct Attempt {

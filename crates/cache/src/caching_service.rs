@@ -8,7 +8,7 @@ use tidewire_memo::{
 };
 use tidewire_service::{
     Answer, Body, CacheScope, Call, CallerKind, Clock, Context, Error, Freshness, Layer, Phase,
-    Progress, Reply, Result, Service, Target, Watching,
+    Progress, Reply, Result, Service, Target, WatchMode,
 };
 
 use crate::attempt::{Attempt, NotCached};
@@ -54,7 +54,7 @@ impl Service for CachingService {
         if let Some(method) = &place.method {
             call.target = Target::Method(method.clone());
         }
-        let is_watched = call.context.watching() != Watching::No || is_computing();
+        let is_watched = call.context.watching() != WatchMode::No || is_computing();
         if !place.terms.is_cached() && !is_watched {
             return self.0.alone(call);
         }
@@ -76,7 +76,7 @@ impl Shared {
     /// The answer to a call whose message is complete.
     fn answer(self: &Arc<Self>, place: &Arc<MethodMemo>, call: Call) -> Answer {
         // Who watches is not told of changes by a run of its own.
-        let is_watched = call.context.watching() != Watching::No;
+        let is_watched = call.context.watching() != WatchMode::No;
         let is_hopeless = !is_watched && place.terms.is_hopeless();
         if is_hopeless && place.terms.is_empty() {
             return self.pass(call);

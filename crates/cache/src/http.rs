@@ -31,7 +31,7 @@ pub(crate) struct Rules {
 }
 
 /// What a method declares, as it decides the headers of its replies.
-pub(crate) struct Terms {
+pub(crate) struct CacheDeclaration {
     pub(crate) lifetime: Lifetime,
     /// Whether they are of a plain HTTP handler.
     pub(crate) is_page: bool,
@@ -58,8 +58,8 @@ pub(crate) enum From {
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 impl Rules {
-    pub(crate) fn new(scope: &Scope, settings: &Settings, terms: Terms) -> Self {
-        let Terms { lifetime, is_page, caching } = terms;
+    pub(crate) fn new(scope: &Scope, settings: &Settings, terms: CacheDeclaration) -> Self {
+        let CacheDeclaration { lifetime, is_page, caching } = terms;
         let credentials = || {
             let usual = ["authorization", "cookie"].into_iter();
             usual.chain(settings.credential_headers.iter().map(HeaderName::as_str))

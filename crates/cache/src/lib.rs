@@ -15,7 +15,8 @@
 //! | it is complete, at most `reply_bytes_max`, without `set-cookie` | a stream may have no end; a cookie is somebody's |
 //! | it is OK, NOT_FOUND, INVALID_ARGUMENT, FAILED_PRECONDITION or OUT_OF_RANGE | other codes say nothing about the next call |
 //!
-//! A query without `cache` runs for each call. It can be watched all the same: see `watched.rs`.
+//! A query without `cache` runs for each call. It can be watched all the same: see
+//! `watched_queries.rs`.
 //!
 //! If a reply that asked for it cannot be cached, the log says why, once a method ([`Refusal`]).
 //! The key of a call is its method, codecs and message bytes, or its URI and `accept`; and whom the
@@ -74,7 +75,7 @@ mod scope;
 mod staleness;
 mod table;
 mod verify;
-mod watched;
+mod watched_queries;
 mod weight;
 
 pub use method_override::{CacheSetting, MethodOverride, OverrideError};

@@ -13,7 +13,7 @@ use tidewire_service::{
 use crate::attempt::{Attempt, NotCached};
 use crate::cached_reply::CachedReply;
 use crate::flights::Flights;
-use crate::http::{Rules, Terms};
+use crate::http::{CacheDeclaration, Rules};
 use crate::key::Key;
 use crate::method_override::Effective;
 use crate::methods::Methods;
@@ -21,7 +21,7 @@ use crate::previous::Previous;
 use crate::refusal::Refusal;
 use crate::reply_cache::Settings;
 use crate::scope::Scope;
-use crate::watched::Runs;
+use crate::watched_queries::Runs;
 
 /// On which terms the answers of one method are kept.
 pub(crate) struct MethodPolicy {
@@ -215,7 +215,11 @@ impl Table {
         let is_page = !name.starts_with('/');
         MethodPolicy {
             name: name.to_owned(),
-            rules: Rules::new(&scope, &self.settings, Terms { lifetime, is_page, caching }),
+            rules: Rules::new(
+                &scope,
+                &self.settings,
+                CacheDeclaration { lifetime, is_page, caching },
+            ),
             scope,
             lifetime,
             coalesces,

@@ -29,7 +29,7 @@ pub(crate) struct Turns {
 }
 
 /// Marks what runs within a check: hits in it are not checked.
-struct Checking;
+struct CheckScope;
 
 impl Turns {
     /// Checks a share of the hits, between 0 and 1.
@@ -46,7 +46,7 @@ impl Turns {
 
     #[cold]
     fn counts(&self) -> bool {
-        if is_computing() || Ambient::current().get::<Checking>().is_some() {
+        if is_computing() || Ambient::current().get::<CheckScope>().is_some() {
             return false;
         }
         self.hits.fetch_add(1, Ordering::Relaxed).wrapping_add(1).is_multiple_of(self.one_in)
@@ -73,7 +73,7 @@ impl Shared {
                 Arc::clone(&place.terms),
                 Arc::clone(&self.table.room),
             );
-            let ambient = Ambient::new(Ambient::current().tag()).with(Checking);
+            let ambient = Ambient::new(Ambient::current().tag()).with(CheckScope);
             // A write that it shows and that is not announced yet is no difference.
             let reads = OrderedReads::new(&self.table.graph);
             if let RunResult::Cacheable(again) =

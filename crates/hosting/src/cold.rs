@@ -34,7 +34,7 @@ use tidewire_service::{
 };
 
 use crate::headers;
-use crate::hosted::{Inner, InstancePermit, PromisedPermit};
+use crate::hosted_service::{Inner, InstancePermit, PromisedPermit};
 use crate::program::Listen;
 use crate::supervisor_message::End;
 use crate::upload;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::hosted::{HostedService, Inner};
+use crate::hosted_service::{HostedService, Inner};
 use crate::limits::LifeLimits;
 use crate::program::Program;
 

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use http::Uri;
 use tidewire_proxy::ask;
 
-use crate::hosted::Inner;
+use crate::hosted_service::Inner;
 use crate::instance::Instance;
 
 /// Waits until an instance is not well, if it can be asked; returns what it was answered last.

@@ -17,7 +17,7 @@ use tidewire_memo::Graph;
 use tokio::task::JoinHandle;
 
 use crate::callbacks::{Callee, Shared};
-use crate::hosted::HostedService;
+use crate::hosted_service::HostedService;
 use crate::limits::LifeLimits;
 use crate::process_mark::{self, Owner};
 use crate::program::Program;

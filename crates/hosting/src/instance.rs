@@ -30,7 +30,7 @@ use crate::pool::Failure;
 use crate::program::{Listen, Program};
 use crate::ready::{Address, ListenPlace};
 use crate::supervisor_client::{Process, SupervisorClient};
-use crate::supervisor_message::{Bounded, End, Start};
+use crate::supervisor_message::{BoundEnforcement, End, Start};
 
 /// What an instance is started in.
 pub(crate) struct StartContext<'a> {
@@ -166,7 +166,7 @@ impl Instance {
     }
 
     /// What keeps its bounds.
-    pub(crate) fn bounded(&self) -> Bounded {
+    pub(crate) fn bounded(&self) -> BoundEnforcement {
         self.process.bounded()
     }
 

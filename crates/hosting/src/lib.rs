@@ -22,16 +22,16 @@
 //! | `native.rs` | calls of a process that speaks the live protocol, both ways |
 //! | `callbacks.rs` | what such a process says by itself |
 //! | `status.rs` | what there is to say of a service |
-//! | `pool/worn.rs` | which instance another takes over from, and who gives a place up |
+//! | `pool/replacement.rs` | which instance another takes over from, and who gives a place up |
 //! | `control.rs` | what an operator does to a service |
-//! | `typed.rs` | such a process as a service of a schema |
+//! | `typed_service.rs` | such a process as a service of a schema |
 //! | `sources.rs` | what its answers are made of |
 //! | `upload.rs` | when a request with a body takes a place, and loses it |
 //! | `headers.rs` | what a program is told of a call; of a page, the crate `proxy` says it |
 
 #![doc = include_str!("../README.md")]
 
-mod accepted;
+mod accept_state;
 mod breaker;
 mod callbacks;
 mod caller;
@@ -42,7 +42,7 @@ mod generation;
 mod headers;
 mod health;
 mod host;
-mod hosted;
+mod hosted_service;
 mod instance;
 mod limits;
 mod native;
@@ -56,17 +56,17 @@ mod status;
 mod supervisor;
 mod supervisor_client;
 mod supervisor_message;
-mod typed;
+mod typed_service;
 mod upload;
 mod usage;
 mod warm;
 
 pub use host::{Host, HostError};
-pub use hosted::HostedService;
+pub use hosted_service::HostedService;
 pub use limits::LifeLimits;
 pub use output::{Line, Pipe};
 pub use program::{Listen, Program};
 pub use sources::Sources;
 pub use status::{ProcessStatus, State, Status};
 pub use supervisor::supervisor;
-pub use typed::TypedService;
+pub use typed_service::TypedService;

@@ -10,14 +10,14 @@
 //! ```
 //!
 //! One that has had `max_requests` or `max_age` serves until a spare, or one that is started for
-//! it, takes over (`pool/worn.rs`).
+//! it, takes over (`pool/replacement.rs`).
 //!
 //! Spares are started ahead and stand by, ready or frozen, until a call finds no place at another.
 //! New settings make a new generation of instances: those of the one before serve until one of the
 //! new can be called, and then end with their calls.
 //!
 //! Here are the decisions, by the time that is given; [`Step`] says what to do. Processes, sockets
-//! and tasks are in `hosted.rs`, so that all of this is tested without any.
+//! and tasks are in `hosted_service.rs`, so that all of this is tested without any.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -30,7 +30,7 @@ use crate::limits::LifeLimits;
 use crate::supervisor_message::End;
 
 mod instance;
-mod worn;
+mod replacement;
 
 use self::instance::{Condition, PoolInstance};
 pub(crate) use self::instance::{Grant, InstanceStatus};

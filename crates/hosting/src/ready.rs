@@ -2,7 +2,7 @@
 //!
 //! | how it listens | it can be called |
 //! |---|---|
-//! | at an inherited socket | once it accepts a connection (`accepted.rs`) |
+//! | at an inherited socket | once it accepts a connection (`accept_state.rs`) |
 //! | at a port | the same; tried after 1 ms, then after twice as long, up to 25 ms |
 //! | at a path | once the system says that the socket is there, and it accepts a connection |
 //! | any of these, with a path that says whether it is ready | once that answers, too (`instance.rs`) |
@@ -31,7 +31,7 @@ use tidewire_proxy::UpgradeAddress;
 use tokio::net::unix::pipe::Receiver;
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::accepted::Pending;
+use crate::accept_state::PendingConnection;
 use crate::native;
 use crate::program::Listen;
 use crate::supervisor_message::User;
@@ -186,7 +186,7 @@ impl ListenPlace {
             Self::Inherited(path) => {
                 let _stream = UnixStream::connect(path).await.ok()?;
                 listens();
-                Pending::Unix(path).until_accepted().await;
+                PendingConnection::Unix(path).until_accepted().await;
                 Some(Address::Unix(Socket::At(path.clone())))
             }
             Self::Path(path, user) => {
@@ -196,7 +196,7 @@ impl ListenPlace {
                 };
                 let _stream = UnixStream::connect(socket.path()).await.ok()?;
                 listens();
-                Pending::Unix(path).until_accepted().await;
+                PendingConnection::Unix(path).until_accepted().await;
                 Some(Address::Unix(socket))
             }
             Self::Native(_) => None,
@@ -207,7 +207,9 @@ impl ListenPlace {
                     let Ok(stream) = TcpStream::connect(address).await else { continue };
                     listens();
                     if let Ok(from) = stream.local_addr() {
-                        Pending::Tcp { from: from.port(), to: *port }.until_accepted().await;
+                        PendingConnection::Tcp { from: from.port(), to: *port }
+                            .until_accepted()
+                            .await;
                     }
                     return Some(Address::Port(address));
                 }

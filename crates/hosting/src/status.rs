@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::hosted::Inner;
+use crate::hosted_service::Inner;
 use crate::pool::Count;
 use crate::usage;
 

@@ -36,7 +36,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
 use self::cgroups::Groups;
-use self::watch::Watched;
+use self::watch::WatchedInstances;
 use crate::process_mark::Owner;
 use crate::supervisor_message::{self, Bounds, End, Order, Start, SupervisorNotice};
 
@@ -126,7 +126,7 @@ struct Supervisor {
     /// Those that had started no others when they were stopped, and could start none since.
     alone: HashSet<u64>,
     groups: HashMap<Pid, (Groups, Bounds)>,
-    watched: Watched,
+    watched: WatchedInstances,
     /// Why those end that were killed here.
     killed: HashMap<Pid, End>,
 }
@@ -140,7 +140,7 @@ impl Supervisor {
             instances: HashMap::new(),
             alone: HashSet::new(),
             groups: HashMap::new(),
-            watched: Watched::default(),
+            watched: WatchedInstances::default(),
             killed: HashMap::new(),
         }
     }

@@ -24,7 +24,7 @@ use tokio::task::AbortHandle;
 
 use crate::process_mark::{self, Owner};
 use crate::supervisor::{self, cgroups};
-use crate::supervisor_message::{self, Bounded, End, Order, Start, SupervisorNotice};
+use crate::supervisor_message::{self, BoundEnforcement, End, Order, Start, SupervisorNotice};
 
 /// Starts processes by a supervisor, of which there is one at a time.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ struct Current {
 pub(crate) struct Process {
     id: u64,
     pid: i32,
-    bounded: Bounded,
+    bounded: BoundEnforcement,
     memory_kills: Option<PathBuf>,
     ended: watch::Receiver<Option<End>>,
     wire: Arc<Wire>,
@@ -72,7 +72,7 @@ struct PendingStart {
 #[derive(Debug)]
 struct StartedProcess {
     pid: i32,
-    bounded: Bounded,
+    bounded: BoundEnforcement,
     memory_kills: Option<PathBuf>,
 }
 
@@ -104,7 +104,7 @@ impl SupervisorClient {
             .lock()
             .insert(id, PendingStart { started: Some(say_started), ended: say_ended });
         // Whoever gives up from here on drops it, and thereby kills what may have been started.
-        let bounded = Bounded::default();
+        let bounded = BoundEnforcement::default();
         let memory_kills = None;
         let wire_of = Arc::clone(&wire);
         let mut process = Process { id, pid: 0, bounded, memory_kills, ended, wire: wire_of };
@@ -198,7 +198,7 @@ impl Process {
     }
 
     /// What keeps its bounds.
-    pub(crate) fn bounded(&self) -> Bounded {
+    pub(crate) fn bounded(&self) -> BoundEnforcement {
         self.bounded
     }
 

@@ -66,7 +66,7 @@ pub(crate) struct Bounds {
 
 /// What keeps each of these bounds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Bounded {
+pub(crate) struct BoundEnforcement {
     pub(crate) memory: Option<Enforcement>,
     pub(crate) processes: Option<Enforcement>,
     pub(crate) cpu: Option<Enforcement>,
@@ -83,7 +83,7 @@ pub(crate) enum Enforcement {
     Nothing,
 }
 
-impl std::fmt::Display for Bounded {
+impl std::fmt::Display for BoundEnforcement {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let all = [("memory", self.memory), ("processes", self.processes), ("cpu", self.cpu)];
         let mut all = all.into_iter().filter_map(|(what, means)| Some((what, means?)));
@@ -121,7 +121,7 @@ pub(crate) enum SupervisorNotice {
         /// Its process, which leads its own session and group.
         pid: i32,
         /// What keeps its bounds.
-        bounded: Bounded,
+        bounded: BoundEnforcement,
         /// The file that counts what was killed of it for memory.
         memory_kills: Option<PathBuf>,
     },

@@ -20,7 +20,7 @@ use http::{HeaderValue, StatusCode};
 use tidewire_service::{Body, Call, Error, Frame, Frames, Result, Target};
 use tokio::time::{Instant, sleep_until};
 
-use crate::hosted::Inner;
+use crate::hosted_service::Inner;
 
 /// Waits until a call may take a place, which most may at once.
 ///

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::cold::{self, CallStage};
 use crate::headers;
-use crate::hosted::{Inner, InstancePermit, PermitResult};
+use crate::hosted_service::{Inner, InstancePermit, PermitResult};
 use crate::native::PendingReply;
 
 /// The future of a call of a hosted service.

@@ -8,18 +8,18 @@
 //! |---|---|
 //! | which bytes are a field's | `scan.rs` |
 //! | which members there are, and their order | `print.rs` |
-//! | how a value looks | `value.rs`, `list.rs`, `known.rs` |
-//! | what is not printed, since a later value took its place | `replaced.rs` |
+//! | how a value looks | `value.rs`, `list.rs`, `print_well_known.rs` |
+//! | what is not printed, since a later value took its place | `replaced_value.rs` |
 //! | whether JSON already is what would be printed | `canonical.rs` |
 
 #![doc = include_str!("../README.md")]
 
 mod canonical;
 mod fault;
-mod known;
 mod list;
 mod print;
-mod replaced;
+mod print_well_known;
+mod replaced_value;
 mod scan;
 mod style;
 mod value;

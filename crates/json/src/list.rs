@@ -6,7 +6,7 @@ use buffa_descriptor::{FieldDescriptor, ScalarType, SingularKind};
 
 use crate::fault::Result;
 use crate::print::{Parts, Printer};
-use crate::replaced;
+use crate::replaced_value;
 use crate::scan::{Chain, Payload, Shape};
 use crate::value::{text_of, unzigzag, zero};
 
@@ -103,7 +103,7 @@ impl<'p, 'b> Printer<'p, 'b, '_> {
     /// The value of an entry that a later one takes the place of.
     fn replaced_value(&self, kind: SingularKind, mut value: Chain) -> Result {
         while let Some((payload, rest)) = self.stack.next(value) {
-            replaced::check(self.pool, kind, payload, self.depth)?;
+            replaced_value::check(self.pool, kind, payload, self.depth)?;
             value = rest;
         }
         Ok(())

@@ -101,7 +101,7 @@ impl<'p, 'b> Printer<'p, 'b, '_> {
     pub(crate) fn message(&mut self, index: MessageIndex, parts: Parts<'b>) -> Result {
         let known = WellKnown::of(self.pool.message(index).full_name());
         self.within(index, parts, |this, frame| match known {
-            Some(known) => known::print(this, known, frame),
+            Some(known) => print_well_known::print(this, known, frame),
             None => {
                 this.out.push(b'{');
                 this.members(frame)?;

@@ -22,7 +22,7 @@ use buffa_descriptor::{
     MessageIndex, ScalarType, SingularKind,
 };
 
-use crate::replaced;
+use crate::replaced_value;
 
 /// The bytes of one value.
 #[derive(Clone, Copy)]
@@ -315,7 +315,7 @@ impl<'b> Stack<'b> {
         let Some(field) = frame.shape.field(place) else { return Ok(()) };
         let FieldKind::Singular(kind) = field.kind() else { return Ok(()) };
         while let Some((payload, rest)) = self.next(chain) {
-            replaced::check(frame.shape.pool, kind, payload, depth)?;
+            replaced_value::check(frame.shape.pool, kind, payload, depth)?;
             chain = rest;
         }
         Ok(())

@@ -14,9 +14,9 @@
 
 mod address;
 mod addresses;
-mod inherited;
 mod listener;
 pub mod notify;
+mod socket_activation;
 #[cfg(feature = "tls")]
 mod tls;
 

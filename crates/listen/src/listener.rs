@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use crate::address::Address;
-use crate::inherited::{self, InheritedSocket};
+use crate::socket_activation::{self, InheritedSocket};
 
 /// A socket that accepts connections. A Unix socket's file goes with it.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Listener {
     /// # Errors
     /// What the system says; a file in the way that is not a socket.
     pub async fn bind(address: &Address, is_private: bool) -> io::Result<Self> {
-        match inherited::take(address)? {
+        match socket_activation::take(address)? {
             Some(InheritedSocket::Tcp(listener)) => {
                 return TcpListener::from_std(listener).map(Self::Tcp);
             }

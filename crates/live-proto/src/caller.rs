@@ -20,7 +20,7 @@ use crate::message::{
 use crate::metadata::{self, Metadata, tag};
 use crate::methods::OwnMethods;
 use crate::output::CompressionPolicy;
-use crate::pending::PendingCall;
+use crate::pending_calls::PendingCall;
 use crate::session::{Phase, Session};
 use crate::slots::CallId;
 use crate::stream::{Finish, PIECE_BYTES, Stream};

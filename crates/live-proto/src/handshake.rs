@@ -10,7 +10,7 @@ use crate::event::Event;
 use crate::hello::{Hello, VERSIONS, feature};
 use crate::message::{CallKind, RequestBody};
 use crate::metadata::CommandOrigin;
-use crate::pending::PendingCall;
+use crate::pending_calls::PendingCall;
 use crate::reason::{Reason, Violation};
 use crate::receive::FrameOutcome;
 use crate::session::{Phase, Session};

@@ -73,7 +73,7 @@ pub mod metadata;
 mod methods;
 mod outcome;
 mod output;
-mod pending;
+mod pending_calls;
 mod reader;
 mod reason;
 mod receive;

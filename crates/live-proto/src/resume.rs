@@ -13,7 +13,7 @@ use crate::credit::SendWindow;
 use crate::event::Event;
 use crate::frame::{self, Kind, PAYLOAD_BYTES_MAX, flag};
 use crate::hello::feature;
-use crate::pending::PendingCall;
+use crate::pending_calls::PendingCall;
 use crate::reason::{Reason, Violation};
 use crate::receive::FrameOutcome;
 use crate::session::{Phase, Session};

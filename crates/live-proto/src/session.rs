@@ -40,7 +40,7 @@ use crate::message::MethodId;
 use crate::metadata::Metadata;
 use crate::methods::{OwnMethods, PeerMethod, PeerMethods};
 use crate::output::{OUTPUT_BYTES, Output};
-use crate::pending::PendingCalls;
+use crate::pending_calls::PendingCalls;
 use crate::reader::Reader;
 use crate::slots::{CallId, FreeSlots, Slots};
 use crate::stream::Pool;

@@ -27,10 +27,10 @@ use crate::call::given_up;
 use crate::credential::NewCredential;
 use crate::exchange::{CallEvent, Exchange};
 use crate::expiry::CredentialLife;
+use crate::partial_items::{Next, PartialItems};
 use crate::serve::{Host, ProcessMessage, RequestParts};
 use crate::session_clock::SessionClock;
 use crate::shared_writer::SharedWriter;
-use crate::unfinished::{Next, Unfinished};
 use crate::watch::Watches;
 use crate::watch_guard::{AnswerState, DroppedGuards};
 
@@ -62,7 +62,7 @@ pub(crate) struct State {
     pub(crate) session: Session,
     pub(crate) exchanges: CallMap<Exchange>,
     /// Items of the peer that are being put together.
-    pub(crate) unfinished: Unfinished,
+    pub(crate) unfinished: PartialItems,
     /// What is counted of this session in the budget of all.
     counted: usize,
     /// Answers of this side that the peer is told about.
@@ -134,7 +134,7 @@ impl Link {
         is_process: bool,
         budget: Option<Arc<Budget>>,
     ) -> Self {
-        let unfinished = Unfinished::new(session.items_put_together_max());
+        let unfinished = PartialItems::new(session.items_put_together_max());
         let state = State {
             session,
             unfinished,
@@ -237,7 +237,7 @@ impl Link {
     }
 
     /// A piece of an item was taken, and others follow: the peer may send as much again, of this
-    /// item if it is its turn (`unfinished.rs`).
+    /// item if it is its turn (`partial_items.rs`).
     pub(crate) fn took_piece(&self, call: CallId, bytes: usize) {
         let mut state = self.lock();
         if state.unfinished.take(call, bytes) == Next::GoesOn {

@@ -17,7 +17,7 @@ use tidewire_live_proto::{
 };
 use tidewire_service::{
     Body, Context, Error, Frames, Freshness, Headers, Lifetime, Outcome, Peer, Protocol, Reply,
-    Token, Tokens, Validator, Watching,
+    Token, Tokens, Validator, WatchMode,
 };
 
 use crate::body::RequestBody;
@@ -240,7 +240,7 @@ impl RequestParts {
             .with_peer(peer);
         context.set_held(self.held.into_iter().collect());
         if self.watch != Watch::No {
-            context.set_watching(Watching::Begins);
+            context.set_watching(WatchMode::Begins);
         }
         if let Some(origin) = self.origin {
             context.set_command(origin.client(), origin.id.to_string());

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tidewire_live_proto::{CallId, Change, Micros, OutgoingReply, Refresh, Session, Watch};
 use tidewire_service::{
-    Body, Error, Freshness, Lifetime, Reply, StaleSet, StaleSetEntry, Watching,
+    Body, Error, Freshness, Lifetime, Reply, StaleSet, StaleSetEntry, WatchMode,
 };
 
 use crate::link::{CallMap, Link, State};
@@ -87,7 +87,7 @@ impl RepeatableCall {
     fn arrived(&self, held: &Freshness) -> IncomingCall {
         let mut context = self.context.clone();
         context.set_held(held.validator().into_iter().collect());
-        context.set_watching(Watching::Continues);
+        context.set_watching(WatchMode::Continues);
         let body = Body::Full(self.message.clone());
         IncomingCall {
             target: self.target.clone(),

@@ -18,7 +18,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt as _};
 use serde_json::{Value, json};
 
-use crate::tools::Described;
+use crate::tools::ToolDescription;
 use crate::{Tools, bound};
 
 /// The server of one caller.
@@ -98,8 +98,8 @@ impl ServerHandler for ToolServer {
     }
 }
 
-fn tool(described: Described) -> Tool {
-    let Described { verb, mut description, mut arguments, reads } = described;
+fn tool(described: ToolDescription) -> Tool {
+    let ToolDescription { verb, mut description, mut arguments, reads } = described;
     if let Some(Value::Object(properties)) = arguments.get_mut("properties") {
         let about = "nextCursor of the result before, where that was over 32 KiB";
         properties.insert("cursor".to_owned(), json!({"type": "string", "description": about}));

@@ -33,7 +33,7 @@ struct Inner {
 }
 
 /// A tool as it is listed.
-pub(crate) struct Described {
+pub(crate) struct ToolDescription {
     pub(crate) verb: Verb,
     pub(crate) description: String,
     pub(crate) arguments: Map<String, Value>,
@@ -65,11 +65,11 @@ impl Tools {
     }
 
     /// The tools that there are for this caller.
-    pub(crate) fn list(&self) -> Vec<Described> {
+    pub(crate) fn list(&self) -> Vec<ToolDescription> {
         VERBS.iter().filter_map(|verb| self.describe(*verb)).collect()
     }
 
-    fn describe(&self, verb: Verb) -> Option<Described> {
+    fn describe(&self, verb: Verb) -> Option<ToolDescription> {
         if verb.mock && !self.0.mocks {
             return None;
         }
@@ -100,7 +100,7 @@ impl Tools {
             (Some(method), _) => self.comment(method),
         };
         let description = [said.as_str(), verb.hint].join(" ").trim().to_owned();
-        Some(Described { verb, description, arguments, reads })
+        Some(ToolDescription { verb, description, arguments, reads })
     }
 
     /// What a method says of itself.

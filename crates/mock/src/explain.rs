@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
-use tidewire_schema::Unknown;
+use tidewire_schema::UnknownMembers;
 use tidewire_service::{Codec, Context, Error, Result};
 
 use crate::condition::Condition;
@@ -79,7 +79,7 @@ impl Mock {
             messages.push(set.schema.decode_json(
                 &mocked.method.input,
                 json.as_bytes(),
-                Unknown::Refused,
+                UnknownMembers::Refused,
             )?);
         }
         let empty = set.schema.message(&mocked.method.input)?;

@@ -78,8 +78,8 @@ impl Oplog {
         self.handle.clone()
     }
 
-    /// Ends following. What waits for a poll is given [`CatchUpError::Stopped`]; nothing is kept any
-    /// more.
+    /// Ends following. What waits for a poll is given [`CatchUpError::Stopped`]; nothing is kept
+    /// any more.
     pub async fn stop(mut self) {
         self.handle.core.close();
         self.tasks.shutdown().await;

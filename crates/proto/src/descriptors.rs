@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{encoded, places};
+use crate::{places, wire_format};
 
 /// Compiled sources: every file and everything it imports, imports first.
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ impl Descriptors {
 
     /// The same without `source_code_info`.
     pub fn without_source_info(&self) -> Vec<u8> {
-        self.encode(|file| encoded::without(file.bytes(), SOURCE_CODE_INFO))
+        self.encode(|file| wire_format::without(file.bytes(), SOURCE_CODE_INFO))
     }
 
     /// The files, each after those it imports.
@@ -49,7 +49,7 @@ impl Descriptors {
     fn encode<'a, B: AsRef<[u8]>>(&'a self, bytes: impl Fn(&'a File) -> B) -> Vec<u8> {
         let mut set = Vec::new();
         for file in &self.files {
-            encoded::push_bytes(&mut set, SET_FILE, bytes(file).as_ref());
+            wire_format::push_bytes(&mut set, SET_FILE, bytes(file).as_ref());
         }
         set
     }

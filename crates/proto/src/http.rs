@@ -6,7 +6,7 @@
 
 mod template;
 
-use crate::encoded::{self, Field, Value};
+use crate::wire_format::{self, Field, Value};
 
 pub use self::template::{SEGMENTS_MAX, Segment, Template, TemplateError, Variable, decode};
 
@@ -123,7 +123,7 @@ fn custom(encoded: &[u8]) -> Result<CustomPattern, String> {
 }
 
 fn fields(encoded: &[u8]) -> Result<Vec<Field<'_>>, String> {
-    encoded::fields(encoded).ok_or_else(|| "the method's options do not decode".to_owned())
+    wire_format::fields(encoded).ok_or_else(|| "the method's options do not decode".to_owned())
 }
 
 fn bytes<'a>(field: &Field<'a>) -> Result<&'a [u8], String> {
@@ -144,7 +144,7 @@ mod tests {
 
     fn field(number: u32, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        encoded::push_bytes(&mut out, number, bytes);
+        wire_format::push_bytes(&mut out, number, bytes);
         out
     }
 

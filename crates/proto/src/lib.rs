@@ -27,7 +27,6 @@ mod builtin;
 mod descriptors;
 mod diagnostics;
 mod edition;
-mod encoded;
 mod explain;
 mod folder;
 pub mod http;
@@ -48,6 +47,7 @@ mod sources;
 mod suggest;
 mod syntax;
 mod synthetic;
+mod wire_format;
 
 pub use builtin::builtin_files;
 pub use descriptors::{Descriptors, File};

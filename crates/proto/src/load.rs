@@ -13,10 +13,10 @@ use prost_reflect::prost_types::FileDescriptorProto;
 use protox::prost::Message;
 
 use crate::diagnostics::{Diagnostic, Diagnostics};
-use crate::encoded;
 use crate::numbers::RealNumbers;
 use crate::resolve::{self, Roots};
 use crate::sources::{DESCRIPTOR_SET_BYTES_MAX, FILE_BYTES_MAX, FILES_MAX, Sources};
+use crate::wire_format;
 use crate::{
     bounds, builtin, edition, explain, folder, mend, order, set, suggest, syntax, synthetic,
 };
@@ -147,7 +147,7 @@ impl Loader {
             let wanted = !file.service.is_empty() || !imported.contains(&name);
             if let Some((_, other)) = self.sets.get(&name).filter(|(other, _)| {
                 !builtin::is_published(&name)
-                    && encoded::without(other, 9) != encoded::without(encoded, 9)
+                    && wire_format::without(other, 9) != wire_format::without(encoded, 9)
             }) {
                 let message = format!("'{name}' differs from that in {}", resolve::display(other));
                 let diagnostic = Diagnostic::new(resolve::display(path), message);

@@ -10,7 +10,7 @@ use protox::prost::Message;
 
 use crate::Descriptors;
 use crate::diagnostics::{Diagnostic, Diagnostics, Position};
-use crate::encoded::{self, Value};
+use crate::wire_format::{self, Value};
 
 /// What `(tidewire.v1.method)` says about one method.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -69,7 +69,7 @@ impl MethodOptions {
     ///
     /// What is wrong with the option, lower case and without a full stop.
     pub fn decode(method_options: &[u8]) -> Result<Self, String> {
-        let fields = encoded::fields(method_options).ok_or("not an encoded message")?;
+        let fields = wire_format::fields(method_options).ok_or("not an encoded message")?;
         let mut raw = Raw::default();
         let mut is_query = false;
         for field in fields {
@@ -138,7 +138,7 @@ struct Parts {
 
 impl Raw {
     fn merge(&mut self, message: &[u8]) -> Result<(), String> {
-        for field in encoded::fields(message).ok_or("not an encoded message")? {
+        for field in wire_format::fields(message).ok_or("not an encoded message")? {
             match (field.number, field.value) {
                 (1, Value::Varint(cache)) => self.cache = cache,
                 (2, Value::Bytes(name)) => {
@@ -277,7 +277,7 @@ fn method_options(file: &[u8]) -> Vec<(MethodIndex, &[u8])> {
 }
 
 fn parts(message: &[u8], number: u32) -> Vec<&[u8]> {
-    let fields = encoded::fields(message).unwrap_or_default().into_iter();
+    let fields = wire_format::fields(message).unwrap_or_default().into_iter();
     fields
         .filter_map(|field| match field.value {
             Value::Bytes(bytes) if field.number == number => Some(bytes),
@@ -312,7 +312,8 @@ fn duration(Parts { seconds, nanos }: Parts) -> Option<Duration> {
 
 fn duration_parts(name: &str, message: &[u8]) -> Result<Parts, String> {
     let mut parts = Parts { seconds: 0, nanos: 0 };
-    let fields = encoded::fields(message).ok_or_else(|| format!("`{name}` is not a duration"))?;
+    let fields =
+        wire_format::fields(message).ok_or_else(|| format!("`{name}` is not a duration"))?;
     for field in fields {
         match (field.number, field.value) {
             (1, Value::Varint(value)) => parts.seconds = value.cast_signed(),

@@ -12,18 +12,18 @@
 //! | a rule of a message | `4, message, …, 7, option` | span |
 //! | a rule of a field | `4, message, …, 2, field, 8, option` | span |
 
-use crate::encoded::{self, Value};
+use crate::wire_format::{self, Value};
 
 /// `file`, an encoded `FileDescriptorProto`, with its source info cut down.
 pub(crate) fn of_methods_only(file: &[u8]) -> Vec<u8> {
-    let Some(fields) = encoded::fields(file) else { return file.to_vec() };
+    let Some(fields) = wire_format::fields(file) else { return file.to_vec() };
     let mut kept = Vec::with_capacity(file.len());
     for field in fields {
         match field.value {
             Value::Bytes(info) if field.number == SOURCE_CODE_INFO => {
                 let info = cut_down(info);
                 if !info.is_empty() {
-                    encoded::push_bytes(&mut kept, SOURCE_CODE_INFO, &info);
+                    wire_format::push_bytes(&mut kept, SOURCE_CODE_INFO, &info);
                 }
             }
             _ => kept.extend_from_slice(&file[field.range]),
@@ -36,11 +36,11 @@ pub(crate) fn of_methods_only(file: &[u8]) -> Vec<u8> {
 fn cut_down(info: &[u8]) -> Vec<u8> {
     let mut kept = Vec::new();
     let mut last_rule = Vec::new();
-    for field in encoded::fields(info).unwrap_or_default() {
+    for field in wire_format::fields(info).unwrap_or_default() {
         let Value::Bytes(location) = field.value else { continue };
-        let Some(fields) = encoded::fields(location) else { continue };
+        let Some(fields) = wire_format::fields(location) else { continue };
         let path = fields.iter().find_map(|field| match field.value {
-            Value::Bytes(path) if field.number == LOCATION_PATH => encoded::varints(path),
+            Value::Bytes(path) if field.number == LOCATION_PATH => wire_format::varints(path),
             _ => None,
         });
         let wanted: &[u32] = match path.as_deref() {
@@ -57,7 +57,7 @@ fn cut_down(info: &[u8]) -> Vec<u8> {
         for field in fields.iter().filter(|field| wanted.contains(&field.number)) {
             cut.extend_from_slice(&location[field.range.clone()]);
         }
-        encoded::push_bytes(&mut kept, field.number, &cut);
+        wire_format::push_bytes(&mut kept, field.number, &cut);
     }
     kept
 }

@@ -8,13 +8,13 @@ use prost_reflect::prost_types::FileDescriptorProto;
 use protox::prost::Message;
 
 use crate::descriptors::SET_FILE;
-use crate::encoded::{self, Value};
 use crate::image_json;
+use crate::wire_format::{self, Value};
 
 /// The files of an encoded descriptor set, decoded and as they are.
 pub(crate) fn split(set: &[u8]) -> Option<Vec<(FileDescriptorProto, Vec<u8>)>> {
     let mut files = Vec::new();
-    for field in encoded::fields(set)? {
+    for field in wire_format::fields(set)? {
         match field.value {
             Value::Bytes(bytes) if field.number == SET_FILE => {
                 let file = FileDescriptorProto::decode(bytes).ok()?;

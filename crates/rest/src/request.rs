@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Uri};
-use tidewire_schema::Unknown;
+use tidewire_schema::UnknownMembers;
 use tidewire_service::{Code, Error, Result};
 
 use crate::binding::Binding;
@@ -86,8 +86,8 @@ impl Request {
             return Ok(self.raw(request, body));
         }
         let unknown = match options.unknown_members {
-            UnknownNames::Refused => Unknown::Refused,
-            UnknownNames::Ignored => Unknown::Ignored,
+            UnknownNames::Refused => UnknownMembers::Refused,
+            UnknownNames::Ignored => UnknownMembers::Ignored,
         };
         request.message(&self.said, body, unknown)
     }

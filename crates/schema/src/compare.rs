@@ -16,7 +16,7 @@ use serde_json::Value as Json;
 use tidewire_json::WellKnown;
 
 use crate::FieldError;
-use crate::json::{self, DEPTH_MAX, ELEMENT_MEMORY_MAX, Reader, Unknown, parts_of_any};
+use crate::json::{self, DEPTH_MAX, ELEMENT_MEMORY_MAX, Reader, UnknownMembers, parts_of_any};
 use crate::message::{Message, MessageRef};
 use crate::path::AsPath;
 use crate::types::{Field, Kind};
@@ -69,7 +69,7 @@ fn is_default(field: Field<'_>, json: &Json) -> bool {
         Kind::Map { .. } => json.as_object().is_some_and(serde_json::Map::is_empty),
         Kind::One(_) => {
             let budget = Cell::new(ELEMENT_MEMORY_MAX);
-            let reader = Reader::new(field.message.pool, Unknown::Refused, &budget);
+            let reader = Reader::new(field.message.pool, UnknownMembers::Refused, &budget);
             let read = reader.field(field.descriptor).deserialize(json);
             let FieldKind::Singular(kind) = field.descriptor.kind() else { return false };
             let default = default(field.message.pool, kind);
@@ -111,7 +111,7 @@ impl Value<'_> {
                 if json.is_null() && WellKnown::of(owner) != Some(WellKnown::Value) {
                     return false;
                 }
-                json::read_tree(pool, index, json, Unknown::Refused)
+                json::read_tree(pool, index, json, UnknownMembers::Refused)
                     .is_ok_and(|read| same_message(message.0, &read, 0))
             }
             Self::List(list) => json.as_array().is_some_and(|items| {
@@ -154,7 +154,7 @@ impl Value<'_> {
 
 fn reads_as(pool: &Arc<DescriptorPool>, kind: SingularKind, json: &Json, raw: &Raw) -> bool {
     let budget = Cell::new(ELEMENT_MEMORY_MAX);
-    let reader = Reader::new(pool, Unknown::Refused, &budget);
+    let reader = Reader::new(pool, UnknownMembers::Refused, &budget);
     // An enum may hold numbers that its type does not name; then JSON may say them too.
     let open = Some(buffa::editions::EnumType::Open);
     reader.present(kind, open, json).is_ok_and(|read| same(&read, raw, 0))

@@ -20,7 +20,7 @@ use tidewire_service::{
     StreamKind,
 };
 
-use crate::served::SchemaService;
+use crate::schema_service::SchemaService;
 use crate::{Message, Schema, SchemaError};
 
 /// An implementation of services that are known only at run time.

@@ -21,7 +21,7 @@ use tidewire_service::{Error, Result};
 
 use crate::types::MessageType;
 
-pub use read::Unknown;
+pub use read::UnknownMembers;
 pub(crate) use read::{Part, Reader, read_scalar};
 pub(crate) use well_known::parts_of_any;
 
@@ -80,7 +80,7 @@ pub(crate) fn read(
     pool: &Arc<DescriptorPool>,
     index: MessageIndex,
     text: &[u8],
-    unknown: Unknown,
+    unknown: UnknownMembers,
 ) -> Result<DynamicMessage> {
     if text.is_empty() {
         return Err(Error::invalid_argument(
@@ -101,7 +101,7 @@ pub(crate) fn read_field(
     index: MessageIndex,
     field: &FieldDescriptor,
     text: &[u8],
-    unknown: Unknown,
+    unknown: UnknownMembers,
 ) -> Result<DynamicMessage> {
     let budget = Cell::new(ELEMENT_MEMORY_MAX);
     let seed = Part { reader: Reader::new(pool, unknown, &budget), index, field };
@@ -151,7 +151,7 @@ pub(crate) fn read_tree(
     pool: &Arc<DescriptorPool>,
     index: MessageIndex,
     tree: &serde_json::Value,
-    unknown: Unknown,
+    unknown: UnknownMembers,
 ) -> Result<DynamicMessage> {
     let budget = Cell::new(ELEMENT_MEMORY_MAX);
     let mut track = serde_path_to_error::Track::new();

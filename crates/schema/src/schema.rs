@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tidewire_proto::Sources;
 use tidewire_service::{Codec, Error, Interface, Result};
 
-use crate::json::{self, Unknown};
+use crate::json::{self, UnknownMembers};
 use crate::types::{EnumType, MessageType};
 use crate::{Message, SchemaError, interface};
 
@@ -154,7 +154,9 @@ impl Schema {
             Codec::Proto => DynamicMessage::decode(Arc::clone(&self.pool), index, bytes)
                 .map(Message)
                 .map_err(|e| Error::invalid_argument(format!("not a valid {}: {e}", name()))),
-            Codec::Json => json::read(&self.pool, index, bytes, Unknown::Ignored).map(Message),
+            Codec::Json => {
+                json::read(&self.pool, index, bytes, UnknownMembers::Ignored).map(Message)
+            }
         }
     }
 
@@ -164,14 +166,19 @@ impl Schema {
     /// As [`decode`](Self::decode); what is wrong names the field, line and column.
     pub fn decode_exactly(&self, type_name: &str, json: &[u8]) -> Result<Message> {
         let index = self.index(type_name)?;
-        json::read(&self.pool, index, json, Unknown::Refused).map(Message)
+        json::read(&self.pool, index, json, UnknownMembers::Refused).map(Message)
     }
 
     /// Decodes JSON, with members that name no field ignored or refused.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
-    pub fn decode_json(&self, type_name: &str, json: &[u8], unknown: Unknown) -> Result<Message> {
+    pub fn decode_json(
+        &self,
+        type_name: &str,
+        json: &[u8],
+        unknown: UnknownMembers,
+    ) -> Result<Message> {
         let index = self.index(type_name)?;
         json::read(&self.pool, index, json, unknown).map(Message)
     }
@@ -187,7 +194,7 @@ impl Schema {
         type_name: &str,
         field: &str,
         json: &[u8],
-        unknown: Unknown,
+        unknown: UnknownMembers,
     ) -> Result<Message> {
         let index = self.index(type_name)?;
         let found = self.pool.message(index).field_by_name(field);
@@ -201,7 +208,7 @@ impl Schema {
     /// As [`decode_exactly`](Self::decode_exactly), without line and column.
     pub fn from_json(&self, type_name: &str, json: &serde_json::Value) -> Result<Message> {
         let index = self.index(type_name)?;
-        json::read_tree(&self.pool, index, json, Unknown::Refused).map(Message)
+        json::read_tree(&self.pool, index, json, UnknownMembers::Refused).map(Message)
     }
 
     pub(crate) fn index(&self, type_name: &str) -> Result<MessageIndex> {

@@ -16,7 +16,7 @@ use tidewire_service::{
 };
 
 use crate::Schema;
-use crate::json::{self, Unknown};
+use crate::json::{self, UnknownMembers};
 use crate::message::Message;
 
 /// What is left to do of a call that was translated.
@@ -33,7 +33,7 @@ struct Direction {
     is_one: bool,
     /// What becomes of members of JSON that the schema does not know: a caller may be newer than
     /// it, and who answers has made a mistake.
-    unknown: Unknown,
+    unknown: UnknownMembers,
     explain: fn(Error) -> Error,
 }
 
@@ -69,13 +69,15 @@ impl Schema {
         if (call.codec, codec) != UNTOUCHED {
             let codecs = (call.codec, codec);
             let streams = kind.client_streams();
-            let asked = way(&method.input, codecs, streams, Unknown::Ignored, |error| error)?;
+            let asked =
+                way(&method.input, codecs, streams, UnknownMembers::Ignored, |error| error)?;
             call.body = asked.body(std::mem::take(&mut call.body))?;
         }
         let codecs = (codec, call.accept);
         (call.codec, call.accept) = (codec, codec);
         let streams = kind.server_streams();
-        let back = || way(&method.output, codecs, streams, Unknown::Refused, wrong).map(Back);
+        let back =
+            || way(&method.output, codecs, streams, UnknownMembers::Refused, wrong).map(Back);
         (codecs != UNTOUCHED).then(back).transpose()
     }
 }

@@ -13,7 +13,7 @@ use tidewire_json::{NULL_VALUE, WellKnown};
 use tidewire_service::Codec;
 
 use crate::FieldError;
-use crate::json::{DEPTH_MAX, ELEMENT_MEMORY_MAX, Reader, Unknown};
+use crate::json::{DEPTH_MAX, ELEMENT_MEMORY_MAX, Reader, UnknownMembers};
 use crate::path::{Path, Step};
 use crate::types::MessageType;
 use crate::value::{Value, parse_key};
@@ -403,6 +403,6 @@ fn by_json(
 ) -> Result<Raw, String> {
     let tree = serde_json::to_value(value).map_err(|why| why.to_string())?;
     let budget = Cell::new(ELEMENT_MEMORY_MAX);
-    let reader = Reader::new(pool, Unknown::Ignored, &budget);
+    let reader = Reader::new(pool, UnknownMembers::Ignored, &budget);
     reader.present(kind, None, &tree).map_err(|why| why.to_string())
 }

@@ -36,7 +36,7 @@ use crate::reloadable::{ReloadableServices, layered};
 use crate::rest::Rest;
 use crate::routes::{RouteError, Routes};
 use crate::rpc::Methods;
-use crate::running::{Acceptor, RunningServer, StartError};
+use crate::running_server::{Acceptor, RunningServer, StartError};
 use crate::stop::Stop;
 use crate::usage::Counters;
 
@@ -466,7 +466,8 @@ impl Builder {
             let methods = interfaces().flat_map(Interface::methods).map(|method| &**method);
             cache.check(methods).map_err(StartError::Terms)?;
         }
-        let layering = Layering { outer: self.layers, cache: self.memo, inner: self.inner_layers };
+        let layering =
+            LayerStack { outer: self.layers, cache: self.memo, inner: self.inner_layers };
         let layers = layering.of_methods();
         let reloadable =
             |offer| Arc::new(ReloadableServices::new(offer, layers.clone(), self.validation));
@@ -572,13 +573,13 @@ impl App {
 }
 
 /// What services and handlers are wrapped in, the outermost first.
-struct Layering {
+struct LayerStack {
     outer: Vec<Arc<dyn Layer>>,
     cache: Option<ReplyCache>,
     inner: Vec<Arc<dyn Layer>>,
 }
 
-impl Layering {
+impl LayerStack {
     /// The layers of methods, and of handlers whose replies are not cached.
     fn of_methods(&self) -> Vec<Arc<dyn Layer>> {
         let cache = self.cache.as_ref();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidewire_service::{Idempotency, Interface, Method, Service, ServiceSource, StreamKind};
 
-use crate::running::StartError;
+use crate::running_server::StartError;
 
 /// The methods that keep keys, and for how long.
 #[derive(Debug, Clone, Default)]

@@ -105,14 +105,14 @@ pub(crate) struct Faulty<B> {
     messages: usize,
     sent: u64,
     /// What waits for its time.
-    queue: VecDeque<Queued>,
+    queue: VecDeque<QueuedFrame>,
     pause: Option<Pin<Box<Sleep>>>,
     /// Until what was sent before the end is on its way.
     flush: Option<Pin<Box<Sleep>>>,
 }
 
 /// A frame that waits for its time.
-struct Queued {
+struct QueuedFrame {
     frame: Frame<Bytes>,
     ends_message: bool,
 }
@@ -140,15 +140,15 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Faulty<B> {
         let data = match frame.into_data() {
             Ok(data) => data,
             Err(_) if self.plan.loses_trailers => return,
-            Err(frame) => return self.queue.push_back(Queued { frame, ends_message: false }),
+            Err(frame) => return self.queue.push_back(QueuedFrame { frame, ends_message: false }),
         };
         let size = self.plan.dribble.map_or(usize::MAX, |(bytes, _)| bytes);
         for Piece { mut bytes, ends_message } in self.cutter.cut(data) {
             while bytes.len() > size {
                 let frame = Frame::data(bytes.split_to(size));
-                self.queue.push_back(Queued { frame, ends_message: false });
+                self.queue.push_back(QueuedFrame { frame, ends_message: false });
             }
-            self.queue.push_back(Queued { frame: Frame::data(bytes), ends_message });
+            self.queue.push_back(QueuedFrame { frame: Frame::data(bytes), ends_message });
         }
     }
 
@@ -200,7 +200,7 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Body for Faulty<B> {
         if let Some(pause) = &mut this.pause {
             ready!(pause.as_mut().poll(cx));
         }
-        let Some(Queued { frame, ends_message }) = this.queue.pop_front() else {
+        let Some(QueuedFrame { frame, ends_message }) = this.queue.pop_front() else {
             return Poll::Ready(None);
         };
         this.frames += 1;

@@ -30,13 +30,13 @@ pub(crate) struct InterimQueue {
     /// The number of the call whose response has not begun; 0 for none.
     current: AtomicU64,
     has_some: AtomicBool,
-    queued: Mutex<Queued>,
+    queued: Mutex<QueuedBytes>,
     waker: AtomicWaker,
 }
 
 /// What is to be written, and for which call.
 #[derive(Default)]
-struct Queued {
+struct QueuedBytes {
     call: u64,
     bytes: Vec<u8>,
 }
@@ -85,7 +85,7 @@ impl InterimQueue {
             return;
         }
         if queued.call != call {
-            *queued = Queued { call, bytes: Vec::new() };
+            *queued = QueuedBytes { call, bytes: Vec::new() };
         }
         let before = queued.bytes.len();
         write(&mut queued.bytes, status, headers);

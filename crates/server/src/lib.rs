@@ -64,7 +64,7 @@ mod rest;
 mod routes;
 mod rpc;
 mod run_call;
-mod running;
+mod running_server;
 mod stop;
 mod trace;
 mod usage;
@@ -80,7 +80,7 @@ pub use limits::{LimitRange, Limits, LimitsError};
 pub use live::Callee;
 pub use mount::tower;
 pub use routes::RouteError;
-pub use running::{RunningServer, StartError};
+pub use running_server::{RunningServer, StartError};
 pub use tidewire_listen::{Address, ParseAddressError};
 #[cfg(feature = "tls")]
 pub use tidewire_listen::{Tls, TlsError, TlsFiles};

@@ -15,7 +15,7 @@ use tidewire_service::{Answer, Call, Error, Interface, Layer, Service, ServiceSo
 use tidewire_validate::Validate;
 
 use crate::rpc::Entry;
-use crate::running::StartError;
+use crate::running_server::StartError;
 
 type ServedMethods = Vec<(Interface, Arc<dyn Service>)>;
 
@@ -80,7 +80,7 @@ impl ReloadableServices {
                 Some(Ok(validated)) => validated,
                 Some(Err(error)) => {
                     tracing::error!("{error}; its calls fail, and other services are served");
-                    Arc::new(Unchecked(error.to_string()))
+                    Arc::new(UncheckedService(error.to_string()))
                 }
                 None => service,
             };
@@ -96,9 +96,9 @@ impl ReloadableServices {
 }
 
 /// A service whose requests cannot be checked, and why.
-struct Unchecked(String);
+struct UncheckedService(String);
 
-impl Service for Unchecked {
+impl Service for UncheckedService {
     fn call(&self, _: Call) -> Answer {
         Answer::ready(Err(Error::internal(self.0.clone())))
     }

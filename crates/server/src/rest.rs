@@ -32,7 +32,7 @@ use crate::pipeline::InboundRequest;
 use crate::plain;
 use crate::request_body::{RequestBody, check_length, discard};
 use crate::run_call::run;
-use crate::running::StartError;
+use crate::running_server::StartError;
 
 /// The REST bindings of a server and the services behind them.
 pub(crate) struct Rest {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::call::one_message;
 use crate::dispatch::{Errors, Wire};
-use crate::typed::{decode_all, encode_all};
+use crate::typed_stream::{decode_all, encode_all};
 use crate::{Body, Call, Codec, Context, Error, Reply, Result, Service, Spec, Stream};
 
 /// Where a client sends its calls; cheap to clone.

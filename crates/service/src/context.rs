@@ -32,7 +32,7 @@ pub struct Context {
     protocol: Option<Protocol>,
     /// Whether `If-None-Match` speaks of the answer to this call.
     is_conditional: bool,
-    watching: Watching,
+    watching: WatchMode,
     stopping: Option<Signal>,
     observation: Option<Arc<dyn Observation>>,
     extensions: Extensions,
@@ -94,7 +94,7 @@ impl Protocol {
 
 /// Whether a caller wants to know when the reply becomes stale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Watching {
+pub enum WatchMode {
     /// No.
     #[default]
     No,
@@ -269,12 +269,12 @@ impl Context {
     /// Says whether the caller wants to know when the reply becomes stale.
     ///
     /// The cache then notes what the reply depends on, also where it does not keep the reply.
-    pub fn set_watching(&mut self, watching: Watching) {
+    pub fn set_watching(&mut self, watching: WatchMode) {
         self.watching = watching;
     }
 
     /// Whether the caller wants to know when the reply becomes stale.
-    pub fn watching(&self) -> Watching {
+    pub fn watching(&self) -> WatchMode {
         self.watching
     }
 

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::call::one_message;
-use crate::typed::{decode_all, encode_all};
+use crate::typed_stream::{decode_all, encode_all};
 use crate::{Answer, Body, Call, Codec, Context, Error, Reply, Result, Stream};
 
 /// A message that generated code may send and receive.

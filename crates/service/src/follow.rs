@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{Either, select};
 
-use crate::{Error, Freshness, Lifetime, Query, Reply, Result, Service, Stream, Watching};
+use crate::{Error, Freshness, Lifetime, Query, Reply, Result, Service, Stream, WatchMode};
 
 /// Tells the time and waits for it.
 pub trait Clock: Send + Sync + 'static {
@@ -72,7 +72,7 @@ pub fn follow(
     pace: FollowOptions,
     timer: impl Clock,
 ) -> Stream<Result<Reply>> {
-    let watching = Watching::Begins;
+    let watching = WatchMode::Begins;
     Follower { service, query, pace, timer, watching, next: Some(None) }.answers()
 }
 
@@ -91,7 +91,7 @@ pub fn follow_from(
     query.context_mut().set_held(given.validator().into_iter().collect());
     let now = timer.now();
     let next = ends(&given).then_some(Some((given, now)));
-    let watching = Watching::Continues;
+    let watching = WatchMode::Continues;
     Follower { service, query, pace, timer, watching, next }.answers()
 }
 struct Follower<T> {
@@ -100,7 +100,7 @@ struct Follower<T> {
     pace: FollowOptions,
     timer: T,
     /// Whether the next call is the first.
-    watching: Watching,
+    watching: WatchMode,
     /// What has to end before the next call, and when the last one was made; `None` at the end.
     next: Option<Option<(Freshness, Instant)>>,
 }
@@ -145,7 +145,7 @@ impl<T: Clock> Follower<T> {
         let mut call = self.query.clone().into_call();
         call.context = call.context.with_deadline(deadline);
         call.context.set_watching(self.watching);
-        self.watching = Watching::Continues;
+        self.watching = WatchMode::Continues;
         match select(self.service.call(call), pin!(self.sleep_until(deadline))).await {
             Either::Left((outcome, _)) => outcome,
             Either::Right(((), _)) => {

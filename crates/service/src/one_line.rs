@@ -18,14 +18,14 @@ pub struct OneLine<T>(pub T);
 
 impl<T: fmt::Display> fmt::Display for OneLine<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(Escaping(f), "{}", self.0)
+        write!(EscapeWriter(f), "{}", self.0)
     }
 }
 
 /// Writes on what it is given, escaped.
-struct Escaping<'a, 'b>(&'a mut fmt::Formatter<'b>);
+struct EscapeWriter<'a, 'b>(&'a mut fmt::Formatter<'b>);
 
-impl fmt::Write for Escaping<'_, '_> {
+impl fmt::Write for EscapeWriter<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut rest = text;
         while let Some((at, character)) = rest.char_indices().find(|(_, c)| is_steering(*c)) {

@@ -45,22 +45,22 @@ pub trait Service: Send + Sync + 'static {
     /// changes.
     ///
     /// Everything that the handler reads and that may change has to be a source or a memo.
-    fn cached(self, scope: CacheScope) -> Cached<Self>
+    fn cached(self, scope: CacheScope) -> CachedService<Self>
     where
         Self: Sized,
     {
-        Cached { service: self, scope }
+        CachedService { service: self, scope }
     }
 }
 
 /// A plain HTTP handler whose replies may be cached; see [`Service::cached`].
 #[derive(Debug, Clone)]
-pub struct Cached<S> {
+pub struct CachedService<S> {
     service: S,
     scope: CacheScope,
 }
 
-impl<S: Service> Service for Cached<S> {
+impl<S: Service> Service for CachedService<S> {
     fn call(&self, call: Call) -> Answer {
         self.service.call(call)
     }

@@ -13,10 +13,10 @@
 #![doc = include_str!("../README.md")]
 
 mod access_log;
-mod captured;
 mod exemplar;
 mod histogram;
 mod line;
+mod message_capture;
 mod metrics;
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -25,8 +25,8 @@ mod series;
 mod text;
 
 pub use access_log::{AccessLog, LineFormat};
-pub use captured::{Messages, ShowMessage};
 pub use histogram::BOUNDS;
+pub use message_capture::{Messages, ShowMessage};
 pub use metrics::{MethodFigures, Metrics};
 #[cfg(feature = "otlp")]
 pub use otlp::Spans;

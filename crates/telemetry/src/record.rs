@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use http::HeaderMap;
 use tidewire_service::{Codec, End, Head, OneLine, Phase, Principal, Protocol, Side, Target};
 
-use crate::captured::{Capture, CapturedMessages, Messages, ShowMessage};
+use crate::message_capture::{Capture, CapturedMessages, Messages, ShowMessage};
 use crate::series::outcome;
 
 /// The last calls of a server; clones share them.

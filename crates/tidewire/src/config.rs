@@ -35,6 +35,7 @@ mod memo;
 mod oplog;
 mod origin;
 mod pages;
+mod pending_restart;
 mod program;
 mod programs;
 mod rest;
@@ -42,7 +43,6 @@ mod service;
 mod traces;
 mod upstream;
 mod value;
-mod waiting;
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};

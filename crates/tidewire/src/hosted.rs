@@ -14,7 +14,7 @@
 //!
 //! `Context::principal` says who calls, as the gateway found out.
 
-mod isolated;
+mod panic_isolation;
 
 use std::collections::HashMap;
 use std::fmt::{self, Display};
@@ -280,7 +280,7 @@ impl Host for HostedServer {
         Box::pin(async move {
             let (service, call) =
                 found.map_err(|text| CallFailure::not_run(Error::unimplemented(text)))?;
-            isolated::answer(service, call).await.map_err(CallFailure::from)
+            panic_isolation::answer(service, call).await.map_err(CallFailure::from)
         })
     }
 }

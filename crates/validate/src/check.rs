@@ -9,8 +9,8 @@ use std::ops::RangeInclusive;
 
 use regex::bytes::Regex;
 
-use super::encoded;
 use super::violation::Element;
+use super::wire_format;
 
 /// A rule with what is said when it is broken.
 #[derive(Debug)]
@@ -146,12 +146,15 @@ impl Test {
             Self::Contains(part) => contains(bytes, part),
             Self::NotContains(part) => !contains(bytes, part),
             Self::FormAlways(is) => is(bytes),
-            Self::MaskEqual(paths) => {
-                paths.iter().map(|path| &**path).eq(encoded::all(bytes, 1).map(|path| path.bytes()))
+            Self::MaskEqual(paths) => paths
+                .iter()
+                .map(|path| &**path)
+                .eq(wire_format::all(bytes, 1).map(|path| path.bytes())),
+            Self::MaskIn(list) => {
+                wire_format::all(bytes, 1).all(|path| is_below(path.bytes(), list))
             }
-            Self::MaskIn(list) => encoded::all(bytes, 1).all(|path| is_below(path.bytes(), list)),
             Self::MaskNotIn(list) => {
-                !encoded::all(bytes, 1).any(|path| is_below(path.bytes(), list))
+                !wire_format::all(bytes, 1).any(|path| is_below(path.bytes(), list))
             }
             _ => true,
         }

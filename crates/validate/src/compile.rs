@@ -10,7 +10,6 @@ use buffa_descriptor::{DescriptorPool, FieldDescriptor, FieldKind, MessageIndex,
 
 use super::cel::{Bindings, Program, Scope, Type, is_wrapper};
 use super::check::RuleSite;
-use super::encoded;
 use super::fault::{Fault, Owner};
 use super::kind::{self, Kind};
 use super::options::{self, FieldRules};
@@ -19,6 +18,7 @@ use super::plan::{
 };
 use super::standard::Rules;
 use super::violation::{Element, EntryKinds};
+use super::wire_format;
 
 mod predefined;
 mod prune;
@@ -109,7 +109,7 @@ impl Compiler<'_> {
             self.keep(name, Owner::Message, place, compiled, &mut plan.programs);
         }
         let groups: Vec<Vec<u8>> =
-            encoded::all(&rules, 4).map(|raw| raw.bytes().to_vec()).collect();
+            wire_format::all(&rules, 4).map(|raw| raw.bytes().to_vec()).collect();
         for (at, group) in groups.iter().enumerate() {
             let place = vec![options::RULES as i32, 4, at as i32];
             let compiled = self.group(index, group);
@@ -147,7 +147,7 @@ impl Compiler<'_> {
     /// `(buf.validate.message).oneof`.
     fn group(&self, index: MessageIndex, rule: &[u8]) -> Result<FieldGroup, String> {
         let message = self.pool.message(index);
-        let names: Vec<String> = encoded::all(rule, 1)
+        let names: Vec<String> = wire_format::all(rule, 1)
             .map(|raw| String::from_utf8_lossy(raw.bytes()).into_owned())
             .collect();
         if names.is_empty() {
@@ -162,7 +162,7 @@ impl Compiler<'_> {
             }
             members.push(at);
         }
-        let required = encoded::last(rule, 2).is_some_and(|raw| raw.bits() != 0);
+        let required = wire_format::last(rule, 2).is_some_and(|raw| raw.bits() != 0);
         Ok(FieldGroup { members, required, names: names.join(", ") })
     }
 
@@ -170,7 +170,8 @@ impl Compiler<'_> {
         let pool = Arc::clone(self.pool);
         let message = pool.message(index);
         let rules = FieldRules::of(field);
-        let number = |number| encoded::last(&rules.rules, number).map_or(0, encoded::Raw::bits);
+        let number =
+            |number| wire_format::last(&rules.rules, number).map_or(0, wire_format::Raw::bits);
         let ignore = match number(options::IGNORE) {
             0 if in_group && !rules.rules.is_empty() => options::IGNORE_ZERO,
             ignore => ignore,
@@ -231,7 +232,7 @@ impl Compiler<'_> {
                     self.whole(&subject(kind, false, Vec::new()), rules, (18, "repeated"));
                 let prefix = step((18, "repeated"), (4, "items"));
                 let items = subject(kind, field.is_delimited(), prefix);
-                let items = self.value(&items, &encoded::message(&own, 4).unwrap_or_default());
+                let items = self.value(&items, &wire_format::message(&own, 4).unwrap_or_default());
                 let own = Rules { member: (18, "repeated"), bytes: &own, prefix: &[] };
                 // Whether messages are equal is not asked: each is another one.
                 let comparable =
@@ -243,7 +244,7 @@ impl Compiler<'_> {
                 let key = SingularKind::Scalar(key);
                 let (whole, own) =
                     self.whole(&subject(value, false, Vec::new()), rules, (19, "map"));
-                let inner = |number| encoded::message(&own, number).unwrap_or_default();
+                let inner = |number| wire_format::message(&own, number).unwrap_or_default();
                 let keys = subject(key, false, step((19, "map"), (4, "keys")));
                 let keys = self.value(&keys, &inner(4));
                 let values = subject(value, false, step((19, "map"), (5, "values")));
@@ -267,7 +268,7 @@ impl Compiler<'_> {
         if let Some(found) = member_of(rules).filter(|found| *found != member.0) {
             self.mismatch(subject, found);
         }
-        let own = encoded::message(rules, member.0).unwrap_or_default();
+        let own = wire_format::message(rules, member.0).unwrap_or_default();
         let this = Type::of_any_field(self.pool, subject.field);
         self.predefined(subject, &own, member, &this, &mut plan.programs);
         (plan, own)
@@ -277,7 +278,7 @@ impl Compiler<'_> {
         let pool = Arc::clone(self.pool);
         let kind = Kind::of_value(subject.kind, subject.delimited);
         let mut plan = empty(kind);
-        let ignore = encoded::last(rules, options::IGNORE).map_or(0, encoded::Raw::bits);
+        let ignore = wire_format::last(rules, options::IGNORE).map_or(0, wire_format::Raw::bits);
         if ignore == options::IGNORE_ALWAYS {
             return plan;
         }
@@ -300,7 +301,7 @@ impl Compiler<'_> {
         match (member_of(rules), expected) {
             (None, _) => {}
             (Some(found), Some(member)) if found == member.0 => {
-                let own = encoded::message(rules, found).unwrap_or_default();
+                let own = wire_format::message(rules, found).unwrap_or_default();
                 let own_rules = Rules { member, bytes: &own, prefix: &subject.prefix };
                 let defined = || {
                     let values = enumeration.map_or(&[][..], |one| one.values());
@@ -379,7 +380,7 @@ fn program(
 
 /// The rules that an encoded `buf.validate.FieldRules` has for a type.
 fn member_of(rules: &[u8]) -> Option<u32> {
-    let mut fields = encoded::Fields::new(rules);
+    let mut fields = wire_format::Fields::new(rules);
     let mut found = None;
     while let Ok(Some((number, _))) = fields.next() {
         if matches!(number, 1..=16 | 18..=22 | 28) {

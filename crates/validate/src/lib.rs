@@ -30,7 +30,6 @@ mod cel;
 mod check;
 mod compile;
 mod describe;
-mod encoded;
 mod expression;
 mod fault;
 mod formats;
@@ -43,6 +42,7 @@ mod plan;
 mod run;
 mod standard;
 mod violation;
+mod wire_format;
 
 use std::collections::HashMap;
 use std::fmt;

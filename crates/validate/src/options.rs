@@ -4,8 +4,8 @@
 
 use buffa_descriptor::{FieldDescriptor, MessageDescriptor, OneofDescriptor};
 
-use super::encoded::{self, Raw};
 use super::pgv;
+use super::wire_format::{self, Raw};
 
 /// `(buf.validate.field)`, `(buf.validate.message)` and `(buf.validate.oneof)`.
 pub(super) const RULES: u32 = 1159;
@@ -42,15 +42,16 @@ impl FieldRules {
         let Some(options) = field.options().map(buffa::Message::encode_to_vec) else {
             return Self::default();
         };
-        let behavior = encoded::all(&options, BEHAVIOR).any(|raw| match raw {
+        let behavior = wire_format::all(&options, BEHAVIOR).any(|raw| match raw {
             Raw::Bytes(packed) => {
-                encoded::packed(packed, 0).flatten().any(|one| one == BEHAVIOR_REQUIRED)
+                wire_format::packed(packed, 0).flatten().any(|one| one == BEHAVIOR_REQUIRED)
             }
             raw => raw.bits() == BEHAVIOR_REQUIRED,
         });
-        let ours = encoded::message(&options, RULES);
+        let ours = wire_format::message(&options, RULES);
         let option = if ours.is_some() { RULES } else { pgv::RULES };
-        let theirs = || encoded::message(&options, pgv::RULES).map(|rules| pgv::translated(&rules));
+        let theirs =
+            || wire_format::message(&options, pgv::RULES).map(|rules| pgv::translated(&rules));
         let rules = ours.or_else(theirs).unwrap_or_default();
         Self { rules, behavior_required: behavior, option }
     }
@@ -61,19 +62,19 @@ pub(super) fn of_message(message: &MessageDescriptor) -> Option<Vec<u8>> {
     let Some(options) = message.options().map(buffa::Message::encode_to_vec) else {
         return Some(Vec::new());
     };
-    let flag = |number| encoded::last(&options, number).is_some_and(|raw| raw.bits() != 0);
+    let flag = |number| wire_format::last(&options, number).is_some_and(|raw| raw.bits() != 0);
     if flag(pgv::RULES) || flag(pgv::IGNORED) {
         return None;
     }
-    Some(encoded::message(&options, RULES).unwrap_or_default())
+    Some(wire_format::message(&options, RULES).unwrap_or_default())
 }
 
 /// Whether a member of the oneof has to be set.
 pub(super) fn is_oneof_required(oneof: &OneofDescriptor) -> bool {
     let Some(options) = oneof.options().map(buffa::Message::encode_to_vec) else { return false };
-    let ours =
-        encoded::message(&options, RULES).and_then(|rules| Some(encoded::last(&rules, 1)?.bits()));
-    let theirs = || encoded::last(&options, pgv::RULES).map(Raw::bits);
+    let ours = wire_format::message(&options, RULES)
+        .and_then(|rules| Some(wire_format::last(&rules, 1)?.bits()));
+    let theirs = || wire_format::last(&options, pgv::RULES).map(Raw::bits);
     ours.or_else(theirs).is_some_and(|required| required != 0)
 }
 
@@ -81,15 +82,15 @@ pub(super) fn is_oneof_required(oneof: &OneofDescriptor) -> bool {
 /// which they are evaluated, each with the number that it is at and its place there.
 pub(super) fn cel_rules(rules: &[u8], texts: u32, messages: u32) -> Vec<CelRule> {
     let text = |raw: Raw<'_>| String::from_utf8_lossy(raw.bytes()).into_owned();
-    let plain = encoded::all(rules, texts).map(text).map(|expression| CelRule {
+    let plain = wire_format::all(rules, texts).map(text).map(|expression| CelRule {
         id: expression.clone(),
         message: String::new(),
         expression,
         member: texts,
         index: 0,
     });
-    let full = encoded::all(rules, messages).map(|raw| {
-        let part = |number| encoded::last(raw.bytes(), number).map(text).unwrap_or_default();
+    let full = wire_format::all(rules, messages).map(|raw| {
+        let part = |number| wire_format::last(raw.bytes(), number).map(text).unwrap_or_default();
         CelRule { id: part(1), message: part(2), expression: part(3), member: messages, index: 0 }
     });
     let number = |(index, rule): (usize, CelRule)| CelRule { index: index as u64, ..rule };

@@ -9,7 +9,7 @@
 //! | `message.skip` | `ignore = IGNORE_ALWAYS` |
 //! | `(validate.disabled)`, `(validate.ignored)` | no rules in this message |
 
-use super::encoded::{self, Fields, Raw, push_bytes, push_number, push_raw};
+use super::wire_format::{self, Fields, Raw, push_bytes, push_number, push_raw};
 
 /// `(validate.rules)` and `(validate.required)`, `(validate.disabled)`; `(validate.ignored)`.
 pub(super) const RULES: u32 = 1071;
@@ -23,7 +23,7 @@ pub(super) fn translated(rules: &[u8]) -> Vec<u8> {
     let mut fields = Fields::new(rules);
     while let Ok(Some((number, raw))) = fields.next() {
         let inner = raw.bytes();
-        let flag = |number| encoded::last(inner, number).is_some_and(|raw| raw.bits() != 0);
+        let flag = |number| wire_format::last(inner, number).is_some_and(|raw| raw.bits() != 0);
         if number == MESSAGE {
             if flag(1) {
                 push_number(&mut out, super::options::IGNORE, super::options::IGNORE_ALWAYS);

@@ -15,11 +15,11 @@ use buffa_descriptor::{DescriptorPool, MessageIndex};
 
 use super::cel::{Bindings, Budget, Failure, Value};
 use super::check::{Check, RuleSite, Scalar};
-use super::encoded::{self, Fields, MalformedMessage, Raw};
 use super::kind::Kind;
 use super::plan::{FieldPlan, MessagePlan, ReadAs, Rule, Shape, ValuePlan};
 use super::standard::{duration, timestamp};
 use super::violation::{Element, Subscript, Violation};
+use super::wire_format::{self, Fields, MalformedMessage, Raw};
 
 mod collections;
 
@@ -435,7 +435,7 @@ fn unwrapped(reading: ReadAs, bytes: &[u8]) -> Result<Scalar<'_>, Stop> {
                     | (Raw::Fixed32(_), 5)
             )
         };
-        encoded::all(bytes, number).filter(fits).last()
+        wire_format::all(bytes, number).filter(fits).last()
     };
     Ok(match reading {
         ReadAs::Wrapper(kind) => plain(kind, member(1, kind.wire()).unwrap_or(Raw::Varint(0))),

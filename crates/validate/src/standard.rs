@@ -4,11 +4,11 @@
 //! extension, a predefined rule in CEL, and compiled elsewhere.
 
 use super::check::{Check, Constant, Range, RuleSite, Test};
-use super::encoded::{self, Raw};
 use super::kind::Kind;
 use super::pattern;
 use super::plan::CountRule;
 use super::violation::Element;
+use super::wire_format::{self, Raw};
 
 mod strings;
 
@@ -115,7 +115,7 @@ impl Rules<'_> {
         if list > 0 {
             checks.extend(self.lists(list, kind, &constant));
         }
-        let bound = |number| encoded::last(self.bytes, number).map(&constant);
+        let bound = |number| wire_format::last(self.bytes, number).map(&constant);
         let below =
             bound(less).map(|one| (one, false)).or_else(|| bound(less + 1).map(|one| (one, true)));
         let above = bound(less + 2)
@@ -186,7 +186,7 @@ impl Rules<'_> {
     }
 
     fn equal(&self, number: u32, kind: Kind, read: &dyn Fn(Raw<'_>) -> Constant) -> Vec<Check> {
-        let one = encoded::last(self.bytes, number).map(read);
+        let one = wire_format::last(self.bytes, number).map(read);
         let check = |one| {
             let message = match (self.member.1, &one) {
                 ("string", one) => format!("must equal `{}`", self.print(one)),
@@ -203,12 +203,12 @@ impl Rules<'_> {
     fn lists(&self, number: u32, kind: Kind, read: &dyn Fn(Raw<'_>) -> Constant) -> Vec<Check> {
         let list = |number| -> Box<[Constant]> {
             let mut found = Vec::new();
-            for raw in encoded::all(self.bytes, number) {
+            for raw in wire_format::all(self.bytes, number) {
                 match raw {
                     Raw::Bytes(packed)
                         if !matches!(kind, Kind::String | Kind::Bytes | Kind::Message) =>
                     {
-                        let numbers = encoded::packed(packed, kind.wire()).flatten();
+                        let numbers = wire_format::packed(packed, kind.wire()).flatten();
                         found.extend(numbers.map(|bits| read(Raw::Varint(bits))));
                     }
                     raw => found.push(read(raw)),
@@ -265,14 +265,14 @@ impl Rules<'_> {
 
     fn field_mask(&self) -> Vec<Check> {
         let paths = |bytes: &[u8], number| -> Box<[Box<[u8]>]> {
-            encoded::all(bytes, number).map(|path| Box::from(path.bytes())).collect()
+            wire_format::all(bytes, number).map(|path| Box::from(path.bytes())).collect()
         };
         let print = |paths: &[Box<[u8]>]| {
             let paths: Vec<_> = paths.iter().map(|path| String::from_utf8_lossy(path)).collect();
             format!("[{}]", paths.join(", "))
         };
         let mut checks = Vec::new();
-        if let Some(mask) = encoded::message(self.bytes, 1) {
+        if let Some(mask) = wire_format::message(self.bytes, 1) {
             let wanted = paths(&mask, 1);
             let message = format!("must equal paths {}", print(&wanted));
             let rule = RuleField::new(1, "const", Kind::Message);
@@ -311,7 +311,7 @@ impl Rules<'_> {
             let test = Test::FromNow(0, forever);
             push("gt_now", 8, Kind::Bool, "must be greater than now".to_owned(), test);
         }
-        if let Some(within) = encoded::message(self.bytes, 9) {
+        if let Some(within) = wire_format::message(self.bytes, 9) {
             let within = i128::from(duration(&within));
             let message = format!("must be within {}s of now", seconds(within));
             push("within", 9, Kind::Message, message, Test::FromNow(within, within));
@@ -325,7 +325,7 @@ impl Rules<'_> {
             "map" => ("min_pairs", "max_pairs", ["entry", "entries"]),
             _ => ("min_items", "max_items", ["item", "items"]),
         };
-        let bound = |number| encoded::last(self.bytes, number).map(Raw::bits);
+        let bound = |number| wire_format::last(self.bytes, number).map(Raw::bits);
         let site = |number, name: &'static str, words: &str, one: u64| {
             let message = format!("must contain {words} {one} {}", counted(one, unit));
             self.site(name, RuleField::new(number, name, Kind::Uint64), &message)
@@ -347,7 +347,7 @@ impl Rules<'_> {
     }
 
     fn flag(&self, number: u32) -> bool {
-        encoded::last(self.bytes, number).is_some_and(|raw| raw.bits() != 0)
+        wire_format::last(self.bytes, number).is_some_and(|raw| raw.bits() != 0)
     }
 
     pub(super) fn check(&self, id: &str, rule: RuleField, message: &str, test: Test) -> Check {
@@ -427,7 +427,7 @@ struct Parts {
 }
 
 fn parts(message: &[u8]) -> Parts {
-    let number = |number| match encoded::all(message, number)
+    let number = |number| match wire_format::all(message, number)
         .filter(|raw| matches!(raw, Raw::Varint(_)))
         .last()
     {

@@ -9,8 +9,8 @@ use std::fmt;
 
 use tidewire_service::{Codec, Detail, Error};
 
-use super::encoded::{push_bytes, push_number};
 use super::kind::Kind;
+use super::wire_format::{push_bytes, push_number};
 
 /// One broken rule.
 #[derive(Debug, Clone, PartialEq)]

@@ -146,7 +146,7 @@ pub fn negotiate(head: &Head<'_>, method: Option<&Spec>) -> Result<Exchange, Ref
 /// Compression, version and deadline of a POST.
 fn agree(exchange: &mut Exchange, headers: &HeaderMap) -> Result<(), Refusal> {
     let Format { dialect, framing, .. } = exchange.format;
-    let present = Present::of(headers);
+    let present = PresentHeaders::of(headers);
     exchange.declared_length = present.length.then(|| declared_length(headers)).flatten();
     let refused = |error| Refusal::in_protocol(exchange, error);
     if present.version && dialect == Dialect::Connect {
@@ -193,7 +193,7 @@ fn agree(exchange: &mut Exchange, headers: &HeaderMap) -> Result<(), Refusal> {
 /// Which headers that matter are there, of whatever protocol: most requests have few of them, and
 /// one look at every name costs less than looking each of them up.
 #[derive(Default)]
-struct Present {
+struct PresentHeaders {
     version: bool,
     encoding: bool,
     accepted: bool,
@@ -201,7 +201,7 @@ struct Present {
     length: bool,
 }
 
-impl Present {
+impl PresentHeaders {
     fn of(headers: &HeaderMap) -> Self {
         let mut present = Self::default();
         for name in headers.keys() {

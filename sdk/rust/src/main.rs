@@ -50,17 +50,17 @@ impl Suite {
     }
 
     /// Notes a text when this is dropped: its call is over.
-    fn noting(&self, text: String) -> Noting {
-        Noting { suite: self.clone(), text }
+    fn noting(&self, text: String) -> NoteOnDrop {
+        NoteOnDrop { suite: self.clone(), text }
     }
 }
 
-struct Noting {
+struct NoteOnDrop {
     suite: Suite,
     text: String,
 }
 
-impl Drop for Noting {
+impl Drop for NoteOnDrop {
     fn drop(&mut self) {
         let text = std::mem::take(&mut self.text);
         self.suite.0.heard.send_if_modified(|heard| heard.insert(text));

@@ -3,9 +3,9 @@
 //!
 //! A participle alone (`told`, `Kept`) says that something happened, and neither what nor to what.
 //!
-//! Looked at: files, folders and modules (any word of the name), types (the last word, and one that
-//! is a participle), public functions (`get_`), functions that are a participle. Test code may name
-//! itself as it likes, except for its files.
+//! Looked at: files, folders and modules (any word of the name, and one that is a participle),
+//! types (the last word, and one that is a participle), public functions (`get_`), functions that
+//! are a participle. Test code may name itself as it likes, except for its files.
 
 use syn::visit::{self, Visit};
 use syn::{Ident, Visibility};
@@ -19,6 +19,42 @@ const BANNED: &[&str] =
 const PARTICIPLES: &[&str] = &[
     "told", "known", "kept", "found", "heard", "asked", "said", "seen", "shown", "made", "taken",
     "wanted", "answered", "refused", "offered", "held", "given", "noted", "lent", "begun",
+];
+/// Participles that name no type and no module, though functions and fields may have the name.
+const PARTICIPLES_OF_TYPES: &[&str] = &[
+    "allowed",
+    "applied",
+    "arrived",
+    "bounded",
+    "captured",
+    "checking",
+    "compared",
+    "connecting",
+    "described",
+    "encoded",
+    "escaping",
+    "fetching",
+    "followed",
+    "following",
+    "imported",
+    "inherited",
+    "isolated",
+    "looking",
+    "noting",
+    "opened",
+    "queued",
+    "registered",
+    "replaced",
+    "served",
+    "settled",
+    "typed",
+    "unchecked",
+    "unfinished",
+    "unseen",
+    "waiting",
+    "watched",
+    "watching",
+    "worn",
 ];
 /// Files that were written before this rule; the list only shrinks.
 const PARTICIPLES_OLD: &[&str] = &[
@@ -89,6 +125,13 @@ impl Walk {
             );
         }
         self.participle(name);
+        self.participle_of_type(name);
+    }
+
+    fn participle_of_type(&mut self, name: &Ident) {
+        if PARTICIPLES_OF_TYPES.contains(&&*name.to_string().to_lowercase()) {
+            self.find(name, format!("`{name}` is a participle; name it after what it is"));
+        }
     }
 
     fn participle(&mut self, name: &Ident) {
@@ -119,6 +162,8 @@ impl<'ast> Visit<'ast> for Walk {
             );
             self.find(&item.ident, text);
         }
+        self.participle(&item.ident);
+        self.participle_of_type(&item.ident);
         visit::visit_item_mod(self, item);
     }
 
@@ -243,12 +288,15 @@ mod tests {
             "fn found() {}",
             "impl A { fn said(&self) {} }",
             "trait A { fn held(&self); }",
+            "struct Settled;",
+            "mod served;",
+            "mod told;",
         ] {
             let text = format!("struct A;\n{bad}");
             let found = findings("crates/live-proto/src/a.rs", &text);
             assert!(found.len() == 1 && found[0].contains("is a participle"), "{bad}: {found:?}");
         }
-        let good = "struct CachedReply;\nimpl B for A { fn held(&self) {} }\nfn started() {}\n";
+        let good = "struct CachedReply;\nimpl B for A { fn held(&self) {} }\nfn started() {}\nfn settled() {}\n";
         assert_eq!(findings("crates/live-proto/src/a.rs", good), [""; 0]);
     }
 

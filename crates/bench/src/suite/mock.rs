@@ -2,7 +2,8 @@
 //! servers that answer the same message because somebody wrote them; at 1, 10, 50 and 100 calls
 //! under way.
 //!
-//! Mock servers publish their figures in their own tables; `published.rs` makes these from a run.
+//! Mock servers publish their figures in their own tables; `published_tables.rs` makes these from a
+//! run.
 
 use std::time::Duration;
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use tidewire_loadgen::{Error, Stop};
 
-use super::running::{PeerProcess, Scratch};
+use super::peer_process::{PeerProcess, Scratch};
 
 /// How long a peer may take to be ready.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -64,7 +64,7 @@ pub(crate) fn markdown(suite: &Suite, result: &SuiteResult) -> String {
         }
     }
     if suite.name == super::mock::MOCK.name {
-        out.push_str(&super::published::tables(result));
+        out.push_str(&super::published_tables::tables(result));
     }
     out
 }

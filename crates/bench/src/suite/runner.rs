@@ -10,7 +10,7 @@ use super::cores::Cores;
 use super::itself;
 use super::load::plan;
 use super::peer::{BackingServices, Peer};
-use super::running::PeerProcess;
+use super::peer_process::PeerProcess;
 use super::{Case, Load, Peers, Suite, Work};
 use crate::case::{self, ServerPlan};
 use crate::console::{Console, bar};

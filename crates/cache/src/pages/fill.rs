@@ -49,7 +49,7 @@ impl FillBudget {
 /// A body on its way.
 pub(crate) struct Fill {
     state: Mutex<State>,
-    waiting: Arc<Waiting>,
+    waiting: Arc<PieceWakers>,
 }
 
 /// What is done with a body that came whole, or with none.
@@ -83,9 +83,9 @@ enum Phase {
 
 /// Everybody who waits for the next piece.
 #[derive(Default)]
-struct Waiting(Mutex<Wakers>);
+struct PieceWakers(Mutex<Wakers>);
 
-impl Wake for Waiting {
+impl Wake for PieceWakers {
     fn wake(self: Arc<Self>) {
         let waiting = std::mem::take(&mut *self.0.lock());
         waiting.wake();

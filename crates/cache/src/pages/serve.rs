@@ -273,7 +273,7 @@ impl Shared {
         };
         reply.headers.remove(CHANGED);
         let arrival = self.arrival(asked, began);
-        let arrived = Arrived { arrival, asked_after, why, was_collapsed };
+        let arrived = ArrivedResponse { arrival, asked_after, why, was_collapsed };
         if reply.status == StatusCode::NOT_MODIFIED
             && let Some(page) = &validated
         {
@@ -321,7 +321,7 @@ impl Shared {
         asked: &PageRequest,
         request: &HeaderMap,
         reply: &Reply,
-        arrived: &Arrived,
+        arrived: &ArrivedResponse,
         lead: Option<FlightLeader>,
     ) -> Reply {
         let now = self.cache.0.runtime.now();
@@ -373,7 +373,7 @@ impl Shared {
         asked: &PageRequest,
         request: &HeaderMap,
         mut reply: Reply,
-        arrived: Arrived,
+        arrived: ArrivedResponse,
         lead: Option<FlightLeader>,
     ) -> Reply {
         let collapsed = collapsed(arrived.was_collapsed);
@@ -389,7 +389,7 @@ impl Shared {
         };
         say(&mut reply.headers, &format!("tidewire; fwd={why}; stored{collapsed}"));
         let flight = lead.as_ref().map(FlightLeader::flight);
-        let ending = Ending {
+        let ending = FillCompletion {
             cache: self.cache.clone(),
             key: asked.key.clone(),
             page,
@@ -425,7 +425,7 @@ impl Shared {
         asked: &PageRequest,
         request: &HeaderMap,
         reply: &Reply,
-        arrived: &Arrived,
+        arrived: &ArrivedResponse,
     ) -> Option<Page> {
         if asked.is_head || !reply.is_ordinary() || !reply.trailers.is_empty() {
             return None;
@@ -500,7 +500,8 @@ impl Shared {
                     let asked_after = self.cache.0.table.lock().last_change();
                     if asked_after == until + own {
                         let arrival = self.arrival(&asked, began);
-                        let arrived = Arrived { arrival, asked_after, why, was_collapsed: false };
+                        let arrived =
+                            ArrivedResponse { arrival, asked_after, why, was_collapsed: false };
                         return Ok(self.store(&asked, &request, reply, arrived, None));
                     }
                 }
@@ -522,7 +523,7 @@ impl Shared {
 }
 
 /// A response that arrived.
-struct Arrived {
+struct ArrivedResponse {
     arrival: Arrival,
     asked_after: u64,
     why: &'static str,
@@ -530,7 +531,7 @@ struct Arrived {
 }
 
 /// What is done once a body is there.
-struct Ending {
+struct FillCompletion {
     cache: PageCache,
     key: Key,
     page: Page,
@@ -539,7 +540,7 @@ struct Ending {
     lead: Option<FlightLeader>,
 }
 
-impl Ending {
+impl FillCompletion {
     fn end(self, whole: Option<Bytes>) {
         let Self { cache, key, mut page, asked_after, variants_max, lead } = self;
         let declared = page.headers.get(CONTENT_LENGTH).cloned();

@@ -8,7 +8,7 @@ use tidewire_cache::ReplyCache;
 use tidewire_memo::{Graph, Source};
 use tidewire_service::{
     Body, CacheScope, Call, Context, Idempotency, Reply, Signal, Spec, Staleness, StreamKind,
-    Watching,
+    WatchMode,
 };
 
 use crate::harness::{Behind, from, query, text};
@@ -20,10 +20,10 @@ fn plain() -> Spec {
 }
 
 fn watching(context: Context) -> Context {
-    as_watcher(Watching::Begins, context)
+    as_watcher(WatchMode::Begins, context)
 }
 
-fn as_watcher(watching: Watching, mut context: Context) -> Context {
+fn as_watcher(watching: WatchMode, mut context: Context) -> Context {
     context.set_watching(watching);
     context
 }
@@ -104,7 +104,7 @@ async fn a_watched_reply_tells_of_its_end_and_is_not_kept() {
 #[tokio::test]
 async fn watchers_of_one_key_share_one_run_a_change_and_those_of_another_do_not() {
     let (behind, rows, _) = variable(&Graph::new());
-    let ask = |context| behind.ask("", as_watcher(Watching::Continues, context));
+    let ask = |context| behind.ask("", as_watcher(WatchMode::Continues, context));
     for change in 1..=3 {
         // One after the other, as a server asks again for its watchers.
         let mut ends = Vec::new();

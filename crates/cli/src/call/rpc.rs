@@ -151,11 +151,11 @@ impl Rpc<'_> {
         }
         let query = call.buffered().await.map_err(CallError::Call)?;
         let client = Arc::new(client);
-        let mut followed = Followed { shown: None, wait: FIRST_WAIT };
+        let mut followed = FollowedQuery { shown: None, wait: FIRST_WAIT };
         loop {
             match self.follow_once(client.clone(), query.clone(), &mut followed).await {
                 Err(CallError::Call(error)) if followed.shown.is_some() && is_away(&error) => {
-                    let Followed { wait, .. } = &mut followed;
+                    let FollowedQuery { wait, .. } = &mut followed;
                     if *wait == FIRST_WAIT {
                         let text = error.message();
                         let text = format!("the server is away ({text}); it is waited for");
@@ -173,7 +173,7 @@ impl Rpc<'_> {
         &self,
         client: Arc<Client>,
         query: Query,
-        followed: &mut Followed,
+        followed: &mut FollowedQuery,
     ) -> Result<(), CallError> {
         let pace =
             FollowOptions::default().with_timeout(self.reach.deadline.unwrap_or(WATCH_TIMEOUT));
@@ -225,7 +225,7 @@ impl Rpc<'_> {
 }
 
 /// A query that is followed, over several connections.
-struct Followed {
+struct FollowedQuery {
     /// The message that was printed last.
     shown: Option<Vec<u8>>,
     /// How long to wait when the server is away the next time it is asked.

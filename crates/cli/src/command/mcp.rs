@@ -15,14 +15,14 @@ pub(crate) struct Mcp {
     /// Let the assistant change the running program, too: write rules, make calls, stop processes
     /// [default: read only].
     #[arg(long, value_name = "WHAT")]
-    allow: Option<Allowed>,
+    allow: Option<Permission>,
     #[command(flatten)]
     admin: Admin,
 }
 
 /// What an assistant may do beyond looking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Allowed {
+enum Permission {
     Act,
 }
 

@@ -16,7 +16,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 
 use crate::process_mark::Owner;
-use crate::supervisor_message::{Bounded, Bounds, Enforcement};
+use crate::supervisor_message::{BoundEnforcement, Bounds, Enforcement};
 
 /// The groups of one instance.
 #[derive(Debug, Default)]
@@ -37,10 +37,10 @@ struct Controller {
 
 impl Groups {
     /// Makes groups of this instance for as much as can be; says what each bound is kept by.
-    pub(super) fn new(bounds: &Bounds, owner: Owner, id: u64) -> (Self, Bounded) {
+    pub(super) fn new(bounds: &Bounds, owner: Owner, id: u64) -> (Self, BoundEnforcement) {
         let name = &format!("{PREFIX}{}.{id}", owner.text());
         let mut groups = Self::default();
-        let mut bounded = Bounded::default();
+        let mut bounded = BoundEnforcement::default();
         let hierarchies = hierarchies();
         let mut keep = |controller: Option<Controller>, means: &mut Option<Enforcement>, other| {
             let Some(controller) = controller else { return };

@@ -31,7 +31,7 @@ use rustix::process::{Gid, Pid, Resource, Rlimit, Signal, Uid, WaitOptions, getr
 use super::cgroups::Groups;
 use super::watch;
 use crate::process_mark::{self, Owner, ProcessMark};
-use crate::supervisor_message::{Bounded, Bounds, Enforcement, Start};
+use crate::supervisor_message::{BoundEnforcement, Bounds, Enforcement, Start};
 
 /// The descriptor that a child finds its socket at, as `LISTEN_FDS` has it.
 const SOCKET: RawFd = 3;
@@ -54,7 +54,7 @@ pub(super) fn spawn(
     start: &Start,
     fds: &[OwnedFd],
     itself: Owner,
-    (groups, bounded): (&Groups, &Bounded),
+    (groups, bounded): (&Groups, &BoundEnforcement),
 ) -> io::Result<Pid> {
     let mut child = Child::new(start, fds, ProcessMark { supervisor: itself, instance: start.id })?;
     child.doors = groups.doors();
@@ -297,7 +297,7 @@ fn join(door: RawFd) -> Result<(), Errno> {
 
 /// What bounds one process where no cgroup bounds all. The system counts the processes of the user
 /// together, so those of others are let be.
-fn limits(bounds: &Bounds, bounded: &Bounded, user: Option<Uid>) -> Vec<(Resource, u64)> {
+fn limits(bounds: &Bounds, bounded: &BoundEnforcement, user: Option<Uid>) -> Vec<(Resource, u64)> {
     let is_watched = |means| means == Some(Enforcement::Watched);
     let memory = bounds.memory.filter(|_| is_watched(bounded.memory));
     let processes = bounds.processes.filter(|_| is_watched(bounded.processes));

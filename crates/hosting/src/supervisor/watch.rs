@@ -14,16 +14,16 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Pid, Uid};
 
 use super::sweep;
-use crate::supervisor_message::{Bounded, Bounds, End, Enforcement};
+use crate::supervisor_message::{BoundEnforcement, Bounds, End, Enforcement};
 use crate::usage;
 
 /// What is looked at.
 #[derive(Debug, Default)]
-pub(super) struct Watched(HashMap<Pid, Bounds>);
+pub(super) struct WatchedInstances(HashMap<Pid, Bounds>);
 
-impl Watched {
+impl WatchedInstances {
     /// Looks at an instance from now on, if something of it is to be looked at.
-    pub(super) fn add(&mut self, leader: Pid, bounds: &Bounds, bounded: &Bounded) {
+    pub(super) fn add(&mut self, leader: Pid, bounds: &Bounds, bounded: &BoundEnforcement) {
         let is_watched = |means| means == Some(Enforcement::Watched);
         let memory = bounds.memory.filter(|_| is_watched(bounded.memory));
         let processes = bounds.processes.filter(|_| is_watched(bounded.processes));

@@ -65,7 +65,7 @@ impl OrderedReads {
     /// Notes what is read meanwhile.
     #[inline]
     pub fn note<R>(&mut self, run: impl FnOnce() -> R) -> R {
-        let _noting = self.frame.as_ref().map(|frame| Noting::new(&frame.0));
+        let _noting = self.frame.as_ref().map(|frame| ReadScope::new(&frame.0));
         run()
     }
 
@@ -122,24 +122,24 @@ impl<F: Future> Future for InOrder<F> {
 /// The frame of a run on this thread that is no computation, if it notes what is read of this graph.
 #[inline]
 pub(crate) fn noting<'f>(graph: &'static Shared) -> Option<&'f Frame> {
-    // SAFETY: `Noting` takes the pointer back before the run that set it ends; callers use the reference
+    // SAFETY: `ReadScope` takes the pointer back before the run that set it ends; callers use the reference
     // within that run only.
     let frame = NOTING.with(|frame| unsafe { frame.get().as_ref() });
     frame.filter(|frame| std::ptr::eq(frame.graph, graph))
 }
 
 /// Notes in a frame until it is dropped.
-struct Noting {
+struct ReadScope {
     outer: *const Frame,
 }
 
-impl Noting {
+impl ReadScope {
     fn new(frame: &Frame) -> Self {
         Self { outer: NOTING.with(|noting| noting.replace(frame)) }
     }
 }
 
-impl Drop for Noting {
+impl Drop for ReadScope {
     fn drop(&mut self) {
         NOTING.with(|noting| noting.set(self.outer));
     }

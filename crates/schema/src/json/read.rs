@@ -31,7 +31,7 @@ use crate::value::parse_key;
 
 /// What becomes of members of a JSON object that name no field of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unknown {
+pub enum UnknownMembers {
     /// Nothing, as generated code does.
     Ignored,
     /// An error that names the member.
@@ -42,7 +42,7 @@ pub enum Unknown {
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'p> {
     pub(super) pool: &'p Arc<DescriptorPool>,
-    pub(super) unknown: Unknown,
+    pub(super) unknown: UnknownMembers,
     budget: &'p Cell<usize>,
     depth: u32,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Reader<'p> {
 impl<'p> Reader<'p> {
     pub(crate) fn new(
         pool: &'p Arc<DescriptorPool>,
-        unknown: Unknown,
+        unknown: UnknownMembers,
         budget: &'p Cell<usize>,
     ) -> Self {
         Self { pool, unknown, budget, depth: DEPTH_MAX }
@@ -187,7 +187,7 @@ impl<'de> Visitor<'de> for MessageVisitor<'_> {
         while let Some(name) = map.next_key_seed(Name { owner })? {
             let field = match name {
                 ObjectKey::Field(field) => field,
-                ObjectKey::Unknown(name) if reader.unknown == Unknown::Refused => {
+                ObjectKey::Unknown(name) if reader.unknown == UnknownMembers::Refused => {
                     return Err(A::Error::custom(format_args!(
                         "unknown field {name:?} on message {}",
                         owner.full_name()

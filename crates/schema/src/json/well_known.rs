@@ -18,7 +18,7 @@ use serde::de::{
 use tidewire_json::WellKnown;
 use tidewire_json::well_known::{BOOL, LIST, NULL, NUMBER, STRUCT, TEXT, type_of_url};
 
-use super::read::{Reader, Unknown, read_scalar};
+use super::read::{Reader, UnknownMembers, read_scalar};
 use crate::types::MessageType;
 
 /// The name and the bytes of what an `Any` holds.
@@ -107,7 +107,7 @@ fn snake(path: &str) -> Result<Raw, String> {
 }
 
 /// An object without members, or whose members are ignored.
-struct EmptyVisitor(Unknown);
+struct EmptyVisitor(UnknownMembers);
 
 impl<'de> Visitor<'de> for EmptyVisitor {
     type Value = ();
@@ -118,7 +118,7 @@ impl<'de> Visitor<'de> for EmptyVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(name) = map.next_key::<String>()? {
-            if self.0 == Unknown::Refused {
+            if self.0 == UnknownMembers::Refused {
                 let why = format_args!("unknown field {name:?} on message google.protobuf.Empty");
                 return Err(A::Error::custom(why));
             }

@@ -21,7 +21,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use tidewire_rest::{Binding, COMMENT, EVENTS, failed_event, retry_event};
 use tidewire_service::{
-    Body, Call, Error, FollowOptions, Freshness, Lifetime, Reply, Result, Watching,
+    Body, Call, Error, FollowOptions, Freshness, Lifetime, Reply, Result, WatchMode,
 };
 
 use crate::connection::App;
@@ -48,7 +48,7 @@ pub(crate) async fn response(
 ) -> Result<Response<Body>> {
     let held = binding.held_event(call.context.headers());
     call.context.set_held(held.into_iter().collect());
-    call.context.set_watching(Watching::Begins);
+    call.context.set_watching(WatchMode::Begins);
     let query = call.buffered().await?;
     let answer = app.run_admitted(query.clone().into_call(), false).await;
     let answer = answer.map_err(|failed| failed.error);

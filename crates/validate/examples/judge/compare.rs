@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::generate::varint;
-use crate::known;
+use crate::known_differences;
 
 /// What an implementation says of a message.
 #[derive(Debug, Clone, PartialEq)]
@@ -163,7 +163,7 @@ impl Tally {
         if ours.is_same(theirs) {
             return;
         }
-        if let Some(reason) = known::reason(name, message, ours, theirs) {
+        if let Some(reason) = known_differences::reason(name, message, ours, theirs) {
             *self.known.entry(reason).or_default() += 1;
             return;
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use buffa_descriptor::reflect::DynamicMessage;
 
 use super::super::cel::Value;
-use super::super::encoded::{Fields, message as merged};
+use super::super::wire_format::{Fields, message as merged};
 use super::{
     Bindings, Compiler, Element, Kind, Rule, RuleSite, Scope, Subject, Type, options, program,
 };

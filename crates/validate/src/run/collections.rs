@@ -133,7 +133,7 @@ fn items<'a>(field: &FieldPlan, slot: Slot, bytes: &'a [u8]) -> Result<Vec<Raw<'
         }
         match raw {
             Raw::Bytes(packed) if own != 2 => {
-                for bits in encoded::packed(packed, own) {
+                for bits in wire_format::packed(packed, own) {
                     items.push(Raw::Varint(bits?));
                 }
             }

@@ -1,6 +1,6 @@
 //! Rules of strings and bytes.
 
-use super::super::encoded::Raw;
+use super::super::wire_format::Raw;
 use super::{Check, Constant, Kind, RuleField, Rules, Test, counted, encoded, hex, pattern};
 
 /// A form that strings may have to have.
@@ -132,7 +132,7 @@ impl Rules<'_> {
     ) -> Vec<Check> {
         let mut checks = Vec::new();
         for (at, (name, number)) in rules.into_iter().enumerate() {
-            let Some(one) = encoded::last(self.bytes, number).map(Raw::bits) else { continue };
+            let Some(one) = wire_format::last(self.bytes, number).map(Raw::bits) else { continue };
             let (words, test) = match at {
                 0 => ("", test(one, one)),
                 1 => ("at least ", test(one, u64::MAX)),
@@ -182,14 +182,14 @@ impl Rules<'_> {
     }
 
     fn part(&self, number: u32) -> Option<Box<[u8]>> {
-        encoded::last(self.bytes, number).map(|raw| raw.bytes().into())
+        wire_format::last(self.bytes, number).map(|raw| raw.bytes().into())
     }
 
     /// `well_known_regex`: names and values of HTTP headers.
     fn headers(&self, checks: &mut Vec<Check>) {
-        let strict = encoded::last(self.bytes, 25).is_none_or(|raw| raw.bits() != 0);
+        let strict = wire_format::last(self.bytes, 25).is_none_or(|raw| raw.bits() != 0);
         let rule = RuleField::new(24, "well_known_regex", Kind::Enum);
-        match encoded::last(self.bytes, 24).map(Raw::bits) {
+        match wire_format::last(self.bytes, 24).map(Raw::bits) {
             Some(1) => {
                 let words = "HTTP header name";
                 let is = if strict {

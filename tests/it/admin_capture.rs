@@ -202,12 +202,12 @@ async fn hits_within_the_program_are_counted_for_a_stated_time() {
     let _alone = COUNTS.lock().await;
     let folder = tempfile::tempdir().unwrap();
     let watched = watched(folder.path()).await;
-    let memo = tidewire::memo::Memo::infallible("admin_said.row", |id: u32| async move { id });
+    let memo = tidewire::memo::Memo::infallible("admin_capture.row", |id: u32| async move { id });
     memo.get(7).await.unwrap();
     let served = async || {
         let listed = watched.rest("GET /v1/memo/memos", "").await;
         let memos = listed["memos"].as_array().unwrap().clone();
-        let own = memos.into_iter().find(|memo| memo["name"] == "admin_said.row").unwrap();
+        let own = memos.into_iter().find(|memo| memo["name"] == "admin_capture.row").unwrap();
         (own["served"].as_u64().unwrap_or_default(), listed["counting"] == true)
     };
     memo.get(7).await.unwrap();
@@ -228,7 +228,7 @@ async fn hits_within_the_program_are_counted_for_a_stated_time() {
 async fn not_one_hit_of_calls_is_missed_while_they_are_observed_and_counted() {
     let _alone = COUNTS.lock().await;
     let folder = tempfile::tempdir().unwrap();
-    let row = tidewire::memo::Memo::infallible("admin_said.hit", |id: u32| async move { id });
+    let row = tidewire::memo::Memo::infallible("admin_capture.hit", |id: u32| async move { id });
     row.get(7).await.unwrap();
     let watched = watched_with(folder.path(), |builder| {
         builder.route(Method::POST, "/row", move |_: tidewire::Call| {
@@ -258,7 +258,7 @@ async fn not_one_hit_of_calls_is_missed_while_they_are_observed_and_counted() {
     }
     let listed = watched.rest("GET /v1/memo/memos", "").await;
     let memos = listed["memos"].as_array().unwrap();
-    let own = memos.iter().find(|memo| memo["name"] == "admin_said.hit").unwrap();
+    let own = memos.iter().find(|memo| memo["name"] == "admin_capture.hit").unwrap();
     assert_eq!(own["served"], json!(3 * CALLERS * CALLS));
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tidewire_schema::{Schema, SchemaError, SchemaService};
 use tidewire_service::{Answer, Call, Codec, Service};
 
-use crate::hosted::HostedService;
+use crate::hosted_service::HostedService;
 use crate::warm::WarmCall;
 
 /// A hosted process whose messages are in one codec.

@@ -17,7 +17,7 @@ use tidewire_live_proto::CallId;
 
 /// What is put together for the calls of a session.
 #[derive(Debug)]
-pub(crate) struct Unfinished {
+pub(crate) struct PartialItems {
     bytes: usize,
     bytes_max: usize,
     /// Who goes on whatever there is.
@@ -32,7 +32,7 @@ pub(crate) enum Next {
     Waits,
 }
 
-impl Unfinished {
+impl PartialItems {
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self { bytes: 0, bytes_max, goes_on: None, waiting: VecDeque::new() }
     }

@@ -18,7 +18,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tidewire_memo::{Ambient, read_untracked};
-use tidewire_service::{Call, Freshness, Reply, Result, Watching};
+use tidewire_service::{Call, Freshness, Reply, Result, WatchMode};
 
 use crate::attempt::Attempt;
 use crate::cached_reply::{CachedReply, CallerView, RunResult};
@@ -30,12 +30,12 @@ use crate::table::MethodMemo;
 #[derive(Default)]
 pub(crate) struct Runs {
     waiting: Mutex<HashMap<Key, Weak<Run>>>,
-    recent: Mutex<Recent>,
+    recent: Mutex<RecentReplies>,
 }
 
 /// The last replies of a method, the newest last.
 #[derive(Default)]
-struct Recent {
+struct RecentReplies {
     replies: VecDeque<CachedReply>,
     bytes: usize,
 }
@@ -64,12 +64,12 @@ impl Runs {
         self.waiting.lock()
     }
 
-    fn recent(&self) -> MutexGuard<'_, Recent> {
+    fn recent(&self) -> MutexGuard<'_, RecentReplies> {
         self.recent.lock()
     }
 }
 
-impl Recent {
+impl RecentReplies {
     /// Adds a reply in place of an older one of its key; what goes is dropped by the caller.
     fn add(&mut self, reply: CachedReply) -> Vec<CachedReply> {
         let mut gone = Vec::new();
@@ -98,9 +98,9 @@ impl Run {
 
     /// The reply of this digest: the last one that was waited for, or for one who continues to
     /// watch a recent one.
-    fn of(&self, digest: &CachedReply, watching: Watching) -> Option<CachedReply> {
+    fn of(&self, digest: &CachedReply, watching: WatchMode) -> Option<CachedReply> {
         let last = self.lock().as_ref().filter(|reply| reply.has_digest(digest)).cloned();
-        if last.is_some() || watching != Watching::Continues {
+        if last.is_some() || watching != WatchMode::Continues {
             return last;
         }
         let recent = self.runs.recent();
@@ -154,7 +154,7 @@ impl Shared {
                 read_untracked();
             }
             // One who begins to watch never has the run of another.
-            let may_share = attempt.has_run() || watching == Watching::Continues;
+            let may_share = attempt.has_run() || watching == WatchMode::Continues;
             let shared = may_share.then(|| run.of(&digest, watching)).flatten();
             if let Some(reply) = shared {
                 return match version {

@@ -22,14 +22,14 @@ use self::rows::AcceptState;
 
 /// A connection to a program.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Pending<'p> {
+pub(crate) enum PendingConnection<'p> {
     /// Any to the socket at this path.
     Unix(&'p Path),
     /// From this port to that of the program.
     Tcp { from: u16, to: u16 },
 }
 
-impl Pending<'_> {
+impl PendingConnection<'_> {
     /// Waits until the connection is accepted.
     ///
     /// # Cancel safety
@@ -54,10 +54,11 @@ impl Pending<'_> {
         let looked = match self {
             Self::Unix(path) => {
                 let path = path.to_owned();
-                tokio::task::spawn_blocking(move || Pending::Unix(&path).look()).await
+                tokio::task::spawn_blocking(move || PendingConnection::Unix(&path).look()).await
             }
             Self::Tcp { from, to } => {
-                tokio::task::spawn_blocking(move || Pending::Tcp { from, to }.look()).await
+                tokio::task::spawn_blocking(move || PendingConnection::Tcp { from, to }.look())
+                    .await
             }
         };
         looked.unwrap_or(AcceptState::Accepted)
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     /// The last step of a handshake may come a moment after `connect` returned.
-    fn becomes(is_pending: bool, pending: Pending<'_>) {
+    fn becomes(is_pending: bool, pending: PendingConnection<'_>) {
         let began = Instant::now();
         while pending.is_pending() != is_pending {
             let text = format!("{pending:?} never becomes {is_pending}");
@@ -109,7 +110,7 @@ mod tests {
         let path = std::env::temp_dir().join(name);
         let listener = UnixListener::bind(&path).unwrap();
         let stream = UnixStream::connect(&path).unwrap();
-        let pending = Pending::Unix(&path);
+        let pending = PendingConnection::Unix(&path);
         becomes(true, pending);
         let accepted = listener.accept().unwrap();
         becomes(false, pending);
@@ -124,7 +125,7 @@ mod tests {
             else {
                 continue;
             };
-            let pending = Pending::Tcp { from: stream.local_addr().unwrap().port(), to };
+            let pending = PendingConnection::Tcp { from: stream.local_addr().unwrap().port(), to };
             becomes(true, pending);
             let accepted = listener.accept().unwrap();
             becomes(false, pending);
