@@ -9,7 +9,8 @@
 //! values a message, from this seed, of messages with this in their name. A verdict is the same
 //! when both find the message valid, both the same violations (field, rule, name of the rule, key
 //! or value; in any order), or both no verdict. Every difference is printed, and one that
-//! `known_differences.rs` does not explain makes the exit code 1. `make setup` brings what this needs.
+//! `known_differences.rs` does not explain makes the exit code 1. `make setup` brings what this
+//! needs.
 
 #![allow(clippy::print_stdout, reason = "a judge reports on standard output")]
 
