@@ -135,7 +135,7 @@ namespace Tidewire
             }
             finally
             {
-                this.SayChanged(source ?? throw new ArgumentNullException(nameof(source)), text);
+                this.SendChanged(source ?? throw new ArgumentNullException(nameof(source)), text);
             }
         }
 
@@ -150,7 +150,7 @@ namespace Tidewire
             lock (this.gate)
             {
                 var said = metadata.Count <= this.Session.MetadataMax ? metadata : number;
-                this.Session.Say(Kind.Log, said.Span, line);
+                this.Session.SendFrame(Kind.Log, said.Span, line);
                 isDue = this.IsDue();
             }
             this.Write(isDue);
@@ -266,7 +266,7 @@ namespace Tidewire
             this.Finish(call);
         }
 
-        private void SayChanged(string source, string key)
+        private void SendChanged(string source, string key)
         {
             var payload = new Output().String(source).String(key);
             if (payload.Count > Wire.PayloadMax)
@@ -277,15 +277,15 @@ namespace Tidewire
             {
                 throw new ArgumentException($"a source of {source.Length} characters is over {Wire.PayloadMax} bytes");
             }
-            this.Say(Kind.Changed, payload);
+            this.SendFrame(Kind.Changed, payload);
         }
 
-        private void Say(Kind kind, Output payload)
+        private void SendFrame(Kind kind, Output payload)
         {
             bool isDue;
             lock (this.gate)
             {
-                this.Session.Say(kind, default, payload.Span);
+                this.Session.SendFrame(kind, default, payload.Span);
                 isDue = this.IsDue();
             }
             this.Write(isDue);
@@ -297,7 +297,7 @@ namespace Tidewire
             lock (this.gate)
             {
                 this.jobs = (ulong)((long)this.jobs + more);
-                this.Session.Say(Kind.Busy, default, new Output().Varint(this.jobs).Span);
+                this.Session.SendFrame(Kind.Busy, default, new Output().Varint(this.jobs).Span);
                 isDue = this.IsDue();
             }
             this.Write(isDue);

@@ -111,7 +111,7 @@ namespace Tidewire
             this.control.Count + this.main.Count > (this.asked.Count > 0 ? Wire.BodyMax : Wire.OutputMax);
 
         /// <summary>Sends a frame of the connection.</summary>
-        internal void Say(Kind kind, ReadOnlySpan<byte> metadata, ReadOnlySpan<byte> payload) =>
+        internal void SendFrame(Kind kind, ReadOnlySpan<byte> metadata, ReadOnlySpan<byte> payload) =>
             this.main.Frame(kind, 0, Flags.None, metadata, payload);
 
         /// <summary>The most metadata that the gateway takes.</summary>

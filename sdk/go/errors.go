@@ -97,8 +97,8 @@ func newsLine(path string, news error) string {
 	return fmt.Sprintf("the handler of %s failed: %v", path, news)
 }
 
-// told is what the caller gets for an error of a handler, and what the log says beside it, if anything.
-func told(err error) (failed *Error, news error) {
+// callerError is what the caller gets for an error of a handler, and what the log says beside it, if anything.
+func callerError(err error) (failed *Error, news error) {
 	if errors.As(err, &failed) && failed != nil {
 		if slices.Index(codes, failed.Code) > 0 {
 			return failed, nil

@@ -62,7 +62,7 @@ func TestAStatusOfGrpcKeepsItsCodeItsMessageAndItsDetails(t *testing.T) {
 	status := &grpcError{&grpcStatus{5, "no tea", []*grpcAny{{"type.googleapis.com/x.Y", []byte("z")}}}}
 	want := &Error{Code: NotFound, Message: "no tea", Details: []Detail{{"type.googleapis.com/x.Y", []byte("z")}}}
 	for _, err := range []error{status, fmt.Errorf("asked: %w", status), errors.Join(io.EOF, status)} {
-		if failed, news := told(err); !reflect.DeepEqual(failed, want) || news != nil {
+		if failed, news := callerError(err); !reflect.DeepEqual(failed, want) || news != nil {
 			t.Errorf("%v: %v %v", err, failed, news)
 		}
 	}
@@ -76,7 +76,7 @@ func TestAStatusOfGrpcKeepsItsCodeItsMessageAndItsDetails(t *testing.T) {
 		{withParameter{}, Internal},
 		{errors.Join(status, Errorf(Aborted, "ours goes before")), Aborted},
 	} {
-		if failed, _ := told(c.err); failed.Code != c.want {
+		if failed, _ := callerError(c.err); failed.Code != c.want {
 			t.Errorf("%#v: %v", c.err, failed)
 		}
 	}
@@ -89,7 +89,7 @@ func TestTheEndOfAContextIsACodeOfItsOwnAndToldInTheLog(t *testing.T) {
 		io.EOF:                   Internal,
 	} {
 		within := fmt.Errorf("in a database with a secret: %w", err)
-		failed, news := told(within)
+		failed, news := callerError(within)
 		if failed.Code != code || strings.Contains(failed.Message, "secret") || news != within {
 			t.Errorf("%v: %v %v", err, failed, news)
 		}
@@ -101,7 +101,7 @@ func TestACodeThatDoesNotExistIsInternalAndNamedInTheLog(t *testing.T) {
 		"notfound": NotFound, "NOT_FOUND": NotFound, "NotFound": NotFound, "not_fund": NotFound, "cancelled": Canceled,
 		"unauthorized": "", "404": "", "": "", "ok": "",
 	} {
-		failed, news := told(fmt.Errorf("within: %w", Errorf(code, "there is no item %d", 7)))
+		failed, news := callerError(fmt.Errorf("within: %w", Errorf(code, "there is no item %d", 7)))
 		if failed.Code != Internal || strings.Contains(failed.Message, "item") {
 			t.Error(code, failed)
 		}
@@ -114,7 +114,7 @@ func TestACodeThatDoesNotExistIsInternalAndNamedInTheLog(t *testing.T) {
 		}
 	}
 	for _, code := range codes[1:] {
-		if failed, news := told(Errorf(code, "")); failed.Code != code || news != nil {
+		if failed, news := callerError(Errorf(code, "")); failed.Code != code || news != nil {
 			t.Error(code, failed, news)
 		}
 	}

@@ -85,7 +85,7 @@ func TestACallIsInJSONWhereItsRequestIsNoMessageOfProtobuf(t *testing.T) {
 func asked[R any](app *App, codec byte, data string) (failed *Error, news error) {
 	c := &Context{app: app, call: &stream{codec: codec, payload: []byte(data)}}
 	if _, err := whole[R](c); err != nil {
-		return told(err)
+		return callerError(err)
 	}
 	return nil, nil
 }

@@ -653,7 +653,7 @@ func (c *Context) isGivenUp(err error) bool {
 
 // failed tells the caller why a handler failed.
 func (a *App) failed(c *Context, err error) {
-	failed, news := told(err)
+	failed, news := callerError(err)
 	if news != nil && !c.isGivenUp(err) && err != errPanic {
 		fmt.Fprintln(os.Stderr, newsLine(c.call.path, news))
 	}

@@ -106,7 +106,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.command {
         Command::Init(init) => init.run(),
         Command::Version => {
-            serving::say(&format!("tidewire {VERSION}\n"));
+            serving::print(&format!("tidewire {VERSION}\n"));
             Ok(ExitCode::SUCCESS)
         }
         Command::Serve(serve) => done(serve.run()),
@@ -140,7 +140,7 @@ fn main() -> ExitCode {
         // Whoever read the output has enough of it.
         Err(failure) if is_broken_pipe(&failure.error) => ExitCode::SUCCESS,
         Err(failure) => {
-            say(&format!("{:#}", failure.error));
+            report(&format!("{:#}", failure.error));
             ExitCode::from(failure.code)
         }
     }
@@ -166,14 +166,14 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 fn refuse(error: &clap::Error) -> ExitCode {
     let _ = error.print();
     if let Some(text) = foreign_flags::instead(error) {
-        say(&text);
+        report(&text);
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// Says something on standard error, which nobody may be reading any more; it may have words of a
+/// Reports something on standard error, which nobody may be reading any more; it may have words of a
 /// file or of a server in it.
-fn say(text: &str) {
+fn report(text: &str) {
     let mut err = std::io::stderr();
     let said = format!("tidewire: {}", printable_lines(text));
     let shown = match colors::are_on(&err) {

@@ -79,7 +79,10 @@ pub(crate) fn enter_settings_folder() -> std::io::Result<()> {
     let found = folders.into_iter().find(|folder| folder.join(SETTINGS).exists());
     match found {
         Some(folder) if folder != here && is_own(&folder.join(SETTINGS)) => {
-            crate::say(&format!("the settings are those of {}", folder.join(SETTINGS).display()));
+            crate::report(&format!(
+                "the settings are those of {}",
+                folder.join(SETTINGS).display()
+            ));
             std::env::set_current_dir(folder)
         }
         _ => Ok(()),
@@ -152,6 +155,6 @@ pub(crate) const NO_CREDENTIAL: &str = "its rule asks for a credential, and none
      [auth.jwt], [[auth.api_key]] or auth.certificates, or give it a rule in [auth.methods]";
 
 /// Prints it. Nobody may be reading any more; the server goes on.
-pub(crate) fn say(text: &str) {
+pub(crate) fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

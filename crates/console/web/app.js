@@ -2,7 +2,7 @@
 
 import { h, render, useEffect, useLayoutEffect, useRef, useState } from "./preact.js";
 import { begin, current, onChange } from "./session.js";
-import { age, Said } from "./text.js";
+import { age, UntrustedText } from "./text.js";
 import { useKeys } from "./keys.js";
 import { place, useEvery } from "./parts.js";
 import { useCall } from "./ui.js";
@@ -34,7 +34,7 @@ const KEYS = [
 function SignedOut({ why }) {
   return h("main", { class: "alone" },
     h("h1", null, "Tidewire console"),
-    why === "none" ? null : h("p", { class: "problem", role: "alert" }, h(Said, null, why)),
+    why === "none" ? null : h("p", { class: "problem", role: "alert" }, h(UntrustedText, null, why)),
     h("p", null, "To look at the program, run this where it runs, and open the address that it prints:"),
     h("pre", null, "tidewire console"),
     h("p", { class: "muted" }, "The address is good once, for a minute. A tab that is signed in lets other tabs of this browser in."));

@@ -2,7 +2,7 @@
 
 import { h, useState } from "./preact.js";
 import { call } from "./api.js";
-import { age, clock, count, Said, share, size } from "./text.js";
+import { age, clock, count, UntrustedText, share, size } from "./text.js";
 import { Filter, Problem, Table, useEvery, useQuery } from "./parts.js";
 import { Act, useCall } from "./ui.js";
 
@@ -36,7 +36,7 @@ export function Cache() {
         onOpen: (one) => { setEntry(""); setMemo(memo === one.name ? "" : one.name); },
         empty: "Nothing is cached yet: no method with a cache option was called, and no memo ran.",
         columns: [
-          { name: "Name", of: (one) => h(Said, { max: 200 }, one.name) },
+          { name: "Name", of: (one) => h(UntrustedText, { max: 200 }, one.name) },
           { name: "Kind", of: (one) => (one.source ? "source" : "memo") },
           { name: "Entries", of: (one) => count(one.entries), class: "number" },
           { name: "Memory", of: (one) => size(one.bytes), class: "number wide" },
@@ -65,7 +65,7 @@ function Keys({ memo, onOpen }) {
   const { data, error, reload } = useCall("Memo/ListEntries", { memo, after: after.at(-1), key, limit: 100 });
   const kept = useLast(data);
   return h("div", null,
-    h("h2", null, h(Said, { max: 200 }, memo)),
+    h("h2", null, h(UntrustedText, { max: 200 }, memo)),
     h("div", { class: "bar" },
       h("input", { type: "search", "aria-label": "Only keys with", placeholder: "Only keys with", value: key, onInput: (/** @type {any} */ e) => setKey(e.currentTarget.value) }),
       h("button", { type: "button", onClick: reload }, "Look again"),
@@ -82,7 +82,7 @@ function Entries({ label, entries, onOpen }) {
   return h(Table, {
     label, rows: entries, keyOf: (one) => String(one.id), onOpen: (one) => onOpen(String(one.id)), empty: "There are no keys.",
     columns: [
-      { name: "Key", of: (one) => h("span", null, h(Said, { max: 20, class: "muted" }, one.memo), " ", h(Said, { max: 300 }, one.key)) },
+      { name: "Key", of: (one) => h("span", null, h(UntrustedText, { max: 20, class: "muted" }, one.memo), " ", h(UntrustedText, { max: 300 }, one.key)) },
       { name: "State", of: (one) => `${one.state}${one.computing ? ", computing" : ""}${one.watched ? ", watched" : ""}` },
       { name: "Reads", of: (one) => count(one.dependencies), class: "number" },
       { name: "Dependants", of: (one) => count(one.dependants), class: "number" },
@@ -99,7 +99,7 @@ function Entry({ id, onOpen, onClose }) {
   const { entry, dependencies = [], dependants = [] } = data;
   return h("div", null,
     h("button", { type: "button", onClick: onClose }, "← Keys"),
-    h("h2", null, h(Said, { max: 500 }, `${entry.memo}(${entry.key})`)),
+    h("h2", null, h(UntrustedText, { max: 500 }, `${entry.memo}(${entry.key})`)),
     h("dl", null, [
       ["State", entry.state], ["Version", `${entry.version ?? 0} (orders values, says no time)`], ["Memory", size(entry.bytes)],
       ["Age", data.ageMs === undefined ? "not recorded" : age(data.ageMs)],
@@ -128,7 +128,7 @@ function Why({ reply, error }) {
   return h("div", null,
     h("ol", { class: "events" }, events.map((/** @type {any} */ event) => h("li", null,
       h("span", { class: "muted" }, clock(event.atMs)), " ", h("strong", null, event.what),
-      event.changed ? h("span", null, ": ", h(Said, { max: 300 }, event.changed), " changed") : null,
+      event.changed ? h("span", null, ": ", h(UntrustedText, { max: 300 }, event.changed), " changed") : null,
       event.dependencies ? `, because dependency ${event.dependency} of ${event.dependencies} was newer` : null))),
     reply.dropped && Number(reply.dropped) ? h("p", { class: "muted" }, `${count(reply.dropped)} notes of all keys went because newer ones came.`) : null);
 }
@@ -145,7 +145,7 @@ function Invalidators() {
       : h(Table, {
         label: "What made most stale", rows, keyOf: (/** @type {any} */ one) => one.changed,
         columns: [
-          { name: "Changed", of: (one) => h(Said, { max: 300 }, one.changed) },
+          { name: "Changed", of: (one) => h(UntrustedText, { max: 300 }, one.changed) },
           { name: "Times", of: (one) => count(one.times), class: "number" },
           { name: "Values made stale", of: (one) => count(one.marked), class: "number" },
         ],

@@ -2,7 +2,7 @@
 
 import { h, useEffect, useRef, useState } from "./preact.js";
 import { call, tail } from "./api.js";
-import { clock, count, pretty, Said, size, times, took } from "./text.js";
+import { clock, count, pretty, UntrustedText, size, times, took } from "./text.js";
 import { Copy, Filter, Problem, Table, useEvery, useQuery } from "./parts.js";
 import { Act, useCall } from "./ui.js";
 
@@ -39,7 +39,7 @@ export function Calls() {
         onOpen: (row) => setOpen(open === String(row.number) ? "" : String(row.number)),
         empty: "No call came since you look. Calls are recorded while this page is open.",
         columns: [
-          { name: "Method", of: (row) => h(Said, { max: 200 }, row.method) },
+          { name: "Method", of: (row) => h(UntrustedText, { max: 200 }, row.method) },
           { name: "Time", of: (row) => clock(row.atMs), class: "tight" },
           { name: "Protocol", of: (row) => row.protocol, class: "wide" },
           { name: "Outcome", of: (row) => h("span", { class: isFailure(row) ? "bad" : "good" }, isFailure(row) ? "✕ " : "✓ ", row.outcome), class: "tight" },
@@ -61,16 +61,16 @@ function Detail({ number, row }) {
     ["Cache", it.fromMemory ? "answered from memory" : "not answered from memory"], ["Program", it.program], ["Request id", it.requestId], ["Trace", it.traceId],
   ];
   return h("section", { class: "detail", "aria-label": `Call ${number}` },
-    h("h2", null, h(Said, { max: 200 }, it.method)),
-    h("dl", null, facts.filter(([, value]) => value).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, h(Said, null, value))))),
+    h("h2", null, h(UntrustedText, { max: 200 }, it.method)),
+    h("dl", null, facts.filter(([, value]) => value).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, h(UntrustedText, null, value))))),
     it.phases?.length ? h("div", null, h("h3", null, "Phases"), h(Phases, { phases: it.phases, all: Number(it.tookUs) })) : null,
     h("h3", null, "Headers"),
     it.headers?.length
-      ? h("dl", null, it.headers.map((/** @type {any} */ one) => h("div", null, h("dt", null, h(Said, { max: 100 }, one.name)), h("dd", null, one.value === undefined ? "not shown: it may be a secret" : h(Said, null, one.value)))))
+      ? h("dl", null, it.headers.map((/** @type {any} */ one) => h("div", null, h("dt", null, h(UntrustedText, { max: 100 }, one.name)), h("dd", null, one.value === undefined ? "not shown: it may be a secret" : h(UntrustedText, null, one.value)))))
       : h("p", { class: "muted" }, "not recorded"),
     [["Request", it.request], ["Reply", it.reply]].map(([name, messages]) => h("div", null, h("h3", null, name),
       messages?.length
-        ? messages.map((/** @type {string} */ text) => h("pre", { tabIndex: 0 }, h(Said, { max: 20000 }, pretty(text))))
+        ? messages.map((/** @type {string} */ text) => h("pre", { tabIndex: 0 }, h(UntrustedText, { max: 20000 }, pretty(text))))
         : h("p", { class: "muted" }, "not recorded; bodies are captured only for a time that you ask for"))),
     it.cut ? h("p", { class: "muted" }, `${count(it.cut)} messages are missing, or were cut.`) : null,
     h(Copy, { label: "Copy as JSON", text: JSON.stringify(it, null, 2) }));

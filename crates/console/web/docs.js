@@ -7,7 +7,7 @@ import { useKeys } from "./keys.js";
 import { Field, Filter, Problem, place } from "./parts.js";
 import { CopyCommands, EVENTS_MAX, Events, useRequest } from "./request.js";
 import { restRequest } from "./rest.js";
-import { Said } from "./text.js";
+import { UntrustedText } from "./text.js";
 
 /** @typedef {{ name: string, comment?: string, methods: MethodOf[] }} ServiceOf */
 /** @typedef {{ path: string, name: string, comment?: string, kind: string, query?: boolean, deprecated?: boolean, input: string, output: string, rest?: import("./rest.js").Binding[] }} MethodOf */
@@ -63,7 +63,7 @@ function Docs() {
       event.preventDefault();
       document.getElementById("content")?.focus();
     } }, "To the content"),
-    h("header", null, h("span", { class: "brand" }, "Tidewire"), h("span", null, h(Said, null, location.host)),
+    h("header", null, h("span", { class: "brand" }, "Tidewire"), h("span", null, h(UntrustedText, null, location.host)),
       data?.openapi ? h("a", { href: new URL("openapi.json", server).href }, "OpenAPI") : null),
     h("main", { id: "content", tabIndex: -1 },
       h("h1", null, "Services"),
@@ -79,7 +79,7 @@ function Docs() {
 /** @param {{ service: ServiceOf, chosen: string }} props */
 function Service({ service, chosen }) {
   return h("section", { "aria-label": service.name },
-    h("h2", null, h(Said, { max: 300 }, service.name)),
+    h("h2", null, h(UntrustedText, { max: 300 }, service.name)),
     h(Comment, { text: service.comment }),
     h("ul", { class: "plain methods" }, service.methods.map((one) => {
       const isOpen = one.path === chosen;
@@ -96,7 +96,7 @@ const kindOf = ({ kind, query, deprecated }) => [kind === "unary" ? "" : `${kind
 
 /** @param {{ text?: string }} props */
 function Comment({ text }) {
-  return text ? h("p", { class: "comment" }, h(Said, { max: 4000 }, text)) : null;
+  return text ? h("p", { class: "comment" }, h(UntrustedText, { max: 4000 }, text)) : null;
 }
 
 const NOTHING = /** @type {import("./form.js").TypeInfo[]} */ ([]);
@@ -128,9 +128,9 @@ function Method({ method }) {
   const curl = binding && bound && !(bound instanceof Error) ? asRestCurl({ verb: binding.verb, url: new URL(bound.path, server).href, body: bound.body, headers }) : undefined;
   const open = run.state && !run.state.ended;
   return h("section", { class: "detail", "aria-label": `Try ${method.path}` },
-    h("h2", null, h(Said, { max: 300 }, method.path)),
+    h("h2", null, h(UntrustedText, { max: 300 }, method.path)),
     h(Problem, { error }),
-    data ? h("details", { open: true }, h("summary", null, "As .proto"), h("pre", { tabIndex: 0 }, h(Said, { max: 60000 }, data.proto))) : null,
+    data ? h("details", { open: true }, h("summary", null, "As .proto"), h("pre", { tabIndex: 0 }, h(UntrustedText, { max: 60000 }, data.proto))) : null,
     h("div", { class: "bar" },
       h(Field, { label: "Protocol" }, h("select", { value: by, onChange: (/** @type {any} */ e) => setBy(e.currentTarget.value) },
         h("option", { value: "" }, "Connect"), method.rest?.map((one, place) => h("option", { key: place, value: String(place) }, `${one.verb} ${one.template}`)))),

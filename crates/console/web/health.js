@@ -1,7 +1,7 @@
 // How the program is, on one page, and what somebody should look at.
 
 import { h, useEffect, useState } from "./preact.js";
-import { age, count, Said, share, size, took } from "./text.js";
+import { age, count, UntrustedText, share, size, took } from "./text.js";
 import { address, Problem, Table, useEvery } from "./parts.js";
 import { useCall } from "./ui.js";
 import { State } from "./processes.js";
@@ -40,7 +40,7 @@ export function Health() {
       h("h2", null, "What to look at"),
       attention.length === 0 ? h("p", { class: "good" }, "✓ Nothing.")
         : h("ul", { class: "plain" }, attention.map(({ what, why, where }) => h("li", { key: what },
-          h("strong", { class: "bad" }, `✕ ${what}`), why ? [": ", h(Said, { max: 400 }, why)] : null,
+          h("strong", { class: "bad" }, `✕ ${what}`), why ? [": ", h(UntrustedText, { max: 400 }, why)] : null,
           where ? [" ", h("a", { href: where }, "open")] : null)))),
     h("dl", { class: "figures" }, [
       ["Version", system.version], ["Runs for", age(system.uptimeMs)], ["Takes calls", system.ready ? "yes" : "no: it drains"],
@@ -50,18 +50,18 @@ export function Health() {
       ["Cache", memo ? `${count(memo.entries)} entries, ${size(memo.bytes)}` : ""], ["Hit share", memo ? share(memo.hits, memo.asked) : ""],
       ["Change log", log ? (log.suspended ? "suspended: nothing is given from memory" : `${took(log.lagUs)} behind`) : ""],
       ["Addresses", (system.addresses ?? []).join(", ")],
-    ].filter(([, value]) => value).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, h(Said, null, value))))),
+    ].filter(([, value]) => value).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, h(UntrustedText, null, value))))),
     processes?.processes?.length ? h("section", { "aria-label": "Programs" },
       h("h2", null, "Programs"),
       h("ul", { class: "plain" }, processes.processes.map((/** @type {any} */ one) => h("li", { key: one.name },
-        h("a", { href: address("/processes", { program: one.name }) }, h(Said, { max: 100 }, one.name)), " ", h(State, { state: one.state }))))) : null,
+        h("a", { href: address("/processes", { program: one.name }) }, h(UntrustedText, { max: 100 }, one.name)), " ", h(State, { state: one.state }))))) : null,
     h("section", { "aria-label": "Methods" },
       h("h2", null, "Methods"),
       h(Table, {
         label: "Methods that were called", rows: figures, keyOf: (one) => `${one.method} ${one.protocol}`, isError: (one) => failures(one) > 0,
         empty: "Nothing was called yet.",
         columns: [
-          { name: "Method", of: (one) => h(Said, { max: 200 }, one.method) },
+          { name: "Method", of: (one) => h(UntrustedText, { max: 200 }, one.method) },
           { name: "Protocol", of: (one) => one.protocol },
           { name: "Calls", of: (one) => `${count(one.calls)}${Number(one.running ?? 0) ? `, ${count(one.running)} run` : ""}`, class: "number" },
           { name: "Failed", of: (one) => count(failures(one)), class: "number" },

@@ -2,7 +2,7 @@
 
 import { h, useEffect, useState } from "./preact.js";
 import { call } from "./api.js";
-import { clock, count, pretty, Said, took } from "./text.js";
+import { clock, count, pretty, UntrustedText, took } from "./text.js";
 import { Field, Filter, Problem, Table, address, place, useEvery, useQuery } from "./parts.js";
 import { Act, useCall } from "./ui.js";
 
@@ -46,15 +46,15 @@ function Rules() {
           isError: (one) => Boolean(one.fault) || warnings(one).some((/** @type {any} */ finding) => finding.error),
           onOpen: (one) => { setNamed(""); setChosen(chosen === one.method ? "" : one.method); },
           columns: [
-            { name: "Method", of: (one) => h(Said, { max: 200 }, one.method) },
-            { name: "Answered by", of: (one) => (one.fault ? h("span", { class: "bad" }, "✕ ", h(Said, { max: 200 }, one.fault))
+            { name: "Method", of: (one) => h(UntrustedText, { max: 200 }, one.method) },
+            { name: "Answered by", of: (one) => (one.fault ? h("span", { class: "bad" }, "✕ ", h(UntrustedText, { max: 200 }, one.fault))
               : one.responses?.length ? `${count(one.responses.length)} ${one.responses.length === 1 ? "response" : "responses"}` : "the schema alone") },
             { name: "Findings", of: (one) => (warnings(one).length ? h("span", { class: "bad" }, `! ${warnings(one).length}`) : ""), class: "number" },
           ],
         }),
         orphans.length ? h("section", { "aria-label": "Files that answer no method" }, h("h2", null, "Files that answer no method"),
           h("ul", { class: "plain" }, orphans.map((/** @type {any} */ file) => h("li", null,
-            h("button", { type: "button", class: "row", onClick: () => { setChosen(""); setNamed(file.name); } }, h(Said, { max: 200 }, file.name)),
+            h("button", { type: "button", class: "row", onClick: () => { setChosen(""); setNamed(file.name); } }, h(UntrustedText, { max: 200 }, file.name)),
             h(Findings, { findings: file.findings ?? [] }))))) : null),
       chosen && method ? h(MethodRules, { key: chosen, method, file: fileOf, onWritten: reload })
         : named ? h("section", { class: "detail", "aria-label": named }, h(File, { key: named, name: named, onWritten: reload })) : null));
@@ -65,7 +65,7 @@ function MethodRules({ method, file, onWritten }) {
   const name = file ?? `${method.method.replace("/", ".").toLowerCase()}.yaml`;
   const [draft, setDraft] = useState(/** @type {string | null} */ (null));
   return h("section", { class: "detail", "aria-label": `Rules of ${method.method}` },
-    h("h2", null, h(Said, { max: 300 }, method.method)),
+    h("h2", null, h(UntrustedText, { max: 300 }, method.method)),
     method.stubs ? h("p", { class: "muted" }, `Stubs, which go before this file: ${count(method.stubs)}.`) : null,
     h(Preview, { method: method.method, name, draft }),
     h(File, { key: `${name} ${!file}`, name, isNew: !file, onWritten, onDraft: setDraft }));
@@ -101,7 +101,7 @@ function File({ name, isNew, onWritten, onDraft }) {
   };
   const changed = text !== base.text;
   return h("div", null,
-    h("h3", null, "Rule file ", h(Said, { max: 200, class: "muted" }, name)),
+    h("h3", null, "Rule file ", h(UntrustedText, { max: 200, class: "muted" }, name)),
     h("textarea", { class: "code", rows: 14, spellcheck: false, "aria-label": `Text of ${name}`, value: text, onInput: (/** @type {any} */ e) => set(e.currentTarget.value) }),
     h("div", { class: "bar" },
       h("button", { type: "button", onClick: async () => setFindings((await call("Mocks/Check", { name, text })).findings ?? []) }, "Check"),
@@ -126,8 +126,8 @@ function OnDisk({ name, etag }) {
 function Findings({ findings }) {
   if (findings.length === 0) return null;
   return h("ul", { class: "findings", "aria-label": "Findings" }, findings.map((one) => h("li", { class: one.error ? "bad" : "" },
-    h("strong", null, one.error ? "error" : "warning", one.line ? ` ${one.line}:${one.column ?? 1}` : ""), " ", h(Said, null, one.message),
-    one.help ? h("span", { class: "muted" }, " ", h(Said, null, one.help)) : null)));
+    h("strong", null, one.error ? "error" : "warning", one.line ? ` ${one.line}:${one.column ?? 1}` : ""), " ", h(UntrustedText, null, one.message),
+    one.help ? h("span", { class: "muted" }, " ", h(UntrustedText, null, one.help)) : null)));
 }
 
 /** @param {{ method: string, name: string, draft: string | null }} props */
@@ -159,20 +159,20 @@ function Preview({ method, name, draft }) {
 /** @param {{ reply: any, of: string }} props */
 function Previewed({ reply, of }) {
   return h("div", { role: "status" },
-    h("p", null, "By ", of, ": ", reply.rule ? h("strong", null, h(Said, { max: 300 }, reply.rule), " answers") : h("strong", null, "the schema alone answers"),
-      `, ${reply.code}`, reply.error ? h("span", null, ": ", h(Said, null, reply.error)) : null, reply.delayUs && Number(reply.delayUs) ? `, after ${took(reply.delayUs)}` : "", "."),
+    h("p", null, "By ", of, ": ", reply.rule ? h("strong", null, h(UntrustedText, { max: 300 }, reply.rule), " answers") : h("strong", null, "the schema alone answers"),
+      `, ${reply.code}`, reply.error ? h("span", null, ": ", h(UntrustedText, null, reply.error)) : null, reply.delayUs && Number(reply.delayUs) ? `, after ${took(reply.delayUs)}` : "", "."),
     reply.gateMisses?.length ? h("div", null, h("p", null, "The match of the file does not hold:"), h(Reasons, { reasons: reply.gateMisses })) : null,
     reply.responses?.length ? h("table", { "aria-label": "Responses and why they lost" },
       h("thead", null, h("tr", null, h("th", { scope: "col" }, "Response"), h("th", { scope: "col" }, "Outcome"))),
       h("tbody", null, reply.responses.map((/** @type {any} */ one) => h("tr", { class: one.chosen ? "open" : "" },
-        h("td", null, h(Said, { max: 200 }, one.rule), one.name ? h("span", { class: "muted" }, " ", h(Said, { max: 100 }, one.name)) : null),
-        h("td", null, one.chosen ? h("strong", { class: "good" }, "✓ answers") : h("span", { class: "lost" }, h("span", null, "✕"), one.misses?.length ? h(Reasons, { reasons: one.misses }) : h(Said, null, one.loss || "lost"))))))) : null,
-    reply.faults?.length ? h("p", null, "Goes wrong on purpose: ", h(Said, null, reply.faults.join(", "))) : null,
-    (reply.replies ?? []).map((/** @type {string} */ text) => h("pre", { tabIndex: 0 }, h(Said, { max: 20000 }, pretty(text)))));
+        h("td", null, h(UntrustedText, { max: 200 }, one.rule), one.name ? h("span", { class: "muted" }, " ", h(UntrustedText, { max: 100 }, one.name)) : null),
+        h("td", null, one.chosen ? h("strong", { class: "good" }, "✓ answers") : h("span", { class: "lost" }, h("span", null, "✕"), one.misses?.length ? h(Reasons, { reasons: one.misses }) : h(UntrustedText, null, one.loss || "lost"))))))) : null,
+    reply.faults?.length ? h("p", null, "Goes wrong on purpose: ", h(UntrustedText, null, reply.faults.join(", "))) : null,
+    (reply.replies ?? []).map((/** @type {string} */ text) => h("pre", { tabIndex: 0 }, h(UntrustedText, { max: 20000 }, pretty(text)))));
 }
 
 /** @param {{ reasons: string[] }} props */
-const Reasons = ({ reasons }) => h("ul", { class: "plain" }, reasons.map((one) => h("li", null, h(Said, null, one))));
+const Reasons = ({ reasons }) => h("ul", { class: "plain" }, reasons.map((one) => h("li", null, h(UntrustedText, null, one))));
 
 function Misses() {
   const { data, error, reload } = useCall("Mocks/NearMisses", {});
@@ -186,9 +186,9 @@ function Misses() {
     h(Table, {
       label: "Near misses", rows, keyOf: (/** @type {any} */ one) => String(one.call?.number), empty: kept ? "Every call was answered by a rule, or none came." : "…",
       columns: [
-        { name: "Call", of: (one) => h("a", { href: address("/mocks", { method: one.call?.method }) }, `#${one.call?.number} `, h(Said, { max: 200 }, one.call?.method)) },
+        { name: "Call", of: (one) => h("a", { href: address("/mocks", { method: one.call?.method }) }, `#${one.call?.number} `, h(UntrustedText, { max: 200 }, one.call?.method)) },
         { name: "Time", of: (one) => clock(one.call?.atMs), class: "tight" },
-        { name: "Nearest", of: (one) => (one.nearest ? h(Said, { max: 200 }, one.nearest) : "the method has no rule") },
+        { name: "Nearest", of: (one) => (one.nearest ? h(UntrustedText, { max: 200 }, one.nearest) : "the method has no rule") },
         { name: "What does not hold", of: (one) => h(Reasons, { reasons: one.misses ?? [] }) },
       ],
     }));
@@ -213,17 +213,17 @@ function MockedCalls() {
         label: "Mocked calls", rows, keyOf: (/** @type {any} */ one) => String(one.number), open, empty: kept ? "No call came." : "…",
         isError: (one) => one.code !== "ok", onOpen: (one) => setOpen(open === String(one.number) ? "" : String(one.number)),
         columns: [
-          { name: "Method", of: (one) => h(Said, { max: 200 }, one.method) },
+          { name: "Method", of: (one) => h(UntrustedText, { max: 200 }, one.method) },
           { name: "Time", of: (one) => clock(one.atMs), class: "tight" },
           { name: "Outcome", of: (one) => h("span", { class: one.code === "ok" ? "good" : "bad" }, one.code === "ok" ? "✓ " : "✕ ", one.code), class: "tight" },
-          { name: "Answered by", of: (one) => (one.rule ? h(Said, { max: 200 }, one.rule) : "the schema alone") },
-          { name: "Session", of: (one) => h(Said, { max: 60 }, one.session), class: "wide" },
+          { name: "Answered by", of: (one) => (one.rule ? h(UntrustedText, { max: 200 }, one.rule) : "the schema alone") },
+          { name: "Session", of: (one) => h(UntrustedText, { max: 60 }, one.session), class: "wide" },
         ],
       }),
       shown ? h("section", { class: "detail", "aria-label": `Call ${shown.number}` },
-        h("h2", null, h(Said, { max: 200 }, shown.method)),
-        h("h3", null, "Request"), (shown.requests ?? []).map((/** @type {string} */ text) => h("pre", { tabIndex: 0 }, h(Said, { max: 20000 }, pretty(text)))),
-        h("h3", null, "Headers"), h("dl", null, (shown.headers ?? []).map((/** @type {any} */ one) => h("div", null, h("dt", null, h(Said, { max: 100 }, one.name)), h("dd", null, one.value === undefined ? "not shown: it may be a secret" : h(Said, null, one.value)))))) : null));
+        h("h2", null, h(UntrustedText, { max: 200 }, shown.method)),
+        h("h3", null, "Request"), (shown.requests ?? []).map((/** @type {string} */ text) => h("pre", { tabIndex: 0 }, h(UntrustedText, { max: 20000 }, pretty(text)))),
+        h("h3", null, "Headers"), h("dl", null, (shown.headers ?? []).map((/** @type {any} */ one) => h("div", null, h("dt", null, h(UntrustedText, { max: 100 }, one.name)), h("dd", null, one.value === undefined ? "not shown: it may be a secret" : h(UntrustedText, null, one.value)))))) : null));
 }
 
 function Verify() {
@@ -248,7 +248,7 @@ function Verify() {
     h(Problem, { error: state.error ?? rules.error }),
     state.reply ? h("div", { role: "status" },
       h("p", null, state.reply.verified ? h("strong", { class: "good" }, "✓ They came so.") : h("strong", { class: "bad" }, "✕ They did not."), ` ${count(state.reply.calls)} such calls are in the log.`),
-      state.reply.problem ? h("pre", { tabIndex: 0 }, h(Said, { max: 20000 }, state.reply.problem)) : null) : null);
+      state.reply.problem ? h("pre", { tabIndex: 0 }, h(UntrustedText, { max: 20000 }, state.reply.problem)) : null) : null);
 }
 
 function Sessions() {
@@ -262,9 +262,9 @@ function Sessions() {
     h(Table, {
       label: "Sessions", rows: kept?.sessions ?? [], keyOf: (/** @type {any} */ one) => one.name ?? "", empty: kept ? "No call came." : "…",
       columns: [
-        { name: "Session", of: (one) => (one.name ? h(Said, { max: 200 }, one.name) : "without one") },
+        { name: "Session", of: (one) => (one.name ? h(UntrustedText, { max: 200 }, one.name) : "without one") },
         { name: "Calls", of: (one) => count(one.calls), class: "number" },
-        { name: "State", of: (one) => h("dl", null, Object.entries(one.state ?? {}).map(([key, value]) => h("div", null, h("dt", null, h(Said, { max: 100 }, key)), h("dd", null, h(Said, { max: 300 }, value))))) },
+        { name: "State", of: (one) => h("dl", null, Object.entries(one.state ?? {}).map(([key, value]) => h("div", null, h("dt", null, h(UntrustedText, { max: 100 }, key)), h("dd", null, h(UntrustedText, { max: 300 }, value))))) },
         { name: "Action", of: (one) => (one.name ? h(Act, { onAct: async () => { await call("Mocks/Reset", { session: one.name }); reload(); } }, "Drop") : "") },
       ],
     }),
@@ -280,7 +280,7 @@ function Faults() {
   return h("div", { class: "narrow" },
     h("p", { class: "muted" }, "What goes wrong with answers on purpose, whatever their rules, until the program ends or it is set to nothing."),
     h(Problem, { error }),
-    faults.length ? h("ul", null, faults.map((/** @type {any} */ one) => h("li", null, one.method ? h(Said, null, one.method) : "all methods", ": ", h("code", null, h(Said, null, one.text))))) : h("p", null, data ? "Nothing does." : "…"),
+    faults.length ? h("ul", null, faults.map((/** @type {any} */ one) => h("li", null, one.method ? h(UntrustedText, null, one.method) : "all methods", ": ", h("code", null, h(UntrustedText, null, one.text))))) : h("p", null, data ? "Nothing does." : "…"),
     h(Field, { label: "Method" }, h("select", { value: method, onChange: (/** @type {any} */ e) => setMethod(e.currentTarget.value) }, h("option", { value: "" }, "all methods"),
       (rules.data?.rules ?? []).map((/** @type {any} */ one) => h("option", { value: one.method }, one.method)))),
     h(Field, { label: "Faults, as in a rule file" }, h("input", { value: text, placeholder: "{fault: {kind: reset, p: 0.1}, delay: 100ms}", onInput: (/** @type {any} */ e) => setText(e.currentTarget.value) })),
@@ -303,7 +303,7 @@ function Protos() {
       h(Table, {
         label: "Proto files", rows: names.map((/** @type {string} */ name) => ({ name })), keyOf: (/** @type {any} */ one) => one.name, open: named,
         empty: data ? "There are none, or the mock is not made of a folder." : "…", onOpen: (one) => setNamed(named === one.name ? "" : one.name),
-        columns: [{ name: "File", of: (one) => h(Said, { max: 300 }, one.name) }],
+        columns: [{ name: "File", of: (one) => h(UntrustedText, { max: 300 }, one.name) }],
       }),
       named && data ? h("section", { class: "detail", "aria-label": named }, h(Proto, { key: named, name: named, isNew: !(data.names ?? []).includes(named), onWritten: reload })) : null));
 }
@@ -318,12 +318,12 @@ function Proto({ name, isNew, onWritten }) {
   if (text === null) return h(Problem, { error });
   const told = (/** @type {any} */ file) => { setEtag(file.etag ?? ""); setProblems(file.problems ?? []); onWritten(); };
   return h("div", null,
-    h("h2", null, h(Said, { max: 300 }, name)),
+    h("h2", null, h(UntrustedText, { max: 300 }, name)),
     h("textarea", { class: "code", rows: 18, spellcheck: false, "aria-label": `Text of ${name}`, value: text, onInput: (/** @type {any} */ e) => setText(e.currentTarget.value) }),
     h("div", { class: "bar" },
       h(Act, { class: "primary", onAct: async () => told(await call("Mocks/PutProto", { name, text, etag })) }, "Save"),
       etag ? h(Act, { ask: `Delete ${name}`, onAct: async () => { const { problems: left } = await call("Mocks/DeleteProto", { name, etag }); told({ problems: left }); } }, "Delete") : null,
       h("label", { class: "button" }, "Read from a file", h("input", { type: "file", accept: ".proto", class: "unseen", onChange: async (/** @type {any} */ e) => { const [chosen] = e.currentTarget.files; if (chosen) setText(await chosen.text()); } }))),
     problems === null ? null : problems.length === 0 ? h("p", { class: "good", role: "status" }, "✓ In effect.")
-      : h("ul", { class: "findings", role: "status" }, problems.map((one) => h("li", null, h(Said, null, one)))));
+      : h("ul", { class: "findings", role: "status" }, problems.map((one) => h("li", null, h(UntrustedText, null, one)))));
 }

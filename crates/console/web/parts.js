@@ -1,7 +1,7 @@
 // What the console and the docs page are made of: tables that keys go through, errors, places in the address.
 
 import { h, useEffect, useLayoutEffect, useRef, useState } from "./preact.js";
-import { Said } from "./text.js";
+import { UntrustedText } from "./text.js";
 
 /** @typedef {import("./preact.js").ComponentChildren} Children */
 
@@ -21,7 +21,7 @@ export function useEvery(work, every) {
 export function Problem({ error }) {
   if (!error) return null;
   const code = /** @type {any} */ (error).code;
-  return h("p", { class: "problem", role: "alert" }, h("strong", null, code ? `${code}: ` : ""), h(Said, null, error.message));
+  return h("p", { class: "problem", role: "alert" }, h("strong", null, code ? `${code}: ` : ""), h(UntrustedText, null, error.message));
 }
 
 /**

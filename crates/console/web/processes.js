@@ -2,7 +2,7 @@
 
 import { h, useEffect, useRef, useState } from "./preact.js";
 import { call } from "./api.js";
-import { age, count, Said, took } from "./text.js";
+import { age, count, UntrustedText, took } from "./text.js";
 import { Filter, Problem, Table, useEvery, useQuery } from "./parts.js";
 import { Act, useCall } from "./ui.js";
 
@@ -28,13 +28,13 @@ export function Processes() {
         isError: (one) => one.state === "broken",
         empty: last ? "No program is hosted that has such a name." : "…",
         columns: [
-          { name: "Program", of: (one) => h(Said, { max: 100 }, one.name) },
+          { name: "Program", of: (one) => h(UntrustedText, { max: 100 }, one.name) },
           { name: "State", of: (one) => h(State, { state: one.state }) },
           { name: "Processes", of: (one) => `${count(one.pids?.length)}${Number(one.spares ?? 0) ? ` + ${count(one.spares)} spare` : ""}`, class: "number" },
           { name: "Calls now", of: (one) => `${count(one.calls)}${Number(one.waiting ?? 0) ? `, ${count(one.waiting)} wait` : ""}`, class: "number" },
           { name: "Starts", of: (one) => count(one.starts), class: "number wide" },
           { name: "Crashes", of: (one) => count(one.crashes), class: "number" },
-          { name: "Route", of: (one) => h(Said, { max: 100 }, one.route ?? ""), class: "wide" },
+          { name: "Route", of: (one) => h(UntrustedText, { max: 100 }, one.route ?? ""), class: "wide" },
         ],
       }),
       program ? h(Program, { key: program.name, program, onDone: reload }) : null));
@@ -58,13 +58,13 @@ function Program({ program, onDone }) {
     },
   }, verb === "CloseBreaker" ? "Close the breaker" : verb);
   return h("section", { class: "detail", "aria-label": `Program ${name}` },
-    h("h2", null, h(Said, { max: 100 }, name)),
-    program.failure ? h("p", { class: program.state === "broken" ? "problem" : "muted" }, "Last failure: ", h(Said, { max: 1000 }, program.failure)) : null,
+    h("h2", null, h(UntrustedText, { max: 100 }, name)),
+    program.failure ? h("p", { class: program.state === "broken" ? "problem" : "muted" }, "Last failure: ", h(UntrustedText, { max: 1000 }, program.failure)) : null,
     h("dl", null, [
       ["State", program.state], ["Route", program.route], ["Calls given", count(program.requests)], ["Starts", count(program.starts)],
       ["A start took", mean(program.startUs, program.starts)], ["Calls that waited", count(program.queued)],
       ["They waited", mean(program.queueUs, program.queued)], ["Crashes", count(program.crashes)], ["Out of memory", count(program.outOfMemory)],
-    ].filter(([, value]) => value).map(([what, value]) => h("div", null, h("dt", null, what), h("dd", null, h(Said, null, value))))),
+    ].filter(([, value]) => value).map(([what, value]) => h("div", null, h("dt", null, what), h("dd", null, h(UntrustedText, null, value))))),
     h("div", { class: "bar" },
       program.state === "stopped" ? act("Start", undefined) : act("Stop", `Stop ${name} with ${count(program.calls)} calls`),
       act("Restart", `Restart ${name}`),
@@ -78,7 +78,7 @@ function Program({ program, onDone }) {
         { name: "Calls", of: (one) => count(one.calls), class: "number" },
         { name: "Calls given", of: (one) => count(one.requests), class: "number" },
         { name: "Age", of: (one) => age(one.ageMs), class: "number" },
-        { name: "Bounds", of: (one) => h(Said, { max: 100 }, one.limits ?? ""), class: "wide" },
+        { name: "Bounds", of: (one) => h(UntrustedText, { max: 100 }, one.limits ?? ""), class: "wide" },
       ],
     }),
     h(Logs, { name }));
@@ -124,5 +124,5 @@ function Logs({ name }) {
     dropped ? h("p", { class: "muted" }, `${count(dropped)} earlier lines are not kept any more.`) : null,
     shown.length === 0 ? h("p", { class: "muted" }, lines.length ? "No line has that." : "It wrote nothing.")
       : h("ol", { class: "events log", tabIndex: 0, "aria-label": `Lines of ${name}` }, shown.map(({ at, pipe, text }) => h("li", { key: at },
-        h("span", { class: pipe === "stderr" ? "bad" : "muted" }, pipe === "stderr" ? "err" : "out"), " ", h("code", null, h(Said, { max: 4000 }, text))))));
+        h("span", { class: pipe === "stderr" ? "bad" : "muted" }, pipe === "stderr" ? "err" : "out"), " ", h("code", null, h(UntrustedText, { max: 4000 }, text))))));
 }

@@ -5,7 +5,7 @@ import { asCurl, asGrpcurl, asTidewire } from "./commands.js";
 import { exact } from "./connect.js";
 import { MessageForm } from "./form.js";
 import { Copy, Field } from "./parts.js";
-import { pretty, Said, took } from "./text.js";
+import { pretty, UntrustedText, took } from "./text.js";
 
 /**
  * A request of a type: its text, the headers beside it, and the elements by which both are changed.
@@ -64,8 +64,8 @@ export function Events({ state }) {
     h("ol", { class: "events" }, state.events.map((event) => h("li", { key: event.number },
       h("span", { class: "muted" }, took(event.atUs)), " ",
       event.what === "end" ? h("strong", { class: event.code === "ok" ? "good" : "bad" }, event.code === "ok" ? "✓ ok" : `✕ ${event.code}`) : h("strong", null, event.what),
-      event.error ? h("span", null, ": ", h(Said, null, event.error)) : null,
-      event.message ? h("pre", { tabIndex: 0 }, h(Said, { max: 20000 }, pretty(event.message))) : null,
+      event.error ? h("span", null, ": ", h(UntrustedText, null, event.error)) : null,
+      event.message ? h("pre", { tabIndex: 0 }, h(UntrustedText, { max: 20000 }, pretty(event.message))) : null,
       h(Headers, { headers: event.headers ?? [] })))),
     state.ended ? null : h("p", { class: "muted" }, "It runs…"));
 }
@@ -73,7 +73,7 @@ export function Events({ state }) {
 /** Headers; many of them are folded up, since who calls looks for the message. @param {{ headers: { name: string, value?: string }[] }} props */
 function Headers({ headers }) {
   if (headers.length === 0) return null;
-  const list = h("dl", null, headers.map((one) => h("div", null, h("dt", null, h(Said, { max: 100 }, one.name)), h("dd", null, one.value === undefined ? "not shown: it may be a secret" : h(Said, null, one.value)))));
+  const list = h("dl", null, headers.map((one) => h("div", null, h("dt", null, h(UntrustedText, { max: 100 }, one.name)), h("dd", null, one.value === undefined ? "not shown: it may be a secret" : h(UntrustedText, null, one.value)))));
   return headers.length > 6 ? h("details", null, h("summary", null, `${headers.length} headers`), list) : list;
 }
 

@@ -3,7 +3,7 @@
 import { h, useEffect, useMemo, useRef, useState } from "./preact.js";
 import { call } from "./api.js";
 import { CopyCommands, EVENTS_MAX, Events, useRequest } from "./request.js";
-import { Said } from "./text.js";
+import { UntrustedText } from "./text.js";
 import { Field, Filter, Problem, Table, useQuery } from "./parts.js";
 import { Act, useCall } from "./ui.js";
 
@@ -25,7 +25,7 @@ export function Services() {
         label: "Methods", rows: shown, keyOf: (/** @type {any} */ one) => one.path, open: chosen,
         onOpen: (one) => setChosen(chosen === one.path ? "" : one.path), empty: data ? "Nothing is served that has such a name." : "…",
         columns: [
-          { name: "Method", of: (one) => h(Said, { max: 200 }, one.path) },
+          { name: "Method", of: (one) => h(UntrustedText, { max: 200 }, one.path) },
           { name: "Of", of: (one) => (isOwn(one.service) ? "" : "the server itself"), class: "wide" },
           { name: "Kind", of: (one) => `${one.kind}${one.query ? ", query" : ""}` },
         ],
@@ -52,8 +52,8 @@ function TryIt({ method }) {
   const what = { method: method.path, message: compact, headers, address: system.data?.addresses?.[0] ?? "127.0.0.1:8080", tls: Boolean(system.data?.tls), protocol, streams: method.kind !== "unary" };
   const open = run.state && !run.state.ended;
   return h("section", { class: "detail", "aria-label": `Try ${method.path}` },
-    h("h2", null, h(Said, { max: 300 }, method.path)),
-    described.data ? h("details", null, h("summary", null, "As .proto"), h("pre", { tabIndex: 0 }, h(Said, { max: 60000 }, described.data.text))) : h(Problem, { error: described.error }),
+    h("h2", null, h(UntrustedText, { max: 300 }, method.path)),
+    described.data ? h("details", null, h("summary", null, "As .proto"), h("pre", { tabIndex: 0 }, h(UntrustedText, { max: 60000 }, described.data.text))) : h(Problem, { error: described.error }),
     h("div", { class: "bar" },
       h(Field, { label: "Protocol" }, h("select", { value: protocol, onChange: (/** @type {any} */ e) => setProtocol(e.currentTarget.value) }, ["connect", "grpc", "grpc-web"].map((one) => h("option", { value: one }, one)))),
       h(Field, { label: "Deadline in seconds" }, h("input", { class: "short", inputMode: "decimal", value: deadline, onInput: (/** @type {any} */ e) => setDeadline(e.currentTarget.value) })),

@@ -2,7 +2,7 @@
 
 import { h, useState } from "./preact.js";
 import { call } from "./api.js";
-import { Said } from "./text.js";
+import { UntrustedText } from "./text.js";
 import { Field, Filter, Problem, Table, useQuery } from "./parts.js";
 import { Act, useCall } from "./ui.js";
 
@@ -36,10 +36,10 @@ export function Settings() {
     h(Table, {
       label: "Settings", rows, keyOf: (one) => one.key, empty: data ? "No setting has that." : "…",
       columns: [
-        { name: "Setting", of: (one) => h("code", null, h(Said, { max: 200 }, one.key)) },
-        { name: "Value", of: (one) => h(Said, { max: 300 }, one.value ?? "") },
-        { name: "From", of: (one) => h("span", { class: one.origin === "default" ? "muted" : undefined }, h(Said, { max: 300 }, one.origin)) },
-        { name: "What it is", of: (one) => h(Said, { max: 500 }, one.about ?? ""), class: "wide" },
+        { name: "Setting", of: (one) => h("code", null, h(UntrustedText, { max: 200 }, one.key)) },
+        { name: "Value", of: (one) => h(UntrustedText, { max: 300 }, one.value ?? "") },
+        { name: "From", of: (one) => h("span", { class: one.origin === "default" ? "muted" : undefined }, h(UntrustedText, { max: 300 }, one.origin)) },
+        { name: "What it is", of: (one) => h(UntrustedText, { max: 500 }, one.about ?? ""), class: "wide" },
       ],
     }));
 }

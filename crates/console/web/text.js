@@ -15,7 +15,7 @@ export function visible(text) {
 
 /** Text that others wrote, in its own direction; very long text is cut.
  * @param {{ children?: unknown, max?: number, class?: string }} props */
-export function Said({ children, max = 2000, class: name }) {
+export function UntrustedText({ children, max = 2000, class: name }) {
   const text = String(children ?? "");
   const shown = visible(text.length > max ? text.slice(0, max) : text);
   const more = text.length - max;

@@ -324,17 +324,17 @@ impl Wire {
 
     fn notice(&self, notice: SupervisorNotice) {
         let mut waiting = self.waiting.lock();
-        let mut say = |id: u64, started: io::Result<StartedProcess>| {
+        let mut send_started = |id: u64, started: io::Result<StartedProcess>| {
             let started_by = waiting.get_mut(&id).and_then(|waiting| waiting.started.take());
             // Whoever gave up does not want to know.
             started_by.map(|started_by| started_by.send(started));
         };
         match notice {
             SupervisorNotice::Started { id, pid, bounded, memory_kills } => {
-                say(id, Ok(StartedProcess { pid, bounded, memory_kills }));
+                send_started(id, Ok(StartedProcess { pid, bounded, memory_kills }));
             }
             SupervisorNotice::NotStarted { id, errno } => {
-                say(id, Err(io::Error::from_raw_os_error(errno)));
+                send_started(id, Err(io::Error::from_raw_os_error(errno)));
                 if let Some(waiting) = waiting.remove(&id) {
                     waiting.ended.send_replace(Some(End::Lost));
                 }

@@ -279,7 +279,7 @@ class App:
             if text:
                 return self.changed(source)
             raise ValueError(f"a source of {len(source)} characters is over {PAYLOAD_MAX} bytes")
-        self.say("changed", payload)
+        self.send_frame("changed", payload)
 
     def log(self, level, text, **fields):
         """Writes a line to the gateway's log: trace, debug, info, warn or error."""
@@ -287,7 +287,7 @@ class App:
         said = put_headers((name.replace("_", "-"), str(value)) for name, value in fields.items())
         if len(metadata) + len(said) <= self.session.peer[10]:
             metadata += said
-        self.say("log", cut(text, PAYLOAD_MAX), metadata)
+        self.send_frame("log", cut(text, PAYLOAD_MAX), metadata)
 
     @contextmanager
     def busy(self):
@@ -301,7 +301,7 @@ class App:
     def _job(self, more):
         with self.lock:
             self.jobs += more
-            self.say("busy", put_varint(self.jobs))
+            self.send_frame("busy", put_varint(self.jobs))
 
     def call(self, path, request, **more):
         """Calls a method of the gateway, and waits for the reply: see `call_async`."""
@@ -377,7 +377,7 @@ class App:
         self.do("begin", call)
         self.do("finish", call)
 
-    def say(self, name, payload, metadata=b""):
+    def send_frame(self, name, payload, metadata=b""):
         """Sends a frame of the connection."""
         with self.lock:
             self.session.main += put_frame(name, payload=payload, metadata=metadata)

@@ -116,7 +116,7 @@ impl Shared {
             false => format!("tidewire; hit; ttl={left}"),
         };
         let mut reply = page.give(asked, headers, now);
-        say(&mut reply.headers, &said);
+        append_cache_status(&mut reply.headers, &said);
         reply
     }
 
@@ -141,7 +141,10 @@ impl Shared {
             };
             if asked.directives.only_if_cached {
                 let mut reply = Reply::empty(StatusCode::GATEWAY_TIMEOUT);
-                say(&mut reply.headers, &format!("tidewire; fwd={why}; detail=only-if-cached"));
+                append_cache_status(
+                    &mut reply.headers,
+                    &format!("tidewire; fwd={why}; detail=only-if-cached"),
+                );
                 return Ok(reply);
             }
             let mut lead = None;
@@ -260,7 +263,7 @@ impl Shared {
                     FlightEnd::Failed(failure, error.clone())
                 };
                 end(lead, told);
-                say(error.headers_mut(), &format!("tidewire; fwd={why}"));
+                append_cache_status(error.headers_mut(), &format!("tidewire; fwd={why}"));
                 return Err(error);
             }
             (Ok(reply), Some(page)) if is_failure(reply.status) => {
@@ -310,7 +313,10 @@ impl Shared {
         let status =
             if failed == "error" { String::new() } else { format!("; fwd-status={failed}") };
         let left = page.left(now);
-        say(&mut reply.headers, &format!("tidewire; hit; fwd=stale{status}; ttl={left}"));
+        append_cache_status(
+            &mut reply.headers,
+            &format!("tidewire; hit; fwd=stale{status}; ttl={left}"),
+        );
         reply
     }
 
@@ -363,7 +369,10 @@ impl Shared {
         let mut given = fresh.give(asked, request, now);
         let why = arrived.why;
         let collapsed = collapsed(arrived.was_collapsed);
-        say(&mut given.headers, &format!("tidewire; fwd={why}; fwd-status=304{stored}{collapsed}"));
+        append_cache_status(
+            &mut given.headers,
+            &format!("tidewire; fwd={why}; fwd-status=304{stored}{collapsed}"),
+        );
         given
     }
 
@@ -384,10 +393,10 @@ impl Shared {
                 self.cache.0.table.lock().pass(&asked.key, now);
             }
             end(lead, FlightEnd::Alone);
-            say(&mut reply.headers, &format!("tidewire; fwd={why}{collapsed}"));
+            append_cache_status(&mut reply.headers, &format!("tidewire; fwd={why}{collapsed}"));
             return reply;
         };
-        say(&mut reply.headers, &format!("tidewire; fwd={why}; stored{collapsed}"));
+        append_cache_status(&mut reply.headers, &format!("tidewire; fwd={why}; stored{collapsed}"));
         let flight = lead.as_ref().map(FlightLeader::flight);
         let ending = FillCompletion {
             cache: self.cache.clone(),
@@ -506,7 +515,7 @@ impl Shared {
                     }
                 }
                 if reply.is_ordinary() {
-                    say(&mut reply.headers, &format!("tidewire; fwd={why}"));
+                    append_cache_status(&mut reply.headers, &format!("tidewire; fwd={why}"));
                 }
                 Ok(reply)
             }
@@ -574,7 +583,7 @@ fn is_failure(status: StatusCode) -> bool {
 }
 
 /// Appends to `Cache-Status`: who is nearest to the caller is last.
-fn say(headers: &mut Headers, text: &str) {
+fn append_cache_status(headers: &mut Headers, text: &str) {
     if let Ok(value) = HeaderValue::from_str(text) {
         headers.append(CACHE_STATUS, value);
     }

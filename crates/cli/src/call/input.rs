@@ -110,7 +110,7 @@ impl Input {
                         Ok(None) => break,
                         Ok(Some(message)) => (Ok(message), false),
                         Err(error) if is_forgiving => {
-                            say(&error);
+                            report(&error);
                             splitter.forget();
                             continue;
                         }
@@ -129,7 +129,7 @@ impl Input {
     }
 }
 
-fn say(error: &anyhow::Error) {
+fn report(error: &anyhow::Error) {
     let _ = writeln!(io::stderr(), "{error:#}");
 }
 

@@ -202,7 +202,7 @@ impl Mock {
         start += &console;
         let stopped = running.until_stopped();
         let watch = (!self.no_watch).then(|| folders.watch(&mock));
-        serving::say(&start);
+        serving::print(&start);
         tokio::select! {
             stopped = stopped => drop(stopped?),
             () = follow(watch) => {}

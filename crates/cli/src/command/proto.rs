@@ -45,6 +45,6 @@ fn export(folder: &Path) -> anyhow::Result<()> {
         fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    serving::say(&format!("wrote {} files into {}\n", files.len(), folder.display()));
+    serving::print(&format!("wrote {} files into {}\n", files.len(), folder.display()));
     Ok(())
 }

@@ -131,7 +131,7 @@ impl Serve {
         };
         start += &console;
         let stopped = running.until_stopped();
-        serving::say(&start);
+        serving::print(&start);
         Programs::run_until(programs, stopped, flags).await?;
         Ok(())
     }

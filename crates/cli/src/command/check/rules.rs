@@ -61,7 +61,7 @@ pub(super) fn check(
     let made = runtime.block_on(drift(&loaded.schema, &files, &client, with_commands));
     let (made, drifts) = made.map_err(|error| anyhow::anyhow!("{error}"))?;
     let all = files.recorded(&loaded.schema).len();
-    crate::say(&format!("{made} of {all} recorded calls were made again"));
+    crate::report(&format!("{made} of {all} recorded calls were made again"));
     for drift in drifts {
         let place =
             Diagnostic::new(&drift.call.file, format!("{}: {}", drift.call.method, drift.what));
