@@ -12,7 +12,7 @@ use buffa_descriptor::{
 use crate::fault::{Fault, Result};
 use crate::scan::{Chain, Frame, Payload, Shape, Stack};
 use crate::value::zero;
-use crate::{DEPTH_MAX, JsonStyle, WellKnown, known};
+use crate::{DEPTH_MAX, JsonStyle, WellKnown, print_well_known};
 
 /// What is printed of a message.
 #[derive(Debug, Clone, Copy)]

@@ -101,8 +101,8 @@ impl PostgresLog {
         self.settings.install = false;
         let settings = self.settings.clone();
         let captures = self.sources.captures.clone();
-        let settings = self.session_settings();
-        let (client, _line, _) = settings.connect().await?;
+        let of_session = self.session_settings();
+        let (client, _line, _) = of_session.connect().await?;
         let mut ddl = schema::tables(&settings.schema);
         ddl.push_str(
             role.map(|role| schema::grants(&settings.schema, role)).as_deref().unwrap_or(""),
@@ -130,9 +130,9 @@ impl PostgresLog {
     /// started, a database that goes away is waited for.
     pub async fn start(self) -> Result<Oplog, Error> {
         self.settings.check()?;
-        let settings = self.session_settings();
-        let session = settings.open().await?;
-        let core = Arc::clone(&settings.core);
+        let of_session = self.session_settings();
+        let session = of_session.open().await?;
+        let core = Arc::clone(&of_session.core);
         if let Some(source) =
             core.status().sources.into_iter().find(|source| source.problem.is_some())
         {
@@ -141,7 +141,7 @@ impl PostgresLog {
             return Err(Error::new(ErrorKind::Capture, text));
         }
         let mut tasks = JoinSet::new();
-        tasks.spawn(async move { settings.run(Some(session)).await });
+        tasks.spawn(async move { of_session.run(Some(session)).await });
         let watched = Arc::clone(&core);
         tasks.spawn(async move { watched.watch_lease().await });
         Ok(Oplog::new(core, tasks))

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use buffa::encoding::{Tag, WireType, encode_varint};
 use buffa_descriptor::{FieldKind, MessageDescriptor, MessageIndex, SingularKind};
 use bytes::Bytes;
-use tidewire_schema::{Schema, Unknown};
+use tidewire_schema::{Schema, UnknownMembers};
 use tidewire_service::{Codec, Error, Result};
 
 use crate::field::Field;
@@ -176,7 +176,12 @@ impl RequestPlan {
     ///
     /// # Errors
     /// A body that is not JSON, or does not fit the message.
-    pub(crate) fn message(&self, said: &[u8], body: &[u8], unknown: Unknown) -> Result<Bytes> {
+    pub(crate) fn message(
+        &self,
+        said: &[u8],
+        body: &[u8],
+        unknown: UnknownMembers,
+    ) -> Result<Bytes> {
         let mut message = match &self.body {
             BodyRule::None => return Ok(Bytes::copy_from_slice(said)),
             _ if body.is_empty() => return Ok(Bytes::copy_from_slice(said)),

@@ -8,7 +8,7 @@ use super::super::check::{Scalar, are_unique};
 use super::super::plan::{CountRule, ListPlan, MapPlan};
 use super::{
     FieldPlan, Fields, Kind, MessagePlan, Raw, Run, Slot, Stop, Subscript, Value, ValuePlan,
-    ValuePosition, accepts, encoded, is_other_form, plain, scalar,
+    ValuePosition, accepts, is_other_form, plain, scalar, wire_format,
 };
 
 impl<'p> Run<'p> {

@@ -1,7 +1,7 @@
 //! Rules of strings and bytes.
 
 use super::super::wire_format::Raw;
-use super::{Check, Constant, Kind, RuleField, Rules, Test, counted, encoded, hex, pattern};
+use super::{Check, Constant, Kind, RuleField, Rules, Test, counted, hex, pattern, wire_format};
 
 /// A form that strings may have to have.
 struct Form {
