@@ -171,8 +171,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// Reports something on standard error, which nobody may be reading any more; it may have words of a
-/// file or of a server in it.
+/// Reports something on standard error, which nobody may be reading any more; it may have words of
+/// a file or of a server in it.
 fn report(text: &str) {
     let mut err = std::io::stderr();
     let said = format!("tidewire: {}", printable_lines(text));

@@ -46,7 +46,7 @@ struct Interest {
 }
 
 /// A load that waits for its batch.
-pub(crate) struct Waiting<V, E> {
+pub(crate) struct PendingLoad<V, E> {
     answer: oneshot::Receiver<Answer<V, E>>,
     interest: Arc<Interest>,
 }
@@ -66,10 +66,10 @@ where
     }
 
     /// Adds a load of a key, and gives how many keys there are now.
-    pub(crate) fn join(&self, key: K) -> (Waiting<V, E>, usize) {
+    pub(crate) fn join(&self, key: K) -> (PendingLoad<V, E>, usize) {
         let (sender, answer) = oneshot::channel();
         self.interest.loads.fetch_add(1, Ordering::AcqRel);
-        let waiting = Waiting { answer, interest: Arc::clone(&self.interest) };
+        let waiting = PendingLoad { answer, interest: Arc::clone(&self.interest) };
         let keys = &mut *self.keys.lock();
         let senders = keys.senders.entry(key.clone()).or_default();
         if senders.is_empty() {
@@ -158,7 +158,7 @@ impl Interest {
     }
 }
 
-impl<V, E> Waiting<V, E> {
+impl<V, E> PendingLoad<V, E> {
     /// What became of the key.
     pub(crate) async fn answer(mut self) -> Result<Option<V>, E> {
         match (&mut self.answer).await {
@@ -169,7 +169,7 @@ impl<V, E> Waiting<V, E> {
     }
 }
 
-impl<V, E> Drop for Waiting<V, E> {
+impl<V, E> Drop for PendingLoad<V, E> {
     fn drop(&mut self) {
         // The sender sees it closed before the batch looks whether anybody is left.
         self.answer.close();

@@ -170,7 +170,7 @@ where
     E: Clone + Send + 'static,
 {
     /// Joins the batch that gathers, or begins one.
-    fn join(self: &Arc<Self>, key: K) -> crate::batch::Waiting<V, E> {
+    fn join(self: &Arc<Self>, key: K) -> crate::batch::PendingLoad<V, E> {
         let mut gathering = self.gathering.lock();
         let batch = gathering.get_or_insert_with(|| Batch::begin(Arc::clone(self)));
         let (waiting, keys) = batch.join(key);
