@@ -48,10 +48,11 @@ pub(crate) fn uncached(headers: &mut HeaderMap) {
 /// `must-revalidate` do not say it, as they would beside `Authorization` (RFC 9111, section 3.5).
 /// What some caches read before `Cache-Control` goes, unless the page is for all by that.
 pub(crate) fn callers_own(headers: &mut HeaderMap) {
-    if says(headers, &["public"]) {
+    let is_own = says(headers, &["private", "no-store"]);
+    if says(headers, &["public"]) && !is_own {
         return;
     }
-    if !says(headers, &["private", "no-store"]) {
+    if !is_own {
         headers.append(CACHE_CONTROL, HeaderValue::from_static("private"));
     }
     TARGETED.iter().for_each(|name| _ = headers.remove(*name));
@@ -286,6 +287,7 @@ mod tests {
             ("s-maxage=60", "s-maxage=60|private"),
             ("max-age=60, must-revalidate", "max-age=60, must-revalidate|private"),
             ("no-store", "no-store"),
+            ("public, private", "public, private"),
             ("private=\"a\"", "private=\"a\""),
         ] {
             let mut headers = HeaderMap::new();

@@ -259,7 +259,8 @@ fn in_lower_case(paths: &[(String, Access)]) -> Vec<(String, Access)> {
 /// A path as lenient programs may read it. Servlet containers take `;x=1` off each segment, then
 /// decode; a program behind another decodes once more; C ends a name at a NUL, and some file
 /// systems leave out the dots and spaces at its end. Express and others leave out a slash there.
-/// Who reads what was decoded as a URL leaves out line feeds, and ends the path at a question mark.
+/// Who reads what was decoded as a URL leaves out line feeds, ends the path at a question mark, and
+/// takes what follows two slashes for a host.
 fn readings(path: &str) -> Vec<String> {
     let is_plain = |path: &str| {
         !path.contains(['%', ';', '\\', '\0']) && !path.contains("//") && !path.contains("/.")
@@ -273,7 +274,7 @@ fn readings(path: &str) -> Vec<String> {
         let next = decoded(&layer);
         for read in [next.clone(), without_parameters(&next), decoded(&without_parameters(&layer))]
         {
-            for read in [as_url(&read), read] {
+            for read in [without_host(&as_url(&read)), as_url(&read), read] {
                 found.push(resolved(&with_bare_names(&read)));
                 found.push(resolved(&read));
             }
@@ -312,6 +313,15 @@ fn with_bare_names(path: &str) -> String {
 /// (WHATWG URL, basic URL parser), and a pattern that ends with `$` ends before a line feed, too.
 fn as_url(path: &str) -> String {
     path.split(['?', '#']).next().unwrap_or_default().replace(['\t', '\n', '\r'], "")
+}
+
+/// A path without `//HOST`, as who resolves it against the URL of the server reads it (WHATWG URL,
+/// relative slash state; any number of slashes comes before a host there). Only the first two
+/// slashes in a row count: they begin the path, or do so once the prefix of its route is taken off.
+fn without_host(path: &str) -> String {
+    let Some((before, rest)) = path.split_once("//") else { return path.to_owned() };
+    let behind = rest.trim_start_matches('/').split_once('/').map_or("", |(_, behind)| behind);
+    format!("{before}/{behind}")
 }
 
 fn decoded(path: &str) -> String {
@@ -525,10 +535,37 @@ mod tests {
             ("/assets/%00/own/a", false),
             ("/assets/%2520/own/a", false),
             ("/assets/%20a", true),
+            ("/assets//x/own/a", false),
+            ("/assets///u@x:1/own/a", false),
+            ("/assets/%2fx/own/a", false),
+            ("/assets/%5cx/own/a", false),
+            ("/assets//x/a", true),
             ("/assets/a%20/b", true),
         ] {
             assert_eq!(code(&gate, path(at), None).is_none(), passes, "{at}");
         }
+    }
+
+    #[test]
+    fn a_path_that_begins_with_a_host_is_read_without_it() {
+        let rules = AccessRules::default()
+            .path("/*", Access::Anonymous)
+            .path("/secret", Access::Authenticated)
+            .path("/strip/secret", Access::Authenticated);
+        let gate = rules.gate(served()).unwrap().unwrap();
+        for at in [
+            "//x/secret",
+            "///x/secret",
+            "/%5cx/secret",
+            "/%2fx/secret",
+            "//public:1/secret",
+            "//u@x/secret",
+            "//[::1]/secret/",
+            "/strip//x/secret",
+        ] {
+            assert!(code(&gate, path(at), None).is_some(), "{at}");
+        }
+        assert!(code(&gate, path("//x/other"), None).is_none());
     }
 
     #[test]
