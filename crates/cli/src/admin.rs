@@ -2,9 +2,9 @@
 //!
 //! Without `--admin` it is that of the settings, as the program in this folder has them
 //! (`tidewire.toml`, `TIDEWIRE_ADMIN_LISTEN`), with their token, or else the one mock or `serve
-//! --dev` that this user runs. An address that is named gets the
-//! token of `--token-file`, or that of the settings where its file is there and the address is of
-//! this machine: it is nobody's business elsewhere.
+//! --dev` that this user runs, which is named if it was started in another folder. An address
+//! that is named gets the token of `--token-file`, or that of the settings where its file is there
+//! and the address is of this machine: it is nobody's business elsewhere.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -94,7 +94,10 @@ fn the_one_announced() -> Result<(SocketAddr, PathBuf), Failure> {
     };
     let mut running: Vec<_> = announced().into_iter().filter(answers).collect();
     match (running.pop(), &running[..]) {
-        (Some(one), []) => Ok(one),
+        (Some(one), []) => {
+            say_whose(&one.1);
+            Ok(one)
+        }
         (None, _) => Err(Failure::usage(anyhow!(
             "where is the program? write --admin ADDRESS, or admin.listen into tidewire.toml"
         ))),
@@ -108,6 +111,15 @@ fn the_one_announced() -> Result<(SocketAddr, PathBuf), Failure> {
             }
             Err(Failure::usage(anyhow!(text)))
         }
+    }
+}
+
+/// Says which program it is, unless it was started in this folder.
+fn say_whose(token_file: &Path) {
+    let Some(about) = announcement(token_file) else { return };
+    let here = std::env::current_dir().unwrap_or_default();
+    if !about.ends_with(&format!(", started in {}", here.display())) {
+        crate::report(&format!("no admin.listen here; this is {}", printable(&about)));
     }
 }
 

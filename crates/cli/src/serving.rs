@@ -96,6 +96,7 @@ pub(crate) fn start_failure(
     error: StartError,
     port: Option<u16>,
     listen: &[String],
+    flags: &Flags,
     config: &Config,
 ) -> Failure {
     let StartError::Listen { address, cause } = &error else { return Failure::usage(error) };
@@ -105,14 +106,31 @@ pub(crate) fn start_failure(
         return Failure::from(error);
     }
     let flag = match port {
-        _ if is_admin => "another admin.listen (port 0 is any free port)",
-        Some(_) => "another --port (0 is any free port)",
-        None => "another --listen (port 0 is any free port)",
+        _ if is_admin => admin_advice(flags),
+        Some(_) => "another --port (0 is any free port)".to_owned(),
+        None => "another --listen (port 0 is any free port)".to_owned(),
     };
     Failure::from(anyhow::anyhow!(
         "{address} is in use by another program; stop it, or give {flag}"
     ))
 }
+
+/// Which `admin.listen` to change: the file may be that of the program that has the address.
+fn admin_advice(flags: &Flags) -> String {
+    let is_of_flag = flags.settings.iter().any(|setting| setting.starts_with("admin.listen="));
+    let origin = match &flags.file {
+        _ if is_of_flag => return "another admin.listen (port 0 is any free port)".to_owned(),
+        _ if std::env::var_os(ADMIN_VARIABLE).is_some() => ADMIN_VARIABLE.to_owned(),
+        Some(file) => file.display().to_string(),
+        None => SETTINGS.to_owned(),
+    };
+    format!(
+        "another admin.listen: this one is of {origin}; --set admin.listen=127.0.0.1:0 is for this \
+         program alone"
+    )
+}
+
+const ADMIN_VARIABLE: &str = "TIDEWIRE_ADMIN_LISTEN";
 
 /// Where a server listens, what it does there, and where its settings come from.
 pub(crate) fn start(running: &RunningServer, what: &str, flags: &Flags) -> String {

@@ -96,9 +96,7 @@ impl Coercion<'_, '_> {
                 continue;
             }
             let Some(field) = owner.field(&member.key) else {
-                let known: Vec<_> = owner.fields().map(Field::name).collect();
-                let meant = meant(&member.key, &known);
-                let why = format!("{} has no field {}{meant}", owner.full_name(), member.key);
+                let why = no_field(owner, &member.key);
                 let fault = self.fault(&Node { value: Tree::Null, place: member.place }, why);
                 (self.dropped)(fault);
                 continue;
@@ -319,6 +317,12 @@ impl Coercion<'_, '_> {
         let style = tidewire_schema::JsonStyle::default();
         serde_json::from_slice(&point.as_ref().print(style).ok()?).ok()
     }
+}
+
+/// That a message does not have a field, and which one was probably meant.
+pub(crate) fn no_field(owner: MessageType<'_>, name: &str) -> String {
+    let known: Vec<_> = owner.fields().map(Field::name).collect();
+    format!("{} has no field {name}{}", owner.full_name(), meant(name, &known))
 }
 
 /// Whether `null` is a value of a field: of a `google.protobuf.Value`.

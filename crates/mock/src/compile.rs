@@ -10,6 +10,7 @@
 
 mod answer;
 mod faults;
+mod fields;
 mod late;
 mod paths;
 

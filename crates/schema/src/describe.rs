@@ -1,6 +1,7 @@
 //! Schemas as people read them: `.proto` text with its REST bindings, requests to fill in, and what
 //! a form has to know of them.
 
+mod options;
 mod proto;
 mod template;
 mod types;

@@ -109,7 +109,8 @@ pub struct RunArgs {
     /// HTTP method [default: GET, and POST with a body].
     #[arg(long, short = 'X', visible_short_alias = 'm', help_heading = "Request")]
     method: Option<String>,
-    /// A header, `name: value`; may be repeated. Templates are allowed.
+    /// A header, `name: value`; may be repeated. Templates are allowed. The request for the
+    /// server's schema has those without a template, too.
     #[arg(long, value_name = "HEADER", short = 'H', help_heading = "Request")]
     header: Vec<String>,
     /// The body. Templates allowed, such as {{seq}}, {{random 1..100}} and feeder columns.
@@ -253,6 +254,7 @@ impl RunArgs {
             url: &self.url,
             authorities: self.cacert.as_deref(),
             insecure: self.insecure,
+            headers: &self.header,
         })
     }
 
@@ -278,6 +280,8 @@ pub struct ReflectionTarget<'a> {
     pub authorities: Option<&'a Path>,
     /// Trust whoever answers.
     pub insecure: bool,
+    /// The headers of the calls, `name: value`; with the templates that they may have.
+    pub headers: &'a [String],
 }
 
 pub(super) async fn run(

@@ -51,6 +51,17 @@ impl Reach {
         Self { cacert: authorities.map(Path::to_owned), insecure, ..Self::default() }
     }
 
+    /// The same with these headers, each `name: value`.
+    pub(crate) fn with_headers<'h>(
+        mut self,
+        headers: impl Iterator<Item = &'h String>,
+    ) -> anyhow::Result<Self> {
+        for text in headers {
+            self.headers.push(header(text).with_context(|| format!("--header {text:?}"))?);
+        }
+        Ok(self)
+    }
+
     /// A client of the server at a URL.
     pub(crate) fn client(
         &self,

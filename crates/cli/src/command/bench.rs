@@ -44,7 +44,10 @@ pub(crate) async fn run(arguments: &BenchArgs) -> Result<ExitCode, Failure> {
 
 /// The schema of a server, as `call` asks for it.
 async fn schema(server: ReflectionTarget<'_>) -> Result<Schema, Failure> {
-    let reach = Reach::trusting(server.authorities, server.insecure);
+    // A template has values only for the calls.
+    let headers = server.headers.iter().filter(|header| !header.contains("{{"));
+    let reach = Reach::trusting(server.authorities, server.insecure).with_headers(headers);
+    let reach = reach.map_err(Failure::usage)?;
     let target = Target::parse(server.url).map_err(Failure::usage)?;
     let found = detect(&target, &reach, &Watch::new(false)).await?;
     Ok(reflect(&found, &reach, target.method()).await?.schema)

@@ -181,8 +181,9 @@ impl Mock {
             ),
         };
         let running = server.start().await;
-        let running = running
-            .map_err(|error| serving::start_failure(error, self.port, &self.listen, config))?;
+        let running = running.map_err(|error| {
+            serving::start_failure(error, self.port, &self.listen, flags, config)
+        })?;
         let _beside = match &wishmock {
             Some(wishmock) => wishmock.beside(&folders, &mock, config, self.compat_open).await?,
             None => Vec::new(),

@@ -101,8 +101,9 @@ impl Serve {
             programs.share_log(log, captured);
         }
         let running = builder.start().await;
-        let running = running
-            .map_err(|error| serving::start_failure(error, self.port, &self.listen, config))?;
+        let running = running.map_err(|error| {
+            serving::start_failure(error, self.port, &self.listen, flags, config)
+        })?;
         if let Some(host) = programs.as_ref().and_then(Programs::host) {
             host.answered_by(running.callee());
         }

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use tempfile::TempDir;
 
 use crate::mocked::SHOP;
-use crate::program::{command, folder, run};
+use crate::program::{command, folder, ran, run};
 
 /// A mock without any setting.
 struct Plain {
@@ -70,6 +70,25 @@ fn a_mock_prints_its_console_and_commands_find_it_until_it_ends() {
     mock.end();
     run(here.path(), &["console"]).check(2, &["where is the program?"]);
     assert_eq!(std::fs::read_dir(here.path().join(".run/tidewire")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_program_of_another_folder_is_named_where_it_is_looked_at() {
+    let here = shop();
+    let mut mock = Plain::start(here.path(), &[]);
+    for begin in ["listening on ", "admin on ", "mocking ", "docs at ", "console at "] {
+        mock.line(begin);
+    }
+    let started = format!(", started in {}", here.path().canonicalize().unwrap().display());
+    let whose = format!("no admin.listen here; this is process {} at 127.0.0.1:", mock.child.id());
+    let other = folder(&[("tidewire.toml", "[server]\nlisten = \"127.0.0.1:0\"\n")]);
+    for words in [["console"].as_slice(), &["mocks", "list-rules"], &["ps"]] {
+        let run_dir = here.path().join(".run");
+        let mut there = command(other.path(), words);
+        let there = ran(there.env("XDG_RUNTIME_DIR", run_dir).output().unwrap());
+        assert!(there.stderr.contains(&whose) && there.stderr.contains(&started), "{there:?}");
+        assert!(!run(here.path(), words).stderr.contains("this is process"), "{words:?}");
+    }
 }
 
 #[test]

@@ -4,7 +4,10 @@ use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use crate::program::{command, folder};
+use tidewire::{Error, Head};
+
+use crate::program::{command, folder, run};
+use crate::server::{Background, behaviour, root};
 
 const PEERS: &str = r#"
 [[web]]
@@ -44,4 +47,23 @@ fn living(group: &str) -> Option<String> {
         fields.next() == Some(group) && !fields.next().unwrap_or_default().starts_with('Z')
     };
     listed.lines().find(of_group).map(str::to_owned)
+}
+
+/// The schema comes from reflection, since a body is to be sent as protobuf.
+#[test]
+fn headers_of_the_calls_are_sent_with_the_request_for_the_schema() {
+    let gate = |head: &mut Head| match head.context.header("x-word") {
+        Some(_) => Ok(()),
+        None => Err(Error::unauthenticated("say the word")),
+    };
+    let server = Background::start(behaviour().gate(gate));
+    let url = format!("http://{}/tidewire.test.v1.BehaviourService/Echo", server.address);
+    let bench = |headers: &[&str]| {
+        let mut words = vec!["bench", "run", &url, "--protocol", "grpc", "-d", "{}", "-n", "3"];
+        headers.iter().for_each(|header| words.extend(["-H", header]));
+        run(root(), &words)
+    };
+    bench(&[]).check(80, &["say the word"]);
+    bench(&["x-number: {{seq}}", "x-word: please"]).check(0, &[]);
+    bench(&["x word: please"]).check(2, &["--header \"x word: please\""]);
 }

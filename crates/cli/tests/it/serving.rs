@@ -227,6 +227,11 @@ fn an_address_that_is_taken_is_told_with_the_flag_that_asked_for_it() {
         let settings = ["--port", "0", "--set", &admin, "--set", "admin.token_file=token"];
         let words = [&[command, "shop.proto"], &settings[..]].concat();
         run(folder.path(), &words).check(1, &[&address, "is in use", "another admin.listen"]);
+        let file = format!("[admin]\nlisten = \"{address}\"\ntoken_file = \"token\"\n");
+        std::fs::write(folder.path().join("tidewire.toml"), file).unwrap();
+        let advice = "another admin.listen: this one is of tidewire.toml; --set admin.listen=";
+        tried("--listen", "127.0.0.1:0").check(1, &[&address, "is in use", advice]);
+        std::fs::remove_file(folder.path().join("tidewire.toml")).unwrap();
         let setting = format!("server.listen={address}");
         tried("--set", &setting).check(1, &["is in use", "server.listen in tidewire.toml"]);
     }

@@ -289,11 +289,14 @@ impl Compiler<'_> {
     }
 
     /// A message that a rule writes down.
-    fn content(&mut self, node: &Node) -> Content {
+    pub(super) fn content(&mut self, node: &Node) -> Content {
         let value_template = self.value_template(node);
         let mut dropped = Vec::new();
         let schema = self.schema;
         let output = self.method.output.clone();
+        if let Some(owner) = schema.message_type(&output) {
+            self.check_fields(owner, &value_template);
+        }
         let Some(plain) = value_template.plain_part() else {
             return Content::Template(value_template);
         };

@@ -36,6 +36,10 @@ impl Compiler<'_> {
                 rest.push(member.clone());
                 continue;
             }
+            for body in bodies(member) {
+                // What is compiled at the call is checked now, as far as it is known.
+                let _ = self.content(body);
+            }
             let value_template = match (&*member.key, &member.value.value) {
                 // Trailers have no templates but expressions of CEL.
                 ("trailers", Tree::Object(lines)) => {
@@ -71,6 +75,18 @@ impl Compiler<'_> {
             }
         }
         lines
+    }
+}
+
+/// The messages of a member that is rendered before it is compiled.
+fn bodies(member: &ObjectMember) -> Vec<&Node> {
+    let items = member.value.items().iter();
+    match &*member.key {
+        "body" => vec![&member.value],
+        "stream_items" => items.collect(),
+        "stream" => items.filter_map(|item| item.get("body")).collect(),
+        "send" => items.map(|item| item.get("body").unwrap_or(item)).collect(),
+        _ => Vec::new(),
     }
 }
 

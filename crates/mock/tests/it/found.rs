@@ -55,6 +55,41 @@ const FAULTS: &[(&str, &str, &str)] = &[
         "shop.v1.cart.price.yaml:1:11: shop.v1.PriceReply has no field nte\n  next step: write note",
     ),
     (
+        P,
+        "- {body: {nte: '{{request.sku}}'}}",
+        "shop.v1.cart.price.yaml:1:11: shop.v1.PriceReply has no field nte\n  next step: write note",
+    ),
+    (
+        P,
+        "- {body: {note: '{{request.sku}}', prce: 1}}",
+        "shop.v1.cart.price.yaml:1:36: shop.v1.PriceReply has no field prce\n  next step: write price",
+    ),
+    (
+        P,
+        "- {body: {nestd: {name: '{{request.sku}}'}}}",
+        "shop.v1.cart.price.yaml:1:11: shop.v1.PriceReply has no field nestd\n  next step: write nested",
+    ),
+    (
+        P,
+        "- {body: {price: 1, nested: {nme: '{{request.sku}}'}}}",
+        "shop.v1.cart.price.yaml:1:30: shop.v1.Nested has no field nme\n  next step: write name",
+    ),
+    (
+        P,
+        "- {fake: true, body: {nte: '{{request.sku}}'}}",
+        "shop.v1.cart.price.yaml:1:23: shop.v1.PriceReply has no field nte\n  next step: write note",
+    ),
+    (
+        "shop.v1.cart.watch.yaml",
+        "- {stream_items: [{note: a}, {nte: '{{request.sku}}'}]}",
+        "shop.v1.cart.watch.yaml:1:31: shop.v1.PriceReply has no field nte\n  next step: write note",
+    ),
+    (
+        "shop.v1.cart.watch.yaml",
+        "- {stream: [{delay: '{{request.quantity}}ms', body: {nte: '{{request.sku}}'}}]}",
+        "shop.v1.cart.watch.yaml:1:54: shop.v1.PriceReply has no field nte\n  next step: write note",
+    ),
+    (
         "shop.v1.cart.paint.yaml",
         "- {when: {request.kind: KIND_C}, body: {}}",
         "shop.v1.cart.paint.yaml:1:25: shop.v1.Kind has no value KIND_C\n  next step: write KIND_A",
@@ -172,6 +207,14 @@ fn each_fault_has_its_place_and_what_was_meant() {
     for (name, text, expected) in FAULTS {
         check(name, text, &[*expected]);
     }
+}
+
+#[test]
+fn a_template_may_be_the_value_of_every_field_that_a_message_has() {
+    check(P, "- {body: {note: '{{request.sku}}', nested: {name: '{{request.sku}}'}}}", &[]);
+    let customer = "- {body: {createdAt: {seconds: '{{request.quantity}}'}, \
+                    counts: {any: '{{request.quantity}}'}, parent: {street: '{{request.sku}}'}}}";
+    check("shop.v1.cart.customer.yaml", customer, &[]);
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Descriptors as `.proto` text, with comments where there are any.
 //!
 //! What changes how a call is made is shown (streams, `idempotency_level`, `google.api.http`,
-//! `deprecated`, `optional`, oneofs, maps); other options are not.
+//! `deprecated`, `debug_redact`, `optional`, oneofs, maps), and every custom option that the schema
+//! knows; other options are not.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use buffa::Message as _;
 use buffa_descriptor::DescriptorPool;
@@ -16,13 +18,18 @@ use buffa_descriptor::generated::descriptor::{
 
 use tidewire_proto::http::HttpRule;
 
+use super::options::custom;
+
 /// The text of a service.
-pub fn service(pool: &DescriptorPool, full_name: &str) -> Option<String> {
+pub fn service(pool: &Arc<DescriptorPool>, full_name: &str) -> Option<String> {
     let file = pool.file_containing_symbol(full_name)?;
     let (at, found) = find_by_name(&file.service, full_name, |service| service.name.as_deref())?;
-    let mut text = Text::new(file);
+    let mut text = Text::new(pool, file);
     text.comment(&[SERVICE, at]);
     text.open(&format!("service {}", found.name.as_deref().unwrap_or_default()));
+    if let Some(options) = found.options.as_option() {
+        text.options(&custom(pool, "ServiceOptions", options));
+    }
     for (index, method) in found.method.iter().enumerate() {
         if index > 0 && text.has_comment(&[SERVICE, at, METHOD, number(index)]) {
             text.out.push('\n');
@@ -34,17 +41,21 @@ pub fn service(pool: &DescriptorPool, full_name: &str) -> Option<String> {
 }
 
 /// The text of one method, `full_name` being that of its service.
-pub fn method(pool: &DescriptorPool, full_name: &str, name: &str) -> Option<String> {
+pub fn method(pool: &Arc<DescriptorPool>, full_name: &str, name: &str) -> Option<String> {
     let file = pool.file_containing_symbol(full_name)?;
     let (at, service) = find_by_name(&file.service, full_name, |service| service.name.as_deref())?;
     let (index, method) = find_by_name(&service.method, name, |method| method.name.as_deref())?;
-    let mut text = Text::new(file);
+    let mut text = Text::new(pool, file);
     text.method(method, &[SERVICE, at, METHOD, index]);
     Some(text.out)
 }
 
 /// The text of one method with those of its messages.
-pub fn method_with_messages(pool: &DescriptorPool, full_name: &str, name: &str) -> Option<String> {
+pub fn method_with_messages(
+    pool: &Arc<DescriptorPool>,
+    full_name: &str,
+    name: &str,
+) -> Option<String> {
     let file = pool.file_containing_symbol(full_name)?;
     let (_, service) = find_by_name(&file.service, full_name, |service| service.name.as_deref())?;
     let (_, found) = find_by_name(&service.method, name, |method| method.name.as_deref())?;
@@ -79,25 +90,26 @@ fn plain(comment: &str) -> String {
 }
 
 /// The text of a message.
-pub fn message(pool: &DescriptorPool, full_name: &str) -> Option<String> {
+pub fn message(pool: &Arc<DescriptorPool>, full_name: &str) -> Option<String> {
     let file = pool.file_containing_symbol(full_name)?;
     let (path, found) = find_message(file, full_name)?;
-    let mut text = Text::new(file);
+    let mut text = Text::new(pool, file);
     text.message(found, &path);
     Some(text.out)
 }
 
 /// The text of an enum.
-pub fn enumeration(pool: &DescriptorPool, full_name: &str) -> Option<String> {
+pub fn enumeration(pool: &Arc<DescriptorPool>, full_name: &str) -> Option<String> {
     let file = pool.file_containing_symbol(full_name)?;
     let (path, found) = find_enum(file, full_name)?;
-    let mut text = Text::new(file);
+    let mut text = Text::new(pool, file);
     text.enumeration(found, &path);
     Some(text.out)
 }
 
 /// `.proto` text being written.
 struct Text<'a> {
+    pool: &'a Arc<DescriptorPool>,
     file: &'a FileDescriptorProto,
     /// The package with a dot, which names lose.
     package: String,
@@ -106,10 +118,10 @@ struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    fn new(file: &'a FileDescriptorProto) -> Self {
+    fn new(pool: &'a Arc<DescriptorPool>, file: &'a FileDescriptorProto) -> Self {
         let package = file.package.as_ref().map(|package| format!(".{package}."));
         let package = package.unwrap_or_else(|| ".".to_owned());
-        Self { file, package, out: String::new(), depth: 0 }
+        Self { pool, file, package, out: String::new(), depth: 0 }
     }
 
     fn line(&mut self, text: &str) {
@@ -155,22 +167,30 @@ impl<'a> Text<'a> {
         let output = side(method.server_streaming, &method.output_type);
         let name = method.name.as_deref().unwrap_or_default();
         let head = format!("rpc {name}({input}) returns ({output})");
-        let options = method_options(method);
+        let options = method_options(self.pool, method);
         if options.is_empty() {
             self.line(&format!("{head};"));
             return;
         }
         self.open(&head);
-        for option in &options {
+        self.options(&options);
+        self.close();
+    }
+
+    fn options(&mut self, options: &[String]) {
+        for option in options {
             self.line(&format!("option {option};"));
         }
-        self.close();
     }
 
     fn message(&mut self, message: &DescriptorProto, path: &[i32]) {
         self.comment(path);
         let head = format!("message {}", message.name.as_deref().unwrap_or_default());
-        if message.field.is_empty()
+        let options = message.options.as_option();
+        let options = options.map(|options| custom(self.pool, "MessageOptions", options));
+        let options = options.unwrap_or_default();
+        if options.is_empty()
+            && message.field.is_empty()
             && message.nested_type.is_empty()
             && message.enum_type.is_empty()
         {
@@ -178,6 +198,7 @@ impl<'a> Text<'a> {
             return;
         }
         self.open(&head);
+        self.options(&options);
         let at = |kind: i32, index: usize| [path, &[kind, number(index)]].concat();
         for (index, nested) in message.enum_type.iter().enumerate() {
             self.enumeration(nested, &at(NESTED_ENUM, index));
@@ -196,9 +217,13 @@ impl<'a> Text<'a> {
                 }
                 if let Some(oneof) = oneof {
                     let position = usize::try_from(oneof).unwrap_or_default();
-                    let name = message.oneof_decl.get(position).and_then(|one| one.name.clone());
+                    let found = message.oneof_decl.get(position);
+                    let name = found.and_then(|one| one.name.clone());
                     self.comment(&at(ONEOF, position));
                     self.open(&format!("oneof {}", name.unwrap_or_default()));
+                    if let Some(options) = found.and_then(|one| one.options.as_option()) {
+                        self.options(&custom(self.pool, "OneofOptions", options));
+                    }
                 }
                 open_oneof = oneof;
             }
@@ -224,11 +249,38 @@ impl<'a> Text<'a> {
             }
             None => self.field_type(field),
         };
-        let deprecated = field.options.as_option().is_some_and(|o| o.deprecated == Some(true));
-        let options = if deprecated { " [deprecated = true]" } else { "" };
+        let mut options = Vec::new();
+        if let Some(found) = field.options.as_option() {
+            let is_set =
+                |(name, value): (&str, _)| (value == Some(true)).then(|| format!("{name} = true"));
+            let known = [("deprecated", found.deprecated), ("debug_redact", found.debug_redact)];
+            options.extend(known.into_iter().filter_map(is_set));
+            options.extend(custom(self.pool, "FieldOptions", found));
+        }
         let name = field.name.as_deref().unwrap_or_default();
         let number = field.number.unwrap_or_default();
-        self.line(&format!("{label}{type_name} {name} = {number}{options};"));
+        self.with_options(&format!("{label}{type_name} {name} = {number}"), &options);
+    }
+
+    /// A field or a value with its options, in one line where that is short enough.
+    fn with_options(&mut self, head: &str, options: &[String]) {
+        if options.is_empty() {
+            self.line(&format!("{head};"));
+            return;
+        }
+        let line = format!("{head} [{}];", options.join(", "));
+        if self.depth * 2 + line.chars().count() <= COLUMNS_MAX {
+            self.line(&line);
+            return;
+        }
+        self.line(&format!("{head} ["));
+        self.depth += 1;
+        for (index, option) in options.iter().enumerate() {
+            let end = if index + 1 < options.len() { "," } else { "" };
+            self.line(&format!("{option}{end}"));
+        }
+        self.depth -= 1;
+        self.line("];");
     }
 
     fn field_type(&self, field: &FieldDescriptorProto) -> String {
@@ -242,16 +294,22 @@ impl<'a> Text<'a> {
     fn enumeration(&mut self, found: &EnumDescriptorProto, path: &[i32]) {
         self.comment(path);
         self.open(&format!("enum {}", found.name.as_deref().unwrap_or_default()));
+        if let Some(options) = found.options.as_option() {
+            self.options(&custom(self.pool, "EnumOptions", options));
+        }
         for (index, value) in found.value.iter().enumerate() {
             self.comment(&[path, &[VALUE, number(index)]].concat());
             let name = value.name.as_deref().unwrap_or_default();
-            self.line(&format!("{name} = {};", value.number.unwrap_or_default()));
+            let options = value.options.as_option();
+            let options = options.map(|options| custom(self.pool, "EnumValueOptions", options));
+            let head = format!("{name} = {}", value.number.unwrap_or_default());
+            self.with_options(&head, &options.unwrap_or_default());
         }
         self.close();
     }
 }
 
-fn method_options(method: &MethodDescriptorProto) -> Vec<String> {
+fn method_options(pool: &Arc<DescriptorPool>, method: &MethodDescriptorProto) -> Vec<String> {
     let Some(options) = method.options.as_option() else { return Vec::new() };
     let mut texts = Vec::new();
     if options.deprecated == Some(true) {
@@ -272,6 +330,7 @@ fn method_options(method: &MethodDescriptorProto) -> Vec<String> {
         let more: String = more.collect();
         texts.push(format!("(google.api.http) = {{ {}{more} }}", binding(first)));
     }
+    texts.extend(custom(pool, "MethodOptions", options));
     texts
 }
 
@@ -393,6 +452,9 @@ fn number(index: usize) -> i32 {
     i32::try_from(index).unwrap_or(i32::MAX)
 }
 
+/// How long a field's line may be before its options have their own.
+const COLUMNS_MAX: usize = 100;
+
 /// Numbers of `descriptor.proto`, of which paths in source info are made.
 const MESSAGE: i32 = 4;
 const ENUM: i32 = 5;
@@ -403,3 +465,86 @@ const NESTED: i32 = 3;
 const NESTED_ENUM: i32 = 4;
 const ONEOF: i32 = 8;
 const VALUE: i32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Schema, Sources};
+
+    const SHOP: &str = r#"syntax = "proto3";
+        package a;
+        import "buf/validate/validate.proto";
+        import "google/api/annotations.proto";
+        import "google/protobuf/descriptor.proto";
+        import "tidewire/v1/options.proto";
+        extend google.protobuf.MethodOptions { repeated string owner = 50001; Mark mark = 50002; }
+        extend google.protobuf.EnumValueOptions { string label = 50003; }
+        message Mark {}
+        service Shop {
+          rpc Buy(Order) returns (Order) {
+            option (google.api.http) = {post: "/buy" body: "*"};
+            option (tidewire.v1.method) = {scopes: ["a", "b"]};
+            option (owner) = "she";
+            option (owner) = "he";
+            option (mark) = {};
+          }
+        }
+        message Order {
+          option (buf.validate.message).cel = {id: "x" message: "a \"b\"" expression: "true"};
+          string id = 1 [(buf.validate.field).string.min_len = 1];
+          string code = 2 [deprecated = true, (buf.validate.field).string = {in: ["a", "b"]}];
+          repeated double sums = 3 [(buf.validate.field).repeated = {
+            min_items: 1 items: {double: {gte: 0.5 lt: 100000}}
+          }, (buf.validate.field).ignore = IGNORE_ALWAYS];
+          string card = 4 [debug_redact = true];
+          oneof way { option (buf.validate.oneof).required = true; string street = 5; }
+        }
+        enum Color { NO_COLOR = 0; RED = 1 [(label) = "r\n"]; }"#;
+
+    #[test]
+    fn every_custom_option_is_shown_as_proto_text_that_compiles_to_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let compile = |text: &str| {
+            std::fs::write(folder.path().join("a.proto"), text).unwrap();
+            Schema::compile(&Sources::new().folder(folder.path())).unwrap()
+        };
+        let all = |schema: &Schema| {
+            let pool = schema.pool();
+            let text =
+                [service(pool, "a.Shop"), message(pool, "a.Order"), enumeration(pool, "a.Color")];
+            text.map(Option::unwrap).join("")
+        };
+        let text = all(&compile(SHOP));
+        assert_eq!(text, DESCRIBED);
+        let (head, _) = SHOP.split_once("service Shop").unwrap();
+        assert_eq!(all(&compile(&format!("{head}{text}"))), text);
+    }
+
+    const DESCRIBED: &str = r#"service Shop {
+  rpc Buy(Order) returns (Order) {
+    option (google.api.http) = { post: "/buy" body: "*" };
+    option (a.owner) = "she";
+    option (a.owner) = "he";
+    option (a.mark) = {};
+    option (tidewire.v1.method) = { scopes: ["a", "b"] };
+  }
+}
+message Order {
+  option (buf.validate.message).cel = { id: "x" message: "a \"b\"" expression: "true" };
+  string id = 1 [(buf.validate.field).string.min_len = 1];
+  string code = 2 [deprecated = true, (buf.validate.field).string = { in: ["a", "b"] }];
+  repeated double sums = 3 [
+    (buf.validate.field) = { repeated: { min_items: 1 items: { double: { lt: 100000 gte: 0.5 } } } ignore: IGNORE_ALWAYS }
+  ];
+  string card = 4 [debug_redact = true];
+  oneof way {
+    option (buf.validate.oneof).required = true;
+    string street = 5;
+  }
+}
+enum Color {
+  NO_COLOR = 0;
+  RED = 1 [(a.label) = "r\n"];
+}
+"#;
+}

@@ -123,7 +123,8 @@ pub const KEYS: &[Key] = &[
         "limits.unread_body_bytes_max",
         "1MiB",
         "1MiB",
-        "bytes of a request that are still read over HTTP/2 after its reply",
+        "bytes of a request that are still read over HTTP/2 after its reply; over HTTP/1.1 a refusal is \
+         sent once the body was read, or at once where its length is over the limit",
     ),
     key("limits.unread_body_timeout", "5s", "5s", "how long they are still read"),
     key(
