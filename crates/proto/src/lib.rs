@@ -37,6 +37,7 @@ mod linker_workarounds;
 mod load;
 mod mend;
 mod numbers;
+mod option_places;
 mod options;
 mod order;
 mod places;

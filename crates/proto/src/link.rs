@@ -14,6 +14,7 @@ use crate::explain;
 use crate::linker_workarounds::{self, Workarounds};
 use crate::load::Unit;
 use crate::numbers;
+use crate::option_places;
 use crate::rules;
 use crate::suggest::Names;
 
@@ -59,7 +60,8 @@ pub(crate) fn link(units: Vec<Unit>) -> Result<Descriptors, Diagnostics> {
                 Some(workarounds) => workarounds.restore(encoded),
                 None => encoded,
             };
-            Some(numbers::restore(encoded, &unit.numbers))
+            let encoded = numbers::restore(encoded, &unit.numbers);
+            Some(option_places::after_statements(encoded))
         };
         let encoded = unit.encoded.or_else(linked).unwrap_or_default();
         File { name: unit.name, path: unit.path, requested: unit.requested, encoded }

@@ -53,6 +53,28 @@ fn source_info_is_there_or_not() {
     assert_eq!(bare, FileDescriptorProto { source_code_info: None, ..full });
 }
 
+/// buf refuses a file where it is not so.
+#[test]
+fn the_place_of_an_option_of_a_file_follows_that_of_its_statement() {
+    let text = "syntax = \"proto3\";
+        option go_package = \"x.dev/a\";
+        option optimize_for = SPEED;
+        option cc_enable_arenas = true;
+        option java_package = \"dev.x\";
+        message A {}";
+    let folder = write(&[("a.proto", text)]);
+    let compiled = Sources::new().folder(folder.path()).compile().unwrap();
+    let file = FileDescriptorSet::decode(compiled.bytes().as_slice()).unwrap().file.remove(0);
+    let places = file.source_code_info.unwrap().location;
+    let mut options = Vec::new();
+    for pair in places.windows(2).filter(|pair| matches!(pair[1].path[..], [8, _])) {
+        assert_eq!((&pair[0].path[..], &pair[0].span), (&[8][..], &pair[1].span));
+        options.push(pair[1].path[1]);
+    }
+    options.sort_unstable();
+    assert_eq!(options, [1, 9, 11, 31]);
+}
+
 #[test]
 fn extensions_of_message_sets_have_the_numbers_that_are_written() {
     let text = "syntax = \"proto2\";
