@@ -5,16 +5,16 @@
 //! refuses a file where it stands elsewhere (managed mode: "must have a preceding parent path").
 //! The linker sorts locations by path, so that all the statements come first.
 
-use crate::encoded::{self, Value};
+use crate::wire_format::{self, Value};
 
 /// `file`, an encoded `FileDescriptorProto`, with each option of the file after its statement.
 pub(crate) fn after_statements(file: Vec<u8>) -> Vec<u8> {
-    let Some(fields) = encoded::fields(&file) else { return file };
+    let Some(fields) = wire_format::fields(&file) else { return file };
     let mut ordered = Vec::with_capacity(file.len());
     for field in fields {
         match field.value {
             Value::Bytes(info) if field.number == SOURCE_CODE_INFO => {
-                encoded::push_bytes(&mut ordered, SOURCE_CODE_INFO, &in_order(info));
+                wire_format::push_bytes(&mut ordered, SOURCE_CODE_INFO, &in_order(info));
             }
             _ => ordered.extend_from_slice(&file[field.range]),
         }
@@ -29,7 +29,7 @@ struct Location<'a> {
 }
 
 fn in_order(info: &[u8]) -> Vec<u8> {
-    let Some(fields) = encoded::fields(info) else { return info.to_vec() };
+    let Some(fields) = wire_format::fields(info) else { return info.to_vec() };
     let locations = fields.into_iter().map(|field| match field.value {
         Value::Bytes(location) if field.number == INFO_LOCATION => Location {
             path: numbers(location, LOCATION_PATH),
@@ -55,9 +55,9 @@ fn in_order(info: &[u8]) -> Vec<u8> {
 }
 
 fn numbers(location: &[u8], wanted: u32) -> Vec<u64> {
-    let fields = encoded::fields(location).unwrap_or_default();
+    let fields = wire_format::fields(location).unwrap_or_default();
     let found = fields.iter().find_map(|field| match field.value {
-        Value::Bytes(packed) if field.number == wanted => encoded::varints(packed),
+        Value::Bytes(packed) if field.number == wanted => wire_format::varints(packed),
         _ => None,
     });
     found.unwrap_or_default()
