@@ -19,7 +19,8 @@ use anyhow::Context;
 use buffa::Message;
 use tidewire::memo::Graph;
 use tidewire::mock::{MockFolders, serve};
-use tidewire::{Address, Builder, Limits, ReplyCache, Server, Tls};
+use tidewire::server::Tls;
+use tidewire::{Address, Builder, Limits, ReplyCache, Server};
 
 use self::proto::connectrpc::conformance::v1::{
     ConformanceServiceServer, ServerCompatRequest, ServerCompatResponse,

@@ -11,9 +11,8 @@ use futures_util::StreamExt;
 use futures_util::stream::unfold;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidewire::{
-    Body, Call, Client, Codec, Context, Error, Frame, Headers, Service, Spec, StreamKind,
-};
+use tidewire::service::{Frame, Spec, StreamKind};
+use tidewire::{Body, Call, Client, Codec, Context, Error, Headers, Service};
 use tokio::sync::mpsc;
 
 use crate::headers::{header_map, headers};

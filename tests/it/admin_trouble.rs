@@ -230,7 +230,7 @@ async fn every_query_of_the_admin_services_asks_for_read_and_every_command_for_a
         let only_looks = method.is_query() || method.method == "OpenConsole";
         let role: &'static [&'static str] =
             if only_looks { &["admin.read"] } else { &["admin.act"] };
-        assert_eq!(method.access, Some(tidewire::Access::scopes(role)), "{}", method.path);
+        assert_eq!(method.access, Some(tidewire::service::Access::scopes(role)), "{}", method.path);
         count += 1;
     }
     assert!(count >= 30, "{count}");

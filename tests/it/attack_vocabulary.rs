@@ -23,10 +23,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tidewire::client::{HttpVersion, Protocol, Retry};
-use tidewire::{
-    Body, Builder, Call, Client, End, Error, Head, Observation, Observer, Phase, Reply, Service,
-    Upgrade,
-};
+use tidewire::service::{End, Observation, Observer, Phase, Upgrade};
+use tidewire::{Body, Builder, Call, Client, Error, Head, Reply, Service};
 use tidewire_tests::proto::*;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 

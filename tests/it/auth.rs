@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 use tidewire::client::Protocol;
 use tidewire::config::Config;
 use tidewire::http::Method;
+use tidewire::service::{Spec, StreamKind};
 use tidewire::{
     Call, Client, Code, Codec, Context, Error, Implementation, Message, Method as RpcMethod, Reply,
-    Result, RunningServer, Schema, Server, Service, Spec, StreamKind,
+    Result, RunningServer, Schema, Server, Service,
 };
 
 use crate::harness::{send, start};
@@ -165,7 +166,7 @@ async fn call(
     let client = Client::builder(format!("http://{address}")).protocol(protocol).build().unwrap();
     let mut spec = Spec::dynamic("test.v1.Shop", method, StreamKind::Unary, ["", ""]);
     if method == "Known" {
-        spec = spec.idempotency(tidewire::Idempotency::NoSideEffects);
+        spec = spec.idempotency(tidewire::service::Idempotency::NoSideEffects);
     }
     let mut context = Context::default();
     if let Some((name, value)) = header {

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire::client::{HttpVersion, Protocol};
-use tidewire::{
-    Body, Call, Client, Code, Codec, Context, Limits, Server, Service, Spec, StreamKind,
-};
+use tidewire::service::{Spec, StreamKind};
+use tidewire::{Body, Call, Client, Code, Codec, Context, Limits, Server, Service};
 
 use crate::harness::{Response, SERVICE, behaviour, post_json, send, start};
 
@@ -277,7 +276,7 @@ async fn text_of_grpc_web_is_read_with_padding_in_the_middle() {
 #[tokio::test]
 async fn unchanged_to_a_caller_that_holds_nothing_is_the_services_mistake() {
     let unchanged =
-        async |_: Call| Ok(tidewire::Reply::unchanged(tidewire::Validator::new([7; 16])));
+        async |_: Call| Ok(tidewire::Reply::unchanged(tidewire::service::Validator::new([7; 16])));
     let all = move |_: Arc<dyn Service>| -> Arc<dyn Service> { Arc::new(unchanged) };
     let (builder, _) = behaviour();
     let plain = async |_: Call| Ok("never");

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tidewire::http::header::{CONTENT_TYPE, HeaderValue};
 use tidewire::http::{Method, StatusCode};
-use tidewire::{Body, Call, Cors, Error, Reply, Server};
+use tidewire::server::Cors;
+use tidewire::{Body, Call, Error, Reply, Server};
 use tidewire_tests::program::{browser, root};
 use tokio::process::Command;
 use tokio::sync::mpsc;

@@ -255,10 +255,10 @@ async fn a_trace_sees_every_step_with_raw_headers() {
 async fn a_call_by_name_takes_bytes_or_json() {
     let (builder, _) = behaviour();
     let (_running, address) = start(builder).await;
-    let method = tidewire::Spec::dynamic(
+    let method = tidewire::service::Spec::dynamic(
         "tidewire.test.v1.BehaviourService",
         "Look",
-        tidewire::StreamKind::Unary,
+        tidewire::service::StreamKind::Unary,
         ["tidewire.test.v1.LookRequest", "tidewire.test.v1.LookReply"],
     );
     let method = Arc::new(method);

@@ -5,7 +5,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tidewire::{Builder, Limits, RunningServer, Tls};
+use tidewire::server::Tls;
+use tidewire::{Builder, Limits, RunningServer};
 use tidewire_tests::http2::{
     END_HEADERS, END_STREAM, HEADERS, frame, hello, post, read_frame, request,
 };

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
-use tidewire::{Client, Code, Tls};
+use tidewire::server::Tls;
+use tidewire::{Client, Code};
 use tidewire_tests::proto::BehaviourServiceClient;
 
 use crate::harness::{behaviour, start};

@@ -1,7 +1,8 @@
 //! A generated client speaks to a generated server in the same process, without a socket.
 
 use tidewire::http::HeaderMap;
-use tidewire::{Body, Call, Channel, Code, Codec, Context, Reply, Result, Stream};
+use tidewire::service::Channel;
+use tidewire::{Body, Call, Code, Codec, Context, Reply, Result, Stream};
 use tidewire_tests::behaviour::Behaviour;
 use tidewire_tests::proto::*;
 

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use tidewire::client::{HttpVersion, Protocol, Retry};
 use tidewire::http::Method;
+use tidewire::server::Bound;
+use tidewire::service::{End, Observation, Observer, Phase, Signal};
 use tidewire::{
-    Bound, Builder, Call, Client, Code, Context, End, Error, Head, Limits, Observation, Observer,
-    Phase, Principal, RunningServer, Server, Signal,
+    Builder, Call, Client, Code, Context, Error, Head, Limits, Principal, RunningServer, Server,
 };
 use tidewire_tests::proto::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -15,7 +15,8 @@ mod upgrade;
 
 use std::net::SocketAddr;
 
-use tidewire::{Call, Client, Codec, Context, Idempotency, Spec, StreamKind};
+use tidewire::service::{Idempotency, Spec, StreamKind};
+use tidewire::{Call, Client, Codec, Context};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

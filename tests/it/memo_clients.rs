@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use tidewire::http::header::CONTENT_TYPE;
 use tidewire::http::{Method, StatusCode};
-use tidewire::{Body, Call, Int64, Layer, Reply, RestOptions, Service};
+use tidewire::rest::{Int64, RestOptions};
+use tidewire::{Body, Call, Layer, Reply, Service};
 use tidewire_tests::program::{browser, root, run, succeed, tool};
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
 use crate::harness::{send, start};
 use crate::memoized::{built, call, header, served};
-use tidewire::Protocol;
+use tidewire::service::Protocol;
 
 /// Where each hold the value of row 7: REST, compressed REST, Connect by GET, compressed, a page.
 const PATHS: [&str; 5] = [

@@ -8,9 +8,11 @@ use std::sync::{Arc, Mutex};
 use tidewire::client::{Client, Upstream};
 use tidewire::http::Method;
 use tidewire::memo::{Graph, Source};
+use tidewire::schema::Value;
+use tidewire::service::{CacheScope, Protocol};
 use tidewire::{
-    Builder, CacheScope, Call, Codec, Context, Error, Implementation, Message, Method as RpcMethod,
-    Protocol, Reply, ReplyCache, Result, RunningServer, Schema, Server, Service, Value,
+    Builder, Call, Codec, Context, Error, Implementation, Message, Method as RpcMethod, Reply,
+    ReplyCache, Result, RunningServer, Schema, Server, Service,
 };
 
 use crate::harness::{Response, send, start};

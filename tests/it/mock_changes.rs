@@ -7,10 +7,8 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 use tidewire::client::{HttpVersion, Protocol};
 use tidewire::mock::{Mock, MockFolders, Watch, serve};
-use tidewire::{
-    Call, Client, Code, Codec, Context, Error, Idempotency, Method, RunningServer, Server, Service,
-    Spec, StreamKind,
-};
+use tidewire::service::{Idempotency, Spec, StreamKind};
+use tidewire::{Call, Client, Code, Codec, Context, Error, Method, RunningServer, Server, Service};
 use tidewire_tests::program::{succeed, tool};
 
 use crate::following::streams::{EVERY, Watching};

@@ -10,8 +10,9 @@ use futures_util::StreamExt;
 use serde_json::{Value as Json, json};
 use tidewire::client::{HttpVersion, Protocol};
 use tidewire::mock::{MockFolders, serve};
+use tidewire::service::Frame;
 use tidewire::{
-    Body, Call, Client, Code, Codec, Context, Error, Frame, Method, Reply, Schema, Server, Service,
+    Body, Call, Client, Code, Codec, Context, Error, Method, Reply, Schema, Server, Service,
 };
 
 use crate::harness::{send, start};

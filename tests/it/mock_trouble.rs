@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidewire::client::{HttpVersion, Protocol};
 use tidewire::mock::{Change, Mock, MockFolders, Watch, serve};
+use tidewire::service::{Spec, StreamKind};
 use tidewire::{
-    Body, Call, Client, Codec, Context, Limits, Method, RunningServer, Server, Service, Spec,
-    StreamKind,
+    Body, Call, Client, Codec, Context, Limits, Method, RunningServer, Server, Service,
 };
 
 use crate::harness::{send, start};

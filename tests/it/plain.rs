@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::Router;
 use axum::routing::{get, post};
 use tidewire::http::{Method, StatusCode};
-use tidewire::{Body, Call, Reply, Server, Service, tower};
+use tidewire::server::tower;
+use tidewire::{Body, Call, Reply, Server, Service};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use tidewire::client::Client;
 use tidewire::memo::{Graph, Source};
+use tidewire::schema::Value;
+use tidewire::service::{Protocol, Staleness};
 use tidewire::{
-    Call, Codec, Context, Implementation, Message, Method, Protocol, Reply, ReplyCache, Result,
-    RunningServer, Schema, Server, Service, Staleness, Value,
+    Call, Codec, Context, Implementation, Message, Method, Reply, ReplyCache, Result,
+    RunningServer, Schema, Server, Service,
 };
 use tokio::sync::watch;
 

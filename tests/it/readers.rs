@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire::http::Method;
-use tidewire::{
-    Body, Call, End, Head, Limits, Observation, Observer, Reply, RunningServer, Server,
-};
+use tidewire::service::{End, Observation, Observer};
+use tidewire::{Body, Call, Head, Limits, Reply, RunningServer, Server};
 use tidewire_tests::http2::{
     DATA, END_STREAM, GOAWAY, HEADERS, INITIAL_WINDOW_SIZE, PING, RST_STREAM, WINDOW_UPDATE,
     envelope, frame, hello, next, read_frame, request,

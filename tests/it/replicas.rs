@@ -143,7 +143,7 @@ struct Relay(Remote);
 impl Implementation for Relay {
     async fn unary(&self, method: &Method, _: Context, request: Message) -> Result<Reply<Message>> {
         let number = |name: &str| match request.get(name) {
-            Ok(Some(tidewire::Value::I64(number))) => number,
+            Ok(Some(tidewire::schema::Value::I64(number))) => number,
             _ => 0,
         };
         let (id, mut row) = (number("id"), self.0.schema.message(&method.output).unwrap());

@@ -1,6 +1,7 @@
 //! A service that is known only at run time, served over every protocol.
 
-use tidewire::{Echo, Schema, SchemaError, Server};
+use tidewire::schema::SchemaError;
+use tidewire::{Echo, Schema, Server};
 use tidewire_tests::program::{root, succeed, tool};
 
 use crate::harness::{send, start};
@@ -69,7 +70,7 @@ fn with_field(mut set: Vec<u8>, number: u8, content: &[u8]) -> Vec<u8> {
 async fn a_schema_that_takes_more_memory_than_the_library_expects_is_served() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("shop.proto"), SHOP).unwrap();
-    let small = tidewire::Sources::new().folder(folder.path()).compile().unwrap().bytes();
+    let small = tidewire::schema::Sources::new().folder(folder.path()).compile().unwrap().bytes();
     // Places of comments take two bytes each as they are written, and over a hundred in memory.
     let places = [0x0a, 0x00].repeat(400_000);
     let file = with_field(with_field(Vec::new(), 1, b"large.proto"), 9, &places);

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidewire::client::{HttpVersion, Protocol, Step, Trace};
-use tidewire::{Address, Client, Code, Context, Error, Tls, TlsFiles};
+use tidewire::server::{Tls, TlsFiles};
+use tidewire::{Address, Client, Code, Context, Error};
 use tidewire_tests::proto::*;
 
 use crate::harness::{behaviour, start};

@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidewire::http::Method;
-use tidewire::{Call, Limits, RunningServer, Tls};
+use tidewire::server::Tls;
+use tidewire::{Call, Limits, RunningServer};
 use tidewire_tests::http2::{
     END_HEADERS, END_STREAM, GOAWAY, HEADERS, RST_STREAM, envelope, frame, hello, next, post,
     read_frame,

@@ -9,9 +9,11 @@ use std::sync::{Arc, Mutex};
 use futures_util::{StreamExt as _, stream};
 use tidewire::client::Replicas;
 use tidewire::memo::{Graph, Source};
+use tidewire::schema::Value;
+use tidewire::service::Staleness;
 use tidewire::{
     Call, Client, Code, Codec, Context, Error, Head, Implementation, Message, Method, Reply,
-    ReplyCache, Result, RunningServer, Schema, Server, Service, Staleness, Value,
+    ReplyCache, Result, RunningServer, Schema, Server, Service,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use tidewire::client::{HttpVersion, Protocol, Retry};
+use tidewire::service::{End, EndReason, Fault, Observation, Observer, Phase, Script};
 use tidewire::{
-    Body, Builder, Call, Client, Code, Context, End, EndReason, Error, Fault, Head, Limits,
-    Observation, Observer, Phase, Reply, Result, Script, Service, Stream,
+    Body, Builder, Call, Client, Code, Context, Error, Head, Limits, Reply, Result, Service, Stream,
 };
 use tidewire_tests::proto::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

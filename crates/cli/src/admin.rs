@@ -13,7 +13,8 @@ use anyhow::{Context as _, anyhow};
 use tidewire::config::{Flags, announced, announcement, forget};
 use tidewire::http::HeaderValue;
 use tidewire::http::header::AUTHORIZATION;
-use tidewire::{Address, Answer, Call, Channel, Client, Code, Error, Service};
+use tidewire::service::{Answer, Channel};
+use tidewire::{Address, Call, Client, Code, Error, Service};
 
 use crate::Failure;
 use crate::call::printable::printable;

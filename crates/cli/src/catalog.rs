@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use buffa_descriptor::{DescriptorPool, MethodDescriptor, ServiceDescriptor};
-use tidewire::{Method, Schema, Sources};
+use tidewire::schema::Sources;
+use tidewire::{Method, Schema};
 
 use crate::names;
 

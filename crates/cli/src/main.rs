@@ -98,7 +98,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    tidewire::supervisor();
+    tidewire::hosting::supervisor();
     let arguments = match Arguments::try_parse_from(foreign_flags::rewrite(std::env::args())) {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),

@@ -8,7 +8,8 @@ use std::path::Path;
 
 use anyhow::bail;
 use tidewire::config::{Backend, Config, ConsoleFile, Flags, ServiceConfig};
-use tidewire::{Builder, Echo, RunningServer, Schema, StartError};
+use tidewire::server::StartError;
+use tidewire::{Builder, Echo, RunningServer, Schema};
 use tokio::runtime::{self, Runtime};
 
 use crate::Failure;

@@ -57,7 +57,7 @@ impl Host {
     pub fn start() -> Result<Self, HostError> {
         if !supervisor::was_called() {
             return Err(HostError(io::Error::other(
-                "hosting processes needs a supervisor; write tidewire::supervisor() as the first line of \
+                "hosting processes needs a supervisor; write tidewire::hosting::supervisor() as the first line of \
                  main, before any runtime",
             )));
         }

@@ -27,6 +27,23 @@
 //! Its settings come from `tidewire.toml` and the environment. [`serve_with`] takes several
 //! services and what stands beside them; [`config::Config`] and [`Server`] are the steps below. A
 //! service that is known only at run time comes from a [`Schema`].
+//!
+//! What most programs name stands here; what few need stands in modules:
+//!
+//! | to | names | and modules |
+//! |---|---|---|
+//! | serve | [`serve`], [`serve_with`], [`Server`], [`Limits`] | [`config`], [`server`], [`rest`] |
+//! | answer | [`Context`], [`Reply`], [`Error`], [`Code`], [`Stream`] | [`service`], [`validate`] |
+//! | answer plain HTTP | [`Call`], [`Head`], [`Body`] | [`http`] |
+//! | stand around services | [`Layer`], [`Gate`], [`Principal`] | [`gate`], [`auth`] |
+//! | call | [`Client`] | [`client`], [`service::Channel`], [`service::follow`] |
+//! | keep answers until they change | [`ReplyCache`] | [`memo`], [`cache`] |
+//! | read a database | [`Loader`], [`ChangeLog`] | [`oplog`] |
+//! | serve what is known at run time | [`Schema`], [`Message`], [`Implementation`] | [`schema`] |
+//! | host programs, or be one | | [`hosting`], [`hosted`] |
+//! | look inside | [`Outcome`] | [`admin`], [`telemetry`] |
+//!
+//! With the feature `mock`, `Mock` and the module `mock` play services of `.proto` files by rules.
 
 #![doc = include_str!("../README.md")]
 
@@ -50,11 +67,10 @@ pub use http;
 pub use serve::{serve, serve_with};
 pub use tidewire_admin as admin;
 pub use tidewire_auth as auth;
-pub use tidewire_cache::{MethodOverride, Mismatch, OverrideError, ReplyCache};
+pub use tidewire_cache::ReplyCache;
 pub use tidewire_client as client;
 pub use tidewire_client::Client;
 pub use tidewire_hosting as hosting;
-pub use tidewire_hosting::supervisor;
 pub use tidewire_loader::Loader;
 #[cfg(feature = "mcp")]
 pub use tidewire_mcp as mcp;
@@ -62,36 +78,62 @@ pub use tidewire_memo as memo;
 #[cfg(feature = "mock")]
 pub use tidewire_mock::Mock;
 pub use tidewire_oplog as oplog;
-pub use tidewire_rest::{
-    Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestError, RestFinding, RestOptions,
-    RestRule, UnknownNames, check_rest, rest_rules,
-};
 pub use tidewire_schema as schema;
-pub use tidewire_schema::{
-    Diagnostic, Diagnostics, FieldError, Implementation, Message, Schema, SchemaError,
-    SchemaService, Sources, Value, describe,
-};
-pub use tidewire_server::{
-    AccessError, AccessRules, Address, Bound, Builder, Cors, CorsError, Limits, LimitsError,
-    RunningServer, Server, StartError, TokioClock, Usage, tower,
-};
-#[cfg(feature = "tls")]
-pub use tidewire_server::{Tls, TlsError, TlsFiles};
+pub use tidewire_schema::{Implementation, Message, Schema};
+pub use tidewire_server::{Address, Builder, Limits, RunningServer, Server};
 pub use tidewire_service::{
-    Access, Admission, Answer, Body, CacheScope, Caching, Call, Channel, Clock, Code, Codec,
-    CommandKey, Context, ContextPart, ContextWatch, DURATION_FORMAT, Detail, Duplex, End,
-    EndReason, Error, ErrorParts, Fault, FollowOptions, Frame, Freshness, Gate, GateFuture, Head,
-    Headers, HttpTarget, Idempotency, Interface, Layer, LayeredService, Lifetime, Method,
-    Observation, Observer, Outcome, PathParams, Peer, PermitSource, Permits, Phase, Phases,
-    Principal, Protocol, Query, Reply, Result, RpcService, Script, Sender, Service, ServiceSource,
-    Side, Signal, Spec, Staleness, Stream, StreamKind, Target, Token, Tokens, Upgrade, Validator,
-    follow, gated, parse_duration,
+    Body, Call, Code, Codec, Context, Detail, Error, Gate, Head, Headers, Layer, Method, Outcome,
+    Principal, Reply, Result, RpcService, Service, Stream, generated,
 };
 pub use tidewire_telemetry as telemetry;
 
-pub use tidewire_validate::{
-    RuleSet, Validate, Violation, Violations, print_timestamp, required_without_presence,
-};
+/// Settings of cached replies by method, and what `verify` finds. The cache is a [`ReplyCache`].
+pub mod cache {
+    pub use tidewire_cache::{MethodOverride, Mismatch, OverrideError};
+}
+
+/// What decides whether a call is let in, before it is read: a [`Gate`](crate::Gate).
+pub mod gate {
+    pub use tidewire_service::{Admission, GateFuture, gated};
+}
+
+/// How methods are bound to paths, and how their messages are written as JSON.
+pub mod rest {
+    pub use tidewire_rest::{
+        Defaults, ErrorFormat, FieldNames, Int64, JsonOptions, RestError, RestFinding, RestOptions,
+        RestRule, UnknownNames, check_rest, rest_rules,
+    };
+}
+
+/// What surrounds a [`Server`]: access rules, CORS, TLS, its clock, services of `tower`.
+pub mod server {
+    pub use tidewire_server::{
+        AccessError, AccessRules, Bound, Cors, CorsError, LimitsError, StartError, TokioClock,
+        Usage, tower,
+    };
+    #[cfg(feature = "tls")]
+    pub use tidewire_server::{Tls, TlsError, TlsFiles};
+}
+
+/// The parts of calls and replies that layers, observers and services of an unusual kind need: what
+/// a call is for, what it may read, how a reply stays current, streams in both directions.
+pub mod service {
+    pub use tidewire_service::{
+        Access, Answer, CacheScope, Caching, Channel, Clock, CommandKey, ContextPart, ContextWatch,
+        DURATION_FORMAT, Duplex, End, EndReason, ErrorParts, Fault, FollowOptions, Frame,
+        Freshness, HttpTarget, Idempotency, Interface, LayeredService, Lifetime, Observation,
+        Observer, PathParams, Peer, PermitSource, Permits, Phase, Phases, Protocol, Query, Script,
+        Sender, ServiceSource, Side, Signal, Spec, Staleness, StreamKind, Target, Token, Tokens,
+        Upgrade, Validator, follow, parse_duration,
+    };
+}
+
+/// Rules in `.proto` files that say which messages are valid.
+pub mod validate {
+    pub use tidewire_validate::{
+        RuleSet, Validate, Violation, Violations, print_timestamp, required_without_presence,
+    };
+}
 
 /// Includes the code that `tidewire_build` made: one module a package.
 #[macro_export]
@@ -100,5 +142,3 @@ macro_rules! include_protos {
         include!(concat!(env!("OUT_DIR"), "/tidewire.rs"));
     };
 }
-
-pub use tidewire_service::generated;

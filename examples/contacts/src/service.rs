@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tidewire::http::HeaderValue;
 use tidewire::http::header::{HOST, LOCATION};
-use tidewire::{Context, Error, Peer, Protocol, Reply, Result, Stream};
+use tidewire::service::{Peer, Protocol};
+use tidewire::{Context, Error, Reply, Result, Stream};
 
 use crate::page;
 use crate::proto::contacts::v1::{

@@ -13,7 +13,8 @@ mod tracked;
 use std::time::Duration;
 
 use tidewire::http::StatusCode;
-use tidewire::{CommandKey, Error, Outcome, Result, Stream};
+use tidewire::service::CommandKey;
+use tidewire::{Error, Outcome, Result, Stream};
 
 pub use self::progress::Progress;
 pub use self::sources::Sources;

@@ -10,9 +10,9 @@ use bytes::Bytes;
 use http::StatusCode;
 use tidewire::hosted::{Gateway, GatewayAsCaller, Program, Source};
 use tidewire::memo::Memo;
+use tidewire::service::{Answer, Channel, Target};
 use tidewire::{
-    Answer, Body, Call, Channel, Code, Codec, Context, Detail, Error, Principal, Reply, Result,
-    Service, Stream, Target,
+    Body, Call, Code, Codec, Context, Detail, Error, Principal, Reply, Result, Service, Stream,
 };
 use tokio::sync::watch;
 

@@ -5,10 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidewire::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use tidewire::{
-    Call, Code, Context, Error, Freshness, Head, Peer, Principal, Protocol, Reply, Result, Service,
-    Signal, Token, Validator,
-};
+use tidewire::service::{Freshness, Peer, Protocol, Signal, Token, Validator};
+use tidewire::{Call, Code, Context, Error, Head, Principal, Reply, Result, Service};
 use tidewire_tests::proto::*;
 
 use super::{PROTOCOLS, answering, client, stage};
@@ -318,15 +316,16 @@ async fn a_handler_learns_of_a_drain_and_ends_its_stream_by_it() {
 #[tokio::test]
 async fn unchanged_with_a_script_or_with_freshness_stays_unchanged() {
     for made in [
-        Reply::unchanged(HELD).with_script(tidewire::Script::new(tidewire::Fault::LoseTrailers)),
+        Reply::unchanged(HELD)
+            .with_script(tidewire::service::Script::new(tidewire::service::Fault::LoseTrailers)),
         Reply::unchanged(HELD).with_freshness(Freshness::lasting(Duration::from_secs(1))),
     ] {
         assert!(made.is_unchanged());
         assert!(made.is_held(&[HELD]) && !made.is_held(&[]));
     }
-    let upgrade = tidewire::Upgrade::new(async |_| ());
+    let upgrade = tidewire::service::Upgrade::new(async |_| ());
     let upgrade = Reply::upgrade(StatusCode::SWITCHING_PROTOCOLS, upgrade);
-    let mut upgrade = upgrade.with_script(tidewire::Script::default());
+    let mut upgrade = upgrade.with_script(tidewire::service::Script::default());
     assert!(upgrade.script().is_some());
     assert!(upgrade.take_upgrade().is_some() && upgrade.take_upgrade().is_none());
 }

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use tidewire::http::StatusCode;
-use tidewire::{Code, Context, Cors, EndReason, Phase, Stream};
+use tidewire::server::Cors;
+use tidewire::service::{EndReason, Phase};
+use tidewire::{Code, Context, Stream};
 use tidewire_tests::proto::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -281,11 +283,11 @@ async fn a_phase_that_somebody_tells_late_twice_or_out_of_order_is_not_told() {
 async fn a_request_that_ends_while_its_gate_waits_ends_once_too() {
     struct GateFuture;
     impl tidewire::Gate for GateFuture {
-        fn admit(&self, _: &mut tidewire::Head) -> tidewire::Admission {
-            tidewire::Admission::Waits
+        fn admit(&self, _: &mut tidewire::Head) -> tidewire::gate::Admission {
+            tidewire::gate::Admission::Waits
         }
 
-        fn wait<'a>(&'a self, _: &'a mut tidewire::Head) -> tidewire::GateFuture<'a> {
+        fn wait<'a>(&'a self, _: &'a mut tidewire::Head) -> tidewire::gate::GateFuture<'a> {
             Box::pin(std::future::pending())
         }
     }

@@ -4,11 +4,12 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use tidewire::gate::gated;
 use tidewire::http::Method;
-use tidewire::{
-    Call, Clock, Code, Context, Error, FollowOptions, Freshness, Lifetime, Query, Reply, Result,
-    Service, Signal, Stream, Validator, follow, gated,
+use tidewire::service::{
+    Clock, FollowOptions, Freshness, Lifetime, Query, Signal, Validator, follow,
 };
+use tidewire::{Call, Code, Context, Error, Reply, Result, Service, Stream};
 
 /// A clock that jumps to whatever is waited for.
 #[derive(Clone)]

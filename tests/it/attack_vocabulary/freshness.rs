@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire::{Freshness, Lifetime, Signal, Token, Tokens, Validator};
+use tidewire::service::{Freshness, Lifetime, Signal, Token, Tokens, Validator};
 
 /// xorshift64*: the same values in each run.
 struct Random(u64);

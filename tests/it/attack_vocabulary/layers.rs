@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex};
 use futures_util::{StreamExt, stream};
 use tidewire::client::Protocol;
 use tidewire::http::{HeaderValue, Method};
+use tidewire::server::StartError;
+use tidewire::service::{Channel, Frame, Freshness};
 use tidewire::{
-    Body, Call, Channel, Code, Codec, Context, Error, Frame, Freshness, Implementation, Reply,
-    RpcService, Schema, Server, Service, StartError,
+    Body, Call, Code, Codec, Context, Error, Implementation, Reply, RpcService, Schema, Server,
+    Service,
 };
 use tidewire_tests::behaviour::Behaviour;
 use tidewire_tests::proto::*;

@@ -4,9 +4,9 @@
 use std::sync::{Arc, Mutex};
 
 use tidewire::client::Protocol;
-use tidewire::{
-    Admission, Call, Code, Context, End, Gate, Head, Observation, Observer, Phase, Query, gated,
-};
+use tidewire::gate::{Admission, gated};
+use tidewire::service::{End, Observation, Observer, Phase, Query};
+use tidewire::{Call, Code, Context, Gate, Head};
 use tidewire_tests::proto::*;
 
 use super::{PROTOCOLS, client, stage};
@@ -153,7 +153,7 @@ async fn a_gate_that_panics_refuses_with_internal_on_every_protocol_at_once_or_l
             panic!("a gate")
         }
 
-        fn wait<'a>(&'a self, _: &'a mut Head) -> tidewire::GateFuture<'a> {
+        fn wait<'a>(&'a self, _: &'a mut Head) -> tidewire::gate::GateFuture<'a> {
             Box::pin(async { panic!("a gate") })
         }
     }

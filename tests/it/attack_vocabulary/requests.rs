@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use tidewire::client::Protocol;
 use tidewire::http::{HeaderValue, Method};
-use tidewire::{Body, Call, Code, Context, Reply, Server, tower};
+use tidewire::server::tower;
+use tidewire::{Body, Call, Code, Context, Reply, Server};
 use tidewire_tests::proto::*;
 
 use super::{PROTOCOLS, client, stage};

@@ -318,7 +318,7 @@ fn a_violation_of_one_says_one() {
            string e = 5 [(buf.validate.field).string.min_len = 2];
            string f = 6 [(buf.validate.field).string.min_bytes = 1];"#,
     );
-    let rules = tidewire::RuleSet::new(&schema).unwrap();
+    let rules = tidewire::validate::RuleSet::new(&schema).unwrap();
     let rules = rules.rules("rule.v1.Item").unwrap();
     let broken = rules.violations(b"").unwrap().unwrap();
     let messages: Vec<_> = broken.iter().map(|one| one.message().to_owned()).collect();

@@ -5,8 +5,9 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tidewire::cache::MethodOverride;
 use tidewire::http::Method;
-use tidewire::{Call, MethodOverride, Reply};
+use tidewire::{Call, Reply};
 use tidewire_tests::program::root;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;

@@ -8,10 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tidewire::client::Upstream;
-use tidewire::{
-    Body, Call, Client, Code, Codec, Context, Error, Frame, Idempotency, Limits, Protocol, Service,
-    Spec, StreamKind,
-};
+use tidewire::service::{Frame, Idempotency, Protocol, Spec, StreamKind};
+use tidewire::{Body, Call, Client, Code, Codec, Context, Error, Limits, Service};
 use tidewire_tests::program::tool;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;

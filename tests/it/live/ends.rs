@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tidewire::{
-    Call, Code, Context, Idempotency, Limits, Outcome, Reply, Service, Spec, StreamKind,
-};
+use tidewire::service::{Idempotency, Spec, StreamKind};
+use tidewire::{Call, Code, Context, Limits, Outcome, Reply, Service};
 use tokio::sync::{Notify, Semaphore};
 
 use super::{client, look};

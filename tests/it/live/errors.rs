@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidewire::http::{Method, StatusCode};
+use tidewire::service::{Spec, StreamKind};
 use tidewire::{
     Body, Call, Code, Codec, Context, Error, Head, Outcome, Reply, Result, Schema, Server, Service,
-    Spec, StreamKind,
 };
 use tidewire_live_proto::Watch;
 

@@ -4,10 +4,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tidewire::{
-    Call, Client, Codec, Context, FollowOptions, Method, Reply, Result, Service, Staleness,
-    TokioClock, follow,
-};
+use tidewire::server::TokioClock;
+use tidewire::service::{FollowOptions, Staleness, follow};
+use tidewire::{Call, Client, Codec, Context, Method, Reply, Result, Service};
 
 use crate::harness::send;
 use crate::memoized::{Rows, served};

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidewire::{Body, Call, Freshness, Layer, Limits, Reply, Service, Signal, Validator};
+use tidewire::service::{Freshness, Signal, Validator};
+use tidewire::{Body, Call, Layer, Limits, Reply, Service};
 use tidewire_live_proto::Watch;
 
 use super::by_hand::{ByHand, Told};

@@ -1,7 +1,8 @@
 //! Which requests become WebSockets, and which connections are live ones from their first byte.
 
 use tidewire::client::Protocol;
-use tidewire::{Address, Client, Cors, Service};
+use tidewire::server::Cors;
+use tidewire::{Address, Client, Service};
 
 use super::{UPGRADE, client, look};
 use crate::harness::{behaviour, send, start};

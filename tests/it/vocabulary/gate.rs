@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tidewire::client::Protocol;
-use tidewire::{Admission, Client, Code, Error, Gate, GateFuture, Head, Principal, Result, Stream};
+use tidewire::gate::{Admission, GateFuture};
+use tidewire::{Client, Code, Error, Gate, Head, Principal, Result, Stream};
 use tidewire_tests::proto::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -127,7 +128,7 @@ async fn the_first_gate_that_refuses_is_the_last_that_is_asked() {
 
 #[tokio::test]
 async fn a_browser_asks_for_other_origins_without_credentials() {
-    let cors = tidewire::Cors::new(["http://pages.example"]);
+    let cors = tidewire::server::Cors::new(["http://pages.example"]);
     let (_running, address) = start(things().gate(authenticate).cors(cors)).await;
     let question = "OPTIONS /plain/a\norigin: http://pages.example\n\
                     access-control-request-method: GET";
@@ -139,7 +140,7 @@ async fn a_browser_asks_for_other_origins_without_credentials() {
 #[tokio::test]
 async fn a_gate_that_has_to_be_asked_in_this_process_is() {
     let service: Arc<dyn tidewire::Service> = Arc::new(async |_: tidewire::Call| Ok("answered"));
-    let gated = tidewire::gated(vec![Arc::new(authenticate)], service);
+    let gated = tidewire::gate::gated(vec![Arc::new(authenticate)], service);
     let call = || {
         let uri = tidewire::http::Uri::from_static("/");
         tidewire::Call::http(tidewire::http::Method::GET, uri, Default::default(), "")

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tidewire::{Answer, Body, Call, Codec, Error, Layer, Reply, RpcService, Schema, Service};
+use tidewire::service::Answer;
+use tidewire::{Body, Call, Codec, Error, Layer, Reply, RpcService, Schema, Service};
 
 use super::{EVERY_WAY, Things, Way, ask, schema, things};
 use crate::harness::{send, start};

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire::http::{HeaderMap, Method, Uri};
-use tidewire::{
-    Call, Client, Codec, Context, Error, Idempotency, Reply, Service, Spec, StreamKind,
-};
+use tidewire::service::{Idempotency, Spec, StreamKind};
+use tidewire::{Call, Client, Codec, Context, Error, Reply, Service};
 use tokio::time::Instant;
 
 use super::Way;

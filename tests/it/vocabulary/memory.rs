@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidewire::{
-    Answer, Body, CacheScope, Call, Codec, ContextPart, ContextWatch, Freshness, Layer, Reply,
-    Service, Signal, Target, Validator, http,
+use tidewire::service::{
+    Answer, CacheScope, ContextPart, ContextWatch, Freshness, Signal, Target, Validator,
 };
+use tidewire::{Body, Call, Codec, Layer, Reply, Service, http};
 
 use super::{Way, ask, things};
 use crate::harness::{Response, start};

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use tidewire::http::StatusCode;
-use tidewire::{Code, End, EndReason, Error, Head, Observation, Observer, Phase};
+use tidewire::service::{End, EndReason, Observation, Observer, Phase};
+use tidewire::{Code, Error, Head};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};

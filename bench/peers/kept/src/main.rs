@@ -21,7 +21,8 @@ use hyper_util::server::conn::auto;
 use proto::kept::v1::{Id, Row, Rows, Rows100, RowsServer};
 use tidewire::http::Method;
 use tidewire::memo::{Graph, Source};
-use tidewire::{CacheScope, Call, Context, Reply, ReplyCache, Result, Server, Service};
+use tidewire::{Call, Context, Reply, ReplyCache, Result, Server, Service};
+use tidewire::service::CacheScope;
 use tokio::net::TcpListener;
 
 struct Handler(Source<i32>);

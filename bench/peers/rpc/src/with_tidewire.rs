@@ -13,9 +13,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use tidewire::client::{Protocol, Replicas};
 use tidewire::memo::{Graph, Memo, Source};
-use tidewire::{
-    Address, Channel, Client, Codec, Context, ReplyCache, Error, Limits, Reply, Server, Stream,
-};
+use tidewire::{Address, Client, Codec, Context, ReplyCache, Error, Limits, Reply, Server, Stream};
+use tidewire::service::Channel;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::answers::{CREATED_AT, EMAIL, GREETED, NAME, PETS, burn};

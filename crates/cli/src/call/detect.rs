@@ -12,8 +12,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use tidewire::{Call, Code, Codec, Context, Error, Service, Spec};
-use tidewire::{StreamKind, http};
+use tidewire::http;
+use tidewire::service::Spec;
+use tidewire::service::StreamKind;
+use tidewire::{Call, Code, Codec, Context, Error, Service};
 use tidewire_client::{HttpVersion, Protocol};
 
 use super::outcome::{UNREACHABLE, exit_code};

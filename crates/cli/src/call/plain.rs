@@ -6,7 +6,8 @@ use std::time::Instant;
 use anyhow::Context as _;
 use tidewire::http::header::{CONTENT_TYPE, HeaderValue};
 use tidewire::http::{self, Uri};
-use tidewire::{Body, Call, Context, Frame, Service};
+use tidewire::service::Frame;
+use tidewire::{Body, Call, Context, Service};
 use tidewire_client::Protocol;
 
 use super::detect::Server;

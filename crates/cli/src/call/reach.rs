@@ -126,8 +126,8 @@ fn read(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
 }
 
 fn duration(text: &str) -> anyhow::Result<Duration> {
-    let forms = tidewire::DURATION_FORMAT;
-    tidewire::parse_duration(text).with_context(|| format!("write {forms}"))
+    let forms = tidewire::service::DURATION_FORMAT;
+    tidewire::service::parse_duration(text).with_context(|| format!("write {forms}"))
 }
 
 fn header(text: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {

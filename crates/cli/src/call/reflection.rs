@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use buffa::{UnknownFieldData, UnknownFields};
-use tidewire::{Body, Call, Code, Codec, Context, Error, Frame, Result, Service, Spec, StreamKind};
+use tidewire::service::{Frame, Spec, StreamKind};
+use tidewire::{Body, Call, Code, Codec, Context, Error, Result, Service};
 use tidewire_client::{Client, HttpVersion, Protocol};
 use tokio::sync::mpsc;
 
@@ -143,7 +144,7 @@ struct ReflectionStream {
 
 enum Reply {
     /// The call, which is answered once the first question was.
-    Pending(tidewire::Answer),
+    Pending(tidewire::service::Answer),
     Open(Body),
 }
 

@@ -5,8 +5,9 @@ use anyhow::{Context, bail};
 use buffa::Message as _;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
+use tidewire::Method;
 use tidewire::http;
-use tidewire::{Method, RestRule, rest_rules};
+use tidewire::rest::{RestRule, rest_rules};
 
 use super::plain::Plain;
 use crate::catalog::Catalog;

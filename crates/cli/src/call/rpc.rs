@@ -6,10 +6,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use tidewire::{
-    Body, Call, Code, Codec, Context, Error, FollowOptions, Frame, Method, Query, Service,
-    StreamKind, TokioClock, follow,
-};
+use tidewire::server::TokioClock;
+use tidewire::service::{FollowOptions, Frame, Query, StreamKind, follow};
+use tidewire::{Body, Call, Code, Codec, Context, Error, Method, Service};
 use tidewire_client::{Client, HttpVersion, Protocol};
 
 use super::detect::Server;

@@ -18,7 +18,7 @@ use crate::call::reflection::reflect;
 use crate::call::target::Target;
 use crate::call::watch::Watch;
 use crate::catalog::{Catalog, path};
-use tidewire::describe::template;
+use tidewire::schema::describe::template;
 
 /// Print the completion script of a shell.
 ///

@@ -10,7 +10,7 @@ use crate::Failure;
 use crate::catalog::{Catalog, is_end};
 use crate::names;
 use crate::origin::Origin;
-use tidewire::describe::{enumeration, message, method, service, template};
+use tidewire::schema::describe::{enumeration, message, method, service, template};
 
 /// Describe a service, method, message or enum: `.proto` text, and a request to fill in.
 #[derive(Debug, clap::Args)]

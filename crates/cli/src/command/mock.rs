@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use tidewire::config::{Config, Flags};
 use tidewire::mock::{DefaultReply, Finding, MockFolders, UpstreamService, Watch, serve};
-use tidewire::{Access, Client, Diagnostic, Method, Protocol, Schema};
+use tidewire::schema::Diagnostic;
+use tidewire::service::{Access, Protocol};
+use tidewire::{Client, Method, Schema};
 
 use self::compat::WishmockOptions;
 use crate::call::detect::detect;

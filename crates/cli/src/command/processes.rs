@@ -8,7 +8,7 @@ use tidewire::admin::proto::tidewire::admin::v1::{
     GetProcessRequest, ListProcessesRequest, LogLine, Process, ProcessInstance, ProcessLogsRequest,
     ProcessesClient, SteerProcessRequest,
 };
-use tidewire::print_timestamp;
+use tidewire::validate::print_timestamp;
 
 use crate::Failure;
 use crate::admin::{Admin, body_or_failure};

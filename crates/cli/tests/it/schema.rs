@@ -157,7 +157,7 @@ fn a_method_is_described_with_its_messages_and_a_request_to_fill_in() {
 #[test]
 fn a_schema_that_takes_more_memory_than_the_library_expects_is_listed() {
     let folder = folder(&[("shop.proto", SHOP)]);
-    let sources = tidewire::Sources::new().file(folder.path().join("shop.proto"));
+    let sources = tidewire::schema::Sources::new().file(folder.path().join("shop.proto"));
     let mut set = sources.compile().unwrap().bytes();
     // Places of comments take two bytes each as they are written, and over a hundred in memory.
     let mut file = b"\x0a\x0blarge.proto\x4a".to_vec();

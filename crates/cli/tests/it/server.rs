@@ -7,9 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tidewire::mock::error_details;
+use tidewire::service::{Answer, Frame};
 use tidewire::{
-    Address, Answer, Body, Builder, Call, Code, Codec, Detail, Error, Frame, Reply, RunningServer,
-    Schema, Server, Service,
+    Address, Body, Builder, Call, Code, Codec, Detail, Error, Reply, RunningServer, Schema, Server,
+    Service,
 };
 
 /// The repository.

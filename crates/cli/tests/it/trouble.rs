@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use tidewire::Tls;
+use tidewire::server::Tls;
 
 use crate::program::{folder, run};
 use crate::server::{Background, behaviour, behaviour_protos, root, says};

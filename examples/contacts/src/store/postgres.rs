@@ -31,8 +31,9 @@ mod tls;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidewire::Stream;
 use tidewire::oplog::{Oplog, OplogHandle, PostgresLog, Settings, note};
-use tidewire::{CommandKey, Stream};
+use tidewire::service::CommandKey;
 pub use tokio_postgres::Config;
 
 pub use self::session::place;

@@ -30,8 +30,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rusqlite::OptionalExtension as _;
+use tidewire::Stream;
 use tidewire::oplog::{OplogHandle, Settings};
-use tidewire::{CommandKey, Stream};
+use tidewire::service::CommandKey;
 
 use self::reader::Reads;
 use self::writer::Writes;

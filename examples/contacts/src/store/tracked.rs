@@ -22,7 +22,8 @@ use std::time::Duration;
 
 use tidewire::memo::{Graph, WriteGuard};
 use tidewire::oplog::{Oplog, OplogHandle, collect, note};
-use tidewire::{CommandKey, Error, Outcome, Result, Stream};
+use tidewire::service::CommandKey;
+use tidewire::{Error, Outcome, Result, Stream};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use contacts::proto::contacts::v1::contacts::CREATE;
 use contacts::proto::contacts::v1::{Contact, ContactsClient, CreateRequest, ListRequest};
-use tidewire::{Channel, Client, Code, Context, Outcome, Protocol, Reply, Result};
+use tidewire::service::{Channel, Protocol};
+use tidewire::{Client, Code, Context, Outcome, Reply, Result};
 use tokio::sync::Semaphore;
 
 use crate::durability::{Program, command};

@@ -8,7 +8,8 @@ use contacts::proto::contacts::v1::{
 };
 use contacts::store::sqlite::{Options, Sqlite};
 use hyper::Method;
-use tidewire::{Channel, Code, Codec};
+use tidewire::service::Channel;
+use tidewire::{Code, Codec};
 
 use crate::app::{App, database_in};
 

@@ -16,9 +16,10 @@ use std::sync::{Arc, Mutex};
 use tidewire::config::Config;
 use tidewire::http;
 use tidewire::memo::Source;
+use tidewire::schema::Value;
 use tidewire::{
     Call, Client, Context, Implementation, Message, Method, Reply, Result, RunningServer, Schema,
-    Service as _, Value,
+    Service as _,
 };
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};

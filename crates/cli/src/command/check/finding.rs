@@ -1,7 +1,7 @@
 //! One thing that was found, whatever found it.
 
 use serde::Serialize;
-use tidewire::Diagnostic;
+use tidewire::schema::Diagnostic;
 
 /// One thing that was found, in the order in which findings are shown.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use tidewire::Client;
 use tidewire::mock::{MockFolders, RuleFiles, drift, load_rule_file, load_rules};
-use tidewire::{Client, Diagnostic};
+use tidewire::schema::Diagnostic;
 
 use super::CheckReport;
 use super::finding::{Finding, Severity};

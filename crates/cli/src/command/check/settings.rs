@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use anyhow::Context;
+use tidewire::Schema;
 use tidewire::config::{Config, ServiceConfig};
-use tidewire::{Interface, Schema};
+use tidewire::service::Interface;
 
 use super::finding::{Finding, Severity};
 use super::{CheckReport, sources};

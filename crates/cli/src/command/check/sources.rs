@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use tidewire::config::{ServiceConfig, sources};
-use tidewire::{
-    Diagnostic, Interface, RestFinding, RuleSet, Schema, SchemaError, Server, Sources, StreamKind,
-    check_rest, required_without_presence,
-};
+use tidewire::rest::{RestFinding, check_rest};
+use tidewire::schema::{Diagnostic, SchemaError, Sources};
+use tidewire::service::{Interface, StreamKind};
+use tidewire::validate::{RuleSet, required_without_presence};
+use tidewire::{Schema, Server};
 
 use super::CheckReport;
 use super::finding::{Finding, Severity};

@@ -17,9 +17,10 @@ use tidewire::admin::{Token, Wishmock, WishmockPorts};
 use tidewire::config::Config;
 use tidewire::http::{self, Method};
 use tidewire::mock::{Json, Mock, MockFolders, json, serve};
+use tidewire::server::{StartError, Tls, TlsFiles};
+use tidewire::service::Frame;
 use tidewire::{
-    Address, Body, Call, Codec, Error, Frame, Reply, RunningServer, Server, Service as _,
-    StartError, Tls, TlsFiles, bytes,
+    Address, Body, Call, Codec, Error, Reply, RunningServer, Server, Service as _, bytes,
 };
 
 use crate::Failure;

@@ -5,7 +5,7 @@
 //! fail alone: a savepoint keeps the contact from staying without its key.
 
 use rusqlite::{Connection, OptionalExtension as _, Result};
-use tidewire::CommandKey;
+use tidewire::service::CommandKey;
 
 use super::insert;
 use crate::proto::contacts::v1::{Contact, CreateRequest};
