@@ -172,8 +172,11 @@ impl Mock {
             return Err(Failure::usage(anyhow::anyhow!(why)));
         }
         let server = config.server().map_err(Failure::usage)?.validation(self.validate);
-        let server =
-            if wishmock.is_some() { compat::lines(compat::health(server), &mock) } else { server };
+        let lines = compat::Lines::default();
+        let server = match wishmock {
+            Some(_) => lines.routes(compat::health(server), &mock),
+            None => server,
+        };
         let server = serve(server, &mock);
         let server = match self.no_console {
             true => server,
@@ -186,6 +189,7 @@ impl Mock {
         let running = running.map_err(|error| {
             serving::start_failure(error, self.port, &self.listen, flags, config)
         })?;
+        lines.ask(&running)?;
         let _beside = match &wishmock {
             Some(wishmock) => wishmock.beside(&folders, &mock, config, self.compat_open).await?,
             None => Vec::new(),

@@ -172,3 +172,51 @@ unknown 501 unimplemented
         String::from_utf8_lossy(&seen.stderr)
     );
 }
+
+/// A way of its own to a method is no way past the rules for it.
+#[test]
+fn who_asks_for_lines_of_json_is_held_to_access_and_validation() {
+    let proto = STREAMS.replace(
+        "string user_id = 1;",
+        "string user_id = 1 [(buf.validate.field).string.min_len = 3];",
+    );
+    let proto = proto.replace("package", "import \"buf/validate/validate.proto\";\npackage");
+    // The key is `letmein`.
+    let settings = "
+[[auth.api_key]]
+subject = \"page\"
+sha256 = \"1c8bfe8f801d79745c4631d09fff36c82aa37fc4cce4fc946683d7b336b63032\"
+[auth.methods.\"streaming.StreamService/GetMessages\"]
+access = \"authenticated\"
+";
+    let here = folder(&[
+        ("protos/streaming.proto", &proto),
+        ("rules/grpc/streaming.streamservice.getmessages.yaml", STREAM_RULE),
+        ("tidewire.toml", settings),
+    ]);
+    let (grpc, connect, admin) = (port(), port(), port());
+    let variables = [
+        ("GRPC_PORT", grpc.to_string()),
+        ("CONNECT_PORT", connect.to_string()),
+        ("HTTP_PORT", admin.to_string()),
+    ];
+    let _running = start(here.path(), &variables, &["--compat-open", "--validate"]);
+    let url = format!("http://127.0.0.1:{connect}/streaming.StreamService/GetMessages");
+    let ask = |user: &str, key: &[&str]| {
+        let body = format!("{{\"user_id\": \"{user}\"}}");
+        let words = ["-s", "-X", "POST", &url, "-H", "content-type: application/json", "-d", &body];
+        let seen = Command::new("curl").args([&words, key].concat()).output().unwrap();
+        String::from_utf8(seen.stdout).unwrap()
+    };
+    let key = ["-H", "x-api-key: letmein"];
+    let refused = ask("user123", &[]);
+    assert!(refused.contains("\"code\":\"unauthenticated\""), "{refused}");
+    assert!(!refused.contains("\"id\""), "{refused}");
+    assert_eq!(
+        ask("user123", &key),
+        "{\"id\":\"a\",\"timestamp\":\"1701878400\"}\n{\"id\":\"user123\"}\n"
+    );
+    let broken = ask("x", &key);
+    assert!(broken.contains("\"code\":\"invalid_argument\""), "{broken}");
+    assert!(broken.contains("userId"), "{broken}");
+}

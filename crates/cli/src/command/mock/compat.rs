@@ -11,6 +11,8 @@
 //!
 //! Every port takes every protocol. All of them are of 127.0.0.1; wishmock's are of every address.
 
+use std::sync::{Arc, OnceLock};
+
 use anyhow::anyhow;
 use futures_util::StreamExt as _;
 use tidewire::admin::{Token, Wishmock, WishmockPorts};
@@ -18,9 +20,9 @@ use tidewire::config::Config;
 use tidewire::http::{self, Method};
 use tidewire::mock::{Json, Mock, MockFolders, json, serve};
 use tidewire::server::{StartError, Tls, TlsFiles};
-use tidewire::service::Frame;
+use tidewire::service::{Frame, Protocol};
 use tidewire::{
-    Address, Body, Call, Codec, Error, Reply, RunningServer, Server, Service as _, bytes,
+    Address, Body, Call, Client, Codec, Error, Reply, RunningServer, Server, Service as _, bytes,
 };
 
 use crate::Failure;
@@ -140,15 +142,40 @@ pub(super) fn health(builder: tidewire::Builder) -> tidewire::Builder {
 
 /// Answers streams of replies in JSON lines to those who ask for them by a plain POST with JSON:
 /// wishmock's examples do. No RPC protocol has that.
-pub(super) fn lines(builder: tidewire::Builder, mock: &Mock) -> tidewire::Builder {
-    let mock = mock.clone();
-    builder.route(Method::POST, "/{service}/{method}", move |call: Call| {
-        let mock = mock.clone();
-        async move { in_lines(&mock, call).await }
-    })
+///
+/// They are asked of the server itself in Connect, once it has been [told](Self::ask) where that
+/// is, so that callers, rules of validation and of access are as for any other call.
+#[derive(Clone, Default)]
+pub(super) struct Lines(Arc<OnceLock<Client>>);
+
+impl Lines {
+    pub(super) fn routes(&self, builder: tidewire::Builder, mock: &Mock) -> tidewire::Builder {
+        let (mock, lines) = (mock.clone(), self.clone());
+        builder.route(Method::POST, "/{service}/{method}", move |call: Call| {
+            let (mock, lines) = (mock.clone(), lines.clone());
+            async move {
+                let Some(server) = lines.0.get() else {
+                    let why = "this server speaks TLS, over which lines of JSON are not served";
+                    return Err(Error::unimplemented(why));
+                };
+                in_lines(server, &mock, call).await
+            }
+        })
+    }
+
+    /// Where the server is; nobody is asked over TLS, whose certificate may be of another name.
+    pub(super) fn ask(&self, running: &RunningServer) -> Result<(), Failure> {
+        let handle = running.handle();
+        let Some(address) = handle.addresses().first().filter(|_| !handle.is_tls()) else {
+            return Ok(());
+        };
+        let server = Client::builder(format!("http://{address}")).protocol(Protocol::Connect);
+        self.0.set(server.build().map_err(Failure::usage)?).expect("it is told once");
+        Ok(())
+    }
 }
 
-async fn in_lines(mock: &Mock, call: Call) -> tidewire::Result<Reply> {
+async fn in_lines(server: &Client, mock: &Mock, call: Call) -> tidewire::Result<Reply> {
     let service: String = call.param("service")?;
     let name: String = call.param("method")?;
     let interface = mock.schema().interface(&service).ok().flatten();
@@ -164,7 +191,7 @@ async fn in_lines(mock: &Mock, call: Call) -> tidewire::Result<Reply> {
     let request = call.body.collect(REQUEST_BYTES_MAX).await?;
     let request = if request.is_empty() { "{}".into() } else { request };
     let asked = Call::method(method.clone(), call.context, Codec::Json, request);
-    let reply = match mock.call(asked).await {
+    let reply = match server.call(asked).await {
         Ok(reply) => reply.map(Body::into_frames),
         Err(error) => Reply::new(Body::Full(error_line(&error))).map(Body::into_frames),
     };
