@@ -177,14 +177,10 @@ impl Mock {
             Some(_) => lines.routes(compat::health(server), &mock),
             None => server,
         };
-        let server = serve(server, &mock);
-        let server = match self.no_console {
-            true => server,
-            false => server.front_page(
-                "A mock of these services. `tidewire console` prints the address of a page that \
-                 shows its rules and calls.",
-            ),
-        };
+        let mut server = serve(server, &mock);
+        if !self.no_console {
+            server = server.front_page(FRONT_PAGE);
+        }
         let running = server.start().await;
         let running = running.map_err(|error| {
             serving::start_failure(error, self.port, &self.listen, flags, config)
@@ -257,6 +253,9 @@ impl Mock {
         Ok(folders.rules(&self.rules))
     }
 }
+
+const FRONT_PAGE: &str = "A mock of these services. `tidewire console` prints the address of a \
+                          page that shows its rules and calls.";
 
 fn asks_for_credential(method: &Method) -> bool {
     method.access.as_ref().is_some_and(|access| *access != Access::Anonymous)

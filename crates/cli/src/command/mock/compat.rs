@@ -150,9 +150,11 @@ pub(super) struct Lines(Arc<OnceLock<Client>>);
 
 impl Lines {
     pub(super) fn routes(&self, builder: tidewire::Builder, mock: &Mock) -> tidewire::Builder {
-        let (mock, lines) = (mock.clone(), self.clone());
+        let mock = mock.clone();
+        let lines = self.clone();
         builder.route(Method::POST, "/{service}/{method}", move |call: Call| {
-            let (mock, lines) = (mock.clone(), lines.clone());
+            let mock = mock.clone();
+            let lines = lines.clone();
             async move {
                 let Some(server) = lines.0.get() else {
                     let why = "this server speaks TLS, over which lines of JSON are not served";
