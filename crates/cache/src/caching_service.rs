@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire_memo::{
-    Ambient, Cached, ErrorKind, Graph, OrderedReads, is_computing, read_untracked,
+    Ambient, CachedValue, ErrorKind, Graph, OrderedReads, is_computing, read_untracked,
 };
 use tidewire_service::{
     Answer, Body, CacheScope, Call, CallerKind, Clock, Context, Error, Freshness, Layer, Phase,
@@ -216,14 +216,18 @@ impl Shared {
 /// What is cached under a key, and the key, unless its time is over.
 fn lookup(
     asked: BorrowedKey<'_>,
-    cached: Option<Cached<CachedReply>>,
-) -> Option<(BorrowedKey<'_>, Cached<CachedReply>)> {
+    cached: Option<CachedValue<CachedReply>>,
+) -> Option<(BorrowedKey<'_>, CachedValue<CachedReply>)> {
     cached.filter(|cached| !cached.is_over()).map(|cached| (asked, cached))
 }
 
 /// What is kept, given to one caller. A computation that asks within is told by the graph when this
 /// is made anew, and not when it ends by what it said of itself.
-pub(crate) fn give(cached: &Cached<CachedReply>, asker: &CallerView, from: From) -> Result<Reply> {
+pub(crate) fn give(
+    cached: &CachedValue<CachedReply>,
+    asker: &CallerView,
+    from: From,
+) -> Result<Reply> {
     if cached.ends_by_itself() {
         read_untracked();
     }

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tidewire_memo::{Ambient, Cached, OrderedReads, is_computing};
+use tidewire_memo::{Ambient, CachedValue, OrderedReads, is_computing};
 use tidewire_service::{Call, Lifetime, Reply, Result};
 
 use crate::attempt::Attempt;
@@ -60,7 +60,7 @@ impl Shared {
         place: Arc<MethodMemo>,
         key: Key,
         call: Call,
-        cached: Cached<CachedReply>,
+        cached: CachedValue<CachedReply>,
     ) -> Result<Reply> {
         let asker = CallerView::of(&call.context);
         let may_be_old =

@@ -34,7 +34,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tidewire_memo::{Cached, Graph, Memo, Source, Suspension};
+use tidewire_memo::{CachedValue, Graph, Memo, Source, Suspension};
 use tidewire_service::{Answer, Call, Code, Error, Forms, FormsBudget, Freshness, Reply, Result};
 use tokio::sync::Notify;
 
@@ -256,7 +256,7 @@ impl Shared {
     }
 
     /// What one caller is given.
-    fn give(&self, cached: &Cached<QueryOutcome>, call: &Call) -> Reply {
+    fn give(&self, cached: &CachedValue<QueryOutcome>, call: &Call) -> Reply {
         let over = || Freshness::lasting(Duration::ZERO);
         let (content, freshness) = match &**cached {
             // Outdated while it was made: right for whoever asked before the change.

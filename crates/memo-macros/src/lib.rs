@@ -23,7 +23,7 @@ use syn::{Error, Expr, FnArg, Ident, ImplItemFn, Pat, ReturnType, Token, parse_m
 ///     self.rows.read(&id);
 ///     self.db.contact(id).await
 /// }
-/// // contacts.contact(1).await? is a Cached<Contact>
+/// // contacts.contact(1).await? is a CachedValue<Contact>
 /// ```
 #[proc_macro_attribute]
 pub fn memo(options: TokenStream, item: TokenStream) -> TokenStream {

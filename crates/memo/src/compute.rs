@@ -2,7 +2,7 @@
 
 pub(crate) mod attempt;
 pub(crate) mod audit;
-pub(crate) mod cached;
+pub(crate) mod cached_value;
 pub(crate) mod capture;
 pub(crate) mod get;
 pub(crate) mod in_order;

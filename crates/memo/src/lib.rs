@@ -23,7 +23,7 @@
 //! .ttl(Duration::from_secs(60))
 //! .weigh(|contact| contact.name.capacity());
 //!
-//! let c = contact.get(1).await?;                           // Cached<Contact>: derefs, Send, 'static
+//! let c = contact.get(1).await?;                           // CachedValue<Contact>: derefs, Send, 'static
 //! assert_eq!(c.name, "1");
 //! assert_eq!(contact.with(&1, |c| c.name.len()), Some(1)); // borrow; hits only
 //!
@@ -84,7 +84,7 @@ mod watch;
 mod write;
 
 pub use batch::{Batch, batch};
-pub use compute::cached::Cached;
+pub use compute::cached_value::CachedValue;
 pub use compute::capture::{has_read, has_read_untracked, is_computing, read_untracked};
 pub use compute::get::Get;
 pub use compute::in_order::{InOrder, OrderedReads};

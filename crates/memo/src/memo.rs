@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
 
-use crate::compute::cached::Cached;
+use crate::compute::cached_value::CachedValue;
 use crate::compute::capture::Frame;
 use crate::compute::get::Get;
 use crate::compute::inner::{Function, Inner, Running};
@@ -136,7 +136,7 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
     /// borrowed: `cached("name")` for keys of type `String`.
     #[inline(always)]
     #[must_use]
-    pub fn cached<Q>(&self, key: &Q) -> Option<Cached<V>>
+    pub fn cached<Q>(&self, key: &Q) -> Option<CachedValue<V>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -147,7 +147,7 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
     /// As [`cached`](Self::cached), but a memoized function that finds nothing does not depend on that: for one
     /// that then gets the same answer in another way, whether or not it is in memory here.
     #[must_use]
-    pub fn peek<Q>(&self, key: &Q) -> Option<Cached<V>>
+    pub fn peek<Q>(&self, key: &Q) -> Option<CachedValue<V>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,

@@ -13,7 +13,7 @@ use futures_core::Stream;
 
 use crate::graph::subscriptions::{Inbox, Subscription};
 
-use crate::compute::cached::Cached;
+use crate::compute::cached_value::CachedValue;
 use crate::compute::get::Get;
 use crate::memo::Memo;
 use crate::store::error::{Error, ErrorKind};
@@ -98,19 +98,19 @@ impl<K: Key, V: Send + Sync + 'static> Watch<K, V> {
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
-    pub async fn next(&mut self) -> Option<Result<Cached<V>, Error>> {
+    pub async fn next(&mut self) -> Option<Result<CachedValue<V>, Error>> {
         std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
 
     /// What the last answer means for this stream; `None` when there is nothing to yield.
     fn judge(
         &mut self,
-        answer: Result<Cached<V>, Error>,
-    ) -> Option<Option<Result<Cached<V>, Error>>> {
+        answer: Result<CachedValue<V>, Error>,
+    ) -> Option<Option<Result<CachedValue<V>, Error>>> {
         if answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Closed) {
             return Some(None);
         }
-        let version = answer.as_ref().map_or_else(Error::version, Cached::version);
+        let version = answer.as_ref().map_or_else(Error::version, CachedValue::version);
         self.again = version == 0;
         self.post.settle(version);
         if version != 0 && self.last == Some(version) {
@@ -126,7 +126,7 @@ impl<K: Key, V: Send + Sync + 'static> Unpin for Watch<K, V> {}
 impl<K: Key, V: Send + Sync + 'static> Unpin for Notify<K, V> {}
 
 impl<K: Key, V: Send + Sync + 'static> Stream for Watch<K, V> {
-    type Item = Result<Cached<V>, Error>;
+    type Item = Result<CachedValue<V>, Error>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();

@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Poll;
 
-use crate::compute::cached::Cached;
+use crate::compute::cached_value::CachedValue;
 use crate::compute::capture::Entered;
 use crate::compute::inner::{Inner, Node};
 use crate::graph::ambient::Ambient;
@@ -36,7 +36,7 @@ impl Graph {
 pub(crate) fn sample<K: Key, V: Send + Sync + 'static>(
     memo: &'static Inner<K, V>,
     key: &K,
-    value: &Cached<V>,
+    value: &CachedValue<V>,
 ) {
     let one_in = memo.options.audit_one_in();
     let turn = TURN.with(|turn| {
@@ -54,7 +54,7 @@ pub(crate) fn sample<K: Key, V: Send + Sync + 'static>(
 async fn audit<K: Key, V: Send + Sync + 'static>(
     memo: &'static Inner<K, V>,
     key: K,
-    value: Cached<V>,
+    value: CachedValue<V>,
     equal: fn(&V, &V) -> bool,
 ) {
     let mut running = None;
@@ -84,7 +84,7 @@ async fn audit<K: Key, V: Send + Sync + 'static>(
 fn is_still<K: Key, V: Send + Sync + 'static>(
     memo: &'static Inner<K, V>,
     key: &K,
-    value: &Cached<V>,
+    value: &CachedValue<V>,
 ) -> bool {
     let _pin = pin();
     let bounds_external = memo.shared().core.lock().expiry.bounds_external();

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::compute::audit;
-use crate::compute::cached::Cached;
+use crate::compute::cached_value::CachedValue;
 use crate::compute::capture::{self, Frame};
 use crate::compute::inner::{Inner, Node};
 use crate::compute::own::{self, Own};
@@ -53,7 +53,7 @@ enum Long<K: Key, V: Send + Sync + 'static> {
 }
 
 /// What a `get` answers with.
-type Answered<V> = Poll<Result<Cached<V>, Error>>;
+type Answered<V> = Poll<Result<CachedValue<V>, Error>>;
 
 impl<K: Key, V: Send + Sync + 'static> Unpin for Get<K, V> {}
 
@@ -74,7 +74,7 @@ impl<K: Key, V: Send + Sync + 'static> Get<K, V> {
 }
 
 impl<K: Key, V: Send + Sync + 'static> Future for Get<K, V> {
-    type Output = Result<Cached<V>, Error>;
+    type Output = Result<CachedValue<V>, Error>;
 
     /// The long way takes the stage and gives back the next one, so that nobody else ever has the address
     /// of a `Get` that is a hit, which then lives in registers.
@@ -96,9 +96,9 @@ impl<K: Key, V: Send + Sync + 'static> Future for Get<K, V> {
 /// What a caller finds that is no hit of the short way.
 enum Entry<K: Key, V: Send + Sync + 'static> {
     /// A hit all the same, which is noted.
-    Hit(Cached<V>),
+    Hit(CachedValue<V>),
     /// What turned out to be current under the lock.
-    Current(Cached<V>, Id),
+    Current(CachedValue<V>, Id),
     Failure(Outcome<V>, Id),
     Join(Joined<K, V>),
     /// The caller writes.
@@ -197,7 +197,7 @@ fn end<K: Key, V: Send + Sync + 'static>(
     memo: &'static Inner<K, V>,
     joined: Joined<K, V>,
     answer: Answer<V>,
-) -> Result<Cached<V>, Error> {
+) -> Result<CachedValue<V>, Error> {
     let asker = joined.asker;
     let (outcome, standing) = joined.end(answer);
     let frame = capture::current();
@@ -303,7 +303,7 @@ fn current_value<K: Key, V: Send + Sync + 'static>(
         return Some(Entry::Failure(unsafe { Outcome::from_shared(head) }, id));
     }
     // SAFETY: a value, read under the caller's pin.
-    Some(Entry::Current(unsafe { Cached::pinned(head, &*line::mine()) }, id))
+    Some(Entry::Current(unsafe { CachedValue::pinned(head, &*line::mine()) }, id))
 }
 
 /// Polls the computation, or waits for whoever does.
@@ -383,7 +383,7 @@ fn deliver<K: Key, V: Send + Sync + 'static>(
     standing: Result<Id, Taint>,
     memo: &'static Inner<K, V>,
     frame: Option<&Frame>,
-) -> Result<Cached<V>, Error> {
+) -> Result<CachedValue<V>, Error> {
     if let Some(frame) = frame {
         match standing {
             Ok(id) => frame.record(memo.shared(), id, outcome.head().version()),
@@ -393,9 +393,9 @@ fn deliver<K: Key, V: Send + Sync + 'static>(
     answer(outcome)
 }
 
-fn answer<V: Send + Sync + 'static>(outcome: Outcome<V>) -> Result<Cached<V>, Error> {
+fn answer<V: Send + Sync + 'static>(outcome: Outcome<V>) -> Result<CachedValue<V>, Error> {
     match outcome.result() {
-        Ok(_) => Ok(Cached::counted(outcome)),
+        Ok(_) => Ok(CachedValue::counted(outcome)),
         Err(error) => Err(error.clone()),
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicPtr as PlainAtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 
-use crate::compute::cached::Cached;
+use crate::compute::cached_value::CachedValue;
 use crate::compute::capture;
 use crate::compute::get::Get;
 use crate::compute::options::Options;
@@ -134,36 +134,36 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
 
     /// The value of `key` if it can be served the short way.
     #[inline(always)]
-    pub(crate) fn hot<Q>(&'static self, key: &Q) -> Option<Cached<V>>
+    pub(crate) fn hot<Q>(&'static self, key: &Q) -> Option<CachedValue<V>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
         let (_pin, head, line) = self.find_hot(key)?;
         // SAFETY: pinned, the head of a value.
-        Some(unsafe { Cached::pinned(head, line) })
+        Some(unsafe { CachedValue::pinned(head, line) })
     }
 
     /// The value of a node if it is current, the long way. Pinned.
-    pub(crate) fn long_hit(&'static self, node: &Node<K, V>) -> Option<Cached<V>> {
+    pub(crate) fn long_hit(&'static self, node: &Node<K, V>) -> Option<CachedValue<V>> {
         let head = self.visit(node)?;
         // SAFETY: pinned, the head of a value; the line of this thread, which is running.
-        Some(unsafe { Cached::pinned(head, &*line::mine()) })
+        Some(unsafe { CachedValue::pinned(head, &*line::mine()) })
     }
 
     /// The value of `key` if it is in memory and current.
     #[inline(always)]
-    pub(crate) fn cached<Q>(&'static self, key: &Q) -> Option<Cached<V>>
+    pub(crate) fn cached<Q>(&'static self, key: &Q) -> Option<CachedValue<V>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
         // SAFETY: `hit` calls it pinned, with the head of a value.
-        self.hit(key, |head, line| unsafe { Cached::pinned(head, line) })
+        self.hit(key, |head, line| unsafe { CachedValue::pinned(head, line) })
     }
 
     /// The same, of which an absence is not noted.
-    pub(crate) fn peek<Q>(&'static self, key: &Q) -> Option<Cached<V>>
+    pub(crate) fn peek<Q>(&'static self, key: &Q) -> Option<CachedValue<V>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,

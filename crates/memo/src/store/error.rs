@@ -68,7 +68,7 @@ impl Error {
         self.0.version.store(version, Relaxed);
     }
 
-    /// The version of an error that is memoized, as [`Cached::version`](crate::Cached::version) is that of a
+    /// The version of an error that is memoized, as [`CachedValue::version`](crate::CachedValue::version) is that of a
     /// value; 0 for one that is not, after which nothing says when it is over.
     #[must_use]
     pub fn version(&self) -> u64 {

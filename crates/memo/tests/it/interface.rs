@@ -34,7 +34,7 @@ fn world() -> World {
 }
 
 impl World {
-    fn get(&self) -> tidewire_memo::Cached<u64> {
+    fn get(&self) -> tidewire_memo::CachedValue<u64> {
         now(self.memo.get("name".to_owned())).unwrap()
     }
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::task::Poll;
 
-use tidewire_memo::{Cached, Graph, Memo, Source};
+use tidewire_memo::{CachedValue, Graph, Memo, Source};
 
 use crate::support::{now, poll};
 
@@ -13,7 +13,7 @@ struct World {
     graph: Graph,
     rows: Source<u64>,
     memo: Memo<u64, [u64; 5]>,
-    handle: Option<Cached<[u64; 5]>>,
+    handle: Option<CachedValue<[u64; 5]>>,
 }
 
 impl World {

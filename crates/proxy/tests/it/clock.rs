@@ -52,7 +52,7 @@ impl PageRuntime for Clock {
 
 /// A page cache before an upstream.
 #[derive(Clone)]
-pub(crate) struct Cached {
+pub(crate) struct CachingProxy {
     pub(crate) pages: PageCache,
     pub(crate) clock: Clock,
     service: Arc<dyn Service>,
@@ -76,13 +76,13 @@ impl Got {
     }
 }
 
-impl Service for Cached {
+impl Service for CachingProxy {
     fn call(&self, call: Call) -> Answer {
         self.service.call(call)
     }
 }
 
-impl Cached {
+impl CachingProxy {
     pub(crate) fn new(origin: &Origin) -> Self {
         Self::with(origin, |_| {})
     }

@@ -9,7 +9,7 @@ use tidewire_cache::PageSettings;
 use tidewire_service::{Body, Frame, Principal, Service};
 use tokio::sync::Notify;
 
-use crate::clock::Cached;
+use crate::clock::CachingProxy;
 use crate::origin::{Origin, Step, ok, response};
 use crate::{call, text};
 
@@ -25,7 +25,7 @@ async fn a_thousand_misses_of_a_page_are_one_request() {
         steps
     })
     .await;
-    let cached = Cached::new(&origin);
+    let cached = CachingProxy::new(&origin);
     let asked: Vec<_> = (0..1000).map(|_| tokio::spawn(cached.get_owned("/"))).collect();
     origin.until(1).await;
     // All of them wait by now: a notice is kept until somebody waits for it.
@@ -42,7 +42,7 @@ async fn a_thousand_misses_of_a_page_are_one_request() {
 #[tokio::test]
 async fn nobody_waits_for_what_cannot_be_stored() {
     let origin = Origin::start(|_| ok(&[("Cache-Control", "no-store")], "own")).await;
-    let cached = Cached::new(&origin);
+    let cached = CachingProxy::new(&origin);
     cached.get("/").await;
     let go = Arc::new(Notify::new());
     let waits = Arc::clone(&go);
@@ -52,7 +52,7 @@ async fn nobody_waits_for_what_cannot_be_stored() {
         steps
     })
     .await;
-    let cached = Cached::new(&slow);
+    let cached = CachingProxy::new(&slow);
     let first = tokio::spawn(cached.get_owned("/"));
     slow.until(1).await;
     go.notify_one();
@@ -84,7 +84,7 @@ async fn a_caller_that_goes_away_takes_nobody_with_it() {
         }
     })
     .await;
-    let cached = Cached::new(&origin);
+    let cached = CachingProxy::new(&origin);
     let first = cached.call(call(Method::GET, "/", &[], Body::Empty)).await.unwrap();
     let second = tokio::spawn(cached.get_owned("/"));
     for _ in 0..100 {
@@ -109,7 +109,7 @@ async fn half_a_page_is_not_stored() {
             _ => ok(&[FRESH], "whole"),
         })
         .await;
-        let cached = Cached::new(&origin);
+        let cached = CachingProxy::new(&origin);
         let reply = cached.call(call(Method::GET, "/", &[], Body::Empty)).await;
         let outcome = match reply {
             Ok(reply) => text(reply).await,
@@ -137,7 +137,7 @@ async fn a_body_without_end_passes_unstored_and_piece_by_piece() {
         steps
     })
     .await;
-    let cached = Cached::with(&origin, |it| it.page_bytes_max = 100_000);
+    let cached = CachingProxy::with(&origin, |it| it.page_bytes_max = 100_000);
     let reply = cached.call(call(Method::GET, "/", &[], Body::Empty)).await.unwrap();
     let (mut frames, mut bytes) = (reply.body.into_frames(), 0);
     while let Some(frame) = frames.next().await {
@@ -154,7 +154,7 @@ async fn a_body_without_end_passes_unstored_and_piece_by_piece() {
     let long =
         "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 1073741824\r\n\r\nbegin";
     let origin = Origin::start(move |_| vec![Step::Send(long.into()), Step::Close]).await;
-    let cached = Cached::new(&origin);
+    let cached = CachingProxy::new(&origin);
     let reply = cached.call(call(Method::GET, "/", &[], Body::Empty)).await.unwrap();
     let said = reply.headers.get("cache-status").unwrap();
     assert_eq!(said, "tidewire; fwd=uri-miss");
@@ -172,7 +172,7 @@ async fn a_page_of_a_known_caller_is_nobody_elses() {
         ok(&[("Cache-Control", cache)], &told)
     })
     .await;
-    let cached = Cached::new(&origin);
+    let cached = CachingProxy::new(&origin);
     let ask = async |target: &str, subject: &str| {
         let mut asked = call(Method::GET, target, &[], Body::Empty);
         if !subject.is_empty() {
@@ -197,7 +197,7 @@ async fn a_page_of_a_known_caller_is_nobody_elses() {
 #[tokio::test]
 async fn what_is_not_in_the_key_does_not_reach_the_upstream() {
     let origin = Origin::start(|_| ok(&[FRESH], "page")).await;
-    let cached = Cached::new(&origin);
+    let cached = CachingProxy::new(&origin);
     let sent = [
         ("x-original-url", "/admin"),
         ("x-rewrite-url", "/admin"),
@@ -240,7 +240,7 @@ async fn a_tag_ends_its_pages_and_no_others() {
         }
     })
     .await;
-    let cached = Cached::new(&origin);
+    let cached = CachingProxy::new(&origin);
     let fill = async || {
         for target in ["/1", "/2", "/all"] {
             cached.get(target).await;
@@ -280,7 +280,7 @@ async fn what_was_asked_for_before_a_change_is_not_stored_after_it() {
         _ => ok(&[FRESH, ("Cache-Tag", "items/1")], "after"),
     })
     .await;
-    let cached = Cached::new(&origin);
+    let cached = CachingProxy::new(&origin);
     let first = tokio::spawn(cached.get_owned("/"));
     origin.until(1).await;
     cached.pages.changed("items/1");
@@ -292,7 +292,7 @@ async fn what_was_asked_for_before_a_change_is_not_stored_after_it() {
 #[tokio::test]
 async fn memory_is_bounded_and_what_is_asked_for_stays() {
     let origin = Origin::start(|_| ok(&[FRESH], &"x".repeat(10_000))).await;
-    let cached = Cached::new(&origin);
+    let cached = CachingProxy::new(&origin);
     let pages = cached.pages.clone().bytes_max(200_000);
     for number in 0..200 {
         cached.get("/often").await;
@@ -317,7 +317,7 @@ async fn readers_that_stop_do_not_make_memory_grow() {
         steps
     })
     .await;
-    let cached = Cached::new(&origin);
+    let cached = CachingProxy::new(&origin);
     let pages = cached.pages.clone().bytes_max(1_000_000);
     let mut stopped = Vec::new();
     // Each would be a page of 500 kB; together they may take the million of all pages.
@@ -347,7 +347,7 @@ async fn any_service_may_say_what_it_has_changed() {
     use tidewire_service::Layer;
     let origin = Origin::start(|_| ok(&[FRESH, ("Cache-Tag", "items/1")], "page")).await;
     let writer = Origin::start(|_| ok(&[("Tidewire-Changed", "items")], "saved")).await;
-    let cached = Cached::new(&origin);
+    let cached = CachingProxy::new(&origin);
     let writes = Arc::new(crate::upstream(&[&writer.url()]));
     let writes = cached.pages.changes_layer().layer(writes);
     cached.get("/").await;
@@ -370,7 +370,7 @@ async fn errors_are_shared_and_not_kept() {
         _ => response(503, &[], ""),
     })
     .await;
-    let cached = Cached::new(&origin);
+    let cached = CachingProxy::new(&origin);
     assert_eq!(cached.get("/").await.status, StatusCode::SERVICE_UNAVAILABLE);
     failing.store(0, Ordering::SeqCst);
     assert_eq!(cached.get("/").await.body, "well");
@@ -388,7 +388,7 @@ async fn a_page_is_stored_once_its_length_is_there_whoever_asks_for_its_end() {
         vec![Step::Send(head.into()), Step::Wait(Arc::clone(&waits)), Step::Send("page".into())]
     })
     .await;
-    let cached = Cached::new(&origin);
+    let cached = CachingProxy::new(&origin);
     let first = cached.call(call(Method::GET, "/", &[], Body::Empty)).await.unwrap();
     go.notify_one();
     let Body::Stream(mut frames) = first.body else { panic!("it comes from the upstream") };
@@ -407,7 +407,7 @@ async fn what_depends_on_what_the_gateway_tells_of_a_caller_is_not_stored() {
             ok(&[("Cache-Control", "public, max-age=60"), ("Vary", vary)], "own")
         })
         .await;
-        let cached = Cached::new(&origin);
+        let cached = CachingProxy::new(&origin);
         cached.get("/").await;
         cached.get("/").await;
         assert_eq!(origin.count(), 2, "{vary}");
@@ -423,7 +423,7 @@ async fn what_a_request_was_refused_for_is_not_stored_for_others() {
             _ => ok(&[FRESH], "page"),
         })
         .await;
-        let cached = Cached::new(&origin);
+        let cached = CachingProxy::new(&origin);
         assert_eq!(cached.get("/").await.status.as_u16(), status);
         assert_eq!(cached.get("/").await.body, "page", "{status}");
     }
@@ -448,7 +448,7 @@ async fn what_a_post_brings_is_stored_unless_others_changed_it_meanwhile() {
             }
         })
         .await;
-        let cached = Cached::new(&origin);
+        let cached = CachingProxy::new(&origin);
         let posting = {
             let cached = cached.clone();
             tokio::spawn(async move { cached.ask(Method::POST, "/page", &[]).await })

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use http::Method;
 use parking_lot::Mutex;
 
-use crate::clock::{Cached, Clock, Got};
+use crate::clock::{CachingProxy, Clock, Got};
 use crate::origin::{Origin, Received, Step, response};
 
 mod freshness;
@@ -84,7 +84,7 @@ async fn run_row(script: &[Do]) -> Result<(), String> {
 struct Stage {
     origin: Origin,
     plan: Arc<Mutex<Option<Planned>>>,
-    cached: Cached,
+    cached: CachingProxy,
     last: Option<Got>,
 }
 
@@ -109,7 +109,7 @@ impl Stage {
             response(status, &headers, if received.method == "HEAD" { "" } else { body })
         })
         .await;
-        let cached = Cached::new(&origin);
+        let cached = CachingProxy::new(&origin);
         *clock.lock() = Some(cached.clock.clone());
         Self { origin, plan, cached, last: None }
     }
@@ -182,7 +182,7 @@ impl Stage {
     }
 }
 
-async fn ask(cached: &Cached, verb: &str, target: &str, headers: &[(&str, &str)]) -> Got {
+async fn ask(cached: &CachingProxy, verb: &str, target: &str, headers: &[(&str, &str)]) -> Got {
     let headers: Vec<_> =
         headers.iter().map(|(name, value)| (*name, dated(&cached.clock, value))).collect();
     let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, &**value)).collect();

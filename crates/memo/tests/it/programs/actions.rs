@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use tidewire_memo::{Ambient, Cached, Error, OrderedReads, Suspension, batch};
+use tidewire_memo::{Ambient, CachedValue, Error, OrderedReads, Suspension, batch};
 
 use super::checks::{self, Start};
 use super::eyes;
@@ -71,7 +71,10 @@ pub(super) async fn careful<F: Future + Unpin>(
 }
 
 /// A `get` with every check that a read allows. `None` when it panicked as planned.
-pub(super) async fn ask(world: &Arc<World>, node: Node) -> Option<Result<Cached<Value>, Error>> {
+pub(super) async fn ask(
+    world: &Arc<World>,
+    node: Node,
+) -> Option<Result<CachedValue<Value>, Error>> {
     let start = Start::now(world, node);
     let get = world.memo(node).get(Key::new(node.key));
     let answer = careful(world, "get", get).await?;
@@ -79,7 +82,7 @@ pub(super) async fn ask(world: &Arc<World>, node: Node) -> Option<Result<Cached<
     Some(answer)
 }
 
-async fn perform(world: &Arc<World>, op: &Op, hand: &mut Vec<Cached<Value>>) {
+async fn perform(world: &Arc<World>, op: &Op, hand: &mut Vec<CachedValue<Value>>) {
     match op {
         Op::Get { node } => {
             let answer = ask(world, *node).await;

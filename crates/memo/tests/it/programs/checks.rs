@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_memo::{Ambient, Cached, Error, ErrorKind};
+use tidewire_memo::{Ambient, CachedValue, Error, ErrorKind};
 
 use super::actions::ask;
 use super::hooks::planned_step;
@@ -39,7 +39,7 @@ pub(super) fn read(
     world: &World,
     node: Node,
     start: &Start,
-    answer: &Result<Cached<Value>, Error>,
+    answer: &Result<CachedValue<Value>, Error>,
 ) {
     match answer {
         Ok(value) => {
@@ -124,7 +124,7 @@ fn give(world: &World, node: Node, sights: &[Sight]) {
     }
 }
 
-fn version(world: &World, node: Node, start: &Start, value: &Cached<Value>) {
+fn version(world: &World, node: Node, start: &Start, value: &CachedValue<Value>) {
     let version = value.version();
     if version == 0 {
         return;
@@ -311,7 +311,7 @@ fn weighs_much(program: &Program) -> bool {
 }
 
 /// Nothing changes, so the answer is what it would be without memory.
-fn compare(world: &World, phase: usize, node: Node, answer: &Result<Cached<Value>, Error>) {
+fn compare(world: &World, phase: usize, node: Node, answer: &Result<CachedValue<Value>, Error>) {
     let state = world.state();
     let truth = evaluate(&world.program, &state.counts, &state.closed, node).answer;
     drop(state);

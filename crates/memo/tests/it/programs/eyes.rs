@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use futures::Stream;
-use tidewire_memo::{Cached, Error, ErrorKind};
+use tidewire_memo::{CachedValue, Error, ErrorKind};
 
 use super::actions::{ask, guarded};
 use super::checks::{self, Start};
@@ -15,7 +15,7 @@ use super::schedule;
 use super::user::{Fault, Key, Sight, Value};
 use super::world::{Eye, World};
 
-type Told = Result<Cached<Value>, Error>;
+type Told = Result<CachedValue<Value>, Error>;
 
 /// Starts a watch.
 pub(super) fn watch(world: &Arc<World>, node: Node) {

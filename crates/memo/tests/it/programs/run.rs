@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use tidewire_memo::{Cached, Graph, Memo};
+use tidewire_memo::{CachedValue, Graph, Memo};
 
 use super::hooks;
 use super::program::{CELLS, Ending, Program};
@@ -49,7 +49,7 @@ pub(super) fn run(program: &Program) -> Vec<Failure> {
 }
 
 /// As many handles as this thread has slots for, and their graph.
-fn crowd() -> (Graph, Vec<Cached<u64>>) {
+fn crowd() -> (Graph, Vec<CachedValue<u64>>) {
     let graph = Graph::new();
     let memo = Memo::infallible_in(&graph, "crowd", |key: u64| async move { key });
     let made =

@@ -14,19 +14,19 @@ use crate::store::value::{Head, Outcome, value_of};
 /// without an allocation and without touching a shared counter.
 ///
 /// It stays valid whatever happens to the memo; holding it keeps its memory alive beyond the budget.
-pub struct Cached<V> {
+pub struct CachedValue<V> {
     head: NonNull<Head>,
     /// `None`: the handle owns a count instead.
     slot: Option<&'static Slot>,
     owns: PhantomData<V>,
 }
 
-// SAFETY: a `Cached` gives shared access to a `V` and may be the one that drops it, like an `Arc`.
-unsafe impl<V: Send + Sync> Send for Cached<V> {}
+// SAFETY: a `CachedValue` gives shared access to a `V` and may be the one that drops it, like an `Arc`.
+unsafe impl<V: Send + Sync> Send for CachedValue<V> {}
 // SAFETY: as above.
-unsafe impl<V: Send + Sync> Sync for Cached<V> {}
+unsafe impl<V: Send + Sync> Sync for CachedValue<V> {}
 
-impl<V> Cached<V> {
+impl<V> CachedValue<V> {
     /// Makes a handle of a value that a lock-free reader found.
     ///
     /// # Safety
@@ -69,7 +69,7 @@ impl<V> Cached<V> {
     }
 }
 
-impl<V> Deref for Cached<V> {
+impl<V> Deref for CachedValue<V> {
     type Target = V;
 
     #[inline(always)]
@@ -79,14 +79,14 @@ impl<V> Deref for Cached<V> {
     }
 }
 
-impl<V> Clone for Cached<V> {
+impl<V> Clone for CachedValue<V> {
     fn clone(&self) -> Self {
         // SAFETY: this handle keeps it alive during the call.
         Self::counted(unsafe { Outcome::from_shared(self.head.as_ptr()) })
     }
 }
 
-impl<V> Drop for Cached<V> {
+impl<V> Drop for CachedValue<V> {
     #[inline(always)]
     fn drop(&mut self) {
         match self.slot {
@@ -102,19 +102,19 @@ fn give_back<V>(outcome: Outcome<V>) {
     outcome.give_back();
 }
 
-impl<V: fmt::Debug> fmt::Debug for Cached<V> {
+impl<V: fmt::Debug> fmt::Debug for CachedValue<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
 
-impl<V: fmt::Display> fmt::Display for Cached<V> {
+impl<V: fmt::Display> fmt::Display for CachedValue<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
 
-impl<V: PartialEq> PartialEq<V> for Cached<V> {
+impl<V: PartialEq> PartialEq<V> for CachedValue<V> {
     fn eq(&self, other: &V) -> bool {
         **self == *other
     }
