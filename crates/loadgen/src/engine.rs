@@ -22,6 +22,7 @@ use crate::run_clock::{Nanos, RunClock};
 use crate::target::Address;
 use crate::tls::Tls;
 
+mod cpu_reading;
 mod worker;
 
 use worker::{Stops, Worker};

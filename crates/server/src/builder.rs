@@ -1,5 +1,7 @@
 //! Putting a server together.
 
+mod parts;
+
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,36 +11,34 @@ use tidewire_cache::ReplyCache;
 use tidewire_listen::{Address, Addresses, Listener};
 use tidewire_rest::RestOptions;
 use tidewire_service::{
-    Access, CacheScope, Gate, Interface, Layer, Observer, RpcService, Service, ServiceSource,
-    Signal, Spec, stack,
+    Gate, Interface, Layer, Observer, RpcService, Service, ServiceSource, Signal,
 };
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::activity::UnreadBytes;
 use crate::callers::CallerAddresses;
-use crate::clock::TokioClock;
 use crate::command::Commands;
 use crate::command_keys::CommandKeys;
 use crate::connection::App;
 use crate::cors::{Cors, Policy};
 use crate::docs::{self, Docs};
 use crate::freshness;
-use crate::gate::access::{AccessGate, AccessRules};
+use crate::gate::access::AccessRules;
 use crate::gate::{self, AllGates};
 use crate::handle::Handle;
 use crate::health::Health;
 use crate::hosts::Hosts;
 use crate::limits::Limits;
 use crate::live::Live;
-use crate::reflection::Reflection;
 use crate::reloadable::{ReloadableServices, layered};
 use crate::rest::Rest;
-use crate::routes::{RouteError, Routes};
 use crate::rpc::Methods;
 use crate::running_server::{Acceptor, RunningServer, StartError};
 use crate::stop::Stop;
 use crate::usage::Counters;
+
+use parts::{LayerStack, Route, access_gate, add_reflection, routes, templates};
 
 /// One port, all protocols; see [`Server::builder`].
 #[derive(Debug)]
@@ -120,13 +120,6 @@ pub struct Builder {
     command_keys: CommandKeys,
     #[cfg(feature = "tls")]
     tls: Option<tidewire_listen::Tls>,
-}
-
-/// A plain HTTP service: for one verb, or mounted for all below a prefix.
-struct Route {
-    verb: Option<Method>,
-    template: String,
-    service: Arc<dyn Service>,
 }
 
 impl Builder {
@@ -570,99 +563,6 @@ impl App {
             tls: false,
         }
     }
-}
-
-/// What services and handlers are wrapped in, the outermost first.
-struct LayerStack {
-    outer: Vec<Arc<dyn Layer>>,
-    cache: Option<ReplyCache>,
-    inner: Vec<Arc<dyn Layer>>,
-}
-
-impl LayerStack {
-    /// The layers of methods, and of handlers whose replies are not cached.
-    fn of_methods(&self) -> Vec<Arc<dyn Layer>> {
-        let cache = self.cache.as_ref();
-        self.around(cache.map(|cache| Arc::new(cache.layer(TokioClock)) as Arc<dyn Layer>))
-    }
-
-    /// The layers of a plain HTTP handler whose replies are cached.
-    fn of_page(&self, scope: CacheScope) -> Vec<Arc<dyn Layer>> {
-        let layer = |cache: &ReplyCache| -> Arc<dyn Layer> {
-            Arc::new(cache.page_layer(TokioClock, scope.clone()))
-        };
-        self.around(self.cache.as_ref().map(layer))
-    }
-
-    fn around(&self, cache: Option<Arc<dyn Layer>>) -> Vec<Arc<dyn Layer>> {
-        self.outer.iter().chain(&cache).chain(&self.inner).cloned().collect()
-    }
-}
-
-/// The gate of the access rules; `None` where everybody may call everything.
-fn access_gate<'a>(
-    rules: AccessRules,
-    cache: Option<&ReplyCache>,
-    served: impl Iterator<Item = &'a Spec> + Clone,
-) -> Result<Option<AccessGate>, StartError> {
-    let access = rules.gate(served.clone()).map_err(StartError::Access)?;
-    if let (Some(cache), Some(gate)) = (cache, &access) {
-        public_for_everybody(cache, gate, served)?;
-    }
-    Ok(access)
-}
-
-fn add_reflection(
-    methods: &mut Methods,
-    own: &[Interface],
-    offer: Option<&Arc<ReloadableServices>>,
-) -> Result<(), StartError> {
-    let reflection = Reflection::new(own, offer.cloned())
-        .map_err(|error| StartError::Descriptors(error.to_string()))?;
-    for (interface, service) in reflection.services() {
-        let _ = methods.add(&interface, &service);
-    }
-    Ok(())
-}
-
-/// Refuses replies that are cached for everybody where not everybody may call: caches between would
-/// give them out.
-fn public_for_everybody<'a>(
-    cache: &ReplyCache,
-    gate: &AccessGate,
-    mut served: impl Iterator<Item = &'a Spec>,
-) -> Result<(), StartError> {
-    let is_open = |spec: &Spec| *gate.of_method(spec) == Access::Anonymous;
-    let found = served.find(|spec| cache.is_public(spec) && !is_open(spec));
-    found.map_or(Ok(()), |spec| {
-        let method = spec.path.trim_start_matches('/').to_owned();
-        Err(StartError::PublicCache { method, access: gate.of_method(spec).clone() })
-    })
-}
-
-fn templates(routes: &[Route]) -> impl Iterator<Item = &str> {
-    routes.iter().map(|route| &*route.template)
-}
-
-/// The table of plain HTTP handlers, each within `layers`, or within `cached` where its replies are
-/// cached.
-fn routes(
-    routes: Vec<Route>,
-    layers: &[Arc<dyn Layer>],
-    cached: impl Fn(CacheScope) -> Vec<Arc<dyn Layer>>,
-) -> Result<Routes, RouteError> {
-    let mut table = Routes::default();
-    for Route { verb, template, service } in routes {
-        let service = match service.cache() {
-            Some(scope) => stack(&cached(scope), service),
-            None => stack(layers, service),
-        };
-        match verb {
-            Some(verb) => table.add(verb, &template, service)?,
-            None => table.mount(&template, service)?,
-        }
-    }
-    Ok(table)
 }
 
 impl fmt::Debug for Builder {

@@ -7,9 +7,9 @@ use std::os::fd::OwnedFd;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fs::Timespec;
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::cpu_reading::CpuReading;
 use super::{Progress, Run, Stop};
 use crate::codec::Codec;
 use crate::error::Error;
@@ -61,19 +61,6 @@ pub(super) struct Worker<'a> {
     cpu_at_origin: Option<CpuReading>,
     cpu_at_end: Option<CpuReading>,
     reconnects: u64,
-}
-
-/// What the thread had used of its core at a moment.
-#[derive(Clone, Copy)]
-struct CpuReading {
-    at: Nanos,
-    used: Nanos,
-}
-
-impl CpuReading {
-    fn take(now: Nanos) -> Self {
-        Self { at: now, used: thread_cpu() }
-    }
 }
 
 /// What ends a run early.
@@ -614,9 +601,4 @@ fn load(plan: &Plan, index: usize) -> Load {
     let recorder = Recorder::new(plan.origin(), correction, steps);
     let requests = plan.requests.map_or(u64::MAX, share);
     Load::new(source, requests, nanos(plan.timeout), recorder)
-}
-
-fn thread_cpu() -> Nanos {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * SECOND + time.tv_nsec as u64
 }
