@@ -76,4 +76,15 @@ impl Plan {
     pub fn until(&self) -> Nanos {
         nanos(self.warm_up + self.duration)
     }
+    /// When connection `number` joins: at once, or later in a ramp of connections.
+    pub(crate) fn opens_at(&self, number: usize) -> Nanos {
+        match self.model {
+            Model::Closed { connections_from } if number >= connections_from => {
+                let added = (self.connections - connections_from).max(1) as f64;
+                let share = (number + 1 - connections_from) as f64 / added;
+                self.origin() + (share * nanos(self.duration) as f64) as Nanos
+            }
+            _ => 0,
+        }
+    }
 }

@@ -86,7 +86,7 @@ impl<'a> Worker<'a> {
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let connections = (index..plan.connections)
             .step_by(plan.threads)
-            .map(|number| Connection::new(Codec::new(plan), opens_at(plan, number)))
+            .map(|number| Connection::new(Codec::new(plan), plan.opens_at(number)))
             .collect();
         Ok(Self {
             plan,
@@ -559,18 +559,6 @@ impl<'a> Worker<'a> {
             ended_at: now,
             interrupted: self.stopped_at.is_some(),
         }
-    }
-}
-
-/// When connection `number` joins: at once, or later in a ramp of connections.
-fn opens_at(plan: &Plan, number: usize) -> Nanos {
-    match plan.model {
-        Model::Closed { connections_from } if number >= connections_from => {
-            let added = (plan.connections - connections_from).max(1) as f64;
-            let share = (number + 1 - connections_from) as f64 / added;
-            plan.origin() + (share * nanos(plan.duration) as f64) as Nanos
-        }
-        _ => 0,
     }
 }
 
