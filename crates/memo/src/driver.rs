@@ -18,7 +18,7 @@ pub struct Driver {
 }
 
 /// The thread of a graph.
-struct Running {
+struct DriverThread {
     shared: &'static Shared,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -43,7 +43,7 @@ impl Graph {
         shared.set_alarm(Some(Arc::new(move || sleeper.unpark())));
         thread.thread().unpark();
         let running: Arc<dyn Any + Send + Sync> =
-            Arc::new(Running { shared, stop, thread: Some(thread) });
+            Arc::new(DriverThread { shared, stop, thread: Some(thread) });
         *known = Arc::downgrade(&running);
         Ok(Driver { _running: running })
     }
@@ -64,7 +64,7 @@ fn run(shared: &Shared, stop: &AtomicBool) {
     }
 }
 
-impl Drop for Running {
+impl Drop for DriverThread {
     fn drop(&mut self) {
         self.stop.store(true, SeqCst);
         let known = self.shared.driver.lock();

@@ -88,7 +88,7 @@ pub use compute::cached_value::CachedValue;
 pub use compute::capture::{has_read, has_read_untracked, is_computing, read_untracked};
 pub use compute::get::Get;
 pub use compute::in_order::{InOrder, OrderedReads};
-pub use compute::scope::{Scoped, scope};
+pub use compute::scope::{ScopedFuture, scope};
 #[cfg(feature = "driver")]
 pub use driver::Driver;
 pub use graph::Graph;

@@ -8,7 +8,7 @@ use std::hash::Hash;
 use crate::compute::cached_value::CachedValue;
 use crate::compute::capture::Frame;
 use crate::compute::get::Get;
-use crate::compute::inner::{Function, Inner, Running};
+use crate::compute::inner::{Function, Inner, RunningFuture};
 use crate::graph::Graph;
 use crate::graph::deferred::DeferredDrops;
 use crate::graph::expiry::Lifetime;
@@ -87,7 +87,7 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
     {
         let function: Function<K, V> = Box::new(move |key| {
             let future = function(key);
-            Running::new(async move { Ok(future.await) })
+            RunningFuture::new(async move { Ok(future.await) })
         });
         Self::build(graph, name, Some(V::eq), function)
     }
@@ -304,7 +304,7 @@ where
 {
     Box::new(move |key| {
         let future = function(key);
-        Running::new(async move { future.await.map_err(|error| Error::failed(error.into())) })
+        RunningFuture::new(async move { future.await.map_err(|error| Error::failed(error.into())) })
     })
 }
 

@@ -21,9 +21,9 @@ pub(crate) trait Intervals<K: 'static>: Send + Sync {
     /// The node of an interval and its version, made if need be.
     fn read(&self, inner: &'static Inner<K>, interval: Interval<K>) -> (Id, u64);
     /// The intervals that contain `key`.
-    fn stab(&self, key: &K) -> Stabbed;
+    fn stab(&self, key: &K) -> RangeHits;
     /// Whether no interval was added since. Under the graph lock.
-    fn unchanged(&self, stabbed: &Stabbed) -> bool;
+    fn unchanged(&self, stabbed: &RangeHits) -> bool;
     /// A node was removed; its entry is dropped some time later.
     fn removed(&self);
     /// Drops every entry.
@@ -31,13 +31,13 @@ pub(crate) trait Intervals<K: 'static>: Send + Sync {
 }
 
 /// What a change found, and when.
-pub(crate) struct Stabbed {
+pub(crate) struct RangeHits {
     ids: Vec<Id>,
     inserts: u64,
     unsure: bool,
 }
 
-impl Stabbed {
+impl RangeHits {
     /// The index cannot tell: any interval may contain the key.
     pub(crate) fn is_unsure(&self) -> bool {
         self.unsure
@@ -100,13 +100,13 @@ impl<K: Key + Ord> Intervals<K> for Index<K> {
         (id, version)
     }
 
-    fn stab(&self, key: &K) -> Stabbed {
+    fn stab(&self, key: &K) -> RangeHits {
         let tree = self.tree.lock();
         let ids = tree.stab(key);
-        Stabbed { ids, inserts: self.inserts.load(SeqCst), unsure: tree.is_broken() }
+        RangeHits { ids, inserts: self.inserts.load(SeqCst), unsure: tree.is_broken() }
     }
 
-    fn unchanged(&self, stabbed: &Stabbed) -> bool {
+    fn unchanged(&self, stabbed: &RangeHits) -> bool {
         self.inserts.load(SeqCst) == stabbed.inserts
     }
 

@@ -27,11 +27,11 @@ use crate::memory::epoch;
 use crate::memory::fault::{Fault, injected};
 use crate::memory::line::pin;
 use crate::memory::pool;
-use crate::range::{Interval, Intervals, Stabbed};
+use crate::range::{Interval, Intervals, RangeHits};
 use crate::store::key::Key;
 use crate::store::node::{FRESH, Header};
 use crate::store::slots::Id;
-use crate::store::table::{Seen, TABLE_BYTES, Table};
+use crate::store::table::{InsertCount, TABLE_BYTES, Table};
 use crate::write::WriteGuard;
 
 /// Something that memoized functions read and that can change: rows of a table, files, settings.
@@ -377,8 +377,8 @@ pub(crate) struct KeyMark<K: 'static> {
     hash: u64,
     key: K,
     node: Option<Id>,
-    seen: Option<Seen>,
-    stabbed: Option<Stabbed>,
+    seen: Option<InsertCount>,
+    stabbed: Option<RangeHits>,
     /// It could not be told which nodes are concerned, so all are.
     whole: bool,
 }
@@ -409,7 +409,7 @@ impl<K: Key> Mark for KeyMark<K> {
         let node = self.inner.table.find(self.hash, is_it);
         self.node = node.map(|node| node.header.id);
         self.stabbed = self.inner.intervals.get().map(|intervals| intervals.stab(&self.key));
-        self.whole |= self.stabbed.as_ref().is_some_and(Stabbed::is_unsure);
+        self.whole |= self.stabbed.as_ref().is_some_and(RangeHits::is_unsure);
     }
 
     fn widen(&mut self) {

@@ -19,8 +19,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Acquire;
 use std::task::{Context, Poll};
 
-use crate::compute::capture::{Asker, Entered};
-use crate::compute::inner::{Node, Running};
+use crate::compute::capture::{Asker, FrameGuard};
+use crate::compute::inner::{Node, RunningFuture};
 use crate::compute::publish::{Candidate, Verdict};
 use crate::compute::work::{Done, Early, Work};
 use crate::graph::core::Core;
@@ -58,7 +58,7 @@ enum Phase<V> {
     Calling,
     /// Boxed, as everything rare: phases are moved about.
     Checking(Box<Verification>),
-    Running(Running<V>),
+    Running(RunningFuture<V>),
     Settling(Box<(Candidate<V>, Verification)>),
     Holding(Box<(Candidate<V>, Hold)>),
     Over,
@@ -75,7 +75,7 @@ enum Next {
 }
 
 /// What [`Attempt::abandon`] gives back, to be dropped outside of every lock.
-pub(crate) struct Abandoned<V> {
+pub(crate) struct AbandonedPhase<V> {
     _phase: Phase<V>,
 }
 
@@ -112,8 +112,8 @@ impl<V> Attempt<V> {
     }
 
     /// Stops; the user's future is dropped with what this returns.
-    pub(crate) fn abandon(&mut self) -> Abandoned<V> {
-        Abandoned { _phase: std::mem::replace(&mut self.phase, Phase::Over) }
+    pub(crate) fn abandon(&mut self) -> AbandonedPhase<V> {
+        AbandonedPhase { _phase: std::mem::replace(&mut self.phase, Phase::Over) }
     }
 }
 
@@ -127,7 +127,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     /// The same where the ambient context is its own already.
     pub(crate) fn poll_first(&self, context: &mut Context<'_>) -> Poll<()> {
         // What callers capture is their business; the computation has a frame of its own.
-        let _entered = Entered::new(None);
+        let _entered = FrameGuard::new(None);
         let mut attempt = self.attempt.lock();
         let driven = catch_unwind(AssertUnwindSafe(|| self.drive(&mut attempt, context)));
         let polled = driven.unwrap_or_else(|payload| {
@@ -210,9 +210,9 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         let line = unsafe { &*line::mine() };
         let slot = hazard::name(line, function.cast());
         let pinned = slot.is_none().then_some(pinned);
-        let named = Named(slot);
+        let named = HazardGuard(slot);
         // SAFETY: this frame is touched by this thread only, which holds the attempt lock.
-        let entered = Entered::new(Some(unsafe { &*self.frame() }));
+        let entered = FrameGuard::new(Some(unsafe { &*self.frame() }));
         // SAFETY: named in a slot, or pinned.
         let future = unsafe { (*function)(key) };
         drop((named, pinned));
@@ -223,11 +223,11 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     fn run_on(
         &self,
         attempt: &mut Attempt<V>,
-        future: Running<V>,
+        future: RunningFuture<V>,
         context: &mut Context<'_>,
     ) -> Next {
         // SAFETY: as in `call`.
-        let entered = Entered::new(Some(unsafe { &*self.frame() }));
+        let entered = FrameGuard::new(Some(unsafe { &*self.frame() }));
         self.run(attempt, future, entered, context)
     }
 
@@ -236,8 +236,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     fn run(
         &self,
         attempt: &mut Attempt<V>,
-        mut future: Running<V>,
-        entered: Entered,
+        mut future: RunningFuture<V>,
+        entered: FrameGuard,
         context: &mut Context<'_>,
     ) -> Next {
         let polled = catch_unwind(AssertUnwindSafe(|| future.poll(context)));
@@ -444,9 +444,9 @@ fn call<K, V>(core: &mut Core, node: &Node<K, V>, cause: Option<Cause>) -> Phase
 }
 
 /// Clears a hazard slot when the call that it guards is over, whichever way.
-struct Named(Option<&'static hazard::Slot>);
+struct HazardGuard(Option<&'static hazard::Slot>);
 
-impl Drop for Named {
+impl Drop for HazardGuard {
     fn drop(&mut self) {
         self.0.into_iter().for_each(hazard::clear);
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use crate::compute::cached_value::CachedValue;
-use crate::compute::capture::Entered;
+use crate::compute::capture::FrameGuard;
 use crate::compute::inner::{Inner, Node};
 use crate::graph::ambient::Ambient;
 use crate::graph::event::Mismatch;
@@ -60,8 +60,8 @@ async fn audit<K: Key, V: Send + Sync + 'static>(
     let mut running = None;
     // A panic is a result that differs.
     let same = poll_fn(|context| {
-        let _auditing = Auditing::new();
-        let _hidden = Entered::new(None);
+        let _auditing = AuditGuard::new();
+        let _hidden = FrameGuard::new(None);
         let polled = catch_unwind(AssertUnwindSafe(|| {
             if running.is_none() {
                 running = memo.call(key.clone());
@@ -133,17 +133,17 @@ pub(crate) fn is_polled() -> bool {
 }
 
 /// Hits inside of an audit are not audited: a diamond of memos would multiply them.
-struct Auditing {
+struct AuditGuard {
     before: bool,
 }
 
-impl Auditing {
+impl AuditGuard {
     fn new() -> Self {
         Self { before: AUDITING.with(|auditing| auditing.replace(true)) }
     }
 }
 
-impl Drop for Auditing {
+impl Drop for AuditGuard {
     fn drop(&mut self) {
         AUDITING.with(|auditing| auditing.set(self.before));
     }

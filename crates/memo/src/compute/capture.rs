@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::Arc;
 
-use crate::compute::scope::Adopted;
+use crate::compute::scope::ScopedReads;
 use crate::graph::validate::{Record, Taint};
 use crate::graph::{Shared, ambient};
 use crate::memory::line;
@@ -33,7 +33,7 @@ pub(crate) struct Records {
 #[derive(Default)]
 struct More {
     /// Keys that the function looked for and did not find in memory, by memo and hash.
-    missed: Vec<Missed>,
+    missed: Vec<MissedKey>,
     /// All of them.
     records: Vec<Record>,
     /// Where to look for one; see [`Frame::note`].
@@ -103,7 +103,7 @@ impl Records {
 pub(crate) type Asker = u64;
 
 /// A key that is not in memory: the number of its memo, and its hash.
-pub(crate) type Missed = (u16, u64);
+pub(crate) type MissedKey = (u16, u64);
 
 /// What one attempt has read so far. Touched only by the thread that polls it.
 pub(crate) struct Frame {
@@ -119,13 +119,13 @@ pub(crate) struct Frame {
     /// Of a task on behalf of a computation.
     is_scoped: bool,
     /// Where scoped tasks leave what they read; see [`crate::compute::scope`].
-    pub(crate) adopted: OnceCell<Arc<Adopted>>,
+    pub(crate) adopted: OnceCell<Arc<ScopedReads>>,
 }
 
 /// The frame of the computation that is being polled on this thread; `None` outside.
 #[inline(always)]
 pub(crate) fn current<'f>() -> Option<&'f Frame> {
-    // SAFETY: the line of this thread. `Entered` takes the pointer back before the poll that set it
+    // SAFETY: the line of this thread. `FrameGuard` takes the pointer back before the poll that set it
     // returns; callers use the reference within that poll only.
     unsafe { (*line::mine()).frame().cast::<Frame>().as_ref() }
 }
@@ -180,11 +180,11 @@ pub(crate) fn asker() -> Asker {
 }
 
 /// Makes a frame current until it is dropped.
-pub(crate) struct Entered {
+pub(crate) struct FrameGuard {
     outer: *const (),
 }
 
-impl Entered {
+impl FrameGuard {
     /// `None` hides the current frame.
     pub(crate) fn new(frame: Option<&Frame>) -> Self {
         let frame = frame.map_or(ptr::null(), ptr::from_ref);
@@ -193,7 +193,7 @@ impl Entered {
     }
 }
 
-impl Drop for Entered {
+impl Drop for FrameGuard {
     fn drop(&mut self) {
         // SAFETY: the line of this thread.
         unsafe { &*line::mine() }.replace_frame(self.outer);
@@ -243,7 +243,7 @@ impl Frame {
     }
 
     /// A frame of a task on behalf of the computation of `frame`; see [`crate::compute::scope`].
-    pub(crate) fn scoped(frame: &Self, adopted: Arc<Adopted>) -> Self {
+    pub(crate) fn scoped(frame: &Self, adopted: Arc<ScopedReads>) -> Self {
         let new = Self { is_scoped: true, ..Self::new(frame.graph, frame.node) };
         new.asker.set(frame.asker.get());
         _ = new.adopted.set(adopted);
@@ -345,7 +345,7 @@ impl Frame {
     }
 
     /// The function looked for a value in memory and found none, which may change and will not be told.
-    pub(crate) fn misses(&self, key: Missed) {
+    pub(crate) fn misses(&self, key: MissedKey) {
         if let Some(adopted) = self.adopted.get().filter(|_| self.is_scoped) {
             return adopted.misses(key);
         }
@@ -355,7 +355,7 @@ impl Frame {
     }
 
     /// It asks for the value that it did not find, and depends on that.
-    pub(crate) fn makes_good(&self, key: Missed) {
+    pub(crate) fn makes_good(&self, key: MissedKey) {
         // SAFETY: as above.
         if let Some(more) = unsafe { &mut *self.records.get() }.more.as_mut() {
             more.missed.retain(|missed| *missed != key);

@@ -18,7 +18,7 @@ use crate::memory::line::{self, pin};
 use crate::store::error::Error;
 use crate::store::key::Key;
 
-use crate::compute::work::{Answer, Joined, Work};
+use crate::compute::work::{Answer, Participant, Work};
 use crate::graph::verify::{Progress, Verification, confirm_unchanged};
 use crate::memory::wake;
 use crate::store::node::{FRESH, SUSPECT};
@@ -47,13 +47,13 @@ enum Long<K: Key, V: Send + Sync + 'static> {
     /// before and would only be given the same again.
     New(K, Option<Id>, bool),
     /// Waits for a computation.
-    Joined(Joined<K, V>),
+    Joined(Participant<K, V>),
     /// Runs the function for a caller who writes.
     Own(Box<Own<V>>),
 }
 
 /// What a `get` answers with.
-type Answered<V> = Poll<Result<CachedValue<V>, Error>>;
+type PolledValue<V> = Poll<Result<CachedValue<V>, Error>>;
 
 impl<K: Key, V: Send + Sync + 'static> Unpin for Get<K, V> {}
 
@@ -100,7 +100,7 @@ enum Entry<K: Key, V: Send + Sync + 'static> {
     /// What turned out to be current under the lock.
     Current(CachedValue<V>, Id),
     Failure(Outcome<V>, Id),
-    Join(Joined<K, V>),
+    Join(Participant<K, V>),
     /// The caller writes.
     Own(Box<Own<V>>),
     Refused(Error),
@@ -109,7 +109,11 @@ enum Entry<K: Key, V: Send + Sync + 'static> {
 impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
     #[cold]
     #[inline(never)]
-    fn go_on(self, memo: &'static Inner<K, V>, context: &mut Context<'_>) -> (Self, Answered<V>) {
+    fn go_on(
+        self,
+        memo: &'static Inner<K, V>,
+        context: &mut Context<'_>,
+    ) -> (Self, PolledValue<V>) {
         match self {
             Self::New(key) => Self::begin(memo, key, None, false, context),
             Self::Long(long) => Self::go_on_long(long, memo, context),
@@ -122,7 +126,7 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
         mut long: Box<Long<K, V>>,
         memo: &'static Inner<K, V>,
         context: &mut Context<'_>,
-    ) -> (Self, Answered<V>) {
+    ) -> (Self, PolledValue<V>) {
         match &mut *long {
             Long::Joined(joined) => {
                 capture::current().into_iter().for_each(|frame| joined.asks(frame));
@@ -152,7 +156,7 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
         parent: Option<Id>,
         is_patient: bool,
         context: &mut Context<'_>,
-    ) -> (Self, Answered<V>) {
+    ) -> (Self, PolledValue<V>) {
         let frame = capture::current();
         let entry = enter(memo, &key, parent, frame, is_patient);
         // Its destructor may panic, so not when there is something to return already.
@@ -195,7 +199,7 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
 #[inline(always)]
 fn end<K: Key, V: Send + Sync + 'static>(
     memo: &'static Inner<K, V>,
-    joined: Joined<K, V>,
+    joined: Participant<K, V>,
     answer: Answer<V>,
 ) -> Result<CachedValue<V>, Error> {
     let asker = joined.asker;
@@ -309,7 +313,7 @@ fn current_value<K: Key, V: Send + Sync + 'static>(
 /// Polls the computation, or waits for whoever does.
 #[inline(always)]
 fn wait<K: Key, V: Send + Sync + 'static>(
-    joined: &mut Joined<K, V>,
+    joined: &mut Participant<K, V>,
     context: &mut Context<'_>,
 ) -> Option<Answer<V>> {
     loop {
@@ -355,7 +359,7 @@ fn wait<K: Key, V: Send + Sync + 'static>(
 /// Ends a poll of a computation that others may wait for.
 #[cold]
 fn after_poll<K: Key, V: Send + Sync + 'static>(
-    joined: &Joined<K, V>,
+    joined: &Participant<K, V>,
     is_ready: bool,
     context: &Context<'_>,
 ) -> Option<Answer<V>> {

@@ -30,7 +30,7 @@ use crate::store::error::Error;
 use crate::store::key::Key;
 use crate::store::node::{EMPTY, GONE, Header};
 use crate::store::slots::Id;
-use crate::store::table::{Place, Seen, TABLE_BYTES, Table};
+use crate::store::table::{InsertCount, Place, TABLE_BYTES, Table};
 use crate::store::value::{Head, Outcome};
 
 /// See the module documentation.
@@ -45,10 +45,10 @@ pub(crate) struct Inner<K, V> {
 }
 
 /// A computation that has begun.
-pub(crate) type Running<V> = running::Running<Result<V, Error>>;
+pub(crate) type RunningFuture<V> = running::RunningFuture<Result<V, Error>>;
 
 /// The user's function with its future boxed and its error erased.
-pub(crate) type Function<K, V> = Box<dyn Fn(K) -> Running<V> + Send + Sync>;
+pub(crate) type Function<K, V> = Box<dyn Fn(K) -> RunningFuture<V> + Send + Sync>;
 
 /// One key and its value. Starts with its header, whose end, with the key, is what hits read.
 #[repr(C)]
@@ -59,9 +59,9 @@ pub(crate) struct Node<K, V> {
 }
 
 /// What a search without a lock found, to be confirmed under the lock.
-pub(crate) struct Looked<'p, K, V> {
+pub(crate) struct Lookup<'p, K, V> {
     pub(crate) hash: u64,
-    seen: Seen,
+    seen: InsertCount,
     pub(crate) node: Result<&'p Node<K, V>, Place>,
 }
 
@@ -264,7 +264,13 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
 
     /// Shares a node where the search ended that began when this was seen; `false` when another one may have
     /// been added beside it since.
-    fn insert(&self, core: &mut Core, node: NonNull<Node<K, V>>, seen: Seen, place: Place) -> bool {
+    fn insert(
+        &self,
+        core: &mut Core,
+        node: NonNull<Node<K, V>>,
+        seen: InsertCount,
+        place: Place,
+    ) -> bool {
         // SAFETY: nobody else knows the node yet.
         let hash = unsafe { node.as_ref() }.header.hash;
         if !self.table.unchanged(&core.slots, hash, seen) {
@@ -280,14 +286,14 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
 
     /// Looks for the node of a key without a lock. Pinned.
     #[inline]
-    pub(crate) fn look<'p>(&self, key: &K) -> Looked<'p, K, V> {
+    pub(crate) fn look<'p>(&self, key: &K) -> Lookup<'p, K, V> {
         self.look_again(self.hash(key), key)
     }
 
     #[inline]
-    fn look_again<'p>(&self, hash: u64, key: &K) -> Looked<'p, K, V> {
+    fn look_again<'p>(&self, hash: u64, key: &K) -> Lookup<'p, K, V> {
         let seen = self.table.seen(hash);
-        Looked { hash, seen, node: self.table.find_or_place(hash, |node| node.key == *key) }
+        Lookup { hash, seen, node: self.table.find_or_place(hash, |node| node.key == *key) }
     }
 
     /// The living node of `key`, made if need be, with the graph lock that was taken to find it; `None`
@@ -296,7 +302,7 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
     pub(crate) fn node<'p>(
         &self,
         key: &K,
-        mut looked: Looked<'p, K, V>,
+        mut looked: Lookup<'p, K, V>,
     ) -> Option<(MutexGuard<'static, Core>, &'p Node<K, V>)> {
         let mut made: Option<NonNull<Node<K, V>>> = None;
         loop {
@@ -346,7 +352,7 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
     }
 
     /// Calls the function, with whatever frame is current; `None` when closed.
-    pub(crate) fn call(&'static self, key: K) -> Option<Running<V>> {
+    pub(crate) fn call(&'static self, key: K) -> Option<RunningFuture<V>> {
         let _pin = pin();
         let function = self.function.load(Acquire);
         // SAFETY: retired when it is replaced by null, and the pin holds.

@@ -7,8 +7,8 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 
-use crate::compute::capture::{self, Entered, Frame};
-use crate::compute::inner::{Inner, Running};
+use crate::compute::capture::{self, Frame, FrameGuard};
+use crate::compute::inner::{Inner, RunningFuture};
 use crate::graph::validate::Taint;
 use crate::memory::sync;
 use crate::memory::wake::quietly;
@@ -18,7 +18,7 @@ use crate::store::value::Outcome;
 
 /// A run for one caller.
 pub(crate) struct Own<V> {
-    running: Option<Running<V>>,
+    running: Option<RunningFuture<V>>,
     frame: Box<Frame>,
     label: Label,
 }
@@ -76,7 +76,7 @@ impl<V: Send + Sync + 'static> Own<V> {
 
     /// Runs user code of this run.
     fn inside<T>(&self, run: impl FnOnce() -> T) -> std::thread::Result<T> {
-        let _entered = Entered::new(Some(&self.frame));
+        let _entered = FrameGuard::new(Some(&self.frame));
         RUNNING.with(|running| running.borrow_mut().push(self.label.clone()));
         let result = catch_unwind(AssertUnwindSafe(run));
         RUNNING.with(|running| running.borrow_mut().pop());

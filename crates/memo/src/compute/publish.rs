@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::compute::capture::{Frame, Records};
 use crate::compute::inner::Node;
-use crate::compute::scope::Closing;
+use crate::compute::scope::ClosingReads;
 use crate::compute::work::{Done, Work};
 use crate::graph::core::Core;
 use crate::graph::event::EventKind;
@@ -165,8 +165,8 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             }
         }
         let closing = closing.flatten();
-        let has_open = frame.has_open(closing.as_ref().map_or(0, Closing::open))
-            || closing.as_ref().is_some_and(Closing::has_missed);
+        let has_open = frame.has_open(closing.as_ref().map_or(0, ClosingReads::open))
+            || closing.as_ref().is_some_and(ClosingReads::has_missed);
         if has_open || failed && life.is_none() {
             // Valid now, so it is good for everyone who has joined by now; but it is not kept.
             core.stats.unpublished += 1;
@@ -221,7 +221,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         candidate: Candidate<V>,
         edges: Edges,
         life: Option<Duration>,
-    ) -> Unused<V> {
+    ) -> Leftovers<V> {
         let node = self.node();
         let value_bytes =
             size_of::<crate::store::value::Good<V>>().saturating_add(candidate.heap_bytes);
@@ -243,7 +243,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         self.finish(core);
         node.header.set_state(FRESH);
         self.board.lock().done = Some(Done { outcome: value, standing: Ok(()) });
-        Unused { _edges: edges, _outcome: unused, alarm }
+        Leftovers { _edges: edges, _outcome: unused, alarm }
     }
 
     /// Puts the value into the node, or keeps the equal one that is there; returns what callers get, and
@@ -300,7 +300,7 @@ fn adopt_into(frame: &mut Frame) -> Taint {
 }
 
 /// What publishing leaves, to be dropped and told outside the lock.
-struct Unused<V> {
+struct Leftovers<V> {
     _edges: Edges,
     _outcome: Option<Outcome<V>>,
     alarm: Option<Alarm>,

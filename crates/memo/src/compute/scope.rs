@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::compute::capture::{Entered, Frame, Missed, current};
+use crate::compute::capture::{Frame, FrameGuard, MissedKey, current};
 use crate::graph::Shared;
 use crate::graph::ambient::Ambient;
 use crate::graph::validate::{Record, Taint};
@@ -19,12 +19,12 @@ use crate::store::slots::Id;
 
 /// Where scoped tasks of one attempt leave what they read.
 #[derive(Default)]
-pub(crate) struct Adopted {
+pub(crate) struct ScopedReads {
     state: Mutex<Reads>,
 }
 
-/// See [`Adopted::closing`].
-pub(crate) struct Closing<'a>(MutexGuard<'a, Reads>);
+/// See [`ScopedReads::closing`].
+pub(crate) struct ClosingReads<'a>(MutexGuard<'a, Reads>);
 
 #[derive(Default)]
 struct Reads {
@@ -32,19 +32,19 @@ struct Reads {
     taint: Taint,
     /// See [`Frame::asks`].
     open: i32,
-    missed: Vec<Missed>,
-    closed: Option<Closed>,
+    missed: Vec<MissedKey>,
+    closed: Option<ClosedVersion>,
 }
 
 /// What late reads are compared with.
 #[derive(Clone, Copy)]
-struct Closed {
+struct ClosedVersion {
     start_tick: u64,
     /// That of the value that was published.
     version: u64,
 }
 
-impl Adopted {
+impl ScopedReads {
     /// What was read since the last call, and whether the attempt must not be published.
     pub(crate) fn take(&self) -> (Vec<Record>, Taint) {
         let mut reads = self.state.lock();
@@ -58,21 +58,21 @@ impl Adopted {
 
     /// Holds up whoever reads, until the value is published or not; `None` when not everything was taken.
     /// To be asked under the graph lock, in the hold that publishes.
-    pub(crate) fn closing(&self) -> Option<Closing<'_>> {
+    pub(crate) fn closing(&self) -> Option<ClosingReads<'_>> {
         let reads = self.state.lock();
         let is_taken = reads.records.is_empty() && reads.taint == Taint::default();
-        is_taken.then_some(Closing(reads))
+        is_taken.then_some(ClosingReads(reads))
     }
 
     pub(crate) fn count_open(&self, more: i32) {
         self.state.lock().open += more;
     }
 
-    pub(crate) fn misses(&self, key: Missed) {
+    pub(crate) fn misses(&self, key: MissedKey) {
         self.state.lock().missed.push(key);
     }
 
-    pub(crate) fn makes_good(&self, key: Missed) {
+    pub(crate) fn makes_good(&self, key: MissedKey) {
         self.state.lock().missed.retain(|missed| *missed != key);
     }
 
@@ -96,7 +96,7 @@ impl Adopted {
     }
 }
 
-impl Closing<'_> {
+impl ClosingReads<'_> {
     /// How many questions of tasks are open, less what the function waited for.
     pub(crate) fn open(&self) -> i32 {
         self.0.open
@@ -109,13 +109,13 @@ impl Closing<'_> {
 
     /// The value was published: what comes from now on comes late.
     pub(crate) fn close(mut self, start_tick: u64, version: u64) {
-        self.0.closed = Some(Closed { start_tick, version });
+        self.0.closed = Some(ClosedVersion { start_tick, version });
     }
 }
 
 /// A read after its value was published becomes a dependency of it all the same; if what was read has
 /// changed since the attempt began, the value is stale.
-fn late(graph: &'static Shared, id: Id, record: Option<Record>, closed: Closed) {
+fn late(graph: &'static Shared, id: Id, record: Option<Record>, closed: ClosedVersion) {
     let mut alarm = None;
     let settled = {
         let mut core = graph.core.lock();
@@ -149,18 +149,18 @@ fn late(graph: &'static Shared, id: Id, record: Option<Record>, closed: Closed) 
 /// task.await;
 /// # }
 /// ```
-pub fn scope<F: Future>(future: F) -> Scoped<F> {
+pub fn scope<F: Future>(future: F) -> ScopedFuture<F> {
     let frame = current().map(|frame| {
         let adopted = frame.adopted.get_or_init(Arc::default);
         let frame = ScopedFrame(Frame::scoped(frame, adopted.clone()));
         (frame, Ambient::current())
     });
-    Scoped { frame, future }
+    ScopedFuture { frame, future }
 }
 
 /// The future of [`scope`].
 #[derive(Debug)]
-pub struct Scoped<F> {
+pub struct ScopedFuture<F> {
     frame: Option<(ScopedFrame, Ambient)>,
     future: F,
 }
@@ -178,7 +178,7 @@ impl std::fmt::Debug for ScopedFrame {
     }
 }
 
-impl<F: Future> Future for Scoped<F> {
+impl<F: Future> Future for ScopedFuture<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
@@ -188,7 +188,7 @@ impl<F: Future> Future for Scoped<F> {
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
         let Some((scoped, ambient)) = &mut this.frame else { return future.poll(context) };
         let _ambient = ambient.enter_from_elsewhere();
-        let _entered = Entered::new(Some(&scoped.0));
+        let _entered = FrameGuard::new(Some(&scoped.0));
         future.poll(context)
     }
 }

@@ -102,7 +102,7 @@ pub(crate) struct Answer<V> {
 }
 
 /// A caller's place in a computation.
-pub(crate) struct Joined<K: Key, V: Send + Sync + 'static> {
+pub(crate) struct Participant<K: Key, V: Send + Sync + 'static> {
     pub(crate) work: Share<K, V>,
     /// Changes completed when the caller joined.
     pub(crate) revision: u64,
@@ -129,7 +129,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         inner: &'static Inner<K, V>,
         node: &Node<K, V>,
         parent: Id,
-    ) -> Joined<K, V> {
+    ) -> Participant<K, V> {
         let revision = graph::revision();
         let running = core.flight_pointer(&node.header);
         let starts = running.is_null();
@@ -145,7 +145,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             unsafe { Share::of(running.cast()) }
         };
         let caller = work.head.enter(revision, parent);
-        Joined { work, revision, caller, asker: 0, is_patient: false, starts }
+        Participant { work, revision, caller, asker: 0, is_patient: false, starts }
     }
 
     pub(crate) fn shared(&self) -> &'static Shared {
@@ -252,7 +252,7 @@ impl<V> Board<V> {
     }
 }
 
-impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
+impl<K: Key, V: Send + Sync + 'static> Participant<K, V> {
     pub(crate) fn caller(&self) -> u32 {
         self.caller
     }
@@ -364,7 +364,7 @@ impl<K: Key, V: Send + Sync + 'static> Joined<K, V> {
     }
 }
 
-impl<K: Key, V: Send + Sync + 'static> Drop for Joined<K, V> {
+impl<K: Key, V: Send + Sync + 'static> Drop for Participant<K, V> {
     fn drop(&mut self) {
         self.leave();
     }

@@ -77,9 +77,9 @@ impl Ambient {
     }
 
     /// Makes this the current context until the guard is dropped.
-    pub(crate) fn enter(self) -> Entered {
+    pub(crate) fn enter(self) -> AmbientGuard {
         let before = CURRENT.try_with(|current| current.replace(self));
-        Entered { before: before.ok() }
+        AmbientGuard { before: before.ok() }
     }
 
     /// Whether there is no context.
@@ -88,7 +88,7 @@ impl Ambient {
     }
 
     /// The same, unless it is the current context already.
-    pub(crate) fn enter_from_elsewhere(&self) -> Option<Entered> {
+    pub(crate) fn enter_from_elsewhere(&self) -> Option<AmbientGuard> {
         let own = self.0.as_ref().map(Arc::as_ptr);
         let is_current =
             |current: &RefCell<Self>| current.borrow().0.as_ref().map(Arc::as_ptr) == own;
@@ -104,12 +104,12 @@ pub(crate) fn tag() -> u64 {
 
 /// Puts the outer context back.
 #[derive(Debug)]
-pub(crate) struct Entered {
+pub(crate) struct AmbientGuard {
     /// `None` in a thread that is ending, which has no context any more.
     before: Option<Ambient>,
 }
 
-impl Drop for Entered {
+impl Drop for AmbientGuard {
     fn drop(&mut self) {
         if let Some(before) = self.before.take() {
             // What a context holds is user code's to drop, so it is dropped outside of the borrow.

@@ -19,11 +19,11 @@ pub(crate) struct Audits {
     running: Mutex<Vec<Arc<Audit>>>,
 }
 
-type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
+type AuditFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 struct Audit {
     /// `None` while it is polled, and when it is over.
-    running: Mutex<Option<Running>>,
+    running: Mutex<Option<AuditFuture>>,
     is_woken: AtomicBool,
 }
 
@@ -35,7 +35,7 @@ impl Wake for Audit {
 
 impl Audits {
     /// Adds a future, if there is a place.
-    pub(crate) fn add(&self, audit: Running) {
+    pub(crate) fn add(&self, audit: AuditFuture) {
         let (running, is_woken) = (Mutex::new(Some(audit)), AtomicBool::new(true));
         let audit = Arc::new(Audit { running, is_woken });
         let mut all = self.running.lock();

@@ -140,7 +140,7 @@ impl Line {
             return self.word.store(ENDED, Relaxed);
         }
         self.block.set(hazard::claim());
-        LINES.lock().push(Known(self));
+        LINES.lock().push(KnownLine(self));
         self.idle.set(if barrier::is_asymmetric() { IDLE } else { BUSY });
         self.settle();
     }
@@ -231,10 +231,10 @@ pub(crate) fn threads() -> usize {
     LINES.lock().len()
 }
 
-struct Known(*const Line);
+struct KnownLine(*const Line);
 
 // SAFETY: only the word is read by other threads, and it is atomic.
-unsafe impl Send for Known {}
+unsafe impl Send for KnownLine {}
 
 struct AtExit;
 
@@ -277,9 +277,9 @@ thread_local! {
 
 /// On a line of its own: every hit loads it.
 #[repr(align(128))]
-struct Padded(AtomicU64);
+struct PaddedCounter(AtomicU64);
 
-impl std::ops::Deref for Padded {
+impl std::ops::Deref for PaddedCounter {
     type Target = AtomicU64;
 
     #[inline(always)]
@@ -288,8 +288,8 @@ impl std::ops::Deref for Padded {
     }
 }
 
-static EPOCH: Padded = Padded(AtomicU64::new(4));
-static LINES: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+static EPOCH: PaddedCounter = PaddedCounter(AtomicU64::new(4));
+static LINES: Mutex<Vec<KnownLine>> = Mutex::new(Vec::new());
 static LATE_PINS: AtomicUsize = AtomicUsize::new(0);
 
 #[cfg(all(test, not(shuttle)))]

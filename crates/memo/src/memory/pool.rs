@@ -44,7 +44,7 @@ pub(crate) fn place<T>() -> NonNull<T> {
 pub(crate) unsafe fn destroy<T: ?Sized>(place: NonNull<T>) {
     // SAFETY: the caller says so.
     let layout = Layout::for_value(unsafe { place.as_ref() });
-    let freed = Freed { place: place.as_ptr().cast(), layout };
+    let freed = PlaceGuard { place: place.as_ptr().cast(), layout };
     // SAFETY: as above; it is not used again.
     unsafe { place.drop_in_place() };
     std::mem::forget(freed);
@@ -52,12 +52,12 @@ pub(crate) unsafe fn destroy<T: ?Sized>(place: NonNull<T>) {
 }
 
 /// Frees a place whose value's destructor panics.
-struct Freed {
+struct PlaceGuard {
     place: *mut u8,
     layout: Layout,
 }
 
-impl Drop for Freed {
+impl Drop for PlaceGuard {
     #[cold]
     fn drop(&mut self) {
         free(self.place, self.layout);

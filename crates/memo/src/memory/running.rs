@@ -10,12 +10,12 @@ use std::task::{Context, Poll};
 use crate::memory::pool;
 
 /// A running computation.
-pub(crate) struct Running<T>(NonNull<dyn Future<Output = T> + Send>);
+pub(crate) struct RunningFuture<T>(NonNull<dyn Future<Output = T> + Send>);
 
 // SAFETY: owns a future that is `Send`.
-unsafe impl<T> Send for Running<T> {}
+unsafe impl<T> Send for RunningFuture<T> {}
 
-impl<T> Running<T> {
+impl<T> RunningFuture<T> {
     /// Moves a future to its place.
     #[inline]
     pub(crate) fn new(future: impl Future<Output = T> + Send + 'static) -> Self {
@@ -30,13 +30,13 @@ impl<T> Running<T> {
     }
 }
 
-impl<T> std::fmt::Debug for Running<T> {
+impl<T> std::fmt::Debug for RunningFuture<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Running").finish_non_exhaustive()
+        f.debug_struct("RunningFuture").finish_non_exhaustive()
     }
 }
 
-impl<T> Drop for Running<T> {
+impl<T> Drop for RunningFuture<T> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: put there by `new`, and this is the end of it.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::{Node, Point, Source};
 use crate::graph::deferred::DeferredDrops;
 use crate::memory::line::pin;
-use crate::range::Stabbed;
+use crate::range::RangeHits;
 use crate::store::key::Key;
 
 impl<K: Key> Source<K> {
@@ -31,7 +31,7 @@ impl<K: Key> Source<K> {
         let _walks = self.shared().lock_cascade(&mut deferred);
         let _pin = pin();
         let stabbed = inner.intervals.get().map(|intervals| intervals.stab(key));
-        if stabbed.as_ref().is_some_and(Stabbed::is_unsure) {
+        if stabbed.as_ref().is_some_and(RangeHits::is_unsure) {
             return false;
         }
         let is_it = |node: &Node<K>| matches!(&node.key, Point::Key(known) if known == key);
@@ -42,7 +42,7 @@ impl<K: Key> Source<K> {
             Some(node) => node.version(),
             None => core.absent(inner.owner.number, hash),
         };
-        let ids = stabbed.iter().flat_map(Stabbed::ids);
+        let ids = stabbed.iter().flat_map(RangeHits::ids);
         let of_intervals = ids.filter_map(|id| core.node(id)).all(|node| node.version() > tick);
         // An interval that is read from now on begins with the last change of any key.
         of_key > tick && of_intervals && inner.last_change.load(Relaxed) > tick

@@ -66,7 +66,7 @@ struct Entries {
 
 /// What a caller saw when it looked without the lock: the number of inserts before the search.
 #[derive(Clone, Copy)]
-pub(crate) struct Seen(u64);
+pub(crate) struct InsertCount(u64);
 
 // SAFETY: lock-free readers only load; the cells are touched under the graph lock.
 unsafe impl<N: Send + Sync> Sync for Table<N> {}
@@ -146,12 +146,12 @@ impl<N> Table<N> {
     }
 
     /// To be taken before a search whose result is confirmed by [`Table::unchanged`].
-    pub(crate) fn seen(&self, hash: u64) -> Seen {
-        Seen(self.shard(hash).inserts.load(Acquire))
+    pub(crate) fn seen(&self, hash: u64) -> InsertCount {
+        InsertCount(self.shard(hash).inserts.load(Acquire))
     }
 
     /// Whether nothing was inserted near `hash` since, so that a search that found nothing still holds.
-    pub(crate) fn unchanged(&self, _: &Slots, hash: u64, seen: Seen) -> bool {
+    pub(crate) fn unchanged(&self, _: &Slots, hash: u64, seen: InsertCount) -> bool {
         self.shard(hash).inserts.load(Relaxed) == seen.0
     }
 

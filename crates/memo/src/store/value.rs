@@ -31,7 +31,7 @@ pub(crate) struct Good<V> {
 }
 
 #[repr(C)]
-struct Failed {
+struct ErrorValue {
     head: Head,
     error: Error,
 }
@@ -90,7 +90,7 @@ impl<V> Outcome<V> {
     pub(crate) fn new(result: Result<V, Error>) -> Self {
         let head: NonNull<Head> = match result {
             Ok(value) => pool::put(Good { head: Head::new(false), value }).cast(),
-            Err(error) => pool::put(Failed { head: Head::new(true), error }).cast(),
+            Err(error) => pool::put(ErrorValue { head: Head::new(true), error }).cast(),
         };
         Self { head, owns: PhantomData }
     }
@@ -139,7 +139,7 @@ impl<V> Outcome<V> {
     pub(crate) fn result(&self) -> Result<&V, &Error> {
         if self.head().is_failure() {
             // SAFETY: the flag says which of the two layouts it is, and it never changes.
-            Err(unsafe { &self.head.cast::<Failed>().as_ref().error })
+            Err(unsafe { &self.head.cast::<ErrorValue>().as_ref().error })
         } else {
             // SAFETY: as above.
             Ok(unsafe { value_of::<V>(self.head.as_ptr()) })
@@ -183,7 +183,7 @@ impl<V> Outcome<V> {
         // SAFETY: the last count is gone, so nobody else can reach the allocation.
         last(&mut || unsafe {
             if head.as_ref().is_failure() {
-                pool::destroy(head.cast::<Failed>());
+                pool::destroy(head.cast::<ErrorValue>());
             } else {
                 pool::destroy(head.cast::<Good<V>>());
             }

@@ -95,14 +95,14 @@ impl Shared {
 }
 
 /// A computation and what waits for it, not named yet.
-struct Found {
+struct StuckComputation {
     nodes: Vec<(&'static Owner, *const Header)>,
     seen_for: Duration,
     callers: u32,
 }
 
 impl Core {
-    fn stuck(&mut self, now: Instant, after: Duration) -> Vec<Found> {
+    fn stuck(&mut self, now: Instant, after: Duration) -> Vec<StuckComputation> {
         let mut due = Vec::new();
         let mut waits = HashSet::new();
         for running in self.works.iter() {
@@ -120,7 +120,7 @@ impl Core {
                 let ids = self.waiting_for(head.node);
                 let nodes = ids.into_iter().filter_map(|id| self.node(id));
                 let nodes = nodes.map(|node| (self.owner(node), self.whole(node))).collect();
-                Found { nodes, seen_for, callers: head.callers() }
+                StuckComputation { nodes, seen_for, callers: head.callers() }
             })
             .collect()
     }
