@@ -2,7 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
+mod abandoned;
+mod many;
 mod memoized;
+mod panics;
+mod random;
+mod runtimes;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
