@@ -106,8 +106,7 @@ impl<K: Eq + Hash + Clone, V, E> Batch<K, V, E> {
         }
         if keys.order.len() >= keys.review_at {
             keys.retain_wanted();
-            keys.review_at =
-                (2 * keys.order.len()).clamp(REVIEW_AT_LEAST, usize::MAX).min(keys_max);
+            keys.review_at = (2 * keys.order.len()).max(REVIEW_AT_LEAST).min(keys_max);
         }
         (waiting, keys.order.len() >= keys_max)
     }

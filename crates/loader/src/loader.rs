@@ -23,8 +23,8 @@ use crate::batch::{Batch, PendingLoad, Run};
 ///
 /// Clones share their batches. A batch is of one runtime, so that a runtime that ends or stands
 /// still holds up no other. The future of `block_on`, and so of `#[tokio::main]`, is not a task:
-/// on a runtime of several threads a call may begin between two of its loads. `load_many` is one
-/// call everywhere.
+/// on a runtime of several threads a call may begin between two of its loads. The keys of one
+/// `load_many` stay together there, too.
 ///
 /// # What it promises
 ///
@@ -45,8 +45,8 @@ use crate::batch::{Batch, PendingLoad, Run};
 /// it a time limit.
 ///
 /// It may use other loaders. A load by the same loader waits for another turn, and so for ever if
-/// those of `batches_max` are all taken by calls that do the same. No memoized function that waits
-/// for the call may be read in it either: nobody would notice the circle.
+/// those of `batches_max` are all taken by calls that do the same. Nor may it ask for a
+/// memoized value whose function waits for this very call: the two wait for each other.
 ///
 /// Values and errors are cloned where several loads wait for one key. Let the function turn rows
 /// into what callers want, group rows of one key (`Loader<AuthorId, Vec<Book>, E>`), and put an
@@ -178,7 +178,7 @@ where
     }
 
     /// The values of keys, without those that have none. A key that is given twice is asked for
-    /// once. All of them join before a call begins, so they are one call for each `keys_max`.
+    /// once. All join before a call begins, so there are as few calls as `keys_max` allows.
     ///
     /// # Errors
     /// The first that comes, as of [`load`](Self::load).
