@@ -45,6 +45,9 @@ pub trait Store: Send + Sync + 'static {
     /// The contact with this id.
     fn find(&self, id: i32) -> impl Future<Output = Result<Option<Contact>>> + Send;
 
+    /// The contacts with these ids, in any order, by one query; an id without one has none.
+    fn find_many(&self, ids: Vec<i32>) -> impl Future<Output = Result<Vec<Contact>>> + Send;
+
     /// Up to `rows` contacts with ids over `after`, by ascending id.
     fn page(&self, after: i32, rows: u32) -> impl Future<Output = Result<Vec<Contact>>> + Send;
 
@@ -64,6 +67,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// The user with this id: of those from 1 to [`USERS`], with which a store begins.
     fn find_user(&self, id: i64) -> impl Future<Output = Result<Option<User>>> + Send;
+
+    /// The users with these ids, as [`find_many`](Self::find_many) finds contacts.
+    fn find_users(&self, ids: Vec<i64>) -> impl Future<Output = Result<Vec<User>>> + Send;
 
     /// Changes the fields that are there; the user as it is then, if there is one.
     fn update_user(&self, change: UserChange) -> impl Future<Output = Result<Option<User>>> + Send;

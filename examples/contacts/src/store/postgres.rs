@@ -1,7 +1,7 @@
 //! Contacts and users in a PostgreSQL database.
 //!
 //! ```text
-//! find, page ─────────────┐
+//! find, find_many, page ──┐
 //! create, update, delete ─┴▶ a few connections, each with many prepared statements on their way
 //! list ────────────────────▶ a connection and its own cursor, 1,000 rows at a time
 //! ```
@@ -188,6 +188,13 @@ impl Store for Postgres {
         }))
     }
 
+    async fn find_many(&self, ids: Vec<i32>) -> tidewire::Result<Vec<Contact>> {
+        let lease = self.pool.lease()?;
+        let session = lease.session();
+        let rows = lease.read(session.client.query(&session.find_many, &[&ids])).await?;
+        Ok(rows.iter().map(session::contact).collect())
+    }
+
     async fn page(&self, after: i32, rows: u32) -> tidewire::Result<Vec<Contact>> {
         let lease = self.pool.lease()?;
         let session = lease.session();
@@ -230,6 +237,13 @@ impl Store for Postgres {
         let session = lease.session();
         let found = lease.read(session.client.query_opt(&session.find_user, &[&id])).await?;
         Ok(found.as_ref().map(session::user))
+    }
+
+    async fn find_users(&self, ids: Vec<i64>) -> tidewire::Result<Vec<User>> {
+        let lease = self.pool.lease()?;
+        let session = lease.session();
+        let rows = lease.read(session.client.query(&session.find_users, &[&ids])).await?;
+        Ok(rows.iter().map(session::user).collect())
     }
 
     async fn update_user(&self, change: UserChange) -> tidewire::Result<Option<User>> {

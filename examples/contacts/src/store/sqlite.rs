@@ -146,6 +146,10 @@ impl Store for Sqlite {
         self.reads.run(select).await
     }
 
+    async fn find_many(&self, ids: Vec<i32>) -> tidewire::Result<Vec<Contact>> {
+        self.reads.run(move |database| list::with_ids(database, &ids)).await
+    }
+
     async fn page(&self, after: i32, rows: u32) -> tidewire::Result<Vec<Contact>> {
         self.reads.run(move |database| list::rows(database, after, i32::MAX, rows)).await
     }
@@ -191,6 +195,10 @@ impl Store for Sqlite {
 
     async fn find_user(&self, id: i64) -> tidewire::Result<Option<User>> {
         self.reads.run(move |database| users::find(database, id)).await
+    }
+
+    async fn find_users(&self, ids: Vec<i64>) -> tidewire::Result<Vec<User>> {
+        self.reads.run(move |database| users::find_many(database, &ids)).await
     }
 
     async fn update_user(&self, change: UserChange) -> tidewire::Result<Option<User>> {

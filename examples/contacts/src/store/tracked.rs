@@ -6,12 +6,17 @@
 //! that is done after its guard is gone would be seen late.
 //!
 //! ```text
-//! find(7)      contacts.read(7)           ─▶ the store
+//! find(7)      contacts.read(7)  ─┬▶ one query of the store, for all that are found together
+//! find(8)      contacts.read(8)  ─┘
 //! update(7) ─▶ task: contacts.write(7) … the store … marked ─▶ the caller, if it is there still
 //! ```
 //!
 //! A database that is cut off may do a write after nobody waits for its answer any more. As long as
 //! it may, what reads the store is answered and not kept.
+//!
+//! Rows that several callers look up in one turn of the runtime are one query (after a start, when
+//! clients come back and ask for what they had): a loader keeps nothing, so what is read of it is
+//! no older than the look-up.
 //!
 //! A list is a stream, which nobody keeps: it declares nothing.
 
@@ -23,7 +28,7 @@ use std::time::Duration;
 use tidewire::memo::{Graph, WriteGuard};
 use tidewire::oplog::{Oplog, OplogHandle, collect, note};
 use tidewire::service::CommandKey;
-use tidewire::{Error, Outcome, Result, Stream};
+use tidewire::{Error, Loader, Outcome, Result, Stream};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -38,6 +43,8 @@ use crate::proto::users::v1::{UpdateRequest as UserChange, User};
 #[derive(Debug)]
 pub struct Tracked<S> {
     store: Arc<S>,
+    contacts: Loader<i32, Contact, Error>,
+    users: Loader<i64, User, Error>,
     sources: Sources,
     /// How long the database may go on with a write that it was cut off from.
     in_doubt: Duration,
@@ -109,8 +116,22 @@ impl Tracked<Postgres> {
 }
 
 impl<S: Store> Tracked<S> {
+    /// A store that nobody else writes to.
+    pub fn over(graph: &Graph, store: S) -> Self {
+        Self::new(store, Sources::new(graph), Duration::ZERO, None)
+    }
+
     fn new(store: S, sources: Sources, in_doubt: Duration, log: Option<Oplog>) -> Self {
-        Self { store: Arc::new(store), sources, in_doubt, log, writes: Mutex::default() }
+        let store = Arc::new(store);
+        Self {
+            contacts: contacts(Arc::clone(&store)),
+            users: users(Arc::clone(&store)),
+            store,
+            sources,
+            in_doubt,
+            log,
+            writes: Mutex::default(),
+        }
     }
 
     /// The change log, for the server that goes by it.
@@ -176,7 +197,12 @@ impl<S: Store> Store for Tracked<S> {
 
     async fn find(&self, id: i32) -> Result<Option<Contact>> {
         self.sources.contacts.read(&id);
-        self.store.find(id).await
+        self.contacts.load(id).await
+    }
+
+    async fn find_many(&self, ids: Vec<i32>) -> Result<Vec<Contact>> {
+        ids.iter().for_each(|id| self.sources.contacts.read(id));
+        Ok(self.contacts.load_many(ids).await?.into_values().collect())
     }
 
     async fn page(&self, after: i32, rows: u32) -> Result<Vec<Contact>> {
@@ -221,7 +247,12 @@ impl<S: Store> Store for Tracked<S> {
 
     async fn find_user(&self, id: i64) -> Result<Option<User>> {
         self.sources.users.read(&id);
-        self.store.find_user(id).await
+        self.users.load(id).await
+    }
+
+    async fn find_users(&self, ids: Vec<i64>) -> Result<Vec<User>> {
+        ids.iter().for_each(|id| self.sources.users.read(id));
+        Ok(self.users.load_many(ids).await?.into_values().collect())
     }
 
     async fn update_user(&self, change: UserChange) -> Result<Option<User>> {
@@ -234,6 +265,37 @@ impl<S: Store> Store for Tracked<S> {
         .await
     }
 }
+
+/// Contacts by id. One alone is looked up by its own statement, which costs less.
+fn contacts<S: Store>(store: Arc<S>) -> Loader<i32, Contact, Error> {
+    Loader::new(ROWS_MAX, move |ids: Vec<i32>| {
+        let store = Arc::clone(&store);
+        async move {
+            let found = match *ids {
+                [id] => store.find(id).await?.into_iter().collect(),
+                _ => store.find_many(ids).await?,
+            };
+            Ok(found.into_iter().map(|contact| (contact.id, contact)))
+        }
+    })
+}
+
+/// Users by id, likewise.
+fn users<S: Store>(store: Arc<S>) -> Loader<i64, User, Error> {
+    Loader::new(ROWS_MAX, move |ids: Vec<i64>| {
+        let store = Arc::clone(&store);
+        async move {
+            let found = match *ids {
+                [id] => store.find_user(id).await?.into_iter().collect(),
+                _ => store.find_users(ids).await?,
+            };
+            Ok(found.into_iter().map(|user| (user.id, user)))
+        }
+    })
+}
+
+/// How many rows are looked up by one query at most.
+const ROWS_MAX: usize = 500;
 
 /// Announces a contact whose id is known only once it is there; meanwhile the write may be of any.
 struct Creation {

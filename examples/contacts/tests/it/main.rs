@@ -21,4 +21,5 @@ mod plan;
 mod relay;
 mod rpc;
 mod secure;
+mod together;
 mod tour;

@@ -19,11 +19,13 @@ pub(super) struct Session {
     pub(super) insert: Statement,
     pub(super) insert_once: Statement,
     pub(super) find: Statement,
+    pub(super) find_many: Statement,
     pub(super) page: Statement,
     pub(super) count: Statement,
     pub(super) update: Statement,
     pub(super) delete: Statement,
     pub(super) find_user: Statement,
+    pub(super) find_users: Statement,
     pub(super) update_user: Statement,
 }
 
@@ -135,31 +137,46 @@ impl Session {
         let update = marked(UPDATE);
         let update_user = marked(UPDATE_USER);
         let delete = format!("DELETE FROM contact WHERE id = $1 RETURNING {mark}");
-        let (insert, insert_once, find, page, count, update, delete, find_user, update_user) =
-            tokio::try_join!(
-                client.prepare(&insert),
-                client.prepare(&once),
-                prepare(FIND),
-                prepare(PAGE),
-                prepare("SELECT count(*) FROM contact"),
-                client.prepare(&update),
-                client.prepare(&delete),
-                prepare("SELECT id, name, email FROM app_user WHERE id = $1"),
-                client.prepare(&update_user),
-            )
-            .with_context(|| {
-                format!("tables contact, contact_command and app_user of {}", place(config))
-            })?;
-        let statements = Self {
-            client,
+        let (
             insert,
             insert_once,
             find,
+            find_many,
             page,
             count,
             update,
             delete,
             find_user,
+            find_users,
+            update_user,
+        ) = tokio::try_join!(
+            client.prepare(&insert),
+            client.prepare(&once),
+            prepare(FIND),
+            prepare(FIND_MANY),
+            prepare(PAGE),
+            prepare("SELECT count(*) FROM contact"),
+            client.prepare(&update),
+            client.prepare(&delete),
+            prepare("SELECT id, name, email FROM app_user WHERE id = $1"),
+            prepare("SELECT id, name, email FROM app_user WHERE id = ANY($1)"),
+            client.prepare(&update_user),
+        )
+        .with_context(|| {
+            format!("tables contact, contact_command and app_user of {}", place(config))
+        })?;
+        let statements = Self {
+            client,
+            insert,
+            insert_once,
+            find,
+            find_many,
+            page,
+            count,
+            update,
+            delete,
+            find_user,
+            find_users,
             update_user,
         };
         Ok((statements, line))
@@ -179,6 +196,8 @@ pub(super) fn user(row: &Row) -> User {
 const INSERT: &str = "INSERT INTO contact (firstname, surname) VALUES ($1, $2) RETURNING id";
 const FIND: &str =
     "SELECT coalesce(firstname, ''), coalesce(surname, '') FROM contact WHERE id = $1";
+const FIND_MANY: &str = "SELECT id, coalesce(firstname, ''), coalesce(surname, '') FROM contact \
+     WHERE id = ANY($1)";
 const PAGE: &str = "SELECT id, coalesce(firstname, ''), coalesce(surname, '') FROM contact \
      WHERE id > $1 ORDER BY id LIMIT $2";
 const UPDATE: &str = "UPDATE contact SET firstname = coalesce($2, firstname), \

@@ -1,7 +1,7 @@
-//! Contacts in the order of their ids: some of them, or all, page by page.
+//! Several contacts: those with some ids, those of a page, or all, page by page.
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use rusqlite::Connection;
+use rusqlite::{Connection, Row};
 use tidewire::{Error, Result, Stream};
 
 use super::reader::WeakReads;
@@ -17,15 +17,31 @@ pub(super) fn rows(
     let mut select = database.prepare_cached(
         "SELECT id, firstname, surname FROM contact WHERE id > ?1 AND id <= ?2 ORDER BY id LIMIT ?3",
     )?;
-    let contacts = select.query_map((after, last, rows), |row| {
-        Ok(Contact {
-            id: row.get(0)?,
-            first_name: row.get(1)?,
-            surname: row.get(2)?,
-            ..Default::default()
-        })
-    })?;
-    contacts.collect()
+    select.query_map((after, last, rows), contact)?.collect()
+}
+
+/// The contacts with these ids.
+pub(super) fn with_ids(database: &Connection, ids: &[i32]) -> rusqlite::Result<Vec<Contact>> {
+    let mut select = database.prepare_cached(
+        "SELECT id, firstname, surname FROM contact \
+         WHERE id IN (SELECT value FROM json_each(?1))",
+    )?;
+    select.query_map([json_array(ids)], contact)?.collect()
+}
+
+/// What `json_each` reads ids from: a statement has one parameter, however many there are.
+pub(super) fn json_array(ids: &[impl ToString]) -> String {
+    let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
+    format!("[{}]", ids.join(","))
+}
+
+fn contact(row: &Row<'_>) -> rusqlite::Result<Contact> {
+    Ok(Contact {
+        id: row.get(0)?,
+        first_name: row.get(1)?,
+        surname: row.get(2)?,
+        ..Default::default()
+    })
 }
 
 /// All contacts, up to the last one that is there now.

@@ -2,12 +2,21 @@
 
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
+use super::list::json_array;
 use crate::proto::users::v1::{UpdateRequest, User};
 
 /// The user with this id.
 pub(super) fn find(database: &Connection, id: i64) -> rusqlite::Result<Option<User>> {
     let mut select = database.prepare_cached("SELECT id, name, email FROM user WHERE id = ?1")?;
     select.query_row([id], user).optional()
+}
+
+/// The users with these ids.
+pub(super) fn find_many(database: &Connection, ids: &[i64]) -> rusqlite::Result<Vec<User>> {
+    let mut select = database.prepare_cached(
+        "SELECT id, name, email FROM user WHERE id IN (SELECT value FROM json_each(?1))",
+    )?;
+    select.query_map([json_array(ids)], user)?.collect()
 }
 
 /// Changes the fields that are there; the user as it is then.
