@@ -261,3 +261,20 @@ impl<V, E> Drop for PendingLoad<V, E> {
 
 /// Fewer keys are not worth a look.
 const REVIEW_AT_LEAST: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn loads_of_one_key_that_were_dropped_do_not_add_up() {
+        let batch = Batch::<u32, u32, String>::new(tokio::runtime::Handle::current().id());
+        let waits = batch.join(1, 10);
+        for _ in 0..1_000 {
+            drop(batch.join(1, 10));
+        }
+        let senders = batch.keys.lock().senders[&1].len();
+        assert!(senders <= 4, "{senders} senders for one load that waits");
+        drop(waits);
+    }
+}
