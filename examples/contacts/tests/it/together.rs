@@ -95,7 +95,7 @@ async fn check_a_page_of_rows(store: impl Store) {
     });
     let page = async || {
         let names = join_all((1..=100).map(|id| contact.get(id))).await;
-        names.into_iter().map(|name| name.unwrap().clone()).collect::<Vec<_>>()
+        names.into_iter().map(|name| name.unwrap()).collect::<Vec<_>>()
     };
 
     let mut names: Vec<_> = (1..100).map(|id| Some(format!("Ada {id}"))).collect();
