@@ -11,10 +11,10 @@ import { FILES, RULES } from "./shop.js";
 const BYTES_MAX = 32 * 1024;
 const READS = [
   "health", "services_list", "method_describe", "method_sample", "calls_figures", "calls_list", "call_get", "memos_list", "memo_entries",
-  "memo_entry", "memo_explain", "memo_invalidators", "processes_list", "process_logs", "settings", "rules_list", "rule_read", "rule_check",
+  "memo_entry", "memo_explain", "memo_invalidators", "processes_list", "process_logs", "bench_list", "bench_get", "bench_compare", "settings", "rules_list", "rule_read", "rule_check",
   "protos_list", "proto_read", "mock_preview", "mock_calls", "mock_near_misses", "mock_verify",
 ];
-const ACTS = ["call", "calls_record", "calls_capture_bodies", "memo_observe", "memo_invalidate", "process_act", "rule_write", "rule_delete", "proto_write", "mock_reset"];
+const ACTS = ["call", "calls_record", "calls_capture_bodies", "memo_observe", "memo_invalidate", "process_act", "bench_run", "bench_stop", "rule_write", "rule_delete", "proto_write", "mock_reset"];
 const WISHMOCK = ["listRules", "readRule", "listProtos", "readProto", "getStatus", "listServices", "describeSchema", "ruleExamples"];
 const WISHMOCK_ACTS = ["writeRule", "uploadRule", "writeProto", "uploadProto"];
 
@@ -106,6 +106,15 @@ for (const [way, reads, acts] of /** @type {[string, () => Promise<Client>, () =
       await refused(client, "process_logs", { name: "none" }, /not_found/);
       await refused(client, "process_act", { name: "none", action: "Stop" }, /not_found/);
       await refused(client, "process_act", { name: "none", action: "Explode" }, /action is one of Start/);
+      const plan = { method: "shop.v1.Cart/Price", message: "{}", requests: 40, connections: 2, seconds: 30 };
+      const [base, later] = [await use(client, "bench_run", plan), await use(client, "bench_run", plan)];
+      assert.deepEqual([base.state, base.figures.ok, later.figures.ok], ["done", "40", "40"]);
+      assert.ok((await use(client, "bench_list")).loads.some(({ id }) => id === base.id));
+      assert.ok((await use(client, "bench_get", { id: base.id })).seconds.length > 0);
+      assert.equal((await use(client, "bench_stop", { id: base.id })).state, "done");
+      assert.match((await use(client, "bench_compare", { base: base.id, new: later.id })).text, /answers per second/);
+      await refused(client, "bench_run", { ...plan, rate: 1e9 }, /at most 20000/);
+      assert.equal((await use(client, "call", { method: "shop.v1.Cart/Price", protocol: "live" })).events.at(-1).code, "ok");
       assert.ok((await use(client, "settings")).settings.length > 10);
       assert.ok((await use(client, "rules_list")).files.some(({ name }) => name === FILE));
       const { etag, text } = await use(client, "rule_read", { name: FILE });
@@ -118,7 +127,7 @@ for (const [way, reads, acts] of /** @type {[string, () => Promise<Client>, () =
       await use(client, "rule_write", { name: FILE, text: RULES, etag: next });
       const made = await use(client, "rule_write", { name: "shop.v1.cart.talk.yaml", text: "responses:\n  - body: {}\n", etag: "" });
       await use(client, "rule_delete", { name: "shop.v1.cart.talk.yaml", etag: made.etag });
-      assert.deepEqual((await use(client, "protos_list")).names, ["shop.proto"]);
+      assert.deepEqual((await use(client, "protos_list")).names, ["shop.proto", "store.proto"]);
       const proto = await use(client, "proto_read", { name: "shop.proto" });
       const written = await use(client, "proto_write", { name: "shop.proto", text: `${proto.text}// more\n`, etag: proto.etag });
       await use(client, "proto_write", { name: "shop.proto", text: proto.text, etag: written.etag });
@@ -137,7 +146,7 @@ for (const [way, reads, acts] of /** @type {[string, () => Promise<Client>, () =
       await use(client, "writeRule", { filename: FILE, content: `${RULES}# a\n` });
       await use(client, "uploadRule", { filename: FILE, content: RULES });
       assert.equal(readFileSync(`${mock.folder}/rules/${FILE}`, "utf8"), RULES);
-      assert.deepEqual((await use(client, "listProtos")).names, ["shop.proto"]);
+      assert.deepEqual((await use(client, "listProtos")).names, ["shop.proto", "store.proto"]);
       const { text } = await use(client, "readProto", { filename: "shop.proto" });
       await use(client, "writeProto", { filename: "shop.proto", content: `${text}// a\n` });
       await use(client, "uploadProto", { filename: "shop.proto", content: text });

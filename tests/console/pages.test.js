@@ -265,7 +265,7 @@ describe("services", () => {
     await page.getByRole("textbox", { name: "at", exact: true }).fill('"2026-01-31T12:00:00Z"');
     await page.getByLabel("blob", { exact: true }).fill("aGk=");
     await page.getByLabel("weight", { exact: true }).fill("1.5");
-    for (const protocol of ["connect", "grpc", "grpc-web"]) {
+    for (const protocol of ["connect", "live", "grpc", "grpc-web"]) {
       await page.getByLabel("Protocol").selectOption(protocol);
       await page.getByRole("button", { name: "Send", exact: true }).click();
       const log = page.getByRole("log", { name: "What came back" });
@@ -287,6 +287,73 @@ describe("services", () => {
       item: { sku: "tea", size: "LARGE", part: { sku: "bag" } }, quantity: 2, customer: "9007199254740993", tags: ["new"],
       labels: [["__proto__", "x"]], member: true, at: "2026-01-31T12:00:00Z", blob: "aGk=", weight: 1.5,
     });
+  });
+
+  test("by a REST path and over the live protocol, what is copied is what was sent", async () => {
+    const page = await open("/services?method=store.v1.Store%2FFind", {}, mock, /400/);
+    const protocol = page.getByLabel("Protocol");
+    await protocol.selectOption("REST: GET /shelves/{shelf}/things/{thing.id}");
+    const send = page.getByRole("button", { name: "Send", exact: true });
+    await send.click();
+    await page.getByRole("alert").getByText("set shelf: it is a part of the path").waitFor();
+    assert.equal(await page.getByRole("button", { name: "Copy as curl" }).count(), 0, "there is no line for a call that cannot be made");
+    await page.getByLabel("Headers").fill("x-mock-session: rest");
+    await page.getByRole("button", { name: "JSON" }).click();
+    const request = page.getByLabel("Request as JSON");
+    const log = page.getByRole("log", { name: "What came back" });
+    const { execFileSync } = await import("node:child_process");
+    const { tidewire } = await import("./support.js");
+    const line = async (/** @type {string} */ name) => {
+      await page.getByRole("button", { name }).click();
+      return page.evaluate(() => navigator.clipboard.readText());
+    };
+    const shell = (/** @type {string} */ text) => execFileSync("sh", ["-c", text.replace(/^tidewire/, tidewire)], { encoding: "utf8", cwd: mock.folder, env: mock.env });
+    const thing = { id: "it's a/b", note: "on top shelf, 3 a page", weight: "9007199254740993" };
+    for (const option of ["REST: GET /shelves/{shelf}/things/{thing.id}", "REST: POST /things:find"]) {
+      await protocol.selectOption(option);
+      await request.fill('{"shelf": "top shelf", "thing": {"id": "it\'s a/b"}, "pageSize": 3, "tags": ["a&b", "c"]}');
+      await send.click();
+      await log.getByText("✓ ok").waitFor();
+      await log.getByText(":status").waitFor({ state: "attached" });
+      assert.deepEqual(JSON.parse(await log.locator("pre").innerText()), thing, option);
+      for (const name of ["Copy as curl", "as tidewire"]) {
+        const copied = await line(name);
+        const said = shell(copied.replace(/^curl/, "curl -sS"));
+        assert.ok(said.includes("9007199254740993") && said.includes(thing.note), `${copied}: ${said}`);
+      }
+      assert.equal(await page.getByRole("button", { name: "as grpcurl" }).count(), 0, "grpcurl sends no REST");
+      // Each time by the page, by curl and by tidewire: the same request.
+      const { calls } = await mock.ask("Mocks/ListCalls", { session: "rest", bodies: true });
+      const sent = calls.slice(-3).map((one) => one.requests[0]);
+      assert.deepEqual([sent.length, ...new Set(sent)], [3, sent[0]]);
+      assert.deepEqual(JSON.parse(sent[0]).tags, ["a&b", "c"]);
+    }
+    await request.fill('{"shelf": "x", "thing": {"id": "gone"}}');
+    await send.click();
+    await log.getByText("✕ not_found").waitFor();
+    await log.getByText("HTTP 404: no such thing <img src=x onerror=alert(1)>").waitFor();
+    await protocol.selectOption("live");
+    await request.fill('{"shelf": "top", "thing": {"id": "tea"}}');
+    await send.click();
+    await log.getByText("✓ ok").waitFor();
+    assert.equal(await page.getByRole("button", { name: "Copy as curl" }).count(), 0, "curl does not speak it");
+    assert.match(shell(await line("Copy as tidewire")), /on top, /);
+    const { calls } = await mock.ask("Mocks/ListCalls", { session: "rest", bodies: true });
+    assert.equal(new Set(calls.slice(-2).map((one) => one.requests[0])).size, 1);
+    await page.goto(`http://${mock.admin}/#/services?method=store.v1.Store%2FList`);
+    await protocol.selectOption("REST: GET /shelves/{shelf}");
+    await page.getByLabel("shelf", { exact: true }).fill("top");
+    await send.click();
+    await log.getByText("✓ ok").waitFor();
+    assert.equal(await log.getByText("message", { exact: true }).count(), 2);
+    assert.deepEqual(shell((await line("Copy as curl")).replace(/^curl/, "curl -sS")).trim().split("\n").map((one) => JSON.parse(one).id), ["a", "b"]);
+    await page.getByLabel("shelf", { exact: true }).fill("broken");
+    await send.click();
+    await log.getByText("✕ ").waitFor();
+    // Only requests of the method are sent: the page makes them, the program looks.
+    for (const rest of [{ verb: "GET", path: "/docs" }, { verb: "DELETE", path: "/shelves/x" }, { verb: "GET", path: "http://127.0.0.1:1/shelves/x" }]) {
+      assert.equal((await mock.ask("Services/Open", { method: "store.v1.Store/List", protocol: "rest", rest })).code, "invalid_argument", JSON.stringify(rest));
+    }
   });
 
   test("messages of a stream are shown one by one, and are sent one by one", async () => {
@@ -408,7 +475,7 @@ describe("programs", () => {
 });
 
 describe("every page", () => {
-  const places = ["/mocks?method=shop.v1.Cart%2FPrice", "/mocks/misses", "/mocks/calls", "/mocks/verify", "/mocks/sessions", "/mocks/faults", "/mocks/protos?file=shop.proto", "/calls", "/cache", "/services?method=shop.v1.Cart%2FPrice", "/processes", "/health", "/settings"];
+  const places = ["/mocks?method=shop.v1.Cart%2FPrice", "/mocks/misses", "/mocks/calls", "/mocks/verify", "/mocks/sessions", "/mocks/faults", "/mocks/protos?file=shop.proto", "/calls", "/cache", "/services?method=shop.v1.Cart%2FPrice", "/processes", "/health", "/load?method=shop.v1.Cart%2FPrice", "/settings"];
   const looks = /** @type {[string, object][]} */ ([
     ["light", { colorScheme: "light" }], ["dark", { colorScheme: "dark" }],
     ["200 %", { viewport: { width: 640, height: 450 }, deviceScaleFactor: 2 }], ["360 px", { viewport: { width: 360, height: 740 } }],
@@ -417,8 +484,9 @@ describe("every page", () => {
     test(`${look}: axe finds nothing, and nothing is wider than the window`, async () => {
       await price({ item: { sku: "tea" } });
       await price({ quantity: 50 });
+      const { id } = await mock.load({ method: "shop.v1.Cart/Price", message: "{}", requests: 20, connections: 1, seconds: 60 });
       const page = await open("/mocks", { ...options, bypassCSP: false });
-      for (const place of places) {
+      for (const place of [...places, `/load?run=${id}`]) {
         await page.goto(`http://${mock.admin}/#${place}`);
         await page.getByRole("heading", { level: 1 }).waitFor();
         await page.waitForFunction(() => !document.body.innerText.includes("…\n"));
@@ -492,6 +560,13 @@ describe("every page", () => {
       }],
       ["health", "/health", {}, async (page) => {
         await page.getByRole("table", { name: "Methods that were called" }).waitFor();
+      }],
+      ["load", "/load", { viewport: { width: 1100, height: 1150 } }, async (page) => {
+        const { id } = await mock.load({ method: "shop.v1.Cart/Price", message: '{"item":{"sku":"tea"}}', rate: 400, seconds: 8, connections: 4 });
+        await page.goto(`http://${mock.admin}/#/load?run=${id}`);
+        await page.getByText("How long answers took in each second").waitFor();
+        await page.getByRole("region", { name: "Runs", exact: true }).scrollIntoViewIfNeeded();
+        await page.evaluate(() => document.querySelector("section[aria-label='Runs']")?.scrollIntoView());
       }],
       ["services", "/services?method=shop.v1.Cart%2FWatch", {}, async (page) => {
         await page.getByRole("button", { name: "Send", exact: true }).click();

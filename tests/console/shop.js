@@ -36,6 +36,28 @@ message PriceRequest {
 message PriceReply { int64 price = 1; string note = 2; }
 `;
 
+/** A service with REST paths. */
+export const STORE = `syntax = "proto3";
+package store.v1;
+import "google/api/annotations.proto";
+service Store {
+  rpc Find(FindRequest) returns (Thing) {
+    option idempotency_level = NO_SIDE_EFFECTS;
+    option (google.api.http) = { get: "/shelves/{shelf}/things/{thing.id}" additional_bindings { post: "/things:find" body: "*" } };
+  }
+  rpc List(FindRequest) returns (stream Thing) { option (google.api.http) = { get: "/shelves/{shelf}" }; }
+}
+message FindRequest { string shelf = 1; Thing thing = 2; int32 page_size = 3; repeated string tags = 4; }
+message Thing { string id = 1; string note = 2; int64 weight = 3; }
+`;
+
+export const STORE_RULES = `responses:
+  - when: {request.thing.id: gone}
+    body: {}
+    trailers: {grpc-status: 5, grpc-message: "no such thing <img src=x onerror=alert(1)>"}
+  - body: {id: '{{request.thing.id}}', note: 'on {{request.shelf}}, {{request.page_size}} a page', weight: 9007199254740993}
+`;
+
 export const RULES = `responses:
   - name: bulk
     when: {request.quantity: {gte: 100}}
@@ -52,6 +74,9 @@ export const RULES = `responses:
 
 export const FILES = {
   "protos/shop.proto": PROTO.replace('import "tidewire/v1/options.proto";\n', ""),
+  "protos/store.proto": STORE,
+  "rules/store.v1.store.find.yaml": STORE_RULES,
+  "rules/store.v1.store.list.yaml": "responses:\n  - when: {request.shelf: broken}\n    stream_items: [{id: a}]\n    stream_delay_ms: 0\n    trailers: {grpc-status: 13, grpc-message: it broke}\n  - stream_items: [{id: a}, {id: b}]\n    stream_delay_ms: 0\n",
   "rules/shop.v1.cart.price.yaml": RULES,
   "rules/shop.v1.cart.watch.yaml": "responses:\n  - stream_items: [{price: 1}, {price: 2}, {price: 3}]\n    stream_delay_ms: 0\n",
 };

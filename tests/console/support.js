@@ -1,7 +1,7 @@
 // A running program with a console, and a browser that notices what a page must not do.
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { createInterface } from "node:readline";
 import { tmpdir } from "node:os";
@@ -15,16 +15,16 @@ export const tidewire = join(target, "debug/tidewire");
 
 /** A program in a folder of its own; `lines` are those it has printed when it is ready. */
 export class Program {
-  /** @param {Record<string, string>} files @param {string[]} words @param {{ program?: string, env?: Record<string, string>, ready?: (line: string) => boolean }} [more] */
-  static async start(files, words, { program = tidewire, env = {}, ready: isReady = (line) => line.startsWith("console at ") } = {}) {
+  /** @param {Record<string, string>} files @param {string[]} words @param {{ program?: string, env?: Record<string, string>, ready?: (line: string) => boolean, folder?: string }} [more] `folder` is that of a program before */
+  static async start(files, words, { program = tidewire, env = {}, ready: isReady = (line) => line.startsWith("console at "), folder = mkdtempSync(join(tmpdir(), "console-")) } = {}) {
     const it = new Program();
-    it.folder = mkdtempSync(join(tmpdir(), "console-"));
+    it.folder = folder;
     for (const [name, text] of Object.entries(files)) {
       mkdirSync(dirname(join(it.folder, name)), { recursive: true });
       writeFileSync(join(it.folder, name), text);
     }
-    it.env = { ...process.env, HOME: it.folder, XDG_RUNTIME_DIR: join(it.folder, "run"), ...env };
-    mkdirSync(it.env.XDG_RUNTIME_DIR, { mode: 0o700 });
+    it.env = { ...process.env, HOME: it.folder, XDG_STATE_HOME: "", XDG_RUNTIME_DIR: join(it.folder, "run"), ...env };
+    mkdirSync(it.env.XDG_RUNTIME_DIR, { mode: 0o700, recursive: true });
     it.child = spawn(program, words, { cwd: it.folder, env: it.env, stdio: ["ignore", "pipe", "pipe"] });
     it.lines = [];
     it.log = "";
@@ -78,13 +78,29 @@ export class Program {
     return response.json();
   }
 
-  async stop() {
+  /** Asks the admin listener, as who started the program. @param {string} method @param {object} request */
+  async ask(method, request) {
+    const token = readFileSync(`${this.env.XDG_RUNTIME_DIR}/tidewire/${this.admin}.token`, "utf8").trim();
+    const headers = { "content-type": "application/json", authorization: `Bearer ${token}` };
+    const response = await fetch(`http://${this.admin}/tidewire.admin.v1.${method}`, { method: "POST", headers, body: JSON.stringify(request) });
+    return response.json();
+  }
+
+  /** A run of load, to its end. @param {object} plan */
+  async load(plan) {
+    let load = await this.ask("Loads/Start", plan);
+    while (load.state === "running") load = await this.ask("Loads/Get", { id: load.id, waitMs: 10_000 });
+    return load;
+  }
+
+  /** @param {{ keep?: boolean }} [more] `keep` leaves its folder for another program */
+  async stop({ keep = false } = {}) {
     const ended = new Promise((resolve) => this.child.once("exit", resolve));
     if (this.child.exitCode === null && this.child.signalCode === null) {
       this.child.kill("SIGTERM");
       await ended;
     }
-    rmSync(this.folder, { recursive: true, force: true });
+    if (!keep) rmSync(this.folder, { recursive: true, force: true });
   }
 }
 

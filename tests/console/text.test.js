@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { asCurl, asGrpcurl, asTidewire, quoted } from "../../crates/console/web/commands.js";
+import { asCurl, asGrpcurl, asRestCurl, asRestTidewire, asTidewire, quoted } from "../../crates/console/web/commands.js";
 import { visible } from "../../crates/console/web/text.js";
 import { root } from "./support.js";
 import { HOSTILE } from "./shop.js";
@@ -24,6 +24,13 @@ test("lines for a shell are one command each, whatever is in a call", () => {
     assert.ok(words.includes(what.message), line);
     assert.ok(words.includes("x-a: $(id)"), line);
   }
+  const rest = { verb: "POST", path: "/things:find?a='$(id)", body: what.message, headers: what.headers };
+  for (const [at, url] of [["127.0.0.1:1", "127.0.0.1:1"], ["unix:/run/a b.sock", "localhost"]]) {
+    const line = asRestCurl({ ...rest, address: at, tls: false });
+    const words = execFileSync("sh", ["-c", `for word in ${line}; do printf '%s\\0' "$word"; done`], { encoding: "utf8" }).split("\0");
+    assert.ok(words.includes(what.message) && words.includes("x-a: $(id)") && words.includes(`http://${url}${rest.path}`), line);
+  }
+  assert.equal(asRestTidewire({ ...rest, body: undefined, verb: "GET", path: "/a", headers: {}, address: "h:1", tls: true }), "tidewire call -X GET https://h:1/a");
 });
 
 test("control characters, and those that turn the direction of writing, are shown", () => {

@@ -13,6 +13,7 @@ use tidewire_hosting::HostedService;
 use tidewire_mock::Mock;
 use tidewire_oplog::OplogHandle;
 
+use crate::loads::LoadProgram;
 #[cfg(feature = "mock")]
 use crate::mocks::folder::RuleFolder;
 #[cfg(feature = "mock")]
@@ -28,6 +29,7 @@ struct Shared {
     routes: Mutex<BTreeMap<String, String>>,
     oplog: OnceLock<OplogHandle>,
     pages: OnceLock<PageCache>,
+    load_program: OnceLock<LoadProgram>,
     #[cfg(feature = "mock")]
     mock: OnceLock<Mock>,
     #[cfg(feature = "mock")]
@@ -85,6 +87,15 @@ impl Inventory {
     /// Sets the pages that are kept; the first are told of.
     pub fn set_pages(&self, pages: PageCache) {
         let _ = self.0.pages.set(pages);
+    }
+
+    /// Sets what makes load on this server; the first one does.
+    pub fn set_load_program(&self, program: LoadProgram) {
+        let _ = self.0.load_program.set(program);
+    }
+
+    pub(crate) fn load_program(&self) -> Option<&LoadProgram> {
+        self.0.load_program.get()
     }
 
     /// Whether there is a mock.

@@ -27,6 +27,7 @@ mod guard;
 mod headers;
 mod invalidation_causes;
 mod inventory;
+mod loads;
 mod memo;
 mod metrics;
 #[cfg(feature = "mock")]
@@ -44,6 +45,7 @@ mod system;
 mod tail;
 mod token;
 mod try_it;
+mod try_rest;
 mod types;
 #[cfg(feature = "mock")]
 mod wishmock;
@@ -61,10 +63,12 @@ use tidewire_telemetry::Metrics;
 #[cfg(feature = "mock")]
 use crate::proto::tidewire::admin::v1::MocksServer;
 use crate::proto::tidewire::admin::v1::{
-    CallsServer, MemoServer, PagesServer, ProcessesServer, ServicesServer, SystemServer, TailServer,
+    CallsServer, LoadsServer, MemoServer, PagesServer, ProcessesServer, ServicesServer,
+    SystemServer, TailServer,
 };
 
 pub use inventory::Inventory;
+pub use loads::LoadProgram;
 #[cfg(feature = "mock")]
 pub use mocks::folder::{LoadRules, ReloadRules, RuleFolder, write_whole};
 #[cfg(feature = "mock")]
@@ -178,6 +182,8 @@ impl Admin {
         let mut served = ServiceTable::default();
         let tail = TailServer::new(tail::TailApi::new(self.clone(), handle.clone()));
         let builder = served.add(builder, system).service(tail);
+        let loads = loads::LoadsApi::new(handle.clone(), self.told.clone());
+        let builder = served.add(builder, LoadsServer::new(loads));
         let builder = served.add(builder, ServicesServer::new(services::ServicesApi::new(handle)));
         let processes = ProcessesServer::new(processes::ProcessesApi(self.told.clone()));
         let builder = served.add(builder, processes);

@@ -1,5 +1,6 @@
 //! `Services`: what is served.
 
+use bytes::Bytes;
 use tidewire_schema::Schema;
 use tidewire_schema::describe;
 use tidewire_server::Handle;
@@ -12,7 +13,7 @@ use crate::proto::tidewire::admin::v1::{
     SendMessageRequest, Services, TypesReply, TypesRequest,
 };
 use crate::try_it::TriedCalls;
-use crate::types;
+use crate::{try_rest, types};
 
 pub(crate) struct ServicesApi {
     handle: Handle,
@@ -26,13 +27,30 @@ impl ServicesApi {
 
     /// A method that is served, with its schema.
     fn method(&self, name: &str) -> Result<(Schema, Method)> {
-        let found = self.handle.interfaces().iter().find_map(|interface| {
-            let method = interface.methods().iter().find(|method| is_called(method, name))?.clone();
-            let schema = Schema::from_descriptors(interface.descriptors().clone()).ok()?;
-            Some((schema, method))
-        });
-        found.ok_or_else(|| nothing(name))
+        method_of(&self.handle, name).map(|found| (found.schema, found.method))
     }
+}
+
+/// A method that is served.
+pub(crate) struct ServedMethod {
+    pub(crate) schema: Schema,
+    pub(crate) method: Method,
+    /// What the schema is made of.
+    pub(crate) descriptors: Bytes,
+}
+
+/// The method of this name.
+///
+/// # Errors
+/// There is none of this name.
+pub(crate) fn method_of(handle: &Handle, name: &str) -> Result<ServedMethod> {
+    let found = handle.interfaces().iter().find_map(|interface| {
+        let method = interface.methods().iter().find(|method| is_called(method, name))?.clone();
+        let descriptors = interface.descriptors().clone();
+        let schema = Schema::from_descriptors(descriptors.clone()).ok()?;
+        Some(ServedMethod { schema, method, descriptors })
+    });
+    found.ok_or_else(|| nothing(name))
 }
 
 impl Services for ServicesApi {
@@ -73,7 +91,9 @@ impl Services for ServicesApi {
     async fn types(&self, _: Context, request: TypesRequest) -> Result<Reply<TypesReply>> {
         let (schema, method) = self.method(&request.method)?;
         let types = describe::types(&schema, &method.input).map(types::reply);
-        Ok(types.ok_or_else(|| nothing(&request.method))?.into())
+        let mut types = types.ok_or_else(|| nothing(&request.method))?;
+        types.rest = try_rest::bindings(&schema, &method);
+        Ok(types.into())
     }
 
     async fn open(&self, _: Context, request: OpenCallRequest) -> Result<Reply<OpenCallReply>> {

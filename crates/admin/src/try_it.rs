@@ -16,13 +16,13 @@ use tidewire_client::{Client, Protocol};
 use tidewire_schema::Schema;
 use tidewire_server::{Address, Handle};
 use tidewire_service::{
-    Body, Call, Code, Codec, Context, Error, Frame, Method, Result, Service as _,
+    Body, Call, Code, Codec, Context, Error, Frame, Method, Reply, Result, Service as _,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 
 use crate::proto::tidewire::admin::v1::{CallEvent, OpenCallRequest, ReceiveReply};
-use crate::{headers, micros, token};
+use crate::{headers, micros, token, try_rest};
 
 /// The calls that run, or whose end was not received yet.
 #[derive(Clone, Default)]
@@ -59,18 +59,26 @@ impl TriedCalls {
         request: OpenCallRequest,
     ) -> Result<String> {
         let client = client(handle, &request.protocol)?;
-        let mut first = Vec::with_capacity(request.messages.len());
-        for message in &request.messages {
-            first.push(encode(&schema, &method, message)?);
-        }
         let timeout = match request.timeout_ms {
             0 => TIMEOUT,
             asked => Duration::from_millis(asked).min(TIMEOUT_MAX),
         };
-        let (body, sender) = body(&method, first)?;
         let context = Context::new(headers::to_send(&request.headers)?);
         let context = context.with_deadline(Instant::now() + timeout);
-        let call = Call::method(method.clone(), context, Codec::Proto, body);
+        let (call, sender) = match &*request.protocol {
+            REST => {
+                let sent = request.rest.as_option().cloned().unwrap_or_default();
+                (try_rest::call(&schema, &method, sent, context)?, None)
+            }
+            _ => {
+                let mut first = Vec::with_capacity(request.messages.len());
+                for message in &request.messages {
+                    first.push(encode(&schema, &method, message)?);
+                }
+                let (body, sender) = body(&method, first)?;
+                (Call::method(method.clone(), context, Codec::Proto, body), sender)
+            }
+        };
         let tried = Arc::new(TriedCall {
             schema,
             method,
@@ -143,7 +151,11 @@ impl TriedCall {
     }
 
     async fn answer(&self, client: Client, call: Call) -> Result<()> {
+        let is_rest = call.spec().is_none();
         let mut reply = client.call(call).await?;
+        if is_rest {
+            return self.answer_by_rest(reply).await;
+        }
         self.event("headers", |event| {
             event.headers = headers::without_secrets(reply.headers.iter())
         })
@@ -170,6 +182,44 @@ impl TriedCall {
             .await;
         }
         Ok(())
+    }
+
+    /// Takes note of a response of plain HTTP: its status, its body line by line where the method
+    /// streams, and the error that it says.
+    async fn answer_by_rest(&self, reply: Reply) -> Result<()> {
+        let status = reply.status;
+        self.event("headers", |event| {
+            event.headers = headers::without_secrets(reply.headers.iter());
+            event.headers.insert(0, try_rest::status(status));
+        })
+        .await;
+        let is_stream = self.method.kind.server_streams() && status.is_success();
+        let mut held = Vec::new();
+        let mut frames = reply.body.into_frames();
+        while let Some(frame) = frames.next().await {
+            let Frame::Data(bytes) = frame? else { continue };
+            held.extend_from_slice(&bytes);
+            if held.len() > EVENTS_BYTES_MAX {
+                return Err(Error::resource_exhausted("the response is too long to be shown"));
+            }
+            while let Some(end) = held.iter().position(|byte| is_stream && *byte == b'\n') {
+                let line: Vec<u8> = held.drain(..=end).collect();
+                self.text(&line).await;
+            }
+        }
+        if !status.is_success() {
+            return Err(try_rest::error(status, &held));
+        }
+        self.text(&held).await;
+        Ok(())
+    }
+
+    /// Takes note of a message that is text already.
+    async fn text(&self, bytes: &[u8]) {
+        let text = String::from_utf8_lossy(bytes).trim().to_owned();
+        if !text.is_empty() {
+            self.event("message", |event| event.message = text).await;
+        }
     }
 
     /// Takes note of an event once there is room.
@@ -271,11 +321,13 @@ impl TriedCall {
 /// What calls the server over its own listener.
 fn client(handle: &Handle, protocol: &str) -> Result<Client> {
     let protocol = match protocol {
-        "" | "connect" => Protocol::Connect,
+        // Plain HTTP goes by any client of HTTP.
+        "" | "connect" | REST => Protocol::Connect,
         "grpc" => Protocol::Grpc,
         "grpc-web" => Protocol::GrpcWeb,
+        "live" => Protocol::Live,
         other => {
-            let text = format!("{other:?} is not connect, grpc or grpc-web");
+            let text = format!("{other:?} is not connect, grpc, grpc-web, live or rest");
             return Err(Error::invalid_argument(text));
         }
     };
@@ -322,6 +374,7 @@ fn encode(schema: &Schema, method: &Method, text: &str) -> Result<Bytes> {
     message.encode(Codec::Proto)
 }
 
+const REST: &str = "rest";
 const TIMEOUT: Duration = Duration::from_secs(30);
 const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// How long `Receive` waits for an event.

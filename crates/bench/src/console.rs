@@ -9,6 +9,8 @@ pub enum View {
     Terminal,
     /// Anything else: progress is plain lines.
     Plain,
+    /// A program: progress is lines of JSON, and nothing else is said.
+    Program,
 }
 
 /// A writer for a person to read, and what it leads to.
@@ -36,6 +38,11 @@ impl<'a> Console<'a> {
         self.view
     }
 
+    /// Speaks to a program from now on.
+    pub(crate) fn speak_to_program(&mut self) {
+        self.view = View::Program;
+    }
+
     /// A console for a part of something larger, of which `whole` says how far that is. Where
     /// progress would be their own lines it says nothing.
     pub(crate) fn part(&mut self, whole: String) -> Console<'_> {
@@ -47,6 +54,10 @@ impl<'a> Console<'a> {
     pub(crate) fn progress(&mut self, line: &str) -> io::Result<()> {
         match (self.view, &self.whole) {
             (View::Plain, None) => writeln!(self.out, "{line}"),
+            (View::Program, _) => {
+                writeln!(self.out, "{line}")?;
+                self.out.flush()
+            }
             (View::Plain, Some(_)) => Ok(()),
             (View::Terminal, whole) => {
                 let whole = whole.as_deref().unwrap_or_default();
@@ -59,6 +70,9 @@ impl<'a> Console<'a> {
 
     /// Writes finished text.
     pub(crate) fn text(&mut self, text: &str) -> io::Result<()> {
+        if self.view == View::Program {
+            return Ok(());
+        }
         if std::mem::take(&mut self.unfinished) {
             write!(self.out, "\r\x1b[K")?;
         }

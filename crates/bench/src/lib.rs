@@ -18,6 +18,7 @@ mod case;
 mod cold_start;
 mod compare;
 mod console;
+mod events;
 mod html;
 mod knee;
 mod machine;

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use crate::case::Case;
 use crate::cold_start;
 use crate::console::{Console, View, bar};
+use crate::events::Event;
 use crate::machine;
 use crate::quantity::{digits, grouped, time};
 use crate::result::{
@@ -135,6 +136,7 @@ async fn show(
     let mut before = (0, 0.0);
     let every = match console.view() {
         View::Terminal => 1,
+        View::Program => 1,
         View::Plain if plan.duration.as_secs() <= 30 => 1,
         View::Plain => 10,
     };
@@ -151,12 +153,19 @@ async fn show(
         let sum = |part: fn(&Progress) -> u64| latest.iter().map(part).sum::<u64>();
         let at = seconds(progress.at.saturating_sub(plan.origin()));
         let ok = sum(|one| one.ok);
+        let failed = sum(|one| one.failed);
+        let dropped = sum(|one| one.dropped);
+        if console.view() == View::Program {
+            let Progress { p50, p99, .. } = progress;
+            console.progress(&Event { at, ok, failed, dropped, p50, p99 }.line()?)?;
+            continue;
+        }
         let rate = (ok - before.0) as f64 / (at - before.1).max(1e-9);
         before = (ok, at);
         let total = plan.duration.as_secs_f64();
         let bar = match console.view() {
             View::Terminal => bar(at / total),
-            View::Plain => String::new(),
+            View::Plain | View::Program => String::new(),
         };
         let mut line = format!(
             "{bar}{:>5.0} s of {total:.0}   {:>9}/s   p50 {:>8}   p99 {:>8}",
@@ -165,8 +174,6 @@ async fn show(
             time(progress.p50),
             time(progress.p99),
         );
-        let failed = sum(|one| one.failed);
-        let dropped = sum(|one| one.dropped);
         if failed + dropped > 0 {
             line.push_str(&format!("   failed {failed}   dropped {dropped}"));
         }

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use anyhow::bail;
+use tidewire::admin::LoadProgram;
 use tidewire::config::{Backend, Config, ConsoleFile, Flags, ServiceConfig};
 use tidewire::server::StartError;
 use tidewire::{Builder, Echo, RunningServer, Schema};
@@ -149,6 +150,32 @@ pub(crate) fn start(running: &RunningServer, what: &str, flags: &Flags) -> Strin
         text += &format!("docs at {url}\n");
     }
     text
+}
+
+/// Lets the console make load on the server, by this program in another process. Results are
+/// kept for this user and this folder; where the user has no folder there is no load.
+pub(crate) fn offer_loads(config: &Config) {
+    let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let all = match (of("XDG_STATE_HOME"), of("HOME")) {
+        (Some(state), _) => Path::new(&state).join("tidewire/loads"),
+        (None, Some(home)) => Path::new(&home).join(".tidewire/loads"),
+        (None, None) => return,
+    };
+    let (Ok(program), Ok(here)) = (std::env::current_exe(), std::env::current_dir()) else {
+        return;
+    };
+    config.offer_loads(LoadProgram::new(program, all.join(name_of(&here))));
+}
+
+/// A folder by one name: its last part for people, and a number that tells it from others.
+fn name_of(folder: &Path) -> String {
+    // FNV-1a: the same with every version of this program.
+    let hash =
+        folder.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    let last = folder.file_name().unwrap_or_default().to_string_lossy();
+    format!("{}-{hash:016x}", last.chars().take(40).collect::<String>())
 }
 
 /// The line with the address of the console, and what lets `tidewire console` find the program

@@ -50,6 +50,9 @@ pub const CONSOLE: &[File] = files! {
     "services.js" SCRIPT
     "processes.js" SCRIPT
     "health.js" SCRIPT
+    "load.js" SCRIPT
+    "chart.js" SCRIPT
+    "rest.js" SCRIPT
     "settings.js" SCRIPT
     "request.js" SCRIPT
     "form.js" SCRIPT

@@ -11,6 +11,7 @@ import { Calls } from "./calls.js";
 import { Cache } from "./cache.js";
 import { Services } from "./services.js";
 import { Health } from "./health.js";
+import { Load } from "./load.js";
 import { Processes } from "./processes.js";
 import { Settings } from "./settings.js";
 
@@ -22,12 +23,13 @@ const PAGES = [
   { path: "/services", name: "Services", page: Services },
   { path: "/processes", name: "Processes", page: Processes },
   { path: "/health", name: "Health", page: Health },
+  { path: "/load", name: "Load", page: Load },
   { path: "/settings", name: "Settings", page: Settings },
 ];
 
 const KEYS = [
   ["/", "to the filter"], ["j, k", "to the next row, to the one before"], ["Enter", "open the row"],
-  ["e", "to the next row that failed"], ["p", "pause what moves"], ["1 – 7", "to a page"], ["?", "these keys"],
+  ["e", "to the next row that failed"], ["p", "pause what moves"], ["1 – 8", "to a page"], ["?", "these keys"],
 ];
 
 /** @param {{ why: string }} props */

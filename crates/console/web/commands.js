@@ -5,7 +5,7 @@
 /** One word of a POSIX shell, whatever is in it. @param {string} text */
 export const quoted = (text) => (/^[A-Za-z0-9_@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
-/** @param {What} what */
+/** @param {{ address: string, tls: boolean }} what */
 const url = ({ address, tls }) => `${tls ? "https" : "http"}://${address}`;
 
 /** @param {What} what */
@@ -17,11 +17,21 @@ export function asCurl(what) {
   return line(["curl", ...socket, "-H", "content-type: application/json", ...headers, "--data-raw", what.message, `${at}/${what.method}`]);
 }
 
-/** A request by a REST binding. @param {{ verb: string, url: string, body?: string, headers: Record<string, string> }} what */
-export function asRestCurl({ verb, url, body, headers }) {
+/** @typedef {{ verb: string, path: string, body?: string, headers: Record<string, string>, address: string, tls: boolean }} RestWhat the path begins with `/` */
+
+/** A request by a REST binding. @param {RestWhat} what */
+export function asRestCurl({ verb, path, body, headers, address, tls }) {
   const sent = Object.entries(body === undefined ? headers : { "content-type": "application/json", ...headers });
   const given = sent.flatMap(([name, value]) => ["-H", `${name}: ${value}`]);
-  return line(["curl", ...(verb === "GET" ? [] : ["-X", verb]), ...given, ...(body === undefined ? [] : ["--data-raw", body]), url]);
+  const isSocket = address.startsWith("unix:");
+  const at = isSocket ? "http://localhost" : url({ address, tls });
+  return line(["curl", ...(isSocket ? ["--unix-socket", address.slice(5)] : []), ...(verb === "GET" ? [] : ["-X", verb]), ...given, ...(body === undefined ? [] : ["--data-raw", body]), at + path]);
+}
+
+/** The same by plain HTTP of `tidewire call`. @param {RestWhat} what */
+export function asRestTidewire({ verb, path, body, headers, address, tls }) {
+  const given = Object.entries(headers).flatMap(([name, value]) => ["-H", `${name}: ${value}`]);
+  return line(["tidewire", "call", "-X", verb, ...given, (tls ? url({ address, tls }) : address) + path, ...(body === undefined ? [] : ["-d", body])]);
 }
 
 /** @param {What} what */

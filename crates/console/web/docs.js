@@ -125,7 +125,7 @@ function Method({ method }) {
     return run.start((push, signal) => plain(binding, /** @type {any} */ (bound), { headers, timeoutMs }, push, signal));
   };
   const what = { method: method.path, message: compact, headers, address: location.host, tls: location.protocol === "https:", protocol: "connect", streams: method.kind !== "unary" };
-  const curl = binding && bound && !(bound instanceof Error) ? asRestCurl({ verb: binding.verb, url: new URL(bound.path, server).href, body: bound.body, headers }) : undefined;
+  const curl = binding && bound && !(bound instanceof Error) ? asRestCurl({ ...what, verb: binding.verb, path: new URL(bound.path, server).href.slice(server.origin.length), body: bound.body }) : undefined;
   const open = run.state && !run.state.ended;
   return h("section", { class: "detail", "aria-label": `Try ${method.path}` },
     h("h2", null, h(UntrustedText, { max: 300 }, method.path)),

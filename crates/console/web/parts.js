@@ -99,12 +99,12 @@ export function Field({ label, children, class: name }) {
 
 /** @param {{ text: string, label?: string }} props */
 export function Copy({ text, label }) {
-  const [done, set] = useState(false);
+  const [copied, set] = useState(/** @type {string | null} */ (null));
   return h("button", {
     type: "button",
     onClick: async () => {
       await navigator.clipboard.writeText(text);
-      set(true);
+      set(text);
     },
-  }, done ? "Copied" : label ?? "Copy");
+  }, copied === text ? "Copied" : label ?? "Copy");
 }

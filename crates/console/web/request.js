@@ -41,10 +41,12 @@ export function useRequest({ type, types, isCut, sample }) {
 
 /** @param {{ what: import("./commands.js").What, curl?: string }} props `curl` in place of a call by Connect */
 export function CopyCommands({ what, curl }) {
+  // The same call for a terminal; others than ours do not speak the live protocol.
+  const isLive = what.protocol === "live";
   return [
-    h(Copy, { key: "curl", label: "Copy as curl", text: curl ?? asCurl(what) }),
-    h(Copy, { key: "grpcurl", label: "as grpcurl", text: asGrpcurl(what) }),
-    h(Copy, { key: "tidewire", label: "as tidewire", text: asTidewire(what) }),
+    isLive ? null : h(Copy, { key: "curl", label: "Copy as curl", text: curl ?? asCurl(what) }),
+    isLive ? null : h(Copy, { key: "grpcurl", label: "as grpcurl", text: asGrpcurl(what) }),
+    h(Copy, { key: "tidewire", label: isLive ? "Copy as tidewire" : "as tidewire", text: asTidewire(what) }),
   ];
 }
 

@@ -2,9 +2,11 @@
 
 import { h, useEffect, useMemo, useRef, useState } from "./preact.js";
 import { call } from "./api.js";
+import { asRestCurl, asRestTidewire } from "./commands.js";
 import { CopyCommands, EVENTS_MAX, Events, useRequest } from "./request.js";
+import { restRequest } from "./rest.js";
 import { UntrustedText } from "./text.js";
-import { Field, Filter, Problem, Table, useQuery } from "./parts.js";
+import { address, Copy, Field, Filter, Problem, Table, useQuery } from "./parts.js";
 import { Act, useCall } from "./ui.js";
 
 export function Services() {
@@ -42,29 +44,52 @@ function TryIt({ method }) {
   const [protocol, setProtocol] = useState("connect");
   const [deadline, setDeadline] = useState("5");
   const known = useMemo(() => types.data?.types ?? [], [types.data]);
-  const { text, compact, headers, buttons, fields } = useRequest({ type: method.input, types: known, isCut: types.data?.cut, sample: sample.data && (sample.data.json || "{}") });
+  const { text, value, compact, headers, known: byName, buttons, fields } = useRequest({ type: method.input, types: known, isCut: types.data?.cut, sample: sample.data && (sample.data.json || "{}") });
   const run = useRun();
   const streams = method.kind === "client" || method.kind === "bidi";
-  const request = () => ({
-    method: method.path, protocol, headers, timeoutMs: Math.round(Number(deadline) * 1000) || 5000,
-    messages: streams && run.state ? [] : [text || "{}"],
-  });
-  const what = { method: method.path, message: compact, headers, address: system.data?.addresses?.[0] ?? "127.0.0.1:8080", tls: Boolean(system.data?.tls), protocol, streams: method.kind !== "unary" };
+  const [wrong, setWrong] = useState(/** @type {Error | undefined} */ (undefined));
+  const bindings = streams ? [] : types.data?.rest ?? [];
+  const binding = protocol.startsWith("rest ") ? bindings[Number(protocol.slice(5))] : undefined;
+  // A stream in lines is shown message by message.
+  const sent = binding && method.kind === "server" ? { accept: "application/x-ndjson", ...headers } : headers;
+  const bound = useMemo(() => {
+    if (!binding) return undefined;
+    if (value === undefined) return new Error("the request is not JSON");
+    try {
+      const { path, body } = restRequest({ body: "", ...binding }, value, byName, method.input);
+      return { verb: binding.verb, path: `/${path}`, body };
+    } catch (problem) { return /** @type {Error} */ (problem); }
+  }, [binding, compact, byName]);
+  const request = () => {
+    const how = { method: method.path, headers: sent, timeoutMs: Math.round(Number(deadline) * 1000) || 5000 };
+    return binding ? { ...how, protocol: "rest", rest: bound } : { ...how, protocol, messages: streams && run.state ? [] : [text || "{}"] };
+  };
   const open = run.state && !run.state.ended;
+  const send = () => {
+    setWrong(bound instanceof Error ? bound : undefined);
+    if (bound instanceof Error) return Promise.resolve();
+    return streams && open ? run.send(text || "{}") : run.open(request());
+  };
+  const what = { method: method.path, message: compact, headers, address: system.data?.addresses?.[0] ?? "127.0.0.1:8080", tls: Boolean(system.data?.tls), protocol, streams: method.kind !== "unary" };
+  const rest = bound && !(bound instanceof Error) ? { ...bound, headers: sent, address: what.address, tls: what.tls } : undefined;
   return h("section", { class: "detail", "aria-label": `Try ${method.path}` },
     h("h2", null, h(UntrustedText, { max: 300 }, method.path)),
     described.data ? h("details", null, h("summary", null, "As .proto"), h("pre", { tabIndex: 0 }, h(UntrustedText, { max: 60000 }, described.data.text))) : h(Problem, { error: described.error }),
     h("div", { class: "bar" },
-      h(Field, { label: "Protocol" }, h("select", { value: protocol, onChange: (/** @type {any} */ e) => setProtocol(e.currentTarget.value) }, ["connect", "grpc", "grpc-web"].map((one) => h("option", { value: one }, one)))),
+      h(Field, { label: "Protocol" }, h("select", { value: protocol, onChange: (/** @type {any} */ e) => setProtocol(e.currentTarget.value) }, ["connect", "grpc", "grpc-web", "live"].map((one) => h("option", { key: one, value: one }, one)),
+        bindings.map((/** @type {any} */ one, /** @type {number} */ place) => h("option", { key: place, value: `rest ${place}` }, `REST: ${one.verb} ${one.template}`)))),
       h(Field, { label: "Deadline in seconds" }, h("input", { class: "short", inputMode: "decimal", value: deadline, onInput: (/** @type {any} */ e) => setDeadline(e.currentTarget.value) })),
       buttons),
     fields,
     h("div", { class: "bar" },
-      h(Act, { class: "primary", onAct: () => (streams && open ? run.send(text || "{}") : run.open(request())), disabled: Boolean(open) && !streams }, streams && open ? "Send another" : "Send"),
+      h(Act, { class: "primary", onAct: send, disabled: Boolean(open) && !streams }, streams && open ? "Send another" : "Send"),
       streams ? h(Act, { onAct: run.closeSend, disabled: !open }, "Close send") : null,
       h(Act, { onAct: run.cancel, disabled: !open }, "Cancel"),
-      h(CopyCommands, { what })),
-    h(Problem, { error: run.error }),
+      binding
+        ? rest ? [h(Copy, { key: "curl", label: "Copy as curl", text: asRestCurl(rest) }), rest.address.startsWith("unix:") ? null : h(Copy, { key: "tidewire", label: "as tidewire", text: asRestTidewire(rest) })] : null
+        : h(CopyCommands, { what })),
+    h("p", null, h("a", { href: address("/load", { method: method.path }) }, "Put load on it")),
+    h(Problem, { error: wrong ?? run.error }),
     run.state ? h(Events, { state: run.state }) : null);
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn arguments() -> Map<String, Value> {
                 "description": "The messages to send, as JSON; one where the client does not stream.",
             },
             "headers": {"type": "object", "additionalProperties": {"type": "string"}},
-            "protocol": {"enum": ["connect", "grpc", "grpc-web"]},
+            "protocol": {"enum": ["connect", "grpc", "grpc-web", "live"]},
             "timeoutMs": {"type": "integer", "minimum": 1, "maximum": 60000},
         },
         "required": ["method"],

@@ -3,6 +3,8 @@
 //! A method that is not here cannot be called. Whether a tool only looks is not said here but by
 //! the scopes of its method.
 
+use crate::load;
+
 /// A tool, and what it does.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Verb {
@@ -25,6 +27,8 @@ pub(crate) enum ToolAction {
     Action { service: &'static str, actions: &'static [&'static str], like: &'static str },
     /// Calls a method of the program itself, and waits for what comes back.
     ByHand,
+    /// Starts load on the program, and waits for its end.
+    Load,
     /// As a method, with the names of arguments and of the result that wishmock has.
     Wishmock { method: &'static str, arguments: &'static [(&'static str, &'static str)] },
     /// Puts a text into a file whatever is there: its etag is asked for first.
@@ -91,6 +95,17 @@ pub(crate) const VERBS: &[Verb] = &[
         hint: "Starts, stops, restarts, freezes or thaws the processes of a hosted program, or closes \
                its circuit breaker.",
     },
+    tells("bench_list", "Loads/List", ""),
+    tells("bench_get", "Loads/Get", "Ids of runs: bench_list."),
+    Verb {
+        name: "bench_run",
+        does: ToolAction::Load,
+        untrusted: true,
+        mock: false,
+        hint: load::HINT,
+    },
+    tells("bench_stop", "Loads/Stop", ""),
+    looks("bench_compare", "Loads/Compare"),
     looks("settings", "System/Settings"),
     mocks("rules_list", "Mocks/ListRules", ""),
     mocks("rule_read", "Mocks/GetFile", ""),

@@ -10,6 +10,7 @@
 mod bound;
 mod by_hand;
 mod catalog;
+mod load;
 mod server;
 mod shape;
 mod tools;

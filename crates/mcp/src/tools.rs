@@ -10,7 +10,7 @@ use tidewire_service::{
 };
 
 use crate::catalog::{EXAMPLES, ToolAction, VERBS, Verb};
-use crate::{by_hand, shape};
+use crate::{by_hand, load, shape};
 
 /// What a caller may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +82,7 @@ impl Tools {
             }
             ToolAction::Overwrite { put, .. } => Some(self.method(put)?),
             ToolAction::ByHand => Some(self.method("Services/Open")?),
+            ToolAction::Load => Some(self.method("Loads/Start")?),
             ToolAction::Examples => None,
         };
         let reads = method.as_ref().is_none_or(is_read);
@@ -151,6 +152,7 @@ impl Tools {
                 self.call(&format!("{service}/{action}"), given).await
             }
             ToolAction::ByHand => by_hand::run(self, given).await,
+            ToolAction::Load => load::run(self, given).await,
             ToolAction::Examples => Ok(json!({"text": EXAMPLES})),
         }
     }
@@ -256,7 +258,7 @@ fn adapt(schema: &mut Map<String, Value>, does: ToolAction) {
             let names: Vec<_> = arguments.iter().map(|(theirs, _)| *theirs).collect();
             schema.insert("required".to_owned(), json!(names));
         }
-        ToolAction::Method(_) | ToolAction::ByHand | ToolAction::Examples => {}
+        ToolAction::Method(_) | ToolAction::ByHand | ToolAction::Load | ToolAction::Examples => {}
     }
 }
 

@@ -210,6 +210,10 @@ pub struct RunArgs {
     /// Write the result as one HTML file with charts.
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     html: Option<PathBuf>,
+    /// Print progress for a program to read, a line of JSON a second, and no summary: at, ok,
+    /// failed and dropped so far, p50 and p99 of the last second.
+    #[arg(long, conflicts_with_all = ["find_knee", "cold"], help_heading = "Results")]
+    events: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -290,6 +294,9 @@ pub(super) async fn run(
     console: &mut Console<'_>,
     stop: &Stop,
 ) -> Result<Outcome, Error> {
+    if args.events {
+        console.speak_to_program();
+    }
     let outputs = Outputs::open(args)?;
     let case = Arc::new(planning::case(args, schema)?);
     let context = machine::context(command_line());

@@ -78,3 +78,31 @@ fn compare_refuses_what_is_no_result() {
     assert_eq!(ran.outcome.as_ref().unwrap_err().kind(), ErrorKind::Usage);
     assert!(ran.error().contains("not a result"));
 }
+
+#[test]
+fn for_a_program_progress_is_lines_of_json_and_nothing_else_is_said() {
+    let peer = Peer::good();
+    let url = peer.url();
+    let result = scratch("json");
+    let ran = bench(&[
+        "run",
+        &url,
+        "--rate",
+        "100",
+        "--duration",
+        "2s",
+        "--events",
+        "--json",
+        result.to_str().unwrap(),
+    ]);
+    ran.outcome.unwrap();
+    let events: Vec<serde_json::Value> =
+        ran.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(!events.is_empty(), "{}", ran.text);
+    for event in &events {
+        assert!(event["ok"].is_u64() && event["failed"] == 0 && event["p99"].is_f64(), "{event}");
+    }
+    let result: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(result).unwrap()).unwrap();
+    assert!(events.last().unwrap()["ok"].as_u64() <= result["requests"]["ok"].as_u64());
+}

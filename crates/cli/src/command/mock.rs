@@ -165,6 +165,7 @@ impl Mock {
         let folders = self.folders().await?;
         let mock = self.build(&folders)?;
         config.tell_of_mock(&mock, &folders);
+        serving::offer_loads(config);
         let services = mock.services();
         if services.is_empty() {
             let path = self.protos.display();

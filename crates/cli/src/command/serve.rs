@@ -78,6 +78,7 @@ impl Serve {
         if let Some(proto) = &self.proto {
             services.push(ServiceConfig::echo(proto));
         }
+        serving::offer_loads(config);
         let captured = config.oplog.sources(&Graph::global());
         let log = config.oplog.start(&captured).await.map_err(Failure::usage)?;
         let mut builder = config.server_with_log(log.as_deref()).map_err(Failure::usage)?;

@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use tidewire_admin::Token;
+use tidewire_admin::{LoadProgram, Token};
 use tidewire_server::{Address, RunningServer};
 
 use super::{Config, ConfigError};
@@ -31,6 +31,11 @@ impl Config {
             self.admin.listen = Some(Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
         }
         Ok(())
+    }
+
+    /// Lets load be made on this server from its admin listener, by another process.
+    pub fn offer_loads(&self, program: LoadProgram) {
+        self.told.0.set_load_program(program);
     }
 
     /// The address of the console of a running server, with a code that is good once, for a minute;
