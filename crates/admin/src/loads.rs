@@ -97,7 +97,8 @@ impl LoadsApi {
 impl Loads for LoadsApi {
     async fn list(&self, _: Context, _: ListLoadsRequest) -> Result<Reply<ListLoadsReply>> {
         let problem = match self.program() {
-            Ok(_) => self.handle.is_tls().then_some(plan::TLS).unwrap_or_default(),
+            Ok(_) if self.handle.is_tls() => plan::TLS,
+            Ok(_) => "",
             Err(_) => NO_PROGRAM,
         };
         let mut loads = match self.program() {

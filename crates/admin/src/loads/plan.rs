@@ -38,7 +38,7 @@ impl Plan {
     pub(super) fn new(handle: &Handle, mut asked: StartLoadRequest) -> Result<Self> {
         let nowhere = || Error::failed_precondition("this server does not listen yet");
         let address = reachable(handle.addresses().first().ok_or_else(nowhere)?);
-        if handle.is_tls() && matches!(address, Address::Tcp(_)) {
+        if handle.is_tls() {
             return Err(Error::failed_precondition(TLS));
         }
         fill_in(&mut asked);

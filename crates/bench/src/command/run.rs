@@ -256,6 +256,7 @@ impl RunArgs {
         let has_json = self.scenario.is_some() || self.body.as_deref().is_some_and(is_json);
         (calls && has_json && self.proto.is_none()).then_some(ReflectionTarget {
             url: &self.url,
+            socket: self.unix.as_deref(),
             authorities: self.cacert.as_deref(),
             insecure: self.insecure,
             headers: &self.header,
@@ -280,6 +281,8 @@ impl RunArgs {
 pub struct ReflectionTarget<'a> {
     /// The URL of the calls.
     pub url: &'a str,
+    /// The Unix socket in place of the URL's host.
+    pub socket: Option<&'a Path>,
     /// Authorities to trust in place of the machine's (PEM file).
     pub authorities: Option<&'a Path>,
     /// Trust whoever answers.

@@ -48,7 +48,11 @@ async fn schema(server: ReflectionTarget<'_>) -> Result<Schema, Failure> {
     let headers = server.headers.iter().filter(|header| !header.contains("{{"));
     let reach = Reach::trusting(server.authorities, server.insecure).with_headers(headers);
     let reach = reach.map_err(Failure::usage)?;
-    let target = Target::parse(server.url).map_err(Failure::usage)?;
+    let target = match server.socket {
+        Some(socket) => Target::parse(&format!("unix:{}", socket.display())),
+        None => Target::parse(server.url),
+    };
+    let target = target.map_err(Failure::usage)?;
     let found = detect(&target, &reach, &Watch::new(false)).await?;
     Ok(reflect(&found, &reach, target.method()).await?.schema)
 }
