@@ -43,6 +43,11 @@ impl BodyRate {
         let bytes_min = limits.body_progress_bytes_min;
         Self { timeout, bytes_min, pauses }
     }
+
+    /// Any byte in each `timeout`.
+    pub(crate) const fn that_ends_after(self, timeout: Duration) -> Self {
+        Self { timeout, bytes_min: 1, ..self }
+    }
 }
 
 impl Wait {

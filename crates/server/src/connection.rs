@@ -108,8 +108,7 @@ impl App {
             return Box::pin(self.live_stream(io, first.1, peer, stop)).await;
         }
         let activity = Activity::new(Arc::clone(&self.waiting), &self.limits);
-        let patience = self.limits.reply_progress_timeout;
-        let (io, gathering) = Gather::new(io, first, Arc::clone(&activity), patience);
+        let (io, gathering) = Gather::new(io, first, Arc::clone(&activity), &self.limits);
         let connection = Connection::new(Arc::clone(&self), peer, gathering.clone());
         let taken = Arc::clone(&connection.taken);
         let stop_live = stop.clone();

@@ -20,8 +20,14 @@
 //! HTTP/2, which gathers by itself, and connections that are to be upgraded pass through.
 //!
 //! Whatever is written to a client that takes nothing for `limits.reply_progress_timeout` fails.
+//!
+//! A connection that ends before all of a request came would break the client's sending, and with
+//! it lose the answer that was just written (RFC 9112, section 9.6). So such a one is shut down for
+//! writing first, and what still comes is read and forgotten until the client closes too, up to
+//! `limits.unread_body_bytes_max` and for `limits.unread_body_timeout`.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,6 +43,7 @@ use tokio::time::Sleep;
 use crate::activity::Activity;
 use crate::detect::DetectedProtocol;
 use crate::interim::InterimQueue;
+use crate::limits::Limits;
 
 /// A connection whose small writes are held back.
 pub(crate) struct Gather<IO> {
@@ -47,7 +54,16 @@ pub(crate) struct Gather<IO> {
     written: usize,
     activity: Arc<Activity>,
     patience: StallLimit,
+    linger: Linger,
     state: GatherHandle,
+}
+
+/// What is still read once nothing more is written.
+struct Linger {
+    bytes_left: usize,
+    timeout: Duration,
+    /// Since the connection is shut down for writing.
+    sleep: Option<Pin<Box<Sleep>>>,
 }
 
 /// How long the client may take nothing of what is written to it.
@@ -70,6 +86,8 @@ struct Flags {
     direct: AtomicBool,
     /// A request was read, and nothing of its answer is here.
     owes: AtomicBool,
+    /// The body of the last request is not all there.
+    awaits_body: AtomicBool,
     /// What goes before the answer.
     interim: InterimQueue,
 }
@@ -102,6 +120,11 @@ impl GatherHandle {
         self.0.owes.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the body of a request is still to come.
+    pub(crate) fn set_awaits_body(&self, awaits: bool) {
+        self.0.awaits_body.store(awaits, Ordering::Relaxed);
+    }
+
     /// A call begins, over HTTP/1.1: what sends its interim responses.
     pub(crate) fn interim_sender(&self) -> InterimSender {
         let call = self.0.interim.begin();
@@ -124,16 +147,21 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Gather<IO> {
         io: IO,
         (speaks, first): (DetectedProtocol, Bytes),
         activity: Arc<Activity>,
-        reply_progress_timeout: Duration,
+        limits: &Limits,
     ) -> (Self, GatherHandle) {
         let state = GatherHandle::default();
         if speaks == DetectedProtocol::Http2 {
             state.end();
         }
-        let patience = StallLimit { timeout: reply_progress_timeout, sleep: None };
+        let patience = StallLimit { timeout: limits.reply_progress_timeout, sleep: None };
+        let linger = Linger {
+            bytes_left: limits.unread_body_bytes_max,
+            timeout: limits.unread_body_timeout,
+            sleep: None,
+        };
         let held = Vec::new();
         let state_too = state.clone();
-        (Self { io, first, held, written: 0, activity, patience, state }, state_too)
+        (Self { io, first, held, written: 0, activity, patience, linger, state }, state_too)
     }
 
     /// Writes what is held, and flushes.
@@ -231,7 +259,39 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gather<IO> {
         if !this.held.is_empty() {
             ready!(this.poll_release(cx))?;
         }
-        Pin::new(&mut this.io).poll_shutdown(cx)
+        if this.linger.sleep.is_none() {
+            ready!(Pin::new(&mut this.io).poll_shutdown(cx))?;
+            if !this.state.0.awaits_body.load(Ordering::Relaxed) {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        this.linger.poll(&mut this.io, cx).map(Ok)
+    }
+}
+
+impl Linger {
+    /// Ready once the client closed its side, or sent too much or for too long.
+    fn poll(&mut self, io: &mut (impl AsyncRead + Unpin), cx: &mut Context<'_>) -> Poll<()> {
+        let timeout = self.timeout;
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        if sleep.as_mut().poll(cx).is_ready() {
+            tracing::debug!("a connection is closed after limits.unread_body_timeout");
+            return Poll::Ready(());
+        }
+        let mut room = [const { MaybeUninit::uninit() }; LINGER_ROOM];
+        loop {
+            let mut buf = ReadBuf::uninit(&mut room);
+            let read = ready!(Pin::new(&mut *io).poll_read(cx, &mut buf));
+            let bytes = buf.filled().len();
+            if read.is_err() || bytes == 0 {
+                return Poll::Ready(());
+            }
+            let Some(left) = self.bytes_left.checked_sub(bytes) else {
+                tracing::debug!("a connection is closed after limits.unread_body_bytes_max");
+                return Poll::Ready(());
+            };
+            self.bytes_left = left;
+        }
     }
 }
 
@@ -253,6 +313,9 @@ impl StallLimit {
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, text)))
     }
 }
+
+/// How much is read at once of what is forgotten.
+const LINGER_ROOM: usize = 4 << 10;
 
 /// How many bytes are held back at most.
 const HELD_MAX: usize = 64 << 10;

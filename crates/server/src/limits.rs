@@ -13,8 +13,8 @@
 //! | `body_progress_timeout` | 30 s | a body that stands still: `deadline_exceeded`, 408 |
 //! | `body_progress_bytes_min` | 4 KiB | what has to come in that time, or the end |
 //! | `upload_rate_min` | 16 KiB a second | hosted programs: a slower body whose place other calls wait for is `deadline_exceeded`, 408 |
-//! | `unread_body_bytes_max` | 1 MiB | HTTP/2: what a client sends after its reply; the stream is reset |
-//! | `unread_body_timeout` | 5 s | HTTP/2: how long that is taken in; the stream is reset |
+//! | `unread_body_bytes_max` | 1 MiB | what a client sends after its reply: the stream is reset, the connection closed |
+//! | `unread_body_timeout` | 5 s | how long that is taken in: the same |
 //! | `reply_progress_timeout` | 60 s | nobody reads the reply: the stream is reset, or the connection closed |
 //! | `reply_bytes_waiting_max` | 64 MiB a connection | further replies are `resource_exhausted` |
 //! | `reply_bytes_waiting_all_max` | 1 GiB | the same, over all connections of HTTP; and as much again over all live sessions |
@@ -83,9 +83,12 @@ pub struct Limits {
     /// How many bytes a second of a request's body for a hosted program have to come while other
     /// calls wait for its place.
     pub upload_rate_min: usize,
-    /// How many bytes of a request are still taken in over HTTP/2 once its reply is over.
+    /// How many bytes of a request are still taken in once its reply is over, where its stream or
+    /// its connection then ends. A request of HTTP/1.1 that is refused is read up to
+    /// [`body_bytes_max`](Self::body_bytes_max), within
+    /// [`body_progress_timeout`](Self::body_progress_timeout), and its connection goes on.
     pub unread_body_bytes_max: usize,
-    /// For how long they are.
+    /// For how long they are; what is read for the connection to go on may pause as long.
     pub unread_body_timeout: Duration,
     /// How long a client may leave the next piece of a reply, of up to 16 KiB, unread.
     pub reply_progress_timeout: Duration,

@@ -34,7 +34,7 @@ use crate::connection::Connection;
 use crate::lookup::RequestTarget;
 use crate::observe::{EndCause, Watch};
 use crate::plain;
-use crate::request_body::{RawBody, RequestBody, UnreadBody, check_length, discard};
+use crate::request_body::{RawBody, RequestBody, UnreadBody, check_length};
 use crate::response::{ResponseBody, ResponseFuture};
 use crate::rest::{Rest, Transcoder, add_host};
 use crate::rpc::RpcCall;
@@ -178,7 +178,7 @@ impl Connection {
         let (parts, body) = request.into_parts();
         let version = parts.version;
         let pace = BodyRate::new(&self.app.limits, version == Version::HTTP_2);
-        (parts, RawBody::new(body, version, pace, slot))
+        (parts, RawBody::new(body, version, pace, (slot, &self.gathering)))
     }
 
     #[inline]
@@ -294,11 +294,10 @@ impl Connection {
         }
     }
 
-    /// Answers once the request's body is read: over HTTP/1.1, closing before that would break the
-    /// client's sending, and it would never see the answer. HTTP/2 answers at once, since there a
-    /// client may go on sending for as long as it waits for a reply; what it still sends is taken
-    /// in afterwards (`http2.rs`). A body whose declared length is over the limit is not read at
-    /// all.
+    /// Answers at once, and then reads and forgets what is left of the request's body: over
+    /// HTTP/1.1 closing before that would break the client's sending, and it would never see the
+    /// answer. Over HTTP/2 what it still sends is taken in with its stream (`http2.rs`). After a
+    /// body whose declared length is over the limit the connection is closed (`gather.rs`).
     pub(crate) fn after_body(
         &self,
         version: Version,
@@ -316,7 +315,7 @@ impl Connection {
         }
         let app = Arc::clone(&self.app);
         ResponseFuture::Late(Box::pin(async move {
-            discard(body, &app.limits).await;
+            UnreadBody::of(body).read_on(&app.limits).await;
             response
         }))
     }

@@ -4,10 +4,11 @@
 //! `body_rate.rs`.
 //!
 //! One of these is under the body of every call that did not come whole with its head, whatever its
-//! protocol. Over HTTP/1.1 a connection that is answered before the request was read to its end
-//! breaks the client's sending, which then never sees the answer; so what nobody read is put aside
-//! ([`UnreadBody`]) for whoever writes the answer to read and forget. Over HTTP/2 nothing is put
-//! aside.
+//! protocol. Over HTTP/1.1 a connection that ends before the request was read to its end breaks the
+//! client's sending, which then never sees the answer; so what nobody read is put aside
+//! ([`UnreadBody`]) for whoever writes the answer, to be read and forgotten beside it. What then
+//! ends the connection still leaves the client time to see it (`gather.rs`). Over HTTP/2 nothing is
+//! put aside.
 
 use parking_lot::Mutex;
 use std::io;
@@ -23,6 +24,7 @@ use tidewire_service::{Error, Frame, Result};
 
 use crate::activity::Slot;
 use crate::body_rate::{BodyRate, Wait};
+use crate::gather::GatherHandle;
 use crate::limits::Limits;
 use crate::observe::Counter;
 
@@ -35,6 +37,8 @@ pub(crate) struct RawBody {
     pub(crate) version: Version,
     pub(crate) pace: BodyRate,
     slot: Option<Arc<Slot>>,
+    /// HTTP/1.1, until all of it is there: what is told of that.
+    gathering: Option<GatherHandle>,
 }
 
 impl RawBody {
@@ -43,11 +47,13 @@ impl RawBody {
         body: Incoming,
         version: Version,
         pace: BodyRate,
-        slot: Option<&Arc<Slot>>,
+        (slot, gathering): (Option<&Arc<Slot>>, &GatherHandle),
     ) -> Self {
-        let slot = slot.filter(|_| !body.is_end_stream()).cloned();
+        let is_awaited = !body.is_end_stream();
+        let slot = slot.filter(|_| is_awaited).cloned();
         slot.iter().for_each(|slot| slot.lend());
-        Self { body: Some(body), version, pace, slot }
+        let gathering = (is_awaited && version < Version::HTTP_2).then(|| gathering.clone());
+        Self { body: Some(body), version, pace, slot, gathering }
     }
 }
 
@@ -84,10 +90,13 @@ impl http_body::Body for RawBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<std::result::Result<http_body::Frame<bytes::Bytes>, hyper::Error>>> {
-        match &mut self.body {
-            Some(body) => Pin::new(body).poll_frame(cx),
-            None => Poll::Ready(None),
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
+        let is_all = frame.is_none() || body.is_end_stream();
+        if is_all && let Some(gathering) = self.gathering.take() {
+            gathering.set_awaits_body(false);
         }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -213,55 +222,77 @@ impl UnreadBody {
     /// whether that was all.
     pub(crate) async fn discard_what_came(&self, limits: &Limits) -> bool {
         let Some(mut body) = self.0.lock().take() else { return true };
-        let mut asked = false;
-        let mut left = limits.unread_body_bytes_max;
-        std::future::poll_fn(|cx| {
-            loop {
-                match Pin::new(&mut body).poll_frame(cx) {
-                    Poll::Ready(Some(Ok(frame))) => {
-                        asked = false;
-                        let length = frame.data_ref().map_or(0, bytes::Bytes::len);
-                        let Some(rest) = left.checked_sub(length) else {
-                            return Poll::Ready(false);
-                        };
-                        left = rest;
-                    }
-                    Poll::Ready(None) => return Poll::Ready(true),
-                    Poll::Ready(Some(Err(_))) => return Poll::Ready(false),
-                    // The connection, which is this task, hands over what it has once it was asked.
-                    Poll::Pending if !asked => {
-                        asked = true;
-                        cx.waker().wake_by_ref();
-                        return Poll::Pending;
-                    }
-                    Poll::Pending => return Poll::Ready(false),
-                }
-            }
-        })
-        .await
+        read_what_came(&mut body, limits).await == Came::All
     }
 
-    /// Reads what nobody read, within the bounds of the server, and forgets it.
-    pub(crate) async fn discard(self, limits: &Limits) {
-        let body = self.0.lock().take();
-        if let Some(body) = body {
-            discard(body, limits).await;
+    /// Forgets what nobody read as far as it came. Over HTTP/1.1 what still comes is read and
+    /// forgotten beside the answer, within the bounds of the server; then the connection goes on.
+    pub(crate) async fn read_on(self, limits: &Limits) {
+        let Some(mut body) = self.0.lock().take() else { return };
+        if body.version < Version::HTTP_2 && read_what_came(&mut body, limits).await == Came::Part {
+            tokio::spawn(discard(body, limits));
         }
     }
 }
 
-/// Reads a body of up to `limits.body_bytes_max` to its end and forgets it.
-pub(crate) async fn discard(body: RawBody, limits: &Limits) {
-    let mut body = RequestBody::new(body, None).limit(limits.body_bytes_max);
+/// How much of a body was there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Came {
+    All,
+    Part,
+    /// It broke off.
+    Broken,
+}
+
+/// Reads what came of a body and forgets it.
+async fn read_what_came(body: &mut RawBody, limits: &Limits) -> Came {
+    let mut asked = false;
+    let mut left = limits.unread_body_bytes_max;
     std::future::poll_fn(|cx| {
+        loop {
+            match Pin::new(&mut *body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    asked = false;
+                    let length = frame.data_ref().map_or(0, bytes::Bytes::len);
+                    let Some(rest) = left.checked_sub(length) else {
+                        return Poll::Ready(Came::Part);
+                    };
+                    left = rest;
+                }
+                Poll::Ready(None) => return Poll::Ready(Came::All),
+                Poll::Ready(Some(Err(_))) => return Poll::Ready(Came::Broken),
+                // The connection, which is this task, hands over what it has once it was asked.
+                Poll::Pending if !asked => {
+                    asked = true;
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Poll::Pending => return Poll::Ready(Came::Part),
+            }
+        }
+    })
+    .await
+}
+
+/// Reads a body of up to `limits.body_bytes_max` to its end and forgets it: for as long as
+/// something comes in each `limits.unread_body_timeout`, and at most for
+/// `limits.body_progress_timeout`. Ends with the connection.
+fn discard(mut body: RawBody, limits: &Limits) -> impl Future<Output = ()> + use<> {
+    body.pace = body.pace.that_ends_after(limits.unread_body_timeout);
+    let whole_timeout = limits.body_progress_timeout;
+    let mut body = RequestBody::new(body, None).limit(limits.body_bytes_max);
+    let to_its_end = std::future::poll_fn(move |cx| {
         while let Some(piece) = ready!(body.poll_piece(cx)) {
             if piece.is_err() {
                 break;
             }
         }
         Poll::Ready(())
-    })
-    .await;
+    });
+    async move {
+        // Where it is not over then, the connection is closed.
+        let _ = tokio::time::timeout(whole_timeout, to_its_end).await;
+    }
 }
 
 /// Refuses a body by the length that its head declares.

@@ -30,7 +30,7 @@ use crate::connection::App;
 use crate::gate::access::AccessGate;
 use crate::pipeline::InboundRequest;
 use crate::plain;
-use crate::request_body::{RequestBody, check_length, discard};
+use crate::request_body::{RequestBody, UnreadBody, check_length};
 use crate::run_call::run;
 use crate::running_server::StartError;
 
@@ -168,7 +168,7 @@ impl Transcoder {
             Ok(request) => request,
             Err(error) => {
                 // Closing before the body is read would break the client's sending.
-                Box::pin(discard(body, limits)).await;
+                Box::pin(UnreadBody::of(body).read_on(limits)).await;
                 return Err(error);
             }
         };
@@ -206,7 +206,7 @@ impl Transcoder {
         }
         let outcome = run(&*self.service, call, command).outcome().await;
         if let Some(leftover) = leftover {
-            Box::pin(leftover.discard(limits)).await;
+            Box::pin(leftover.read_on(limits)).await;
         }
         let reply = outcome?;
         let script = self.app.faults.then(|| reply.script().cloned()).flatten();

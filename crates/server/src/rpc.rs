@@ -186,14 +186,14 @@ impl RpcCall {
         }
     }
 
-    /// The call is over; what nobody read of the request is read now.
+    /// The call is over; what nobody read of the request is read beside the answer.
     fn ended(&mut self, outcome: Result<Reply>) -> StageResult {
         let Some(leftover) = self.leftover.take().filter(UnreadBody::is_some) else {
             return self.answer(outcome);
         };
         let app = Arc::clone(&self.app);
         self.later(async move {
-            leftover.discard(&app.limits).await;
+            leftover.read_on(&app.limits).await;
             outcome
         })
     }

@@ -1,11 +1,15 @@
-//! Refusals over HTTP/2 reach a client that is still sending: curl, as it is installed.
+//! Refusals reach a client that is still sending: over HTTP/2 curl, as it is installed, and over
+//! HTTP/1.1 one that sends as it likes.
 
 use std::future::poll_fn;
 use std::io::Write as _;
+use std::time::Duration;
 
 use http::{Method, Request, StatusCode};
-use tidewire_server::{RunningServer, Server};
+use tidewire_server::{Limits, RunningServer, Server};
 use tidewire_service::{Admission, Call, Error, Gate, Head, Reply};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::process::Command;
 
 use crate::host::start;
@@ -68,8 +72,7 @@ async fn a_body_that_somebody_keeps_until_after_the_reply_is_taken_in_then() {
         std::future::ready(Err::<Reply, _>(error))
     };
     let server = start(Server::builder().route(Method::POST, "/items", keeping)).await;
-    let socket =
-        tokio::net::TcpStream::connect(server.url().trim_start_matches("http://")).await.unwrap();
+    let socket = TcpStream::connect(server.url().trim_start_matches("http://")).await.unwrap();
     let (mut client, connection) = h2::client::handshake(socket).await.unwrap();
     let connection = tokio::spawn(connection);
     let request = Request::post(format!("{}/items", server.url()))
@@ -94,4 +97,126 @@ async fn a_body_that_somebody_keeps_until_after_the_reply_is_taken_in_then() {
     }
     drop((client, body, response));
     connection.await.unwrap().unwrap();
+}
+
+async fn connect(server: &RunningServer) -> TcpStream {
+    TcpStream::connect(server.url().trim_start_matches("http://")).await.unwrap()
+}
+
+/// The head of a post that is refused, with these headers about its body.
+fn refused_head(about_body: &str) -> String {
+    format!("POST /items HTTP/1.1\r\nhost: test\r\nx-refuse: 401\r\n{about_body}\r\n")
+}
+
+/// The head of the next answer.
+async fn answer(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"\r\n\r\n") {
+        bytes.push(stream.read_u8().await.unwrap());
+    }
+    let head = String::from_utf8(bytes).unwrap();
+    let length = head.split("content-length: ").nth(1).unwrap().split("\r\n").next().unwrap();
+    let mut body = vec![0; length.parse().unwrap()];
+    stream.read_exact(&mut body).await.unwrap();
+    head
+}
+
+/// Reads until the server closes the connection, whichever way.
+async fn rest(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes).await;
+    String::from_utf8(bytes).unwrap()
+}
+
+#[tokio::test]
+async fn a_refusal_over_http1_does_not_wait_for_the_body_and_the_connection_goes_on() {
+    let mut limits = Limits::default();
+    limits.body_progress_timeout = Duration::from_secs(3600);
+    limits.unread_body_timeout = Duration::from_secs(3600);
+    let server = start(Server::builder().limits(limits).gate(Refusing)).await;
+    for (about_body, first, then) in [
+        ("content-length: 100000\r\n", "x".repeat(10), "x".repeat(99_990)),
+        ("content-length: 3000000\r\n", "x".repeat(10), "x".repeat(2_999_990)),
+        ("transfer-encoding: chunked\r\n", "5\r\nhello\r\n".to_owned(), "0\r\n\r\n".to_owned()),
+    ] {
+        let mut stream = connect(&server).await;
+        let begun = [refused_head(about_body), first].concat();
+        stream.write_all(begun.as_bytes()).await.unwrap();
+        let head = answer(&mut stream).await;
+        assert!(head.starts_with("HTTP/1.1 401 "), "{about_body}{head}");
+        // Who goes on sending may send the next request on the same connection.
+        stream.write_all(then.as_bytes()).await.unwrap();
+        stream.write_all(b"GET /nothing HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
+        let head = answer(&mut stream).await;
+        assert!(head.starts_with("HTTP/1.1 404 "), "{about_body}{head}");
+    }
+}
+
+#[tokio::test]
+async fn who_goes_on_without_end_or_not_at_all_after_a_refusal_over_http1_is_closed() {
+    let mut limits = Limits::default();
+    limits.body_progress_timeout = Duration::from_secs(3600);
+    limits.unread_body_timeout = Duration::from_millis(50);
+    limits.body_bytes_max = 100_000;
+    limits.unread_body_bytes_max = 100_000;
+    let server = start(Server::builder().limits(limits).gate(Refusing)).await;
+    let mut silent = connect(&server).await;
+    silent.write_all(refused_head("content-length: 1000\r\n").as_bytes()).await.unwrap();
+    assert!(rest(&mut silent).await.starts_with("HTTP/1.1 401 "));
+
+    let (mut reads, mut writes) = connect(&server).await.into_split();
+    let endless = async {
+        writes.write_all(refused_head("transfer-encoding: chunked\r\n").as_bytes()).await?;
+        let chunk = format!("1000\r\n{}\r\n", "x".repeat(4096));
+        loop {
+            writes.write_all(chunk.as_bytes()).await?;
+        }
+    };
+    let read = async {
+        let mut head = [0; 13];
+        reads.read_exact(&mut head).await.unwrap();
+        head
+    };
+    let (written, head): (std::io::Result<()>, _) = tokio::join!(endless, read);
+    assert_eq!(&head, b"HTTP/1.1 401 ");
+    written.unwrap_err();
+}
+
+#[tokio::test]
+async fn who_sends_everything_before_it_reads_sees_the_refusal_over_http1() {
+    let mut limits = Limits::default();
+    limits.body_bytes_max = 100_000;
+    let unread = async |_: Call| Err::<Reply, _>(Error::not_found("no such item"));
+    let builder = Server::builder().route(Method::POST, "/items", unread).limits(limits);
+    let server = start(builder.gate(Refusing)).await;
+    for (headers, status) in [
+        ("x-refuse: 401\r\ncontent-length: 900000\r\n", "401"),
+        ("content-length: 900000\r\n", "413"),
+        ("content-length: 90000\r\n", "404"),
+        ("transfer-encoding: gzip, chunked\r\n", "501"),
+    ] {
+        for _ in 0..10 {
+            let mut stream = connect(&server).await;
+            let head = format!("POST /items HTTP/1.1\r\nhost: test\r\n{headers}\r\n");
+            stream.write_all(head.as_bytes()).await.unwrap();
+            let bytes = if status == "404" { 90_000 } else { 900_000 };
+            for _ in 0..bytes / 1000 {
+                stream.write_all(&[b'x'; 1000]).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+            let answer = answer(&mut stream).await;
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{headers}{answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_waits_to_be_told_to_go_on_is_refused_instead() {
+    let server = start(Server::builder().gate(Refusing)).await;
+    let mut stream = connect(&server).await;
+    let head = refused_head("expect: 100-continue\r\ncontent-length: 1000\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let head = answer(&mut stream).await;
+    assert!(head.starts_with("HTTP/1.1 401 "), "{head}");
+    assert!(head.contains("connection: close\r\n"), "{head}");
 }

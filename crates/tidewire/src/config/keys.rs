@@ -123,10 +123,15 @@ pub const KEYS: &[Key] = &[
         "limits.unread_body_bytes_max",
         "1MiB",
         "1MiB",
-        "bytes of a request that are still read over HTTP/2 after its reply; over HTTP/1.1 a refusal is \
-         sent once the body was read, or at once where its length is over the limit",
+        "bytes of a request that are still read after its reply where the stream or the connection \
+         ends; a refused request of HTTP/1.1 is read up to limits.body_bytes_max, and its connection goes on",
     ),
-    key("limits.unread_body_timeout", "5s", "5s", "how long they are still read"),
+    key(
+        "limits.unread_body_timeout",
+        "5s",
+        "5s",
+        "how long they are still read; what is read so that the connection goes on may pause as long",
+    ),
     key(
         "limits.reply_progress_timeout",
         "60s",
