@@ -49,6 +49,7 @@ mod connect;
 mod connections;
 mod deadline;
 mod dial;
+mod early_answer;
 mod endpoint;
 mod exchange;
 mod failure;

@@ -14,6 +14,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::dial::Socket;
+use crate::early_answer::EarlyAnswer;
 use crate::outgoing::RequestBody;
 
 /// The task of a connection, to be spawned by its owner.
@@ -24,6 +25,7 @@ pub(crate) async fn http1(
     socket: Socket,
 ) -> hyper::Result<(http1::SendRequest<RequestBody>, Driver)> {
     let (socket, _) = CountedSocket::new(socket);
+    let socket = EarlyAnswer::new(socket);
     let (sender, connection) = http1::handshake(TokioIo::new(socket)).await?;
     let driver = Box::pin(async move {
         if let Err(error) = connection.await {

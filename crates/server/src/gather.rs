@@ -24,7 +24,7 @@
 //! A connection that ends before all of a request came would break the client's sending, and with
 //! it lose the answer that was just written (RFC 9112, section 9.6). So such a one is shut down for
 //! writing first, and what still comes is read and forgotten until the client closes too, up to
-//! `limits.unread_body_bytes_max` and for `limits.unread_body_timeout`.
+//! `limits.body_bytes_max` and for `limits.unread_body_timeout`.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -155,7 +155,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Gather<IO> {
         }
         let patience = StallLimit { timeout: limits.reply_progress_timeout, sleep: None };
         let linger = Linger {
-            bytes_left: limits.unread_body_bytes_max,
+            bytes_left: limits.unread_body_bytes_max.max(limits.body_bytes_max),
             timeout: limits.unread_body_timeout,
             sleep: None,
         };
@@ -287,7 +287,7 @@ impl Linger {
                 return Poll::Ready(());
             }
             let Some(left) = self.bytes_left.checked_sub(bytes) else {
-                tracing::debug!("a connection is closed after limits.unread_body_bytes_max");
+                tracing::debug!("a connection is closed after limits.body_bytes_max");
                 return Poll::Ready(());
             };
             self.bytes_left = left;

@@ -83,12 +83,12 @@ pub struct Limits {
     /// How many bytes a second of a request's body for a hosted program have to come while other
     /// calls wait for its place.
     pub upload_rate_min: usize,
-    /// How many bytes of a request are still taken in once its reply is over, where its stream or
-    /// its connection then ends. A request of HTTP/1.1 that is refused is read up to
-    /// [`body_bytes_max`](Self::body_bytes_max), within
-    /// [`body_progress_timeout`](Self::body_progress_timeout), and its connection goes on.
+    /// How many bytes of a request are still taken in over HTTP/2 once its reply is over. Over
+    /// HTTP/1.1 up to [`body_bytes_max`](Self::body_bytes_max) are: beside a refusal within
+    /// [`body_progress_timeout`](Self::body_progress_timeout), so that the connection goes on, and
+    /// where it ends before all of the request came.
     pub unread_body_bytes_max: usize,
-    /// For how long they are; what is read for the connection to go on may pause as long.
+    /// For how long they are; over HTTP/1.1 a sender that goes on may pause as long.
     pub unread_body_timeout: Duration,
     /// How long a client may leave the next piece of a reply, of up to 16 KiB, unread.
     pub reply_progress_timeout: Duration,

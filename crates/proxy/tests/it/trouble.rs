@@ -1,7 +1,10 @@
 //! Upstreams that are not there, or go away.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Method, StatusCode};
 use tidewire_proxy::{Route, Routes};
 use tidewire_service::{Body, Code, Error, Service};
@@ -49,7 +52,7 @@ async fn each_failure_is_named_as_rfc_9209_has_it() {
         assert_eq!(told(&error), (StatusCode::BAD_GATEWAY, expected), "{said:?}");
     }
 
-    let silent = Origin::start(|_| vec![Step::Wait(std::sync::Arc::default())]).await;
+    let silent = Origin::start(|_| vec![Step::Wait(Arc::default())]).await;
     let shop = upstream_with(&[&silent.url()], |it| it.request_timeout = Duration::from_millis(50));
     let error = get(&shop, "/").await.unwrap_err();
     let expected = (StatusCode::GATEWAY_TIMEOUT, "tidewire; error=http_response_timeout");
@@ -93,8 +96,7 @@ async fn a_response_that_breaks_off_is_not_whole() {
 
 #[tokio::test]
 async fn a_server_that_is_not_well_gets_no_calls_until_it_is() {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::AtomicBool;
     let is_well = Arc::new(AtomicBool::new(false));
     let well = Arc::clone(&is_well);
     let sick = Origin::start(move |received| match received.target.as_str() {
@@ -134,3 +136,142 @@ async fn a_grpc_caller_reads_a_failure() {
     assert_eq!(error.code(), Code::Unavailable);
     assert_eq!(error.headers().get("content-type").unwrap(), "application/grpc");
 }
+
+/// How a server ends a connection on which it answered before it read the request's body.
+#[derive(Debug, Clone, Copy)]
+enum Ending {
+    Closed,
+    /// Shut down for writing, and closed once a part of the body was read.
+    ReadOn,
+    /// Left to the client, and nothing more is read.
+    Open,
+}
+
+/// A server that reads the head of each request and answers it: its URL, and how many came.
+fn early(answer: &'static str, ending: Ending) -> (String, Arc<AtomicUsize>) {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let count = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&count);
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                head.extend(byte);
+            }
+            seen.fetch_add(1, Ordering::SeqCst);
+            stream.write_all(answer.as_bytes()).unwrap();
+            match ending {
+                Ending::Closed => {}
+                Ending::ReadOn => {
+                    stream.shutdown(std::net::Shutdown::Write).unwrap();
+                    // All that there is, if the client has enough before.
+                    let _ = stream.read_exact(&mut [0; 20_000]);
+                }
+                Ending::Open => open.push(stream),
+            }
+        }
+    });
+    (url, count)
+}
+
+/// A body of so many bytes, whole or in pieces.
+fn body(bytes: usize, is_whole: bool) -> Body {
+    let piece = Bytes::from_static(&[b'x'; 20_000]);
+    if is_whole {
+        return Body::Full(piece.repeat(bytes / piece.len()).into());
+    }
+    let pieces = std::iter::repeat_n(piece.clone(), bytes / piece.len());
+    Body::stream(futures_util::stream::iter(pieces.map(Ok)))
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_before_the_request_was_read_is_passed_on() {
+    let closing = "HTTP/1.1 401 no\r\nContent-Length: 4\r\nConnection: close\r\n\r\nwho?";
+    let going_on = "HTTP/1.1 401 no\r\nContent-Length: 4\r\n\r\nwho?";
+    for (answer, ending) in [
+        (closing, Ending::Closed),
+        (closing, Ending::ReadOn),
+        (going_on, Ending::Closed),
+        (going_on, Ending::ReadOn),
+        (going_on, Ending::Open),
+    ] {
+        let (url, count) = early(answer, ending);
+        let shop = upstream(&[&url]);
+        let mut sent = 0;
+        for bytes in [200_000, 1_000_000, 3_000_000] {
+            for is_whole in [true, false].repeat(15) {
+                let call = call(Method::POST, "/", &[], body(bytes, is_whole));
+                let reply = shop.call(call).await;
+                let reply = reply.unwrap_or_else(|error| panic!("{ending:?} {bytes}: {error:?}"));
+                assert_eq!(reply.status, StatusCode::UNAUTHORIZED);
+                assert_eq!(text(reply).await.unwrap(), "who?", "{answer} {ending:?}");
+                sent += 1;
+            }
+        }
+        assert_eq!(count.load(Ordering::SeqCst), sent, "each was sent once");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_closes_before_it_answers_is_a_failure_and_asked_once() {
+    for answer in
+        ["", "HTTP/1.1 401 no\r\nContent-Le", "HTTP/1.1 401 no\r\nContent-Length: 5\r\n\r\nwho?"]
+    {
+        let (url, count) = early(answer, Ending::Closed);
+        let shop = upstream(&[&url]);
+        for is_whole in [true, false].repeat(10) {
+            let reply = shop.call(call(Method::POST, "/", &[], body(1_000_000, is_whole))).await;
+            match reply {
+                // Its head was passed on, and its body breaks off.
+                Ok(reply) => assert!(text(reply).await.is_err(), "{answer}"),
+                Err(error) => assert_eq!(error.http_status(), StatusCode::BAD_GATEWAY, "{answer}"),
+            }
+        }
+        assert_eq!(count.load(Ordering::SeqCst), 20, "{answer}");
+    }
+}
+
+/// Debian's curl gives up on a stream or a connection that breaks while it sends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn curl_reads_an_early_answer_over_http1_and_http2() {
+    use std::io::Write as _;
+    let answer = "HTTP/1.1 401 no\r\nContent-Length: 4\r\nConnection: close\r\n\r\nwho?";
+    let mut failed = Vec::new();
+    for ending in [Ending::Closed, Ending::ReadOn] {
+        let (url, _) = early(answer, ending);
+        let local = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+        let server = tidewire_server::Server::builder().listen(local).mount("/", upstream(&[&url]));
+        let server = server.start().await.unwrap();
+        for bytes in [200_000, 1_000_000, 3_000_000] {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            file.write_all(&vec![b'x'; bytes]).unwrap();
+            for http in ["--http1.1", "--http2-prior-knowledge"] {
+                let mut lost = 0;
+                for _ in 0..CURLS {
+                    let output = tokio::process::Command::new("curl")
+                        .args(["-sS", http, "-X", "POST", "-w", "%{http_code}", "-H", "expect:"])
+                        .args(["--data-binary", &format!("@{}", file.path().display())])
+                        .arg(server.url().to_string())
+                        .output()
+                        .await
+                        .unwrap();
+                    let said = String::from_utf8_lossy(&output.stdout);
+                    lost += usize::from(!output.status.success() || said != "who?401");
+                }
+                if lost > 0 {
+                    failed.push(format!("{http} {bytes} {ending:?}: {lost} of {CURLS}"));
+                }
+            }
+        }
+    }
+    assert_eq!(failed, [""; 0]);
+}
+
+/// How often each is tried.
+const CURLS: usize = 10;

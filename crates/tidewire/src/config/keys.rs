@@ -123,14 +123,14 @@ pub const KEYS: &[Key] = &[
         "limits.unread_body_bytes_max",
         "1MiB",
         "1MiB",
-        "bytes of a request that are still read after its reply where the stream or the connection \
-         ends; a refused request of HTTP/1.1 is read up to limits.body_bytes_max, and its connection goes on",
+        "bytes of a request that are still read over HTTP/2 after its reply; over HTTP/1.1 as many as \
+         limits.body_bytes_max, if that is more",
     ),
     key(
         "limits.unread_body_timeout",
         "5s",
         "5s",
-        "how long they are still read; what is read so that the connection goes on may pause as long",
+        "how long they are still read; over HTTP/1.1 how long the sender may pause",
     ),
     key(
         "limits.reply_progress_timeout",
