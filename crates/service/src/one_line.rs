@@ -6,8 +6,8 @@
 
 use std::fmt::{self, Write as _};
 
-/// Shows a text with everything escaped that ends a line, steers a terminal or turns the direction
-/// of text: `\n`, `\u{1b}`. All else, backslashes too, is shown as it is.
+/// Shows a text with everything escaped that ends a line, steers a terminal, turns the direction
+/// of text or is not seen: `\n`, `\u{1b}`, `\u{200b}`. All else, backslashes too, is shown as it is.
 ///
 /// ```
 /// use tidewire_service::OneLine;
@@ -42,14 +42,34 @@ impl fmt::Write for EscapeWriter<'_, '_> {
     }
 }
 
-/// Whether a character does more than to be seen: controls, line and paragraph separators, and what
-/// embeds, overrides or isolates a direction (Unicode, UAX 9).
+/// Whether a character does more than to be seen, or is not seen: controls, line and paragraph
+/// separators, what embeds, overrides or isolates a direction (Unicode, UAX 9), and what Unicode
+/// 16 names `Default_Ignorable_Code_Point`, of which texts can differ that look the same.
 fn is_steering(character: char) -> bool {
-    character.is_control()
-        || matches!(
-            character,
-            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-        )
+    if character.is_ascii() {
+        return character.is_ascii_control();
+    }
+    matches!(
+        character,
+        '\u{80}'..='\u{9f}'
+            | '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 #[cfg(test)]
@@ -65,6 +85,8 @@ mod tests {
             ("\u{1b}[2J\u{9b}31m\u{7f}", "\\u{1b}[2J\\u{9b}31m\\u{7f}"),
             ("a\tb\0", "a\\tb\\u{0}"),
             ("\u{202e}txt\u{2066}\u{2028}", "\\u{202e}txt\\u{2066}\\u{2028}"),
+            ("a\u{200b}b\u{200d}\u{2060}\u{feff}", "a\\u{200b}b\\u{200d}\\u{2060}\\u{feff}"),
+            ("\u{e0041}\u{ad}\u{fe0f}\u{61c}", "\\u{e0041}\\u{ad}\\u{fe0f}\\u{61c}"),
             ("", ""),
         ] {
             assert_eq!(OneLine(text).to_string(), shown);
