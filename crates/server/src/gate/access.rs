@@ -265,7 +265,7 @@ fn readings(path: &str) -> Vec<String> {
     let is_plain = |path: &str| {
         !path.contains(['%', ';', '\\', '\0']) && !path.contains("//") && !path.contains("/.")
     };
-    if is_plain(path) && path == with_bare_names(path) {
+    if is_plain(path) && path.is_ascii() && path == with_bare_names(path) {
         return without_slash(path).map(str::to_owned).into_iter().collect();
     }
     let mut found = Vec::new();
@@ -276,6 +276,7 @@ fn readings(path: &str) -> Vec<String> {
         {
             for read in [without_host(&as_url(&read)), as_url(&read), read] {
                 found.push(resolved(&with_bare_names(&read)));
+                found.push(resolved(&with_names_trimmed(&read)));
                 found.push(resolved(&read));
             }
         }
@@ -305,6 +306,19 @@ fn with_bare_names(path: &str) -> String {
         let bare = name.trim_end_matches(['.', ' ']);
         // What is nothing but dots and spaces leads elsewhere, or nowhere.
         if bare.is_empty() { name.replace(' ', "") } else { bare.to_owned() }
+    });
+    names.collect::<Vec<_>>().join("/")
+}
+
+/// A path as who trims each name reads it: of spaces of any kind, NUL, a byte order mark, and what
+/// is no UTF-8, since it may be a space in another encoding; and of dots at its end.
+fn with_names_trimmed(path: &str) -> String {
+    let is_blank =
+        |c: char| c.is_whitespace() || c.is_control() || matches!(c, '\u{feff}' | '\u{fffd}');
+    let names = path.split('/').map(|name| {
+        let name = name.trim_matches(is_blank);
+        let bare = name.trim_end_matches(|c| c == '.' || is_blank(c));
+        if bare.is_empty() { name } else { bare }
     });
     names.collect::<Vec<_>>().join("/")
 }
@@ -566,6 +580,31 @@ mod tests {
             assert!(code(&gate, path(at), None).is_some(), "{at}");
         }
         assert!(code(&gate, path("//x/other"), None).is_none());
+    }
+
+    #[test]
+    fn a_name_that_begins_or_ends_with_what_programs_trim_is_read_without_it() {
+        let rules = AccessRules::default()
+            .path("/*", Access::Anonymous)
+            .path("/secret", Access::Authenticated)
+            .path("/admin/*", Access::Authenticated);
+        let gate = rules.gate(served()).unwrap().unwrap();
+        for at in [
+            "/%20secret",
+            "/%00secret",
+            "/%00admin/a",
+            "/secret%c2%a0",
+            "/%c2%a0admin%e2%80%83/a",
+            "/%ef%bb%bfsecret",
+            "/secret%a0",
+            "/%2520secret",
+            "/x/%20../%20secret.",
+        ] {
+            assert!(code(&gate, path(at), None).is_some(), "{at}");
+        }
+        for at in ["/%20other", "/a%20secret", "/admin%20b/a"] {
+            assert!(code(&gate, path(at), None).is_none(), "{at}");
+        }
     }
 
     #[test]
