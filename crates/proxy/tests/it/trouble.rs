@@ -257,7 +257,7 @@ async fn curl_reads_an_early_answer_over_http1_and_http2() {
                     let output = tokio::process::Command::new("curl")
                         .args(["-sS", http, "-X", "POST", "-w", "%{http_code}", "-H", "expect:"])
                         .args(["--data-binary", &format!("@{}", file.path().display())])
-                        .arg(server.url().to_string())
+                        .arg(server.url())
                         .output()
                         .await
                         .unwrap();
