@@ -7,7 +7,7 @@
 use std::fmt::{self, Write as _};
 
 /// Shows a text with everything escaped that ends a line, steers a terminal, turns the direction
-/// of text or is not seen: `\n`, `\u{1b}`, `\u{200b}`. All else, backslashes too, is shown as it is.
+/// of text or is not seen: `\n`, `\u{1b}`, `\u{200b}`. All else, backslashes too, stays as it is.
 ///
 /// ```
 /// use tidewire_service::OneLine;

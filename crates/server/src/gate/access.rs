@@ -310,8 +310,8 @@ fn with_bare_names(path: &str) -> String {
     names.collect::<Vec<_>>().join("/")
 }
 
-/// A path as who trims each name reads it: of spaces of any kind, NUL, a byte order mark, and what
-/// is no UTF-8, since it may be a space in another encoding; and of dots at its end.
+/// A path as who trims each name reads it: of spaces of any kind, NUL, a byte order mark, and bytes
+/// that are not UTF-8, since they may be a space in another encoding; and of dots at its end.
 fn with_names_trimmed(path: &str) -> String {
     let is_blank =
         |c: char| c.is_whitespace() || c.is_control() || matches!(c, '\u{feff}' | '\u{fffd}');
