@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tidewire_live_proto::frame::{self, HEAD_BYTES, Head, Kind, flag};
-use tidewire_live_proto::metadata::{Metadata, put_entry, put_number, tag};
+use tidewire_live_proto::metadata::{Metadata, put_command, put_entry, put_number, tag};
 use tidewire_live_proto::{Hello, Limits, feature, varint};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -152,6 +152,28 @@ impl Peer {
         let frame = frame.metadata_ends(&self.out);
         self.out.extend_from_slice(body);
         frame.finish(&mut self.out);
+    }
+
+    /// Runs the command of this number, from 1, after all before it: until it has its reply.
+    async fn run_command(&mut self, id: u64, path: &str, body: &[u8]) -> io::Result<()> {
+        let frame = frame::open(&mut self.out, Kind::Request, 1, flag::END);
+        put_number(&mut self.out, tag::METHOD, 0);
+        if id == 1 {
+            put_entry(&mut self.out, tag::NAME, format!("\0{path}").as_bytes());
+        }
+        put_command(&mut self.out, id, id);
+        let frame = frame.metadata_ends(&self.out);
+        self.out.extend_from_slice(body);
+        frame.finish(&mut self.out);
+        self.flush().await?;
+        let replies = self.count(Kind::Reply);
+        while self.count(Kind::Reply) == replies {
+            self.read().await?;
+            if self.count(Kind::Error) > 0 {
+                return Err(io::Error::other(format!("{path} was refused")));
+            }
+        }
+        Ok(())
     }
 
     fn may_send(&self, stream: u32) -> bool {
@@ -304,11 +326,9 @@ pub(crate) async fn unread_watches(address: SocketAddr) -> Result<String, String
             held.push(peer);
         }
         let mut writer = Peer::connect(address, 1 << 20).await?;
-        for number in 0..500 {
+        for number in 1..=500 {
             let text = format!("\u{a}\u{4}{number:04}");
-            writer.request_on(1, 0, ECHO, flag::END, text.as_bytes());
-            writer.flush().await?;
-            writer.wait_for(Kind::Reply).await?;
+            writer.run_command(number, ECHO, text.as_bytes()).await?;
         }
         io::Result::Ok(held)
     };
