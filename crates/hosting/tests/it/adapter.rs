@@ -75,7 +75,7 @@ async fn a_websocket_passes_both_ways_and_keeps_its_process_until_it_is_closed()
 
 #[tokio::test]
 async fn a_websocket_over_http2_passes_too() {
-    let gateway = Gateway::start(Listen::Port, LifeLimits::default()).await;
+    let gateway = Gateway::start(Listen::Port, crate::patient_limits()).await;
     let stream = TcpStream::connect(gateway.address()).await.unwrap();
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
     let connection = tokio::spawn(connection);
@@ -111,7 +111,7 @@ async fn a_websocket_over_http2_passes_too() {
 
 #[tokio::test]
 async fn a_program_that_wants_no_websocket_answers_and_h2c_is_not_passed() {
-    let gateway = Gateway::start(Listen::Port, LifeLimits::default()).await;
+    let gateway = Gateway::start(Listen::Port, crate::patient_limits()).await;
     for (wanted, told) in [("websocket", "websocket"), ("h2c", "None")] {
         let headers = format!("connection: upgrade\r\nupgrade: {wanted}\r\n");
         let mut stream = gateway.ask("/shop/upgrade", &headers).await;
@@ -123,7 +123,7 @@ async fn a_program_that_wants_no_websocket_answers_and_h2c_is_not_passed() {
 
 #[tokio::test]
 async fn events_are_there_as_they_are_sent() {
-    let gateway = Gateway::start(Listen::Port, LifeLimits::default()).await;
+    let gateway = Gateway::start(Listen::Port, crate::patient_limits()).await;
     let mut events = gateway.ask("/shop/events", "").await;
     for number in ["1", "2", "3"] {
         // The program sends the next one when it is told to.
@@ -137,7 +137,7 @@ async fn events_are_there_as_they_are_sent() {
 
 #[tokio::test]
 async fn a_program_is_told_whom_and_what_its_caller_asked_for() {
-    let gateway = Gateway::start(Listen::Port, LifeLimits::default()).await;
+    let gateway = Gateway::start(Listen::Port, crate::patient_limits()).await;
     let mut stream = gateway.ask("/shop/told", "x-forwarded-for: 10.1.1.1\r\n").await;
     let (_, body) = answer(&mut stream).await;
     assert_eq!(body, "tea.example:81 127.0.0.1 tea.example:81 http /shop");
@@ -146,7 +146,7 @@ async fn a_program_is_told_whom_and_what_its_caller_asked_for() {
 
 #[tokio::test]
 async fn a_path_that_leads_elsewhere_when_it_is_read_reaches_no_program() {
-    let gateway = Gateway::start(Listen::Port, LifeLimits::default()).await;
+    let gateway = Gateway::start(Listen::Port, crate::patient_limits()).await;
     for path in
         ["/shop/..;/admin", "/shop;x=1/../admin", "/shop/%2e%2e;x/admin", "/shop/..%2Fadmin"]
     {
@@ -161,7 +161,7 @@ async fn a_path_that_leads_elsewhere_when_it_is_read_reaches_no_program() {
 
 #[tokio::test]
 async fn an_answer_that_could_not_be_passed_on_as_what_it_is_is_502() {
-    let gateway = Gateway::start(Listen::Port, LifeLimits::default()).await;
+    let gateway = Gateway::start(Listen::Port, crate::patient_limits()).await;
     for path in ["/shop/switch", "/shop/coded"] {
         let mut stream = gateway.ask(path, "").await;
         assert_eq!(answer(&mut stream).await.0, "HTTP/1.1 502 Bad Gateway", "{path}");
@@ -171,7 +171,7 @@ async fn an_answer_that_could_not_be_passed_on_as_what_it_is_is_502() {
 
 #[tokio::test]
 async fn over_http2_cookies_are_one_field_no_content_has_no_length_and_trailers_pass() {
-    let gateway = Gateway::start(Listen::Port, LifeLimits::default()).await;
+    let gateway = Gateway::start(Listen::Port, crate::patient_limits()).await;
     let stream = TcpStream::connect(gateway.address()).await.unwrap();
     let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
     let connection = tokio::spawn(connection);
@@ -201,7 +201,7 @@ async fn over_http2_cookies_are_one_field_no_content_has_no_length_and_trailers_
 
 #[tokio::test]
 async fn a_connection_to_a_program_serves_one_call_after_another() {
-    let gateway = Gateway::start(Listen::Inherited, LifeLimits::default()).await;
+    let gateway = Gateway::start(Listen::Inherited, crate::patient_limits()).await;
     gateway.hosted.start();
     gateway.hosted.until(|status| status.state == State::Ready).await;
     // An unused one is kept for a second, which does not pass.
@@ -218,7 +218,7 @@ async fn a_connection_to_a_program_serves_one_call_after_another() {
 async fn a_connection_on_which_a_body_was_sent_is_used_by_nobody_else() {
     // A program that leaves one unread takes it for the next request, which would be another
     // caller's.
-    let gateway = Gateway::start(Listen::Inherited, LifeLimits::default()).await;
+    let gateway = Gateway::start(Listen::Inherited, crate::patient_limits()).await;
     gateway.hosted.start();
     gateway.hosted.until(|status| status.state == State::Ready).await;
     // An unused one is kept for a second, which does not pass.
@@ -236,7 +236,7 @@ async fn a_connection_on_which_a_body_was_sent_is_used_by_nobody_else() {
 
 #[tokio::test]
 async fn a_body_in_answer_to_head_is_not_the_reply_to_the_next_caller() {
-    let gateway = Gateway::start(Listen::Inherited, LifeLimits::default()).await;
+    let gateway = Gateway::start(Listen::Inherited, crate::patient_limits()).await;
     for _ in 0..20 {
         let call = crate::call(Method::HEAD, "/another", "");
         let reply = tidewire_service::Service::call(&gateway.hosted, call).await.unwrap();
@@ -248,7 +248,7 @@ async fn a_body_in_answer_to_head_is_not_the_reply_to_the_next_caller() {
 
 #[tokio::test]
 async fn who_is_answered_before_its_request_was_there_is_told_that_its_connection_ends() {
-    let gateway = Gateway::start(Listen::Port, LifeLimits::default()).await;
+    let gateway = Gateway::start(Listen::Port, crate::patient_limits()).await;
     let stream = TcpStream::connect(gateway.address()).await.unwrap();
     let mut stream = BufReader::new(stream);
     // One that the program reads may be followed by others.
@@ -274,7 +274,7 @@ async fn who_is_answered_before_its_request_was_there_is_told_that_its_connectio
 
 #[tokio::test]
 async fn a_program_of_a_caller_that_named_no_host_is_told_none() {
-    let gateway = Gateway::start(Listen::Port, LifeLimits::default()).await;
+    let gateway = Gateway::start(Listen::Port, crate::patient_limits()).await;
     let mut stream = TcpStream::connect(gateway.address()).await.unwrap();
     stream.write_all(b"GET /shop/told HTTP/1.0\r\n\r\n").await.unwrap();
     let mut answer = String::new();

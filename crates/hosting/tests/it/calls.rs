@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use http::header::EXPECT;
 use http::{HeaderValue, Method};
-use tidewire_hosting::{LifeLimits, Listen, Program, State};
+use tidewire_hosting::{Listen, Program, State};
 use tidewire_service::{Body, Frame, Service};
 use tokio::sync::mpsc;
 
@@ -17,7 +17,7 @@ use crate::{call, get, host, limits, programs, python, text};
 async fn a_program_is_started_by_its_first_call_however_it_listens() {
     for listen in [Listen::Inherited, Listen::Unix, Listen::Port] {
         let host = host();
-        let hosted = host.add(python(&[]).listen(listen), LifeLimits::default());
+        let hosted = host.add(python(&[]).listen(listen), crate::patient_limits());
         assert_eq!(hosted.status().state, State::Stopped);
         assert_eq!(get(&hosted, "/a?b=c&d").await.unwrap(), "/a?b=c&d", "{listen:?}");
         let pid: i32 = get(&hosted, "/pid").await.unwrap().parse().unwrap();
@@ -40,7 +40,7 @@ async fn a_program_in_node_is_hosted_as_it_is() {
             "require('http').createServer((asked, answer) => {{ asked.pipe(answer) }}).listen({place})"
         );
         let program = Program::new("node", ["node", "-e", &script]).listen(listen);
-        let hosted = host.add(program, LifeLimits::default());
+        let hosted = host.add(program, crate::patient_limits());
         let reply = hosted.call(call(Method::PUT, "/", "text")).await.unwrap();
         assert_eq!(text(reply.body.collect(100).await.unwrap()), "text", "{listen:?}");
     }
@@ -50,7 +50,7 @@ async fn a_program_in_node_is_hosted_as_it_is() {
 #[tokio::test]
 async fn bodies_pass_in_both_directions_piece_by_piece_and_any_verb_does() {
     let host = host();
-    let hosted = host.add(python(&[]), LifeLimits::default());
+    let hosted = host.add(python(&[]), crate::patient_limits());
     // A GET seldom has a body, and may.
     for (verb, path) in [(Method::POST, "/echo"), (Method::GET, "/long-get")] {
         let (send, mut pieces) = mpsc::channel::<&'static str>(1);
@@ -103,7 +103,7 @@ async fn a_program_finds_a_clean_world() {
     let inherited = rustix::io::dup(std::fs::File::create(&path).unwrap()).unwrap();
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program.environment("STAGE", "test"), LifeLimits::default());
+        let hosted = host.add(program.environment("STAGE", "test"), crate::patient_limits());
         let environment = get(&hosted, "/environment").await.unwrap();
         let names: Vec<_> = environment.lines().collect();
         for wanted in ["HOSTED_BY_TIDEWIRE", "LISTEN_FDS", "LISTEN_PID", "PATH", "STAGE"] {

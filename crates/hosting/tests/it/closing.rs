@@ -1,7 +1,6 @@
 //! A program that closes its connections between two calls and does not say so.
 
 use http::Method;
-use tidewire_hosting::LifeLimits;
 use tidewire_service::{Outcome, Service};
 
 use crate::{call, get, host, program};
@@ -12,7 +11,7 @@ const CLOSING: [&str; 4] =
 #[tokio::test]
 async fn a_safe_request_on_a_connection_that_is_being_closed_goes_on_another() {
     let host = host();
-    let hosted = host.add(program(&CLOSING, &[]), LifeLimits::default());
+    let hosted = host.add(program(&CLOSING, &[]), crate::patient_limits());
     assert_eq!(get(&hosted, "/").await.unwrap(), "GET");
     assert_eq!(get(&hosted, "/reset").await.unwrap(), "GET GET-lost GET");
     assert_eq!(get(&hosted, "/").await.unwrap(), "GET GET-lost GET G-lost GET");
@@ -28,7 +27,7 @@ async fn a_safe_request_on_a_connection_that_is_being_closed_goes_on_another() {
 #[tokio::test]
 async fn all_safe_requests_are_answered_where_each_connection_has_one_answer() {
     let host = host();
-    let hosted = host.add(program(&CLOSING, &[]), LifeLimits::default());
+    let hosted = host.add(program(&CLOSING, &[]), crate::patient_limits());
     for _ in 0..50 {
         get(&hosted, "/close").await.unwrap();
     }

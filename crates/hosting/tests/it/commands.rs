@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::{Pid, Signal};
-use tidewire_hosting::{Host, HostedService, LifeLimits, Listen, Program, State};
+use tidewire_hosting::{Host, HostedService, Listen, Program, State};
 use tidewire_memo::{Graph, Memo, Source};
 use tidewire_service::{
     Call, Code, Codec, Context, Error, Idempotency, Method, Service, Spec, StreamKind,
@@ -36,7 +36,7 @@ impl Shop {
         let items = Source::new_in(&graph, "items");
         host.sources().share(items);
         let program = Program::new("shop", command).listen(Listen::Native);
-        let hosted = host.add(program, LifeLimits::default());
+        let hosted = host.add(program, crate::patient_limits());
         Self { host, hosted, graph, items }
     }
 

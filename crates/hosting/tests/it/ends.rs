@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use http::Method;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
-use tidewire_hosting::{LifeLimits, State};
+use tidewire_hosting::State;
 use tidewire_service::{Body, Code, Outcome, Service};
 
 use crate::{call, gateway, get, host, is_alive, limits, programs};
@@ -20,7 +20,7 @@ use crate::{call, gateway, get, host, is_alive, limits, programs};
 async fn a_crash_in_mid_call_is_a_bad_gateway_and_the_next_call_starts_anew() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, LifeLimits::default());
+        let hosted = host.add(program, crate::patient_limits());
         let before: i32 = get(&hosted, "/pid").await.unwrap().parse().unwrap();
         let error = hosted.call(call(Method::POST, "/crash", "x")).await.unwrap_err();
         assert_eq!((error.code(), error.http_status().as_u16()), (Code::Unavailable, 502));
@@ -41,7 +41,7 @@ async fn a_crash_in_mid_call_is_a_bad_gateway_and_the_next_call_starts_anew() {
 async fn a_safe_call_beside_one_that_crashed_is_made_once_more() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, LifeLimits::default());
+        let hosted = host.add(program, crate::patient_limits());
         // Both are with it when it ends: what one was answered is not read yet.
         let open = crate::reply(&hosted, "/pid").await.unwrap();
         let error = get(&hosted, "/crash").await.unwrap_err();
@@ -56,7 +56,7 @@ async fn a_safe_call_beside_one_that_crashed_is_made_once_more() {
 async fn a_call_that_ends_its_process_does_not_take_the_service_down() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, LifeLimits::default());
+        let hosted = host.add(program, crate::patient_limits());
         for round in 1..=8 {
             assert_eq!(get(&hosted, "/page").await.unwrap(), "/page", "round {round}");
             let error = get(&hosted, "/crash").await.unwrap_err();
@@ -72,7 +72,7 @@ async fn a_call_that_ends_its_process_does_not_take_the_service_down() {
 async fn a_crash_in_mid_stream_breaks_the_answer_off() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, LifeLimits::default());
+        let hosted = host.add(program, crate::patient_limits());
         let reply = hosted.call(call(Method::GET, "/crash-in-stream", Body::Empty)).await.unwrap();
         let error = reply.body.collect(100).await.unwrap_err();
         assert_eq!(error.code(), Code::Unavailable);
@@ -106,7 +106,7 @@ async fn a_call_that_hangs_ends_in_time_and_a_process_that_hangs_is_killed() {
 async fn a_flood_of_output_hangs_nobody_and_memory_stays_bounded() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, LifeLimits::default());
+        let hosted = host.add(program, crate::patient_limits());
         assert_eq!(get(&hosted, "/flood").await.unwrap(), "flooded");
         host.stop().await;
         // Everything was read: what is kept and what gave way are all of it.
@@ -245,7 +245,7 @@ async fn a_process_that_ignores_sigterm_is_killed_after_its_grace() {
 async fn garbage_is_a_bad_gateway_and_the_process_goes_on() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, LifeLimits::default());
+        let hosted = host.add(program, crate::patient_limits());
         let pid = get(&hosted, "/pid").await.unwrap();
         for path in ["/garbage", "/garbage-chunk"] {
             let error = crate::reply(&hosted, path).await.unwrap_err();
@@ -264,7 +264,7 @@ async fn garbage_is_a_bad_gateway_and_the_process_goes_on() {
 async fn nothing_that_ended_stays_a_zombie() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, LifeLimits::default());
+        let hosted = host.add(program, crate::patient_limits());
         for _ in 0..2 {
             let child: i32 = get(&hosted, "/pid").await.unwrap().parse().unwrap();
             let daemon: i32 = get(&hosted, "/daemon").await.unwrap().parse().unwrap();
@@ -284,8 +284,8 @@ async fn a_daemon_of_a_process_ends_with_it() {
     for program in programs(&[]) {
         let host = host();
         let (hosted, other) = (
-            host.add(program.clone(), LifeLimits::default()),
-            host.add(program, LifeLimits::default()),
+            host.add(program.clone(), crate::patient_limits()),
+            host.add(program, crate::patient_limits()),
         );
         let others: i32 = get(&other, "/bare-daemon").await.unwrap().parse().unwrap();
         let mut ends = Vec::new();
@@ -304,7 +304,7 @@ async fn a_daemon_of_a_process_ends_with_it() {
 async fn when_the_warden_is_killed_its_processes_end_and_the_next_call_has_another() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, LifeLimits::default());
+        let hosted = host.add(program, crate::patient_limits());
         let pid: i32 = get(&hosted, "/pid").await.unwrap().parse().unwrap();
         let daemon: i32 = get(&hosted, "/daemon").await.unwrap().parse().unwrap();
         let (ended, daemon_ended) = (until_ended(pid), until_ended(daemon));
@@ -377,7 +377,7 @@ async fn what_a_gateway_and_its_warden_leave_when_both_are_killed_ends_with_the_
 async fn a_warden_that_was_stopped_keeps_no_gateway_from_ending() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, LifeLimits::default());
+        let hosted = host.add(program, crate::patient_limits());
         let pid: i32 = get(&hosted, "/pid").await.unwrap().parse().unwrap();
         let daemon: i32 = get(&hosted, "/daemon").await.unwrap().parse().unwrap();
         let supervisor = parent(pid);

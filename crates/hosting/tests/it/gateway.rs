@@ -24,6 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         let program = Program::new("program", arguments).listen(listen);
         let mut limits = LifeLimits::default();
+        limits.start_timeout = Duration::from_secs(120);
         if let Ok(seconds) = std::env::var("IDLE_FREEZE") {
             limits.idle_freeze = Some(Duration::from_secs(seconds.parse()?));
         }

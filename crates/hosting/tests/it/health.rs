@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::time::Duration;
 
-use tidewire_hosting::{LifeLimits, Listen, State};
+use tidewire_hosting::{Listen, State};
 
 use crate::{Folder, StoppedClock, get, host, limits, python, until};
 
@@ -52,7 +52,7 @@ async fn as_many_are_started_at_a_time_as_there_are_cores_unless_a_call_waits() 
             // It says that it was started, and can never be called.
             let file = folder.0.join(number.to_string());
             let program = python(&["unborn", &file.display().to_string()]).listen(Listen::Port);
-            (host.add(program, LifeLimits::default()), file)
+            (host.add(program, crate::patient_limits()), file)
         })
         .collect();
     programs.iter().for_each(|(hosted, _)| hosted.start());

@@ -146,8 +146,15 @@ fn programs(arguments: &[&str]) -> [Program; 2] {
     commands().map(|command| program(command, arguments))
 }
 
-fn limits(change: impl FnOnce(&mut LifeLimits)) -> LifeLimits {
+/// The defaults, for programs that start on a machine with much else to do.
+fn patient_limits() -> LifeLimits {
     let mut limits = LifeLimits::default();
+    limits.start_timeout = Duration::from_secs(120);
+    limits
+}
+
+fn limits(change: impl FnOnce(&mut LifeLimits)) -> LifeLimits {
+    let mut limits = patient_limits();
     change(&mut limits);
     limits
 }

@@ -235,7 +235,7 @@ async fn a_program_in_rust_behaves() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_program_in_rust_reads_beside_its_handlers_is_not_forgotten() {
-    let gateway = Gateway::start(&rust(), Codec::Json, LifeLimits::default()).await;
+    let gateway = Gateway::start(&rust(), Codec::Json, crate::patient_limits()).await;
     let runs = async |text: String| {
         (gateway.number("Get", &text).await, gateway.number("Get", &text).await)
     };

@@ -5,7 +5,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue, Method};
 use serde_json::{Value, json};
 use tidewire_client::{Client, HttpVersion, Protocol};
-use tidewire_hosting::{LifeLimits, Listen, Program};
+use tidewire_hosting::{Listen, Program};
 use tidewire_proxy::{Route, Routes};
 use tidewire_server::{Address, Server};
 use tidewire_service::{Admission, Authorization, Body, Gate, Head, Principal, Service};
@@ -59,10 +59,10 @@ enum Way {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_is_told_who_calls_and_what_a_caller_says_of_that_never_arrives() {
     let host = host();
-    let plain = host.add(python(&[]).listen(Listen::Unix), LifeLimits::default());
+    let plain = host.add(python(&[]).listen(Listen::Unix), crate::patient_limits());
     let service = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/python/tests/service.py");
     let native = Program::new("native", ["python3", "-I", "-S", service, "threads"]);
-    let native = host.add(native.listen(Listen::Native), LifeLimits::default());
+    let native = host.add(native.listen(Listen::Native), crate::patient_limits());
     let mut sites = Routes::new();
     for (route, hosted) in [("/plain/*", &plain), ("/native/*", &native)] {
         let site = Route::new(route).unwrap().strip_prefix(true);

@@ -41,7 +41,7 @@ async fn a_day_in_the_ice_ends_no_session() {
 #[tokio::test]
 async fn a_connection_that_a_program_may_be_about_to_close_is_not_used_again() {
     let host = host();
-    let hosted = host.add(python(&[]), LifeLimits::default());
+    let hosted = host.add(python(&[]), crate::patient_limits());
     hosted.start();
     hosted.until(|status| status.state == State::Ready).await;
     let _stopped = StoppedClock::stop();

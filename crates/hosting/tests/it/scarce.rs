@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use tidewire_hosting::{LifeLimits, Listen};
+use tidewire_hosting::Listen;
 
 use crate::ends::{ask_text, start_gateway_by};
 use crate::{gateway, get, host, limits, native, programs};
@@ -226,7 +226,7 @@ async fn no_other_user_reaches_or_takes_the_place_of_a_socket() {
     let user = rustix::process::geteuid();
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program.listen(Listen::Unix), LifeLimits::default());
+        let hosted = host.add(program.listen(Listen::Unix), crate::patient_limits());
         let socket = PathBuf::from(get(&hosted, "/place").await.unwrap());
         let folder = socket.parent().unwrap();
         let metadata = folder.metadata().unwrap();
@@ -284,7 +284,7 @@ async fn a_folder_of_sockets_that_another_has_taken_is_let_be() {
     std::fs::create_dir_all(&taken).unwrap();
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program.listen(Listen::Unix), LifeLimits::default());
+        let hosted = host.add(program.listen(Listen::Unix), crate::patient_limits());
         assert_eq!(get(&hosted, "/a").await.unwrap(), "/a");
         host.stop().await;
     }

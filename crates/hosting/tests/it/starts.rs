@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
-use tidewire_hosting::{LifeLimits, Listen, Program, State};
+use tidewire_hosting::{Listen, Program, State};
 use tidewire_service::{Code, Error, Outcome};
 
 use crate::{Folder, get, host, limits, programs, python, some_time_passes, until};
@@ -111,7 +111,7 @@ async fn a_program_that_is_not_there_is_an_error_at_once_and_no_storm() {
         python(&[]).folder("/no/such/folder"),
         python(&[]).user("nobody-of-this-name"),
     ] {
-        let hosted = host.add(program, LifeLimits::default());
+        let hosted = host.add(program, crate::patient_limits());
         for _ in 0..2 {
             assert_unavailable(&get(&hosted, "/").await.unwrap_err());
         }
@@ -139,7 +139,7 @@ async fn a_program_is_looked_for_in_the_path_of_its_own_environment() {
     let path = format!("{path}:{}", std::env::var("PATH").unwrap());
     let program = Program::new("found", ["found", crate::PYTHON[3]]).listen(Listen::Unix);
     let host = host();
-    let hosted = host.add(program.environment("PATH", path), LifeLimits::default());
+    let hosted = host.add(program.environment("PATH", path), crate::patient_limits());
     assert_eq!(get(&hosted, "/path").await.unwrap(), "/path");
     host.stop().await;
     std::fs::remove_dir_all(&folder).unwrap();
@@ -158,7 +158,7 @@ async fn a_program_that_is_taken_away_is_an_error_of_its_next_start() {
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
         let program = Program::new(name, [file.to_str().unwrap(), crate::PYTHON[3]]);
         let host = host();
-        let hosted = host.add(program.listen(Listen::Unix), LifeLimits::default());
+        let hosted = host.add(program.listen(Listen::Unix), crate::patient_limits());
         let pid = get(&hosted, "/pid").await.unwrap();
         std::fs::remove_file(&file).unwrap();
         assert_eq!(get(&hosted, "/pid").await.unwrap(), pid, "what runs goes on");
@@ -185,7 +185,7 @@ async fn a_program_that_is_replaced_while_it_runs_goes_on_and_its_next_start_is_
         put("#!/bin/sh\nexec \"$@\"\n", 0o755);
         let host = host();
         let program = crate::program(&[file.to_str().unwrap()], command);
-        let hosted = host.add(program.listen(Listen::Unix), LifeLimits::default());
+        let hosted = host.add(program.listen(Listen::Unix), crate::patient_limits());
         let is_replaced = async || {
             let environment = get(&hosted, "/environment").await.unwrap();
             environment.lines().any(|name| name == "REPLACED")
@@ -213,7 +213,7 @@ async fn a_crash_loop_breaks_the_circuit_and_its_last_words_are_kept() {
     for listen in [Listen::Unix, Listen::Native] {
         for program in programs(&["crash"]) {
             let host = host();
-            let hosted = host.add(program.listen(listen), LifeLimits::default());
+            let hosted = host.add(program.listen(listen), crate::patient_limits());
             while hosted.status().state != State::Broken {
                 assert_unavailable(&get(&hosted, "/").await.unwrap_err());
             }
@@ -254,7 +254,7 @@ async fn a_program_of_another_user_has_its_own_socket_home_and_nothing_of_the_ga
     for listen in [Listen::Unix, Listen::Inherited, Listen::Port] {
         for program in programs(&[]) {
             let host = host();
-            let hosted = host.add(program.listen(listen).user("nobody"), LifeLimits::default());
+            let hosted = host.add(program.listen(listen).user("nobody"), crate::patient_limits());
             if is_root {
                 let told = get(&hosted, "/user").await.unwrap();
                 assert_eq!(told.split(' ').next(), Some("65534"), "nobody: {listen:?}");
@@ -326,7 +326,7 @@ async fn the_next_spare_is_started_while_the_call_that_took_one_goes_on() {
 async fn a_replaced_program_serves_until_the_next_can_and_no_call_fails() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program.clone(), LifeLimits::default());
+        let hosted = host.add(program.clone(), crate::patient_limits());
         let callers = [(); 4].map(|()| {
             let hosted = hosted.clone();
             tokio::spawn(async move {
@@ -340,14 +340,14 @@ async fn a_replaced_program_serves_until_the_next_can_and_no_call_fails() {
         });
         for starts in 1..=5 {
             hosted.until(|status| status.starts == starts).await;
-            hosted.replace(program.clone(), LifeLimits::default());
+            hosted.replace(program.clone(), crate::patient_limits());
         }
         for caller in callers {
             assert!(caller.await.unwrap() > 0);
         }
         // One whose executable is gone leaves the old one serving.
         let broken = Program::new("test", ["/no/such/program"]).listen(Listen::Inherited);
-        hosted.replace(broken, LifeLimits::default());
+        hosted.replace(broken, crate::patient_limits());
         hosted.until(|status| status.failure.is_some()).await;
         assert_eq!(get(&hosted, "/b").await.unwrap(), "/b");
         host.stop().await;
@@ -358,7 +358,7 @@ async fn a_replaced_program_serves_until_the_next_can_and_no_call_fails() {
 async fn a_version_that_never_accepts_does_not_replace_the_one_that_works() {
     for listen in [Listen::Port, Listen::Unix, Listen::Inherited] {
         let host = host();
-        let hosted = host.add(python(&[]).listen(listen), LifeLimits::default());
+        let hosted = host.add(python(&[]).listen(listen), crate::patient_limits());
         assert_eq!(get(&hosted, "/a").await.unwrap(), "/a");
         let folder = Folder::new();
         let listens = folder.0.join("listens");
@@ -388,7 +388,7 @@ async fn a_program_is_called_once_the_path_that_says_so_answers() {
     for listen in [Listen::Port, Listen::Unix, Listen::Inherited] {
         let host = host();
         let program = python(&["", &file]).listen(listen).ready("/healthz");
-        let hosted = host.add(program, LifeLimits::default());
+        let hosted = host.add(program, crate::patient_limits());
         let called = tokio::spawn({
             let hosted = hosted.clone();
             async move { get(&hosted, "/a").await }

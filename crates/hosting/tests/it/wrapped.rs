@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use http::Method;
-use tidewire_hosting::{LifeLimits, Listen, Program, State};
+use tidewire_hosting::{Listen, Program, State};
 use tidewire_service::{Body, Code, Frame, Service};
 
 use crate::{call, get, host, limits, programs, python};
@@ -19,7 +19,7 @@ async fn what_npm_starts_is_told_its_port_and_ends_with_npm() {
         .unwrap();
     let host = host();
     let program = Program::new("npm", ["npm", "run", "--silent", "start"]).folder(&folder);
-    let hosted = host.add(program, LifeLimits::default());
+    let hosted = host.add(program, crate::patient_limits());
     let pid: i32 = get(&hosted, "/").await.unwrap().parse().unwrap();
     assert_ne!(hosted.status().pids, [pid], "npm is between");
     host.stop().await;
@@ -43,7 +43,7 @@ async fn a_wrapper_that_keeps_the_socket_from_its_program_is_named() {
         let cause = hosted.status().failure.unwrap();
         assert!(cause.contains("LISTEN_PID") && cause.contains("sh"), "{cause}");
         // Where the shell becomes the program, all is well.
-        let hosted = host.add(of_shell(format!("exec {command}")), LifeLimits::default());
+        let hosted = host.add(of_shell(format!("exec {command}")), crate::patient_limits());
         assert_eq!(get(&hosted, "/a").await.unwrap(), "/a");
         host.stop().await;
     }
@@ -56,7 +56,7 @@ async fn what_a_program_in_node_prints_before_it_exits_is_all_read() {
     let script = "console.log('begun'); require('http').createServer(() => { \
         for (let i = 0; i < 20000; i++) console.log('x'.repeat(100)); \
         process.exit(1) }).listen(process.env.PORT)";
-    let hosted = host.add(Program::new("test", ["node", "-e", script]), LifeLimits::default());
+    let hosted = host.add(Program::new("test", ["node", "-e", script]), crate::patient_limits());
     hosted.start();
     // Once anything was read, what it prints waits to be read; until then the pipe has room for 1
     // MiB.
@@ -73,7 +73,7 @@ async fn a_program_starts_with_signals_as_nobody_changed_them() {
     let host = host();
     // The supervisor inherits it from this process, as from a gateway behind nohup.
     let command = ["grep", "-E", "Sig(Ign|Blk)", "/proc/self/status"];
-    let hosted = host.add(Program::new("test", command), LifeLimits::default());
+    let hosted = host.add(Program::new("test", command), crate::patient_limits());
     get(&hosted, "/").await.unwrap_err();
     let said = hosted.output();
     let sets = said.iter().map(|line| line.text.split('\t').nth(1).unwrap());
@@ -120,7 +120,7 @@ async fn a_thousand_calls_find_a_frozen_process_and_all_are_answered() {
 async fn children_hang_on_the_only_thread_of_the_supervisor() {
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, LifeLimits::default());
+        let hosted = host.add(program, crate::patient_limits());
         let pid = get(&hosted, "/pid").await.unwrap();
         let status = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let field = |text: &str, name: &str| {
@@ -147,7 +147,7 @@ async fn what_is_forked_for_a_start_is_small_however_large_the_gateway_is() {
     assert!(resident("self") > 1 << 20);
     for program in programs(&[]) {
         let host = host();
-        let hosted = host.add(program, LifeLimits::default());
+        let hosted = host.add(program, crate::patient_limits());
         let pid = get(&hosted, "/pid").await.unwrap();
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         let supervisor = stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().to_owned();
@@ -161,7 +161,7 @@ async fn what_is_forked_for_a_start_is_small_however_large_the_gateway_is() {
 async fn nothing_is_left_of_a_chain_of_forks_when_its_service_is_stopped() {
     for program in programs(&["chain"]) {
         let host = host();
-        let hosted = host.add(program, LifeLimits::default());
+        let hosted = host.add(program, crate::patient_limits());
         let mark = get(&hosted, "/environment-mark").await.unwrap();
         hosted.stop();
         hosted.until(|status| status.state == State::Stopped).await;

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use http::HeaderValue;
 use serde_json::{Value, json};
-use tidewire_hosting::LifeLimits;
 use tidewire_service::{Body, Call, Code, Codec, Context, Error, Frame, Method, Service};
 
 use super::{Gateway, context, json_of, key};
@@ -287,7 +286,7 @@ async fn answers_made_of_all_of_a_source_end_with_each_of_its_keys(gateway: &Gat
 }
 
 async fn protobuf_passes_untouched(command: &[String]) {
-    let gateway = Gateway::start(command, Codec::Proto, LifeLimits::default()).await;
+    let gateway = Gateway::start(command, Codec::Proto, crate::patient_limits()).await;
     // A field that nobody knows is there afterwards.
     let message = Bytes::from_static(b"\x0a\x01a\xf8\x07\x05");
     let echo = gateway.method("Echo");

@@ -4,7 +4,6 @@
 use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
-use tidewire_hosting::LifeLimits;
 use tidewire_service::{Body, Code, Codec, Context, Error, Frame};
 
 use super::{Gateway, dotnet, go, json_of, node, python, rust};
@@ -28,7 +27,7 @@ const WRONG: [(&str, &str); 9] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_sees_json_of_its_schema_in_one_form() {
     for command in [python("threads"), python("async"), node("fetch"), go(), dotnet(), rust()] {
-        let gateway = Gateway::start(&command, Codec::Json, LifeLimits::default()).await;
+        let gateway = Gateway::start(&command, Codec::Json, crate::patient_limits()).await;
         what_is_not_of_the_schema_never_reaches_the_program(&gateway).await;
         requests_of_one_value_come_in_one_form(&gateway).await;
         streamed_requests_do_too(&gateway).await;
@@ -96,7 +95,7 @@ async fn streamed_requests_do_too(gateway: &Gateway) {
 async fn what_a_program_answers_is_checked_and_not_its_callers_fault() {
     // In Rust nothing else can be said.
     for command in [python("threads"), python("async"), node("fetch"), go()] {
-        let gateway = Gateway::start(&command, Codec::Json, LifeLimits::default()).await;
+        let gateway = Gateway::start(&command, Codec::Json, crate::patient_limits()).await;
         let error = gateway.ask("Do", json!({ "text": "odd answer" })).await.unwrap_err();
         is_of_the_program(&error, "unknown field \"more\"");
         let error = gateway.ask("Do", json!({ "text": "wrong answer" })).await.unwrap_err();

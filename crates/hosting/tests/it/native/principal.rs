@@ -3,14 +3,13 @@
 use http::HeaderValue;
 use http::header::AUTHORIZATION;
 use serde_json::json;
-use tidewire_hosting::LifeLimits;
 use tidewire_service::{Code, Codec, Context, Error};
 
 use super::{Gateway, json_of, key};
 use crate::principal::Names;
 
 pub(super) async fn all(command: &[String]) {
-    let limits = LifeLimits::default();
+    let limits = crate::patient_limits();
     let gateway =
         Gateway::start_with(command, Codec::Json, limits, |server| server.gate(Names)).await;
     a_program_is_told_who_calls(&gateway).await;
@@ -45,7 +44,7 @@ const ITSELF: &str = "tidewire service/hosted  - false";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_is_nobody_but_itself_or_whose_credential_it_shows() {
-    let (command, limits) = (super::python("threads"), LifeLimits::default());
+    let (command, limits) = (super::python("threads"), crate::patient_limits());
     let gateway =
         Gateway::start_with(&command, Codec::Json, limits, |server| server.gate(Names)).await;
     for said in [

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
-use tidewire_hosting::{LifeLimits, State};
+use tidewire_hosting::State;
 use tidewire_service::{Body, Call, Code, Codec, Context, Frame, Frames, Service};
 use tokio::sync::mpsc;
 
@@ -48,7 +48,7 @@ async fn a_program_that_never_gets_ready_is_killed_and_who_waited_is_told() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_is_asked_to_end_serves_its_open_call_to_the_end() {
     for command in [python("threads"), python("async"), go(), dotnet()] {
-        let gateway = Gateway::start(&command, Codec::Json, LifeLimits::default()).await;
+        let gateway = Gateway::start(&command, Codec::Json, crate::patient_limits()).await;
         let before = gateway.text("Do", "pid").await.unwrap();
         let mut chat = Chat::open(&gateway, "a").await;
         assert_eq!(chat.hear().await, "re: a", "{command:?}");
@@ -67,7 +67,7 @@ async fn a_process_that_is_asked_to_end_serves_its_open_call_to_the_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_ends_waits_for_the_open_call_of_a_process() {
     for command in [python("threads"), python("async"), go(), dotnet()] {
-        let gateway = Gateway::start(&command, Codec::Json, LifeLimits::default()).await;
+        let gateway = Gateway::start(&command, Codec::Json, crate::patient_limits()).await;
         let mut chat = Chat::open(&gateway, "a").await;
         assert_eq!(chat.hear().await, "re: a", "{command:?}");
         let (echo, hosted) = (gateway.method("Echo"), gateway.hosted.clone());
@@ -98,7 +98,7 @@ fn frames() -> [String; 4] {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_takes_no_more_calls_keeps_its_own_and_another_gets_the_next() {
-    let gateway = Gateway::start(&frames(), Codec::Json, LifeLimits::default()).await;
+    let gateway = Gateway::start(&frames(), Codec::Json, crate::patient_limits()).await;
     let first = gateway.text("Do", "who").await.unwrap();
     let mut waits = Box::pin(gateway.text("Wait", "a"));
     assert!(futures_util::poll!(&mut waits).is_pending());
@@ -133,7 +133,7 @@ async fn a_process_that_breaks_a_rule_by_its_answer_ends_that_call_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_finds_the_session_of_its_process_over_has_another_process() {
-    let gateway = Gateway::start(&frames(), Codec::Json, LifeLimits::default()).await;
+    let gateway = Gateway::start(&frames(), Codec::Json, crate::patient_limits()).await;
     let first = gateway.text("Do", "twice").await.unwrap();
     crate::until(|| !crate::is_alive(first.parse().unwrap())).await;
     assert_ne!(gateway.text("Do", "who").await.unwrap(), first);
@@ -142,7 +142,7 @@ async fn a_call_that_finds_the_session_of_its_process_over_has_another_process()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_within_a_call_that_is_over_before_it_may_have_run() {
-    let gateway = Gateway::start(&frames(), Codec::Json, LifeLimits::default()).await;
+    let gateway = Gateway::start(&frames(), Codec::Json, crate::patient_limits()).await;
     assert_eq!(gateway.text("Do", "call back").await.unwrap(), "early");
     // ABORTED, unknown: who is told that it did not run makes it again.
     assert_eq!(gateway.text("Do", "told").await.unwrap(), "[10, 2]");
@@ -151,7 +151,7 @@ async fn a_command_within_a_call_that_is_over_before_it_may_have_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_of_a_key_that_is_no_text_is_one_of_any_key() {
-    let gateway = Gateway::start(&frames(), Codec::Json, LifeLimits::default()).await;
+    let gateway = Gateway::start(&frames(), Codec::Json, crate::patient_limits()).await;
     for (set, gets) in [("another", "1"), ("a", "2"), ("no text", "3")] {
         gateway.text("Get", "a").await.unwrap();
         gateway.text("Set", set).await.unwrap();
@@ -163,7 +163,7 @@ async fn a_change_of_a_key_that_is_no_text_is_one_of_any_key() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_was_made_without_a_part_that_it_asked_for_is_not_kept() {
-    let gateway = Gateway::start(&frames(), Codec::Json, LifeLimits::default()).await;
+    let gateway = Gateway::start(&frames(), Codec::Json, crate::patient_limits()).await;
     for (how, gets) in [("hurry", "2"), ("leave", "4"), ("refuse", "6")] {
         for _ in 0..2 {
             assert_eq!(gateway.number("Through", how).await, 1);
@@ -175,7 +175,7 @@ async fn an_answer_that_was_made_without_a_part_that_it_asked_for_is_not_kept() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_is_made_of_a_cached_one_alone_is_kept() {
-    let gateway = Gateway::start(&frames(), Codec::Json, LifeLimits::default()).await;
+    let gateway = Gateway::start(&frames(), Codec::Json, crate::patient_limits()).await;
     for _ in 0..2 {
         assert_eq!(gateway.number("Through", "waits").await, 1);
     }
@@ -188,7 +188,7 @@ async fn an_answer_that_is_made_of_a_cached_one_alone_is_kept() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_has_its_own_length_and_a_status_whatever_its_process_says() {
-    let gateway = Gateway::start(&frames(), Codec::Json, LifeLimits::default()).await;
+    let gateway = Gateway::start(&frames(), Codec::Json, crate::patient_limits()).await;
     for (said, length) in [("2/200", "6"), ("600/200", "6"), ("6/404", "6"), ("-/200", "6")] {
         let page = crate::get(&gateway.hosted, &format!("/{said}")).await;
         assert_eq!(page.unwrap(), "a page", "{said}");
@@ -217,7 +217,7 @@ async fn a_page_has_its_own_length_and_a_status_whatever_its_process_says() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_whose_hello_is_refused_is_told_why_and_so_is_the_log() {
     let command = [&frames()[..], &["another-version".to_owned()]].concat();
-    let gateway = Gateway::start(&command, Codec::Json, LifeLimits::default()).await;
+    let gateway = Gateway::start(&command, Codec::Json, crate::patient_limits()).await;
     assert_eq!(gateway.text("Do", "who").await.unwrap_err().code(), Code::Unavailable);
     let failure = gateway.hosted.status().failure.unwrap();
     let why = "its hello is refused: version: the peer speaks 2..=2, this side 1..=1";

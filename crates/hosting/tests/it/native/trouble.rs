@@ -6,13 +6,13 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use http::header::RETRY_AFTER;
 use serde_json::json;
-use tidewire_hosting::{LifeLimits, State};
+use tidewire_hosting::State;
 use tidewire_service::{Body, Code, Codec, Context, Error};
 
 use super::{Gateway, key};
 
 pub(super) async fn all(command: &[String]) {
-    let gateway = Gateway::start(command, Codec::Json, LifeLimits::default()).await;
+    let gateway = Gateway::start(command, Codec::Json, crate::patient_limits()).await;
     noise_is_no_part_of_the_protocol(&gateway).await;
     a_crash_within_a_call_is_an_error(&gateway, "crash").await;
     a_crash_within_a_call_is_an_error(&gateway, "garbage").await;
@@ -46,7 +46,7 @@ async fn a_crash_within_a_call_is_an_error(gateway: &Gateway, how: &str) {
 }
 
 async fn a_crash_within_a_stream_breaks_it_off(command: &[String]) {
-    let gateway = Gateway::start(command, Codec::Json, LifeLimits::default()).await;
+    let gateway = Gateway::start(command, Codec::Json, crate::patient_limits()).await;
     let request = json!({ "text": key() }).to_string();
     let reply = gateway.reply("Drip", Context::default(), request).await.unwrap();
     let Body::Stream(mut frames) = reply.body else { panic!("it streams") };
@@ -100,7 +100,7 @@ async fn what_is_kept_outlives_an_idle_stop_and_no_crash(command: &[String]) {
 }
 
 async fn what_is_kept_ends_with_the_program_that_is_replaced(command: &[String]) {
-    let gateway = Gateway::start(command, Codec::Json, LifeLimits::default()).await;
+    let gateway = Gateway::start(command, Codec::Json, crate::patient_limits()).await;
     let key = key();
     assert_eq!(gateway.number("Get", &key).await, 1);
     gateway.text("Set", &key).await.unwrap();
@@ -187,7 +187,7 @@ async fn calls_beyond_a_full_queue_are_refused_at_once(command: &[String]) {
 }
 
 async fn no_call_fails_while_its_program_is_replaced(command: &[String]) {
-    let gateway = Gateway::start(command, Codec::Json, LifeLimits::default()).await;
+    let gateway = Gateway::start(command, Codec::Json, crate::patient_limits()).await;
     let first = pid(&gateway).await;
     // Commands, which are not made twice.
     let calls = async || {
