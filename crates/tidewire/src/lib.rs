@@ -92,7 +92,7 @@ pub mod cache {
     pub use tidewire_cache::{MethodOverride, Mismatch, OverrideError};
 }
 
-/// What decides whether a call is let in, before it is read: a [`Gate`](crate::Gate).
+/// What decides whether a call is let in, before it is read: a [`Gate`].
 pub mod gate {
     pub use tidewire_service::{Admission, GateFuture, gated};
 }

@@ -58,7 +58,7 @@ pub async fn serve(service: impl RpcService) -> Exit {
 /// settings, [`Config::server`] for the server, [`Builder::start`] to learn its addresses.
 ///
 /// Programs of `[[service]]` are hosted if `main` begins with
-/// [`supervisor()`](crate::supervisor()), and `[oplog]` is followed.
+/// [`supervisor()`](crate::hosting::supervisor()), and `[oplog]` is followed.
 ///
 /// # Errors
 /// As those of [`serve`].

@@ -86,7 +86,7 @@ impl Config {
     /// # Errors
     /// Two services at one route; `.proto` files that do not compile, or lack a service; an
     /// upstream that cannot be one; with programs, a `main` that does not begin with
-    /// [`supervisor()`](crate::supervisor()).
+    /// [`supervisor()`](crate::hosting::supervisor()).
     pub fn host(&self, builder: Builder) -> Result<(Builder, Option<Programs>), ConfigError> {
         for idle in self.idle_rules(&builder) {
             tracing::warn!("{idle}");
