@@ -15,6 +15,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
+use super::access_paths::check_written;
 use super::open::{DOCS_PATH, DOCUMENT, REFLECTION};
 use foldhash::fast::RandomState;
 use http::header::{HeaderValue, WWW_AUTHENTICATE};
@@ -60,7 +61,7 @@ impl AccessRules {
 
     /// Sets the rule for a path of plain HTTP, `/metrics`, or for all below it, `/assets/*`. With
     /// and without a slash at its end it is one path, as most programs have it, unless there is a
-    /// rule for each.
+    /// rule for each. It is written decoded (`/café`): with percent signs a server does not start.
     pub fn path(mut self, path: &str, access: Access) -> Self {
         if let Some(bare) = without_slash(path) {
             self.paths.entry(bare.to_owned()).or_insert_with(|| access.clone());
@@ -109,6 +110,7 @@ impl AccessRules {
             let why = "which is not a path; write /metrics, or /assets/* for all below it";
             return Err(AccessError { rule: format!("auth.paths has {path:?}"), why: why.into() });
         }
+        self.paths.keys().try_for_each(|path| check_written(path))?;
         let otherwise = self.otherwise.unwrap_or(Access::Anonymous);
         let mut undeclared = HashSet::default();
         let methods: HashMap<_, _, RandomState> = served
@@ -421,6 +423,22 @@ mod tests {
             _ => "/a.B/List",
         };
         Spec::new("a.B", method, path, StreamKind::Unary, ["a.Q", "a.R"])
+    }
+
+    #[test]
+    fn a_rule_for_a_path_with_percent_signs_is_refused_since_paths_are_compared_decoded() {
+        for (rule, hint) in [
+            ("/caf%C3%A9", "write \"/café\""),
+            ("/my%20docs/*", "write \"/my docs/*\""),
+            ("/x%2fy", "write \"/x/y\""),
+            ("/latin/%E9", "as UTF-8"),
+        ] {
+            let rules = AccessRules::default().path(rule, Access::Authenticated);
+            let error = rules.gate(served()).unwrap_err().to_string();
+            assert!(error.contains(rule) && error.contains(hint), "{error}");
+        }
+        let rules = AccessRules::default().path("/100%", Access::Authenticated);
+        assert!(rules.gate(served()).unwrap().is_some());
     }
 
     fn served() -> impl Iterator<Item = &'static Spec> + Clone {
