@@ -43,8 +43,8 @@ impl AccessGate {
     }
 }
 
-/// Refuses a rule with percent signs: the paths of requests are decoded before they are compared, so
-/// that one spelling would be protected, and no other.
+/// Refuses a rule with percent signs: the paths of requests are decoded before they are compared,
+/// so that one spelling would be protected, and no other.
 ///
 /// # Errors
 /// The rule, and how to write it.
