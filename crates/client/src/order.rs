@@ -95,7 +95,8 @@ impl Order {
             Target::Http(HttpTarget { method, uri, .. }) => {
                 // Of `Host` the connection says whether it is passed on.
                 let mut headers = end_to_end(headers);
-                let path = uri.path_and_query().cloned();
+                // Of `http://host#x` it is shown as `/`, and has nothing to be sent.
+                let path = uri.path_and_query().filter(|path| *path != "/").cloned();
                 let path = path.unwrap_or_else(|| PathAndQuery::from_static("/"));
                 let body = match body {
                     Body::Empty => Source::Whole(Bytes::new()),

@@ -34,6 +34,21 @@ async fn any_verb_passes_with_its_body_and_any_status_comes_back() {
 }
 
 #[tokio::test]
+async fn a_target_without_a_path_is_the_root() {
+    let origin = Origin::start(|received| ok(&[], &received.target)).await;
+    let shop = upstream(&[&origin.url()]);
+    for (target, passed) in [
+        ("http://shop.example#x", "/"),
+        ("http://shop.example", "/"),
+        ("http://shop.example?a", "/?a"),
+        ("/", "/"),
+    ] {
+        let reply = shop.call(call(Method::GET, target, &[], Body::Empty)).await.unwrap();
+        assert_eq!(text(reply).await.unwrap(), passed, "{target}");
+    }
+}
+
+#[tokio::test]
 async fn headers_of_a_connection_stay_behind_both_ways() {
     let origin = Origin::start(|_| {
         let headers = [
