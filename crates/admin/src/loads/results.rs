@@ -153,10 +153,16 @@ impl StoredLoad {
     }
 }
 
-/// Makes the folder of a run, and removes the oldest where there are too many.
+/// Makes the folder of a run, and removes the oldest where there are too many. What was sent in
+/// runs whose program was killed goes, too: a process reads it once, as it starts.
 pub(super) fn create(all: &Path, id: &str) -> io::Result<PathBuf> {
-    for old in ids(all).iter().skip(RUNS_MAX - 1) {
-        std::fs::remove_dir_all(folder(all, old))?;
+    for (at, old) in ids(all).iter().enumerate() {
+        let old = folder(all, old);
+        if at >= RUNS_MAX - 1 {
+            std::fs::remove_dir_all(old)?;
+        } else {
+            let _ = std::fs::remove_file(old.join(SCENARIO));
+        }
     }
     let folder = folder(all, id);
     DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
@@ -272,13 +278,16 @@ mod tests {
     fn only_folders_of_runs_are_runs_and_the_oldest_go() {
         let folder = tempfile::tempdir().unwrap();
         for at in 0..RUNS_MAX as u64 + 3 {
-            create(folder.path(), &id(at, "ab12")).unwrap();
+            let run = create(folder.path(), &id(at, "ab12")).unwrap();
+            std::fs::write(run.join(SCENARIO), "a secret").unwrap();
         }
         std::fs::create_dir(folder.path().join("notes")).unwrap();
         let ids = ids(folder.path());
         assert_eq!(ids.len(), RUNS_MAX);
         assert_eq!(ids[0], id(RUNS_MAX as u64 + 2, "ab12"));
         assert!(folder.path().join("notes").exists());
+        let left = ids.iter().filter(|id| super::folder(folder.path(), id).join(SCENARIO).exists());
+        assert_eq!(left.count(), 1, "of the last one, which may run");
         for name in ["..", "00000000000001-../x", "1-ab", ""] {
             assert!(!is_id(name), "{name}");
         }
