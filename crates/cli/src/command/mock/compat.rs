@@ -157,7 +157,7 @@ impl Lines {
             let lines = lines.clone();
             async move {
                 let Some(server) = lines.0.get() else {
-                    let why = "this server speaks TLS, over which lines of JSON are not served";
+                    let why = "lines of JSON are served on TCP addresses without TLS only";
                     return Err(Error::unimplemented(why));
                 };
                 in_lines(server, &mock, call).await
@@ -165,12 +165,12 @@ impl Lines {
         })
     }
 
-    /// Where the server is; nobody is asked over TLS, whose certificate may be of another name.
+    /// Where the server is. Nobody is asked over TLS, whose certificate may be of another name.
     pub(super) fn ask(&self, running: &RunningServer) -> Result<(), Failure> {
         let handle = running.handle();
-        let Some(address) = handle.addresses().first().filter(|_| !handle.is_tls()) else {
-            return Ok(());
-        };
+        let mut addresses = handle.addresses().iter();
+        let address = addresses.find(|address| matches!(address, Address::Tcp(_)));
+        let Some(address) = address.filter(|_| !handle.is_tls()) else { return Ok(()) };
         let server = Client::builder(format!("http://{address}")).protocol(Protocol::Connect);
         self.0.set(server.build().map_err(Failure::usage)?).expect("it is told once");
         Ok(())
