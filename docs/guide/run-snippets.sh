@@ -129,7 +129,9 @@ for at in "${!words[@]}"; do
   words[at]=${words[at]/#tidewire\/Cargo.toml/$repository/Cargo.toml}
 done
 set -- "${words[@]}"
-[[ ! -f Cargo.toml ]] || sed -i "s#\"\(\.\./\)*tidewire/crates/#\"$repository/crates/#" Cargo.toml
+if [[ -f Cargo.toml && -e ../tidewire/crates ]]; then
+  sed -i "s#\"\.\./tidewire/crates/#\"$repository/crates/#" Cargo.toml
+fi
 case " $* " in
   *" --package tidewire-cli --package shop-in-rust "*) bins=(--bin tidewire --bin shop-in-rust) ;;
   *" build "*" --package tidewire-cli ") bins=(--bin tidewire) ;;
