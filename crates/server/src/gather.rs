@@ -24,13 +24,14 @@
 //! A connection that ends before all of a request came would break the client's sending, and with
 //! it lose the answer that was just written (RFC 9112, section 9.6). So such a one is shut down for
 //! writing first, and what still comes is read and forgotten until the client closes too, up to
-//! `limits.body_bytes_max` and for `limits.unread_body_timeout`.
+//! `limits.body_bytes_max`, or `limits.unread_body_bytes_max` if that is more, and for
+//! `limits.unread_body_timeout`.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -86,8 +87,8 @@ struct Flags {
     direct: AtomicBool,
     /// A request was read, and nothing of its answer is here.
     owes: AtomicBool,
-    /// The body of the last request is not all there.
-    awaits_body: AtomicBool,
+    /// Twice the number of the last request, and one more while its body is not all there.
+    body: AtomicU64,
     /// What goes before the answer.
     interim: InterimQueue,
 }
@@ -120,9 +121,16 @@ impl GatherHandle {
         self.0.owes.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the body of a request is still to come.
-    pub(crate) fn set_awaits_body(&self, awaits: bool) {
-        self.0.awaits_body.store(awaits, Ordering::Relaxed);
+    /// A request was read, whose body is all there or still to come.
+    pub(crate) fn begin_body(&self, is_awaited: bool) {
+        let number = self.0.body.load(Ordering::Relaxed) / 2 + 1;
+        self.0.body.store(2 * number + u64::from(is_awaited), Ordering::Relaxed);
+    }
+
+    /// The body that is still to come; `None` without one.
+    pub(crate) fn awaited_body(&self) -> Option<AwaitedBody> {
+        let state = self.0.body.load(Ordering::Relaxed);
+        (state % 2 == 1).then(|| AwaitedBody { connection: self.clone(), state })
     }
 
     /// A call begins, over HTTP/1.1: what sends its interim responses.
@@ -136,8 +144,27 @@ impl GatherHandle {
         &self.0.interim
     }
 
+    fn awaits_body(&self) -> bool {
+        self.0.body.load(Ordering::Relaxed) % 2 == 1
+    }
+
     fn is_direct(&self) -> bool {
         self.0.direct.load(Ordering::Relaxed)
+    }
+}
+
+/// The body of one request of a connection, until all of it is there.
+pub(crate) struct AwaitedBody {
+    connection: GatherHandle,
+    state: u64,
+}
+
+impl AwaitedBody {
+    /// All of it is there. By then the body of the next request may be awaited.
+    pub(crate) fn came(self) {
+        let body = &self.connection.0.body;
+        let all_there = self.state - 1;
+        let _ = body.compare_exchange(self.state, all_there, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
@@ -261,7 +288,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gather<IO> {
         }
         if this.linger.sleep.is_none() {
             ready!(Pin::new(&mut this.io).poll_shutdown(cx))?;
-            if !this.state.0.awaits_body.load(Ordering::Relaxed) {
+            if !this.state.awaits_body() {
                 return Poll::Ready(Ok(()));
             }
         }

@@ -39,7 +39,7 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
 
     fn call(&self, request: Request<Incoming>) -> CountedResponse {
         self.connection.gathering.owes();
-        self.connection.gathering.set_awaits_body(!request.body().is_end_stream());
+        self.connection.gathering.begin_body(!request.body().is_end_stream());
         let response = match check(&request) {
             Ok(()) => self.connection.answer(request, None),
             Err(error) => ResponseFuture::ready(refusal(&error)),

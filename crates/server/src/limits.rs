@@ -13,8 +13,8 @@
 //! | `body_progress_timeout` | 30 s | a body that stands still: `deadline_exceeded`, 408 |
 //! | `body_progress_bytes_min` | 4 KiB | what has to come in that time, or the end |
 //! | `upload_rate_min` | 16 KiB a second | hosted programs: a slower body whose place other calls wait for is `deadline_exceeded`, 408 |
-//! | `unread_body_bytes_max` | 1 MiB | what a client sends after its reply: the stream is reset, the connection closed |
-//! | `unread_body_timeout` | 5 s | how long that is taken in: the same |
+//! | `unread_body_bytes_max` | 1 MiB | HTTP/2: what a client sends after its reply; the stream is reset |
+//! | `unread_body_timeout` | 5 s | how long that is taken in, and over HTTP/1.1 how long the sender may pause: the stream is reset, the connection closed |
 //! | `reply_progress_timeout` | 60 s | nobody reads the reply: the stream is reset, or the connection closed |
 //! | `reply_bytes_waiting_max` | 64 MiB a connection | further replies are `resource_exhausted` |
 //! | `reply_bytes_waiting_all_max` | 1 GiB | the same, over all connections of HTTP; and as much again over all live sessions |

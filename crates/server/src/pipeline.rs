@@ -178,7 +178,7 @@ impl Connection {
         let (parts, body) = request.into_parts();
         let version = parts.version;
         let pace = BodyRate::new(&self.app.limits, version == Version::HTTP_2);
-        (parts, RawBody::new(body, version, pace, (slot, &self.gathering)))
+        (parts, RawBody::new(body, version, pace, slot, &self.gathering))
     }
 
     #[inline]

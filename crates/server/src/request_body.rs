@@ -24,7 +24,7 @@ use tidewire_service::{Error, Frame, Result};
 
 use crate::activity::Slot;
 use crate::body_rate::{BodyRate, Wait};
-use crate::gather::GatherHandle;
+use crate::gather::{AwaitedBody, GatherHandle};
 use crate::limits::Limits;
 use crate::observe::Counter;
 
@@ -37,8 +37,8 @@ pub(crate) struct RawBody {
     pub(crate) version: Version,
     pub(crate) pace: BodyRate,
     slot: Option<Arc<Slot>>,
-    /// HTTP/1.1, until all of it is there: what is told of that.
-    gathering: Option<GatherHandle>,
+    /// HTTP/1.1: what is told once all of it is there.
+    awaited: Option<AwaitedBody>,
 }
 
 impl RawBody {
@@ -47,13 +47,14 @@ impl RawBody {
         body: Incoming,
         version: Version,
         pace: BodyRate,
-        (slot, gathering): (Option<&Arc<Slot>>, &GatherHandle),
+        slot: Option<&Arc<Slot>>,
+        connection: &GatherHandle,
     ) -> Self {
         let is_awaited = !body.is_end_stream();
         let slot = slot.filter(|_| is_awaited).cloned();
         slot.iter().for_each(|slot| slot.lend());
-        let gathering = (is_awaited && version < Version::HTTP_2).then(|| gathering.clone());
-        Self { body: Some(body), version, pace, slot, gathering }
+        let awaited = connection.awaited_body().filter(|_| is_awaited);
+        Self { body: Some(body), version, pace, slot, awaited }
     }
 }
 
@@ -93,8 +94,8 @@ impl http_body::Body for RawBody {
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
         let is_all = frame.is_none() || body.is_end_stream();
-        if is_all && let Some(gathering) = self.gathering.take() {
-            gathering.set_awaits_body(false);
+        if is_all && let Some(awaited) = self.awaited.take() {
+            awaited.came();
         }
         Poll::Ready(frame)
     }
