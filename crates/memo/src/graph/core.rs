@@ -38,6 +38,8 @@ pub(crate) struct Core {
     pub(crate) works: Works,
     /// The latest change of keys that no node stands for, striped by hash.
     absent: Box<[u64]>,
+    /// The latest change of every key of a source, by its number.
+    whole: Vec<u64>,
     pub(crate) owners: Vec<Option<&'static Owner>>,
     pub(crate) ledger: Ledger,
     pub(crate) expiry: Expiry,
@@ -63,6 +65,7 @@ impl Core {
             slots: Slots::new(),
             works: Works::default(),
             absent: vec![0; if cfg!(shuttle) { 2 } else { ABSENT_STRIPES }].into(),
+            whole: Vec::new(),
             owners: Vec::new(),
             ledger: Ledger::new(),
             expiry: Expiry::new(),
@@ -153,7 +156,8 @@ impl Core {
 
     /// The version a source key without a node has.
     pub(crate) fn absent(&self, owner: u16, hash: u64) -> u64 {
-        self.absent[self.stripe(owner, hash)]
+        let whole = self.whole.get(usize::from(owner)).copied().unwrap_or(0);
+        self.absent[self.stripe(owner, hash)].max(whole)
     }
 
     /// Says that a source key without a node changed, or lost its node, at `tick`.
@@ -162,10 +166,13 @@ impl Core {
         self.absent[at] = self.absent[at].max(tick);
     }
 
-    /// The same for every key of a source.
+    /// Says that every key of a source changed at `tick`. Readers of other sources are not disturbed.
     pub(crate) fn raise_absent_all(&mut self, owner: u16, tick: u64) {
-        let _ = owner;
-        self.absent.iter_mut().for_each(|stripe| *stripe = (*stripe).max(tick));
+        let at = usize::from(owner);
+        if self.whole.len() <= at {
+            self.whole.resize(at + 1, 0);
+        }
+        self.whole[at] = self.whole[at].max(tick);
     }
 
     fn stripe(&self, owner: u16, hash: u64) -> usize {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, RwLock};
 
 use tidewire_memo::{Graph, Memo, Recording, Source, batch};
@@ -118,4 +120,27 @@ fn an_update_that_changes_nothing_is_cut_off_at_its_page() {
     list.ids.changed(&20);
     now(total.get(())).unwrap();
     assert_eq!(work(&list.graph), ["started page(0)", "cut off page(0)", "verified total(())"]);
+}
+
+#[test]
+fn a_change_of_every_key_of_one_source_disturbs_no_reader_of_another() {
+    let graph = Graph::new();
+    let (rows, others) =
+        (Source::<u64>::new_in(&graph, "rows"), Source::<u64>::new_in(&graph, "others"));
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let memo = Memo::infallible_in(&graph, "row", move |id: u64| {
+        counted.fetch_add(1, Relaxed);
+        async move {
+            std::thread::spawn(move || others.changed_all()).join().unwrap();
+            // A key that nobody has read before.
+            rows.read(&id);
+            id
+        }
+    });
+    for id in 1..=3 {
+        now(memo.get(id)).unwrap();
+        assert!(memo.cached(&id).is_some());
+    }
+    assert_eq!(runs.load(Relaxed), 3);
 }
