@@ -3,8 +3,8 @@
 # first that fails ends the run.
 #
 #   scripts/proof.sh          all parts
-#   scripts/proof.sh PART...  only these: deny, attack, h2spec, interop, kept, mock, stress, oplog, programs, mutants, models,
-#                             dynamic, live, runtimes, fuzz, miri
+#   scripts/proof.sh PART...  only these: deny, readme, attack, h2spec, interop, kept, mock, stress, oplog,
+#                             programs, mutants, models, dynamic, live, runtimes, fuzz, miri
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,7 +19,7 @@ NIGHTLY=nightly-2026-11-01
 
 tools="$PWD/.tools"
 parts=("$@")
-((${#parts[@]})) || parts=(deny attack h2spec interop kept mock stress oplog programs mutants models dynamic live runtimes fuzz miri)
+((${#parts[@]})) || parts=(deny readme attack h2spec interop kept mock stress oplog programs mutants models dynamic live runtimes fuzz miri)
 
 # Licences, bans and sources. Advisories need a copy of their database, which not every machine can
 # fetch: they are checked where it can be.
@@ -35,6 +35,11 @@ part_deny() {
   else
     "$deny" check --hide-inclusion-graph advisories
   fi
+}
+
+# README.md, with each program built as it says: a package alone has fewer features than in a test run.
+part_readme() {
+  AS_WRITTEN=1 docs/guide/run-snippets.sh README.md
 }
 
 # Attacks over sockets on the program `tidewire`; the table is committed as bench-runs/attack.md. Rows

@@ -14,10 +14,12 @@
 # | any other           | left alone                                                              |
 #
 # A page runs in an empty folder beside `tidewire`, a link to the repository. Port 8080 stands for a
-# free one here. Builds are of the dev profile and share target/ and Cargo.lock. README.md runs
-# first and alone, since it builds programs as it says, with other features; then two pages run at a
-# time: one waits for a server while another builds. Needs curl, node, npm and, from `make setup`, .tools/bin/grpcurl;
-# other-languages.md also needs Go and Python with venv; mock-tests.md these and Maven.
+# free one here. Builds are of the dev profile and share target/ and Cargo.lock. Programs of the
+# repository are those that `cargo xtask ci test` has built: a package alone has other features, and
+# most crates would be built once more. AS_WRITTEN=1 builds them as the page says (`make proof` does
+# so for README.md). Two pages run at a time: one waits for a server while another builds. Needs
+# curl, node, npm and, from `make setup`, .tools/bin/grpcurl; other-languages.md also needs Go and
+# Python with venv; mock-tests.md these and Maven.
 set -euo pipefail
 repository=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
@@ -115,8 +117,6 @@ cargo_dev=$work/cargo-dev
 printf '#!/bin/sh\nfor word; do shift; [ "$word" = demo ] && word=dev; set -- "$@" "$word"; done\nexec cargo "$@"\n' >"$cargo_dev"
 chmod +x "$cargo_dev"
 
-# Programs of examples/ with the features that `cargo xtask ci test` has built them with: those that
-# a page names would build most crates once more. What README names is built as it says.
 mkdir "$work/bin"
 cat >"$work/bin/cargo" <<'WRAPPER'
 #!/usr/bin/env bash
@@ -138,11 +138,14 @@ case " $* " in
   *" --package contacts --package replica "*) bins=(--bin contacts --bin relay --bin reader) ;;
   *" run -q -p contacts -- "*) bins=(--bin contacts) ;;
   *" run "*" --package hello ") bins=(--bin hello) ;;
+  *" run "*" --package contacts --no-default-features ") bins=(--bin contacts) ;;
   *) exec "$real" "$@" ;;
 esac
+[[ -z ${AS_WRITTEN:-} ]] || exec "$real" "$@"
 cd "$repository" && "$real" build --quiet --workspace "${bins[@]}" --example gateway || exit
 case " $* " in
   *" run "*" --package hello ") exec "$repository/target/debug/hello" ;;
+  *" run "*" --package contacts "*) exec "$repository/target/debug/contacts" ;;
   " run "*) shift 5; exec "$repository/target/debug/contacts" "$@" ;;
 esac
 WRAPPER
@@ -161,7 +164,7 @@ run_page() { # PAGE FOLDER: runs a page in FOLDER/page
   } >"$work/script"
   TIDEWIRE_SERVER_LISTEN=127.0.0.1:$port CARGO="$cargo_dev" CARGO_TARGET_DIR="$repository/target" \
     CONTACTS=1000 CONTACTS_DB="$work/contacts.sqlite" repository="$repository" \
-    PATH="$([[ $page == README.md ]] || printf '%s:' "$bin")$PATH" bash "$work/script"
+    PATH="$bin:$PATH" bash "$work/script"
 }
 
 cd "$repository"
@@ -185,10 +188,6 @@ check() {
 
 running=0
 for page in "${pages[@]}"; do
-  if [[ $page == README.md ]]; then
-    check "$page"
-    continue
-  fi
   if ((running == 2)); then
     wait -n
     running=$((running - 1))

@@ -79,6 +79,13 @@ const STEPS: &[Step] = &[
         work: docs,
     },
     Step {
+        name: "demo",
+        stage: Stage::Clients,
+        lane: Lane::Compiles,
+        about: "what `make demo` builds compiles by itself",
+        work: demo,
+    },
+    Step {
         name: "snippets",
         stage: Stage::Guides,
         lane: Lane::Compiles,
@@ -196,6 +203,12 @@ fn doctest(root: &Path) -> Result<Outcome> {
 
 fn docs(root: &Path) -> Result<Outcome> {
     cargo(root, "doc --workspace --no-deps", &[("RUSTDOCFLAGS", "-D warnings")])
+}
+
+/// The features of dependencies are fewer than those of the workspace. README.md is run with the
+/// programs of the workspace, which are built already.
+fn demo(root: &Path) -> Result<Outcome> {
+    cargo(root, "check --package contacts --no-default-features", &[])
 }
 
 /// The hook for commands quoted in documents: `docs/guide/run-snippets.sh` runs them and fails when
