@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::header::{CONNECTION, VIA};
-use http::{HeaderValue, Uri};
+use http::{HeaderValue, Uri, Version};
 use tidewire_client::{BuildError, Builder, Client, ClientLimits, HttpVersion, RawDialer};
 use tidewire_service::{Answer, Body, Call, Error, Outcome, Protocol, Reply, Result, Service};
 use tokio::task::JoinSet;
@@ -290,12 +290,17 @@ impl Server {
     }
 }
 
-/// Says that the request came this way (RFC 9110, section 7.6.3), and in which version. Only one of
-/// HTTP/2 has its host in the target, but for one that is written as for a proxy.
+/// Says that the request came this way (RFC 9110, section 7.6.3), and in which version. The server
+/// says it in the extensions where the target does not: HTTP/2 has its host there, HTTP/1.1 not.
 fn tell_way(call: &mut Call) {
-    let target = call.http_target();
-    let is_http2 = target.is_some_and(|target| target.uri.authority().is_some());
-    let way = if is_http2 { "2.0 tidewire" } else { "1.1 tidewire" };
+    let has_host = call.http_target().is_some_and(|target| target.uri.authority().is_some());
+    let by_target = if has_host { Version::HTTP_2 } else { Version::HTTP_11 };
+    let said = call.context.extensions().get::<Version>().copied();
+    let way = match said.unwrap_or(by_target) {
+        Version::HTTP_10 => "1.0 tidewire",
+        Version::HTTP_2 => "2.0 tidewire",
+        _ => "1.1 tidewire",
+    };
     call.context.headers_mut().append(VIA, HeaderValue::from_static(way));
 }
 

@@ -175,8 +175,14 @@ impl Connection {
         request: Request<Incoming>,
         slot: Option<&Arc<Slot>>,
     ) -> (Parts, RawBody) {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let version = parts.version;
+        // Who passes the request on says in which version it came, and sees that by its target.
+        let by_target =
+            if parts.uri.authority().is_some() { Version::HTTP_2 } else { Version::HTTP_11 };
+        if version != by_target {
+            parts.extensions.insert(version);
+        }
         let pace = BodyRate::new(&self.app.limits, version == Version::HTTP_2);
         (parts, RawBody::new(body, version, pace, slot, &self.gathering))
     }

@@ -16,7 +16,7 @@ const HINTS: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n
                      Connection: x-hop\r\nX-Hop: 1\r\n\r\n";
 
 /// A server in front of an upstream, and a connection to it.
-async fn front(shop: Upstream) -> (tidewire_server::RunningServer, TcpStream) {
+pub(crate) async fn front(shop: Upstream) -> (tidewire_server::RunningServer, TcpStream) {
     let local = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     let server = tidewire_server::Server::builder().listen(local).mount("/", shop);
     let server = server.start().await.unwrap();

@@ -8,8 +8,11 @@ use http::{Method, StatusCode};
 use tidewire_cache::{PageCache, PageSettings};
 use tidewire_proxy::{HeaderRules, Route, Routes, TokioPages};
 use tidewire_service::{Body, Call, Context, Frame, Layer, Principal, Service};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
+use crate::interim::front;
 use crate::origin::{Origin, Step, ok, response};
 use crate::{call, get, text, upstream};
 
@@ -237,5 +240,27 @@ async fn an_upstream_is_told_the_way() {
         shop.call(call(Method::GET, target, sent, Body::Empty)).await.unwrap();
         let last = origin.last();
         assert_eq!(last.headers.get_all("via").iter().collect::<Vec<_>>(), expected);
+    }
+}
+
+#[tokio::test]
+async fn the_way_says_in_which_version_a_request_came() {
+    let origin = Origin::start(|_| ok(&[], "")).await;
+    let (server, _) = front(upstream(&[&origin.url()])).await;
+    for (head, expected) in [
+        ("GET /a HTTP/1.1\r\nhost: shop.example\r\n", "1.1 tidewire"),
+        ("GET http://shop.example/a HTTP/1.1\r\nhost: shop.example\r\n", "1.1 tidewire"),
+        ("GET /a HTTP/1.0\r\n", "1.0 tidewire"),
+        ("GET http://shop.example/a HTTP/1.0\r\n", "1.0 tidewire"),
+    ] {
+        let address = server.url();
+        let mut stream = TcpStream::connect(address.trim_start_matches("http://")).await.unwrap();
+        let head = format!("{head}connection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.contains(" 200 OK\r\n"), "{head}{answer}");
+        let last = origin.last();
+        assert_eq!(last.headers.get_all("via").iter().collect::<Vec<_>>(), [expected], "{head}");
     }
 }
