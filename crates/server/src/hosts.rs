@@ -11,7 +11,8 @@
 //! | [`Hosts::local`] | literal loopback addresses, `localhost`, `*.localhost` |
 //! | names | these too, with any port; `*.shop.example` for all below one |
 //!
-//! A request without a host is answered: no browser sends one.
+//! A request without a host (HTTP/1.0) is answered: no browser sends one. One whose host has no
+//! name (`Host:`, `Host: :80`) asks for none of those that are listed.
 
 use http::header::HOST;
 use http::uri::Authority;
@@ -53,7 +54,7 @@ impl Hosts {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
         let Some(host) = uri.authority().map(Authority::as_str).or(host) else { return Ok(()) };
         let name = without_port(host).to_ascii_lowercase();
-        if name.is_empty() || is_local(&name) || names.iter().any(|known| is_named(known, &name)) {
+        if is_local(&name) || names.iter().any(|known| is_named(known, &name)) {
             return Ok(());
         }
         let text = format!("this server is not {name:?}; add it to server.hosts");
@@ -114,7 +115,8 @@ mod tests {
             ("localhost.evil.example", false),
             ("127.0.0.1.evil.example", false),
             ("10.0.0.1", false),
-            ("", true),
+            ("", false),
+            (":8080", false),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(HOST, HeaderValue::from_static(host));

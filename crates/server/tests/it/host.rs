@@ -4,7 +4,7 @@ use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tidewire_server::{Address, Builder, RunningServer, Server};
+use tidewire_server::{Address, Builder, Hosts, RunningServer, Server};
 use tidewire_service::Call;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -92,4 +92,25 @@ async fn one_host_in_one_form_is_asked_for_over_http2() {
         assert_eq!(answered, status, "{target} {host:?}: {body}");
         assert!(body.contains(says), "{target} {host:?}: {body}");
     }
+}
+
+#[tokio::test]
+async fn a_host_without_a_name_is_none_that_is_listed() {
+    let builder = Server::builder().route(Method::GET, "/hello", async |_: Call| Ok("hello"));
+    let server = start(builder.hosts(Hosts::local())).await;
+    for (head, status) in [
+        ("GET /hello HTTP/1.1\r\nhost: localhost\r\n", 200),
+        ("GET /hello HTTP/1.1\r\nhost:\r\n", 421),
+        ("GET /hello HTTP/1.1\r\nhost: :80\r\n", 421),
+        ("GET /hello HTTP/1.0\r\nhost:\r\n", 421),
+        ("GET /hello HTTP/1.0\r\n", 200),
+    ] {
+        let (answered, body) = over_http1(&server, head).await;
+        assert_eq!(answered, status, "{head}: {body}");
+    }
+    let (answered, _) = over_http2(&server, "/hello", &[("host", "")]).await;
+    assert_eq!(answered, 421);
+    let server = self::server().await;
+    let (answered, _) = over_http1(&server, "GET /hello HTTP/1.1\r\nhost:\r\n").await;
+    assert_eq!(answered, 200, "any host is answered");
 }
