@@ -130,6 +130,13 @@ fn foreign(origin: Option<&HeaderValue>) -> Error {
     })
 }
 
+/// Whether a browser says that the page is of another site, or of another origin of the same one:
+/// then it is not one of this server, whatever it is called.
+pub(crate) fn is_of_other_site(headers: &HeaderMap) -> bool {
+    let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
+    sites.any(|site| site != "same-origin" && site != "none")
+}
+
 /// Whether an origin is that of the host which a request asks for, whatever its scheme.
 fn is_of_host(origin: &HeaderValue, headers: &HeaderMap, uri: &Uri) -> bool {
     let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));

@@ -8,6 +8,7 @@
 //! | without the subprotocol | 400, which names it |
 //! | another version of WebSocket | 426, with the one that is spoken |
 //! | with an `Origin` that is not the server's own and not in `cors.origins` | 403 |
+//! | with another `Sec-Fetch-Site` than `same-origin` and `none`, and no `Origin` of `cors.origins` | 403 |
 //! | any other at that path | as at every path |
 //!
 //! Browsers let every page open a WebSocket to every host, with its cookies and without asking
@@ -28,7 +29,7 @@ use tidewire_service::{Body, Error, Peer};
 
 use crate::connection::App;
 use crate::cors::Policy;
-use crate::origin::is_own_page;
+use crate::origin::{is_of_other_site, is_own_page};
 use crate::plain;
 
 /// A connection that will be handed over.
@@ -94,6 +95,10 @@ impl App {
             let text = format!("pages of {origin:?} may not connect; add it to cors.origins");
             return Err(Error::permission_denied(text));
         }
+        if is_of_other_site(headers) && !headers.contains_key(ORIGIN) {
+            let text = "pages of other origins may not connect; see cors.origins";
+            return Err(Error::permission_denied(text));
+        }
         if how == UpgradeKind::Connect {
             return Ok(None);
         }
@@ -109,8 +114,7 @@ impl App {
     /// page asks for.
     fn withholds_cookies<B>(&self, request: &Request<B>, peer: &Peer) -> bool {
         let withholds = |policy: &Policy, origin: &HeaderValue| {
-            policy.withholds_cookies(origin)
-                && !is_own_page(origin, request.headers(), request.uri(), peer)
+            policy.withholds_cookies(origin) && !is_own(origin, request, peer)
         };
         let mut origins = request.headers().get_all(ORIGIN).iter();
         self.cors.as_ref().is_some_and(|policy| origins.any(|origin| withholds(policy, origin)))
@@ -118,10 +122,15 @@ impl App {
 
     /// Whether pages of this origin may connect: those of this server, and those that are named.
     fn may_connect<B>(&self, origin: &HeaderValue, request: &Request<B>, peer: &Peer) -> bool {
-        let is_own = is_own_page(origin, request.headers(), request.uri(), peer);
         let is_named = || self.cors.as_ref().is_some_and(|policy| policy.names(origin));
-        is_own || is_named()
+        is_own(origin, request, peer) || is_named()
     }
+}
+
+/// Whether this origin is the server's own, and the browser does not say otherwise.
+fn is_own<B>(origin: &HeaderValue, request: &Request<B>, peer: &Peer) -> bool {
+    let headers = request.headers();
+    !is_of_other_site(headers) && is_own_page(origin, headers, request.uri(), peer)
 }
 
 /// How a request asks for a WebSocket.

@@ -3,6 +3,7 @@
 use http::{Method, StatusCode};
 use tidewire_server::{Cors, RunningServer, Server, StartError};
 use tidewire_service::{Call, Error, Reply};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::http::{Answer, json, send};
 
@@ -148,4 +149,34 @@ async fn a_server_with_settings_that_exclude_each_other_does_not_start() {
     assert!(matches!(error, StartError::Cors(_)));
     let text = error.to_string();
     assert!(text.contains("cors.origins") && text.contains("cors.credentials"), "{text}");
+}
+
+#[tokio::test]
+async fn a_page_of_another_site_that_names_no_origin_opens_no_websocket() {
+    let server = start(Some(Cors::new(["https://app.example"]))).await;
+    for (headers, status) in [
+        ("", 101),
+        ("sec-fetch-site: same-origin\r\n", 101),
+        ("sec-fetch-site: none\r\n", 101),
+        ("sec-fetch-site: cross-site\r\n", 403),
+        ("sec-fetch-site: same-site\r\n", 403),
+        ("sec-fetch-site: same-origin\r\nsec-fetch-site: cross-site\r\n", 403),
+        ("sec-fetch-site: same-origin\r\norigin: http://test\r\n", 101),
+        ("sec-fetch-site: same-origin\r\norigin: https://evil.example\r\n", 403),
+        ("sec-fetch-site: cross-site\r\norigin: http://test\r\n", 403),
+        ("sec-fetch-site: cross-site\r\norigin: https://evil.example\r\n", 403),
+        ("sec-fetch-site: cross-site\r\norigin: https://app.example\r\n", 101),
+    ] {
+        let mut stream = crate::host::connect(&server).await;
+        let head = format!(
+            "GET /tidewire.live.v1 HTTP/1.1\r\nhost: test\r\nconnection: upgrade\r\n\
+             upgrade: websocket\r\nsec-websocket-version: 13\r\n\
+             sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+             sec-websocket-protocol: tidewire.live.v1\r\n{headers}\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(str::from_utf8(&answer).unwrap(), format!("HTTP/1.1 {status}"), "{headers}");
+    }
 }
