@@ -89,6 +89,8 @@ struct Flags {
     owes: AtomicBool,
     /// Twice the number of the last request, and one more while its body is not all there.
     body: AtomicU64,
+    /// The body that nobody reads to its end, as `body` has it.
+    abandoned: AtomicU64,
     /// What goes before the answer.
     interim: InterimQueue,
 }
@@ -139,6 +141,13 @@ impl GatherHandle {
         InterimSender::new(Arc::clone(&self.0) as Arc<dyn InterimSink>, call)
     }
 
+    /// Whether nobody reads the body of the last request to its end, so that the connection closes
+    /// after the answer: what is left of it cannot be told from the next request.
+    pub(crate) fn is_body_abandoned(&self) -> bool {
+        let state = self.0.body.load(Ordering::Relaxed);
+        state % 2 == 1 && self.0.abandoned.load(Ordering::Relaxed) == state
+    }
+
     /// The interim responses.
     pub(crate) fn interim(&self) -> &InterimQueue {
         &self.0.interim
@@ -153,7 +162,8 @@ impl GatherHandle {
     }
 }
 
-/// The body of one request of a connection, until all of it is there.
+/// The body of one request of a connection, until all of it is there. Who drops it before reads no
+/// more of that.
 pub(crate) struct AwaitedBody {
     connection: GatherHandle,
     state: u64,
@@ -165,6 +175,12 @@ impl AwaitedBody {
         let body = &self.connection.0.body;
         let all_there = self.state - 1;
         let _ = body.compare_exchange(self.state, all_there, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+impl Drop for AwaitedBody {
+    fn drop(&mut self) {
+        self.connection.0.abandoned.store(self.state, Ordering::Relaxed);
     }
 }
 

@@ -7,6 +7,8 @@
 //! | another transfer coding than `chunked` (RFC 9112, section 6.1) | 501 |
 //!
 //! The connection is closed after such an answer: what follows cannot be told apart from a body.
+//! After any answer it is closed if nobody reads the body of its request to the end. Whoever knows
+//! that before is told (`Connection: close`; RFC 9112, section 9.6).
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -63,7 +65,7 @@ impl Future for CountedResponse {
     type Output = Result<Response<ResponseBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let response = match self.waiting.take() {
+        let mut response = match self.waiting.take() {
             Some(response) => *response,
             None => match Pin::new(&mut self.response).poll(cx) {
                 Poll::Ready(Ok(response)) => response,
@@ -84,6 +86,10 @@ impl Future for CountedResponse {
                 return Poll::Pending;
             }
             self.gathering.interim().close();
+        }
+        let is_upgrade = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if self.gathering.is_body_abandoned() && !is_upgrade {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         Poll::Ready(Ok(ReplyBody::counted_if_large(response, &self.activity)))
     }

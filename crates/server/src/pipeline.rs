@@ -16,7 +16,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use http::header::{CONNECTION, EXPECT, HeaderValue};
 use http::request::Parts;
 use http::{Extensions, HeaderMap, Method, Request, Response, Uri, Version};
 use hyper::body::Incoming;
@@ -184,7 +183,8 @@ impl Connection {
             parts.extensions.insert(version);
         }
         let pace = BodyRate::new(&self.app.limits, version == Version::HTTP_2);
-        (parts, RawBody::new(body, version, pace, slot, &self.gathering))
+        let body = RawBody::new(body, &parts, pace, slot, &self.gathering);
+        (parts, body)
     }
 
     #[inline]
@@ -294,8 +294,12 @@ impl Connection {
         match unread {
             None => response,
             Some(unread) => {
-                let closing = closing_if_unread(Arc::clone(&self.app), response, unread);
-                ResponseFuture::Late(Box::pin(closing))
+                let app = Arc::clone(&self.app);
+                ResponseFuture::Late(Box::pin(async move {
+                    let response = response.await.unwrap_or_else(|never| match never {});
+                    unread.discard_what_came(&app.limits).await;
+                    response
+                }))
             }
         }
     }
@@ -311,9 +315,8 @@ impl Connection {
         body: RawBody,
         response: Response<ResponseBody>,
     ) -> ResponseFuture {
-        // Who waits to be told to go on with the body has not begun to send it.
         let nothing_to_read = version == Version::HTTP_2
-            || headers.contains_key(EXPECT)
+            || headers.contains_key(http::header::EXPECT)
             || hyper::body::Body::is_end_stream(&body)
             || check_length(headers, self.app.limits.body_bytes_max).is_err();
         if nothing_to_read {
@@ -325,20 +328,6 @@ impl Connection {
             response
         }))
     }
-}
-
-/// The response, which says that the connection closes if the body of its request was not read and
-/// is not all there (RFC 9112, section 9.6): what is left cannot be told from the next request.
-async fn closing_if_unread(
-    app: Arc<crate::connection::App>,
-    response: ResponseFuture,
-    unread: UnreadBody,
-) -> Response<ResponseBody> {
-    let mut response = response.await.unwrap_or_else(|never| match never {});
-    if !unread.discard_what_came(&app.limits).await {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    }
-    response
 }
 
 /// Asks the gates, of which the first has said that it waits if it is `waiting`: no longer than the

@@ -9,6 +9,8 @@
 //! ([`UnreadBody`]) for whoever writes the answer, to be read and forgotten beside it. What then
 //! ends the connection still leaves the client time to see it (`gather.rs`). Over HTTP/2 nothing is
 //! put aside.
+//!
+//! Where more is to come than would be read, the connection is closed instead.
 
 use parking_lot::Mutex;
 use std::io;
@@ -17,6 +19,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::header::CONTENT_LENGTH;
+use http::request::Parts;
 use http::{HeaderMap, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -39,13 +42,15 @@ pub(crate) struct RawBody {
     slot: Option<Arc<Slot>>,
     /// HTTP/1.1: what is told once all of it is there.
     awaited: Option<AwaitedBody>,
+    /// More of it came than is taken.
+    is_too_large: bool,
 }
 
 impl RawBody {
     /// The body of a request of HTTP/1.1, or of HTTP/2 with the slot of its call.
     pub(crate) fn new(
         body: Incoming,
-        version: Version,
+        parts: &Parts,
         pace: BodyRate,
         slot: Option<&Arc<Slot>>,
         connection: &GatherHandle,
@@ -54,7 +59,15 @@ impl RawBody {
         let slot = slot.filter(|_| is_awaited).cloned();
         slot.iter().for_each(|slot| slot.lend());
         let awaited = connection.awaited_body().filter(|_| is_awaited);
-        Self { body: Some(body), version, pace, slot, awaited }
+        let version = parts.version;
+        let is_too_large = false;
+        Self { body: Some(body), version, pace, slot, awaited, is_too_large }
+    }
+
+    /// Whether what is left of it is read and forgotten, as far as that is known.
+    fn is_forgotten(&self, limits: &Limits) -> bool {
+        let left = self.body.as_ref().and_then(|body| body.size_hint().exact()).unwrap_or(0);
+        !self.is_too_large && left <= limits.body_bytes_max as u64
     }
 }
 
@@ -181,7 +194,10 @@ impl RequestBody {
             counter.add(data.len());
         }
         Poll::Ready(Some(match self.left.checked_sub(data.len()) {
-            None => Err(too_large(None, self.bytes_max)),
+            None => {
+                self.body.iter_mut().for_each(|body| body.is_too_large = true);
+                Err(too_large(None, self.bytes_max))
+            }
             Some(left) => {
                 self.left = left;
                 Ok(Frame::Data(data))
@@ -219,18 +235,21 @@ impl UnreadBody {
         self.0.lock().is_some()
     }
 
-    /// Forgets what nobody read as far as it came, up to `limits.unread_body_bytes_max`, and gives
-    /// whether that was all.
-    pub(crate) async fn discard_what_came(&self, limits: &Limits) -> bool {
-        let Some(mut body) = self.0.lock().take() else { return true };
-        read_what_came(&mut body, limits).await == Came::All
+    /// Forgets what nobody read as far as it came, up to `limits.unread_body_bytes_max`. Unless that
+    /// was all, the connection closes.
+    pub(crate) async fn discard_what_came(&self, limits: &Limits) {
+        let Some(mut body) = self.0.lock().take() else { return };
+        read_what_came(&mut body, limits).await;
     }
 
     /// Forgets what nobody read as far as it came. Over HTTP/1.1 what still comes is read and
     /// forgotten beside the answer, within the bounds of the server; then the connection goes on.
     pub(crate) async fn read_on(self, limits: &Limits) {
         let Some(mut body) = self.0.lock().take() else { return };
-        if body.version < Version::HTTP_2 && read_what_came(&mut body, limits).await == Came::Part {
+        if body.version < Version::HTTP_2
+            && read_what_came(&mut body, limits).await == Came::Part
+            && body.is_forgotten(limits)
+        {
             tokio::spawn(discard(body, limits));
         }
     }

@@ -7,8 +7,8 @@
 //! body ─▶ Messages (request.rs) ─▶ Call ─▶ run_call.rs ─▶ Reply ─▶ one or many (response.rs)
 //! ```
 //!
-//! A message that came with its head is in the call at once. Over HTTP/1.1 an answer waits until
-//! the request was read, since closing before that would break the client's sending.
+//! A message that came with its head is in the call at once. Over HTTP/1.1 what nobody read of the
+//! request is read beside the answer, since closing would break the client's sending.
 //!
 //! A call is one future, in one allocation, for the whole way; what few calls have to wait for
 //! (a rest of the request, a single reply that comes as a stream) is a separate boxed future.
@@ -330,6 +330,8 @@ impl Future for RpcCall {
                 }
                 Stage::Running(waiting) => {
                     let outcome = ready!(Pin::new(waiting).poll(cx));
+                    // With it goes what it did not read of the request.
+                    this.stage = Stage::Begun(None);
                     this.ended(outcome)
                 }
                 Stage::Late(late) => StageResult::Answer(ready!(late.as_mut().poll(cx))),

@@ -5,14 +5,16 @@ use std::future::poll_fn;
 use std::io::Write as _;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use http::{Method, Request, StatusCode};
-use tidewire_server::{Limits, RunningServer, Server};
-use tidewire_service::{Admission, Call, Error, Gate, Head, Reply};
+use tidewire_server::{Builder, Limits, RunningServer, Server};
+use tidewire_service::{Admission, Body, Call, Error, Gate, Head, Reply};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
 use crate::host::start;
+use crate::rest::service::schema;
 
 /// Refuses as the header `x-refuse` says.
 struct Refusing;
@@ -219,4 +221,83 @@ async fn who_waits_to_be_told_to_go_on_is_refused_instead() {
     let head = answer(&mut stream).await;
     assert!(head.starts_with("HTTP/1.1 401 "), "{head}");
     assert!(head.contains("connection: close\r\n"), "{head}");
+}
+
+/// Lets all pass, and not at once.
+struct Waiting;
+
+impl Gate for Waiting {
+    fn admit(&self, _: &mut Head) -> Admission {
+        Admission::Waits
+    }
+
+    fn wait<'a>(&'a self, _: &'a mut Head) -> BoxFuture<'a, tidewire_service::Result<()>> {
+        Box::pin(async {
+            tokio::task::yield_now().await;
+            Ok(())
+        })
+    }
+}
+
+/// Methods over REST and Connect, and the route `/plain`, all of which refuse as the header
+/// `x-deny` says, before they read their message.
+fn methods() -> Builder {
+    let answer = async |call: Call| {
+        if call.context.headers().contains_key("x-deny") {
+            return Err(Error::unauthenticated("this call needs a credential, and none came"));
+        }
+        call.body.collect(1 << 24).await?;
+        Ok::<_, Error>(Reply::new(Body::Empty))
+    };
+    let service = schema().serve("rest.v1.Echo", answer).unwrap();
+    Server::builder().service(service).route(Method::POST, "/plain", answer).gate(Refusing)
+}
+
+/// Sends a head and what may follow it; the head of the answer, which is the last.
+async fn last_answer(server: &RunningServer, head: &str, body: &[u8]) -> String {
+    let (mut reads, mut writes) = connect(server).await.into_split();
+    let mut answer = Vec::new();
+    let send = async {
+        writes.write_all(head.as_bytes()).await.unwrap();
+        let _ = writes.write_all(body).await;
+    };
+    let read = async {
+        // Who closes while something is still sent may reset the connection.
+        let _ = reads.read_to_end(&mut answer).await;
+    };
+    tokio::join!(send, read);
+    String::from_utf8(answer).unwrap()
+}
+
+#[tokio::test]
+async fn a_reply_after_which_the_connection_is_closed_says_so() {
+    let mut limits = Limits::default();
+    limits.body_bytes_max = 100_000;
+    limits.message_bytes_max = 100_000;
+    let (rest, connect) = ("/whole", "/rest.v1.Echo/Whole");
+    for (at, about_body, sent, status) in [
+        (rest, "content-length: 900000", 0, "413"),
+        (rest, "transfer-encoding: chunked", 900_000, "413"),
+        (connect, "content-length: 900000", 900_000, "429"),
+        (connect, "content-length: 900000\r\ncontent-encoding: zip", 0, "501"),
+        ("/plain", "content-length: 900000", 0, "413"),
+        ("/nothing", "content-length: 900000", 0, "404"),
+    ] {
+        for waits in [false, true] {
+            let builder = methods().limits(limits.clone());
+            let builder = if waits { builder.gate(Waiting) } else { builder };
+            let server = start(builder).await;
+            let head = format!(
+                "POST {at} HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\n\
+                 {about_body}\r\n\r\n"
+            );
+            let mut body = vec![b'x'; sent];
+            if about_body.contains("chunked") {
+                body.splice(..0, *b"fffff\r\n");
+            }
+            let answer = last_answer(&server, &head, &body).await;
+            let says = (answer.get(9..12), answer.contains("connection: close\r\n"));
+            assert_eq!(says, (Some(status), true), "{at} {about_body} {waits}: {answer}");
+        }
+    }
 }
