@@ -307,7 +307,8 @@ impl Connection {
     /// Answers at once, and then reads and forgets what is left of the request's body: over
     /// HTTP/1.1 closing before that would break the client's sending, and it would never see the
     /// answer. Over HTTP/2 what it still sends is taken in with its stream (`http2.rs`). After a
-    /// body whose declared length is over the limit the connection is closed (`gather.rs`).
+    /// body whose declared length is over the limit, or whose client waits to be told to send it,
+    /// the connection is closed (`gather.rs`).
     pub(crate) fn after_body(
         &self,
         version: Version,
@@ -316,7 +317,7 @@ impl Connection {
         response: Response<ResponseBody>,
     ) -> ResponseFuture {
         let nothing_to_read = version == Version::HTTP_2
-            || headers.contains_key(http::header::EXPECT)
+            || body.waits_to_be_asked()
             || hyper::body::Body::is_end_stream(&body)
             || check_length(headers, self.app.limits.body_bytes_max).is_err();
         if nothing_to_read {

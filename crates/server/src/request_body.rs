@@ -10,7 +10,9 @@
 //! ends the connection still leaves the client time to see it (`gather.rs`). Over HTTP/2 nothing is
 //! put aside.
 //!
-//! Where more is to come than would be read, the connection is closed instead.
+//! Nothing is forgotten of a body whose client waits to be told to send it (`Expect: 100-continue`;
+//! RFC 9110, section 10.1.1): to read it would tell so. The connection is closed instead, as where
+//! more is to come than would be read.
 
 use parking_lot::Mutex;
 use std::io;
@@ -18,7 +20,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::header::CONTENT_LENGTH;
+use http::header::{CONTENT_LENGTH, EXPECT};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, Version};
 use http_body::Body as _;
@@ -42,6 +44,8 @@ pub(crate) struct RawBody {
     slot: Option<Arc<Slot>>,
     /// HTTP/1.1: what is told once all of it is there.
     awaited: Option<AwaitedBody>,
+    /// The client sends it once the HTTP library tells so, which it does when this is first read.
+    waits_to_be_asked: bool,
     /// More of it came than is taken.
     is_too_large: bool,
 }
@@ -60,8 +64,18 @@ impl RawBody {
         slot.iter().for_each(|slot| slot.lend());
         let awaited = connection.awaited_body().filter(|_| is_awaited);
         let version = parts.version;
+        let is_asking = || {
+            let mut expected = parts.headers.get_all(EXPECT).iter();
+            expected.any(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+        };
+        let waits_to_be_asked = is_awaited && version == Version::HTTP_11 && is_asking();
         let is_too_large = false;
-        Self { body: Some(body), version, pace, slot, awaited, is_too_large }
+        Self { body: Some(body), version, pace, slot, awaited, waits_to_be_asked, is_too_large }
+    }
+
+    /// Whether its client waits until somebody reads it.
+    pub(crate) fn waits_to_be_asked(&self) -> bool {
+        self.waits_to_be_asked
     }
 
     /// Whether what is left of it is read and forgotten, as far as that is known.
@@ -104,6 +118,7 @@ impl http_body::Body for RawBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<std::result::Result<http_body::Frame<bytes::Bytes>, hyper::Error>>> {
+        self.waits_to_be_asked = false;
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
         let is_all = frame.is_none() || body.is_end_stream();
@@ -148,6 +163,11 @@ impl RequestBody {
     /// Whether no more will come.
     pub(crate) fn is_over(&self) -> bool {
         self.body.as_ref().is_none_or(RawBody::is_end_stream)
+    }
+
+    /// Whether its client waits until somebody reads it.
+    pub(crate) fn waits_to_be_asked(&self) -> bool {
+        self.body.as_ref().is_some_and(RawBody::waits_to_be_asked)
     }
 
     /// Whether nothing has to come now, as between two messages of a stream.
@@ -239,7 +259,9 @@ impl UnreadBody {
     /// was all, the connection closes.
     pub(crate) async fn discard_what_came(&self, limits: &Limits) {
         let Some(mut body) = self.0.lock().take() else { return };
-        read_what_came(&mut body, limits).await;
+        if !body.waits_to_be_asked {
+            read_what_came(&mut body, limits).await;
+        }
     }
 
     /// Forgets what nobody read as far as it came. Over HTTP/1.1 what still comes is read and
@@ -247,6 +269,7 @@ impl UnreadBody {
     pub(crate) async fn read_on(self, limits: &Limits) {
         let Some(mut body) = self.0.lock().take() else { return };
         if body.version < Version::HTTP_2
+            && !body.waits_to_be_asked
             && read_what_came(&mut body, limits).await == Came::Part
             && body.is_forgotten(limits)
         {

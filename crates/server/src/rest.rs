@@ -232,12 +232,13 @@ enum WithHead {
     Part(Option<Bytes>),
 }
 
-/// Looks once what came with the head; a stream of messages is not looked at.
+/// Looks once what came with the head; a stream of messages is not looked at, nor what the client
+/// sends only once that is read.
 ///
 /// # Errors
 /// Those of the body.
 async fn at_once(body: &mut RequestBody, kind: StreamKind) -> Result<WithHead> {
-    if kind.client_streams() {
+    if kind.client_streams() || body.waits_to_be_asked() {
         return Ok(WithHead::Part(None));
     }
     if body.is_over() {

@@ -7,8 +7,9 @@
 //! body ─▶ Messages (request.rs) ─▶ Call ─▶ run_call.rs ─▶ Reply ─▶ one or many (response.rs)
 //! ```
 //!
-//! A message that came with its head is in the call at once. Over HTTP/1.1 what nobody read of the
-//! request is read beside the answer, since closing would break the client's sending.
+//! A message that came with its head is in the call at once; whether it did is not looked where the
+//! client sends it only once it is read (`Expect: 100-continue`). Over HTTP/1.1 what nobody read of
+//! the request is read beside the answer, since closing would break the client's sending.
 //!
 //! A call is one future, in one allocation, for the whole way; what few calls have to wait for
 //! (a rest of the request, a single reply that comes as a stream) is a separate boxed future.
@@ -129,10 +130,10 @@ impl RpcCall {
         let body = RequestBody::new(body, self.watch.as_ref().map(|watch| watch.counter()));
         let coders = Arc::clone(&self.app.coders);
         let command = None;
-        let looks = !streams;
+        let looks = !streams && !body.waits_to_be_asked();
         let is_fed = false;
         let mut messages = Messages { body, requests, coders, command, pauses, looks, is_fed };
-        if streams {
+        if !looks {
             return self.call_with(context, messages);
         }
         match messages.poll_message(cx) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use http::{Method, Request, StatusCode};
-use tidewire_server::{Builder, Limits, RunningServer, Server};
+use tidewire_server::{Builder, Hosts, Limits, RunningServer, Server};
 use tidewire_service::{Admission, Body, Call, Error, Gate, Head, Reply};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -298,6 +298,61 @@ async fn a_reply_after_which_the_connection_is_closed_says_so() {
             let answer = last_answer(&server, &head, &body).await;
             let says = (answer.get(9..12), answer.contains("connection: close\r\n"));
             assert_eq!(says, (Some(status), true), "{at} {about_body} {waits}: {answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_asks_whether_to_send_a_body_that_nobody_reads_is_not_told_to() {
+    let mut limits = Limits::default();
+    limits.body_bytes_max = 100_000;
+    let server = start(methods().limits(limits).hosts(Hosts::local())).await;
+    let (rest, connect) = ("/whole", "/rest.v1.Echo/Whole");
+    for (at, headers, status) in [
+        ("/nothing", "host: localhost", "404"),
+        ("/plain", "host: localhost\r\nx-refuse: 401", "401"),
+        ("/plain", "host: localhost\r\nx-deny: 1", "401"),
+        ("/plain", "host: shop.example", "421"),
+        ("/plain", "host: u@a", "400"),
+        ("/plain", "host: localhost\r\nexpect: 100-Continue\r\nx-deny: 1", "401"),
+        (rest, "host: localhost\r\nx-refuse: 429", "429"),
+        (rest, "host: localhost\r\nx-deny: 1", "401"),
+        ("/whole?text=a", "host: localhost", "400"),
+        (rest, "host: localhost\r\ncontent-encoding: gzip", "415"),
+        ("/items/7", "host: localhost", "405"),
+        (connect, "host: localhost\r\nx-refuse: 429", "429"),
+        (connect, "host: localhost\r\nx-deny: 1", "401"),
+        (connect, "host: localhost\r\ncontent-encoding: zip", "501"),
+        ("/rest.v1.Echo/Nothing", "host: localhost", "404"),
+    ] {
+        let head = format!(
+            "POST {at} HTTP/1.1\r\n{headers}\r\ncontent-type: application/json\r\n\
+             content-length: 2\r\nexpect: 100-continue\r\n\r\n"
+        );
+        let answer = last_answer(&server, &head, b"").await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{head}{answer}");
+        assert!(answer.contains("connection: close\r\n"), "{head}{answer}");
+    }
+}
+
+#[tokio::test]
+async fn who_asks_whether_to_send_a_body_is_told_to_once_it_is_read() {
+    let server = start(methods()).await;
+    for at in ["/plain", "/whole", "/rest.v1.Echo/Whole"] {
+        let mut stream = connect(&server).await;
+        let head = format!(
+            "POST {at} HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\n\
+             content-length: 2\r\nexpect: 100-continue\r\n\r\n"
+        );
+        for _ in 0..2 {
+            stream.write_all(head.as_bytes()).await.unwrap();
+            let mut told = [0; 25];
+            stream.read_exact(&mut told).await.unwrap();
+            assert_eq!(told, *b"HTTP/1.1 100 Continue\r\n\r\n", "{at}");
+            stream.write_all(b"{}").await.unwrap();
+            let head = answer(&mut stream).await;
+            assert!(head.starts_with("HTTP/1.1 200 "), "{at}{head}");
+            assert!(!head.contains("connection: close"), "{at}{head}");
         }
     }
 }
