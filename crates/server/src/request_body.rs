@@ -255,8 +255,8 @@ impl UnreadBody {
         self.0.lock().is_some()
     }
 
-    /// Forgets what nobody read as far as it came, up to `limits.unread_body_bytes_max`. Unless that
-    /// was all, the connection closes.
+    /// Forgets what nobody read as far as it came, up to `limits.unread_body_bytes_max`. Unless
+    /// that was all, the connection closes.
     pub(crate) async fn discard_what_came(&self, limits: &Limits) {
         let Some(mut body) = self.0.lock().take() else { return };
         if !body.waits_to_be_asked {

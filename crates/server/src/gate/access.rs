@@ -10,7 +10,10 @@
 //! The gate comes after those that find out who calls. It is there only where a rule asks for
 //! something. A path is judged as it is written and as a program may read it (percent-decoded, dots
 //! and double slashes resolved, without parameters behind `;`, each also without regard to case),
-//! and has to be let pass as each.
+//! and has to be let pass as each. Case is that of ASCII and of Unicode: some programs take `ß` for
+//! `SS`, `ſ` for `s` or `ı` for `i`. Bytes that are not UTF-8 may be anything in another encoding,
+//! so a path with such has to be let pass by each rule that begins as it does before them. Other
+//! forms of a letter are other letters: `é` in one character and in two, `ａ` and `a`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -141,8 +144,18 @@ impl AccessRules {
         let is_needed = asks(&otherwise)
             || methods.values().any(asks)
             || paths.iter().any(|(_, access)| asks(access));
-        let lower_case_paths = in_lower_case(&paths);
-        let gate = AccessGate { otherwise, methods, undeclared, paths, lower_case_paths };
+        let lower_case_paths = without_case(&paths, str::to_lowercase);
+        let folded_paths = without_case(&paths, folded);
+        let is_ascii = paths.iter().all(|(path, _)| path.is_ascii());
+        let gate = AccessGate {
+            otherwise,
+            methods,
+            undeclared,
+            paths,
+            lower_case_paths,
+            folded_paths,
+            is_ascii,
+        };
         Ok(is_needed.then_some(gate))
     }
 }
@@ -162,6 +175,10 @@ pub(crate) struct AccessGate {
     paths: Vec<(String, Access)>,
     /// The same in lower case. Of two that are the same then, the stricter comes first.
     lower_case_paths: Vec<(String, Access)>,
+    /// The same without case as Unicode has it.
+    folded_paths: Vec<(String, Access)>,
+    /// Whether all rules for paths are.
+    is_ascii: bool,
 }
 
 impl Gate for AccessGate {
@@ -209,10 +226,22 @@ impl AccessGate {
         self.paths.iter().map(|(rule, access)| (&**rule, access))
     }
 
-    /// A path as it is read, and as a program reads it that ignores case.
+    /// A path as it is read, and as programs read it that ignore case.
     fn check_path(&self, path: &str, principal: Option<&Principal>) -> Result<()> {
         check(self.of_path(&self.paths, path), principal)?;
-        check(self.of_path(&self.lower_case_paths, &path.to_lowercase()), principal)
+        check(self.of_path(&self.lower_case_paths, &path.to_lowercase()), principal)?;
+        if self.is_ascii && path.is_ascii() {
+            return Ok(());
+        }
+        let path = folded(path);
+        check(self.of_path(&self.folded_paths, &path), principal)?;
+        // What was not UTF-8 may be the rest of any rule.
+        let Some((before, _)) = path.split_once('\u{fffd}') else { return Ok(()) };
+        let mut rules = self.folded_paths.iter();
+        rules.try_for_each(|(rule, access)| match rule.trim_end_matches("/*").starts_with(before) {
+            true => check(access, principal),
+            false => Ok(()),
+        })
     }
 
     fn of_path<'a>(&'a self, rules: &'a [(String, Access)], path: &str) -> &'a Access {
@@ -245,10 +274,22 @@ fn check(access: &Access, principal: Option<&Principal>) -> Result<()> {
     }
 }
 
+/// A path without case, for programs that compare capitals or small letters of Unicode: `ß`, `ẞ`
+/// and `SS` are one, `ſ` and `s`, `K` (Kelvin) and `k`, `İ`, `ı` and `i`.
+pub(super) fn folded(path: &str) -> String {
+    let lower = path.chars().flat_map(char::to_lowercase);
+    let folded = lower.flat_map(char::to_uppercase).flat_map(char::to_lowercase);
+    // The small letter of `İ` has its dot as another character.
+    folded.collect::<String>().replace("i\u{307}", "i")
+}
+
 /// Rules as they hold for programs that ignore case.
-fn in_lower_case(paths: &[(String, Access)]) -> Vec<(String, Access)> {
+fn without_case(
+    paths: &[(String, Access)],
+    fold: impl Fn(&str) -> String,
+) -> Vec<(String, Access)> {
     let mut lower: Vec<_> =
-        paths.iter().map(|(path, access)| (path.to_lowercase(), access.clone())).collect();
+        paths.iter().map(|(path, access)| (fold(path), access.clone())).collect();
     let rank = |access: &Access| match access {
         Access::Anonymous => 0,
         Access::Authenticated => 1,
@@ -621,6 +662,60 @@ mod tests {
             assert!(code(&gate, path(at), None).is_some(), "{at}");
         }
         for at in ["/%20other", "/a%20secret", "/admin%20b/a"] {
+            assert!(code(&gate, path(at), None).is_none(), "{at}");
+        }
+    }
+
+    #[test]
+    fn letters_are_compared_as_programs_do_that_ignore_case_in_any_way() {
+        let rules = AccessRules::default()
+            .path("/*", Access::Anonymous)
+            .path("/secret/*", Access::Authenticated)
+            .path("/kiosk", Access::Authenticated)
+            .path("/admin", Access::Authenticated)
+            .path("/files", Access::Authenticated)
+            .path("/stra\u{df}e/*", Access::Authenticated)
+            .path("/\u{3c4}\u{3ad}\u{3bb}\u{3bf}\u{3c2}", Access::Authenticated)
+            .path("/\u{434}\u{430}/x", Access::Authenticated);
+        let gate = rules.gate(served()).unwrap().unwrap();
+        for at in [
+            // ſ, K, ı, İ, ﬁ
+            "/%c5%bfecret/a",
+            "/\u{17f}ecret/a",
+            "/%e2%84%aaiosk",
+            "/%25e2%2584%25aaiosk",
+            "/adm%c4%b1n",
+            "/ADM%C4%B0N",
+            "/%ef%ac%81les",
+            // ß, its capital, and what both are in capitals
+            "/stra%c3%9fe/a",
+            "/STRA%e1%ba%9eE/a",
+            "/STRASSE/a",
+            "/strasse",
+            "/stra%c5%bfse/a",
+            // σ at the end of a word and elsewhere
+            "/%CE%A4%CE%88%CE%9B%CE%9F%CE%A3",
+            "/%cf%84%ce%ad%ce%bb%ce%bf%cf%83",
+            // Latin-1, twice encoded, another encoding, anything
+            "/stra%dfe/a",
+            "/stra%25dfe/a",
+            "/stra%df%2565/a",
+            "/%e4%e0/x",
+            "/se%ff/a",
+            "/%ff",
+            "/x/%ff/../../secret/a",
+        ] {
+            assert!(code(&gate, path(at), None).is_some(), "{at}");
+        }
+        for at in [
+            "/stra%c3%9fen",
+            "/strase/a",
+            "/caf%c3%a9",
+            "/caf%e9",
+            "/x/%e9",
+            "/%e6%97%a5%e6%9c%ac",
+            "/admin%c3%a9",
+        ] {
             assert!(code(&gate, path(at), None).is_none(), "{at}");
         }
     }

@@ -3,7 +3,7 @@
 
 use tidewire_service::{Access, Spec};
 
-use super::access::{AccessError, AccessGate};
+use super::access::{AccessError, AccessGate, folded};
 use super::open::{DOCS_PATH, DOCUMENT};
 
 impl AccessGate {
@@ -60,13 +60,13 @@ pub(super) fn check_written(rule: &str) -> Result<(), AccessError> {
 /// Whether a rule is for a request that may be one of these templates, or of a page that every
 /// server may have. Case does not count, as when a request is judged.
 pub(crate) fn is_for_any<'t>(rule: &str, templates: impl Iterator<Item = &'t str>) -> bool {
-    let rule = rule.to_lowercase();
+    let rule = folded(rule);
     let rule = match rule.strip_suffix('/') {
         Some(bare) if !bare.is_empty() => bare,
         _ => &rule,
     };
     let own = [DOCUMENT, DOCS_PATH, "/docs/{*path}"];
-    templates.chain(own).any(|template| covers(rule, &template.to_lowercase()))
+    templates.chain(own).any(|template| covers(rule, &folded(template)))
 }
 
 /// Whether some request that a rule is for may be one of a template, in which `{...}` and what is
