@@ -20,6 +20,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+use tidewire_service::{OneLine, is_steering};
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -34,8 +35,8 @@ pub enum Pipe {
 }
 
 /// A line that a process printed; bytes that are not UTF-8 are replaced, control characters but for
-/// tabs are written as `\r` or `\u{1b}`, since whoever looks at it has a terminal, and a log has
-/// lines.
+/// tabs, and what is not seen, are written as `\r` or `\u{1b}`, since whoever looks at it has a
+/// terminal, and a log has lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
     /// Where.
@@ -186,21 +187,14 @@ fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A text of a program without what a terminal would do, or a log take for an end of a line.
+/// A text of a program without what a terminal would do, or a log take for an end of a line, and
+/// without what is not seen; tabs stay.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    let is_hidden = |character: char| character.is_control() && character != '\t';
-    // 0xc2 begins the control characters beyond ASCII, and others.
-    if !text.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f || byte == 0xc2) {
+    if !text.contains(|character| character != '\t' && is_steering(character)) {
         return Cow::Borrowed(text);
     }
-    let mut printable = String::with_capacity(text.len() + 16);
-    for character in text.chars() {
-        match is_hidden(character) {
-            true => printable.extend(character.escape_default()),
-            false => printable.push(character),
-        }
-    }
-    Cow::Owned(printable)
+    let parts = text.split('\t').map(|part| OneLine(part).to_string());
+    Cow::Owned(parts.collect::<Vec<_>>().join("\t"))
 }
 
 fn pipe() -> io::Result<(Reader, OwnedFd)> {
@@ -366,12 +360,15 @@ mod tests {
         let (pipes, [output, errors]) = Pipes::new().unwrap();
         let ring = OutputTail::default();
         rustix::io::write(&output, b"one\r\ntwo\n\xffthree").unwrap();
-        rustix::io::write(&errors, b"\x1b[31mbad\0\tb\rforged\n").unwrap();
+        rustix::io::write(&errors, b"\x1b[31mbad\0\tb\rforged\xe2\x80\xae\n").unwrap();
         drop((output, errors));
         pipes.drain("test", 1, &ring, ready(()), &Notify::new()).await;
         let mut lines: Vec<_> = ring.lines().into_iter().map(|line| line.text).collect();
         lines.sort();
-        assert_eq!(lines, ["\\u{1b}[31mbad\\u{0}\tb\\rforged", "one", "two", "\u{fffd}three"]);
+        assert_eq!(
+            lines,
+            ["\\u{1b}[31mbad\\u{0}\tb\\rforged\\u{202e}", "one", "two", "\u{fffd}three"]
+        );
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use tidewire_mock::document::{Node, Tree};
 use tidewire_schema::{Field, Kind, MessageType, Scalar, Single};
+use tidewire_service::is_steering;
 
 use crate::matching::{Comparison, literal};
 use crate::nodes::scalar_text;
@@ -20,8 +21,12 @@ pub(crate) fn quote(text: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            c if c.is_control() || c == '\u{feff}' => {
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            c if is_steering(c) => {
+                let code = u32::from(c);
+                let _ = match code {
+                    0..=0xffff => write!(out, "\\u{code:04x}"),
+                    _ => write!(out, "\\U{code:08x}"),
+                };
             }
             c => out.push(c),
         }

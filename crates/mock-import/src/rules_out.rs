@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use tidewire_mock::document::{Node, Number, Tree};
+use tidewire_service::{OneLine, is_steering};
 
 use crate::cel::quote;
 use crate::finding::Findings;
@@ -41,7 +42,7 @@ pub(crate) fn files(program: Program, stubs: Vec<Stub>, findings: &mut Findings)
 fn file(program: Program, stubs: &[Stub]) -> RuleFile {
     let method = &stubs[0].method;
     let mut text = String::new();
-    let mut names: Vec<_> = stubs.iter().map(|stub| printable(&stub.file)).collect();
+    let mut names: Vec<_> = stubs.iter().map(|stub| OneLine(&stub.file).to_string()).collect();
     names.sort();
     names.dedup();
     let of = match program {
@@ -188,7 +189,7 @@ fn scalar(text: &str) -> String {
 }
 
 fn quoted(text: &str) -> String {
-    let is_simple = !text.chars().any(|c| c.is_control() || c == '\u{7f}' || c == '\u{feff}');
+    let is_simple = !text.contains(is_steering);
     if is_simple && !text.contains('\'') {
         return format!("'{text}'");
     }
@@ -197,11 +198,6 @@ fn quoted(text: &str) -> String {
     }
     // Escapes of YAML are those of CEL, as far as they are written here.
     quote(text)
-}
-
-/// The name of a file as a comment can hold it.
-fn printable(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// A response that says that braces are only text.
@@ -270,6 +266,8 @@ mod tests {
             "?",
             "a:",
             "\u{7f}",
+            "\u{200b}\u{2028}",
+            "\u{e0041}",
         ];
         for spelled in texts {
             let made =

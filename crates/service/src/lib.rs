@@ -87,7 +87,7 @@ pub use interface::{Interface, LayeredService, RpcService};
 pub use interim::{InterimSender, InterimSink};
 pub use messages::{Frames, Messages};
 pub use observer::{End, EndReason, Observation, Observer, Phase, Phases, Side};
-pub use one_line::OneLine;
+pub use one_line::{OneLine, is_steering};
 pub use parent_calls::ParentCalls;
 pub use parent_span::ParentSpan;
 pub use peer::Peer;

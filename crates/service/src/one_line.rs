@@ -45,7 +45,9 @@ impl fmt::Write for EscapeWriter<'_, '_> {
 /// Whether a character does more than to be seen, or is not seen: controls, line and paragraph
 /// separators, what embeds, overrides or isolates a direction (Unicode, UAX 9), and what Unicode
 /// 16 names `Default_Ignorable_Code_Point`, of which texts can differ that look the same.
-fn is_steering(character: char) -> bool {
+///
+/// It is the list of all crates: who escapes in another way than [`OneLine`] asks this.
+pub fn is_steering(character: char) -> bool {
     if character.is_ascii() {
         return character.is_ascii_control();
     }

@@ -122,9 +122,9 @@ pub mod service {
         Access, Answer, CacheScope, Caching, Channel, Clock, CommandKey, ContextPart, ContextWatch,
         DURATION_FORMAT, Duplex, End, EndReason, ErrorParts, Fault, FollowOptions, Frame,
         Freshness, HttpTarget, Idempotency, Interface, LayeredService, Lifetime, Observation,
-        Observer, PathParams, Peer, PermitSource, Permits, Phase, Phases, Protocol, Query, Script,
-        Sender, ServiceSource, Side, Signal, Spec, Staleness, StreamKind, Target, Token, Tokens,
-        Upgrade, Validator, follow, parse_duration,
+        Observer, OneLine, PathParams, Peer, PermitSource, Permits, Phase, Phases, Protocol, Query,
+        Script, Sender, ServiceSource, Side, Signal, Spec, Staleness, StreamKind, Target, Token,
+        Tokens, Upgrade, Validator, follow, is_steering, parse_duration,
     };
 }
 

@@ -1,21 +1,21 @@
 //! Text of a server as a terminal may see it.
 //!
 //! What a terminal would act on is shown as it is written in Rust: controls such as ESC and BEL,
-//! line breaks, since a line of a server could pass for one of this program, and what turns the
-//! direction of text around.
+//! line breaks, since a line of a server could pass for one of this program, what turns the
+//! direction of text around, and what is not seen. Which characters those are is the same as in
+//! logs: [`is_steering`].
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use tidewire::service::{OneLine, is_steering};
 
 /// The same text; what is not plain character is escaped.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(acts) {
+    if !text.contains(is_steering) {
         return Cow::Borrowed(text);
     }
-    let mut out = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        if acts(c) { out.extend(c.escape_default()) } else { out.push(c) }
-    }
-    Cow::Owned(out)
+    Cow::Owned(OneLine(text).to_string())
 }
 
 /// The same text of several lines; breaks and tabs stay.
@@ -29,18 +29,17 @@ pub(crate) fn printable_lines(text: &str) -> String {
 pub(crate) fn printable_json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        match acts(c) {
-            // All of these are of the first plane.
-            true => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+        match is_steering(c) {
+            true => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    // To a text always.
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
+            }
             false => out.push(c),
         }
     }
     out
-}
-
-fn acts(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -55,7 +54,9 @@ mod tests {
         check("a\r\nb\tc", r"a\r\nb\tc");
         check("\u{9b}31m\u{7f}", r"\u{9b}31m\u{7f}");
         check("\u{202e}txt.exe", r"\u{202e}txt.exe");
+        check("a\u{200b}b\u{feff}\u{e0041}", r"a\u{200b}b\u{feff}\u{e0041}");
         assert_eq!(printable_lines("a\x1b:\n\tb\r\n"), "a\\u{1b}:\n\tb\\r\n");
         assert_eq!(printable_json("{\"a\":\"\u{9b}\u{7f}ü\"}"), r#"{"a":"\u009b\u007fü"}"#);
+        assert_eq!(printable_json("\"\u{200b}\u{e0041}\""), r#""\u200b\udb40\udc41""#);
     }
 }
