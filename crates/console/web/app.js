@@ -1,7 +1,7 @@
 // The console: who looks, which page, and the keys that work on every page.
 
 import { h, render, useEffect, useLayoutEffect, useRef, useState } from "./preact.js";
-import { begin, current, onChange } from "./session.js";
+import { begin, current, hasCode, onChange } from "./session.js";
 import { age, UntrustedText } from "./text.js";
 import { useKeys } from "./keys.js";
 import { place, useEvery } from "./parts.js";
@@ -106,8 +106,19 @@ function Help({ onClose }) {
 }
 
 /** @param {{ why: string }} props */
-function App({ why }) {
+function App({ why: first }) {
   const [signedIn, set] = useState(Boolean(current()));
+  const [why, setWhy] = useState(first);
+  useEffect(() => {
+    // An address with a code that is opened in this tab changes what is behind `#` alone: nothing is loaded anew.
+    const changed = async () => {
+      if (!hasCode()) return;
+      setWhy(await begin());
+      dispatchEvent(new HashChangeEvent("hashchange"));
+    };
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
   useEffect(() => onChange(() => set(Boolean(current()))), []);
   return signedIn ? h(Shell, null) : h(SignedOut, { why });
 }

@@ -35,12 +35,17 @@ export function onChange(listener) {
 /** Ends the session of this tab, when the server does not know it any more. */
 export const forget = () => keep(null);
 
+const codeInAddress = () => /^#([0-9a-f]{32})$/.exec(location.hash)?.[1];
+
+/** Whether the address has a code, as `tidewire console` prints it. */
+export const hasCode = () => Boolean(codeInAddress());
+
 /**
  * Takes the code out of the address and exchanges it; without one, takes what this tab or a sibling has.
  * @returns {Promise<string>} why there is no session; empty where there is one
  */
 export async function begin() {
-  const code = /^#([0-9a-f]{32})$/.exec(location.hash)?.[1];
+  const code = codeInAddress();
   if (code) {
     history.replaceState(null, "", location.pathname);
     return signIn(code);
