@@ -34,6 +34,7 @@ pub struct Tls {
     authorities: Option<Vec<u8>>,
     identity: Option<ClientIdentity>,
     server_name: Option<String>,
+    only: Option<Vec<u8>>,
     is_unverified: bool,
 }
 
@@ -71,6 +72,15 @@ impl Tls {
         self
     }
 
+    /// Accepts exactly the first certificate of this PEM, in place of those of authorities: whoever
+    /// signed it, whatever names it has, and also after it has expired. The server still has to
+    /// show that it has the key. For whoever has that certificate from the server itself.
+    #[must_use]
+    pub fn only_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.only = Some(pem.into());
+        self
+    }
+
     /// Accepts any certificate: anyone on the way can read and change what is sent.
     #[must_use]
     pub fn danger_without_verification(mut self) -> Self {
@@ -87,10 +97,13 @@ impl Tls {
         let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| BuildError::new(format!("TLS versions: {error}")))?;
-        let config = if self.is_unverified {
-            config
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(AcceptAny(Arc::clone(&provider))))
+        let only = match &self.only {
+            Some(pem) => certificates(pem, "certificate of the server")?.into_iter().next(),
+            None => None,
+        };
+        let config = if only.is_some() || self.is_unverified {
+            let verifier = WithoutAuthorities { only, provider: Arc::clone(&provider) };
+            config.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
         } else {
             config.with_root_certificates(self.roots()?)
         };
@@ -155,6 +168,7 @@ impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls")
             .field("server_name", &self.server_name)
+            .field("only", &self.only.is_some())
             .field("is_unverified", &self.is_unverified)
             .finish_non_exhaustive()
     }
@@ -247,8 +261,8 @@ fn handshake_failed(host: &str, error: &std::io::Error) -> Error {
 /// here; what is known is that none of those that are trusted did.
 fn refusal(host: &str, why: &rustls::CertificateError) -> String {
     use rustls::CertificateError::{
-        BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext,
-        NotValidYet, NotValidYetContext, Other, UnknownIssuer,
+        ApplicationVerificationFailure, BadSignature, Expired, ExpiredContext, NotValidForName,
+        NotValidForNameContext, NotValidYet, NotValidYetContext, Other, UnknownIssuer,
         UnsupportedSignatureAlgorithmForPublicKeyContext,
     };
     match why {
@@ -271,24 +285,35 @@ fn refusal(host: &str, why: &rustls::CertificateError) -> String {
         NotValidYet | NotValidYetContext { .. } => {
             "it is not valid yet; look at the clocks of both machines".to_owned()
         }
+        ApplicationVerificationFailure => {
+            "it is not the one certificate that is trusted".to_owned()
+        }
         other => other.to_string(),
     }
 }
 
-/// Accepts any certificate; signatures are still checked.
+/// Accepts one certificate, or any where none is named; signatures are checked in both cases.
 #[derive(Debug)]
-struct AcceptAny(Arc<CryptoProvider>);
+struct WithoutAuthorities {
+    only: Option<CertificateDer<'static>>,
+    provider: Arc<CryptoProvider>,
+}
 
-impl ServerCertVerifier for AcceptAny {
+impl ServerCertVerifier for WithoutAuthorities {
     fn verify_server_cert(
         &self,
-        _: &CertificateDer<'_>,
+        shown: &CertificateDer<'_>,
         _: &[CertificateDer<'_>],
         _: &ServerName<'_>,
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
+        match &self.only {
+            Some(only) if only != shown => Err(rustls::Error::InvalidCertificate(
+                rustls::CertificateError::ApplicationVerificationFailure,
+            )),
+            _ => Ok(ServerCertVerified::assertion()),
+        }
     }
 
     fn verify_tls12_signature(
@@ -297,7 +322,7 @@ impl ServerCertVerifier for AcceptAny {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
+        let algorithms = &self.provider.signature_verification_algorithms;
         verify_tls12_signature(message, certificate, signed, algorithms)
     }
 
@@ -307,11 +332,11 @@ impl ServerCertVerifier for AcceptAny {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
+        let algorithms = &self.provider.signature_verification_algorithms;
         verify_tls13_signature(message, certificate, signed, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

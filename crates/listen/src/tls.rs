@@ -13,7 +13,7 @@
 use parking_lot::{Mutex, RwLock};
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -31,8 +31,17 @@ use tokio_rustls::TlsAcceptor;
 pub struct Tls(Arc<Identity>);
 
 struct Identity {
-    acceptor: RwLock<TlsAcceptor>,
+    loaded: RwLock<LoadedIdentity>,
     watched: Option<WatchedFiles>,
+}
+
+/// An identity as it was read last.
+#[derive(Clone)]
+struct LoadedIdentity {
+    acceptor: TlsAcceptor,
+    /// The chain that is shown to clients that ask for no name, PEM.
+    certificate: Arc<[u8]>,
+    requires_client_certificate: bool,
 }
 
 /// Files that an identity is read from.
@@ -77,7 +86,7 @@ impl Tls {
     /// # Errors
     /// When either does not parse or the key does not belong to the certificate.
     pub fn new(certificates: &[u8], key: &[u8]) -> Result<Self, TlsError> {
-        Self::build(&[(certificates, key)], None).map(|acceptor| Self::of(acceptor, None))
+        Self::build(&[(certificates, key)], None).map(|loaded| Self::of(loaded, None))
     }
 
     /// The same, and every client must show a certificate that `client_authorities` (PEM) signed.
@@ -89,8 +98,8 @@ impl Tls {
         key: &[u8],
         client_authorities: &[u8],
     ) -> Result<Self, TlsError> {
-        let acceptor = Self::build(&[(certificates, key)], Some((client_authorities, false)))?;
-        Ok(Self::of(acceptor, None))
+        let loaded = Self::build(&[(certificates, key)], Some((client_authorities, false)))?;
+        Ok(Self::of(loaded, None))
     }
 
     /// An identity in files, which is read again when they change.
@@ -107,19 +116,19 @@ impl Tls {
     /// Those of [`of_files`](Self::of_files).
     pub fn of_files_seen_every(look_interval: Duration, files: TlsFiles) -> Result<Self, TlsError> {
         let states = files.states();
-        let acceptor = files.read()?;
+        let loaded = files.read()?;
         let seen = Mutex::new(FileStamps { looked: Instant::now(), states });
-        Ok(Self::of(acceptor, Some(WatchedFiles { files, look_interval, seen })))
+        Ok(Self::of(loaded, Some(WatchedFiles { files, look_interval, seen })))
     }
 
-    fn of(acceptor: TlsAcceptor, watched: Option<WatchedFiles>) -> Self {
-        Self(Arc::new(Identity { acceptor: RwLock::new(acceptor), watched }))
+    fn of(loaded: LoadedIdentity, watched: Option<WatchedFiles>) -> Self {
+        Self(Arc::new(Identity { loaded: RwLock::new(loaded), watched }))
     }
 
     fn build(
         pairs: &[(&[u8], &[u8])],
         authorities: Option<(&[u8], bool)>,
-    ) -> Result<TlsAcceptor, TlsError> {
+    ) -> Result<LoadedIdentity, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -145,23 +154,47 @@ impl Tls {
             pairs.iter().map(|(cert, key)| certified(cert, key, &provider)).collect();
         let mut config = config.with_cert_resolver(Arc::new(CertificateResolver(keys?)));
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(TlsAcceptor::from(Arc::new(config)))
+        Ok(LoadedIdentity {
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            certificate: pairs.first().map_or_else(Arc::default, |(pem, _)| Arc::from(*pem)),
+            requires_client_certificate: authorities.is_some_and(|(_, is_optional)| !is_optional),
+        })
     }
 
     /// What does the next handshake.
     pub fn acceptor(&self) -> TlsAcceptor {
+        self.loaded().acceptor
+    }
+
+    /// The certificate chain that is shown to a client that asks for no name, PEM: for those who
+    /// call this server from its own process and trust that certificate alone.
+    pub fn certificate(&self) -> Arc<[u8]> {
+        self.loaded().certificate
+    }
+
+    /// The file with that chain, where it is in one.
+    pub fn certificate_file(&self) -> Option<&Path> {
+        self.0.watched.as_ref().map(|watched| &*watched.files.certificate)
+    }
+
+    /// Whether a client without a certificate is refused.
+    pub fn requires_client_certificate(&self) -> bool {
+        self.loaded().requires_client_certificate
+    }
+
+    fn loaded(&self) -> LoadedIdentity {
         if let Some(watched) = &self.0.watched
-            && let Some(acceptor) = watched.news()
+            && let Some(loaded) = watched.news()
         {
-            *self.0.acceptor.write() = acceptor;
+            *self.0.loaded.write() = loaded;
         }
-        self.0.acceptor.read().clone()
+        self.0.loaded.read().clone()
     }
 }
 
 impl WatchedFiles {
     /// The identity that the files have now, where that is another.
-    fn news(&self) -> Option<TlsAcceptor> {
+    fn news(&self) -> Option<LoadedIdentity> {
         let mut seen = self.seen.lock();
         if seen.looked.elapsed() < self.look_interval {
             return None;
@@ -173,9 +206,9 @@ impl WatchedFiles {
         }
         seen.states = states;
         match self.files.read() {
-            Ok(acceptor) => {
+            Ok(loaded) => {
                 tracing::info!("certificates were read again");
-                Some(acceptor)
+                Some(loaded)
             }
             Err(error) => {
                 tracing::error!(%error, "certificates changed and cannot be used; the old ones stay");
@@ -199,7 +232,7 @@ impl TlsFiles {
         self.paths().map(state).collect()
     }
 
-    fn read(&self) -> Result<TlsAcceptor, TlsError> {
+    fn read(&self) -> Result<LoadedIdentity, TlsError> {
         let read = |path: &PathBuf| {
             std::fs::read(path).map_err(|error| TlsError {
                 what: "a file",

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | nothing | the authorities of the machine |
 //! | `--cacert FILE` | the authorities in that PEM file, and no others |
+//! | `--server-cert FILE` | the first certificate in that PEM file, and no other |
 //! | `--insecure` | whoever answers |
 
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -35,6 +36,8 @@ pub enum Trust<'a> {
     Machine,
     /// The authorities in this PEM file.
     File(&'a Path),
+    /// The first certificate in this PEM file alone.
+    Only(&'a Path),
     /// Whoever answers.
     Anyone,
 }
@@ -57,6 +60,12 @@ impl Trust<'_> {
                 .map_err(|error| error.to_string())
                 .and_then(|pem| tls.authorities(pem).config().map_err(|error| error.to_string()))
                 .map_err(|what| Error::usage(format!("--cacert {}: {what}", path.display()))),
+            Self::Only(path) => std::fs::read(path)
+                .map_err(|error| error.to_string())
+                .and_then(|pem| {
+                    tls.only_certificate(pem).config().map_err(|error| error.to_string())
+                })
+                .map_err(|what| Error::usage(format!("--server-cert {}: {what}", path.display()))),
         }
     }
 }

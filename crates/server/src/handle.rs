@@ -1,5 +1,6 @@
 //! What others may know of a running server, and let it do: for what watches over it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tidewire_listen::Address;
@@ -23,6 +24,22 @@ pub struct Handle {
     /// Where it listens; nowhere before it does.
     pub(crate) addresses: Arc<[Address]>,
     pub(crate) tls: bool,
+    pub(crate) identity: Option<ReadIdentity>,
+}
+
+/// Reads who a server is now: its certificates may change while it runs.
+pub(crate) type ReadIdentity = Arc<dyn Fn() -> ServerIdentity + Send + Sync>;
+
+/// Who a server is in a handshake, for callers in its own process: they can trust exactly this.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ServerIdentity {
+    /// The certificate chain, PEM, that is shown to a client that asks for no name.
+    pub certificate: Arc<[u8]>,
+    /// The file with that chain, where it is in one.
+    pub certificate_file: Option<PathBuf>,
+    /// Whether a client without a certificate is refused.
+    pub requires_client_certificate: bool,
 }
 
 impl Handle {
@@ -65,6 +82,11 @@ impl Handle {
     /// Whether its TCP addresses speak TLS.
     pub fn is_tls(&self) -> bool {
         self.tls
+    }
+
+    /// Who its TCP addresses are in a handshake, as it is now; `None` where they do not speak TLS.
+    pub fn identity(&self) -> Option<ServerIdentity> {
+        self.identity.as_ref().map(|read| read())
     }
 
     /// Lets it drain as a signal would, where it waits for signals

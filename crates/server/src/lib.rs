@@ -74,7 +74,7 @@ pub use callers::{CallerAddresses, NetworkError};
 pub use clock::TokioClock;
 pub use cors::{Cors, CorsError};
 pub use gate::access::{AccessError, AccessRules};
-pub use handle::Handle;
+pub use handle::{Handle, ServerIdentity};
 pub use hosts::Hosts;
 pub use limits::{LimitRange, Limits, LimitsError};
 pub use live::Callee;

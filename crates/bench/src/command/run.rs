@@ -88,6 +88,14 @@ pub struct RunArgs {
     /// Trust only the authorities in this PEM file (https).
     #[arg(long, value_name = "FILE", conflicts_with = "insecure", help_heading = "Request")]
     cacert: Option<PathBuf>,
+    /// Accept exactly the first certificate in this PEM file, whoever signed it (https).
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["insecure", "cacert"],
+        help_heading = "Request"
+    )]
+    server_cert: Option<PathBuf>,
     /// Trust any certificate (https).
     #[arg(long, short = 'k', help_heading = "Request")]
     insecure: bool,
@@ -258,6 +266,7 @@ impl RunArgs {
             url: &self.url,
             socket: self.unix.as_deref(),
             authorities: self.cacert.as_deref(),
+            only_certificate: self.server_cert.as_deref(),
             insecure: self.insecure,
             headers: &self.header,
         })
@@ -285,6 +294,8 @@ pub struct ReflectionTarget<'a> {
     pub socket: Option<&'a Path>,
     /// Authorities to trust in place of the machine's (PEM file).
     pub authorities: Option<&'a Path>,
+    /// The one certificate to accept (PEM file).
+    pub only_certificate: Option<&'a Path>,
     /// Trust whoever answers.
     pub insecure: bool,
     /// The headers of the calls, `name: value`; with the templates that they may have.

@@ -107,6 +107,19 @@ fn a_certificate_that_nobody_vouches_for_is_an_error_unless_told_otherwise() {
 }
 
 #[test]
+fn one_certificate_is_accepted_whoever_signed_it_and_no_other() {
+    let url = start(server_config(&[]), |_| Manner::Answer(answer(200, "hello")));
+    let own = file("certificate.pem").display().to_string();
+    let (_, result, text) = measured(&[&url, "-n", "10", "--server-cert", &own]);
+    assert_eq!(result.requests.ok, 10, "{text}");
+    // The authority that signed it is another certificate.
+    let error = bench(&["run", &url, "--server-cert", AUTHORITY]).error();
+    assert!(error.contains("cannot speak TLS") || error.contains("certificate"), "{error}");
+    let error = bench(&["run", &url, "--server-cert", "/no/such/file"]).error();
+    assert!(error.contains("--server-cert /no/such/file"), "{error}");
+}
+
+#[test]
 fn a_target_that_does_not_agree_to_the_protocol_is_an_error() {
     let url = start(server_config(&[b"http/1.1"]), |_| Manner::Answer(answer(200, "hello")));
     let error = bench(&["run", &url, "--http2", "--insecure"]).error();

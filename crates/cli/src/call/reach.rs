@@ -38,6 +38,9 @@ pub(crate) struct Reach {
     /// Name that the server's certificate has to be for, in place of the host's.
     #[arg(long, value_name = "NAME")]
     server_name: Option<String>,
+    /// The one certificate to accept (PEM file).
+    #[arg(skip)]
+    server_cert: Option<PathBuf>,
 }
 
 impl Reach {
@@ -49,6 +52,12 @@ impl Reach {
     /// No flags but whom to trust.
     pub(crate) fn trusting(authorities: Option<&Path>, insecure: bool) -> Self {
         Self { cacert: authorities.map(Path::to_owned), insecure, ..Self::default() }
+    }
+
+    /// The same with the one certificate that is accepted, if one is named.
+    pub(crate) fn with_server_certificate(mut self, file: Option<&Path>) -> Self {
+        self.server_cert = file.map(Path::to_owned);
+        self
     }
 
     /// The same with these headers, each `name: value`.
@@ -113,6 +122,9 @@ impl Reach {
         }
         if let Some(name) = &self.server_name {
             tls = tls.server_name(name);
+        }
+        if let Some(path) = &self.server_cert {
+            tls = tls.only_certificate(read(path)?);
         }
         if self.insecure {
             tls = tls.danger_without_verification();

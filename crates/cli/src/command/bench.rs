@@ -46,7 +46,9 @@ pub(crate) async fn run(arguments: &BenchArgs) -> Result<ExitCode, Failure> {
 async fn schema(server: ReflectionTarget<'_>) -> Result<Schema, Failure> {
     // A template has values only for the calls.
     let headers = server.headers.iter().filter(|header| !header.contains("{{"));
-    let reach = Reach::trusting(server.authorities, server.insecure).with_headers(headers);
+    let reach = Reach::trusting(server.authorities, server.insecure)
+        .with_server_certificate(server.only_certificate)
+        .with_headers(headers);
     let reach = reach.map_err(Failure::usage)?;
     let target = match server.socket {
         Some(socket) => Target::parse(&format!("unix:{}", socket.display())),

@@ -63,10 +63,11 @@ fn tls(args: &RunArgs, target: &Target, transport: Transport) -> Result<Option<T
     if !target.secure {
         return Ok(None);
     }
-    let trust = match &args.cacert {
+    let trust = match (&args.cacert, &args.server_cert) {
         _ if args.insecure => Trust::Anyone,
-        Some(path) => Trust::File(path),
-        None => Trust::Machine,
+        (_, Some(path)) => Trust::Only(path),
+        (Some(path), None) => Trust::File(path),
+        (None, None) => Trust::Machine,
     };
     Tls::new(target.host(), transport, trust).map(Some)
 }
