@@ -40,7 +40,7 @@ pub(crate) struct Row {
 }
 
 /// A ratio and its interval.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, serde::Serialize)]
 pub(crate) struct Ratio {
     pub(crate) value: f64,
     pub(crate) low: f64,

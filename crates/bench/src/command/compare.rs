@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde::Serialize;
 
 use super::Outcome;
 use crate::compare::{self, Method, Ratio, Row};
@@ -40,10 +41,59 @@ pub struct CompareArgs {
     /// Write one HTML file with the table and charts of both sides.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write the comparison of two runs as JSON; `-` writes it in place of the text.
+    #[arg(long, value_name = "FILE", conflicts_with = "fail_above")]
+    json: Option<PathBuf>,
     /// Seed of the bootstrap.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 }
+
+/// What `--json` writes.
+#[derive(Serialize)]
+struct Comparison<'a> {
+    format: &'static str,
+    rows: Vec<ComparedFigure>,
+    /// How the intervals were made.
+    intervals: String,
+    /// What else differs than what is compared.
+    notes: &'a [String],
+    /// Why the ratios say nothing of the server; empty where they do.
+    not_comparable: &'a [String],
+    /// What is printed without `--json`.
+    text: &'a str,
+}
+
+#[derive(Serialize)]
+struct ComparedFigure {
+    name: String,
+    base: f64,
+    new: f64,
+    /// Both as people read them.
+    base_text: String,
+    new_text: String,
+    /// `new / base` with its 95 % interval; absent where there are too few samples.
+    ratio: Option<Ratio>,
+    verdict: &'static str,
+}
+
+impl ComparedFigure {
+    fn new(row: &Row) -> Self {
+        Self {
+            name: row.name.clone(),
+            base: row.base,
+            new: row.new,
+            base_text: (row.show)(row.base),
+            new_text: (row.show)(row.new),
+            ratio: row.ratio,
+            verdict: row.verdict(),
+        }
+    }
+}
+
+const COMPARISON_FORMAT: &str = "tidewire-bench-comparison/1";
+const NOT_COMPARABLE: &str = "not comparable: measure again with a core for the generator alone, \
+                              on a machine that does nothing else\n";
 
 fn percent(text: &str) -> Result<f64, String> {
     let digits = text.strip_suffix('%').unwrap_or(text);
@@ -65,13 +115,38 @@ pub(super) fn run(args: &CompareArgs, console: &mut Console<'_>) -> Result<Outco
         (base, new) => (read_all(base)?, read_all(new)?),
     };
     let (method, rows) = compare::compare(&base, &new, args.seed);
-    console.text(&text(method, &rows))?;
     let mut notes = differences(&base, &new);
     let spoiled = spoiled(&base, &new);
-    notes.extend(spoiled.iter().cloned());
-    for note in &notes {
-        console.text(&format!("note: {note}\n"))?;
+    let mut said = text(method, &rows);
+    for note in notes.iter().chain(&spoiled) {
+        let _ = writeln!(said, "note: {note}");
     }
+    if !spoiled.is_empty() {
+        said += NOT_COMPARABLE;
+    }
+    let comparison = Comparison {
+        format: COMPARISON_FORMAT,
+        rows: rows.iter().map(ComparedFigure::new).collect(),
+        intervals: method_text(method),
+        notes: &notes,
+        not_comparable: &spoiled,
+        text: &said,
+    };
+    match &args.json {
+        None => console.text(&said)?,
+        Some(path) => {
+            let document = serde_json::to_string_pretty(&comparison)
+                .map_err(|error| Error::system(format!("the comparison as JSON: {error}")))?;
+            if path.as_os_str() == "-" {
+                console.text(&(document + "\n"))?;
+            } else {
+                std::fs::write(path, document)
+                    .map_err(|error| Error::system(format!("{}: {error}", path.display())))?;
+                console.text(&said)?;
+            }
+        }
+    }
+    notes.extend(spoiled.iter().cloned());
     if let Some(path) = &args.html {
         let told: Vec<_> = rows.iter().map(|row| (row, cells(row))).collect();
         let page = html::comparison(
@@ -89,10 +164,6 @@ pub(super) fn run(args: &CompareArgs, console: &mut Console<'_>) -> Result<Outco
             .map_err(|error| Error::system(format!("{}: {error}", path.display())))?;
     }
     if !spoiled.is_empty() {
-        console.text(
-            "not comparable: measure again with a core for the generator alone, on a machine that \
-             does nothing else\n",
-        )?;
         return Ok(Outcome::NotComparable);
     }
     verdict(args, &rows, console)
@@ -125,6 +196,9 @@ fn suites(
         return Err(Error::usage(
             "--html is for results of bench run; each suite has its own page",
         ));
+    }
+    if args.json.is_some() {
+        return Err(Error::usage("--json is for results of bench run"));
     }
     let (method, rows) = compare::suites(base, new, args.seed);
     console.text(&format!(

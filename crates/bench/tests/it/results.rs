@@ -70,6 +70,24 @@ fn compare_says_when_no_difference_is_shown() {
 }
 
 #[test]
+fn compare_writes_json_in_place_of_the_text_or_into_a_file() {
+    let (fast, slow) = (result_file(1000), result_file(800));
+    let ran = bench(&["compare", &fast, &slow, "--json", "-"]);
+    let document: serde_json::Value = serde_json::from_str(&ran.text).unwrap();
+    assert_eq!(document["format"], "tidewire-bench-comparison/1");
+    let rate = &document["rows"][0];
+    assert_eq!((&rate["name"], &rate["verdict"]), (&"answers per second".into(), &"worse".into()));
+    assert!((rate["ratio"]["value"].as_f64().unwrap() - 0.8).abs() < 0.01, "{rate}");
+    assert_eq!(document["not_comparable"], serde_json::json!([]));
+    let path = scratch("json");
+    let ran = bench(&["compare", &fast, &slow, "--json", path.to_str().unwrap()]);
+    assert_eq!(document["text"], ran.text, "the text is what is printed");
+    let written: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!(written, document);
+}
+
+#[test]
 fn compare_refuses_what_is_no_result() {
     let path = scratch("json");
     std::fs::write(&path, "{}").unwrap();
