@@ -1,7 +1,7 @@
 // The page of load: runs go to their end or are stopped, and what they counted is what the server was called.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { readdirSync, readFileSync, statSync } from "node:fs";
+import { cpSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { after, afterEach, before, describe, test } from "node:test";
 import { Program, freePort, launch, root, tidewire, watched } from "./support.js";
 import { FILES, HOSTILE } from "./shop.js";
@@ -41,6 +41,31 @@ async function open(place, { program = mock, address = program.signIn(), expecte
   return it.page;
 }
 
+/** What runs left in the folder of a program that has ended. */
+class StoredRuns {
+  /** @param {string} folder */
+  constructor(folder) {
+    const all = `${folder}/.tidewire/loads`;
+    const [ofProgram] = readdirSync(all);
+    this.folder = `${all}/${ofProgram}`;
+  }
+
+  /** Changes what there is of a run. @param {string} id @param {(result: any, load: any) => unknown} edit */
+  change(id, edit) {
+    const [result, load] = ["result", "load"].map((name) => JSON.parse(readFileSync(`${this.folder}/${id}/${name}.json`, "utf8")));
+    edit(result, load);
+    for (const [name, text] of Object.entries({ result, load })) writeFileSync(`${this.folder}/${id}/${name}.json`, JSON.stringify(text));
+    return id;
+  }
+
+  /** Another run like one, but for what is changed. @param {string} id @param {(result: any, load: any) => unknown} edit */
+  copy(id, edit) {
+    const next = `${String(Math.max(...readdirSync(this.folder).map((one) => Number(one.slice(0, 14)))) + 1).padStart(14, "0")}-abcd`;
+    cpSync(`${this.folder}/${id}`, `${this.folder}/${next}`, { recursive: true });
+    return this.change(next, edit);
+  }
+}
+
 /** How often a session of the mock was called. @param {string} session @param {Program} [program] */
 async function calls(session, program = mock) {
   const { sessions = [] } = await program.ask("Mocks/ListSessions", {});
@@ -75,8 +100,8 @@ describe("a run", () => {
     await page.keyboard.press("Enter");
     const run = page.getByRole("region", { name: "Run", exact: true });
     await run.getByText("✓ done").waitFor();
-    const told = await figures(page);
-    assert.deepEqual([told.Begun, told["Answered well"], told.Failed], ["200", "200", "0"]);
+    const shown = await figures(page);
+    assert.deepEqual([shown.Begun, shown["Answered well"], shown.Failed], ["200", "200", "0"]);
     assert.equal(await calls("keyboard"), 200);
     await run.getByText("Closed model").waitFor();
     await run.getByText("Calls in each second").waitFor();
@@ -131,19 +156,19 @@ describe("a run", () => {
     assert.equal(load.figures.offered, "100");
     assert.equal(await calls("open"), Number(load.figures.sent));
     const page = await open(`/load?run=${load.id}`);
-    const told = await figures(page);
-    assert.equal(told.Due, "100");
+    const shown = await figures(page);
+    assert.equal(shown.Due, "100");
     await page.getByText("Open model: times are from when a call was due.").waitFor();
   });
 
-  test("what fails is counted apart, and is in no time of answers; where nothing can be measured, why is told", async () => {
+  test("what fails is counted apart, and is in no time of answers; where nothing can be measured, why is said", async () => {
     const rules = "responses:\n  - times: 10\n    body: {price: 1}\n  - error: {code: UNAVAILABLE, message: 'no more <img src=x onerror=alert(1)>'}\n";
     const program = await Program.start({ ...FILES, "rules/shop.v1.cart.price.yaml": rules }, ["mock", "--port", "0"]);
     try {
       const load = await program.load({ method: PRICE, message: "{}", requests: 30, connections: 1, seconds: 60 });
       const page = await open(`/load?run=${load.id}`, { program });
-      const told = await figures(page);
-      assert.deepEqual([told.Begun, told["Answered well"], told.Failed], ["30", "10", "20"]);
+      const shown = await figures(page);
+      assert.deepEqual([shown.Begun, shown["Answered well"], shown.Failed], ["30", "10", "20"]);
       const run = page.getByRole("region", { name: "Run", exact: true });
       await run.getByRole("listitem").filter({ hasText: "20 ×" }).waitFor();
       await run.getByText("Failed calls are in no time above; half of them took").waitFor();
@@ -263,9 +288,62 @@ describe("bounds", () => {
       await table.getByRole("row").nth(2).getByText("50", { exact: true }).waitFor();
       await page.getByLabel("Compare with the run before").selectOption({ index: 1 });
       await page.getByRole("button", { name: "Compare" }).click();
-      const comparison = page.getByRole("group", { name: "Comparison" });
-      await comparison.getByText("answers per second").waitFor();
-      await comparison.getByText("too few samples").first().waitFor();
+      await page.getByRole("table", { name: "The run before, and this one" }).getByRole("row", { name: /^answers per second/ }).waitFor();
+      await page.context().close();
+    } finally {
+      await second.stop();
+    }
+  });
+
+  test("two runs are compared in a table: before, after and the ratio; where that says nothing of the server, it says so and why", async () => {
+    const first = await Program.start(FILES, ["mock", "--port", "0"]);
+    const { id } = await first.load({ method: PRICE, message: "{}", rate: 50, connections: 2, seconds: 7 });
+    await first.stop({ keep: true });
+    // The same run as others would have been: this machine, whatever else it does, changes none of them.
+    const stored = new StoredRuns(first.folder);
+    const calm = stored.change(id, (result) => {
+      Object.assign(result.client, { is_bottleneck: false });
+      result.client.lateness.p99 = 0;
+    });
+    const slow = stored.copy(calm, (result) => {
+      for (const second of result.timeline) for (const bucket of second.histogram) bucket[0] *= 2;
+      for (const name of ["p50", "p90", "p99", "p99_9"]) result.latency.corrected[name] *= 2;
+      Object.assign(result.requests, { failed: 7, ok: result.requests.ok - 7 });
+    });
+    const spoiled = stored.copy(calm, (result) => Object.assign(result.client, { is_bottleneck: true, busiest_thread: 0.99 }));
+    const second = await Program.start({}, ["mock", "--port", "0"], { folder: first.folder });
+    try {
+      const page = await open(`/load?run=${slow}`, { program: second });
+      const compare = async (/** @type {string} */ run, /** @type {string} */ base) => {
+        await page.goto(`http://${second.admin}/#/load?run=${run}`);
+        await page.getByLabel("Compare with the run before").selectOption(base);
+        await page.getByRole("button", { name: "Compare" }).click();
+        return page.getByRole("table", { name: "The run before, and this one" });
+      };
+      const texts = async (/** @type {import("playwright-core").Locator} */ table) => {
+        await table.waitFor();
+        const rows = await table.getByRole("row").all();
+        return Promise.all(rows.map((row) => row.locator("th, td").allInnerTexts()));
+      };
+      let rows = await texts(await compare(slow, calm));
+      assert.deepEqual(rows[0], ["Figure", "Before", "After", "Ratio"]);
+      assert.deepEqual(rows.slice(1).map(([name]) => name), ["answers per second", "p50", "p90", "p99", "p99.9", "failed or never sent", "server CPU per request"]);
+      const row = (/** @type {string} */ name) => rows.find(([one]) => one === name) ?? [];
+      assert.match(row("p50")[3], /^2\.00× \(\d\.\d\d–\d\.\d\d\) ✕ worse$/);
+      assert.match(row("answers per second")[3], /^1\.00× .*no difference shown$/);
+      assert.match(row("failed or never sent").join(" | "), /\| 0 of 350 \| 7 of 350 \| – none before$/);
+      const table = page.getByRole("table", { name: "The run before, and this one" });
+      assert.equal(await table.getByRole("columnheader").count(), 4);
+      assert.equal(await table.getByRole("rowheader").count(), 7);
+      rows = await texts(await compare(calm, slow));
+      assert.match(row("p50")[3], /^0\.50× .*✓ better$/);
+      assert.match(row("failed or never sent")[3], /^0\.00× counted, so without an interval$/);
+      rows = await texts(await compare(spoiled, calm));
+      await page.getByRole("note").getByText("Not comparable").waitFor();
+      await page.getByRole("note").getByRole("listitem").getByText("the generator was the bottleneck: a thread of it was busy 99 % of the time").waitFor();
+      assert.deepEqual([...new Set(rows.slice(1).map((one) => one[3]))], ["not comparable"]);
+      const said = second.run(["bench", "compare", `${stored.folder}/${calm}/result.json`, `${stored.folder}/${spoiled}/result.json`]);
+      assert.equal(said.status, 6, "the line of the terminal says the same");
       await page.context().close();
     } finally {
       await second.stop();
@@ -300,3 +378,83 @@ test("hostile texts are texts in what is sent, in the line and in what is kept",
   assert.deepEqual([images, scripts], [0, 1]);
   assert.ok(text.includes("onerror=alert(1)") && !text.includes("\u202e") && text.includes("\\u{202e}"));
 });
+
+test("hostile texts are texts in each field of what runs left, and in the comparison of two", async () => {
+  const first = await Program.start(FILES, ["mock", "--port", "0"]);
+  const { id } = await first.load({ method: PRICE, message: "{}", requests: 30, connections: 1, seconds: 60 });
+  await first.stop({ keep: true });
+  const hostile = HOSTILE.join(" ");
+  const stored = new StoredRuns(first.folder);
+  const one = stored.change(id, (result, load) => {
+    result.load.target = `before ${hostile}`;
+    Object.assign(result.client, { is_bottleneck: false });
+    result.client.lateness.p99 = 0;
+    result.failures = Object.fromEntries(HOSTILE.map((text) => [text, 1]));
+    result.notes = HOSTILE;
+    Object.assign(load, { method: hostile, message: hostile, headers: { [hostile]: hostile }, command: hostile, stopped_by: hostile, protocol: hostile });
+  });
+  const other = stored.copy(one, (result) => { result.load.target = `after ${hostile}`; });
+  const spoiled = stored.copy(one, (result) => Object.assign(result.client, { is_bottleneck: true, busiest_thread: 0.99 }));
+  const second = await Program.start({}, ["mock", "--port", "0"], { folder: first.folder });
+  try {
+    const page = await open(`/load?run=${other}`, { program: second });
+    for (const [run, where] of /** @type {[string, import("playwright-core").Locator][]} */ ([
+      [other, page.getByText("the targets differ: before").first()], [spoiled, page.getByRole("note").getByText("the generator was the bottleneck")],
+    ])) {
+      await page.goto(`http://${second.admin}/#/load?run=${run}`);
+      await page.getByLabel("Compare with the run before").selectOption(one);
+      await page.getByRole("button", { name: "Compare" }).click();
+      await page.getByRole("table", { name: "The run before, and this one" }).waitFor();
+      await where.waitFor();
+      await assertTextsOnly(page);
+    }
+    // What the assistant's tool and the terminal get is the same.
+    const { text, notes = [] } = await second.ask("Loads/Compare", { base: one, new: other });
+    assert.ok(notes.some((note) => note.includes("<img src=x onerror=alert(1)>")) && text.includes("the targets differ"));
+    await page.context().close();
+  } finally {
+    await second.stop();
+  }
+});
+
+test("hostile texts are texts in each field that is filled in, and in what is said of them", async () => {
+  const page = await open("/load?method=%20path", { expected: /400/ });
+  for (const text of HOSTILE) {
+    // A key of the keyboard writes no NUL; what is pasted may have one.
+    await page.getByLabel("Path of this server").fill(text);
+    await page.getByRole("alert").getByText("is not a path of this server").waitFor();
+    await assertTextsOnly(page, { isSaid: false });
+  }
+  await page.goto(`http://${mock.admin}/#/load?method=${encodeURIComponent(PRICE)}`);
+  await page.getByRole("button", { name: "JSON" }).click();
+  for (const text of HOSTILE) {
+    for (const name of ["Calls a second", "Seconds, at most", "Connections, at most", "Calls in all"]) {
+      const field = page.getByRole("textbox", { name });
+      const before = await field.inputValue();
+      await field.fill(text);
+      await page.getByRole("alert").getByText("write numbers above 0").waitFor();
+      await assertTextsOnly(page, { isSaid: false });
+      await field.fill(before);
+    }
+    await page.getByLabel("Headers").fill(`x-a: ${text}`);
+    await page.getByLabel("Request as JSON").fill(JSON.stringify({ item: { sku: text } }));
+    await page.getByLabel("The line for a terminal").or(page.getByRole("alert")).first().waitFor();
+    await assertTextsOnly(page, { isSaid: false });
+    await page.getByLabel("Request as JSON").fill(text);
+    // What has a template is known when it is sent.
+    await (text.includes("{{") ? page.getByLabel("The line for a terminal") : page.getByRole("alert").first()).waitFor();
+    await assertTextsOnly(page, { isSaid: false });
+    await page.getByLabel("Headers").fill("");
+  }
+});
+
+/** Nothing of the page is made of texts of others. @param {import("playwright-core").Page} page @param {{ isSaid?: boolean }} [more] `isSaid`: they are on it */
+async function assertTextsOnly(page, { isSaid = true } = {}) {
+  const { text, images, scripts, foreign, plots } = await page.evaluate(() => ({
+    text: document.body.innerText, images: document.images.length, scripts: document.scripts.length,
+    foreign: document.querySelectorAll("iframe, object, embed").length, plots: [...document.querySelectorAll("svg")].filter((one) => !one.closest(".chart")).length,
+  }));
+  assert.deepEqual([images, scripts, foreign, plots], [0, 1, 0, 0]);
+  assert.ok(!text.includes("\u202e") && !text.includes("\u001b") && !text.includes("\0"), "what steers is shown, and does not");
+  if (isSaid) assert.ok(text.includes("<img src=x onerror=alert(1)>") && text.includes("\\u{202e}"));
+}

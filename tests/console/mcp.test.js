@@ -162,14 +162,14 @@ for (const [way, reads, acts] of /** @type {[string, () => Promise<Client>, () =
       await use(client, "mock_reset");
       const skus = Array.from({ length: 40 }, (_, n) => `${n}-${"x".repeat(2000)}`);
       for (const sku of skus) await mock.call("shop.v1.Cart/Price", { item: { sku } });
-      const told = [];
+      const seen = [];
       let cursor;
       do {
         const part = await use(client, "mock_calls", { bodies: true, limit: 1000, ...(cursor ? { cursor } : {}) });
-        told.push(...part.calls.map(({ requests }) => JSON.parse(requests[0]).item.sku));
+        seen.push(...part.calls.map(({ requests }) => JSON.parse(requests[0]).item.sku));
         cursor = part.nextCursor;
       } while (cursor);
-      assert.deepEqual(told, skus);
+      assert.deepEqual(seen, skus);
       await refused(client, "mock_calls", { cursor: "nonsense" }, /not a cursor/);
       await client.close();
     });

@@ -481,21 +481,42 @@ describe("every page", () => {
     ["200 %", { viewport: { width: 640, height: 450 }, deviceScaleFactor: 2 }], ["360 px", { viewport: { width: 360, height: 740 } }],
   ]);
   for (const [look, options] of looks) {
+    let running = "";
     test(`${look}: axe finds nothing, and nothing is wider than the window`, async () => {
       await price({ item: { sku: "tea" } });
       await price({ quantity: 50 });
-      const { id } = await mock.load({ method: "shop.v1.Cart/Price", message: "{}", requests: 20, connections: 1, seconds: 60 });
+      const plan = { method: "shop.v1.Cart/Price", message: "{}", requests: 20, connections: 1, seconds: 60 };
+      const { id: base } = await mock.load(plan);
+      const { id } = await mock.load(plan);
       const page = await open("/mocks", { ...options, bypassCSP: false });
-      for (const place of [...places, `/load?run=${id}`]) {
+      const ended = `/load?run=${id}`;
+      for (const [place, prepare] of /** @type {[string, (() => Promise<void>)?][]} */ ([
+        ...places.map((one) => [one]), [ended],
+        [`${ended}&compared`, async () => {
+          await page.getByLabel("Compare with the run before").selectOption(base);
+          await page.getByRole("button", { name: "Compare" }).click();
+          await page.getByRole("table", { name: "The run before, and this one" }).waitFor();
+        }],
+        ["/load", async () => {
+          running = (await mock.ask("Loads/Start", { ...plan, requests: 0, rate: 5, seconds: 300 })).id;
+          await page.getByRole("region", { name: "The run that goes on" }).getByText(/[1-9]\d* answered/).waitFor();
+          await page.getByText("Calls in each second").waitFor();
+        }],
+      ])) {
         await page.goto(`http://${mock.admin}/#${place}`);
         await page.getByRole("heading", { level: 1 }).waitFor();
+        await prepare?.();
         await page.waitForFunction(() => !document.body.innerText.includes("…\n"));
         const found = await page.evaluate(`(() => { ${axe}; return window.axe.run(document, { resultTypes: ["violations"] }); })()`);
-        const told = found.violations.map(({ id, nodes }) => `${place} ${id}: ${nodes.map(({ target, failureSummary }) => `${target} ${failureSummary}`).join("; ")}`);
-        assert.deepEqual(told, []);
+        const violations = found.violations.map(({ id, nodes }) => `${place} ${id}: ${nodes.map(({ target, failureSummary }) => `${target} ${failureSummary}`).join("; ")}`);
+        assert.deepEqual(violations, []);
         const [wide, window] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
         assert.ok(wide <= window, `${place} is ${wide} wide in ${window}`);
+        if (process.env.LOOKS && place.startsWith("/load")) {
+          await page.screenshot({ path: `${process.env.LOOKS}/${look.replace(/\W/g, "")}-${place.replace(/\W/g, "").slice(0, 30)}${prepare ? "-prepared" : ""}.png`, fullPage: true });
+        }
       }
+      await mock.ask("Loads/Stop", { id: running });
       await page.keyboard.press("?");
       await page.getByRole("dialog", { name: "Keys" }).waitFor();
       await page.keyboard.press("Escape");

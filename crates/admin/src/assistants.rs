@@ -14,10 +14,10 @@ use crate::service_table::ServiceTable;
 use crate::{ACT, Inventory, guard};
 
 /// Serves `/mcp`.
-pub(crate) fn serve(builder: Builder, served: ServiceTable, told: Inventory) -> Builder {
+pub(crate) fn serve(builder: Builder, served: ServiceTable, inventory: Inventory) -> Builder {
     let tools = Tools::new(crate::descriptors(), Arc::new(served), Allow::Read, false);
     match tools {
-        Ok(tools) => builder.mount("/mcp", Assistants { tools, told }),
+        Ok(tools) => builder.mount("/mcp", Assistants { tools, inventory }),
         Err(why) => {
             tracing::error!("there is no /mcp: {why}");
             builder
@@ -27,7 +27,7 @@ pub(crate) fn serve(builder: Builder, served: ServiceTable, told: Inventory) -> 
 
 struct Assistants {
     tools: Tools,
-    told: Inventory,
+    inventory: Inventory,
 }
 
 impl Service for Assistants {
@@ -45,7 +45,7 @@ impl Service for Assistants {
         let asks = query.split('&').any(|pair| pair == "allow=act");
         let may = call.context.principal().is_some_and(|caller: &Principal| caller.has_scope(ACT));
         let allow = if asks && may { Allow::Act } else { Allow::Read };
-        let tools = self.tools.for_caller(allow, self.told.has_mock());
+        let tools = self.tools.for_caller(allow, self.inventory.has_mock());
         tower(tools.over_http()).call(call)
     }
 }

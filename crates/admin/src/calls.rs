@@ -102,7 +102,7 @@ pub(crate) fn is_wanted(call: &RecordedCall, method: &str, failed: bool) -> bool
     call.method.contains(method) && !(failed && went_well)
 }
 
-/// A call as it is told.
+/// A call as a message.
 pub(crate) fn to_message(call: &RecordedCall) -> Call {
     let phases = call.phases.iter().map(|(phase, at)| PhaseReached {
         phase: (*phase).to_owned(),

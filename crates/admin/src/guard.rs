@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_other_origins_are_told_by_what_browsers_say() {
+    fn pages_of_other_origins_are_recognised_by_what_browsers_say() {
         let host = ("host", "127.0.0.1:8081");
         for (more, ours) in [
             (None, true),

@@ -206,7 +206,7 @@ mod tests {
     use tidewire_memo::{Memo, Source};
 
     #[tokio::test]
-    async fn what_changed_is_told_of_what_was_computed_again_and_nothing_of_what_was_not_seen() {
+    async fn what_changed_is_listed_for_what_was_computed_again_and_nothing_of_what_was_not_seen() {
         let graph = Graph::new();
         let rows = Source::<u32>::new_in(&graph, "rows");
         let row = Memo::infallible_in(&graph, "row", move |id: u32| async move {
@@ -223,10 +223,10 @@ mod tests {
         }
         rows.changed(&8);
         let events = causes.of("row", "7");
-        let told: Vec<_> =
+        let kinds: Vec<_> =
             events.iter().map(|noted| (noted.event.kind, noted.changed.as_deref())).collect();
-        let marks: Vec<_> = told.iter().filter(|(kind, _)| *kind == EventKind::Marked).collect();
-        assert_eq!(marks, [&(EventKind::Marked, Some("rows(7)")); 2], "{told:?}");
+        let marks: Vec<_> = kinds.iter().filter(|(kind, _)| *kind == EventKind::Marked).collect();
+        assert_eq!(marks, [&(EventKind::Marked, Some("rows(7)")); 2], "{kinds:?}");
         let again = events.iter().find(|noted| noted.event.kind == EventKind::Started).unwrap();
         assert_eq!(again.event.cause, Some(Cause::Dependency { number: 1, of: 1 }));
         let rows = InvalidatorCount { changed: "rows(7)".to_owned(), times: 2, marked: 2 };
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(causes.age_ms("row", "7"), Some(0));
         row.get(8).await.unwrap();
         let order: Vec<_> = ["7", "8"].map(|key| causes.of("row", key)[0].event.tick).into();
-        assert!(order.is_sorted(), "what is later is told as later: {order:?}");
+        assert!(order.is_sorted(), "what is later is later in the list: {order:?}");
         assert!(causes.is_on());
     }
 }

@@ -19,7 +19,7 @@ use crate::mocks::folder::RuleFolder;
 #[cfg(feature = "mock")]
 use crate::mocks::protos::ProtoFolder;
 
-/// Programs and mocks that are told of; clones share them.
+/// The programs, mocks and caches that an admin listener shows; clones share them.
 #[derive(Clone, Default)]
 pub struct Inventory(Arc<Shared>);
 
@@ -61,7 +61,7 @@ impl Inventory {
     }
 
     #[cfg(feature = "mock")]
-    /// Sets the mock; the first one is told of.
+    /// Sets the mock; the first one counts.
     pub fn set_mock(&self, mock: Mock) {
         let _ = self.0.mock.set(mock);
     }
@@ -79,12 +79,12 @@ impl Inventory {
         let _ = self.0.protos.set(protos);
     }
 
-    /// Sets the change log; the first one is told of.
+    /// Sets the change log; the first one counts.
     pub fn set_oplog(&self, oplog: OplogHandle) {
         let _ = self.0.oplog.set(oplog);
     }
 
-    /// Sets the pages that are kept; the first are told of.
+    /// Sets the pages that are kept; the first ones count.
     pub fn set_pages(&self, pages: PageCache) {
         let _ = self.0.pages.set(pages);
     }
@@ -137,6 +137,6 @@ impl Inventory {
 
 impl fmt::Debug for Inventory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Told")
+        f.write_str("Inventory")
     }
 }

@@ -32,6 +32,7 @@ mod memo;
 mod metrics;
 #[cfg(feature = "mock")]
 mod mocks;
+mod own_server;
 mod pages;
 mod probes;
 mod processes;
@@ -91,7 +92,7 @@ pub struct Admin {
     read_token: Option<Token>,
     metrics: Metrics,
     graph: Graph,
-    told: Inventory,
+    inventory: Inventory,
     settings: Arc<[Setting]>,
     set_log_level: Option<SetLogLevel>,
     sign_in: SignIn,
@@ -106,7 +107,7 @@ impl Admin {
             read_token: None,
             metrics,
             graph,
-            told: Inventory::default(),
+            inventory: Inventory::default(),
             settings: Arc::default(),
             set_log_level: None,
             sign_in: SignIn::default(),
@@ -120,15 +121,15 @@ impl Admin {
         self
     }
 
-    /// Sets the settings that are told.
+    /// Sets the settings that are shown.
     pub fn settings(mut self, settings: Vec<Setting>) -> Self {
         self.settings = settings.into();
         self
     }
 
     /// Tells of programs and mocks too, which may be added later.
-    pub fn telling(mut self, told: Inventory) -> Self {
-        self.told = told;
+    pub fn inventory(mut self, inventory: Inventory) -> Self {
+        self.inventory = inventory;
         self
     }
 
@@ -147,10 +148,10 @@ impl Admin {
     /// The server, for [`Builder::beside`].
     pub fn server(self, listen: Address, handle: Handle) -> Builder {
         let ready = handle.clone();
-        let told = (self.clone(), handle.clone());
+        let shown = (self.clone(), handle.clone());
         let of_calls = handle.clone();
         let metrics = move |call: Call| {
-            let text = metrics::text(&told.0, &told.1, &call.context);
+            let text = metrics::text(&shown.0, &shown.1, &call.context);
             async move { Ok(text) }
         };
         let rules = tidewire_server::AccessRules::default()
@@ -182,20 +183,22 @@ impl Admin {
         let mut served = ServiceTable::default();
         let tail = TailServer::new(tail::TailApi::new(self.clone(), handle.clone()));
         let builder = served.add(builder, system).service(tail);
-        let loads = loads::LoadsApi::new(handle.clone(), self.told.clone());
+        let loads = loads::LoadsApi::new(handle.clone(), self.inventory.clone());
         let builder = served.add(builder, LoadsServer::new(loads));
         let builder = served.add(builder, ServicesServer::new(services::ServicesApi::new(handle)));
-        let processes = ProcessesServer::new(processes::ProcessesApi(self.told.clone()));
+        let processes = ProcessesServer::new(processes::ProcessesApi(self.inventory.clone()));
         let builder = served.add(builder, processes);
-        let builder = served.add(builder, PagesServer::new(pages::PagesApi(self.told.clone())));
+        let builder =
+            served.add(builder, PagesServer::new(pages::PagesApi(self.inventory.clone())));
         let calls = calls::CallsApi { metrics: self.metrics.clone(), handle: of_calls };
         let builder = served.add(builder, CallsServer::new(calls));
         let memo = MemoServer::new(memo::MemoApi::new(self.graph, self.metrics));
         let builder = served.add(builder, memo);
         #[cfg(feature = "mock")]
-        let builder = served.add(builder, MocksServer::new(mocks::MocksApi(self.told.clone())));
+        let builder =
+            served.add(builder, MocksServer::new(mocks::MocksApi(self.inventory.clone())));
         #[cfg(feature = "mcp")]
-        let builder = assistants::serve(builder, served, self.told);
+        let builder = assistants::serve(builder, served, self.inventory);
         builder
     }
 }
@@ -205,7 +208,7 @@ pub fn descriptors() -> &'static [u8] {
     proto::DESCRIPTOR_SET
 }
 
-/// How many rows are told at once, where so many are asked for.
+/// How many rows are in one reply, where so many are asked for.
 fn limit(asked: u32) -> usize {
     match asked {
         0 => 100,

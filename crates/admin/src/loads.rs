@@ -12,7 +12,7 @@ mod run;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tidewire_server::Handle;
@@ -21,11 +21,11 @@ use tidewire_service::{Context, Error, Reply, Result};
 use self::plan::Plan;
 use self::results::Results;
 use self::run::LoadRun;
-use crate::Inventory;
 use crate::proto::tidewire::admin::v1::{
     CompareLoadsReply, CompareLoadsRequest, GetLoadRequest, ListLoadsReply, ListLoadsRequest, Load,
     LoadCommandReply, LoadLimits, Loads, StartLoadRequest, StopLoadRequest,
 };
+use crate::{Inventory, own_server};
 
 /// What makes load: the program `tidewire`, and the folder for results, which is made when there
 /// is one.
@@ -47,7 +47,7 @@ impl LoadProgram {
 
 pub(crate) struct LoadsApi {
     handle: Handle,
-    told: Inventory,
+    inventory: Inventory,
     shared: Arc<Shared>,
 }
 
@@ -60,12 +60,12 @@ struct Shared {
 }
 
 impl LoadsApi {
-    pub(crate) fn new(handle: Handle, told: Inventory) -> Self {
-        Self { handle, told, shared: Arc::default() }
+    pub(crate) fn new(handle: Handle, inventory: Inventory) -> Self {
+        Self { handle, inventory, shared: Arc::default() }
     }
 
     fn program(&self) -> Result<&LoadProgram> {
-        self.told.load_program().ok_or_else(|| Error::failed_precondition(NO_PROGRAM))
+        self.inventory.load_program().ok_or_else(|| Error::failed_precondition(NO_PROGRAM))
     }
 
     /// The run that goes on, if it has this id, or any where none is asked for.
@@ -97,8 +97,7 @@ impl LoadsApi {
 impl Loads for LoadsApi {
     async fn list(&self, _: Context, _: ListLoadsRequest) -> Result<Reply<ListLoadsReply>> {
         let problem = match self.program() {
-            Ok(_) if self.handle.is_tls() => plan::TLS,
-            Ok(_) => "",
+            Ok(_) => own_server::problem(&self.handle).unwrap_or_default(),
             Err(_) => NO_PROGRAM,
         };
         let mut loads = match self.program() {
@@ -126,7 +125,7 @@ impl Loads for LoadsApi {
     async fn get(&self, _: Context, request: GetLoadRequest) -> Result<Reply<Load>> {
         let wait = Duration::from_millis(request.wait_ms.into()).min(WAIT_MAX);
         if let Some(run) = self.running(Some(&request.id)) {
-            run.looked_at(Instant::now());
+            run.looked_at();
             run.ended_within(wait).await;
         }
         Ok(self.load(&request.id).await?.into())
@@ -152,7 +151,7 @@ impl Loads for LoadsApi {
         if [&base, &new].iter().any(|load| load.figures.is_unset()) {
             return Err(Error::failed_precondition("one of the runs has no figures"));
         }
-        Ok(command::compare(program, &base.id, &new.id).await?.into())
+        Ok(command::compare(program, &base, &new).await?.into())
     }
 
     async fn start(&self, _: Context, request: StartLoadRequest) -> Result<Reply<Load>> {

@@ -420,7 +420,7 @@ mod tests {
         let request = GetEntryRequest { id, ..Default::default() };
         let around = memo.get_entry(Context::default(), request).await.unwrap().body;
         assert_eq!((around.dependants.len(), around.entry.dependants), (100, KEYS.into()));
-        // More happens than is kept: what went is counted, and the latest is told.
+        // More happens than is kept: what went is counted, and the latest is listed.
         let observed = ObserveMemoRequest { seconds: 60, ..Default::default() };
         memo.observe(Context::default(), observed).await.unwrap();
         all.changed(&0);

@@ -59,12 +59,12 @@ pub(crate) fn text(admin: &Admin, handle: &Handle, context: &Context) -> Reply {
     for (bound, times) in &usage.reached {
         text.sample("", &[("limit", bound.key().to_owned())], times);
     }
-    programs(&mut text, &admin.told);
-    cached_of_programs(&mut text, &admin.told, &admin.metrics.figures());
-    if let Some(pages) = admin.told.pages() {
+    programs(&mut text, &admin.inventory);
+    cached_of_programs(&mut text, &admin.inventory, &admin.metrics.figures());
+    if let Some(pages) = admin.inventory.pages() {
         kept_pages(&mut text, pages.stats());
     }
-    if let Some(log) = admin.told.oplog() {
+    if let Some(log) = admin.inventory.oplog() {
         change_log(&mut text, &log.status());
     }
     let content_type = HeaderValue::from_static(format.content_type());
@@ -101,12 +101,13 @@ type Lookups = (&'static str, &'static str, fn(&MethodFigures) -> u64);
 type Times = (&'static str, &'static str, fn(&Program) -> (Duration, u64));
 
 /// The programs that are hosted, by their names and routes.
-fn programs(text: &mut Exposition, told: &Inventory) {
-    let programs: Vec<_> = told
+fn programs(text: &mut Exposition, inventory: &Inventory) {
+    let programs: Vec<_> = inventory
         .programs()
         .iter()
         .map(|it| {
-            let labels = [("program", it.name().to_owned()), ("route", told.route_of(it.name()))];
+            let labels =
+                [("program", it.name().to_owned()), ("route", inventory.route_of(it.name()))];
             (labels, it.status())
         })
         .collect();
@@ -168,7 +169,7 @@ fn programs(text: &mut Exposition, told: &Inventory) {
 }
 
 /// How often calls of programs' methods were looked up in the reply cache, and found there.
-fn cached_of_programs(text: &mut Exposition, told: &Inventory, figures: &[MethodFigures]) {
+fn cached_of_programs(text: &mut Exposition, inventory: &Inventory, figures: &[MethodFigures]) {
     let families: [Lookups; 2] = [
         ("tidewire_program_cache_lookups_total", "Calls that the cache was asked for.", |of| {
             of.asked_memory
@@ -179,10 +180,10 @@ fn cached_of_programs(text: &mut Exposition, told: &Inventory, figures: &[Method
     ];
     for (family, about, value) in families {
         text.family(family, "counter", about);
-        for program in told.programs() {
+        for program in inventory.programs() {
             let name = program.name();
             let of_program = figures.iter().filter(|of| of.program.as_deref() == Some(name));
-            let labels = [("program", name.to_owned()), ("route", told.route_of(name))];
+            let labels = [("program", name.to_owned()), ("route", inventory.route_of(name))];
             text.sample("", &labels, of_program.map(value).sum::<u64>());
         }
     }

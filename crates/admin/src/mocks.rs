@@ -4,7 +4,7 @@
 //! |---|---|
 //! | which names rule files have, and how they are written | `mocks/folder.rs` |
 //! | the same of `.proto` files | `mocks/protos.rs` |
-//! | what is told of calls and previews, and what is not | `mocks/convert.rs` |
+//! | what is shown of calls and previews, and what is not | `mocks/convert.rs` |
 
 mod convert;
 pub(crate) mod folder;
@@ -71,7 +71,7 @@ impl MocksApi {
         Ok((files, findings))
     }
 
-    /// A file as it is told.
+    /// A file as a message.
     fn rule_file(&self, file: NamedText) -> Result<RuleFile> {
         let (_, findings) = self.checked(&file.name, &file.text)?;
         let shown = file.path.display().to_string();
@@ -96,7 +96,7 @@ impl MocksApi {
         let files = folder.files()?;
         let rules = self.mock()?.rules();
         let findings = files.check(&self.mock()?.schema());
-        let told = files.paths().filter_map(|path| {
+        let listed = files.paths().filter_map(|path| {
             let shown = path.display().to_string();
             let of = rules.iter().find(|rules| rules.file == shown);
             let found = findings.iter().filter(|finding| finding.diagnostic.file == shown);
@@ -108,7 +108,7 @@ impl MocksApi {
                 ..Default::default()
             })
         });
-        Ok(told.collect())
+        Ok(listed.collect())
     }
 
     fn previewed(&self, request: &PreviewRequest) -> Result<PreviewReply> {
@@ -178,8 +178,8 @@ impl Mocks for MocksApi {
             let (_, findings) = this.checked(&name, &text)?;
             let errors: Vec<_> = findings.iter().filter(|finding| finding.is_error).collect();
             if !errors.is_empty() {
-                let told: Vec<_> = errors.iter().map(ToString::to_string).collect();
-                return Err(Error::invalid_argument(told.join("\n")));
+                let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+                return Err(Error::invalid_argument(texts.join("\n")));
             }
             let written = this.folder()?.write(&name, &text, &etag)?;
             tracing::warn!(file = name, "a rule file was written by the admin listener");
@@ -330,8 +330,8 @@ impl Mocks for MocksApi {
         let stub = move |this: &Self| Ok(this.mock()?.stub(&path, &response, session.as_deref()));
         let findings = self.beside(stub).await?.err().unwrap_or_default();
         if !findings.is_empty() {
-            let told: Vec<_> = findings.iter().map(convert::finding_text).collect();
-            return Err(Error::invalid_argument(format!("{method}: {}", told.join("; "))));
+            let texts: Vec<_> = findings.iter().map(convert::finding_text).collect();
+            return Err(Error::invalid_argument(format!("{method}: {}", texts.join("; "))));
         }
         tracing::info!(method, "a stub was added by the admin listener");
         Ok(StubReply::default().into())

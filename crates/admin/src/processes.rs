@@ -106,8 +106,8 @@ impl Processes for ProcessesApi {
     }
 }
 
-/// A program as it is told.
-pub(crate) fn to_message(told: &Inventory, hosted: &HostedService) -> Process {
+/// A program as a message.
+pub(crate) fn to_message(inventory: &Inventory, hosted: &HostedService) -> Process {
     let status = hosted.status();
     let instances = status.processes.iter().map(|process| ProcessInstance {
         pid: process.pid,
@@ -130,7 +130,7 @@ pub(crate) fn to_message(told: &Inventory, hosted: &HostedService) -> Process {
         start_us: micros(status.start_time),
         queued: status.queued,
         queue_us: micros(status.queue_time),
-        route: told.route_of(hosted.name()),
+        route: inventory.route_of(hosted.name()),
         pids: status.pids,
         starts: status.starts,
         spares: status.spares as u64,
@@ -153,7 +153,7 @@ fn word(state: State) -> &'static str {
     }
 }
 
-/// A line as it is told, by the one before it of the same pipe.
+/// A line as a message, by the one before it of the same pipe.
 fn line(before: &[Line], line: &Line) -> LogLine {
     let before = before.iter().rev().find(|known| known.pipe == line.pipe);
     let text = redact::line(before.map_or("", |known| &known.text), &line.text);

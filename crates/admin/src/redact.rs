@@ -240,7 +240,7 @@ fn single(value: &mut Value, of: Single<'_>) {
 /// JSON of which no schema says more.
 fn free(value: &mut Value) {
     match value {
-        Value::String(told) => *told = text(told),
+        Value::String(written) => *written = text(written),
         Value::Array(values) => values.iter_mut().for_each(free),
         Value::Object(fields) => {
             for (name, value) in fields {
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn credentials_are_taken_out_and_all_else_stays() {
-        for (told, shown) in [
+        for (written, shown) in [
             ("started in 3 ms: ready", "started in 3 ms: ready"),
             ("cannot reach postgres://ada:hunter2@db/shop", "cannot reach postgres://***@db/shop"),
             ("postgres://a:b@c@db/shop?x=y@z", "postgres://***@db/shop?x=y@z"),
@@ -403,7 +403,7 @@ mod tests {
             ),
             ("amqp://u:p@h password=x", "amqp://***@h password=***"),
         ] {
-            assert_eq!(text(told), shown);
+            assert_eq!(text(written), shown);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Settings as they are told: with where each comes from, and no secret.
+//! Settings as they are shown: with where each comes from, and no secret.
 
 use crate::redact::{has_credential, is_secret};
 
@@ -17,7 +17,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// A setting; the value of one whose name or whose value speaks of a secret is told as `set`.
+    /// A setting; the value of one whose name or whose value speaks of a secret is shown as `set`.
     pub fn new(key: &str, value: &str, origin: &str, about: &str) -> Self {
         let last = key.rsplit('.').next().unwrap_or_default();
         let value = if is_secret(last) || has_credential(value) { "set" } else { value };
@@ -35,8 +35,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_told_as_set() {
-        for (key, value, told) in [
+    fn secrets_are_shown_as_set() {
+        for (key, value, shown) in [
             ("limits.streams_max", "8", "8"),
             ("auth.api_key_header", "x-api-key", "x-api-key"),
             ("admin.token_file", "/run/token", "/run/token"),
@@ -45,7 +45,7 @@ mod tests {
             ("store.url", "postgres://ada:hunter2@db/shop", "set"),
             ("auth.jwt.keys", "https://id.example/a@b", "https://id.example/a@b"),
         ] {
-            assert_eq!(Setting::new(key, value, "default", "").value, told, "{key}");
+            assert_eq!(Setting::new(key, value, "default", "").value, shown, "{key}");
         }
     }
 }

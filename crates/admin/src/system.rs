@@ -117,10 +117,10 @@ pub(crate) fn overview(admin: &Admin, handle: &Handle) -> OverviewReply {
         calls_waiting: usage.calls_waiting as u64,
         commands_running: usage.commands_running as u64,
         bounds: bounds.collect(),
-        change_log: admin.told.oplog().map(|log| change_log(&log.status())).into(),
+        change_log: admin.inventory.oplog().map(|log| change_log(&log.status())).into(),
         addresses: handle.addresses().iter().map(ToString::to_string).collect(),
         tls: handle.is_tls(),
-        mocks: admin.told.has_mock(),
+        mocks: admin.inventory.has_mock(),
         ..Default::default()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! It looks ten times a second for what is new, and sends nothing where nothing is: what there is
 //! at first, then whole states, never differences. A watcher who reads too slowly holds nothing up:
-//! the calls that it misses give way in the ring, and it is told how many. While one watches calls,
+//! the calls that it misses give way in the ring, and it learns how many. While one watches calls,
 //! they are recorded.
 
 use std::sync::Arc;
@@ -90,7 +90,7 @@ struct Watcher {
     _place: OwnedSemaphorePermit,
 }
 
-/// What was told last.
+/// What was sent last.
 #[derive(Default)]
 struct LastSent {
     system: Option<OverviewReply>,
@@ -128,8 +128,8 @@ impl Watcher {
                 }
             }
             if wants_processes {
-                let programs = self.admin.told.programs();
-                let to_message = |it| processes::to_message(&self.admin.told, it);
+                let programs = self.admin.inventory.programs();
+                let to_message = |it| processes::to_message(&self.admin.inventory, it);
                 let now: Vec<_> = programs.iter().map(to_message).collect();
                 // That they grow older is no change.
                 let mut ageless = now.clone();

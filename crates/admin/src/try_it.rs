@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use parking_lot::Mutex;
-use tidewire_client::{Client, Protocol};
+use tidewire_client::{Client, Protocol, Tls};
 use tidewire_schema::Schema;
 use tidewire_server::{Address, Handle};
 use tidewire_service::{
@@ -22,7 +22,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 
 use crate::proto::tidewire::admin::v1::{CallEvent, OpenCallRequest, ReceiveReply};
-use crate::{headers, micros, token, try_rest};
+use crate::{headers, micros, own_server, token, try_rest};
 
 /// The calls that run, or whose end was not received yet.
 #[derive(Clone, Default)]
@@ -299,11 +299,11 @@ impl TriedCall {
         let mut events = self.events.lock();
         events.received = Some(Instant::now());
         events.waiting.retain(|event| event.number > after);
-        let told = events.waiting.iter().cloned().collect();
+        let waiting = events.waiting.iter().cloned().collect();
         let ended = events.ended;
         drop(events);
         self.room.notify_waiters();
-        ReceiveReply { events: told, ended, ..Default::default() }
+        ReceiveReply { events: waiting, ended, ..Default::default() }
     }
 
     fn is_abandoned(&self) -> bool {
@@ -331,26 +331,18 @@ fn client(handle: &Handle, protocol: &str) -> Result<Client> {
             return Err(Error::invalid_argument(text));
         }
     };
-    if handle.is_tls() {
-        let text = "this server takes calls over TLS only; the console does not call it yet";
-        return Err(Error::failed_precondition(text));
-    }
-    let nowhere = || Error::failed_precondition("this server does not listen yet");
-    let url = match handle.addresses().first().ok_or_else(nowhere)? {
-        Address::Tcp(address) => {
-            // Who listens everywhere is called here.
-            let host = match address.ip() {
-                ip if ip.is_unspecified() && ip.is_ipv4() => "127.0.0.1".to_owned(),
-                ip if ip.is_unspecified() => "[::1]".to_owned(),
-                std::net::IpAddr::V6(ip) => format!("[{ip}]"),
-                std::net::IpAddr::V4(ip) => ip.to_string(),
-            };
-            format!("http://{host}:{}", address.port())
-        }
-        other => other.to_string(),
+    let address = own_server::address(handle)?;
+    let certificate = own_server::certificate(handle, &address)?;
+    let url = match (&address, &certificate) {
+        (Address::Tcp(address), None) => format!("http://{address}"),
+        (Address::Tcp(address), Some(_)) => format!("https://{address}"),
+        (other, _) => other.to_string(),
     };
-    let client = Client::builder(url).protocol(protocol).build();
-    client.map_err(|why| Error::failed_precondition(why.to_string()))
+    let mut builder = Client::builder(url).protocol(protocol);
+    if let Some(certificate) = certificate {
+        builder = builder.tls(Tls::new().only_certificate(&certificate.pem[..]));
+    }
+    builder.build().map_err(|why| Error::failed_precondition(why.to_string()))
 }
 
 /// What a call sends, and where more goes.

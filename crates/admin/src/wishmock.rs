@@ -228,7 +228,7 @@ fn methods(schema: &Schema) -> Vec<tidewire_service::Method> {
 }
 
 fn services(schema: &Schema) -> Value {
-    let told = schema.services().map(|name| {
+    let services = schema.services().map(|name| {
         let (package, service) = name.rsplit_once('.').unwrap_or(("", name));
         let of = methods(schema).into_iter().filter(|method| *method.service == *name);
         let methods: Vec<_> = of
@@ -246,7 +246,7 @@ fn services(schema: &Schema) -> Value {
             .collect();
         json!({"name": name, "package": package, "service": service, "methods": methods})
     });
-    json!({"services": told.collect::<Vec<_>>()})
+    json!({"services": services.collect::<Vec<_>>()})
 }
 
 fn schema(schema: &Schema, name: &str) -> Result<Value> {

@@ -132,7 +132,7 @@ pub(crate) fn body_or_failure<T>(
     reply: tidewire::Result<tidewire::Reply<T>>,
 ) -> Result<T, Failure> {
     let refused = |error: Error| {
-        let told = match error.code() {
+        let summary = match error.code() {
             Code::Unavailable => "the admin listener does not answer",
             _ => "the admin listener refuses",
         };
@@ -140,7 +140,7 @@ pub(crate) fn body_or_failure<T>(
             Code::Unauthenticated => "; name the file of its token by --token-file",
             _ => "",
         };
-        anyhow!("{}: {}{hint}", error.code().as_str(), error.message()).context(told)
+        anyhow!("{}: {}{hint}", error.code().as_str(), error.message()).context(summary)
     };
     Ok(reply.map_err(refused)?.body)
 }

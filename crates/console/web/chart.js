@@ -8,7 +8,7 @@ const WIDE = 600;
 const HIGH = 100;
 
 /**
- * The figures are told beside it: a picture of lines says nothing to who does not see it.
+ * The figures stand beside it: a picture of lines says nothing to who does not see it.
  * @param {{ label: string, rows: any[], series: Series[], show: (value: number) => string }} props
  */
 export function Chart({ label, rows, series, show }) {

@@ -8,12 +8,12 @@ import { clock, count, UntrustedText, size, times, took } from "./text.js";
 import { Copy, Field, Problem, Table, useEvery, useQuery } from "./parts.js";
 import { Act, useCall } from "./ui.js";
 
-/** The run that goes on, as it was last told. @type {{ id: string, load?: any, error?: Error } | null} */
+/** The run that goes on, as it was last seen. @type {{ id: string, load?: any, error?: Error } | null} */
 let followed = null;
 /** @type {Set<() => void>} */
 const listeners = new Set();
 /** @param {typeof followed} next */
-const told = (next) => { followed = next; for (const listener of listeners) listener(); };
+const setFollowed = (next) => { followed = next; for (const listener of listeners) listener(); };
 
 /**
  * Asks for a run until it ends, whichever page is open: one that nobody asks for is ended.
@@ -21,16 +21,16 @@ const told = (next) => { followed = next; for (const listener of listeners) list
  */
 async function follow(id) {
   if (followed?.id === id) return;
-  told({ id });
+  setFollowed({ id });
   try {
     for (;;) {
       const load = await call("Loads/Get", { id, waitMs: 1000 });
       if (followed?.id !== id) return;
-      if (load.state !== "running") return told(null);
-      told({ id, load });
+      if (load.state !== "running") return setFollowed(null);
+      setFollowed({ id, load });
     }
   } catch (error) {
-    if (followed?.id === id) told({ id: "", load: followed?.load, error: /** @type {Error} */ (error) });
+    if (followed?.id === id) setFollowed({ id: "", load: followed?.load, error: /** @type {Error} */ (error) });
   }
 }
 
@@ -268,9 +268,39 @@ function Detail({ id, loads }) {
         h("option", { value: "" }, "choose one"),
         others.map((one) => h("option", { key: one.id, value: one.id }, `${clock(one.atMs)} ${one.plan?.method || one.plan?.path}, ${shape(one.plan ?? {})}`)))),
       h("button", { type: "button", disabled: !other, onClick: async () => {
-        setCompared({ text: "…" });
+        setCompared({ isAsked: true });
         try { setCompared(await call("Loads/Compare", { base: other, new: id })); } catch (problem) { setCompared({ error: problem }); }
       } }, "Compare")) : null,
     compared ? h("div", { role: "group", "aria-label": "Comparison" }, h(Problem, { error: compared.error }),
-      compared.text ? h("pre", { tabIndex: 0, class: "table" }, h(UntrustedText, { max: 20000 }, compared.text)) : null) : null);
+      compared.isAsked ? "…" : null, compared.rows ? h(Comparison, { compared }) : null) : null);
+}
+
+/** Two runs, figure by figure. @param {{ compared: any }} props */
+function Comparison({ compared }) {
+  const reasons = compared.notComparable ?? [];
+  return h("div", null,
+    reasons.length ? h("div", { role: "note", class: "problem" },
+      h("p", null, "✕ Not comparable: the generator, or what else ran, made these figures. Measure again with a core for the generator alone, on a machine that does nothing else."),
+      h("ul", null, reasons.map((/** @type {string} */ why) => h("li", { key: why }, h(UntrustedText, { max: 2000 }, why))))) : null,
+    h("table", { class: "compared" },
+      h("caption", null, "The run before, and this one"),
+      h("thead", null, h("tr", null, ["Figure", "Before", "After", "Ratio"].map((name) => h("th", { key: name, scope: "col" }, name)))),
+      h("tbody", null, compared.rows.map((/** @type {any} */ row) => h("tr", { key: row.name },
+        h("th", { scope: "row" }, h(UntrustedText, null, row.name)),
+        h("td", null, h(UntrustedText, null, row.before)),
+        h("td", null, h(UntrustedText, null, row.after)),
+        h("td", null, reasons.length ? "not comparable" : h(ComparedRatio, { row })))))),
+    (compared.notes ?? []).map((/** @type {string} */ note) => h("p", { key: note, class: "muted" }, h(UntrustedText, { max: 2000 }, note))),
+    reasons.length ? null : h("p", { class: "muted" }, "In parentheses: ", h(UntrustedText, null, compared.intervals), "."));
+}
+
+/** After over before, its interval, and what that says. @param {{ row: any }} props */
+function ComparedRatio({ row }) {
+  const [ratio, low, high] = [row.ratio, row.low, row.high].map((one) => Number(one ?? 0));
+  const verdict = row.verdict ?? "";
+  const sign = verdict === "better" ? "✓ " : verdict === "worse" ? "✕ " : "";
+  return [
+    ratio || high ? `${ratio.toFixed(2)}×${high ? ` (${low.toFixed(2)}–${high.toFixed(2)})` : ""} ` : "– ",
+    h("span", { class: verdict === "worse" ? "bad" : verdict === "better" ? "good" : "muted" }, `${sign}${verdict}`),
+  ];
 }

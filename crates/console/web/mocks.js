@@ -316,13 +316,13 @@ function Proto({ name, isNew, onWritten }) {
   const [problems, setProblems] = useState(/** @type {string[] | null} */ (null));
   useEffect(() => { if (data && text === null) { setText(data.text ?? ""); setEtag(data.etag ?? ""); } }, [data]);
   if (text === null) return h(Problem, { error });
-  const told = (/** @type {any} */ file) => { setEtag(file.etag ?? ""); setProblems(file.problems ?? []); onWritten(); };
+  const written = (/** @type {any} */ file) => { setEtag(file.etag ?? ""); setProblems(file.problems ?? []); onWritten(); };
   return h("div", null,
     h("h2", null, h(UntrustedText, { max: 300 }, name)),
     h("textarea", { class: "code", rows: 18, spellcheck: false, "aria-label": `Text of ${name}`, value: text, onInput: (/** @type {any} */ e) => setText(e.currentTarget.value) }),
     h("div", { class: "bar" },
-      h(Act, { class: "primary", onAct: async () => told(await call("Mocks/PutProto", { name, text, etag })) }, "Save"),
-      etag ? h(Act, { ask: `Delete ${name}`, onAct: async () => { const { problems: left } = await call("Mocks/DeleteProto", { name, etag }); told({ problems: left }); } }, "Delete") : null,
+      h(Act, { class: "primary", onAct: async () => written(await call("Mocks/PutProto", { name, text, etag })) }, "Save"),
+      etag ? h(Act, { ask: `Delete ${name}`, onAct: async () => { const { problems: left } = await call("Mocks/DeleteProto", { name, etag }); written({ problems: left }); } }, "Delete") : null,
       h("label", { class: "button" }, "Read from a file", h("input", { type: "file", accept: ".proto", class: "unseen", onChange: async (/** @type {any} */ e) => { const [chosen] = e.currentTarget.files; if (chosen) setText(await chosen.text()); } }))),
     problems === null ? null : problems.length === 0 ? h("p", { class: "good", role: "status" }, "✓ In effect.")
       : h("ul", { class: "findings", role: "status" }, problems.map((one) => h("li", null, h(UntrustedText, null, one)))));

@@ -106,9 +106,9 @@ pub struct Config {
     origins: Origins,
     #[serde(skip)]
     log_control: LogControl,
-    /// What the admin listener tells of beside.
+    /// What the admin listener shows beside the server.
     #[serde(skip)]
-    pub(crate) told: AdminHandles,
+    pub(crate) admin_handles: AdminHandles,
     /// `[[service]]`: services without code, and programs in other languages.
     #[serde(rename = "service")]
     pub services: Vec<ServiceEntry>,
@@ -462,7 +462,7 @@ impl Config {
         use crate::ChangeLog as _;
         let builder = self.server()?;
         let Some(log) = log else { return Ok(builder) };
-        self.told.0.set_oplog(log.clone());
+        self.admin_handles.0.set_oplog(log.clone());
         Ok(builder.change_log(log))
     }
 
@@ -478,10 +478,10 @@ impl Config {
     /// Lets the admin listener tell of a mock, and change its rule files.
     #[cfg(feature = "mock")]
     pub fn tell_of_mock(&self, mock: &tidewire_mock::Mock, folders: &crate::mock::MockFolders) {
-        self.told.0.set_mock(mock.clone());
-        self.told.0.set_protos(folders.changed_protos(mock));
+        self.admin_handles.0.set_mock(mock.clone());
+        self.admin_handles.0.set_protos(folders.changed_protos(mock));
         if let Some(rules) = folders.steered(mock) {
-            self.told.0.set_rules(rules);
+            self.admin_handles.0.set_rules(rules);
         }
     }
 

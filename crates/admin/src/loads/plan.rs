@@ -8,6 +8,7 @@ use tidewire_schema::Schema;
 use tidewire_server::{Address, Handle};
 use tidewire_service::{Codec, Error, Method, Result, StreamKind};
 
+use crate::own_server::{self, ServerCertificate};
 use crate::proto::tidewire::admin::v1::StartLoadRequest;
 use crate::{headers, redact, services};
 
@@ -18,6 +19,8 @@ pub(super) struct Plan {
     pub(super) asked: StartLoadRequest,
     /// Where this server listens.
     pub(super) address: Address,
+    /// Its certificate, where it speaks TLS there.
+    pub(super) certificate: Option<ServerCertificate>,
     /// The method, with the schema of its service.
     pub(super) method: Option<Called>,
 }
@@ -36,11 +39,8 @@ impl Plan {
     /// # Errors
     /// What is not served or not a request; a bound that is too high.
     pub(super) fn new(handle: &Handle, mut asked: StartLoadRequest) -> Result<Self> {
-        let nowhere = || Error::failed_precondition("this server does not listen yet");
-        let address = reachable(handle.addresses().first().ok_or_else(nowhere)?);
-        if handle.is_tls() {
-            return Err(Error::failed_precondition(TLS));
-        }
+        let address = own_server::address(handle)?;
+        let certificate = own_server::certificate(handle, &address)?;
         fill_in(&mut asked);
         bounded("rate", asked.rate, RATE_MAX)?;
         bounded("seconds", asked.seconds.into(), SECONDS_MAX.into())?;
@@ -67,7 +67,7 @@ impl Plan {
             }
             _ => return Err(Error::invalid_argument("name a method, or a path in its place")),
         };
-        Ok(Self { asked, address, method })
+        Ok(Self { asked, address, certificate, method })
     }
 
     /// What was asked for, without secrets.
@@ -163,26 +163,6 @@ fn check_path(path: &str) -> Result<()> {
     Err(Error::invalid_argument(format!("{path:?} is not a path of this server, /reports/january")))
 }
 
-/// Who listens everywhere is called on this machine; a process in another folder finds a socket.
-fn reachable(address: &Address) -> Address {
-    match address {
-        Address::Tcp(at) if at.ip().is_unspecified() => {
-            let mut at = *at;
-            at.set_ip(match at.ip() {
-                std::net::IpAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-                std::net::IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-            });
-            Address::Tcp(at)
-        }
-        Address::Unix(socket) => {
-            Address::Unix(std::path::absolute(socket).unwrap_or_else(|_| socket.clone()))
-        }
-        other => other.clone(),
-    }
-}
-
-pub(super) const TLS: &str =
-    "this server takes calls over TLS only; run tidewire bench run in a terminal";
 /// Calls a second.
 pub(super) const RATE_MAX: f64 = 20_000.0;
 pub(super) const SECONDS_MAX: u32 = 300;
@@ -213,11 +193,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_a_bound_is_told_with_the_bound() {
+    fn what_is_over_a_bound_is_refused_with_the_bound() {
         assert!(bounded("rate", 0.0, 5.0).is_ok() && bounded("rate", 5.0, 5.0).is_ok());
         for asked in [5.1, -1.0, f64::NAN, f64::INFINITY] {
-            let told = bounded("rate", asked, 5.0).unwrap_err().to_string();
-            assert!(told.contains("at most 5"), "{told}");
+            let refusal = bounded("rate", asked, 5.0).unwrap_err().to_string();
+            assert!(refusal.contains("at most 5"), "{refusal}");
         }
     }
 }

@@ -263,6 +263,8 @@ pub(super) const RESULT: &str = "result.json";
 /// What is sent; it goes when the run ends.
 pub(super) const SCENARIO: &str = "scenario.toml";
 pub(super) const DESCRIPTORS: &str = "schema.binpb";
+/// The certificate of this server; it goes when the run ends.
+pub(super) const CERTIFICATE: &str = "server.pem";
 const LOAD: &str = "load.json";
 /// What stands there until the end of a run is known.
 const LOST: &str =

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,12 +16,12 @@ use tidewire_service::{Error, Result};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::Child;
 use tokio::sync::{Notify, watch};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use super::LoadProgram;
 use super::command;
 use super::plan::Plan;
-use super::results::{self, DESCRIPTORS, SCENARIO, StoredLoad, count, micros};
+use super::results::{self, CERTIFICATE, DESCRIPTORS, SCENARIO, StoredLoad, count, micros};
 use crate::proto::tidewire::admin::v1::{Load, LoadSecond};
 use crate::{redact, token};
 
@@ -68,6 +68,12 @@ impl LoadRun {
             let _ = std::fs::remove_dir_all(&folder);
             Error::failed_precondition(format!("{}: {why}", program.program.display()))
         })?;
+        let run = Arc::new(Self::new(id, folder, stored));
+        tokio::spawn(Arc::clone(&run).follow(child, handle));
+        Ok(run)
+    }
+
+    fn new(id: String, folder: PathBuf, stored: StoredLoad) -> Self {
         let state = State {
             stored,
             seconds: Vec::new(),
@@ -76,10 +82,7 @@ impl LoadRun {
             stops: false,
         };
         let ended = watch::Sender::new(false);
-        let run =
-            Arc::new(Self { id, folder, state: Mutex::new(state), ended, stopped: Notify::new() });
-        tokio::spawn(Arc::clone(&run).follow(child, handle));
-        Ok(run)
+        Self { id, folder, state: Mutex::new(state), ended, stopped: Notify::new() }
     }
 
     pub(super) fn id(&self) -> &str {
@@ -97,11 +100,11 @@ impl LoadRun {
     }
 
     /// Somebody wants to know of it.
-    pub(super) fn looked_at(&self, now: Instant) {
-        self.state.lock().looked = now;
+    pub(super) fn looked_at(&self) {
+        self.state.lock().looked = Instant::now();
     }
 
-    /// Ends it early; the first reason is told.
+    /// Ends it early; the first reason is kept.
     pub(super) fn stop(&self, why: &str) {
         let mut state = self.state.lock();
         state.stops = true;
@@ -127,7 +130,7 @@ impl LoadRun {
             Ok(problem) => problem,
             Err(why) => why.to_string(),
         };
-        for file in [SCENARIO, DESCRIPTORS] {
+        for file in [SCENARIO, DESCRIPTORS, CERTIFICATE] {
             let _ = std::fs::remove_file(self.folder.join(file));
         }
         let has_result = self.folder.join(results::RESULT).exists();
@@ -231,6 +234,9 @@ fn write_request(folder: &Path, plan: &Plan) -> io::Result<()> {
     if let Some(called) = &plan.method {
         std::fs::write(folder.join(DESCRIPTORS), &called.descriptors)?;
     }
+    if let Some(certificate) = &plan.certificate {
+        std::fs::write(folder.join(CERTIFICATE), &certificate.pem)?;
+    }
     Ok(())
 }
 
@@ -264,7 +270,78 @@ const COMPLAINTS_MAX: u64 = 4096;
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use rustix::io::Errno;
+    use rustix::process::test_kill_process;
+    use tidewire_server::{Address, RunningServer, Server};
+    use tokio::process::Command;
+
     use super::*;
+    use crate::proto::tidewire::admin::v1::StartLoadRequest;
+
+    /// A run on a server, whose process neither says anything nor ends by itself.
+    struct EndlessRun {
+        server: RunningServer,
+        run: Arc<LoadRun>,
+        child: Child,
+        pid: Pid,
+        folder: tempfile::TempDir,
+    }
+
+    impl EndlessRun {
+        async fn start() -> Self {
+            let address = Address::Tcp(([127, 0, 0, 1], 0).into());
+            let server = Server::builder().listen(address).start().await.unwrap();
+            let asked = StartLoadRequest { path: "/".to_owned(), ..Default::default() };
+            let plan = Plan::new(&server.handle(), asked).unwrap();
+            let all = tempfile::tempdir().unwrap();
+            let id = results::id(1, "ab12");
+            let folder = results::create(all.path(), &id).unwrap();
+            let mut command = Command::new("tail");
+            command.args(["-f", "/dev/null"]).kill_on_drop(true);
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let child = command.spawn().unwrap();
+            let pid = Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap()).unwrap();
+            let run = Arc::new(LoadRun::new(id, folder, StoredLoad::new(&plan, 1)));
+            Self { server, run, child, pid, folder: all }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_run_that_nobody_asks_for_ends_its_process_and_says_why() {
+        let EndlessRun { server, run, child, pid, folder } = EndlessRun::start().await;
+        assert_eq!(test_kill_process(pid), Ok(()), "it runs");
+        // From here on time passes as soon as all wait.
+        tokio::time::pause();
+        Arc::clone(&run).follow(child, server.handle()).await;
+        assert_eq!(test_kill_process(pid), Err(Errno::SRCH), "the process is gone");
+        assert!(run.has_ended());
+        let loads = results::Results::default().all(folder.path().to_owned(), None).await;
+        let [load] = &loads[..] else { panic!("{loads:?}") };
+        assert_eq!(load.stopped_by, "nobody asked for it for a minute");
+        assert_eq!(load.state, "failed", "this process left no figures");
+    }
+
+    #[tokio::test]
+    async fn a_run_that_somebody_asks_for_goes_on() {
+        let EndlessRun { server, run, child, pid, folder: _folder } = EndlessRun::start().await;
+        tokio::time::pause();
+        let mut follow = Box::pin(Arc::clone(&run).follow(child, server.handle()));
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..10 {
+            run.looked_at();
+            for _ in 0..59 {
+                tokio::time::advance(Duration::from_secs(1)).await;
+                assert!(matches!(follow.as_mut().poll(&mut context), Poll::Pending));
+            }
+        }
+        assert!(!run.state.lock().stops && test_kill_process(pid) == Ok(()));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        follow.await;
+        assert_eq!(run.state.lock().stored.stopped_by, "nobody asked for it for a minute");
+        assert_eq!(test_kill_process(pid), Err(Errno::SRCH));
+    }
 
     #[test]
     fn a_text_of_toml_is_that_text_whatever_is_in_it() {

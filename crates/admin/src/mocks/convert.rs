@@ -8,7 +8,7 @@ use tidewire_service::{Code, Codec};
 use crate::proto::tidewire::admin::v1::{MockedCall, PreviewReply, PreviewedResponse, RuleFinding};
 use crate::{headers, micros, redact};
 
-/// How many messages of one call are told.
+/// How many messages of one call are shown.
 const MESSAGES_MAX: usize = 100;
 
 pub(super) fn rule(decision: Option<&Decision>) -> String {
@@ -20,7 +20,7 @@ pub(super) fn place(one: &Explanation) -> String {
 }
 
 pub(super) fn call(call: &LoggedCall, with_bodies: bool) -> MockedCall {
-    let mut told = MockedCall {
+    let mut reply = MockedCall {
         number: call.number,
         at_ms: call.at_millis,
         method: call.method.path.trim_start_matches('/').to_owned(),
@@ -30,10 +30,10 @@ pub(super) fn call(call: &LoggedCall, with_bodies: bool) -> MockedCall {
         ..Default::default()
     };
     if with_bodies {
-        told.headers = headers::without_secrets(&call.headers);
-        told.requests = call.requests.iter().map(message).collect();
+        reply.headers = headers::without_secrets(&call.headers);
+        reply.requests = call.requests.iter().map(message).collect();
     }
-    told
+    reply
 }
 
 /// A message as JSON.
@@ -50,8 +50,8 @@ fn message(message: &tidewire_schema::Message) -> String {
 
 /// A condition that does not hold, without what was there where that is a secret: by its name, or
 /// by the schema of the request.
-pub(super) fn miss(told: &str, request: Option<MessageType<'_>>) -> String {
-    let key = told.split(" is ").next().unwrap_or_default();
+pub(super) fn miss(text: &str, request: Option<MessageType<'_>>) -> String {
+    let key = text.split(" is ").next().unwrap_or_default();
     let mut owner = request;
     let mut is_hidden = false;
     for part in key.strip_prefix("request.").unwrap_or(key).split('.') {
@@ -70,13 +70,13 @@ pub(super) fn miss(told: &str, request: Option<MessageType<'_>>) -> String {
     }
     match is_hidden {
         true => format!("{key} is another one"),
-        false => redact::text(told),
+        false => redact::text(text),
     }
 }
 
 /// What a verification found otherwise, without secrets: what calls had is in indented lines.
-pub(super) fn problem(told: &str, request: Option<MessageType<'_>>) -> String {
-    let lines = told.lines().map(|line| match line.strip_prefix("    ") {
+pub(super) fn problem(text: &str, request: Option<MessageType<'_>>) -> String {
+    let lines = text.lines().map(|line| match line.strip_prefix("    ") {
         Some(line) => format!("    {}", miss(line, request)),
         None => line.to_owned(),
     });
@@ -84,22 +84,22 @@ pub(super) fn problem(told: &str, request: Option<MessageType<'_>>) -> String {
 }
 
 pub(super) fn finding(finding: &Finding) -> RuleFinding {
-    let told = &finding.diagnostic;
+    let diagnostic = &finding.diagnostic;
     RuleFinding {
-        line: told.line.unwrap_or(0),
-        column: told.column.unwrap_or(0),
+        line: diagnostic.line.unwrap_or(0),
+        column: diagnostic.column.unwrap_or(0),
         error: finding.is_error,
-        message: told.message.clone(),
-        help: told.help.clone().unwrap_or_default(),
+        message: diagnostic.message.clone(),
+        help: diagnostic.help.clone().unwrap_or_default(),
         ..Default::default()
     }
 }
 
 /// What was found in a response that has no file.
 pub(super) fn finding_text(finding: &Finding) -> String {
-    let told = &finding.diagnostic;
-    let help = told.help.iter().map(|help| format!("; {help}"));
-    told.message.clone() + &help.collect::<String>()
+    let diagnostic = &finding.diagnostic;
+    let help = diagnostic.help.iter().map(|help| format!("; {help}"));
+    diagnostic.message.clone() + &help.collect::<String>()
 }
 
 /// What a call of a method would get.
@@ -109,7 +109,7 @@ pub(super) fn preview(mock: &Mock, method: &str, preview: &Preview) -> PreviewRe
     let request = schema.message_type(&input);
     let shown = |bytes: &[u8]| reply_text(&schema, &output, bytes);
     let plan = &preview.plan;
-    let mut told = PreviewReply {
+    let mut reply = PreviewReply {
         code: "ok".to_owned(),
         delay_us: micros(plan.delay),
         headers: headers::without_secrets(&plan.headers),
@@ -119,11 +119,11 @@ pub(super) fn preview(mock: &Mock, method: &str, preview: &Preview) -> PreviewRe
         ..Default::default()
     };
     let mut fail = |error: &tidewire_service::Error| {
-        error.code().as_str().clone_into(&mut told.code);
-        told.error = error.message().to_owned();
+        error.code().as_str().clone_into(&mut reply.code);
+        reply.error = error.message().to_owned();
     };
     match &plan.outcome {
-        Outcome::Message(bytes) => told.replies = vec![shown(bytes)],
+        Outcome::Message(bytes) => reply.replies = vec![shown(bytes)],
         Outcome::Stream(frames) => {
             if let Some(error) = &frames.error {
                 fail(error);
@@ -131,15 +131,15 @@ pub(super) fn preview(mock: &Mock, method: &str, preview: &Preview) -> PreviewRe
             let list = frames.list.iter().take(MESSAGES_MAX);
             let good = list.map_while(|(_, one)| one.as_ref().map_err(&mut fail).ok());
             let replies: Vec<_> = good.map(|bytes| shown(bytes)).collect();
-            told.replies = replies;
+            reply.replies = replies;
         }
         Outcome::Error(error) => fail(error),
-        Outcome::Upstream => told.code = "upstream".to_owned(),
+        Outcome::Upstream => reply.code = "upstream".to_owned(),
         _ => {}
     }
-    told.faults = plan.script.faults().iter().map(|fault| format!("{fault:?}")).collect();
-    told.responses = preview.responses.iter().map(|one| response(one, request)).collect();
-    told
+    reply.faults = plan.script.faults().iter().map(|fault| format!("{fault:?}")).collect();
+    reply.responses = preview.responses.iter().map(|one| response(one, request)).collect();
+    reply
 }
 
 fn response(one: &Explanation, request: Option<MessageType<'_>>) -> PreviewedResponse {

@@ -1,7 +1,7 @@
 //! The `.proto` files of a mock on disk, as a request may name, read and change them.
 //!
 //! Names are those of `folder.rs`. A file that the mock cannot use is written all the same: the one
-//! before it goes on to be served until it is whole, and what is wrong with it is told.
+//! before it goes on to be served until it is whole, and what is wrong with it is said.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -177,10 +177,10 @@ impl Rpc<'_> {
         let pace =
             FollowOptions::default().with_timeout(self.reach.deadline.unwrap_or(WATCH_TIMEOUT));
         let mut answers = follow(client, query, pace, TokioClock);
-        let mut is_told = false;
+        let mut has_freshness = false;
         while let Some(answer) = answers.next().await.map_err(CallError::Call)? {
             let reply = answer.map_err(CallError::Call)?;
-            is_told = reply.freshness.is_known();
+            has_freshness = reply.freshness.is_known();
             followed.wait = FIRST_WAIT;
             let message = reply.body.collect(usize::MAX).await.map_err(CallError::Call)?;
             if followed.shown.as_deref() != Some(&*message) {
@@ -188,7 +188,7 @@ impl Rpc<'_> {
                 followed.shown = Some(message.to_vec());
             }
         }
-        if !is_told {
+        if !has_freshness {
             self.watch.note("the server does not tell when this answer changes");
         }
         Ok(())

@@ -98,7 +98,7 @@ impl Config {
         }
         builder = self.traces.apply(builder)?;
         let Some(listen) = self.admin.listen.clone() else { return Ok(builder) };
-        let of_run = self.told.1.token.get();
+        let of_run = self.admin_handles.1.token.get();
         if let Some((_, fault)) = self.admin.fault().filter(|_| of_run.is_none()) {
             return Err(ConfigError::new(fault));
         }
@@ -108,8 +108,9 @@ impl Config {
         };
         let (token, read_token) = self.admin.tokens(of_run)?;
         let admin = Admin::new(token, metrics.clone(), Graph::global()).read_token(read_token);
-        let mut admin = admin.settings(self.origins.settings()).telling(self.told.0.clone());
-        admin = admin.sign_in(self.told.1.sign_in.clone());
+        let mut admin =
+            admin.settings(self.origins.settings()).inventory(self.admin_handles.0.clone());
+        admin = admin.sign_in(self.admin_handles.1.sign_in.clone());
         #[cfg(feature = "log")]
         if let Some(set) = super::log::level_control() {
             admin = admin.log_level(Arc::new(set));
@@ -144,7 +145,7 @@ impl PartialEq for LogControl {
 impl Eq for LogControl {}
 
 impl PartialEq for AdminHandles {
-    /// What is told of is not a setting.
+    /// What the admin listener shows is not a setting.
     fn eq(&self, _: &Self) -> bool {
         true
     }

@@ -26,7 +26,7 @@ impl Config {
         if self.admin.listen.is_none() {
             if self.admin.token_file.is_none() {
                 let token = Token::unknown().map_err(|why| ConfigError::new(why.to_string()))?;
-                let _ = self.told.1.token.set(token);
+                let _ = self.admin_handles.1.token.set(token);
             }
             self.admin.listen = Some(Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
         }
@@ -35,7 +35,7 @@ impl Config {
 
     /// Lets load be made on this server from its admin listener, by another process.
     pub fn offer_loads(&self, program: LoadProgram) {
-        self.told.0.set_load_program(program);
+        self.admin_handles.0.set_load_program(program);
     }
 
     /// The address of the console of a running server, with a code that is good once, for a minute;
@@ -48,7 +48,7 @@ impl Config {
         else {
             return Ok(None);
         };
-        let code = self.told.1.sign_in.operator_code();
+        let code = self.admin_handles.1.sign_in.operator_code();
         let code = code.map_err(|why| ConfigError::new(why.to_string()))?;
         Ok(Some(format!("{url}/#{code}")))
     }
@@ -59,7 +59,7 @@ impl Config {
     /// # Errors
     /// Where the file cannot be written, or others can read its folder.
     pub fn announce_console(&self, running: &RunningServer) -> io::Result<Option<ConsoleFile>> {
-        let (Some(token), Some(folder)) = (self.told.1.token.get(), folder()) else {
+        let (Some(token), Some(folder)) = (self.admin_handles.1.token.get(), folder()) else {
             return Ok(None);
         };
         let addresses = running.beside().map_or(&[][..], RunningServer::addresses);

@@ -43,7 +43,7 @@ pub struct Programs {
     pages: PageCache,
     sites: Routes,
     is_https: bool,
-    told: Inventory,
+    inventory: Inventory,
     /// What the server was started by.
     started_by: Config,
     running: Vec<RunningProgram>,
@@ -96,20 +96,20 @@ impl Config {
         }
         distinct(self).map_err(ConfigError::new)?;
         let is_https = self.server.tls.is_some();
-        let told = self.told.0.clone();
+        let inventory = self.admin_handles.0.clone();
         let sites = Routes::new().https(is_https);
         let named =
             |config: &ProgramConfig| Some((config.program.name().to_owned(), methods(config)?));
         let methods = self.programs().filter_map(named).collect();
         let pages = self.memo.page_cache();
-        told.set_pages(pages.clone());
+        inventory.set_pages(pages.clone());
         let mut programs = Programs {
             host: None,
             upload_rate_min: self.limits().upload_rate_min as u64,
             pages,
             sites,
             is_https,
-            told,
+            inventory,
             started_by: self.clone(),
             running: Vec::new(),
             upstreams: Vec::new(),
@@ -265,7 +265,7 @@ impl Programs {
             if !is_wanted {
                 tracing::info!(service, "removed");
                 self.pages.clear(service);
-                self.told.remove_program(service);
+                self.inventory.remove_program(service);
                 if let Some(host) = &self.host {
                     host.remove(&running.hosted);
                 }
@@ -339,7 +339,7 @@ impl Programs {
             }
         };
         let hosted = host.add(config.program.clone(), config.life.clone());
-        self.told.add_program(hosted.clone());
+        self.inventory.add_program(hosted.clone());
         self.running.push(RunningProgram { config: config.clone(), hosted: hosted.clone() });
         Ok(hosted)
     }
@@ -366,7 +366,7 @@ impl Programs {
             let routes: Vec<_> = it.config.routes.iter().map(ToString::to_string).collect();
             (!routes.is_empty()).then(|| (it.hosted.name().to_owned(), routes.join(" ")))
         };
-        self.told.set_routes(self.running.iter().filter_map(route).collect());
+        self.inventory.set_routes(self.running.iter().filter_map(route).collect());
         let wrong = |error: RouteError| ConfigError::new(error.to_string());
         for RunningProgram { config, hosted } in &self.running {
             let service = self.with_pages(
