@@ -107,11 +107,13 @@ impl LoadRun {
     /// Ends it early; the first reason is kept.
     pub(super) fn stop(&self, why: &str) {
         let mut state = self.state.lock();
-        state.stops = true;
-        if state.stored.stopped_by.is_empty() {
-            why.clone_into(&mut state.stored.stopped_by);
+        if state.stops {
+            return;
         }
+        state.stops = true;
+        why.clone_into(&mut state.stored.stopped_by);
         drop(state);
+        // Once: whoever follows the run asks again whether it is to stop, each time it wakes.
         self.stopped.notify_one();
     }
 
