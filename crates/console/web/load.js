@@ -4,7 +4,7 @@ import { h, useEffect, useRef, useState } from "./preact.js";
 import { call } from "./api.js";
 import { Chart } from "./chart.js";
 import { useRequest } from "./request.js";
-import { clock, count, UntrustedText, size, times, took } from "./text.js";
+import { clock, count, UntrustedText, size, times, took, visible } from "./text.js";
 import { Copy, Field, Problem, Table, useEvery, useQuery } from "./parts.js";
 import { Act, useCall } from "./ui.js";
 
@@ -132,7 +132,7 @@ const State = ({ state }) => h("span", { class: state === "failed" ? "bad" : sta
 
 /** How the load is, in words. @param {any} plan */
 const shape = (plan) => [
-  plan.protocol, Number(plan.rate ?? 0) ? `open, ${count(plan.rate)}/s` : "closed", `${count(plan.connections)} connections`, `${count(plan.seconds)} s`,
+  visible(plan.protocol), Number(plan.rate ?? 0) ? `open, ${count(plan.rate)}/s` : "closed", `${count(plan.connections)} connections`, `${count(plan.seconds)} s`,
   Number(plan.requests ?? 0) ? `at most ${count(plan.requests)} calls` : "",
 ].filter(Boolean).join(", ");
 
@@ -266,7 +266,7 @@ function Detail({ id, loads }) {
     it && others.length ? h("div", { class: "bar" },
       h(Field, { label: "Compare with the run before" }, h("select", { value: other, onChange: (/** @type {any} */ e) => { setOther(e.currentTarget.value); setCompared(null); } },
         h("option", { value: "" }, "choose one"),
-        others.map((one) => h("option", { key: one.id, value: one.id }, `${clock(one.atMs)} ${one.plan?.method || one.plan?.path}, ${shape(one.plan ?? {})}`)))),
+        others.map((one) => h("option", { key: one.id, value: one.id }, `${clock(one.atMs)} ${visible(one.plan?.method || one.plan?.path)}, ${shape(one.plan ?? {})}`)))),
       h("button", { type: "button", disabled: !other, onClick: async () => {
         setCompared({ isAsked: true });
         try { setCompared(await call("Loads/Compare", { base: other, new: id })); } catch (problem) { setCompared({ error: problem }); }
