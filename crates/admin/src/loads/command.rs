@@ -184,6 +184,7 @@ fn failures(base: &LoadFigures, new: &LoadFigures) -> ComparedFigure {
     let verdict = match (bad(base), bad(new)) {
         (0, 0) => "none in either",
         (0, _) => "none before",
+        (_, 0) => "none after",
         _ => "counted, so without an interval",
     };
     let ratio = if bad(base) == 0 { 0.0 } else { share(new) / share(base) };
@@ -208,7 +209,7 @@ mod tests {
         let run = |ok, failed, dropped| LoadFigures { ok, failed, dropped, ..Default::default() };
         for (base, new, ratio, verdict) in [
             (run(90, 5, 5), run(150, 30, 20), 2.5, "counted, so without an interval"),
-            (run(90, 10, 0), run(100, 0, 0), 0.0, "counted, so without an interval"),
+            (run(90, 10, 0), run(100, 0, 0), 0.0, "none after"),
             (run(100, 0, 0), run(0, 10, 0), 0.0, "none before"),
             (run(100, 0, 0), run(0, 0, 0), 0.0, "none in either"),
         ] {
