@@ -365,12 +365,8 @@ impl Builder {
         running.handle.addresses = running.addresses.clone().into();
         running.handle.tls = running.tls;
         #[cfg(feature = "tls")]
-        if let Some(tls) = tls.clone() {
-            running.handle.identity = Some(Arc::new(move || crate::handle::ServerIdentity {
-                certificate: tls.certificate(),
-                certificate_file: tls.certificate_file().map(std::path::Path::to_owned),
-                requires_client_certificate: tls.requires_client_certificate(),
-            }));
+        {
+            running.handle.identity = tls.clone().map(crate::handle::ServerIdentity::of);
         }
         if let Some(make) = beside {
             let started = Box::pin(make(running.handle()).start()).await;

@@ -42,6 +42,18 @@ pub struct ServerIdentity {
     pub requires_client_certificate: bool,
 }
 
+#[cfg(feature = "tls")]
+impl ServerIdentity {
+    /// Reads that of a server with these settings.
+    pub(crate) fn of(tls: tidewire_listen::Tls) -> ReadIdentity {
+        Arc::new(move || Self {
+            certificate: tls.certificate(),
+            certificate_file: tls.certificate_file().map(std::path::Path::to_owned),
+            requires_client_certificate: tls.requires_client_certificate(),
+        })
+    }
+}
+
 impl Handle {
     /// Whether it takes calls: not any more once a drain began.
     pub fn is_ready(&self) -> bool {
