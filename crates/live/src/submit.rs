@@ -12,7 +12,8 @@ use tidewire_live_proto::{
     Watch,
 };
 use tidewire_service::{
-    Body, Call, Codec, Error, Frames, Headers, Idempotency, Outcome, Result, Target, Validator,
+    Body, Call, Codec, Error, Frames, Headers, Idempotency, Outcome, Result, StreamKind, Target,
+    Validator,
 };
 
 use crate::call::Open;
@@ -195,7 +196,11 @@ impl<'a> Order<'a> {
         let extra = (!self.tokens.is_empty() || self.parent.is_some()).then(|| {
             Box::new(Extra { tokens: self.tokens, parent: self.parent, ..Extra::default() })
         });
+        let takes_many =
+            matches!(self.target, Target::Method(method) if method.kind.client_streams());
         let (payload, body, frames) = match take(self.body) {
+            // One message is a stream of one: the callee reads items.
+            body if takes_many => (Bytes::new(), RequestBody::Stream, Some(body.into_frames())),
             Body::Empty => (Bytes::new(), RequestBody::Whole, None),
             Body::Full(payload) => (payload, RequestBody::Whole, None),
             Body::Stream(frames) => (Bytes::new(), RequestBody::Stream, Some(frames)),
@@ -217,8 +222,9 @@ impl<'a> Order<'a> {
 
 /// Whether a caller may be told of the answer.
 fn may_be_watched(call: &Call) -> bool {
-    let streams_out = call.spec().is_none_or(|method| method.kind.server_streams());
-    kind(&call.target) == CallKind::Query && !streams_out && !matches!(call.body, Body::Stream(_))
+    let streams = |kind: StreamKind| kind.server_streams() || kind.client_streams();
+    let streams = call.spec().is_none_or(|method| streams(method.kind));
+    kind(&call.target) == CallKind::Query && !streams && !matches!(call.body, Body::Stream(_))
 }
 
 /// What a call has to stream.

@@ -106,7 +106,10 @@ const methods = {
     if (!context.signal.aborted) noted(third).note();
     return {};
   },
-  Within: (request, context) => context.call(NAME + "Echo", { text: "inner " + request.text }),
+  async Within(request, context) {
+    if (request.text === "sum") return { text: `${(await context.call(NAME + "Sum", { number: 5 })).number}` };
+    return context.call(NAME + "Echo", { text: "inner " + request.text });
+  },
   Through: (request, context) => context.call(NAME + "Get", { text: request.text }, { query: true }),
   Who(request, context) {
     if (request.text) return context.call(NAME + "Who", {}, { asCaller: request.text === "caller" });

@@ -150,6 +150,8 @@ def begin(request, context):
 
 @app.unary(NAME + "Within")
 def within(request, context):
+    if request["text"] == "sum":
+        return {"text": str(context.call(NAME + "Sum", {"number": 5})["number"])}
     return context.call(NAME + "Echo", {"text": "inner " + request["text"]})
 
 
@@ -322,6 +324,8 @@ def in_the_loop():
 
     @app.unary(NAME + "Within")
     async def within_(request, context):
+        if request["text"] == "sum":
+            return {"text": str((await context.call_async(NAME + "Sum", {"number": 5}))["number"])}
         return await context.call_async(NAME + "Echo", {"text": "inner " + request["text"]})
 
     async def page_(scope, receive, send):

@@ -215,6 +215,10 @@ impl Hosted for Suite {
     }
 
     async fn within(&self, _: Context, request: Text) -> Result<Reply<Text>> {
+        if request.text == "sum" {
+            let sum = gateway().sum(Stream::from_values([number(5)])).await?;
+            return Ok(text(sum.body.number.to_string()).into());
+        }
         gateway().echo(text(format!("inner {}", request.text))).await
     }
 

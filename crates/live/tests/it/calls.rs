@@ -19,6 +19,10 @@ async fn calls_of_every_kind_are_answered() {
     assert_eq!(text(link.call(query("Fail", Body::Empty)).await).await, Err(Code::NotFound));
     let sum = link.call(streamed("Sum", StreamKind::Client, numbers(1000))).await;
     assert_eq!(text(sum).await.unwrap(), (0..1000).sum::<u32>().to_string());
+    let one = link.call(streamed("Sum", StreamKind::Client, Bytes::from("5"))).await;
+    assert_eq!(text(one).await.unwrap(), "5", "one message is a stream of one");
+    let none = link.call(streamed("Sum", StreamKind::Client, Body::Empty)).await;
+    assert_eq!(text(none).await.unwrap(), "0");
     let all = (0..1000).map(|n| n.to_string()).collect::<String>();
     let sent = link.call(streamed("Numbers", StreamKind::Server, Body::Empty)).await;
     assert_eq!(text(sent).await.unwrap(), all);

@@ -81,8 +81,7 @@ namespace Hosted
                 return request;
             });
             app.Unary<TextMessage, TextMessage>(Name + "Begin", BeginAsync);
-            app.Unary<TextMessage, TextMessage>(Name + "Within", (request, context) =>
-                context.CallAsync<TextMessage>(Name + "Echo", new TextMessage { Text = "inner " + request.Text }));
+            app.Unary<TextMessage, TextMessage>(Name + "Within", WithinAsync);
             app.Unary<TextMessage, NumberMessage>(Name + "Through", (request, context) =>
                 context.CallAsync<NumberMessage>(Name + "Get", request, query: true));
             foreach (var which in new[] { string.Empty, "Public", "Vary", "Caller", "Query" })
@@ -110,6 +109,16 @@ namespace Hosted
                 context.AddTrailer("x-pong-trailer", ping);
             }
             return request;
+        }
+
+        private static async Task<TextMessage> WithinAsync(TextMessage request, Context context)
+        {
+            if (request.Text == "sum")
+            {
+                var sum = await context.CallAsync<NumberMessage>(Name + "Sum", new NumberMessage { Number = 5 });
+                return new TextMessage { Text = sum.Number.ToString(CultureInfo.InvariantCulture) };
+            }
+            return await context.CallAsync<TextMessage>(Name + "Echo", new TextMessage { Text = "inner " + request.Text });
         }
 
         private static async Task<TextMessage> WhoAsync(TextMessage request, Context context)

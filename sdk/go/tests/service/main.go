@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -184,6 +185,11 @@ func main() {
 		return text{}, nil
 	})
 	tidewire.Unary(app, name+"Within", func(c *tidewire.Context, request text) (reply text, err error) {
+		if request.Text == "sum" {
+			var sum number
+			err = c.Call(name+"Sum", number{5}, &sum)
+			return text{strconv.Itoa(sum.Number)}, err
+		}
 		err = c.Call(name+"Echo", text{"inner " + request.Text}, &reply)
 		return reply, err
 	})

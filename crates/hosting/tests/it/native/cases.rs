@@ -200,6 +200,8 @@ async fn a_command_that_has_begun_runs_on_although_its_caller_gave_up(gateway: &
 
 async fn it_calls_back(gateway: &Gateway) {
     assert_eq!(gateway.text("Within", "a").await.unwrap(), "inner a");
+    // A method that takes many gets the one that is sent.
+    assert_eq!(gateway.text("Within", "sum").await.unwrap(), "5");
 }
 
 async fn pages_pass_with_their_bodies(gateway: &Gateway) {
