@@ -144,16 +144,49 @@ namespace Tidewire
         {
             var line = Session.Cut(text ?? throw new ArgumentNullException(nameof(text)), Wire.PayloadMax);
             var number = new Output().Number(Tag.Level, (ulong)level);
-            var metadata = new Output().Raw(number.Span).Headers(
-                fields.Select(field => new Header(field.Name.Replace('_', '-'), field.Value?.ToString() ?? string.Empty)));
+            var metadata = new Output().Raw(number.Span).Headers(LogFields(fields));
             bool isDue;
             lock (this.gate)
             {
-                var said = metadata.Count <= this.Session.MetadataMax ? metadata : number;
+                var tooLong = new[] { new Header("left-out", $"{fields.Length} fields, which are too long") };
+                var said = metadata.Count <= this.Session.MetadataMax ? metadata : new Output().Raw(number.Span).Headers(tooLong);
                 this.Session.SendFrame(Kind.Log, said.Span, line);
                 isDue = this.IsDue();
             }
             this.Write(isDue);
+        }
+
+        /// <summary>
+        /// Fields as the protocol carries them: what names cannot have becomes a hyphen, what has no
+        /// place in a line is escaped as the gateway escapes the line itself.
+        /// </summary>
+        internal static Header[] LogFields(IEnumerable<(string Name, object? Value)> fields) =>
+            fields.Select(field => new Header(FieldName(field.Name), OneLine(field.Value?.ToString() ?? string.Empty))).ToArray();
+
+        private static string FieldName(string? name)
+        {
+            var signs = (string.IsNullOrEmpty(name) ? "field" : name!).ToLowerInvariant().Select(sign => Output.IsToken(sign.ToString()) ? sign : '-');
+            return new string(signs.Take(256).ToArray());
+        }
+
+        private static string OneLine(string text)
+        {
+            if (!text.Any(sign => char.IsControl(sign) && sign != '\t'))
+            {
+                return text;
+            }
+            var line = new System.Text.StringBuilder();
+            foreach (var sign in text)
+            {
+                line.Append(sign switch
+                {
+                    '\n' => "\\n",
+                    '\r' => "\\r",
+                    _ when char.IsControl(sign) && sign != '\t' => $"\\u{{{(int)sign:x}}}",
+                    _ => sign.ToString(),
+                });
+            }
+            return line.ToString();
         }
 
         /// <summary>

@@ -63,30 +63,26 @@ namespace Tidewire
         }
 
         /// <summary>Adds a header to the answer.</summary>
-        /// <exception cref="ArgumentException">The value has a CR, LF or NUL.</exception>
+        /// <exception cref="ArgumentException">
+        /// The value has a CR, LF or NUL, or the name is none that an answer may have.
+        /// </exception>
         public void AddHeader(string name, string value)
         {
             lock (this.App.Gate)
             {
-                (this.Call.ReplyHeaders ??= new List<Header>()).Add(Sendable(name, value));
+                (this.Call.ReplyHeaders ??= new List<Header>()).Add(Sendable.OfReply(name, value));
             }
         }
 
         /// <summary>Adds a trailer to the answer.</summary>
-        /// <exception cref="ArgumentException">The value has a CR, LF or NUL.</exception>
+        /// <exception cref="ArgumentException">As <see cref="AddHeader"/>.</exception>
         public void AddTrailer(string name, string value)
         {
             lock (this.App.Gate)
             {
-                (this.Call.ReplyTrailers ??= new List<Header>()).Add(Sendable(name, value));
+                (this.Call.ReplyTrailers ??= new List<Header>()).Add(Sendable.OfReply(name, value));
             }
         }
-
-        /// <summary>A header that can be sent: another is a mistake, and not to be passed over.</summary>
-        private static Header Sendable(string name, string value) =>
-            value.IndexOfAny(new[] { '\r', '\n', '\0' }) < 0
-                ? new Header(name, value)
-                : throw new ArgumentException($"reply header {name} has a CR, LF or NUL in its value; take it out", nameof(value));
 
         /// <summary>
         /// Says that the reply depends on a key of a source: it stays cached until that changes.

@@ -55,8 +55,8 @@ namespace Tidewire
 #if NETCOREAPP
     /// <summary>
     /// Protobuf's JSON for classes with properties of .NET: names in lowerCamelCase, integers of 64
-    /// bits as text, enums by the names of their members, bytes as base64, and without what is
-    /// null.
+    /// bits as text, as are NaN and infinities, enums by the names of their members, bytes as
+    /// base64, and without what is null.
     /// </summary>
     internal sealed class JsonFormat : IMessageFormat
     {
@@ -65,12 +65,56 @@ namespace Tidewire
             PropertyNamingPolicy = JsonNamingPolicy.CamelCase,
             IgnoreNullValues = true,
             Encoder = JavaScriptEncoder.UnsafeRelaxedJsonEscaping,
-            Converters = { new Signed(), new Unsigned(), new JsonStringEnumConverter() },
+            Converters = { new Signed(), new Unsigned(), new Real(), new Single(), new JsonStringEnumConverter() },
         };
 
         public byte[] Write(object message, Type type) => JsonSerializer.SerializeToUtf8Bytes(message, type, this.options);
 
         public object? Read(byte[] data, Type type) => JsonSerializer.Deserialize(data, type, this.options);
+
+        private sealed class Real : JsonConverter<double>
+        {
+            public override double Read(ref Utf8JsonReader reader, Type type, JsonSerializerOptions options) =>
+                reader.TokenType == JsonTokenType.String
+                    ? double.Parse(reader.GetString(), RealStyle, CultureInfo.InvariantCulture)
+                    : reader.GetDouble();
+
+            public override void Write(Utf8JsonWriter writer, double value, JsonSerializerOptions options)
+            {
+                if (double.IsNaN(value) || double.IsInfinity(value))
+                {
+                    writer.WriteStringValue(value.ToString(CultureInfo.InvariantCulture));
+                }
+                else
+                {
+                    writer.WriteNumberValue(value);
+                }
+            }
+        }
+
+        private sealed class Single : JsonConverter<float>
+        {
+            public override float Read(ref Utf8JsonReader reader, Type type, JsonSerializerOptions options) =>
+                reader.TokenType == JsonTokenType.String
+                    ? float.Parse(reader.GetString(), RealStyle, CultureInfo.InvariantCulture)
+                    : reader.GetSingle();
+
+            public override void Write(Utf8JsonWriter writer, float value, JsonSerializerOptions options)
+            {
+                if (float.IsNaN(value) || float.IsInfinity(value))
+                {
+                    writer.WriteStringValue(value.ToString(CultureInfo.InvariantCulture));
+                }
+                else
+                {
+                    writer.WriteNumberValue(value);
+                }
+            }
+        }
+
+        // Whose words for what is no number are protobuf's: NaN, Infinity, -Infinity.
+        private const NumberStyles RealStyle =
+            NumberStyles.AllowLeadingSign | NumberStyles.AllowDecimalPoint | NumberStyles.AllowExponent;
 
         private sealed class Signed : JsonConverter<long>
         {

@@ -183,7 +183,7 @@ namespace Tidewire
             return this;
         }
 
-        private static readonly char[] Breaks = { '\r', '\n', '\0' };
+        internal static readonly char[] Breaks = { '\r', '\n', '\0' };
 
         private static int SizeOf(ulong value)
         {
@@ -195,7 +195,7 @@ namespace Tidewire
             return size;
         }
 
-        private static bool IsToken(string name)
+        internal static bool IsToken(string name)
         {
             foreach (var c in name)
             {

@@ -11,7 +11,8 @@ namespace Tidewire
     /// <summary>How a call of this side is made.</summary>
     internal readonly struct CallOptions
     {
-        internal CallOptions(bool query, IEnumerable<Header>? headers) => (this.Query, this.Headers) = (query, headers);
+        internal CallOptions(bool query, IEnumerable<Header>? headers) =>
+            (this.Query, this.Headers) = (query, Sendable.All(headers, "header"));
 
         internal bool Query { get; }
 

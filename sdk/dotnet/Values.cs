@@ -70,6 +70,41 @@ namespace Tidewire
         public override string ToString() => this.Name + ": " + this.Value;
     }
 
+    /// <summary>
+    /// Headers that can be sent: another is a mistake of the program, and not to be passed over.
+    /// </summary>
+    internal static class Sendable
+    {
+        private static readonly string[] OfConnection =
+            { "connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade" };
+
+        internal static Header OfReply(string name, string value)
+        {
+            var header = Checked(new Header(name, value), "reply header");
+            var lower = name.ToLowerInvariant();
+            if (Array.IndexOf(OfConnection, lower) >= 0 || lower.StartsWith("tidewire-", StringComparison.Ordinal))
+            {
+                throw new ArgumentException($"reply header \"{name}\" is the gateway's to say; take it out", nameof(name));
+            }
+            return header;
+        }
+
+        internal static Header[] All(IEnumerable<Header>? headers, string what) =>
+            headers?.Select(header => Checked(header, what)).ToArray() ?? Array.Empty<Header>();
+
+        private static Header Checked(Header header, string what)
+        {
+            var name = header.Name ?? string.Empty; // A default has none.
+            if (!Output.IsToken(name.ToLowerInvariant()))
+            {
+                throw new ArgumentException($"{what} \"{name}\" has a name that no header can have", nameof(header));
+            }
+            return header.Value.IndexOfAny(Output.Breaks) < 0
+                ? header
+                : throw new ArgumentException($"{what} {name} has a CR, LF or NUL in its value; take it out", nameof(header));
+        }
+    }
+
     /// <summary>An encoded message that goes with an error.</summary>
     public sealed class Detail
     {
@@ -95,9 +130,10 @@ namespace Tidewire
     public sealed class TidewireException : Exception
     {
         /// <summary>Makes an error that the caller gets as it is.</summary>
+        /// <exception cref="ArgumentException">A header cannot be sent.</exception>
         public TidewireException(
             Code code, string message, IEnumerable<Detail>? details = null, IEnumerable<Header>? headers = null)
-            : this(code, message, Outcome.Answered, details, headers)
+            : this(code, message, Outcome.Answered, details, Sendable.All(headers, "reply header"))
         {
         }
 

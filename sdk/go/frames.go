@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -154,6 +155,33 @@ func isToken(name string) bool {
 		}
 	}
 	return len(name) > 0 && len(name) <= 256
+}
+
+// logField makes a field of a line in the log what a header can be: nothing of it is left out.
+func logField(field Header) Header {
+	name := strings.Map(func(sign rune) rune {
+		if !isToken(string(sign)) {
+			return '-'
+		}
+		return sign
+	}, strings.ToLower(cut(field.Name, 256)))
+	var value strings.Builder
+	for _, sign := range field.Value {
+		switch {
+		case sign == '\n':
+			value.WriteString(`\n`)
+		case sign == '\r':
+			value.WriteString(`\r`)
+		case unicode.IsControl(sign) && sign != '\t':
+			fmt.Fprintf(&value, `\u{%x}`, sign)
+		default:
+			value.WriteRune(sign)
+		}
+	}
+	if name == "" {
+		name = "field"
+	}
+	return Header{name, value.String()}
 }
 
 // putHeaders leaves out what the protocol cannot carry.

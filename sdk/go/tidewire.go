@@ -437,10 +437,15 @@ func (a *App) Log(level, text string, fields ...Header) {
 	if at := slices.Index([]string{"trace", "debug", "info", "warn", "error"}, level); at >= 0 {
 		number = uint64(at + 1)
 	}
-	metadata := putHeaders(putNumber(nil, 17, number), fields)
+	said := make([]Header, len(fields))
+	for at, field := range fields {
+		said[at] = logField(field)
+	}
+	metadata := putHeaders(putNumber(nil, 17, number), said)
 	a.do(func(s *session) {
 		if uint64(len(metadata)) > s.peer.metadata {
-			metadata = putNumber(nil, 17, number)
+			leftOut := Header{"left-out", fmt.Sprintf("%d fields, which are too long", len(fields))}
+			metadata = putHeaders(putNumber(nil, 17, number), []Header{leftOut})
 		}
 		s.main = putFrame(s.main, frame{kind: kLog, metadata: metadata, payload: []byte(cut(text, payloadMax))})
 	})

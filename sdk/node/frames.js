@@ -94,13 +94,22 @@ function putField(tag, value) {
 }
 
 /** Headers as pairs of a name and a text or bytes; what the protocol cannot carry is left out. */
+const isToken = (name) => /^[a-z0-9!#$%&'*+.^_`|~-]{1,256}$/.test(name);
+
+/** A field of a line in the log, as a header can be: nothing of it is left out. */
+function logField([name, value]) {
+  const token = name.toLowerCase().slice(0, 256).replace(/[^a-z0-9!#$%&'*+.^_`|~-]/g, "-");
+  const escaped = (sign) => ({ "\n": "\\n", "\r": "\\r" })[sign] ?? `\\u{${sign.charCodeAt(0).toString(16)}}`;
+  return [token || "field", String(value).replace(/[\0-\x08\n-\x1f\x7f-\x9f]/g, escaped)];
+}
+
 function putHeaders(headers) {
   const out = [];
   for (const [said, value] of headers) {
     const name = String(said).toLowerCase();
     const bytes = value instanceof Uint8Array ? value : Buffer.from(String(value));
     const isSafe = ![0, 10, 13].some((byte) => bytes.includes(byte));
-    if (!/^[a-z0-9!#$%&'*+.^_`|~-]{1,256}$/.test(name) || !isSafe) continue;
+    if (!isToken(name) || !isSafe) continue;
     const tag = HEADER_TAGS.get(name);
     out.push(tag ? putField(tag, bytes) : Buffer.concat([putField(0, name), putString(bytes)]));
   }
@@ -280,6 +289,8 @@ module.exports = {
   putString,
   putField,
   putHeaders,
+  isToken,
+  logField,
   putDepends,
   cut,
   putFrame,

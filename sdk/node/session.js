@@ -4,7 +4,7 @@
 const { CODES, NOT_RUN, UNKNOWN, RAN, GAVE_UP, TidewireError, Violation } = require("./frames.js");
 const { must, REASONS, FLAG, TAG, LEVELS, MAGIC, PAYLOAD_MAX, PIECE } = require("./frames.js");
 const { SMALL_MAX, BODY_MAX, EMPTY, putVarint, putString, putField } = require("./frames.js");
-const { putHeaders, putDepends, cut, putFrame, Reader, Frame, numberOf, wholeNumber } = require("./frames.js");
+const { putHeaders, logField, putDepends, cut, putFrame, Reader, Frame, numberOf, wholeNumber } = require("./frames.js");
 
 const VERSION = "0.1.0";
 const HOSTED = 32;
@@ -575,10 +575,12 @@ class Session {
 
   log(level, text, fields) {
     const metadata = putField(TAG.level, LEVELS.indexOf(level) + 1 || 3);
-    const said = Buffer.concat([metadata, putHeaders(fields)]);
-    const payload = cut(text, PAYLOAD_MAX);
-    const isShort = said.length <= this.peer.metadataMax;
-    this.main.push(putFrame("log", 0, 0, isShort ? said : metadata, payload));
+    let said = Buffer.concat([metadata, putHeaders(fields.map(logField))]);
+    if (said.length > this.peer.metadataMax) {
+      const leftOut = putHeaders([["left-out", `${fields.length} fields, which are too long`]]);
+      said = Buffer.concat([metadata, leftOut]);
+    }
+    this.main.push(putFrame("log", 0, 0, said, cut(text, PAYLOAD_MAX)));
   }
 
   busy(jobs) {

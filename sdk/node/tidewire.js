@@ -21,7 +21,7 @@
 const net = require("node:net");
 
 const { NOT_RUN, UNKNOWN, GAVE_UP, TidewireError, PAYLOAD_MAX, EMPTY } = require("./frames.js");
-const { Frame, keyText } = require("./frames.js");
+const { Frame, keyText, isToken } = require("./frames.js");
 const { Session } = require("./session.js");
 
 /** Timers of Node take no more milliseconds. */
@@ -29,10 +29,18 @@ const LONGEST_WAIT = 2 ** 31 - 1;
 
 const decode = (data, isJson) => (isJson ? JSON.parse(data.toString()) : data);
 
+/** Numbers that are none as protobuf's JSON spells them; JSON.stringify makes null of them. */
+function spelled(_, value) {
+  return typeof value === "number" && !Number.isFinite(value) ? String(value) : value;
+}
+
 function encode(value, isJson) {
   if (value instanceof Uint8Array)
     return Buffer.from(value.buffer, value.byteOffset, value.byteLength);
-  if (isJson) return Buffer.from(JSON.stringify(value ?? {}));
+  if (isJson) {
+    const text = JSON.stringify(value ?? {});
+    return Buffer.from(text?.includes("null") ? JSON.stringify(value, spelled) : text);
+  }
   throw new TypeError(
     'a message is bytes; write codec = "json" for this service in tidewire.toml to send objects',
   );
@@ -49,9 +57,12 @@ function encodeAnswer(value, isJson) {
 
 /** Headers that a handler gives: one that cannot be sent is its mistake, not to be passed over. */
 function checkHeaders(headers) {
-  for (const [name, value] of headers)
+  for (const [name, value] of headers) {
+    if (!isToken(String(name).toLowerCase()))
+      throw new TypeError(`reply header ${JSON.stringify(String(name))} has a name that no header can have`);
     if (/[\r\n\0]/.test(value instanceof Uint8Array ? Buffer.from(value).toString("latin1") : value))
       throw new TypeError(`reply header ${name} has a CR, LF or NUL in its value; take it out`);
+  }
 }
 
 function text(what, value) {

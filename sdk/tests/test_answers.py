@@ -108,9 +108,22 @@ def a_line_of_the_log_that_is_too_long(gateway, program):
     assert log.payload.decode().startswith("xéé"), "it is text"
 
 
+def every_field_of_a_line_of_the_log(gateway, program):
+    log = gateway.do("fields")[0]
+    assert log.name == "log", log.name
+    expected = [("under_score", "1"), ("sp-ace", "v"), ("lf", r"a\r\nb\u{1b}c")]
+    assert sorted(log.headers) == sorted(expected), log.headers
+
+
 def an_answer_that_is_no_json(gateway, program):
     if program in ("python", "async", "dotnet"):
-        assert code(gateway.do("nan")) == "internal"
+        assert code(gateway.do("no json")) == "internal"
+
+
+def a_number_that_is_none(gateway, program):
+    if program != "go":  # Whose own encoder refuses it.
+        found = gateway.do("nan")[-1]
+        assert (found.name, found.payload) == ("reply", b'{"number":"NaN"}'), found.payload
 
 
 def a_page_that_is_destroyed(gateway, program):
@@ -209,7 +222,8 @@ CASES = {
 }
 for case in (
     *(an_error_made_of_more_than_fits, a_stream_whose_trailers_are_too_long),
-    *(a_line_of_the_log_that_is_too_long, an_answer_that_is_no_json, a_page_that_is_destroyed),
+    *(a_line_of_the_log_that_is_too_long, every_field_of_a_line_of_the_log, an_answer_that_is_no_json),
+    *(a_number_that_is_none, a_page_that_is_destroyed),
     *(a_trace, a_page_that_switches, a_header_of_any_bytes, the_address_of_a_caller, the_life_of_an_application),
     *(a_function_that_forks_and_comes_back_twice, what_is_no_error_of_go, what_is_no_source_of_node),
     *(an_error_with_details_that_are_none, an_error_whose_text_has_line_feeds, what_is_called_too_late_by_node),

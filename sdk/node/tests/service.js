@@ -131,6 +131,7 @@ const methods = {
         break;
       case "raise": throw new RangeError("secret");
       case "hook": throw { get [Symbol.toStringTag]() { throw 1; }, [util.inspect.custom]() { throw new Error("no"); } };
+      case "nan": return { number: NaN };
       case "bad details": throw new TidewireError("not_found", "m", { details: [1, null] });
       case "late call": return context.call(NAME + "Echo", {}, { deadline: performance.now() - 1 });
       case "aborted call": return context.call(NAME + "Echo", {}, { signal: AbortSignal.abort(new TidewireError("aborted")) });
@@ -160,6 +161,7 @@ function sayTooMuch(what, context) {
     "long trailer": () => context.replyTrailers.push(long),
     "long changed": () => context.changed("items", "x".repeat(70_000)),
     "no key": () => context.changed("items", 7, {}),
+    fields: () => context.log("info", "t", { under_score: 1, "sp ace": "v", LF: "a\r\nb\u001bc" }),
     "long log": () => context.log("info", "x" + "é".repeat(40_000)),
     "wrong depends": () => context.depends(undefined),
     "wrong changed": () => context.changed(undefined),

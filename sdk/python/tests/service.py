@@ -215,7 +215,9 @@ def do(request, context):
         sys.excepthook = lambda *_: 1 / 0
         raise KeyError("shown by no hook")
     if what == "nan":
-        return {"text": float("nan")}
+        return {"number": float("nan")}
+    if what == "no json":
+        return {"text": {1, 2}}
     if what == "odd answer":
         return {"text": "odd", "more": 1}
     if what == "wrong answer":
@@ -245,6 +247,8 @@ def say_too_much(what, context):
         raise tidewire.Error("not_found", "m", details=[1, None])
     if what == "no key":
         context.changed("items", 7, 10**5000)
+    if what == "fields":
+        context.log("info", "t", under_score=1, **{"sp ace": "v", "LF": "a\r\nb\x1bc"})
     if what == "long log":
         context.log("info", "x" + "é" * 40_000)
     if what == "wrong depends":

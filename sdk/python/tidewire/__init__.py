@@ -23,6 +23,7 @@ starts with its first call.
 """
 
 import json
+import math
 import os
 import queue
 import socket
@@ -33,8 +34,8 @@ from collections import deque
 from contextlib import contextmanager
 from functools import cached_property, partial
 
-from .frames import BEHIND, LEVELS, NOT_RUN, PAYLOAD_MAX, RAN, UNKNOWN, Error, Principal, cut, given_up
-from .frames import key_text, put_field, put_frame, put_headers, put_string, put_varint, unicode
+from .frames import BEHIND, LEVELS, NOT_RUN, PAYLOAD_MAX, RAN, TOKEN, UNKNOWN, Error, Principal, cut, given_up
+from .frames import key_text, log_field, put_field, put_frame, put_headers, put_string, put_varint, unicode
 from .session import Call, Session, __version__
 
 __all__ = ["App", "Context", "Error", "Principal", "NOT_RUN", "UNKNOWN", "RAN", "BEHIND", "__version__"]
@@ -112,14 +113,30 @@ def decode(data, codec):
     return json.loads(data) if codec == JSON else data
 
 
+def _json(value):
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def _spelled(value):
+    """A document with floats that are no number as protobuf's JSON spells them."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {name: _spelled(member) for name, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_spelled(member) for member in value]
+    return value
+
+
 def encode(value, codec):
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     if codec == JSON:
         value = {} if value is None else value
-        return json.dumps(
-            value, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-        ).encode()
+        try:
+            return _json(value)
+        except ValueError:
+            return _json(_spelled(value))
     what = type(value).__name__
     raise TypeError(f'{what} is not bytes; write codec = "json" for this service in tidewire.toml')
 
@@ -134,6 +151,9 @@ def encode_answer(value, codec):
 def check_headers(headers):
     """Headers that a handler gives: one that cannot be sent is its mistake, not to be passed over."""
     for name, value in headers:
+        text = name.decode("latin-1") if isinstance(name, bytes) else name
+        if not TOKEN.fullmatch(text.lower()):
+            raise ValueError(f"reply header {text!r} has a name that no header can have")
         if any(character in (b"\r\n\0" if isinstance(value, bytes) else "\r\n\0") for character in value):
             raise ValueError(f"reply header {name!r} has a CR, LF or NUL in its value; take it out")
 
@@ -284,9 +304,10 @@ class App:
     def log(self, level, text, **fields):
         """Writes a line to the gateway's log: trace, debug, info, warn or error."""
         metadata = put_field(17, LEVELS.index(level) + 1 if level in LEVELS else 3)
-        said = put_headers((name.replace("_", "-"), str(value)) for name, value in fields.items())
-        if len(metadata) + len(said) <= self.session.peer[10]:
-            metadata += said
+        said = put_headers(log_field(name, str(value)) for name, value in fields.items())
+        if len(metadata) + len(said) > self.session.peer[10]:
+            said = put_headers([("left-out", f"{len(fields)} fields, which are too long")])
+        metadata += said
         self.send_frame("log", cut(text, PAYLOAD_MAX), metadata)
 
     @contextmanager

@@ -96,6 +96,8 @@ HEADERS = """
     tracestate baggage
 """.split()
 TAGS = {name: 64 + number for number, name in enumerate(HEADERS)}
+# What has no place in a line of a log, and how the gateway writes it in one.
+CONTROL, ESCAPED = re.compile(r"[\x00-\x08\n-\x1f\x7f-\x9f]"), {"\n": r"\n", "\r": r"\r"}
 TOKEN = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,256}")
 LEVELS = ("trace", "debug", "info", "warn", "error")
 
@@ -128,6 +130,12 @@ def put_headers(headers):
             known = name in TAGS
             out += put_field(TAGS[name], value) if known else put_field(0, name) + put_string(value)
     return out
+
+
+def log_field(name, value):
+    """A field of a line in the log, as a header can be: nothing of it is left out."""
+    name = "".join(sign if TOKEN.fullmatch(sign) else "-" for sign in name.lower()[:256])
+    return name or "field", CONTROL.sub(lambda found: ESCAPED.get(found[0]) or f"\\u{{{ord(found[0]):x}}}", value)
 
 
 def put_sources(sources, room):

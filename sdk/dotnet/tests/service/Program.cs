@@ -285,6 +285,8 @@ namespace Hosted
                     break;
                 case "nan":
                     return new RealMessage { Number = double.NaN };
+                case "no json":
+                    return new Endless();
                 case "odd answer":
                     return new { text = "odd", more = 1 };
                 case "wrong answer":
@@ -354,6 +356,9 @@ namespace Hosted
                 case "no key":
                     context.Changed("items", 7, new Dictionary<string, int>());
                     break;
+                case "fields":
+                    context.Log(Level.Info, "t", ("under_score", 1), ("sp ace", "v"), ("LF", "a\r\nb\u001bc"));
+                    break;
                 case "long log":
                     context.Log(Level.Info, "x" + new string('é', 40_000));
                     break;
@@ -386,6 +391,12 @@ namespace Hosted
             {
                 await page.WriteAsync(new ReadOnlyMemory<byte>(buffer, 0, count));
             }
+        }
+
+        /// <summary>A message that has no end.</summary>
+        private sealed class Endless
+        {
+            public Endless Self => this;
         }
 
         /// <summary>An error that cannot be printed.</summary>

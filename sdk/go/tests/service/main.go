@@ -313,6 +313,10 @@ func sayTooMuch(what string, c *tidewire.Context) {
 		c.Changed("items", strings.Repeat("x", 70_000))
 	case "no key":
 		c.Changed("items", 7, map[string]int{})
+	case "fields":
+		c.Log("info", "t", []tidewire.Header{
+			{Name: "under_score", Value: "1"}, {Name: "sp ace", Value: "v"}, {Name: "LF", Value: "a\r\nb\x1bc"},
+		}...)
 	case "long log":
 		c.Log("info", "x"+strings.Repeat("é", 40_000))
 	}
