@@ -111,6 +111,13 @@ pub(crate) struct NestedCall {
     answer: oneshot::Sender<Result<Reply, CallFailure>>,
 }
 
+impl Drop for Peer {
+    /// It says no more.
+    fn drop(&mut self) {
+        self.logged.get_mut().tell(&self.service, *self.pid.get_mut(), &"log");
+    }
+}
+
 impl Peer {
     pub(crate) fn new(named: &Arc<NamedSources>, holder: u64, shared: &Arc<Shared>) -> Self {
         Self {

@@ -2,7 +2,8 @@
 //!
 //! A process whose output nobody reads hangs once its pipe is full, so reading never waits: lines
 //! go into a ring of 256 KiB, whose oldest lines give way, and into the log, at most 200 a second
-//! of one instance. What is left out of the log is counted in the next line that is logged.
+//! of each pipe of one instance, so that no flood on one keeps the other out. What is left out of
+//! the log is counted in the next line that is logged, or after the last.
 //!
 //! Who prints waits while its pipe is full. Node has it otherwise, and `process.exit` loses what
 //! had no room yet; but that is a flag of the open pipe, and not of its descriptor. So the gateway
@@ -134,7 +135,7 @@ impl Pipes {
         last: &Notify,
     ) {
         let mut ended = pin!(ended);
-        let mut log = Log { service, pid, rate: Rate::default() };
+        let mut log = Log { service, pid, output: Rate::default(), errors: Rate::default() };
         let mut take = |pipe, text: &[u8]| {
             let text = text.strip_suffix(b"\r").unwrap_or(text);
             let text = printable(&String::from_utf8_lossy(text)).into_owned();
@@ -268,11 +269,12 @@ impl LineSplitter {
     }
 }
 
-/// Logs lines of one process, not too many.
+/// Logs lines of one process, not too many of either pipe.
 struct Log<'a> {
     service: &'a str,
     pid: i32,
-    rate: Rate,
+    output: Rate,
+    errors: Rate,
 }
 
 impl Log<'_> {
@@ -280,10 +282,23 @@ impl Log<'_> {
         let service = self.service;
         let pid = self.pid;
         let pipe = line.pipe;
-        match self.rate.takes(Instant::now()) {
+        let rate = match pipe {
+            Pipe::Output => &mut self.output,
+            Pipe::Error => &mut self.errors,
+        };
+        match rate.takes(Instant::now()) {
             None => {}
             Some(0) => tracing::info!(service, pid, %pipe, "{}", line.text),
             Some(left_out) => tracing::info!(service, pid, %pipe, left_out, "{}", line.text),
+        }
+    }
+}
+
+impl Drop for Log<'_> {
+    /// There are no more.
+    fn drop(&mut self) {
+        for (pipe, rate) in [(Pipe::Output, &self.output), (Pipe::Error, &self.errors)] {
+            rate.tell(self.service, self.pid, &pipe);
         }
     }
 }
@@ -315,6 +330,14 @@ impl Rate {
         self.left -= 1;
         Some(std::mem::take(&mut self.left_out))
     }
+
+    /// Logs how many were left out since the last line: there is no next one to count them in.
+    pub(crate) fn tell(&self, service: &str, pid: i32, pipe: &dyn fmt::Display) {
+        let left_out = self.left_out;
+        if left_out > 0 {
+            tracing::info!(service, pid, %pipe, left_out, "its last lines are not in this log");
+        }
+    }
 }
 
 impl fmt::Display for Pipe {
@@ -334,9 +357,74 @@ const LOGGED_A_SECOND: u32 = 200;
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::fmt::Write as _;
     use std::future::{pending, ready};
+    use std::sync::Once;
+
+    use tracing::field::{Field, Visit};
+    use tracing::{Event, Metadata, Subscriber, span};
 
     use super::*;
+
+    thread_local! {
+        static LOGGED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// Keeps what each thread logs: a test has its own.
+    struct Kept;
+
+    impl Subscriber for Kept {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn event(&self, event: &Event<'_>) {
+            let mut text = Text::default();
+            event.record(&mut text);
+            LOGGED.with_borrow_mut(|logged| logged.push(text.0));
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+        fn enter(&self, _: &span::Id) {}
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    #[derive(Default)]
+    struct Text(String);
+
+    impl Visit for Text {
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            if ["message", "pipe", "left_out"].contains(&field.name()) {
+                write!(self.0, "{field}={value:?} ").unwrap();
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_flood_hides_no_last_words_and_what_it_left_out_is_counted_at_the_end() {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| tracing::subscriber::set_global_default(Kept).unwrap());
+        let (pipes, [output, errors]) = Pipes::new().unwrap();
+        for _ in 0..1000 {
+            rustix::io::write(&output, b"flood\n").unwrap();
+        }
+        rustix::io::write(&errors, b"it died\n").unwrap();
+        drop((output, errors));
+        // All within one second, by the clock of these tests.
+        tokio::time::pause();
+        pipes.drain("test", 1, &OutputTail::default(), ready(()), &Notify::new()).await;
+        let logged = LOGGED.with_borrow(Clone::clone);
+        let count = |text: &str| logged.iter().filter(|line| line.contains(text)).count();
+        assert_eq!((count("flood"), count("it died")), (200, 1));
+        let last = logged.last().unwrap();
+        assert!(last.contains("pipe=stdout") && last.contains("left_out=800"), "{last}");
+    }
 
     #[test]
     fn the_oldest_lines_give_way_and_are_counted() {
