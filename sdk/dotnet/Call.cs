@@ -152,6 +152,9 @@ namespace Tidewire
             return this.cancels.Token;
         }
 
+        /// <summary>Whether its token is cancelled.</summary>
+        internal bool IsToldToEnd => this.cancels?.IsCancellationRequested == true;
+
         /// <summary>Its handler has ended: nothing is to be cancelled by the deadline.</summary>
         internal void Forget() => this.cancels?.CancelAfter(Timeout.Infinite);
 

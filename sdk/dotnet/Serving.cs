@@ -117,8 +117,9 @@ namespace Tidewire
             }
             catch (Exception error)
             {
-                // A handler that ends since its caller gave up needs no line in the log.
-                if (!(call.IsCancelled && error is OperationCanceledException))
+                // A handler that ends since its caller gave up needs no line in the log; its own
+                // clock may have told it before the gateway does.
+                if (!((call.IsCancelled || call.IsToldToEnd) && error is OperationCanceledException))
                 {
                     Tidewire.Log.Failure($"the handler of {call.Path}", error);
                 }
