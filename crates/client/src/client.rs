@@ -236,7 +236,9 @@ impl Inner {
             let is_last = tried.len() >= self.balancer.count().max(2);
             if is_last || !may_go_on || error.code() == Code::DeadlineExceeded || !order.is_there()
             {
-                return Err(error);
+                // A connection that was closed may have carried it.
+                let was_sent = closed > 0;
+                return Err(if was_sent { error.with_outcome(Outcome::Unknown) } else { error });
             }
         }
     }

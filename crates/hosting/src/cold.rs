@@ -6,6 +6,7 @@
 //! | the process ends before the head, of a unary query or a safe request without a body, and had other calls, or was ended from outside | one more try, at a new process |
 //! | the same, and it was the one call of a process that ended by its own doing | 502, `unavailable`: another process would end in it too |
 //! | a call of the live protocol that was not run, its process having ended or gone away before it | one more try, at a new process |
+//! | a call of plain HTTP that was never sent, as nothing listens any more: the process is about to end | one more try, at a new process; its end is not waited for beyond a moment |
 //! | the process ends before the head, of another | 502, `unavailable`; `aborted` for a command of the live protocol: it may have run |
 //! | the gateway has no descriptor for a connection | 503 |
 //! | the process ends within the body | a body that breaks off |
@@ -25,12 +26,12 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use http::header::CONNECTION;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode};
 use rustix::io::Errno;
 use tidewire_proxy::{ProxyError, ResponseTimer};
 use tidewire_service::{
-    Body, Call, Code, Error, OneLine, Outcome, ParentCalls, Protocol, Reply, Result, StreamKind,
-    Target, Upgrade,
+    Body, Call, Code, Error, Headers, OneLine, Outcome, ParentCalls, Protocol, Reply, Result,
+    StreamKind, Target, Upgrade, is_of_gateway,
 };
 
 use crate::headers;
@@ -94,8 +95,10 @@ pub(crate) async fn pass_prepared(
 /// What a call whose process failed comes to: the same once more, where that may be.
 async fn try_again(inner: &Arc<Inner>, failed: CallFailure, again: Option<Call>) -> Result<Reply> {
     let was_not_run = inner.is_native() && failed.error.outcome() == Outcome::NotRun;
-    let may_be_made =
-        |call: &Call| failed.is_crash && (was_not_run || !failed.is_to_blame && is_safe(call));
+    let may_be_made = |call: &Call| {
+        let is_safe_again = !failed.is_to_blame && is_safe(call);
+        failed.was_refused || failed.is_crash && (was_not_run || is_safe_again)
+    };
     let Some(call) = again.filter(may_be_made) else { return Err(failed.error) };
     let permit = inner.permit(call.context.enclosing()).await?;
     let permit = that_serves(inner, permit, call.context.enclosing()).await?;
@@ -129,8 +132,7 @@ pub(crate) async fn lost_and_again(
     again: Option<Call>,
 ) -> Result<Reply> {
     let subject = again.as_ref().map(CallSubject::of);
-    let failed = lost(&inner, &permit, error, subject).await;
-    drop(permit);
+    let failed = lost(&inner, permit, error, subject).await;
     try_again(&inner, failed, again).await
 }
 
@@ -141,12 +143,14 @@ struct CallFailure {
     is_crash: bool,
     /// It ended by its own doing, in this call and no other.
     is_to_blame: bool,
+    /// Nothing listened any more: it was never sent.
+    was_refused: bool,
 }
 
 impl CallFailure {
     /// Of a process that goes on.
     fn new(error: Error) -> Self {
-        Self { error, is_crash: false, is_to_blame: false }
+        Self { error, is_crash: false, is_to_blame: false, was_refused: false }
     }
 }
 
@@ -192,7 +196,7 @@ async fn once(
             }
             Ok(hold_permit(reply, permit))
         }
-        Some((Err(error), _)) => Err(lost(inner, &permit, error, Some(subject)).await),
+        Some((Err(error), _)) => Err(lost(inner, permit, error, Some(subject)).await),
         None => Err(CallFailure::new(overdue(inner, &permit))),
     }
 }
@@ -213,7 +217,7 @@ pub(crate) fn overdue(inner: &Inner, permit: &InstancePermit) -> Error {
 /// What an error of a call comes to: whether the process is at its end.
 fn lost<'a>(
     inner: &'a Inner,
-    permit: &'a InstancePermit,
+    permit: InstancePermit,
     error: Error,
     subject: Option<CallSubject>,
 ) -> Pin<Box<dyn Future<Output = CallFailure> + Send + 'a>> {
@@ -229,6 +233,9 @@ fn lost<'a>(
             let short = Error::unavailable(text).with_outcome(error.outcome()).with_cause(error);
             return CallFailure::new(short);
         }
+        if permit.instance.native().is_none() && was_refused(&error) {
+            return connection_refused(inner, permit, error).await;
+        }
         // The end of a process is known a moment after that of its connections; one whose session
         // is over is killed.
         let wait = match permit.instance.generation.program.listen {
@@ -239,7 +246,9 @@ fn lost<'a>(
         let is_to_blame = match end {
             Ok(end) => {
                 inner.ended(permit.instance.id, end);
-                crashed_in(inner, permit, end, subject)
+                // What was not run has ended nothing.
+                let subject = subject.filter(|_| error.outcome() != Outcome::NotRun);
+                crashed_in(inner, &permit, end, subject)
             }
             Err(_) => false,
         };
@@ -261,10 +270,31 @@ fn lost<'a>(
             _ => Code::Unavailable,
         };
         let seen = Error::new(code, text).with_http_status(StatusCode::BAD_GATEWAY);
-        let seen = marked(permit, ProxyError::ConnectionTerminated, seen);
+        let seen = marked(&permit, ProxyError::ConnectionTerminated, seen);
         let error = seen.with_outcome(error.outcome()).with_cause(error);
-        CallFailure { error, is_crash: end.is_ok(), is_to_blame }
+        CallFailure { error, is_crash: end.is_ok(), is_to_blame, was_refused: false }
     })
+}
+
+/// A call was not sent, since its process does not listen any more: it ends by itself, or is of no
+/// use. No other call is given to it, and it has this one no more.
+async fn connection_refused(inner: &Inner, permit: InstancePermit, error: Error) -> CallFailure {
+    let instance = Arc::clone(&permit.instance);
+    drop(permit);
+    match tokio::time::timeout(END_IS_KNOWN, instance.ended()).await {
+        Ok(end) => inner.ended(instance.id, end),
+        Err(_) => {
+            let service = inner.name();
+            let pid = instance.pid();
+            tracing::warn!(service, pid, "it does not listen any more, and gets no more calls");
+            inner.leaves(&instance);
+        }
+    }
+    let text = format!("{} does not listen any more", inner.name());
+    let seen = Error::unavailable(text).with_http_status(StatusCode::BAD_GATEWAY);
+    let seen = ProxyError::ConnectionRefused.mark(seen);
+    let error = seen.with_outcome(Outcome::NotRun).with_cause(error);
+    CallFailure { error, is_crash: false, is_to_blame: false, was_refused: true }
 }
 
 /// Says in which call a process ended, and whether that one is to blame.
@@ -275,7 +305,7 @@ fn crashed_in(
     subject: Option<CallSubject>,
 ) -> bool {
     let calls = permit.instance.calls_at_end.get().copied().unwrap_or_default();
-    let is_to_blame = calls == 1 && end.is_own_doing();
+    let is_to_blame = subject.is_some() && calls == 1 && end.is_own_doing();
     if let Some(CallSubject { target, request_id }) = subject {
         let service = inner.name();
         let pid = permit.instance.pid();
@@ -284,7 +314,12 @@ fn crashed_in(
         let request_id = request_id.as_ref().and_then(|id| id.to_str().ok()).map(OneLine);
         let request_id = request_id.map(tracing::field::display);
         let others = calls.saturating_sub(1);
-        tracing::error!(service, pid, %call, request_id, others, "crashed in this call: {end}");
+        match permit.instance.was_killed(end) {
+            Some(why) => tracing::error!(service, pid, %call, request_id, others, "{why}"),
+            None => {
+                tracing::error!(service, pid, %call, request_id, others, "crashed in this call: {end}");
+            }
+        }
         if is_to_blame {
             inner.pool().failed_in(end, &call.to_string());
         }
@@ -306,6 +341,16 @@ fn is_short_of_descriptors(error: &Error) -> bool {
     causes
         .filter_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error())
         .any(|number| [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error).contains(&number))
+}
+
+/// Whether nothing listens where the call went.
+fn was_refused(error: &Error) -> bool {
+    let causes = std::iter::successors(error.source(), |cause| (*cause).source());
+    let is_refusal = |cause: &(dyn std::error::Error + 'static)| {
+        let error = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        matches!(error, Some(io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound))
+    };
+    error.outcome() == Outcome::NotRun && causes.into_iter().any(is_refusal)
 }
 
 /// The body of a call that can be made once more.
@@ -336,6 +381,7 @@ fn copy(call: &Call, body: Body) -> Call {
 /// over.
 pub(crate) fn hold_permit(mut reply: Reply, permit: InstancePermit) -> Reply {
     permit.instance.note_reply();
+    take_out_principal(&mut reply.headers);
     if let Some(upgrade) = reply.take_upgrade() {
         let upgrade = Upgrade::new(move |connection| async move {
             upgrade.run(connection).await;
@@ -354,6 +400,18 @@ pub(crate) fn hold_permit(mut reply: Reply, permit: InstancePermit) -> Reply {
         Poll::Ready(frame)
     }));
     reply
+}
+
+/// Takes out who calls, which the gateway says to programs, and no program to callers.
+fn take_out_principal(headers: &mut Headers) {
+    let says_who_calls = |name: &&HeaderName| {
+        is_of_gateway(name.as_str())
+            && ["principal", "rights"].contains(&&name.as_str()["tidewire-".len()..])
+    };
+    let said: Vec<_> = headers.keys().filter(says_who_calls).cloned().collect();
+    for name in said {
+        headers.remove(name);
+    }
 }
 
 /// What callers are told of an answer that ends too early: not by which rule of the protocol, which

@@ -322,13 +322,19 @@ impl Inner {
 
     /// An instance has ended; it may be told more than once.
     pub(crate) fn ended(&self, id: u64, end: End) {
+        let mut killed = None;
         let is_crash = {
             let mut pool = self.pool();
             let of_id = pool.instances().find(|instance| instance.id == id).cloned();
             if let Some((instance, calls)) = of_id.zip(pool.calls_of(id)) {
+                killed = instance.was_killed(end);
                 let _ = instance.calls_at_end.set(calls);
             }
-            pool.ended(id, end, Instant::now())
+            let is_crash = pool.ended(id, end, Instant::now());
+            if is_crash && let Some(why) = &killed {
+                pool.failed_since(why);
+            }
+            is_crash
         };
         if is_crash {
             if matches!(end, End::OutOfMemory(_)) {
@@ -337,7 +343,10 @@ impl Inner {
             match end {
                 End::Lost => tracing::error!(service = self.name(), "{end}; it is started again"),
                 _ => {
-                    tracing::error!(service = self.name(), "crashed: {end}");
+                    match &killed {
+                        Some(why) => tracing::error!(service = self.name(), "{why}"),
+                        None => tracing::error!(service = self.name(), "crashed: {end}"),
+                    }
                     self.figures.crashes.fetch_add(1, Ordering::Relaxed);
                 }
             }

@@ -24,6 +24,7 @@ use crate::callbacks::{Peer, Shared};
 use crate::commands::NamedSources;
 use crate::generation::Generation;
 use crate::limits::LifeLimits;
+use crate::listening;
 use crate::native::Native;
 use crate::output::{OutputTail, Pipes};
 use crate::pool::Failure;
@@ -61,6 +62,8 @@ pub(crate) struct Instance {
     memory_kills: AtomicU64,
     /// How many calls it had when it ended.
     pub(crate) calls_at_end: OnceLock<usize>,
+    /// Why the gateway killed it, if it did.
+    killed: OnceLock<String>,
     _place: ListenPlace,
 }
 
@@ -112,6 +115,7 @@ impl Instance {
             has_answered,
             memory_kills,
             calls_at_end: OnceLock::new(),
+            killed: OnceLock::new(),
             health_checks: AtomicU64::new(0),
             _place: place,
         })
@@ -236,8 +240,21 @@ impl Instance {
         let has_left = self.native().is_some_and(Native::has_left);
         let grace = if has_left { self.generation.life.stop_grace } else { LAST_WORDS };
         if tokio::time::timeout(grace, self.process.ended()).await.is_err() {
-            self.process.signal(Signal::KILL);
+            self.kill(format!("its session was over, and it went on for {grace:?}"));
         }
+    }
+
+    fn kill(&self, why: String) {
+        // The first reason is the one.
+        let _ = self.killed.set(why);
+        self.process.signal(Signal::KILL);
+    }
+
+    /// Why the gateway killed it, if it ended so.
+    pub(crate) fn was_killed(&self, end: End) -> Option<String> {
+        let is_kill = end == End::Signal(Signal::KILL.as_raw());
+        let why = self.killed.get().filter(|_| is_kill)?;
+        Some(format!("the gateway killed it: {why}"))
     }
 
     /// It answered a call.
@@ -257,12 +274,13 @@ impl Instance {
     /// It did not answer a call in time. One that does so again and again hangs, and is killed.
     pub(crate) fn did_not_answer(&self) {
         if self.overdue.fetch_add(1, Ordering::Relaxed) + 1 == OVERDUE_MAX {
-            tracing::warn!(
-                service = self.generation.program.name(),
-                pid = self.pid(),
-                "{OVERDUE_MAX} calls in a row without an answer; killed"
+            let timeout = self.generation.life.request_timeout;
+            let why = format!(
+                "{OVERDUE_MAX} calls in a row had no answer within request_timeout = {timeout:?}"
             );
-            self.process.signal(Signal::KILL);
+            let service = self.generation.program.name();
+            tracing::warn!(service, pid = self.pid(), "{why}; killed");
+            self.kill(why);
         }
     }
 }
@@ -379,6 +397,10 @@ async fn launch(
             return Err(Failure::text(format!("{end} before it listened")));
         }
         () = tokio::time::sleep(life.start_timeout) => {
+            let elsewhere = match (place, &*not_ready.lock()) {
+                (ListenPlace::Port(port), NotReady::Silent) => elsewhere(*port, process.pid()),
+                _ => String::new(),
+            };
             process.signal(Signal::KILL);
             process.ended().await;
             drain.to_its_end().await;
@@ -389,7 +411,7 @@ async fn launch(
             };
             let hint = hint.filter(|_| !matches!(not_ready, NotReady::Answers { .. }));
             let hint = hint.map_or_else(String::new, |hint| format!(": {hint}"));
-            let text = format!("it {not_ready} within start_timeout = {timeout:?}{hint}");
+            let text = format!("it {not_ready} within start_timeout = {timeout:?}{elsewhere}{hint}");
             return Err(Failure { late_after: Some(timeout), ..Failure::text(text) });
         }
     };
@@ -410,6 +432,15 @@ async fn launch(
         }
     };
     Ok(LaunchedProcess { process, drain, way })
+}
+
+/// Where a process listens that was expected at a port and is not there.
+fn elsewhere(port: u16, pid: i32) -> String {
+    let found: Vec<_> = listening::addresses_of(pid).iter().map(ToString::to_string).collect();
+    match found.is_empty() {
+        true => format!(", at port {port}"),
+        false => format!(", at port {port}: it listens at {}", found.join(" and ")),
+    }
 }
 
 /// Waits until a process can be called.

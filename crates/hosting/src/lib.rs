@@ -45,6 +45,7 @@ mod host;
 mod hosted_service;
 mod instance;
 mod limits;
+mod listening;
 mod native;
 mod output;
 mod pool;

@@ -374,6 +374,11 @@ impl<M: Clone> Pool<M> {
         self.members.iter().find(|member| member.id == id).map(|member| member.calls)
     }
 
+    /// What there is to say of the last failure.
+    pub(crate) fn failed_since(&mut self, why: &str) {
+        self.failure = Some(Failure::text(why.to_owned()));
+    }
+
     /// The last failure was in this call.
     pub(crate) fn failed_in(&mut self, end: End, call: &str) {
         let text = end.to_string();

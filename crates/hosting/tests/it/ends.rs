@@ -11,10 +11,10 @@ use futures_util::future::join_all;
 use http::Method;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
-use tidewire_hosting::State;
+use tidewire_hosting::{Listen, State};
 use tidewire_service::{Body, Code, Outcome, Service};
 
-use crate::{call, gateway, get, host, is_alive, limits, programs};
+use crate::{call, gateway, get, host, is_alive, limits, programs, python};
 
 #[tokio::test]
 async fn a_crash_in_mid_call_is_a_bad_gateway_and_the_next_call_starts_anew() {
@@ -48,6 +48,32 @@ async fn a_safe_call_beside_one_that_crashed_is_made_once_more() {
         assert_eq!(error.http_status().as_u16(), 502);
         assert_eq!(hosted.status().starts, 2, "it was tried at another one");
         drop(open);
+        host.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_was_never_sent_is_made_once_more_and_not_blamed() {
+    let ways = [(Listen::Port, Method::GET), (Listen::Unix, Method::POST)];
+    for (listen, method) in ways.into_iter().chain([(Listen::Inherited, Method::GET)]) {
+        let host = host();
+        let hosted = host.add(python(&[]).listen(listen), crate::patient_limits());
+        // It goes on.
+        let first: i32 = get(&hosted, "/close").await.unwrap().parse().unwrap();
+        let reply = hosted.call(call(method.clone(), "/page", "x")).await.unwrap();
+        assert_eq!(reply.status, 200, "{method}");
+        assert_eq!(hosted.status().starts, 2, "{method}: it was made at another one");
+        hosted.until(|status| !status.pids.contains(&first)).await;
+        // It ends meanwhile.
+        let pid: i32 = get(&hosted, "/close").await.unwrap().parse().unwrap();
+        let called = hosted.call(call(method.clone(), "/page", "x"));
+        let ends = async {
+            rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::USR1).unwrap();
+        };
+        let (reply, ()) = futures_util::future::join(called, ends).await;
+        assert_eq!(reply.unwrap().status, 200, "{method}");
+        let failure = hosted.status().failure;
+        assert_eq!(failure.as_deref(), Some("it ended with exit code 7"), "{method}");
         host.stop().await;
     }
 }
@@ -96,7 +122,9 @@ async fn a_call_that_hangs_ends_in_time_and_a_process_that_hangs_is_killed() {
                 assert_eq!(ended.unwrap_err().code(), Code::DeadlineExceeded);
             }
         }
-        hosted.until(|status| status.failure.as_deref() == Some("it was ended by signal 9")).await;
+        let killed = "the gateway killed it: 3 calls in a row had no answer within \
+                      request_timeout = 3s";
+        hosted.until(|status| status.failure.as_deref() == Some(killed)).await;
         assert_eq!(get(&hosted, "/again").await.unwrap(), "/again");
         host.stop().await;
     }

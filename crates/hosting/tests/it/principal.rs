@@ -107,6 +107,8 @@ async fn ask(url: &str, way: Way, place: &str, name: Option<&str>) -> String {
     let client = client.build().unwrap();
     let reply = client.call(call).await.unwrap();
     assert_eq!(reply.status, 200, "{way:?} {place}");
+    let says = |name: &HeaderName| name.as_str().starts_with("tidewire");
+    assert!(!reply.headers.keys().any(says), "{way:?} {place}: {:?}", reply.headers);
     text(reply.body.collect(1 << 20).await.unwrap())
 }
 
@@ -123,5 +125,6 @@ async fn ask_plainly(url: &str, place: &str, name: Option<&str>) -> String {
     caller.read_to_string(&mut answer).await.unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.contains(" 200 "), "{answer}");
+    assert!(!head.to_lowercase().contains("tidewire"), "{answer}");
     body.to_owned()
 }

@@ -67,6 +67,16 @@ class Handler(BaseHTTPRequestHandler):
         elif path in GARBAGE:
             self.wfile.write(GARBAGE[path])
             self.close_connection = True
+        elif path == "/close":
+            # It listens no more, and goes on: as servers do that end by themselves.
+            self.server.shutdown()
+            self.server.socket.close()
+            text = str(os.getpid()).encode()
+            self.send_response(200)
+            self.send_header("Connection", "close")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
         elif path == "/hang":
             threading_forever()
         elif path == "/flood":
@@ -123,7 +133,14 @@ class Handler(BaseHTTPRequestHandler):
             # As CGI and WSGI have it, where other signs in a name are one.
             name = lambda said: "".join(sign if sign.isalnum() else "_" for sign in said).lower()
             values = [value for said, value in self.headers.items() if name(said) == "tidewire_principal"]
-            self.answer("\n".join(values))
+            self.send_response(200)
+            # Nobody's to say but the gateway's, and to programs only.
+            self.send_header("Tidewire-Principal", "root")
+            self.send_header("tidewire_rights", "caller")
+            text = "\n".join(values).encode()
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
         elif path == "/cookie":
             self.answer(" | ".join(self.headers.get_all("Cookie")))
         elif path in RAW:
@@ -269,6 +286,12 @@ def main():
             if os.fork():
                 os._exit(0)
             os.setsid()
+    if mode == "elsewhere":
+        other = socket.create_server(("127.0.0.1", 0))
+        with open(sys.argv[2] + ".new", "w") as file:
+            file.write(str(other.getsockname()[1]))
+        os.rename(sys.argv[2] + ".new", sys.argv[2])
+        threading_forever()
     if mode == "decoy":
         # What leads to the socket of another, in the place of its own.
         os.symlink(sys.argv[2], os.environ["SOCKET"])
@@ -283,7 +306,10 @@ def main():
         server.socket.listen()
         open(sys.argv[2], "w").close()
         threading_forever()
+    # A number that it ends with, where it is told to.
+    signal.signal(signal.SIGUSR1, lambda *_: os._exit(7))
     server.serve_forever()
+    threading_forever()
 
 
 main()

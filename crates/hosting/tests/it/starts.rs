@@ -240,12 +240,31 @@ async fn a_program_that_never_listens_is_killed_and_who_waited_is_told() {
         assert!(error.headers().contains_key(RETRY_AFTER), "{error:?}");
         let text = "was not ready within start_timeout = 300ms";
         assert!(error.message().ends_with(text), "{error}");
-        assert_eq!(
-            hosted.status().failure.unwrap(),
-            "it did not listen within start_timeout = 300ms"
-        );
+        let failure = hosted.status().failure.unwrap();
+        let told = "it did not listen within start_timeout = 300ms, at port ";
+        let port = failure.strip_prefix(told).map(str::parse::<u16>);
+        assert!(matches!(port, Some(Ok(_))), "{failure}");
         host.stop().await;
     }
+}
+
+#[tokio::test]
+async fn a_program_that_listens_elsewhere_is_told_where() {
+    let folder = Folder::new();
+    let listens = folder.0.join("port");
+    let host = host();
+    let program = python(&["elsewhere", listens.to_str().unwrap()]).listen(Listen::Port);
+    let hosted = host.add(program, crate::patient_limits());
+    let called = async {
+        until(|| listens.exists()).await;
+        some_time_passes(crate::patient_limits().start_timeout).await;
+    };
+    let (answer, ()) = futures_util::future::join(get(&hosted, "/"), called).await;
+    answer.unwrap_err();
+    let failure = hosted.status().failure.unwrap();
+    let port = std::fs::read_to_string(&listens).unwrap();
+    assert!(failure.ends_with(&format!(": it listens at 127.0.0.1:{port}")), "{failure}");
+    host.stop().await;
 }
 
 #[tokio::test]
