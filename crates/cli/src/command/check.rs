@@ -18,6 +18,8 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use tidewire::config::MemoConfig;
+
 use self::finding::{Finding, Severity};
 use self::output::Texts;
 use crate::Failure;
@@ -117,6 +119,8 @@ struct CheckReport {
     texts: Texts,
     /// Full names of methods whose replies are cached.
     cached: BTreeSet<String>,
+    /// What the settings say of these.
+    memo: MemoConfig,
 }
 
 impl CheckReport {

@@ -200,6 +200,25 @@ fn terms_for_methods_of_a_program_with_services_in_code_are_not_doubted() {
 }
 
 #[test]
+fn how_soon_a_change_is_noticed_is_said_by_the_settings() {
+    let cached = GOOD
+        .replace("import \"google", "import \"tidewire/v1/options.proto\";\nimport \"google")
+        .replace(
+            "    option (google",
+            "    option (tidewire.v1.method) = { cache: PUBLIC };\n    option (google",
+        );
+    for (memo, said) in [
+        ("", "1 method is cached: what another process changes is noticed within 5 s"),
+        ("[memo]\nsingle_writer = true\n", "1 method is cached: until this program changes what"),
+        ("[memo]\nenabled = false\n", "1 method is cached: not as long as memo.enabled = false"),
+    ] {
+        let toml = format!("[[service]]\nproto = \"protos\"\n{memo}");
+        let folder = folder(&[("protos/shop.proto", &cached), ("tidewire.toml", &toml)]);
+        run(folder.path(), &["check"]).check(0, &[said]);
+    }
+}
+
+#[test]
 fn a_service_that_every_server_has_is_refused_by_check_as_by_serve() {
     let health = "syntax = \"proto3\";\npackage grpc.health.v1;\n\
                   service Health { rpc Check(A) returns (A); }\nmessage A {}\n";

@@ -62,6 +62,7 @@ impl ConfigFile<'_> {
             schemas.push((service, checked.schema));
         }
         sources::rest(&interfaces, &paths, found);
+        found.memo = config.memo.clone();
         for method in config.auth.unreachable(interfaces.iter().flat_map(Interface::methods)) {
             let why = format!("nobody can call {method}: {}", serving::NO_CREDENTIAL);
             let error = Finding::error(self.name, why);
