@@ -397,10 +397,7 @@ async fn launch(
             return Err(Failure::text(format!("{end} before it listened")));
         }
         () = tokio::time::sleep(life.start_timeout) => {
-            let elsewhere = match (place, &*not_ready.lock()) {
-                (ListenPlace::Port(port), NotReady::Silent) => elsewhere(*port, process.pid()),
-                _ => String::new(),
-            };
+            let elsewhere = elsewhere(place, &not_ready.lock(), process.pid());
             process.signal(Signal::KILL);
             process.ended().await;
             drain.to_its_end().await;
@@ -435,7 +432,10 @@ async fn launch(
 }
 
 /// Where a process listens that was expected at a port and is not there.
-fn elsewhere(port: u16, pid: i32) -> String {
+fn elsewhere(place: &ListenPlace, not_ready: &NotReady, pid: i32) -> String {
+    let (ListenPlace::Port(port), NotReady::Silent) = (place, not_ready) else {
+        return String::new();
+    };
     let found: Vec<_> = listening::addresses_of(pid).iter().map(ToString::to_string).collect();
     match found.is_empty() {
         true => format!(", at port {port}"),
