@@ -16,7 +16,7 @@
 //! | `len` | the length of a list or of text passes the test |
 //! | `equals` | it is this, as JSON sees it: a message with all its fields, a list, a value |
 //! | `cel` | the expression is true of `this`, which is what is at the path |
-//! | `gt` `gte` `lt` `lte` | all of them hold of the number; beside a time as RFC 3339 has it, of the time |
+//! | `gt` `gte` `lt` `lte` | all of them hold of the number; beside a time as RFC 3339 has it, of the time; beside `90s`, of the duration |
 //! | `eq` `ne` | both hold of the text |
 
 use std::cmp::Ordering;
@@ -25,6 +25,7 @@ use serde_json::Value as Json;
 use tidewire_schema::Schema;
 use tidewire_validate::{Expression, NameType, parse_timestamp};
 
+use crate::duration;
 use crate::eval_context::EvalContext;
 use crate::formula;
 use crate::javascript;
@@ -92,6 +93,8 @@ pub(crate) enum Comparison {
     NotEqual(String),
     /// It is a point in time that is on these sides of this one.
     Time(&'static [Ordering], i128),
+    /// It is a duration that is on these sides of this one.
+    Duration(&'static [Ordering], i128),
 }
 
 /// The operators that wishmock knows.
@@ -169,10 +172,15 @@ impl Condition {
         }
     }
 
-    /// The text that it wants, where it only wants a text; a time may be written otherwise.
+    /// The text that it wants, where it only wants a text; a time and a duration may be written
+    /// otherwise.
     pub(crate) fn literal(&self) -> Option<&str> {
         match &self.test {
-            Test::Equals(text) if parse_timestamp(text).is_none() => Some(text),
+            Test::Equals(text)
+                if parse_timestamp(text).is_none() && !duration::is_spelled_otherwise(text) =>
+            {
+                Some(text)
+            }
             _ => None,
         }
     }
@@ -202,6 +210,12 @@ impl Test {
             let spelled = || View::Rule(&member.value).spelled().into_owned();
             if let Some((sides, at)) = sides(&member.key).zip(View::Rule(&member.value).time()) {
                 comparisons.push(Comparison::Time(sides, at));
+                continue;
+            }
+            if let Some((sides, long)) =
+                sides(&member.key).zip(View::Rule(&member.value).duration())
+            {
+                comparisons.push(Comparison::Duration(sides, long));
                 continue;
             }
             comparisons.push(match member.key.as_str() {
@@ -282,6 +296,9 @@ impl Comparison {
             Self::NotEqual(text) => !actual.equals(text),
             Self::Time(sides, at) => {
                 actual.time().is_some_and(|actual| sides.contains(&actual.cmp(at)))
+            }
+            Self::Duration(sides, long) => {
+                actual.duration().is_some_and(|actual| sides.contains(&actual.cmp(long)))
             }
         }
     }

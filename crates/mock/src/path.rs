@@ -227,7 +227,10 @@ fn member<'a>(message: MessageRef<'a>, name: &str) -> View<'a> {
             None => View::Missing,
         };
     }
-    View::Missing
+    match View::Field(Value::Message(message)).held() {
+        Some(held) if name == "length" => step(held, name),
+        _ => View::Missing,
+    }
 }
 
 #[cfg(test)]

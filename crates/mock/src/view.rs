@@ -9,9 +9,12 @@
 //! | enum | its name; equality takes the number too | none |
 //! | `bytes` | as UTF-8; equality takes base64 too | as of its text |
 //! | list | its elements, with commas | as of its text |
-//! | message, map, object | `[object Object]` | none |
+//! | message, map, object, `Struct` | `[object Object]` | none |
 //! | `Timestamp` | the same; equality, patterns and order take RFC 3339 | none |
-//! | `Timestamp`, `Duration`, `FieldMask`, a wrapper and the like, in a template | what its JSON says | as of its text |
+//! | `Duration` | what its JSON says; equality and order take any text that is as long | none |
+//! | `FieldMask` | what its JSON says | none |
+//! | wrapper, `Value`, `ListValue` | that of what it holds | that of what it holds |
+//! | these and `Timestamp` in a template | what its JSON says | as of its text |
 //!
 //! A field without presence that has its default is absent.
 
@@ -22,8 +25,9 @@ use serde_json::{Value as Json, json};
 use tidewire_schema::{JsonStyle, Message, MessageRef, Value};
 use tidewire_validate::{parse_timestamp, print_timestamp};
 
+use crate::duration;
 use crate::javascript;
-use crate::node::{Node, Number, Tree};
+use crate::node::{Node, Number, Position, Tree};
 
 /// A value that a rule looks at.
 #[derive(Debug, Clone)]
@@ -65,14 +69,28 @@ impl<'a> View<'a> {
 
     /// Its text; of what is absent none.
     pub(crate) fn text(&self) -> Cow<'a, str> {
+        if let Some(held) = self.held() {
+            return held.text();
+        }
         if self.is_absent() { Cow::Borrowed("") } else { self.spelled() }
+    }
+
+    /// What is compared of a type whose JSON is a form of its own; of another `None`.
+    pub(crate) fn held(&self) -> Option<Self> {
+        match self {
+            Self::Field(Value::Message(message)) => held(*message),
+            _ => None,
+        }
     }
 
     /// Its text; `null` where it is `null` and `undefined` where nothing is.
     pub(crate) fn spelled(&self) -> Cow<'a, str> {
         match self {
             Self::Missing => Cow::Borrowed("undefined"),
-            Self::Field(value) => field_text(*value),
+            Self::Field(value) => match self.held() {
+                Some(held) => held.spelled(),
+                None => field_text(*value),
+            },
             Self::Rule(node) => node_text(node),
             Self::Messages(messages) => Cow::Owned(vec![OBJECT; messages.len()].join(",")),
             Self::Text(text) => text.clone(),
@@ -102,7 +120,8 @@ impl<'a> View<'a> {
     /// The number that it is, or that its text reads as.
     pub(crate) fn number(&self) -> Option<Number> {
         match self {
-            Self::Missing | Self::Object | Self::Field(Value::Map(_) | Value::Message(_)) => None,
+            Self::Missing | Self::Object | Self::Field(Value::Map(_)) => None,
+            Self::Field(Value::Message(_)) => self.held().and_then(|held| held.number()),
             Self::Number(number) => Some(*number),
             Self::Bool(value) | Self::Field(Value::Bool(value)) => {
                 Some(Number::Integer(i128::from(*value)))
@@ -128,7 +147,7 @@ impl<'a> View<'a> {
             Self::Messages(messages) => {
                 Some(messages.iter().map(|one| View::Field(Value::from(one))).collect())
             }
-            _ => None,
+            _ => self.held()?.elements(),
         }
     }
 
@@ -139,7 +158,7 @@ impl<'a> View<'a> {
             Self::Field(Value::Bytes(bytes)) => {
                 Some(base64::engine::general_purpose::STANDARD.encode(bytes))
             }
-            _ => None,
+            _ => self.held()?.other_text(),
         }
     }
 
@@ -159,11 +178,12 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether it equals a text; a point in time however that writes it.
+    /// Whether it equals a text; a point in time and a duration however that writes it.
     pub(crate) fn equals(&self, text: &str) -> bool {
         self.text() == text
             || self.other_text().is_some_and(|other| other == text)
             || self.timestamp().is_some_and(|at| parse_timestamp(text) == Some(at))
+            || self.nanos_of("Duration").is_some_and(|long| duration::nanos(text) == Some(long))
     }
 
     /// The text that patterns look at: of a point in time RFC 3339.
@@ -174,6 +194,9 @@ impl<'a> View<'a> {
     /// What people are shown of it: a message, a list or a map as JSON without what its schema
     /// marks with `debug_redact`, and anything else as text in quotes.
     pub(crate) fn for_people(&self) -> String {
+        if let Some(held) = self.held() {
+            return held.for_people();
+        }
         match self {
             Self::Field(Value::Message(_) | Value::List(_) | Value::Map(_))
                 if self.timestamp().is_none() =>
@@ -193,8 +216,14 @@ impl<'a> View<'a> {
 
     /// The nanoseconds since 1970 of a `google.protobuf.Timestamp`.
     fn timestamp(&self) -> Option<i128> {
+        self.nanos_of("Timestamp")
+    }
+
+    /// The nanoseconds of a `google.protobuf.Timestamp` or `Duration`, whichever is asked for.
+    fn nanos_of(&self, short: &str) -> Option<i128> {
         let Self::Field(Value::Message(message)) = self else { return None };
-        if message.message_type().full_name() != "google.protobuf.Timestamp" {
+        let owner = message.message_type();
+        if owner.full_name().strip_prefix("google.protobuf.") != Some(short) {
             return None;
         }
         let part = |name: &str| match message.get(name) {
@@ -212,9 +241,49 @@ impl<'a> View<'a> {
             Self::Field(Value::String(_)) | Self::Rule(_) | Self::Text(_) => {
                 parse_timestamp(&self.text())
             }
-            _ => None,
+            _ => self.held()?.time(),
         })
     }
+
+    /// The nanoseconds of a `google.protobuf.Duration`, also of text that is one: `1.5s`, `80ms`.
+    pub(crate) fn duration(&self) -> Option<i128> {
+        self.nanos_of("Duration").or_else(|| match self {
+            Self::Field(Value::String(_)) | Self::Rule(_) | Self::Text(_) => {
+                duration::nanos(&self.text())
+            }
+            _ => self.held()?.duration(),
+        })
+    }
+}
+
+/// What is compared of a message whose JSON is a form of its own: the text of a duration and of a
+/// field mask, what a wrapper or a `Value` holds, the elements of a `ListValue`.
+fn held(message: MessageRef<'_>) -> Option<View<'_>> {
+    static NULL: Node = Node { value: Tree::Null, place: Position { line: 0, column: 0, file: 0 } };
+    let owner = message.message_type();
+    let value_of = |name: &str| owner.field(name).and_then(|field| message.value_of(field));
+    Some(match owner.full_name().strip_prefix("google.protobuf.")? {
+        "Duration" | "FieldMask" => View::Text(well_known_json(message)?.into()),
+        "ListValue" => value_of("values").map_or(View::Messages(&[]), View::Field),
+        "Value" => match message.which("kind").and_then(|field| message.value_of(field)) {
+            None => View::Missing,
+            Some(Value::Enum(_)) => View::Rule(&NULL),
+            Some(Value::Message(inner)) => {
+                held(inner).unwrap_or(View::Field(Value::Message(inner)))
+            }
+            Some(scalar) => View::Field(scalar),
+        },
+        short @ ("StringValue" | "BytesValue" | "BoolValue" | "DoubleValue" | "FloatValue"
+        | "Int32Value" | "Int64Value" | "UInt32Value" | "UInt64Value") => {
+            match (value_of("value"), short) {
+                (Some(value), _) => View::Field(value),
+                (None, "StringValue" | "BytesValue") => View::Text(Cow::Borrowed("")),
+                (None, "BoolValue") => View::Bool(false),
+                (None, _) => View::count(0),
+            }
+        }
+        _ => return None,
+    })
 }
 
 /// The beginning of a text that is longer than people read.
@@ -266,6 +335,10 @@ fn field_json(view: &View<'_>) -> Json {
 fn well_known_json(message: MessageRef<'_>) -> Option<String> {
     Some(match well_known(message)? {
         Json::String(text) => text,
+        Json::Number(number) => javascript::write(match number.as_i64() {
+            Some(integer) => Number::Integer(integer.into()),
+            None => Number::Float(number.as_f64().unwrap_or(f64::NAN)),
+        }),
         other => other.to_string(),
     })
 }
@@ -329,7 +402,7 @@ fn field_text(value: Value<'_>) -> Cow<'_, str> {
             None => value.number().to_string(),
         },
         Value::List(list) => {
-            let texts: Vec<_> = list.iter().map(field_text).collect();
+            let texts: Vec<_> = list.iter().map(|one| View::Field(one).text()).collect();
             texts.join(",")
         }
         Value::Message(_) | Value::Map(_) => return Cow::Borrowed(OBJECT),

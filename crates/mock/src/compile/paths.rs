@@ -214,6 +214,11 @@ fn this_of(single: Single<'_>) -> PathTarget {
 
 fn in_message(owner: MessageType<'_>, steps: &[String]) -> Option<String> {
     let (name, rest) = steps.split_first()?;
+    if owner.full_name() == "google.protobuf.ListValue" {
+        let is_member = name.parse::<usize>().is_ok() || name == "length" || name == "values";
+        return (!is_member)
+            .then(|| format!("a ListValue is a list; what follows it is an index, not {name}"));
+    }
     if JSON_TYPES.contains(&owner.full_name()) {
         return None;
     }
@@ -247,6 +252,11 @@ fn in_message(owner: MessageType<'_>, steps: &[String]) -> Option<String> {
 
 fn in_single(field: Field<'_>, single: Single<'_>, rest: &[String]) -> Option<String> {
     match single {
+        Single::Message(owner)
+            if owner.full_name() == "google.protobuf.StringValue" && rest == ["length"] =>
+        {
+            None
+        }
         Single::Message(owner) => in_message(owner, rest),
         Single::Scalar(Scalar::String) if rest.first().is_some_and(|step| step == "length") => None,
         _ => rest

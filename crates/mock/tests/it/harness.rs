@@ -17,6 +17,7 @@ syntax = "proto3";
 package shop.v1;
 import "google/protobuf/duration.proto";
 import "google/protobuf/field_mask.proto";
+import "google/protobuf/struct.proto";
 import "google/protobuf/timestamp.proto";
 import "google/protobuf/wrappers.proto";
 import "buf/validate/validate.proto";
@@ -33,6 +34,9 @@ message PaintRequest {
   Kind kind = 1; google.protobuf.Timestamp at = 2; google.protobuf.Duration took = 3;
   google.protobuf.Int64Value left = 4; google.protobuf.FieldMask mask = 5; google.protobuf.StringValue name = 6;
   repeated google.protobuf.Timestamp days = 7; Nested nested = 8;
+  google.protobuf.Struct facts = 9; google.protobuf.Value fact = 10; google.protobuf.ListValue list = 11;
+  google.protobuf.BoolValue ready = 12; google.protobuf.BytesValue raw = 13; repeated google.protobuf.StringValue names = 14;
+  repeated Nested parts = 15; google.protobuf.DoubleValue share = 16;
 }
 message PaintReply { Kind kind = 1; string note = 2; }
 message PriceRequest { string sku = 1; int32 quantity = 2; repeated string tags = 3; }

@@ -12,3 +12,4 @@ mod harness;
 mod memory;
 mod people;
 mod streams;
+mod well_known;
