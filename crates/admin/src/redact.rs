@@ -166,19 +166,50 @@ pub fn is_secret(name: &str) -> bool {
 }
 
 fn is_called_secret(name: &str) -> bool {
-    let last = LAST_SECRETS.contains(&&*last_word(name).to_ascii_lowercase());
-    let name = name.to_ascii_lowercase();
-    last || SECRETS.iter().any(|word| name.contains(word)) || WHOLE_SECRETS.contains(&&*name)
+    let words = words(name);
+    let mut words = &words[..];
+    // Where a page begins is asked for with it, and it opens nothing.
+    if let [rest @ .., of, token] = words
+        && matches!(&**token, "token" | "tokens")
+        && PLACES_IN_LISTS.contains(&&**of)
+    {
+        words = rest;
+    }
+    let is_last = words.last().is_some_and(|last| LAST_SECRETS.contains(&&**last));
+    let is_pass = words.iter().skip(1).any(|word| word == "pass");
+    let is_whole = matches!(words, [only] if WHOLE_SECRETS.contains(&&**only));
+    let together = words.concat();
+    let together = ["nextpagetoken", "pagetoken", "continuationtoken"]
+        .iter()
+        .find_map(|place| together.strip_suffix(place))
+        .unwrap_or(&together);
+    is_last || is_pass || is_whole || SECRETS.iter().any(|part| together.contains(part))
 }
 
-/// The last word of a name, `jwt` of `user_jwt` and `Jwt` of `userJwt`.
-fn last_word(name: &str) -> &str {
-    let separated = name.rsplit(['_', '-', '.']).next().unwrap_or_default();
-    let is_lower =
-        |at: usize| separated.as_bytes()[..at].last().is_some_and(u8::is_ascii_lowercase);
-    let hump =
-        separated.char_indices().rev().find(|(at, c)| c.is_ascii_uppercase() && is_lower(*at));
-    hump.map_or(separated, |(at, _)| &separated[at..])
+/// The words of a name in lower case, however they are told apart: `user_jwt`, `user-jwt`,
+/// `userJwt`, `UserJWT`.
+fn words(name: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut chars = name.chars().peekable();
+    let mut before = ' ';
+    while let Some(c) = chars.next() {
+        let is_lower = |c: char| c.is_lowercase() || c.is_ascii_digit();
+        let begins = c.is_uppercase()
+            && (is_lower(before)
+                || (before.is_uppercase() && chars.peek().is_some_and(|next| next.is_lowercase())));
+        if (begins || !c.is_alphanumeric()) && !word.is_empty() {
+            words.push(std::mem::take(&mut word));
+        }
+        if c.is_alphanumeric() {
+            word.extend(c.to_lowercase());
+        }
+        before = c;
+    }
+    if !word.is_empty() {
+        words.push(word);
+    }
+    words
 }
 
 /// Whether a text has an address with a user and a password.
@@ -296,38 +327,61 @@ const FOLDERS: [&str; 2] = ["PWD", "OLDPWD"];
 /// Names that are secrets, and parts of other names that are not.
 const WHOLE_SECRETS: [&str; 5] = ["pin", "pass", "session", "sid", "bearer"];
 /// Last words of names that are secrets: `userJwt`, `login.otp`, `webhook_signature`.
-const LAST_SECRETS: [&str; 8] = ["jwt", "otp", "totp", "auth", "signature", "cvv", "cvc", "iban"];
-const SECRETS: [&str; 30] = [
-    "pin_code",
-    "pin-code",
-    "pincode",
-    "credit_card",
-    "credit-card",
-    "creditcard",
-    "card_number",
-    "card-number",
-    "cardnumber",
-    "ssh_key",
-    "ssh-key",
-    "sshkey",
-    "_pass",
-    "pwd",
-    "passphrase",
-    "passcode",
-    "session_id",
-    "session-id",
-    "sessionid",
+const LAST_SECRETS: [&str; 13] = [
+    "jwt",
+    "otp",
+    "totp",
+    "auth",
+    "signature",
+    "cvv",
+    "cvv2",
+    "cvc",
+    "iban",
+    "ssn",
+    "pan",
+    "dsn",
+    "pem",
+];
+/// What a token is of that is no secret: `next_page_token`, `continuationToken`.
+const PLACES_IN_LISTS: [&str; 7] =
+    ["page", "next", "previous", "prev", "continuation", "cursor", "sync"];
+/// What is within a name, its words put together, that is a secret: `private_key`, `privateKey`
+/// and `PRIVATE-KEY` all have `privatekey`.
+const SECRETS: [&str; 34] = [
     "token",
     "secret",
     "password",
     "passwd",
-    "api_key",
-    "api-key",
-    "apikey",
+    "pwd",
+    "passphrase",
+    "passcode",
+    "credential",
     "authorization",
     "cookie",
-    "credential",
-    "private_key",
+    "sessionid",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "encryptionkey",
+    "decryptionkey",
+    "signingkey",
+    "sshkey",
+    "licensekey",
+    "licencekey",
+    "masterkey",
+    "sharedkey",
+    "accountkey",
+    "connectionstring",
+    "pincode",
+    "recoverycode",
+    "backupcode",
+    "mfacode",
+    "otpcode",
+    "securityanswer",
+    "securitycode",
+    "creditcard",
+    "cardnumber",
+    "socialsecuritynumber",
 ];
 
 #[cfg(test)]
@@ -405,6 +459,91 @@ mod tests {
         ] {
             assert_eq!(text(written), shown);
         }
+    }
+
+    #[test]
+    fn a_name_is_a_secret_however_its_words_are_told_apart() {
+        for words in [
+            "private key",
+            "access key",
+            "access key id",
+            "aws access key id",
+            "encryption key",
+            "signing key",
+            "license key",
+            "ssh key",
+            "api key",
+            "recovery code",
+            "recovery codes",
+            "mfa code",
+            "connection string",
+            "security answer",
+            "card number",
+            "credit card",
+            "pin code",
+            "user ssn",
+            "card pan",
+            "card cvv",
+            "session id",
+            "db pass",
+            "user jwt",
+            "access token",
+            "refresh token",
+            "client secret",
+            "page token secret",
+        ] {
+            let words: Vec<_> = words.split(' ').collect();
+            let humps: String =
+                words.iter().map(|word| word[..1].to_uppercase() + &word[1..]).collect();
+            let camel = words[0].to_owned() + &humps[words[0].len()..];
+            let upper = words.join("_").to_uppercase();
+            for name in [words.join("_"), words.join("-"), words.join("."), camel, humps, upper] {
+                assert!(is_secret(&name), "{name}");
+            }
+        }
+        for name in
+            ["ssn", "SSN", "pan", "cvv", "CVV2", "dsn", "pem", "APIKey", "userJWT", "apikey"]
+        {
+            assert!(is_secret(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_asks_for_the_next_page_is_no_secret() {
+        for name in [
+            "page_token",
+            "pageToken",
+            "PageToken",
+            "next_page_token",
+            "nextPageToken",
+            "page-token",
+            "NEXT_PAGE_TOKEN",
+            "next_token",
+            "continuation_token",
+            "continuationToken",
+            "cursor",
+            "next_cursor",
+            "cursor_token",
+            "sync_token",
+            "pagetoken",
+            "prev_page_token",
+            "japan",
+            "span",
+            "key",
+            "keys",
+            "primary_key",
+            "passed",
+            "test_passed",
+            "compass",
+            "spin",
+            "author",
+        ] {
+            assert!(!is_secret(name), "{name}");
+        }
+        assert_eq!(
+            text("GET /a?pageToken=b&access_token=c"),
+            "GET /a?pageToken=b&access_token=***"
+        );
     }
 
     #[test]
