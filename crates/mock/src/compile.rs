@@ -204,8 +204,46 @@ impl Compiler<'_> {
         condition
     }
 
+    /// Operators that nobody knows, in a test that is within another: there such an object says
+    /// nothing of what it is about.
+    fn check_inner(&mut self, within: &str, test: &Node) {
+        let known: Vec<_> = OPERATORS.iter().chain(&MORE_OPERATORS).copied().collect();
+        let is_of_elements = matches!(within, "any" | "all" | "none");
+        for member in test.members() {
+            if known.contains(&&*member.key) {
+                continue;
+            }
+            let near = meant(&member.key, &known);
+            let meant = match near.is_empty() && is_of_elements {
+                true => format!("; did you mean {within}: {{cel: 'this.{} == …'}}?", member.key),
+                false => near,
+            };
+            self.error(
+                member.place,
+                format!("there is no operator {}, so `{within}` has no test{meant}", member.key),
+            );
+        }
+        self.check_inners(test);
+    }
+
+    /// The same of all tests within a test.
+    fn check_inners(&mut self, test: &Node) {
+        for member in test.members() {
+            match &*member.key {
+                "not" | "any" | "all" | "none" | "len" => {
+                    self.check_inner(&member.key, &member.value);
+                }
+                "any_of" => {
+                    member.value.items().iter().for_each(|one| self.check_inner("any_of", one));
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// Operators that nobody knows, in an object that is a test.
     fn check_operators(&mut self, path: &Path, key: &str, expected: &Node) {
+        self.check_inners(expected);
         let is_known = |key: &str| OPERATORS.contains(&key) || MORE_OPERATORS.contains(&key);
         let members = expected.members();
         if members.is_empty() {

@@ -197,6 +197,21 @@ const FAULTS: &[(&str, &str, &str)] = &[
     ),
     (
         P,
+        "- {when: {request.tags: {any: {sku: tea}}}}",
+        "shop.v1.cart.price.yaml:1:32: there is no operator sku, so `any` has no test\n  next step: write any: {cel: 'this.sku == …'}",
+    ),
+    (
+        P,
+        "- {when: {request.tags: {none: {not: {startWith: tea}}}}}",
+        "shop.v1.cart.price.yaml:1:39: there is no operator startWith, so `not` has no test\n  next step: write startsWith",
+    ),
+    (
+        P,
+        "- {when: {request.sku: {any_of: [a, {bogus: 1}]}}}",
+        "shop.v1.cart.price.yaml:1:38: there is no operator bogus, so `any_of` has no test",
+    ),
+    (
+        P,
         "- {headers: [{nme: a, value: b}]}",
         "shop.v1.cart.price.yaml:1:14: a header in a list is {name: x-a, value: text}",
     ),
@@ -206,6 +221,22 @@ const FAULTS: &[(&str, &str, &str)] = &[
 fn each_fault_has_its_place_and_what_was_meant() {
     for (name, text, expected) in FAULTS {
         check(name, text, &[*expected]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_test_that_says_nothing_is_an_error_for_stubs_and_where_calls_are_verified() {
+    let mock = crate::harness::with_rules(P, "- {body: {}}");
+    crate::harness::call(&mock, "Price", &[serde_json::json!({"tags": ["milk"]})]).await.unwrap();
+    for test in
+        [serde_json::json!({"any": {"sku": "tea"}}), serde_json::json!({"not": {"bogus": 1}})]
+    {
+        let stub = serde_json::json!({"when": {"request.tags": test}, "body": {"note": "hit"}});
+        let findings = mock.stub("shop.v1.Cart/Price", &stub, None).unwrap_err();
+        assert!(findings.iter().any(|one| one.is_error), "{test}: {findings:?}");
+        let wanted = tidewire_mock::Calls::of("/shop.v1.Cart/Price").with("tags", test.clone());
+        let told = mock.verify(&wanted, tidewire_mock::Times::Exactly(1)).unwrap_err().to_string();
+        assert!(told.contains("there is no operator"), "{told}");
     }
 }
 
