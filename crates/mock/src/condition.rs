@@ -15,6 +15,7 @@
 //! | `any`, `all`, `none` | one, every, no element of the list passes the test |
 //! | `len` | the length of a list or of text passes the test |
 //! | `equals` | it is this, as JSON sees it: a message with all its fields, a list, a value |
+//! | `like` | the same, and each `***` in a text of it is any text, or any value where it stands alone |
 //! | `cel` | the expression is true of `this`, which is what is at the path |
 //! | `gt` `gte` `lt` `lte` | all of them hold of the number; beside a time as RFC 3339 has it, of the time; beside `90s`, of the duration |
 //! | `eq` `ne` | both hold of the text |
@@ -69,6 +70,8 @@ pub(crate) enum Test {
     Length(Box<Self>),
     /// It is what this JSON says.
     Same(Json),
+    /// It is what this JSON says, with anything in the place of [`ANYTHING`].
+    Like(Json),
     /// An expression is true; what is absent is this to it.
     Cel(Box<Expression>, Json),
     All(Vec<Comparison>),
@@ -102,8 +105,19 @@ pub(crate) const OPERATORS: [&str; 12] =
     ["not", "exists", "regex", "flags", "contains", "in", "gt", "gte", "lt", "lte", "eq", "ne"];
 
 /// The operators that only we know.
-pub(crate) const MORE_OPERATORS: [&str; 10] =
-    ["equals", "startsWith", "endsWith", "glob", "any_of", "any", "all", "none", "len", "cel"];
+pub(crate) const MORE_OPERATORS: [&str; 11] = [
+    "equals",
+    "like",
+    "startsWith",
+    "endsWith",
+    "glob",
+    "any_of",
+    "any",
+    "all",
+    "none",
+    "len",
+    "cel",
+];
 
 /// What a test is compiled with: who is told what is wrong, and what `this` is in an expression.
 pub(crate) struct TestContext<'m> {
@@ -270,6 +284,7 @@ impl Test {
                 None => View::count(actual.text().encode_utf16().count()),
             }),
             Self::Same(wanted) => actual.is_same(wanted),
+            Self::Like(wanted) => actual.is_like(wanted),
             Self::Cel(expression, absent) => {
                 let mut this = |_| Some(formula::this(actual, absent));
                 let gives = expression.evaluate(&mut this, 0, &mut { Expression::STEPS });
@@ -319,12 +334,16 @@ fn sides(operator: &str) -> Option<&'static [Ordering]> {
 type Make = fn(operand: &Node, whole: &Node, making: &mut TestContext<'_>) -> Test;
 
 /// The operators that decide alone, in the order in which they are looked for.
-const DECIDING: [(&str, Make); 15] = [
+const DECIDING: [(&str, Make); 16] = [
     ("not", |operand, _, making| Test::Not(Box::new(Test::new(operand, making)))),
     ("exists", |operand, _, _| Test::Exists(operand.is_truthy())),
     ("regex", |operand, whole, making| {
         let text = |node: &Node| View::Rule(node).text().into_owned();
         let flags = whole.get("flags").map(text).unwrap_or_default();
+        if operand.as_text().is_none() {
+            let why = format!("the pattern is {}; quote it", operand.kind());
+            (making.note)(operand.place, why);
+        }
         match Pattern::new(&text(operand), &flags) {
             Ok(pattern) => Test::Regex(Box::new(pattern)),
             Err(why) => {
@@ -360,6 +379,7 @@ const DECIDING: [(&str, Make); 15] = [
         Test::Length(making.test_of(this, operand))
     }),
     ("equals", |operand, _, _| Test::Same(crate::view::plain_json(operand))),
+    ("like", |operand, _, _| Test::Like(crate::view::plain_json(operand))),
     ("cel", cel),
 ];
 

@@ -178,6 +178,36 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Whether it is what JSON says, with anything in the place of [`ANYTHING`].
+    pub(crate) fn is_like(&self, wanted: &Json) -> bool {
+        match (self, wanted) {
+            (Self::Missing, _) => false,
+            (_, Json::String(text)) if text == ANYTHING => true,
+            (Self::Field(Value::Message(message)), _) => {
+                let json = message.print(JsonStyle::default()).ok();
+                let json = json.and_then(|json| serde_json::from_slice(&json).ok());
+                json.is_some_and(|json: Json| is_like(&json, wanted))
+            }
+            (Self::Field(Value::List(_)) | Self::Messages(_), Json::Array(wanted)) => {
+                let elements = self.elements().unwrap_or_default();
+                elements.len() == wanted.len()
+                    && elements.iter().zip(wanted).all(|(one, wanted)| one.is_like(wanted))
+            }
+            (Self::Field(Value::Map(map)), Json::Object(wanted)) => {
+                let mut entries = map.iter();
+                map.len() == wanted.len()
+                    && entries.all(|(key, value)| {
+                        let wanted = wanted.get(&*field_text(key));
+                        wanted.is_some_and(|wanted| View::Field(value).is_like(wanted))
+                    })
+            }
+            (_, Json::String(pattern)) if pattern.contains(ANYTHING) => {
+                is_text_like(&self.text(), pattern)
+            }
+            _ => self.is_same(wanted),
+        }
+    }
+
     /// Whether it equals a text; a point in time and a duration however that writes it.
     pub(crate) fn equals(&self, text: &str) -> bool {
         self.text() == text
@@ -284,6 +314,45 @@ fn held(message: MessageRef<'_>) -> Option<View<'_>> {
         }
         _ => return None,
     })
+}
+
+/// What stands for any text in a text, and for any value by itself, where something is compared
+/// without its secrets.
+pub(crate) const ANYTHING: &str = "***";
+
+/// Whether JSON is as wanted, with anything in the place of [`ANYTHING`].
+fn is_like(actual: &Json, wanted: &Json) -> bool {
+    match (actual, wanted) {
+        (_, Json::String(pattern)) if pattern == ANYTHING => true,
+        (Json::String(text), Json::String(pattern)) => is_text_like(text, pattern),
+        (Json::Number(one), Json::Number(other)) => one == other || one.as_f64() == other.as_f64(),
+        (Json::Array(all), Json::Array(wanted)) => {
+            all.len() == wanted.len()
+                && all.iter().zip(wanted).all(|(one, wanted)| is_like(one, wanted))
+        }
+        (Json::Object(members), Json::Object(wanted)) => {
+            let is_member = |(key, value): (&String, &Json)| {
+                wanted.get(key).is_some_and(|wanted| is_like(value, wanted))
+            };
+            members.len() == wanted.len() && members.iter().all(is_member)
+        }
+        _ => actual == wanted,
+    }
+}
+
+/// The same of a text: the parts between come one after the other.
+fn is_text_like(text: &str, pattern: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once(ANYTHING) else { return text == pattern };
+    let (between, last) = rest.rsplit_once(ANYTHING).unwrap_or(("", rest));
+    let Some(text) = text.strip_prefix(first) else { return false };
+    let Some(mut text) = text.strip_suffix(last) else { return false };
+    for part in between.split(ANYTHING) {
+        match text.find(part) {
+            Some(at) => text = &text[at + part.len()..],
+            None => return false,
+        }
+    }
+    true
 }
 
 /// The beginning of a text that is longer than people read.

@@ -3,8 +3,8 @@
 //! A request without a secret is compared as a whole. Else the conditions go down to each secret:
 //! what holds none is compared by `equals`, what is not there is not to be there, lists and maps
 //! have as many elements, and the secret itself is only to be there. Of a text with a secret in the
-//! middle (`/page?token=…&b=2`) the rest is compared. The one thing that is not looked into is an
-//! `Any` with a secret in it.
+//! middle (`/page?token=…&b=2`) the rest is compared. No path leads into an `Any`, so one with a
+//! secret in it is compared by `like`; of one whose type nobody knows only the type.
 
 use bytes::Bytes;
 use tidewire_schema::{Kind, MessageType, Schema, Single};
@@ -73,7 +73,7 @@ impl Conditions {
                     name if JSON_TYPES.contains(&name) => {
                         self.entries(&path, whole, shown, kind);
                     }
-                    "google.protobuf.Any" => self.require(path, json!({"exists": true})),
+                    "google.protobuf.Any" => self.require(path, json!({"like": shown})),
                     _ => self.fields(&path, whole, shown, of),
                 }
             }
@@ -90,6 +90,15 @@ impl Conditions {
                 for (index, (whole, shown)) in whole.iter().zip(shown).enumerate() {
                     self.add(format!("{path}[{index}]"), Pair { whole, shown }, one);
                 }
+            }
+            (Json::Object(whole), Json::String(_), Kind::One(Single::Message(of)))
+                if of.full_name() == "google.protobuf.Any" && !is_known(whole, of) =>
+            {
+                let name = whole.get("@type").and_then(Json::as_str).unwrap_or_default();
+                tracing::warn!(
+                    "{path} holds a {name}, which the schema does not have: only its type is compared"
+                );
+                self.require(format!("{path}.type_url"), name.into());
             }
             (Json::String(_), Json::String(shown), _) if shown != MASK => {
                 self.require(format!("{path}{}", text_within(kind)), around_secrets(shown));
@@ -138,6 +147,12 @@ impl Conditions {
     fn require(&mut self, path: String, test: Json) {
         self.0.insert(path, test);
     }
+}
+
+/// Whether the schema has the type of what an `Any` holds.
+fn is_known(any: &Map<String, Json>, of: MessageType<'_>) -> bool {
+    let name = any.get("@type").and_then(Json::as_str).unwrap_or_default();
+    of.sibling(name.rsplit('/').next().unwrap_or_default()).is_some()
 }
 
 /// The path of an entry of a map; `None` where no path can say its key.
