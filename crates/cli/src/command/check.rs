@@ -24,6 +24,9 @@ use self::finding::{Finding, Severity};
 use self::output::Texts;
 use crate::Failure;
 
+/// The largest message of a reply that is compared with a recorded one.
+const REPLY_BYTES_MAX: usize = 64 << 20;
+
 /// Check `.proto` files, rules of mocks and tidewire.toml; points at file, line and column.
 ///
 /// Reports, beside errors of the compiler: REST paths that do not fit their methods or match the
@@ -90,7 +93,10 @@ impl Check {
         }
         protos.extend(files.first().cloned());
         if !ruled.is_empty() {
-            let against = self.against.as_deref().map(|url| self.upstream_protocol.client(url));
+            let against = self
+                .against
+                .as_deref()
+                .map(|url| self.upstream_protocol.client(url, REPLY_BYTES_MAX));
             let against = against.transpose()?.map(|client| (client, self.with_commands));
             rules::check(&ruled, &protos, against, &mut found).map_err(Failure::usage)?;
         }

@@ -10,6 +10,7 @@ use tidewire::mock::{DefaultReply, Finding, MockFolders, UpstreamService, Watch,
 use tidewire::schema::Diagnostic;
 use tidewire::service::{Access, Protocol};
 use tidewire::{Client, Method, Schema};
+use tidewire_client::ClientLimits;
 
 use self::compat::WishmockOptions;
 use crate::call::detect::detect;
@@ -109,14 +110,17 @@ pub(crate) enum UpstreamProtocol {
 }
 
 impl UpstreamProtocol {
-    /// A client of the service at a URL.
-    pub(crate) fn client(self, url: &str) -> Result<Client, Failure> {
+    /// A client of the service at a URL, which takes replies with messages of so many bytes.
+    pub(crate) fn client(self, url: &str, bytes_max: usize) -> Result<Client, Failure> {
         let protocol = match self {
             Self::Grpc => Protocol::Grpc,
             Self::GrpcWeb => Protocol::GrpcWeb,
             Self::Connect => Protocol::Connect,
         };
-        Client::builder(url).protocol(protocol).build().map_err(Failure::usage)
+        let mut limits = ClientLimits::default();
+        limits.message_bytes_max = bytes_max;
+        let client = Client::builder(url).protocol(protocol).limits(limits);
+        client.build().map_err(Failure::usage)
     }
 }
 
@@ -163,7 +167,7 @@ impl Mock {
         answers_everybody: bool,
     ) -> Result<(), Failure> {
         let folders = self.folders().await?;
-        let mock = self.build(&folders)?;
+        let mock = self.build(&folders, config)?;
         config.tell_of_mock(&mock, &folders);
         serving::offer_loads(config);
         let services = mock.services();
@@ -216,7 +220,11 @@ impl Mock {
     }
 
     /// The mock of these folders; what is wrong with them is reported.
-    fn build(&self, folders: &MockFolders) -> Result<tidewire::mock::Mock, Failure> {
+    fn build(
+        &self,
+        folders: &MockFolders,
+        config: &Config,
+    ) -> Result<tidewire::mock::Mock, Failure> {
         let loaded = folders.load();
         report(&texts(loaded.faults.iter(), &[]));
         if !loaded.has_rules {
@@ -234,7 +242,8 @@ impl Mock {
             None => {}
         }
         if let Some(url) = &self.upstream {
-            let mut real = UpstreamService::new(self.upstream_protocol.client(url)?);
+            let bytes_max = config.limits().message_bytes_max;
+            let mut real = UpstreamService::new(self.upstream_protocol.client(url, bytes_max)?);
             if let Some(folder) = &self.record {
                 real = real.record(folder).map_err(Failure::usage)?;
             }
