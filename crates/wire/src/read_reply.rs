@@ -23,7 +23,7 @@ use crate::dialect::{CONNECT_ENCODING, Dialect, Format, Framing, essence};
 use crate::end::End;
 use crate::envelope::{COMPRESSED, CONNECT_END, EnvelopeReader, WEB_TRAILERS};
 use crate::headers::{self, TRAILERS_MAX};
-use crate::sender::Sender;
+use crate::sender::{Sender, unreadable};
 use crate::{error_json, grpc, grpc_web, status};
 
 /// Reads the messages of a reply.
@@ -333,7 +333,9 @@ fn web_end(block: &[u8], host: &str) -> End {
 }
 
 fn no_status(host: &str) -> Error {
-    Error::internal(format!("{host} ended its reply without saying whether the call succeeded"))
+    unreadable(Error::internal(format!(
+        "{host} ended its reply without saying whether the call succeeded"
+    )))
 }
 
 fn with_metadata(mut error: Error, headers: HeaderMap, is_bare: bool) -> Error {
@@ -371,5 +373,5 @@ fn check_type(essence: &[u8], wanted: Format, host: &str) -> Result<()> {
             essence == b"application/grpc-web" || essence.starts_with(b"application/grpc-web+")
         }
     };
-    Err(Error::new(if speaks { Code::Internal } else { Code::Unknown }, text))
+    Err(unreadable(Error::new(if speaks { Code::Internal } else { Code::Unknown }, text)))
 }

@@ -275,6 +275,84 @@ fn of_a_request_with_a_secret_all_but_the_secret_is_compared() {
 }
 
 /// A masked place is compared by whether anything is there.
+const ANY: &str = r#"syntax = "proto3";
+package any.v1;
+import "google/protobuf/any.proto";
+service Echo { rpc Say(Asked) returns (Said); }
+message Asked { google.protobuf.Any any = 1; string page_token = 2; double size = 3; }
+message Said { string note = 1; string next_page_token = 2; }
+message Login { string user = 1; string password = 2; }
+message Money { int32 units = 1; }
+"#;
+
+const ANY_RULES: &str = "
+responses:
+  - {when: {request.any.type_url: {endsWith: Money}}, body: {note: money}}
+  - {when: {request.any.type_url: {endsWith: Login}}, body: {note: login}}
+  - {when: {request.page_token: ''}, body: {note: first, next_page_token: tokB}}
+  - {when: {request.page_token: tokB}, body: {note: second, next_page_token: tokC}}
+  - {body: {note: last}}
+";
+
+/// A mock before one that plays the real service, which has made calls; then one of what was
+/// recorded.
+fn replayed(proto: &str, rules: &str, more: &[&str], calls: &[&str]) -> (Vec<String>, RunningMock) {
+    let files = [("protos/any.proto", proto), ("rules/any.v1.echo.say.yaml", rules)];
+    let real = RunningMock::start(&files, &[]);
+    let url = format!("http://{}", real.address);
+    let words = [&["--upstream", &url, "--record", "recorded"], more].concat();
+    let recorder = RunningMock::start(&files[..1], &words);
+    let said = calls.iter().map(|one| call(&recorder, "Echo/Say", one, &[]).stdout).collect();
+    let name = "recorded/any.v1.echo.say.json";
+    let text = std::fs::read_to_string(recorder.path().join(name)).unwrap_or_default();
+    let files = [files[0], ("rules/any.v1.echo.say.json", &*text)];
+    (said, RunningMock::start(&files, &[]))
+}
+
+#[test]
+fn a_recorded_any_answers_its_own_request_whatever_the_secret_in_it() {
+    let asked = |name: &str, more: &str| {
+        format!(r#"{{"any":{{"@type":"type.googleapis.com/any.v1.{name}",{more}}}}}"#)
+    };
+    let eve = asked("Login", r#""user":"eve","password":"p1""#);
+    let money = asked("Money", r#""units":5"#);
+    let (said, mock) = replayed(ANY, ANY_RULES, &[], &[&eve, &money]);
+    for (request, reply) in [(&eve, &said[0]), (&money, &said[1])] {
+        assert_eq!(&call(&mock, "Echo/Say", request, &[]).stdout, reply, "{request}");
+    }
+    assert_ne!(said[0], said[1]);
+    let other = asked("Login", r#""user":"eve","password":"p2""#);
+    assert_eq!(call(&mock, "Echo/Say", &other, &[]).stdout, said[0]);
+    for unknown in
+        [asked("Login", r#""user":"bob","password":"p1""#), asked("Money", r#""units":6"#)]
+    {
+        assert_eq!(call(&mock, "Echo/Say", &unknown, &[]).stdout, "{}\n", "{unknown}");
+    }
+}
+
+#[test]
+fn pages_are_replayed_by_their_tokens() {
+    let pages = ["{}", r#"{"pageToken":"tokB"}"#, r#"{"pageToken":"tokC"}"#];
+    let (said, mock) = replayed(ANY, ANY_RULES, &[], &pages);
+    for (page, reply) in pages.iter().zip(&said).rev() {
+        assert_eq!(&call(&mock, "Echo/Say", page, &[]).stdout, reply, "{page}");
+    }
+    assert!(said[0].contains("tokB") && said[1].contains("tokC"), "{said:?}");
+}
+
+#[test]
+fn a_limit_that_was_set_counts_for_the_real_service_and_what_is_over_it_is_not_recorded() {
+    let large = format!("- {{body: {{note: {}}}}}", "x".repeat(5 << 20));
+    let (said, mock) = replayed(ANY, &large, &["--set", "limits.message_bytes_max=6MiB"], &["{}"]);
+    assert!(said[0].len() > 5 << 20, "{}", &said[0][..said[0].len().min(200)]);
+    assert_eq!(call(&mock, "Echo/Say", "{}", &[]).stdout, said[0]);
+    let (said, mock) = replayed(ANY, &large, &[], &["{}"]);
+    assert_eq!(said[0], "");
+    assert!(
+        !mock.path().join("rules/any.v1.echo.say.json").metadata().is_ok_and(|it| it.len() > 0)
+    );
+}
+
 #[test]
 fn drift_of_a_reply_with_a_secret_is_what_is_beside_the_secret() {
     let rule = |secret: &str, user: &str, note: &str| {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use parking_lot::Mutex;
-use tidewire_admin::write_whole;
+use tidewire_admin::{redact, write_whole};
 use tidewire_client::{Client, Upstream};
 use tidewire_mock::RealService;
 use tidewire_schema::Schema;
@@ -177,8 +177,9 @@ impl RunningCall {
         trailers: &Headers,
         error: Option<&Error>,
     ) {
-        if error.is_some_and(|error| error.outcome() != Outcome::Answered) {
-            tracing::warn!("a call of {} broke off and is not recorded", self.method.path);
+        if let Some(error) = error.filter(|error| error.outcome() != Outcome::Answered) {
+            let why = redact::text(error.message());
+            tracing::warn!("a call of {} broke off and is not recorded: {why}", self.method.path);
             return;
         }
         let said = self.said.lock();
