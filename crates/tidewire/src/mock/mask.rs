@@ -45,6 +45,13 @@ impl MaskedMessage {
         Ok(Self { whole, shown })
     }
 
+    /// Whether a message comes back from its JSON, be it with its fields in another order; what is
+    /// not in the JSON are fields that the schema does not have, and -0.
+    pub(super) fn is_whole(&self, schema: &Schema, name: &str, bytes: &[u8]) -> bool {
+        let again = schema.from_json(name, &self.whole).and_then(|one| one.encode(Codec::Proto));
+        again.is_ok_and(|again| again.len() == bytes.len())
+    }
+
     /// What is shown, in the form that the type takes.
     pub(super) fn into_readable(self, of: MessageType<'_>) -> Json {
         let Self { whole, mut shown } = self;
@@ -115,5 +122,33 @@ fn fit(value: &mut Json, of: Single<'_>) -> bool {
                 !is_masked
             }
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidewire_schema::Sources;
+
+    use super::*;
+
+    #[test]
+    fn what_json_does_not_say_of_a_message_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let proto = "syntax = \"proto3\"; package a.v1;
+            message M { string text = 1; double size = 2; map<string, string> more = 3; M next = 4; }";
+        std::fs::write(folder.path().join("a.proto"), proto).unwrap();
+        let schema = Schema::compile(&Sources::new().folder(folder.path())).unwrap();
+        let is_whole = |bytes: &[u8]| {
+            let masked = MaskedMessage::decode(&schema, "a.v1.M", bytes).unwrap();
+            masked.is_whole(&schema, "a.v1.M", bytes)
+        };
+        // `text`, then an unknown field 127.
+        assert!(is_whole(b"\x0a\x01x"));
+        assert!(!is_whole(b"\x0a\x01x\xfa\x07\x01y"));
+        assert!(!is_whole(b"\x22\x04\xfa\x07\x01y"));
+        // -0, 1 and entries in another order.
+        assert!(!is_whole(b"\x11\0\0\0\0\0\0\0\x80"));
+        assert!(is_whole(b"\x11\0\0\0\0\0\0\xf0\x3f"));
+        assert!(is_whole(b"\x1a\x06\x0a\x01b\x12\x01x\x1a\x06\x0a\x01a\x12\x01y"));
     }
 }

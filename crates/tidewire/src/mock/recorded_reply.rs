@@ -53,7 +53,15 @@ fn body(schema: &Schema, name: &str, bytes: &Bytes) -> Result<Json, String> {
     let is_known = !message.as_ref().has_unknown_fields();
     Ok(match masked.whole == masked.shown && !is_exact && is_known {
         true => json!({"body_base64": base64(bytes)}),
-        false => json!({"body": masked.into_readable(message.message_type())}),
+        false => {
+            if !masked.is_whole(schema, name, bytes) {
+                tracing::warn!(
+                    "a message of {name} has more than its JSON says, fields that the schema does \
+                     not have or -0: they are not recorded"
+                );
+            }
+            json!({"body": masked.into_readable(message.message_type())})
+        }
     })
 }
 

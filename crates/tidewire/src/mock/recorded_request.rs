@@ -21,6 +21,14 @@ pub(super) fn when(schema: &Schema, method: &Method, requests: &[Bytes]) -> Resu
     let all: Result<Vec<_>, _> =
         requests.iter().map(|bytes| MaskedMessage::decode(schema, &method.input, bytes)).collect();
     let mut all = all?;
+    let mut pairs = all.iter().zip(requests);
+    if !pairs.all(|(one, bytes)| one.is_whole(schema, &method.input, bytes)) {
+        tracing::warn!(
+            "a request of {} has more than its JSON says, fields that the schema does not have or \
+             -0: requests that differ only there count as one",
+            method.path
+        );
+    }
     let streams = method.kind.client_streams();
     if all.iter().all(|one| one.whole == one.shown) {
         let mut wholes: Vec<_> = all.into_iter().map(|one| one.whole).collect();
