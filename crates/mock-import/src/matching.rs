@@ -53,6 +53,18 @@ impl Conditions {
     }
 }
 
+/// Why a stub is left out.
+const ANY_ORDER: &str = "lists in any order within what is compared as a whole";
+
+/// Whether there is a list in it of which the order could be another one.
+fn has_order(node: &Node) -> bool {
+    match &node.value {
+        Tree::List(items) => items.len() > 1 || items.iter().any(has_order),
+        Tree::Object(members) => members.iter().any(|member| has_order(&member.value)),
+        _ => false,
+    }
+}
+
 /// Both tests hold.
 pub(crate) fn both(a: Node, b: Node) -> Node {
     one("not", one("any_of", list(vec![one("not", a), one("not", b)])))
@@ -151,6 +163,9 @@ impl Matcher {
                 if !wanted.is_object() {
                     return Err(gap(format!("{} in place of an object", wanted.kind())));
                 }
+                if how == Comparison::AnyOrder && has_order(wanted) {
+                    return Err(gap(ANY_ORDER.to_owned()));
+                }
                 if matches!(how, Comparison::Exactly | Comparison::AnyOrder) {
                     let is_empty = wanted.members().is_empty();
                     out.add(path, if is_empty { absent() } else { one("equals", wanted.clone()) });
@@ -187,6 +202,21 @@ impl Matcher {
         let is_exact = matches!(how, Comparison::Exactly | Comparison::AnyOrder);
         let name = inner.full_name();
         match &wanted.value {
+            Tree::Object(_) if how == Comparison::AnyOrder && has_order(wanted) => {
+                if is_free(name) {
+                    return Err(Gap::new(wanted.place, key, ANY_ORDER.to_owned()));
+                }
+                // Each field by itself, since `equals` of a message has the order of its lists.
+                out.add(path, one("exists", truth(true)));
+                self.members(inner, path, key, wanted, how, out)?;
+                let is_said = |field: &Field<'_>| {
+                    [field.name(), field.json_name()].iter().any(|name| wanted.get(name).is_some())
+                };
+                for field in inner.fields().filter(|field| !is_said(field)) {
+                    out.add(format!("{path}.{}", field.name()), absent());
+                }
+                Ok(())
+            }
             Tree::Object(members) if is_exact => {
                 let mut test = one("equals", wanted.clone());
                 if members.is_empty() {
@@ -203,6 +233,9 @@ impl Matcher {
             Tree::Text(_) | Tree::Date(_) if name == "google.protobuf.Timestamp" && is_exact => {
                 out.add(path, text(scalar_text(wanted).unwrap_or_default()));
                 Ok(())
+            }
+            Tree::List(_) if how == Comparison::AnyOrder && has_order(wanted) => {
+                Err(Gap::new(wanted.place, key, ANY_ORDER.to_owned()))
             }
             _ if is_exact && name.starts_with("google.protobuf.") => {
                 out.add(path, one("equals", wanted.clone()));
@@ -295,6 +328,9 @@ impl Matcher {
     /// A test of an element of a list, or of a value of a map.
     fn element(self, single: Single<'_>, wanted: &Node, how: Comparison) -> Result<Node, String> {
         match single {
+            Single::Message(_) if how == Comparison::AnyOrder && has_order(wanted) => {
+                Err(ANY_ORDER.to_owned())
+            }
             Single::Message(inner) => match how {
                 Comparison::Exactly | Comparison::AnyOrder => Ok(one("equals", wanted.clone())),
                 _ => Ok(one("cel", text(cel::part(inner, "this", wanted, how)?))),

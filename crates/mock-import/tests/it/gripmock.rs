@@ -83,6 +83,30 @@ async fn lists_are_equal_in_any_order_where_that_is_said() {
         &[json!({"others": [{"name": "b"}, {"name": "a"}]})],
     )
     .await;
+    check(
+        "{ignoreArrayOrder: true, equals: {shop: {name: a, tags: [b, a]}}}",
+        &[
+            json!({"shop": {"name": "a", "tags": ["a", "b"]}}),
+            json!({"shop": {"name": "a", "tags": ["b", "a"]}}),
+        ],
+        &[
+            json!({"shop": {"name": "a", "tags": ["a"]}}),
+            json!({"shop": {"name": "a", "tags": ["a", "b"], "floor": 2}}),
+            json!({"shop": {"tags": ["a", "b"]}}),
+            json!({}),
+        ],
+    )
+    .await;
+}
+
+#[test]
+fn lists_in_any_order_that_rules_cannot_express_leave_their_stub_out() {
+    let stub = "{service: Cart, method: GetPrice, output: {data: {}}, \
+                input: {ignoreArrayOrder: true, equals: {others: [{name: a, tags: [x, y]}]}}}";
+    let made = imported(Program::GripMock, "a.yaml", stub);
+    assert!(made.files.is_empty(), "{made:?}");
+    let told = told(&made);
+    assert!(told[0].contains("in any order within what is compared as a whole"), "{told:?}");
 }
 
 #[tokio::test]
