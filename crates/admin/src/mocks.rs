@@ -114,7 +114,11 @@ impl MocksApi {
     fn previewed(&self, request: &PreviewRequest) -> Result<PreviewReply> {
         let mock = match request.name.is_empty() {
             true => self.mock()?.clone(),
-            false => self.mock()?.draft(&self.checked(&request.name, &request.text)?.0).0,
+            false => {
+                let (files, findings) = self.checked(&request.name, &request.text)?;
+                refuse_errors(&findings)?;
+                self.mock()?.draft(&files).0
+            }
         };
         let method = mock.method_named(&request.method)?;
         let requests: Result<Vec<_>> = request.requests.iter().map(|text| json(text)).collect();
@@ -142,13 +146,25 @@ impl MocksApi {
             (Some(times), None, None) => Times::Exactly(times),
             (None, Some(times), None) => Times::AtLeast(times),
             (None, None, Some(times)) => Times::AtMost(times),
+            (None, Some(least), Some(most)) if least <= most => Times::Between(least, most),
             (None, None, None) => Times::AtLeast(1),
             _ => {
-                let why = "write one of exactly, at_least and at_most";
+                let why = "write exactly, or at_least or at_most or both, the smaller one first";
                 return Err(Error::invalid_argument(why));
             }
         };
         Ok((calls, times))
+    }
+}
+
+/// # Errors
+/// What of findings is an error.
+fn refuse_errors(findings: &[Finding]) -> Result<()> {
+    let errors = findings.iter().filter(|finding| finding.is_error);
+    let told: Vec<_> = errors.map(ToString::to_string).collect();
+    match told.is_empty() {
+        true => Ok(()),
+        false => Err(Error::invalid_argument(told.join("\n"))),
     }
 }
 
@@ -176,11 +192,7 @@ impl Mocks for MocksApi {
         let put = move |this: &Self| {
             let PutRuleFileRequest { name, text, etag, .. } = request;
             let (_, findings) = this.checked(&name, &text)?;
-            let errors: Vec<_> = findings.iter().filter(|finding| finding.is_error).collect();
-            if !errors.is_empty() {
-                let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
-                return Err(Error::invalid_argument(texts.join("\n")));
-            }
+            refuse_errors(&findings)?;
             let written = this.folder()?.write(&name, &text, &etag)?;
             tracing::warn!(file = name, "a rule file was written by the admin listener");
             this.rule_file(written)

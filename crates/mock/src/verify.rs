@@ -25,6 +25,8 @@ pub enum Times {
     AtLeast(u64),
     /// So often or less.
     AtMost(u64),
+    /// From so often to so often.
+    Between(u64, u64),
     /// Not once.
     Never,
 }
@@ -57,6 +59,7 @@ impl Mock {
             Times::Exactly(times) => count == times,
             Times::AtLeast(times) => count >= times,
             Times::AtMost(times) => count <= times,
+            Times::Between(least, most) => (least..=most).contains(&count),
             Times::Never => count == 0,
         };
         let forgotten = self.log().forgotten(wanted.session.as_deref());
@@ -71,7 +74,11 @@ impl Mock {
             let calls = if forgotten == 1 { "call" } else { "calls" };
             let _ = write!(told, "; the log has forgotten {forgotten} {calls}");
         }
-        let is_too_few = !matches!(times, Times::Never | Times::AtMost(_));
+        let is_too_few = match times {
+            Times::Never | Times::AtMost(_) => false,
+            Times::Between(least, _) => count < least,
+            _ => true,
+        };
         if is_too_few {
             told.push_str(&self.near(wanted));
         }
@@ -236,6 +243,9 @@ impl fmt::Display for Times {
             Self::Exactly(times) => f.write_str(&often(*times)),
             Self::AtLeast(times) => write!(f, "{} at least", often(*times)),
             Self::AtMost(times) => write!(f, "{} at most", often(*times)),
+            Self::Between(least, most) => {
+                write!(f, "{} at least and {} at most", often(*least), often(*most))
+            }
             Self::Never => f.write_str("never"),
         }
     }

@@ -147,7 +147,11 @@ fn argument(field: Field<'_>, head: &str) -> Arg {
         }
         Kind::Map { .. } => arg.long(kebab).value_name("KEY=VALUE").action(ArgAction::Append),
         Kind::List(_) => arg.long(kebab).value_name("VALUE").action(ArgAction::Append),
-        Kind::One(_) if is_text => arg.long(kebab).value_name("TEXT"),
+        // Without a text a file would become empty; whoever wants that writes --text ''.
+        Kind::One(_) if is_text => {
+            let is_file = field.name() == "text" && head.contains(" Put");
+            arg.long(kebab).value_name("TEXT").required(is_file)
+        }
         Kind::One(_) => arg.long(kebab).value_name("NUMBER"),
     }
 }

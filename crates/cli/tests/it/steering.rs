@@ -112,6 +112,9 @@ fn a_text_that_is_wrong_is_told_with_its_place_and_not_written() {
     let etag = mock.mocks(&["get-file", name])["etag"].as_str().unwrap().to_owned();
     let put = ["put-file", name, "--text", broken, "--etag", &etag];
     mock.mocks_ran(&put).check(1, &["invalid_argument", "2:19", "not a valid int64"]);
+    let preview = ["preview", "Price", "--name", name, "--text", broken];
+    mock.mocks_ran(&preview).check(1, &["invalid_argument", "2:19", "not a valid int64"]);
+    mock.mocks_ran(&["put-file", name, "--etag", &etag]).check(2, &["--text"]);
     assert_eq!(std::fs::read_to_string(mock.path().join(FILE)).unwrap(), RULES);
     let listed = mock.mocks(&["list-rules", "--json"]);
     assert_eq!(listed["files"][0]["name"], name);
@@ -156,6 +159,12 @@ fn calls_are_told_with_bodies_near_misses_and_counts_without_secrets() {
     assert_eq!(misses[0], r#"request.quantity is "9", wanted {"gte":100}"#);
     let verified = mock.mocks(&["verify", "Price", "--exactly", "2"]);
     assert_eq!((&verified["verified"], &verified["calls"]), (&json!(true), &json!("2")));
+    let range = |least: &str, most: &str| {
+        mock.mocks_ran(&["verify", "Price", "--at-least", least, "--at-most", most])
+    };
+    range("1", "2").check(0, &[]);
+    range("3", "4").check(1, &["was to come 3 times at least and 4 times at most"]);
+    range("2", "1").check(1, &["the smaller one first"]);
     let tea = ["verify", "Price", "--with", r#"{"sku":"tea"}"#, "--exactly"];
     mock.mocks(&[&tea[..], &["1"]].concat());
     let not = [&tea[..], &["3"]].concat();
