@@ -40,6 +40,8 @@ pub struct LoggedCall {
     pub rule: Option<Decision>,
     /// The code of the error that was answered.
     pub error: Option<Code>,
+    /// The fault that kept the answer from its end: `reset`, `truncate`, `drop_trailers`.
+    pub fault: Option<&'static str>,
 }
 
 impl LoggedCall {

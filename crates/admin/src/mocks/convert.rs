@@ -12,7 +12,15 @@ use crate::{headers, micros, redact};
 const MESSAGES_MAX: usize = 100;
 
 pub(super) fn rule(decision: Option<&Decision>) -> String {
-    decision.map_or_else(String::new, |rule| format!("{}:{}", rule.file, rule.line))
+    match decision {
+        // A stub has no line of a file.
+        Some(Decision { line: 0, name, .. }) => match name {
+            Some(name) => format!("stub {name}"),
+            None => "a stub".to_owned(),
+        },
+        Some(rule) => format!("{}:{}", rule.file, rule.line),
+        None => String::new(),
+    }
 }
 
 pub(super) fn place(one: &Explanation) -> String {
@@ -26,7 +34,7 @@ pub(super) fn call(call: &LoggedCall, with_bodies: bool) -> MockedCall {
         method: call.method.path.trim_start_matches('/').to_owned(),
         session: call.session.clone(),
         rule: rule(call.rule.as_ref()),
-        code: call.error.map_or("ok", Code::as_str).to_owned(),
+        code: call.error.map(Code::as_str).or(call.fault).unwrap_or("ok").to_owned(),
         ..Default::default()
     };
     if with_bodies {

@@ -9,8 +9,8 @@ use foldhash::quality::FixedState;
 use futures_util::StreamExt;
 use tidewire_schema::Message;
 use tidewire_service::{
-    Answer, Body, Call, Codec, Context, Error, Frame, Freshness, Method, Reply, Result, Service,
-    Signal, Validator,
+    Answer, Body, Call, Codec, Context, Error, Fault, Frame, Freshness, Method, Reply, Result,
+    Service, Signal, Validator,
 };
 
 use super::{DefaultReply, Mock, RealService, Set, reactive};
@@ -369,6 +369,12 @@ pub(super) fn record(
             Outcome::Error(error) => Some(error.code()),
             _ => None,
         },
+        fault: plan.script.faults().iter().find_map(|fault| match fault {
+            Fault::ResetAfter(_) => Some("reset"),
+            Fault::TruncateAfter(_) => Some("truncate"),
+            Fault::LoseTrailers => Some("drop_trailers"),
+            _ => None,
+        }),
     };
     log.add(call, bytes + headers + 256);
 }

@@ -145,3 +145,16 @@ async fn a_rule_that_asks_a_service_that_is_not_there_says_so() {
     let error = call(&mock, "Price", &[sku("a")]).await.unwrap_err();
     assert!(error.message().contains("name one by --upstream URL"), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_log_says_what_kept_an_answer_from_its_end() {
+    let rules = "- {when: {request.sku: a}, body: {}, fault: {kind: reset}}\n\
+                 - {when: {request.sku: b}, body: {}, fault: {kind: goaway}}\n- {body: {}}";
+    let mock = with_rules(PRICE, rules);
+    for name in ["a", "b", "c"] {
+        call(&mock, "Price", &[sku(name)]).await.unwrap();
+    }
+    let calls = mock.calls(&tidewire_mock::Calls::all());
+    let faults: Vec<_> = calls.iter().map(|call| call.fault).collect();
+    assert_eq!(faults, [Some("reset"), None, None]);
+}
