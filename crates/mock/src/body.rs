@@ -3,7 +3,7 @@
 //! A rule is written by hand, so it is read more kindly than JSON is: `"42"` and `42.0` are an
 //! integer, `5` is text where text is wanted, `"false"` is false, a timestamp may be
 //! `{seconds: 3}`, a wrapper its value or `{value: x}`, bytes a list of numbers. Empty text is a
-//! number's default, and a fraction of an integer is cut off. What the schema does not know is left
+//! number's default. What the schema does not know is left
 //! out (`check` tells it). So is a name that an enum does not have, which `check` calls an error
 //! where a rule has it. Anything else that cannot be what the schema wants is an error that names
 //! the field.
@@ -214,7 +214,7 @@ impl Coercion<'_, '_> {
         #[expect(clippy::cast_possible_truncation, reason = "what is out of range is refused next")]
         let integer = match self.number(scalar, node)? {
             Number::Integer(integer) => integer,
-            Number::Float(number) if number.is_finite() => number.trunc() as i128,
+            Number::Float(number) if number.is_finite() && number.fract() == 0.0 => number as i128,
             Number::Float(_) => return self.wants(node, scalar.as_str()),
         };
         let (min, max) = match scalar {

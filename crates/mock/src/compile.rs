@@ -279,6 +279,10 @@ impl Compiler<'_> {
         if let Some(when) = when.filter(|when| !when.is_object()) {
             self.warn(when.place, format!("when is {}; it always holds", when.kind()));
         }
+        if let Some(wrong) = node.get("priority").filter(|one| View::Rule(one).number().is_none()) {
+            self.warn(wrong.place, format!("priority is a number; {} counts as 0", wrong.kind()));
+        }
+        self.check_beside(node);
         let priority = node.get("priority").and_then(|node| View::Rule(node).number());
         let priority = priority.map_or(0.0, |number| number.as_f64());
         // Braces are only text in what says so.
@@ -286,6 +290,13 @@ impl Compiler<'_> {
         self.is_rendered |= node.get("verbatim").is_some_and(Node::is_truthy);
         let (answers, cycles) = self.answers(node);
         self.is_rendered = is_rendered;
+        if let Some(state) = node.get("set_state")
+            && !state.is_object()
+            && state.value != Tree::Null
+        {
+            let why = format!("set_state is {}; write set_state: {{name: value}}", state.kind());
+            self.error(state.place, why);
+        }
         let mut set_state = Vec::new();
         for member in node.get("set_state").map_or(&[][..], Node::members) {
             let value_template = self.value_template(&member.value);
@@ -301,6 +312,21 @@ impl Compiler<'_> {
             cycles,
             set_state,
             counter: 0,
+        }
+    }
+
+    /// Keys of which one is passed over because of the other.
+    fn check_beside(&mut self, node: &Node) {
+        let is_said = |key: &str| node.get(key).filter(|one| one.value != Tree::Null);
+        for (winner, passed) in
+            [("error", "body"), ("error", "body_base64"), ("body_base64", "body")]
+        {
+            // A stream may end with its error.
+            let is_one = winner != "error" || !self.method.kind.server_streams();
+            if let (Some(_), Some(passed_over), true) = (is_said(winner), is_said(passed), is_one) {
+                let why = format!("{passed} is passed over beside {winner}");
+                self.warn(passed_over.place, why);
+            }
         }
     }
 
@@ -332,6 +358,7 @@ impl Compiler<'_> {
         let mut answers = Vec::new();
         for step in sequence.items() {
             self.unknown_keys(step, &RESPONSE_KEYS, "a step of a sequence");
+            self.check_beside(step);
             let own = step.members().iter();
             let inherited = node.members().iter().filter(|one| {
                 !matches!(&*one.key, "sequence" | "when" | "times" | "set_state" | "priority")

@@ -232,6 +232,14 @@ impl Test {
                 comparisons.push(Comparison::Duration(sides, long));
                 continue;
             }
+            if sides(&member.key).is_some() && number().is_none() {
+                let why = format!(
+                    "{} wants a number, a time or a duration: it is never true of {}",
+                    member.key,
+                    member.value.kind()
+                );
+                (making.note)(member.value.place, why);
+            }
             comparisons.push(match member.key.as_str() {
                 "gt" => Comparison::Greater(number()),
                 "gte" => Comparison::GreaterOrEqual(number()),

@@ -28,7 +28,10 @@ pub(crate) fn delay(node: &Node) -> Result<Delay, String> {
     };
     match node.get("dist").and_then(Node::as_text) {
         Some("fixed") => part("value").map(Delay::Fixed),
-        Some("uniform") => Ok(Delay::Uniform(part("min")?, part("max")?)),
+        Some("uniform") => match (part("min")?, part("max")?) {
+            (min, max) if min > max => Err("min is longer than max".to_owned()),
+            (min, max) => Ok(Delay::Uniform(min, max)),
+        },
         Some("lognormal") => {
             let sigma = node.get("sigma").and_then(|node| View::Rule(node).number());
             let sigma = sigma.map_or(0.5, |sigma| sigma.as_f64());

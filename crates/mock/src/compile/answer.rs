@@ -118,6 +118,11 @@ impl Compiler<'_> {
                 _ => vec![&member.value],
             };
             for value in values {
+                if matches!(value.value, Tree::Object(_) | Tree::List(_)) {
+                    let why = format!("{lower} is {}; a header is text", value.kind());
+                    self.error(value.place, why);
+                    continue;
+                }
                 let text = View::Rule(value).text();
                 let template = match with_templates {
                     true => self.template(&text, value.place),

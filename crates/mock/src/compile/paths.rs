@@ -19,6 +19,12 @@ impl Compiler<'_> {
         let why = match &path.root {
             Root::Request => self.in_request(path.steps()),
             Root::Message => self.in_input(path.steps()),
+            Root::State | Root::Vars if path.steps().is_empty() => {
+                Some(format!("{key} is an object; write {key}.NAME for what is in it"))
+            }
+            Root::Metadata(None) => {
+                Some(format!("{key} is all headers; write {key}.NAME for one of them"))
+            }
             Root::Unknown => {
                 let first = key.split(['.', '[']).next().unwrap_or(key);
                 let meant = match self.in_input(&[first.to_owned()]) {
@@ -39,6 +45,7 @@ impl Compiler<'_> {
         if self.is_rendered {
             return None;
         }
+        self.check_braces(text, place);
         let schema = self.schema;
         let method = self.method;
         let template = Template::parse(text, &mut |text| Formula::new(schema, method, text))?;
@@ -51,6 +58,7 @@ impl Compiler<'_> {
         if self.is_rendered {
             return ValueTemplate::Plain(node.clone());
         }
+        self.check_braces_within(node);
         let schema = self.schema;
         let method = self.method;
         let value_template =
@@ -61,6 +69,24 @@ impl Compiler<'_> {
             self.check_template(template, place);
         }
         value_template
+    }
+
+    /// Braces that begin a template and do not end it.
+    fn check_braces(&mut self, text: &str, place: Position) {
+        if text.rfind("{{").is_some_and(|at| !text[at..].contains("}}")) {
+            self.warn(place, "{{ is not closed with }}, so it stays as it is");
+        }
+    }
+
+    fn check_braces_within(&mut self, node: &Node) {
+        match &node.value {
+            Tree::Text(text) => self.check_braces(text, node.place),
+            Tree::List(items) => items.iter().for_each(|item| self.check_braces_within(item)),
+            Tree::Object(members) => {
+                members.iter().for_each(|member| self.check_braces_within(&member.value));
+            }
+            _ => {}
+        }
     }
 
     fn check_template(&mut self, template: &Template, place: Position) {

@@ -13,6 +13,7 @@ use tidewire_validate::RuleSet;
 
 use super::stubs::Stubs;
 use super::{DefaultReply, Mock, MockedMethod, RealService, Set, Shared};
+use crate::compile;
 use crate::finding::Finding;
 use crate::generate::GenerateOptions;
 use crate::log::Log;
@@ -125,6 +126,9 @@ impl MockBuilder {
     /// The mock, and what was found in its rules.
     pub fn build(self) -> (Mock, Vec<Finding>) {
         let (set, mut findings) = set(self.schema, &self.rules, self.seed, self.violate);
+        if self.upstream.is_none() {
+            findings.extend(calls_of_nobody(&set));
+        }
         let shared = Shared {
             current: RwLock::new(Arc::new(set)),
             sessions: Mutex::new(Sessions::default()),
@@ -181,6 +185,26 @@ pub(super) fn set(
         GenerateOptions { seed, violate, rules: validation, limits: Arc::default() };
     (Set { schema, methods, generate_options }, compiled.findings)
 }
+
+/// Responses that leave their calls to a real service, where there is none.
+pub(super) fn calls_of_nobody(set: &Set) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for rule in set.methods.values().filter_map(|one| one.file_rules.as_ref()?.rule.as_ref().ok()) {
+        for response in &rule.responses {
+            if response.answers.iter().any(|answer| answer.is_upstream) {
+                let file = compile::file_of(&rule.file, &rule.included, response.place);
+                let told = compile::diagnostic(file, response.place, NO_UPSTREAM);
+                findings.push(Finding::warning(told));
+            }
+        }
+    }
+    findings.sort();
+    findings
+}
+
+/// What is wrong with `upstream: true` where there is no real service.
+pub(super) const NO_UPSTREAM: &str =
+    "upstream: true has nobody to answer: there is no real service (--upstream)";
 
 /// Builds a response of a method: what it wants of the call, and what it answers.
 ///

@@ -32,7 +32,10 @@ impl Mock {
     /// Services and methods may come and go: a server that was given the mock as an
     /// [`ServiceSource`](tidewire_service::ServiceSource) follows at once.
     pub fn reload(&self, schema: Schema, files: &RuleFiles) -> ReloadReport {
-        let (mut set, findings) = build::set(schema, files, self.0.seed, self.0.violate);
+        let (mut set, mut findings) = build::set(schema, files, self.0.seed, self.0.violate);
+        if self.0.upstream.is_none() {
+            findings.extend(build::calls_of_nobody(&set));
+        }
         let mut reloaded = ReloadReport { findings, ..ReloadReport::default() };
         let mut fired = Vec::new();
         let mut is_same = true;

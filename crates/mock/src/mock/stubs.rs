@@ -157,7 +157,10 @@ impl Mock {
         let Some(mocked) = set.methods.get(&path) else {
             return Err(vec![self.unknown(&path)]);
         };
-        let (_, findings) = compile(&[response], &mocked.method, &set.schema);
+        let (_, mut findings) = compile(&[response], &mocked.method, &set.schema);
+        if self.0.upstream.is_none() && response["upstream"] == true {
+            findings.push(of_program(super::build::NO_UPSTREAM.to_owned()));
+        }
         if !findings.is_empty() {
             return Err(findings);
         }

@@ -212,6 +212,71 @@ const FAULTS: &[(&str, &str, &str)] = &[
     ),
     (
         P,
+        "- {when: {request.quantity: {gt: abc}}}",
+        "shop.v1.cart.price.yaml:1:34: gt wants a number, a time or a duration: it is never true of text",
+    ),
+    (
+        P,
+        "- {when: {request.sku: {regex: 5}}}",
+        "shop.v1.cart.price.yaml:1:32: the pattern is a number; quote it",
+    ),
+    (
+        P,
+        "- {when: {request.sku: a}, priority: high}",
+        "shop.v1.cart.price.yaml:1:38: priority is a number; text counts as 0",
+    ),
+    (
+        P,
+        "- {set_state: 5}",
+        "shop.v1.cart.price.yaml:1:15: set_state is a number; write set_state: {name: value}",
+    ),
+    (
+        P,
+        "- {when: {state: open}}",
+        "shop.v1.cart.price.yaml:1:11: state is an object; write state.NAME for what is in it",
+    ),
+    (
+        P,
+        "- {when: {metadata: a}}",
+        "shop.v1.cart.price.yaml:1:11: metadata is all headers; write metadata.NAME for one of them",
+    ),
+    (
+        P,
+        "- {delay: {dist: uniform, min: 9ms, max: 1ms}}",
+        "shop.v1.cart.price.yaml:1:11: min is longer than max",
+    ),
+    (
+        P,
+        "- {body: {note: a}, error: {code: NOT_FOUND}}",
+        "shop.v1.cart.price.yaml:1:10: body is passed over beside error",
+    ),
+    (
+        P,
+        "- {body: {note: a}, body_base64: CgFh}",
+        "shop.v1.cart.price.yaml:1:10: body is passed over beside body_base64",
+    ),
+    (
+        P,
+        "- {headers: {x: {a: b}}}",
+        "shop.v1.cart.price.yaml:1:17: x is an object; a header is text",
+    ),
+    (
+        P,
+        "- {body: {note: 'a {{utils.uuid()'}}",
+        "shop.v1.cart.price.yaml:1:17: {{ is not closed with }}, so it stays as it is",
+    ),
+    (
+        P,
+        "- {body: {nested: {size: 1.5}}}",
+        "shop.v1.cart.price.yaml:1:26: nested.size: 1.5 is not a valid int32",
+    ),
+    (
+        P,
+        "- {body: {price: '2.5'}}",
+        "shop.v1.cart.price.yaml:1:18: price: the text \"2.5\" is not a valid int64",
+    ),
+    (
+        P,
         "- {headers: [{nme: a, value: b}]}",
         "shop.v1.cart.price.yaml:1:14: a header in a list is {name: x-a, value: text}",
     ),
@@ -238,6 +303,23 @@ async fn a_test_that_says_nothing_is_an_error_for_stubs_and_where_calls_are_veri
         let told = mock.verify(&wanted, tidewire_mock::Times::Exactly(1)).unwrap_err().to_string();
         assert!(told.contains("there is no operator"), "{told}");
     }
+}
+
+#[test]
+fn a_response_for_a_real_service_is_found_where_there_is_none() {
+    let files = RuleFiles::new().with(P, "- {upstream: true}");
+    let (mock, findings) = crate::harness::shop().rules(files.clone()).build();
+    let place = "shop.v1.cart.price.yaml:1:3: upstream: true has nobody to answer";
+    assert!(findings[0].to_string().starts_with(place), "{findings:?}");
+    let reloaded = mock.reload(schema(), &files);
+    assert!(reloaded.findings[0].to_string().starts_with(place), "{:?}", reloaded.findings);
+    let stub = serde_json::json!({"upstream": true});
+    assert!(mock.stub("shop.v1.Cart/Price", &stub, None).is_err());
+}
+
+#[test]
+fn integers_may_be_written_as_floats() {
+    check(P, "- {body: {price: 42.0, nested: {size: '7'}}}", &[]);
 }
 
 #[test]
