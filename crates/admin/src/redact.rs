@@ -342,7 +342,7 @@ const LAST_SECRETS: [&str; 13] = [
     "dsn",
     "pem",
 ];
-/// What a token is of that is no secret: `next_page_token`, `continuationToken`.
+/// What a token is of, where it is not a secret: `next_page_token`, `continuationToken`.
 const PLACES_IN_LISTS: [&str; 7] =
     ["page", "next", "previous", "prev", "continuation", "cursor", "sync"];
 /// What is within a name, its words put together, that is a secret: `private_key`, `privateKey`

@@ -26,13 +26,13 @@ use serde_json::Value as Json;
 use tidewire_schema::Schema;
 use tidewire_validate::{Expression, NameType, parse_timestamp};
 
-use crate::duration;
 use crate::eval_context::EvalContext;
 use crate::formula;
 use crate::javascript;
 use crate::node::{Node, Number, Position, Tree};
 use crate::path::Path;
 use crate::pattern::Pattern;
+use crate::seconds;
 use crate::view::View;
 
 /// A path, and what has to be there.
@@ -191,7 +191,7 @@ impl Condition {
     pub(crate) fn literal(&self) -> Option<&str> {
         match &self.test {
             Test::Equals(text)
-                if parse_timestamp(text).is_none() && !duration::is_spelled_otherwise(text) =>
+                if parse_timestamp(text).is_none() && !seconds::is_spelled_otherwise(text) =>
             {
                 Some(text)
             }

@@ -46,6 +46,7 @@ mod play;
 mod random;
 mod rule;
 mod rules;
+mod seconds;
 mod select;
 mod sessions;
 mod template;

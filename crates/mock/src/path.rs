@@ -227,8 +227,8 @@ fn member<'a>(message: MessageRef<'a>, name: &str) -> View<'a> {
             None => View::Missing,
         };
     }
-    match View::Field(Value::Message(message)).held() {
-        Some(held) if name == "length" => step(held, name),
+    match View::Field(Value::Message(message)).json_value() {
+        Some(value) if name == "length" => step(value, name),
         _ => View::Missing,
     }
 }

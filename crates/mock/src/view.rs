@@ -25,9 +25,9 @@ use serde_json::{Value as Json, json};
 use tidewire_schema::{JsonStyle, Message, MessageRef, Value};
 use tidewire_validate::{parse_timestamp, print_timestamp};
 
-use crate::duration;
 use crate::javascript;
 use crate::node::{Node, Number, Position, Tree};
+use crate::seconds;
 
 /// A value that a rule looks at.
 #[derive(Debug, Clone)]
@@ -69,16 +69,16 @@ impl<'a> View<'a> {
 
     /// Its text; of what is absent none.
     pub(crate) fn text(&self) -> Cow<'a, str> {
-        if let Some(held) = self.held() {
-            return held.text();
+        if let Some(value) = self.json_value() {
+            return value.text();
         }
         if self.is_absent() { Cow::Borrowed("") } else { self.spelled() }
     }
 
-    /// What is compared of a type whose JSON is a form of its own; of another `None`.
-    pub(crate) fn held(&self) -> Option<Self> {
+    /// What is compared of a type whose JSON is not an object of its fields; of another `None`.
+    pub(crate) fn json_value(&self) -> Option<Self> {
         match self {
-            Self::Field(Value::Message(message)) => held(*message),
+            Self::Field(Value::Message(message)) => json_value(*message),
             _ => None,
         }
     }
@@ -87,8 +87,8 @@ impl<'a> View<'a> {
     pub(crate) fn spelled(&self) -> Cow<'a, str> {
         match self {
             Self::Missing => Cow::Borrowed("undefined"),
-            Self::Field(value) => match self.held() {
-                Some(held) => held.spelled(),
+            Self::Field(value) => match self.json_value() {
+                Some(value) => value.spelled(),
                 None => field_text(*value),
             },
             Self::Rule(node) => node_text(node),
@@ -121,7 +121,7 @@ impl<'a> View<'a> {
     pub(crate) fn number(&self) -> Option<Number> {
         match self {
             Self::Missing | Self::Object | Self::Field(Value::Map(_)) => None,
-            Self::Field(Value::Message(_)) => self.held().and_then(|held| held.number()),
+            Self::Field(Value::Message(_)) => self.json_value().and_then(|value| value.number()),
             Self::Number(number) => Some(*number),
             Self::Bool(value) | Self::Field(Value::Bool(value)) => {
                 Some(Number::Integer(i128::from(*value)))
@@ -147,7 +147,7 @@ impl<'a> View<'a> {
             Self::Messages(messages) => {
                 Some(messages.iter().map(|one| View::Field(Value::from(one))).collect())
             }
-            _ => self.held()?.elements(),
+            _ => self.json_value()?.elements(),
         }
     }
 
@@ -158,7 +158,7 @@ impl<'a> View<'a> {
             Self::Field(Value::Bytes(bytes)) => {
                 Some(base64::engine::general_purpose::STANDARD.encode(bytes))
             }
-            _ => self.held()?.other_text(),
+            _ => self.json_value()?.other_text(),
         }
     }
 
@@ -213,7 +213,7 @@ impl<'a> View<'a> {
         self.text() == text
             || self.other_text().is_some_and(|other| other == text)
             || self.timestamp().is_some_and(|at| parse_timestamp(text) == Some(at))
-            || self.nanos_of("Duration").is_some_and(|long| duration::nanos(text) == Some(long))
+            || self.nanos_of("Duration").is_some_and(|long| seconds::nanos(text) == Some(long))
     }
 
     /// The text that patterns look at: of a point in time RFC 3339.
@@ -224,8 +224,8 @@ impl<'a> View<'a> {
     /// What people are shown of it: a message, a list or a map as JSON without what its schema
     /// marks with `debug_redact`, and anything else as text in quotes.
     pub(crate) fn for_people(&self) -> String {
-        if let Some(held) = self.held() {
-            return held.for_people();
+        if let Some(value) = self.json_value() {
+            return value.for_people();
         }
         match self {
             Self::Field(Value::Message(_) | Value::List(_) | Value::Map(_))
@@ -271,7 +271,7 @@ impl<'a> View<'a> {
             Self::Field(Value::String(_)) | Self::Rule(_) | Self::Text(_) => {
                 parse_timestamp(&self.text())
             }
-            _ => self.held()?.time(),
+            _ => self.json_value()?.time(),
         })
     }
 
@@ -279,16 +279,16 @@ impl<'a> View<'a> {
     pub(crate) fn duration(&self) -> Option<i128> {
         self.nanos_of("Duration").or_else(|| match self {
             Self::Field(Value::String(_)) | Self::Rule(_) | Self::Text(_) => {
-                duration::nanos(&self.text())
+                seconds::nanos(&self.text())
             }
-            _ => self.held()?.duration(),
+            _ => self.json_value()?.duration(),
         })
     }
 }
 
-/// What is compared of a message whose JSON is a form of its own: the text of a duration and of a
-/// field mask, what a wrapper or a `Value` holds, the elements of a `ListValue`.
-fn held(message: MessageRef<'_>) -> Option<View<'_>> {
+/// What is compared of a message whose JSON is not an object of its fields: the text of a duration
+/// and of a field mask, what a wrapper or a `Value` holds, the elements of a `ListValue`.
+fn json_value(message: MessageRef<'_>) -> Option<View<'_>> {
     static NULL: Node = Node { value: Tree::Null, place: Position { line: 0, column: 0, file: 0 } };
     let owner = message.message_type();
     let value_of = |name: &str| owner.field(name).and_then(|field| message.value_of(field));
@@ -299,7 +299,7 @@ fn held(message: MessageRef<'_>) -> Option<View<'_>> {
             None => View::Missing,
             Some(Value::Enum(_)) => View::Rule(&NULL),
             Some(Value::Message(inner)) => {
-                held(inner).unwrap_or(View::Field(Value::Message(inner)))
+                json_value(inner).unwrap_or(View::Field(Value::Message(inner)))
             }
             Some(scalar) => View::Field(scalar),
         },

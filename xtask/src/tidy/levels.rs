@@ -14,6 +14,7 @@ const LEVELS: &[(&str, &[&str])] = &[
             "node",
             "random",
             "javascript",
+            "seconds",
             "view",
             "body",
             "eval_context",

@@ -1,4 +1,4 @@
-//! Conditions on types whose JSON is a form of its own, in rules and where calls are verified.
+//! Conditions on well-known types, which have a JSON form, in rules and where calls are verified.
 
 use serde_json::{Value as Json, json};
 use tidewire_mock::{Calls, RuleFiles, Times};
