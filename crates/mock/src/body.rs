@@ -3,10 +3,10 @@
 //! A rule is written by hand, so it is read more kindly than JSON is: `"42"` and `42.0` are an
 //! integer, `5` is text where text is wanted, `"false"` is false, a timestamp may be
 //! `{seconds: 3}`, a wrapper its value or `{value: x}`, bytes a list of numbers. Empty text is a
-//! number's default. What the schema does not know is left
-//! out (`check` tells it). So is a name that an enum does not have, which `check` calls an error
-//! where a rule has it. Anything else that cannot be what the schema wants is an error that names
-//! the field.
+//! number's default, and a fraction in a text is cut off where an integer is wanted: templates give
+//! text. What the schema does not know is left out (`check` tells it). So is a name that an enum
+//! does not have, which `check` calls an error where a rule has it. Anything else that cannot be
+//! what the schema wants is an error that names the field.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -214,7 +214,13 @@ impl Coercion<'_, '_> {
         #[expect(clippy::cast_possible_truncation, reason = "what is out of range is refused next")]
         let integer = match self.number(scalar, node)? {
             Number::Integer(integer) => integer,
-            Number::Float(number) if number.is_finite() && number.fract() == 0.0 => number as i128,
+            // What a template gives is text, of which a fraction is cut off.
+            Number::Float(number)
+                if number.is_finite()
+                    && (number.fract() == 0.0 || matches!(node.value, Tree::Text(_))) =>
+            {
+                number.trunc() as i128
+            }
             Number::Float(_) => return self.wants(node, scalar.as_str()),
         };
         let (min, max) = match scalar {
