@@ -161,10 +161,10 @@ impl MocksApi {
 /// What of findings is an error.
 fn refuse_errors(findings: &[Finding]) -> Result<()> {
     let errors = findings.iter().filter(|finding| finding.is_error);
-    let told: Vec<_> = errors.map(ToString::to_string).collect();
-    match told.is_empty() {
+    let texts: Vec<_> = errors.map(ToString::to_string).collect();
+    match texts.is_empty() {
         true => Ok(()),
-        false => Err(Error::invalid_argument(told.join("\n"))),
+        false => Err(Error::invalid_argument(texts.join("\n"))),
     }
 }
 
