@@ -57,6 +57,12 @@ fn conditions() -> Vec<(&'static str, Json, bool)> {
         ("names", json!({"contains": "y"}), true),
         ("names", json!({"any": "y"}), true),
         ("names", json!({"all": {"startsWith": "x"}}), false),
+    ]
+}
+
+/// The same, of a `Struct` and of lists in it.
+fn conditions_of_structs() -> Vec<(&'static str, Json, bool)> {
+    vec![
         ("facts.a.b", json!("x"), true),
         ("facts.a.b", json!("y"), false),
         ("facts.a.b", json!({"in": ["x"]}), true),
@@ -97,7 +103,7 @@ fn conditions() -> Vec<(&'static str, Json, bool)> {
 
 #[tokio::test(start_paused = true)]
 async fn they_compare_as_their_json_does() {
-    for (path, test, holds) in conditions() {
+    for (path, test, holds) in conditions().into_iter().chain(conditions_of_structs()) {
         let rule = json!({"responses": [{"when": {format!("request.{path}"): test}, "body": {"note": "hit"}}]});
         let files = RuleFiles::new().with(PAINT, rule.to_string());
         assert_eq!(files.check(&schema()), [], "{path} {test}");
@@ -111,7 +117,7 @@ async fn they_compare_as_their_json_does() {
 async fn calls_are_verified_by_the_same_rule() {
     let mock = with_rules(PAINT, "- {body: {}}");
     call(&mock, "Paint", &[request()]).await.unwrap();
-    for (path, test, holds) in conditions() {
+    for (path, test, holds) in conditions().into_iter().chain(conditions_of_structs()) {
         let wanted = Calls::of("/shop.v1.Cart/Paint").with(path, test.clone());
         let times = if holds { Times::Exactly(1) } else { Times::Never };
         assert_eq!(mock.verify(&wanted, times), Ok(()), "{path} {test}");
