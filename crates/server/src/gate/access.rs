@@ -12,8 +12,9 @@
 //! and double slashes resolved, without parameters behind `;`, each also without regard to case),
 //! and has to be let pass as each. Case is that of ASCII and of Unicode: some programs take `ß` for
 //! `SS`, `ſ` for `s` or `ı` for `i`. Bytes that are not UTF-8 may be anything in another encoding,
-//! so a path with such has to be let pass by each rule that begins as it does before them. Other
-//! forms of a letter are other letters: `é` in one character and in two, `ａ` and `a`.
+//! so a path with such has to be let pass by each rule that begins as it does before them. A path
+//! that is encoded twice, or has two slashes and a character that ends a host, has to be let pass
+//! by every rule: there is no end to what programs make of those. Other forms of a letter are other letters: `é` in one character and in two, `ａ` and `a`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -188,7 +189,11 @@ impl Gate for AccessGate {
             Target::Method(method) => check(self.of_method(method), principal),
             Target::Http(http) => {
                 let written = http.uri.path();
-                let first = self.check_path(written, principal);
+                let first = match is_unclear(written) {
+                    true => self.paths.iter().try_for_each(|(_, it)| check(it, principal)),
+                    false => Ok(()),
+                };
+                let first = first.and_then(|()| self.check_path(written, principal));
                 readings(written).iter().fold(first, |before, read| {
                     before.and_then(|()| self.check_path(read, principal))
                 })
@@ -333,6 +338,25 @@ fn readings(path: &str) -> Vec<String> {
     found.sort_unstable();
     found.dedup();
     found
+}
+
+/// Whether programs make of a path what nobody can list. It is encoded once more within
+/// (`%2541`, `%u0041`), or has slashes before what may be a host and its end (`//u%3f@h/x`).
+fn is_unclear(path: &str) -> bool {
+    let is_doubtful = path.contains(['%', '\\']) || path.contains("//");
+    is_doubtful && {
+        let decoded = decoded(path);
+        let has_host = decoded.contains("//") && decoded.contains(['?', '#', '@', ':']);
+        has_host || decoded.split('%').skip(1).any(is_escape)
+    }
+}
+
+/// Whether this goes on behind a percent sign as an escape does: `41`, `u0041`.
+fn is_escape(rest: &str) -> bool {
+    let digits = |text: &str, count| {
+        text.len() >= count && text.bytes().take(count).all(|byte| byte.is_ascii_hexdigit())
+    };
+    digits(rest, 2) || rest.strip_prefix(['u', 'U']).is_some_and(|rest| digits(rest, 4))
 }
 
 /// So many programs in a row are thought to decode a path.
@@ -639,6 +663,37 @@ mod tests {
             assert!(code(&gate, path(at), None).is_some(), "{at}");
         }
         assert!(code(&gate, path("//x/other"), None).is_none());
+    }
+
+    #[test]
+    fn a_path_that_is_unclear_has_to_be_let_pass_by_every_rule() {
+        let rules = AccessRules::default()
+            .path("/*", Access::Anonymous)
+            .path("/secret", Access::Authenticated)
+            .path("/shop/top", Access::scopes(&["top"]));
+        let gate = rules.gate(served()).unwrap().unwrap();
+        for at in [
+            "//u%3f@h/secret",
+            "//u%23@h/%73ecret",
+            "/%5cu%3f@h/secret",
+            "///%3f@h/secret",
+            "//h%3f/secret",
+            "//u%3f@h:80/x",
+            "/shop//h%3f/top",
+            "/%u0073ecret",
+            "/%U0073ecret",
+            "/%25u0073ecret",
+            "/%25252573ecret",
+            "/%2525252525252573ecret",
+        ] {
+            assert_eq!(code(&gate, path(at), None), Some(Code::Unauthenticated), "{at}");
+            let denied = Some(Code::PermissionDenied);
+            assert_eq!(code(&gate, path(at), Some(&[])), denied, "{at}");
+            assert!(code(&gate, path(at), Some(&["top"])).is_none(), "{at}");
+        }
+        for at in ["/a//b", "/100%25", "/100%25off", "/c%23", "/a:b@c", "/what%3f", "/u%20ser"] {
+            assert!(code(&gate, path(at), None).is_none(), "{at}");
+        }
     }
 
     #[test]

@@ -31,7 +31,8 @@ pub const KEYS: &[Key] = &[
         "server.hosts",
         "shop.example",
         "any; names of this machine where every address is local",
-        "hosts that the server answers for, `*.shop.example` for all below one, `*` for any; others are 421",
+        "hosts that the server answers for, `*.shop.example` for all below one, `*` for any; names of \
+         this machine always pass; others are 421",
     ),
     key(
         "server.allow",
