@@ -14,7 +14,8 @@
 //! `SS`, `ſ` for `s` or `ı` for `i`. Bytes that are not UTF-8 may be anything in another encoding,
 //! so a path with such has to be let pass by each rule that begins as it does before them. A path
 //! that is encoded twice, or has two slashes and a character that ends a host, has to be let pass
-//! by every rule: there is no end to what programs make of those. Other forms of a letter are other letters: `é` in one character and in two, `ａ` and `a`.
+//! by every rule: there is no end to what programs make of those. Other forms of a letter are other
+//! letters: `é` in one character and in two, `ａ` and `a`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;

@@ -124,8 +124,8 @@ pub const KEYS: &[Key] = &[
         "limits.unread_body_bytes_max",
         "1MiB",
         "1MiB",
-        "bytes of a request that are still read over HTTP/2 after its reply; over HTTP/1.1 as many as \
-         limits.body_bytes_max, if that is more",
+        "bytes of a request that are still read after its reply; over HTTP/1.1 the larger of this and \
+         limits.body_bytes_max",
     ),
     key(
         "limits.unread_body_timeout",
