@@ -169,7 +169,7 @@ test("where the platform has no TextDecoder (Hermes), the encoding that protobuf
     console.log(heard.join());
     await world.transport.close();
   `;
-  const options = { cwd: folder, encoding: "utf8", timeout: 30_000 } as const;
+  const options = { cwd: folder, encoding: "utf8", timeout: 300_000 } as const;
   const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "--eval", program], options);
   assert.equal(stdout.trim(), ",ö", stderr);
 });

@@ -319,7 +319,7 @@ describe("the connection", () => {
       console.log(before, timers());
     `;
     const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module-typescript", "--eval", program], {
-      cwd: new URL("..", import.meta.url), encoding: "utf8", timeout: 30_000,
+      cwd: new URL("..", import.meta.url), encoding: "utf8", timeout: 300_000,
     });
     assert.equal(stdout.trim(), "1 0", stderr);
   });
@@ -343,7 +343,7 @@ describe("the connection", () => {
       console.log(await after({}), await after({ fallback: async () => {} }), await after({ interceptors: [(next) => next] }));
     `;
     const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "--eval", program], {
-      cwd: new URL("..", import.meta.url), encoding: "utf8", timeout: 30_000,
+      cwd: new URL("..", import.meta.url), encoding: "utf8", timeout: 300_000,
     });
     assert.equal(stdout.trim(), "false,false true,false true,true", stderr);
   });

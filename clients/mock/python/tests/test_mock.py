@@ -155,7 +155,7 @@ input()
         def note():
             asked = urllib.request.Request(url, b"{}", {"content-type": "application/json"})
             try:
-                with urllib.request.urlopen(asked, timeout=60) as response:
+                with urllib.request.urlopen(asked, timeout=300) as response:
                     return json.load(response).get("note")
             except (OSError, http.client.HTTPException):
                 return None
