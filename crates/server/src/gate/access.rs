@@ -14,8 +14,8 @@
 //! `SS`, `ſ` for `s` or `ı` for `i`. Bytes that are not UTF-8 may be anything in another encoding,
 //! so a path with such has to be let pass by each rule that begins as it does before them. A path
 //! that is encoded twice, or has two slashes and a character that ends a host, has to be let pass
-//! by every rule: there is no end to what programs make of those. Other forms of a letter are other
-//! letters: `é` in one character and in two, `ａ` and `a`.
+//! by every rule, the general one too: there is no end to what programs make of those. Other forms
+//! of a letter are other letters: `é` in one character and in two, `ａ` and `a`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -190,11 +190,13 @@ impl Gate for AccessGate {
             Target::Method(method) => check(self.of_method(method), principal),
             Target::Http(http) => {
                 let written = http.uri.path();
-                let first = match is_unclear(written) {
-                    true => self.paths.iter().try_for_each(|(_, it)| check(it, principal)),
-                    false => Ok(()),
-                };
-                let first = first.and_then(|()| self.check_path(written, principal));
+                if is_unclear(written) {
+                    let mut all = self.paths.iter().map(|(_, access)| access);
+                    let strictest = all.try_for_each(|access| check(access, principal));
+                    let strictest = strictest.and_then(|()| check(&self.otherwise, principal));
+                    return Admission::Ready(strictest);
+                }
+                let first = self.check_path(written, principal);
                 readings(written).iter().fold(first, |before, read| {
                     before.and_then(|()| self.check_path(read, principal))
                 })
@@ -306,7 +308,7 @@ fn without_case(
 }
 
 /// A path as lenient programs may read it. Servlet containers take `;x=1` off each segment, then
-/// decode; a program behind another decodes once more; C ends a name at a NUL, and some file
+/// decode; C ends a name at a NUL, and some file
 /// systems leave out the dots and spaces at its end. Express and others leave out a slash there.
 /// Who reads what was decoded as a URL leaves out line feeds, ends the path at a question mark, and
 /// takes what follows two slashes for a host.
@@ -318,21 +320,13 @@ fn readings(path: &str) -> Vec<String> {
         return without_slash(path).map(str::to_owned).into_iter().collect();
     }
     let mut found = Vec::new();
-    let mut layer = path.to_owned();
-    for _ in 0..DECODINGS_MAX {
-        let next = decoded(&layer);
-        for read in [next.clone(), without_parameters(&next), decoded(&without_parameters(&layer))]
-        {
-            for read in [without_host(&as_url(&read)), as_url(&read), read] {
-                found.push(resolved(&with_bare_names(&read)));
-                found.push(resolved(&with_names_trimmed(&read)));
-                found.push(resolved(&read));
-            }
+    let whole = decoded(path);
+    for read in [without_parameters(&whole), decoded(&without_parameters(path)), whole] {
+        for read in [without_host(&as_url(&read)), as_url(&read), read] {
+            found.push(resolved(&with_bare_names(&read)));
+            found.push(resolved(&with_names_trimmed(&read)));
+            found.push(resolved(&read));
         }
-        if next == layer {
-            break;
-        }
-        layer = next;
     }
     let bare: Vec<_> = found.iter().filter_map(|it| without_slash(it)).map(str::to_owned).collect();
     found.extend(bare);
@@ -359,9 +353,6 @@ fn is_escape(rest: &str) -> bool {
     };
     digits(rest, 2) || rest.strip_prefix(['u', 'U']).is_some_and(|rest| digits(rest, 4))
 }
-
-/// So many programs in a row are thought to decode a path.
-const DECODINGS_MAX: usize = 3;
 
 /// A path that has a slash at its end, and more than that, without it.
 fn without_slash(path: &str) -> Option<&str> {
@@ -673,6 +664,22 @@ mod tests {
             .path("/secret", Access::Authenticated)
             .path("/shop/top", Access::scopes(&["top"]));
         let gate = rules.gate(served()).unwrap().unwrap();
+        // Where only some paths are open, what is not named is as protected.
+        let rules = AccessRules::default()
+            .otherwise(Access::Authenticated)
+            .path("/public/*", Access::Anonymous);
+        let open_in_part = rules.gate(served()).unwrap().unwrap();
+        for at in [
+            "/public/%252e%252e/secret",
+            "/public/%2525252e%2525252e/secret",
+            "/public//u%3f@h/secret",
+            "//public%2fpublic%3f@h/secret",
+        ] {
+            let unknown = Some(Code::Unauthenticated);
+            assert_eq!(code(&open_in_part, path(at), None), unknown, "{at}");
+            assert!(code(&open_in_part, path(at), Some(&[])).is_none(), "{at}");
+        }
+        assert!(code(&open_in_part, path("/public/100%25"), None).is_none());
         for at in [
             "//u%3f@h/secret",
             "//u%23@h/%73ecret",
