@@ -179,7 +179,7 @@ fn is_called_secret(name: &str) -> bool {
     let is_pass = words.iter().skip(1).any(|word| word == "pass");
     let is_whole = matches!(words, [only] if WHOLE_SECRETS.contains(&&**only));
     let together = words.concat();
-    let together = ["nextpagetoken", "pagetoken", "continuationtoken"]
+    let together = ["pagetoken", "continuationtoken"]
         .iter()
         .find_map(|place| together.strip_suffix(place))
         .unwrap_or(&together);

@@ -210,7 +210,7 @@ fn how_soon_a_change_is_noticed_is_said_by_the_settings() {
     for (memo, said) in [
         ("", "1 method is cached: what another process changes is noticed within 5 s"),
         ("[memo]\nsingle_writer = true\n", "1 method is cached: until this program changes what"),
-        ("[memo]\nenabled = false\n", "1 method is cached: not as long as memo.enabled = false"),
+        ("[memo]\nenabled = false\n", "1 method is cached, but not while memo.enabled = false"),
     ] {
         let toml = format!("[[service]]\nproto = \"protos\"\n{memo}");
         let folder = folder(&[("protos/shop.proto", &cached), ("tidewire.toml", &toml)]);

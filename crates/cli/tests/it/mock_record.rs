@@ -274,7 +274,6 @@ fn of_a_request_with_a_secret_all_but_the_secret_is_compared() {
     }
 }
 
-/// A masked place is compared by whether anything is there.
 const ANY: &str = r#"syntax = "proto3";
 package any.v1;
 import "google/protobuf/any.proto";
@@ -353,6 +352,7 @@ fn a_limit_that_was_set_counts_for_the_real_service_and_what_is_over_it_is_not_r
     );
 }
 
+/// A masked place is compared by whether anything is there.
 #[test]
 fn drift_of_a_reply_with_a_secret_is_what_is_beside_the_secret() {
     let rule = |secret: &str, user: &str, note: &str| {

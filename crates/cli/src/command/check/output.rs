@@ -94,18 +94,18 @@ fn summary(found: &CheckReport) -> String {
     if !found.cached.is_empty() {
         let _ = write!(
             text,
-            "\n{} cached: {}",
+            "\n{} cached{}",
             match found.cached.len() {
                 1 => "1 method is".to_owned(),
                 number => format!("{number} methods are"),
             },
             match (found.memo.is_on(), found.memo.single_writer) {
-                (false, _) => "not as long as memo.enabled = false",
+                (false, _) => ", but not while memo.enabled = false",
                 (true, Some(true)) => {
-                    "until this program changes what they depend on (memo.single_writer = true)"
+                    ": until this program changes what they depend on (memo.single_writer = true)"
                 }
                 (true, _) => {
-                    "what another process changes is noticed within 5 s, and not at all by sources \
+                    ": what another process changes is noticed within 5 s, and not at all by sources \
                      that are not external()"
                 }
             }
