@@ -14,6 +14,7 @@ mod caller_table;
 mod calls;
 mod deadline;
 pub(crate) mod open;
+mod path_readings;
 
 use std::sync::Arc;
 use std::time::Duration;

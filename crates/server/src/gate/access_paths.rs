@@ -3,8 +3,9 @@
 
 use tidewire_service::{Access, Spec};
 
-use super::access::{AccessError, AccessGate, folded};
+use super::access::{AccessError, AccessGate};
 use super::open::{DOCS_PATH, DOCUMENT};
+use super::path_readings::folded;
 
 impl AccessGate {
     /// Finds a rule for a path that seems to protect a method for which there is none.
