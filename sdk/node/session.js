@@ -575,12 +575,10 @@ class Session {
 
   log(level, text, fields) {
     const metadata = putField(TAG.level, LEVELS.indexOf(level) + 1 || 3);
-    let said = Buffer.concat([metadata, putHeaders(fields.map(logField))]);
-    if (said.length > this.peer.metadataMax) {
-      const leftOut = putHeaders([["left-out", `${fields.length} fields, which are too long`]]);
-      said = Buffer.concat([metadata, leftOut]);
-    }
-    this.main.push(putFrame("log", 0, 0, said, cut(text, PAYLOAD_MAX)));
+    const whole = putHeaders(fields.map(logField));
+    const fits = metadata.length + whole.length <= this.peer.metadataMax;
+    const shown = fits ? whole : putHeaders([["left-out", `${fields.length} fields, which are too long`]]);
+    this.main.push(putFrame("log", 0, 0, Buffer.concat([metadata, shown]), cut(text, PAYLOAD_MAX)));
   }
 
   busy(jobs) {

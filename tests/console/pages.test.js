@@ -512,9 +512,6 @@ describe("every page", () => {
         assert.deepEqual(violations, []);
         const [wide, window] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
         assert.ok(wide <= window, `${place} is ${wide} wide in ${window}`);
-        if (process.env.LOOKS && place.startsWith("/load")) {
-          await page.screenshot({ path: `${process.env.LOOKS}/${look.replace(/\W/g, "")}-${place.replace(/\W/g, "").slice(0, 30)}${prepare ? "-prepared" : ""}.png`, fullPage: true });
-        }
       }
       await mock.ask("Loads/Stop", { id: running });
       await page.keyboard.press("?");
