@@ -329,6 +329,10 @@ impl Inner {
             if let Some((instance, calls)) = of_id.zip(pool.calls_of(id)) {
                 killed = instance.was_killed(end);
                 let _ = instance.calls_at_end.set(calls);
+                if instance.has_left() {
+                    // Its word may be older than its end, and come after it.
+                    pool.leaves(id, Instant::now());
+                }
             }
             let is_crash = pool.ended(id, end, Instant::now());
             if is_crash && let Some(why) = &killed {

@@ -227,6 +227,11 @@ impl Instance {
         end
     }
 
+    /// Whether it said that it takes no more calls.
+    pub(crate) fn has_left(&self) -> bool {
+        self.native().is_some_and(Native::has_left)
+    }
+
     /// Waits until it takes no more calls, by its own word.
     pub(crate) async fn leaves(&self) {
         match &self.way {
@@ -237,8 +242,7 @@ impl Instance {
 
     /// A process whose session is over cannot be called any more: it ends, or is killed.
     async fn follows_its_session(&self) {
-        let has_left = self.native().is_some_and(Native::has_left);
-        let grace = if has_left { self.generation.life.stop_grace } else { LAST_WORDS };
+        let grace = if self.has_left() { self.generation.life.stop_grace } else { LAST_WORDS };
         if tokio::time::timeout(grace, self.process.ended()).await.is_err() {
             self.kill(format!("its session was over, and it went on for {grace:?}"));
         }
