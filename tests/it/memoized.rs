@@ -1,8 +1,9 @@
 //! Answers from memory over every protocol: right after a write through any of them, and cheap for
 //! who holds what is still right.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidewire::client::{Client, Upstream};
@@ -45,12 +46,12 @@ message Id { int64 id = 1; }
 message Row { int64 id = 1; int64 value = 2; string who = 3; }
 "#;
 
-/// One number, kept apart for every row, and how often it was looked at.
+/// A number for every row, and how often rows were looked at.
 #[derive(Clone)]
 pub(crate) struct Rows {
     pub(crate) schema: Schema,
     source: Source<i64>,
-    value: Arc<AtomicI64>,
+    values: Arc<Mutex<HashMap<i64, i64>>>,
     looks: Arc<AtomicUsize>,
     /// Sent with every answer of `Mine` that is computed.
     who: Arc<Mutex<Option<String>>>,
@@ -60,9 +61,9 @@ impl Rows {
     fn look(&self, id: i64) -> Result<i64> {
         self.source.read(&id);
         self.looks.fetch_add(1, Ordering::SeqCst);
-        match self.value.load(Ordering::SeqCst) {
-            value if id < 100 => Ok(value),
-            _ => Err(Error::not_found("no row has this id")),
+        match id < 100 {
+            true => Ok(self.values.lock().unwrap().get(&id).copied().unwrap_or_default()),
+            false => Err(Error::not_found("no row has this id")),
         }
     }
 
@@ -89,7 +90,7 @@ impl Implementation for Rows {
         row.set("id", id).expect("a field");
         if method.method == "Set" {
             let write = self.source.write(&id);
-            self.value.store(number("value"), Ordering::SeqCst);
+            self.values.lock().unwrap().insert(id, number("value"));
             write.finish();
             row.set("value", number("value")).expect("a field");
         } else {
@@ -134,7 +135,7 @@ pub(crate) fn without_memory() -> (Builder, Rows, Graph) {
     let rows = Rows {
         schema: schema.clone(),
         source: Source::new_in(&graph, "rows"),
-        value: Arc::default(),
+        values: Arc::default(),
         looks: Arc::default(),
         who: Arc::default(),
     };
