@@ -39,8 +39,8 @@ mod table;
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
@@ -119,7 +119,11 @@ struct Inner {
     runtime: Arc<dyn PageRuntime>,
     hits: AtomicU64,
     misses: AtomicU64,
+    /// Hears of each tag that is said here to have changed.
+    listener: OnceLock<TagListener>,
 }
+
+type TagListener = Box<dyn Fn(&str) + Send + Sync>;
 
 impl PageCache {
     /// Keeps nothing yet.
@@ -131,6 +135,7 @@ impl PageCache {
             runtime: Arc::new(runtime),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
+            listener: OnceLock::new(),
         }))
     }
 
@@ -163,7 +168,27 @@ impl PageCache {
     /// Ends the pages with this tag, and those with a tag below it: `items` also ends what is
     /// tagged `items/7`. Returns how many.
     pub fn changed(&self, tag: &str) -> usize {
+        let ended = self.changed_elsewhere(tag);
+        if let Some(listener) = self.0.listener.get() {
+            listener(tag);
+        }
+        ended
+    }
+
+    /// As [`changed`](Self::changed), said by another host: no listener hears of it.
+    pub fn changed_elsewhere(&self, tag: &str) -> usize {
         self.0.table.lock().changed(tag)
+    }
+
+    /// What other hosts said may have been missed: ends all pages that have a tag.
+    pub fn all_changed_elsewhere(&self) -> usize {
+        self.0.table.lock().all_tags_changed()
+    }
+
+    /// Says who hears of each tag that [`changed`](Self::changed) is told, after its pages have
+    /// ended: other hosts. The first one does.
+    pub fn on_change(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
+        let _ = self.0.listener.set(Box::new(listener));
     }
 
     /// Ends the pages of a source that a program named: those tagged with its name, and with its

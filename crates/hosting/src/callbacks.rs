@@ -30,7 +30,7 @@ use crate::sources::Sources;
 /// What processes of a gateway have in common.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) sources: Sources,
+    pub(crate) sources: Arc<Sources>,
     /// Who answers what processes call; nobody before the server is started.
     pub(crate) callee: OnceLock<Callee>,
     /// How many bytes a second of a body have to come while others wait.
@@ -41,7 +41,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(graph: &Graph) -> Self {
-        let sources = Sources::new(graph);
+        let sources = Arc::new(Sources::new(graph));
         let callee = OnceLock::new();
         let upload_rate_min = AtomicU64::new(UPLOAD_RATE_MIN);
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);

@@ -99,7 +99,7 @@ impl Host {
     }
 
     /// The sources that processes name, by which answers of theirs are kept and end.
-    pub fn sources(&self) -> &Sources {
+    pub fn sources(&self) -> &Arc<Sources> {
         &self.shared.sources
     }
 

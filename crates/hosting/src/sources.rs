@@ -105,6 +105,22 @@ impl Sources {
         let _ = self.listener.set(Box::new(listener));
     }
 
+    /// Another host says that a source changed, which no listener hears of; no key is each of them.
+    pub fn changed_elsewhere(&self, source: &str, key: Option<&str>) {
+        let known = self.lock().get(source).cloned();
+        match (known, key.filter(|key| !key.is_empty())) {
+            (Some(known), Some(key)) => known.changed(key),
+            (Some(known), None) => known.changed_all(),
+            (None, _) => {}
+        }
+    }
+
+    /// What other hosts said may have been missed: every source may have changed.
+    pub fn all_changed_elsewhere(&self) {
+        let all: Vec<_> = self.lock().values().cloned().collect();
+        all.iter().for_each(|source| source.changed_all());
+    }
+
     /// The running computation depends on what a process named.
     pub(crate) fn read(&self, source: &str, key: &str) {
         if key.is_empty() {
@@ -215,5 +231,36 @@ mod tests {
             sources.changed("items", changed);
             assert_eq!((*memo.get(()).await.unwrap(), *memo.get(()).await.unwrap()), (2, 2));
         }
+    }
+
+    #[tokio::test]
+    async fn what_another_host_says_is_marked_and_not_said_on() {
+        let graph = Graph::new();
+        let sources = Arc::new(Sources::new(&graph));
+        let reads = Arc::clone(&sources);
+        let memo = Memo::infallible_in(&graph, "item", move |id: u32| {
+            reads.read("items", &id.to_string());
+            async move { id }
+        });
+        let said = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&said);
+        sources.on_change(move |_, _| _ = count.fetch_add(1, Ordering::Relaxed));
+        let changes: [(&dyn Fn(), &[u32]); 5] = [
+            (&|| sources.changed_elsewhere("items", Some("1")), &[2]),
+            (&|| sources.changed_elsewhere("items", None), &[]),
+            (&|| sources.changed_elsewhere("items", Some("")), &[]),
+            (&|| sources.changed_elsewhere("others", Some("1")), &[1, 2]),
+            (&|| sources.all_changed_elsewhere(), &[]),
+        ];
+        for (change, kept) in changes {
+            memo.get(1).await.unwrap();
+            memo.get(2).await.unwrap();
+            change();
+            let fresh: Vec<_> = [1, 2].into_iter().filter(|id| memo.cached(id).is_some()).collect();
+            assert_eq!(fresh, kept);
+        }
+        assert_eq!(said.load(Ordering::Relaxed), 0);
+        sources.changed("items", "1");
+        assert_eq!(said.load(Ordering::Relaxed), 1);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tidewire_memo::batch;
 
-use crate::change::ChangeSet;
+use crate::change::{ChangeSet, HeardChange};
 use crate::registry::Registry;
 
 /// What became of a batch.
@@ -55,8 +55,10 @@ pub(crate) fn apply(registry: &Registry, changes: ChangeSet) -> ApplyResult {
     if let Some(listener) = registry.listener() {
         for (source, keys) in &heard {
             match keys {
-                Some(keys) => keys.iter().for_each(|key| listener(source, Some(key))),
-                None => listener(source, None),
+                Some(keys) => {
+                    keys.iter().for_each(|key| listener(HeardChange::Key { source, key }));
+                }
+                None => listener(HeardChange::Source(source)),
             }
         }
     }
@@ -66,6 +68,9 @@ pub(crate) fn apply(registry: &Registry, changes: ChangeSet) -> ApplyResult {
 /// Marks every source as a whole: what happened meanwhile is not known.
 pub(crate) fn apply_all(registry: &Registry) {
     apply_sources(registry, &registry.iter().map(|(name, _)| name).collect());
+    if let Some(listener) = registry.listener() {
+        listener(HeardChange::Everything);
+    }
 }
 
 /// Marks these sources as a whole.
@@ -76,7 +81,7 @@ pub(crate) fn apply_sources(registry: &Registry, sources: &BTreeSet<&str>) {
         }
     });
     if let Some(listener) = registry.listener() {
-        sources.iter().for_each(|source| listener(source, None));
+        sources.iter().for_each(|source| listener(HeardChange::Source(source)));
     }
 }
 

@@ -11,6 +11,23 @@ pub(crate) struct Change {
     pub(crate) keys: Option<Vec<String>>,
 }
 
+/// What a host hears from the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HeardChange<'a> {
+    /// A key of a source changed.
+    Key {
+        /// The source's name.
+        source: &'a str,
+        /// The key as text.
+        key: &'a str,
+    },
+    /// Every key of a source may have changed.
+    Source(&'a str),
+    /// Rows of the log may have been missed: anything may have changed.
+    Everything,
+}
+
 /// Changes that are applied together, without repetition. Above a number of keys it holds the names
 /// of the sources alone, so that memory stays bounded whatever a statement changed.
 #[derive(Debug, Default)]

@@ -19,6 +19,7 @@ use crate::collect::note;
 use crate::cursor::{Cursor, Poll, Position, ResetReason, Step};
 use crate::error::CatchUpError;
 use crate::lease::{Lease, Moment};
+use crate::outbox::Outbox;
 use crate::own::OwnCommits;
 use crate::registry::Registry;
 use crate::settings::Settings;
@@ -33,6 +34,7 @@ pub(crate) struct Core {
     pub(crate) lease: Lease,
     state: Mutex<State>,
     pub(crate) own: Mutex<OwnCommits>,
+    pub(crate) outbox: Outbox,
     polls: watch::Sender<Polls>,
     /// Somebody waits for a poll.
     pub(crate) wanted: Notify,
@@ -88,6 +90,7 @@ impl Core {
             registry,
             state: Mutex::new(state),
             own: Mutex::default(),
+            outbox: Outbox::default(),
             polls: watch::Sender::default(),
             wanted: Notify::new(),
             wake_others: Notify::new(),
@@ -255,6 +258,7 @@ impl Core {
         self.lease.end();
         self.polls.send_modify(|polls| polls.is_closed = true);
         state.suspended.get_or_insert_with(|| self.registry.suspend());
+        self.outbox.close();
     }
 
     /// What tables feed has to be computed again: for a while its changes were not captured.
@@ -281,6 +285,27 @@ impl Core {
     pub(crate) fn committed_rows(&self, rows: RangeInclusive<i64>) {
         let now = self.registry.ticks();
         self.own.lock().add_rows(rows, now);
+    }
+
+    /// Changes that were marked here before were committed: their rows need no second mark.
+    pub(crate) fn published(&self, mark: &str) -> Token {
+        let Some((incarnation, xid)) = parse_mark(mark) else { return Token::unclear() };
+        self.own.lock().add_published(incarnation.short(), xid);
+        Token::of(&incarnation, xid)
+    }
+
+    /// The same, by the rows of a SQLite file.
+    pub(crate) fn published_rows(&self, rows: RangeInclusive<i64>) {
+        self.own.lock().add_published_rows(rows);
+    }
+
+    /// See `OplogHandle::published`.
+    pub(crate) async fn until_published(&self) -> Result<Token, CatchUpError> {
+        let written = self.outbox.until_written();
+        match tokio::time::timeout(self.settings.token_wait, written).await {
+            Ok(token) => token.ok_or(CatchUpError::Stopped),
+            Err(_) => Err(CatchUpError::Timeout),
+        }
     }
 
     /// A commit was acknowledged and marked here: other hosts should poll.

@@ -40,6 +40,7 @@ mod cursor;
 mod error;
 mod lease;
 mod oplog;
+mod outbox;
 mod own;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -53,6 +54,7 @@ mod status;
 mod text_key;
 mod token;
 
+pub use self::change::HeardChange;
 pub use self::collect::{collect, note};
 pub use self::cursor::{Incarnation, Position, ResetReason};
 pub use self::error::{CatchUpError, Error, ErrorKind};

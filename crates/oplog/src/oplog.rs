@@ -6,6 +6,7 @@ use std::path::Path;
 use tidewire_memo::WriteGuard;
 use tokio::task::JoinSet;
 
+use crate::change::HeardChange;
 use crate::core::SharedCore;
 use crate::cursor::Position;
 use crate::error::CatchUpError;
@@ -101,10 +102,10 @@ impl std::ops::Deref for Oplog {
 }
 
 impl OplogHandle {
-    /// Says who hears of each change that is read from the log, by source and key, after the memo
-    /// graph has; no key is all of them. Changes of sources that this program does not have are
-    /// among them. The first listener is the one.
-    pub fn on_change(&self, listener: impl Fn(&str, Option<&str>) + Send + Sync + 'static) {
+    /// Says who hears of each change that is read from the log, after the memo graph has. Changes
+    /// of sources that this program does not have are among them, those that it published itself
+    /// are not. The first listener is the one.
+    pub fn on_change(&self, listener: impl Fn(HeardChange<'_>) + Send + Sync + 'static) {
         self.core.registry.on_change(Box::new(listener));
     }
 
@@ -172,6 +173,33 @@ impl OplogHandle {
     /// the reply of the running call.
     pub fn announce(&self, token: &Token) {
         self.core.wrote(token);
+    }
+
+    /// Writes a change that no trigger sees into the log, so that every other host hears of it; no
+    /// key is all of them. It is to be marked here before.
+    ///
+    /// It returns at once. A process that is killed before the change is written, usually a
+    /// millisecond later, loses it: what a table shows is captured, not published.
+    pub fn publish(&self, source: &str, key: Option<&str>) {
+        self.core.outbox.add(&self.core.settings, source, key);
+    }
+
+    /// How many changes were given to [`publish`](Self::publish) so far.
+    #[must_use]
+    pub fn publish_count(&self) -> u64 {
+        self.core.outbox.count()
+    }
+
+    /// Waits until all that was given to [`publish`](Self::publish) before this call is in the log,
+    /// and returns a token that includes it.
+    ///
+    /// # Errors
+    /// When it could not be written within `oplog.token_wait`; it is tried on.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn published(&self) -> Result<Token, CatchUpError> {
+        self.core.until_published().await
     }
 
     /// Waits until this host's memory includes what the token names: at once where its position

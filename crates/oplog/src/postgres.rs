@@ -2,6 +2,7 @@
 //! snapshots.
 
 mod poll;
+mod publish;
 mod schema;
 mod session;
 mod tables;
@@ -141,7 +142,10 @@ impl PostgresLog {
             return Err(Error::new(ErrorKind::Capture, text));
         }
         let mut tasks = JoinSet::new();
+        let of_session = Arc::new(of_session);
+        let publisher = Arc::clone(&of_session);
         tasks.spawn(async move { of_session.run(Some(session)).await });
+        tasks.spawn(async move { publisher.publish().await });
         let watched = Arc::clone(&core);
         tasks.spawn(async move { watched.watch_lease().await });
         Ok(Oplog::new(core, tasks))

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use tidewire_memo::{Batch, Source, SourceKey, Suspension};
 
-use crate::change::Change;
+use crate::change::{Change, HeardChange};
 
 /// The sources that the log may name.
 #[derive(Default)]
@@ -15,8 +15,7 @@ pub(crate) struct Registry {
     listener: OnceLock<Listener>,
 }
 
-/// Is told a source and a key; no key is all of them.
-pub(crate) type Listener = Box<dyn Fn(&str, Option<&str>) + Send + Sync>;
+pub(crate) type Listener = Box<dyn Fn(HeardChange<'_>) + Send + Sync>;
 
 /// A source, and where its changes come from.
 pub(crate) struct RegisteredSource {

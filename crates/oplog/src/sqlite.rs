@@ -6,6 +6,7 @@
 //! where this host stopped reading.
 
 mod poll;
+mod publish;
 mod schema;
 mod triggers;
 
@@ -123,10 +124,12 @@ struct OpenFile {
 impl OpenFile {
     fn follow(self) -> Oplog {
         let Self { core, follower } = self;
+        let publisher = publish::publish(Arc::clone(&core), follower.path().to_owned());
         let mut tasks = JoinSet::new();
         let of_task = Arc::clone(&core);
         let watched = Arc::clone(&core);
         tasks.spawn(async move { follow(of_task, follower).await });
+        tasks.spawn(publisher);
         tasks.spawn(async move { watched.watch_lease().await });
         Oplog::new(core, tasks)
     }

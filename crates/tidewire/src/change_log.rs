@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use http::HeaderValue;
-use tidewire_oplog::{OplogHandle, TOKEN_HEADER, Token, collect};
+use tidewire_oplog::{OplogHandle, TOKEN_HEADER, Token, collect, note};
 use tidewire_server::Builder;
 use tidewire_service::{
-    Admission, Answer, Call, Error, Gate, GateFuture, Head, Layer, Result, Service,
+    Admission, Answer, Call, Error, Gate, GateFuture, Head, Layer, Reply, Result, Service,
 };
 
 /// Lets a server go by a change log.
@@ -31,7 +31,7 @@ pub trait ChangeLog {
 
 impl ChangeLog for Builder {
     fn change_log(self, log: &OplogHandle) -> Self {
-        self.gate(FreshnessGate(log.clone())).inner_layer(TokenLayer)
+        self.gate(FreshnessGate(log.clone())).inner_layer(TokenLayer(log.clone()))
     }
 }
 
@@ -65,15 +65,18 @@ fn token(head: &Head) -> Option<Token> {
     all
 }
 
-struct TokenLayer;
+struct TokenLayer(OplogHandle);
 
 impl Layer for TokenLayer {
     fn layer(&self, inner: Arc<dyn Service>) -> Arc<dyn Service> {
-        Arc::new(TokenService(inner))
+        Arc::new(TokenService { inner, log: self.0.clone() })
     }
 }
 
-struct TokenService(Arc<dyn Service>);
+struct TokenService {
+    inner: Arc<dyn Service>,
+    log: OplogHandle,
+}
 
 impl Service for TokenService {
     fn call(&self, call: Call) -> Answer {
@@ -82,12 +85,13 @@ impl Service for TokenService {
             None => call.http_target().is_some_and(|target| !target.method.is_safe()),
         };
         if !is_command {
-            return self.0.call(call);
+            return self.inner.call(call);
         }
-        let inner = Arc::clone(&self.0);
+        let inner = Arc::clone(&self.inner);
+        let log = self.log.clone();
         Answer::pending(async move {
-            let (reply, token) = collect(async move { inner.call(call).await }).await;
-            let mut reply: Result<_> = reply;
+            let (reply, token) = collect(call_and_publish(&*inner, call, &log)).await;
+            let mut reply = reply;
             if let (Ok(reply), Ok(value)) = (&mut reply, HeaderValue::try_from(token.to_string()))
                 && !value.is_empty()
             {
@@ -96,4 +100,18 @@ impl Service for TokenService {
             reply
         })
     }
+}
+
+/// The reply to a command, once what a program said meanwhile that it has changed is in the log.
+async fn call_and_publish(inner: &dyn Service, call: Call, log: &OplogHandle) -> Result<Reply> {
+    let before = log.publish_count();
+    let reply = inner.call(call).await?;
+    // Others may have said it: then this waits for them, too.
+    if log.publish_count() != before {
+        match log.published().await {
+            Ok(token) => note(&token),
+            Err(error) => tracing::warn!(%error, "a reply leaves without the token of its changes"),
+        }
+    }
+    Ok(reply)
 }

@@ -75,8 +75,8 @@ pub async fn serve_with(add: impl FnOnce(Builder) -> Builder) -> Exit {
     let captured = config.oplog.sources(&Graph::global());
     let log = config.oplog.start(&captured).await?;
     let builder = add(config.server_with_log(log.as_deref())?);
-    let (builder, programs) = config.host(builder)?;
-    if let (Some(programs), Some(log)) = (&programs, &log) {
+    let (builder, mut programs) = config.host(builder)?;
+    if let (Some(programs), Some(log)) = (&mut programs, &log) {
         programs.share_log(log, captured);
     }
     let running = builder.start().await?;

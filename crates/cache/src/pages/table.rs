@@ -214,6 +214,13 @@ impl Table {
         self.invalidate(&ids)
     }
 
+    /// Ends all pages that have a tag.
+    pub(crate) fn all_tags_changed(&mut self) -> usize {
+        self.changes.add_all();
+        let ids: Vec<u32> = self.by_tag.values().flatten().copied().collect();
+        self.invalidate(&ids)
+    }
+
     /// Ends all pages of a service.
     pub(crate) fn clear(&mut self, service: &str) -> usize {
         self.changes.add_all();

@@ -97,8 +97,8 @@ impl Serve {
                  or write a [[service]] into tidewire.toml"
             )));
         }
-        let (builder, programs) = config.host(builder).map_err(Failure::usage)?;
-        if let (Some(programs), Some(log)) = (&programs, &log) {
+        let (builder, mut programs) = config.host(builder).map_err(Failure::usage)?;
+        if let (Some(programs), Some(log)) = (&mut programs, &log) {
             programs.share_log(log, captured);
         }
         let running = builder.start().await;

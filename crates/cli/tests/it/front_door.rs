@@ -6,8 +6,9 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::hosting::{Served, ask, body_of, write};
-use crate::program::{folder, run};
+use crate::cluster;
+use crate::hosting::{Served, ask, body_of, send, write};
+use crate::program::{folder, run, until};
 
 /// A server that nobody wrote for Tidewire: it says how often it was asked, and ends with the test.
 struct Shop {
@@ -109,6 +110,59 @@ fn a_program_that_says_that_something_changed_ends_the_pages_of_an_upstream() {
     let after = ["items/1", "items/2", "items"].map(|page| get(&format!("/shop/{page}")));
     let is_same: Vec<_> = before.iter().zip(&after).map(|(one, other)| one == other).collect();
     assert_eq!(is_same, [false, true, false], "its own page, and that of all items");
+}
+
+/// Says that an item changed, to nobody but the gateway, in reply to any command.
+const SAVER: &str = r#"
+import tidewire
+
+app = tidewire.App()
+
+def page(environ, start_response):
+    app.changed("items", 1)
+    start_response("200 OK", [("Content-Length", "5"), ("Tidewire-Changed", "orders/7, carts")])
+    return [b"saved"]
+
+app.wsgi(page)
+app.serve()
+"#;
+
+fn url_of(database: &tokio_postgres::Config) -> String {
+    let tokio_postgres::config::Host::Unix(folder) = &database.get_hosts()[0] else {
+        panic!("tests use Unix sockets")
+    };
+    let folder = folder.to_string_lossy().replace('/', "%2F");
+    format!("postgres:///{}?host={folder}&user=postgres", database.get_dbname().unwrap())
+}
+
+#[test]
+fn what_changes_on_one_host_ends_the_pages_of_another_by_the_change_log() {
+    let shop = Shop::start();
+    let sdk = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/python");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let database = runtime.block_on(cluster::database());
+    let more = format!(
+        "[[service]]\nname = \"saver\"\nroute = \"/save\"\nrun = [\"python3\", \"app.py\"]\n\
+         protocol = \"native\"\nenvironment = {{ PYTHONPATH = {sdk:?} }}\n\
+         [oplog]\nurl = \"{}\"\n",
+        url_of(&database)
+    );
+    let settings = settings(&shop, &more);
+    let folders = [(); 2].map(|()| folder(&[("app.py", SAVER), ("tidewire.toml", &settings)]));
+    let hosts = folders.each_ref().map(|folder| Served::start(folder.path()));
+    let pages = ["items/1", "items/2", "items", "orders/7", "orders", "carts/3"];
+    let look = |headers: &str| {
+        pages.map(|page| body_of(&send(&hosts[1].address, &format!("GET /shop/{page}"), headers)))
+    };
+    let before = look("");
+    assert_eq!(look(""), before);
+    let saved = send(&hosts[0].address, "POST /save", "content-length: 0\r\n");
+    let token = saved.lines().find(|line| line.starts_with("tidewire-token: "));
+    let after = look(&format!("{}\r\n", token.unwrap_or_else(|| panic!("no token: {saved}"))));
+    let is_same: Vec<_> = before.iter().zip(&after).map(|(one, other)| one == other).collect();
+    assert_eq!(is_same, [false, true, false, false, true, false]);
+    run(folders[0].path(), &["invalidate", "items/2"]).check(0, &["0 pages ended"]);
+    until(|| look("")[1] != before[1]);
 }
 
 #[test]

@@ -455,8 +455,14 @@ pub(crate) fn body_of(answer: &str) -> String {
 }
 
 pub(crate) fn ask(address: &str, path: &str) -> String {
+    send(address, &format!("GET {path}"), "")
+}
+
+/// The answer to a request without a body, with these lines of headers.
+pub(crate) fn send(address: &str, request: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    let head = format!("{request} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}");
+    write!(stream, "{head}\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer

@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
+#[path = "../../../../examples/contacts/tests/it/cluster.rs"]
+#[expect(dead_code, reason = "the reference application's tests use all of it")]
+mod cluster;
+
 mod call;
 mod check;
 mod console;

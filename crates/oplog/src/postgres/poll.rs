@@ -72,7 +72,11 @@ impl PollStatement {
                 let xid = row.get::<_, Option<&str>>(5).and_then(|xid| xid.parse().ok());
                 if let Some(xid) = xid {
                     let incarnation = poll.position.incarnation.short();
-                    core.own.lock().strip(&core.registry, &mut change, incarnation, xid);
+                    let own = core.own.lock();
+                    if own.is_published(incarnation, xid) {
+                        continue;
+                    }
+                    own.strip(&core.registry, &mut change, incarnation, xid);
                 }
                 poll.changes.add(change);
             }

@@ -81,6 +81,10 @@ impl Follower {
         Ok(Self { path, captures, open })
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Polls once, and applies what there is.
     pub(super) fn poll(&mut self, core: &Core) -> Result<(), Error> {
         let begun = core.begin();
@@ -196,8 +200,11 @@ impl Open {
             if Some(&here) != self.last.as_ref() {
                 let key: Option<String> = row.get(3)?;
                 let mut change = Change { source: row.get(2)?, keys: key.map(|key| vec![key]) };
-                core.own.lock().strip_row(&core.registry, &mut change, here.0);
-                changes.add(change);
+                let own = core.own.lock();
+                if !own.is_published_row(here.0) {
+                    own.strip_row(&core.registry, &mut change, here.0);
+                    changes.add(change);
+                }
             }
             last = Some(here);
         }

@@ -3,10 +3,10 @@
 use std::convert::Infallible;
 
 use tidewire_memo::{Graph, Memo, Source};
-use tidewire_oplog::{Changes, Oplog, Token, WriteError, collect};
+use tidewire_oplog::{CatchUpError, Changes, Oplog, Token, WriteError, collect};
 use tokio_postgres::Transaction;
 
-use crate::support::{Host, database, psql, settings};
+use crate::support::{Heard, Host, database, psql, settings};
 
 #[tokio::test]
 async fn what_psql_changes_is_recomputed_on_every_host_and_nothing_else_is() {
@@ -140,4 +140,54 @@ async fn a_write_of_this_process_is_marked_once_and_what_it_did_not_announce_by_
     assert_eq!(host.world.fresh(), [0, 3]);
     guard.unchanged();
     assert!(host.oplog.includes(&token));
+}
+
+#[tokio::test]
+async fn what_a_host_publishes_is_heard_by_the_others_with_its_token_and_not_by_itself() {
+    let (config, _) = database().await;
+    let (a, b) = (Host::start(&config).await, Host::start(&config).await);
+    let heard = [Heard::by(&a.oplog), Heard::by(&b.oplog)];
+    a.world.warm().await;
+    b.world.warm().await;
+    a.oplog.publish("contacts", Some("2"));
+    a.oplog.publish("pages", Some("a/1"));
+    a.oplog.publish("others", None);
+    assert_eq!(a.oplog.publish_count(), 3);
+    let token = a.oplog.published().await.unwrap();
+    b.oplog.caught_up(&token).await.unwrap();
+    assert_eq!(b.world.fresh(), [0, 1, 3]);
+    a.poll().await;
+    assert_eq!(a.world.fresh(), [0, 1, 2, 3], "who publishes has marked it before");
+    let mut of_b = heard[1].all();
+    of_b.sort();
+    assert_eq!(of_b, ["contacts/2", "others", "pages/a/1"]);
+    assert_eq!(heard[0].all(), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_waits_to_be_published_is_written_when_the_database_is_back() {
+    let (config, client) = database().await;
+    let (a, b) = (Host::start(&config).await, Host::start(&config).await);
+    let heard = Heard::by(&b.oplog);
+    a.oplog.publish("pages", Some("1"));
+    a.oplog.published().await.unwrap();
+    // Whatever connection it writes on.
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+               WHERE application_name LIKE 'tidewire oplog%'";
+    client.query(end, &[]).await.unwrap();
+    a.oplog.publish("pages", Some("2"));
+    let token = a.oplog.published().await.unwrap();
+    b.oplog.caught_up(&token).await.unwrap();
+    b.poll().await;
+    assert!(heard.all().contains(&"pages/2".to_owned()));
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_change_that_a_stopped_host_does_not_write() {
+    let (config, _) = database().await;
+    let host = Host::start(&config).await;
+    let handle = host.oplog.handle();
+    host.oplog.stop().await;
+    handle.publish("pages", Some("1"));
+    assert_eq!(handle.published().await, Err(CatchUpError::Stopped));
 }

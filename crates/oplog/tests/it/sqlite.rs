@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tidewire_memo::{Graph, Memo, Source};
 use tidewire_oplog::{Oplog, ResetReason, Settings, last_row};
 
-use crate::support::{refusal, settings};
+use crate::support::{Heard, refusal, settings};
 
 struct Host {
     oplog: Oplog,
@@ -365,3 +365,22 @@ const CONTACTS: &str = "
 PRAGMA journal_mode = WAL;
 CREATE TABLE contact (id INTEGER PRIMARY KEY, surname TEXT NOT NULL, email TEXT UNIQUE) STRICT;
 INSERT INTO contact VALUES (1, 'Last', '1@x'), (2, 'Last', '2@x'), (3, 'Last', '3@x')";
+
+#[tokio::test]
+async fn what_a_process_publishes_is_heard_by_the_others_alone() {
+    let folder = TempDir::new().unwrap();
+    let path = file(&folder);
+    let (a, b) = (Host::start(&path).await, Host::start(&path).await);
+    let (of_a, of_b) = (Heard::by(&a.oplog), Heard::by(&b.oplog));
+    a.world.warm().await;
+    b.world.warm().await;
+    a.oplog.publish("contacts", Some("2"));
+    a.oplog.publish("pages", None);
+    let token = a.oplog.published().await.unwrap();
+    b.oplog.caught_up(&token).await.unwrap();
+    assert_eq!(b.world.fresh(), [0, 1, 3, 11, 12, 13]);
+    assert_eq!(of_b.all(), ["contacts/2", "pages"]);
+    a.oplog.barrier().await.unwrap();
+    assert_eq!(a.world.fresh(), [0, 1, 2, 3, 11, 12, 13]);
+    assert_eq!(of_a.all(), [""; 0]);
+}

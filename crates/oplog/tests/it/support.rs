@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use tidewire_memo::{Graph, Memo, Source};
-use tidewire_oplog::{Error, Oplog, PostgresLog, Settings, Status};
+use tidewire_oplog::{Error, HeardChange, Oplog, PostgresLog, Settings, Status};
 use tokio::sync::Mutex;
 use tokio_postgres::{Client, Config};
 
@@ -143,6 +143,28 @@ impl Host {
             // tidy: allow-sleep a log tells nobody of its failures; this asks again
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+    }
+}
+
+/// What a host hears from its log: `source/key`, and the source alone for each of its keys.
+pub(crate) struct Heard(Arc<std::sync::Mutex<Vec<String>>>);
+
+impl Heard {
+    pub(crate) fn by(oplog: &Oplog) -> Self {
+        let heard = Arc::<std::sync::Mutex<Vec<String>>>::default();
+        let noted = Arc::clone(&heard);
+        oplog.on_change(move |change| {
+            noted.lock().unwrap().push(match change {
+                HeardChange::Key { source, key } => format!("{source}/{key}"),
+                HeardChange::Source(source) => source.to_owned(),
+                _ => "everything".to_owned(),
+            });
+        });
+        Self(heard)
+    }
+
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
     }
 }
 

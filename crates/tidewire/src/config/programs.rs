@@ -17,13 +17,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tidewire_cache::{PageCache, PageSettings};
-use tidewire_hosting::{Host, HostedService};
+use tidewire_hosting::{Host, HostedService, Sources};
 use tidewire_memo::Source;
-use tidewire_oplog::{OplogHandle, TextKey};
+use tidewire_oplog::{HeardChange, OplogHandle, TextKey};
 use tidewire_proxy::{HeaderRules, RouteError, Routes, Upstream};
 use tidewire_server::Builder;
 use tidewire_service::{Call, Codec, Error, Layer, Reply, Service};
@@ -41,6 +41,7 @@ pub struct Programs {
     host: Option<Host>,
     upload_rate_min: u64,
     pages: PageCache,
+    log: SharedLog,
     sites: Routes,
     is_https: bool,
     inventory: Inventory,
@@ -50,6 +51,15 @@ pub struct Programs {
     upstreams: Vec<RunningUpstream>,
     /// What the server serves of programs by their names: what these had when it started.
     methods: BTreeMap<String, Methods>,
+}
+
+/// The change log, as programs and pages are told of it; both may come first.
+#[derive(Debug, Default)]
+struct SharedLog {
+    handle: Arc<OnceLock<OplogHandle>>,
+    /// What programs name, once there is one.
+    sources: Arc<OnceLock<Arc<Sources>>>,
+    captured: Vec<Source<TextKey>>,
 }
 
 #[derive(Debug)]
@@ -107,6 +117,7 @@ impl Config {
             host: None,
             upload_rate_min: self.limits().upload_rate_min as u64,
             pages,
+            log: SharedLog::default(),
             sites,
             is_https,
             inventory,
@@ -146,19 +157,48 @@ impl Programs {
         &self.pages
     }
 
-    /// Lets pages and programs depend on what the change log captures. Without a log nobody hears
-    /// of changes, so a source of a program is one that may be old.
+    /// Lets pages and programs depend on what the change log captures, and tells other hosts by it
+    /// what programs say that they have changed: sources, and tags of pages. Without a log nobody
+    /// hears of changes, so a source of a program is one that may be old.
     pub fn share_log(
-        &self,
+        &mut self,
         log: &OplogHandle,
         captured: impl IntoIterator<Item = Source<TextKey>>,
     ) {
+        self.log.captured.extend(captured);
+        let names = self.log.captured.iter().map(|source| source.name().to_owned());
+        let captured: BTreeSet<String> = names.collect();
         let pages = self.pages.clone();
-        log.on_change(move |source, key| {
-            pages.source_changed(source, key.unwrap_or_default());
+        let sources = Arc::clone(&self.log.sources);
+        log.on_change(move |change| {
+            let sources = sources.get();
+            match change {
+                HeardChange::Key { source: PAGE_TAGS, key } => _ = pages.changed_elsewhere(key),
+                HeardChange::Source(PAGE_TAGS) => _ = pages.all_changed_elsewhere(),
+                HeardChange::Key { source, key } => {
+                    pages.source_changed(source, key);
+                    // The log has marked what it captures.
+                    if let Some(sources) = sources.filter(|_| !captured.contains(source)) {
+                        sources.changed_elsewhere(source, Some(key));
+                    }
+                }
+                HeardChange::Source(source) => {
+                    pages.source_changed(source, "");
+                    if let Some(sources) = sources.filter(|_| !captured.contains(source)) {
+                        sources.changed_elsewhere(source, None);
+                    }
+                }
+                _ => {
+                    pages.all_changed_elsewhere();
+                    sources.inspect(|sources| sources.all_changed_elsewhere());
+                }
+            }
         });
+        let of_pages = log.clone();
+        self.pages.on_change(move |tag| of_pages.publish(PAGE_TAGS, Some(tag)));
+        let _ = self.log.handle.set(log.clone());
         if let Some(host) = &self.host {
-            captured.into_iter().for_each(|source| host.sources().share(source));
+            self.log.share(host);
         }
     }
 
@@ -332,9 +372,14 @@ impl Programs {
             None => {
                 let host = Host::start().map_err(|error| ConfigError::new(error.to_string()))?;
                 let pages = self.pages.clone();
+                let log = Arc::clone(&self.log.handle);
                 host.sources().on_change(move |source, key| {
                     pages.source_changed(source, key);
+                    if let Some(log) = log.get() {
+                        log.publish(source, Some(key).filter(|key| !key.is_empty()));
+                    }
                 });
+                self.log.share(&host);
                 self.host.insert(host.upload_rate_min(self.upload_rate_min))
             }
         };
@@ -395,6 +440,16 @@ impl Programs {
 
     fn watched(&self, config: Option<&Path>) -> Vec<(String, PathBuf)> {
         watched(config, self.running.iter().map(|running| &running.config))
+    }
+}
+
+impl SharedLog {
+    /// Lets the programs of a host name what is captured, and hear of what other hosts say.
+    fn share(&self, host: &Host) {
+        if self.handle.get().is_some() {
+            self.captured.iter().for_each(|source| host.sources().share(*source));
+            let _ = self.sources.set(Arc::clone(host.sources()));
+        }
     }
 }
 
@@ -491,6 +546,8 @@ async fn hung_up(hangups: &mut Option<Signal>) {
     }
 }
 
+/// As which source tags of pages stand in the log. Programs cannot name it by accident.
+const PAGE_TAGS: &str = "tidewire/page-tags";
 const PAUSE: Duration = Duration::from_millis(500);
 const FILES_MAX: usize = 100_000;
 const DEPTH_MAX: usize = 16;

@@ -1,0 +1,63 @@
+//! Writes what waits in the outbox into the log, on another connection, which is opened with the
+//! first change.
+
+use tokio_postgres::Client;
+
+use super::poll::database_error;
+use super::session::{Line, SessionSettings};
+use crate::core::Backoff;
+use crate::error::Error;
+use crate::outbox::Batch;
+use crate::sql::identifier;
+use crate::token::Token;
+
+/// An open connection.
+struct Writer {
+    client: Client,
+    _line: Line,
+}
+
+impl SessionSettings {
+    /// Writes for ever. A batch is tried until it is written; rows that are there twice mark twice.
+    pub(super) async fn publish(&self) {
+        let core = &self.core;
+        let mut writer = None;
+        loop {
+            let batch = core.outbox.take(&core.settings).await;
+            let mut backoff = Backoff::new();
+            let token = loop {
+                match self.write(&mut writer, &batch).await {
+                    Ok(token) => break token,
+                    Err(error) => {
+                        tracing::warn!(%error, "changes wait to be written into the change log");
+                        writer = None;
+                        backoff.wait().await;
+                    }
+                }
+            };
+            core.outbox.set_written(&batch, token);
+            core.wake_others.notify_one();
+        }
+    }
+
+    async fn write(&self, writer: &mut Option<Writer>, batch: &Batch) -> Result<Token, Error> {
+        let writer = match writer {
+            Some(writer) => writer,
+            none => {
+                let (client, line, _) = self.connect().await?;
+                none.insert(Writer { client, _line: line })
+            }
+        };
+        let schema = identifier(&self.core.settings.schema);
+        let insert = format!("INSERT INTO {schema}.log (source, keys) VALUES ($1, $2)");
+        let transaction = writer.client.transaction().await.map_err(database_error)?;
+        for change in &batch.changes {
+            let added = transaction.execute(&insert, &[&change.source, &change.keys]).await;
+            added.map_err(database_error)?;
+        }
+        let mark = format!("SELECT {schema}.mark()");
+        let mark = transaction.query_one(&mark, &[]).await.map_err(database_error)?;
+        transaction.commit().await.map_err(database_error)?;
+        Ok(self.core.published(mark.get(0)))
+    }
+}

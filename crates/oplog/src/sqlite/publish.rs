@@ -1,0 +1,62 @@
+//! Writes what waits in the outbox into the log of the file.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
+use tokio::task::spawn_blocking;
+
+use super::poll::last_row;
+use super::schema::BUSY_TIMEOUT;
+use crate::change::Change;
+use crate::core::{Backoff, Core};
+use crate::outbox::Batch;
+use crate::token::Token;
+
+/// Writes for ever, on a thread for what blocks. A batch is tried until it is written.
+pub(super) async fn publish(core: Arc<Core>, path: PathBuf) {
+    loop {
+        let batch = Arc::new(core.outbox.take(&core.settings).await);
+        let mut backoff = Backoff::new();
+        loop {
+            let of_task = (Arc::clone(&core), path.clone(), Arc::clone(&batch));
+            let written = spawn_blocking(move || {
+                let (core, path, batch) = of_task;
+                write(&core, &path, &batch)
+            });
+            // The runtime is shutting down.
+            let Ok(written) = written.await else { return };
+            let Err(error) = written else { break };
+            tracing::warn!(%error, "changes wait to be written into the change log");
+            backoff.wait().await;
+        }
+        // A file has no marks; whoever is shown this polls once more.
+        core.outbox.set_written(&batch, Token::unclear());
+        core.wanted.notify_one();
+    }
+}
+
+/// Opens the file for each batch, so that a file that was swapped is the one written.
+fn write(core: &Core, path: &Path, batch: &Batch) -> rusqlite::Result<()> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut database = Connection::open_with_flags(path, flags)?;
+    database.busy_timeout(BUSY_TIMEOUT)?;
+    let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let before = last_row(&transaction)?;
+    for Change { source, keys } in &batch.changes {
+        let mut insert =
+            transaction.prepare_cached("INSERT INTO tidewire_log (source, key) VALUES (?1, ?2)")?;
+        match keys {
+            None => _ = insert.execute(params![source, None::<&str>])?,
+            Some(keys) => {
+                for key in keys {
+                    insert.execute(params![source, key])?;
+                }
+            }
+        }
+    }
+    let last = last_row(&transaction)?;
+    transaction.commit()?;
+    core.published_rows(before + 1..=last);
+    Ok(())
+}
