@@ -40,7 +40,7 @@
 //! | keep answers until they change | [`ReplyCache`] | [`memo`], [`cache`] |
 //! | read a database | [`Loader`], [`ChangeLog`] | [`oplog`] |
 //! | serve what is known at run time | [`Schema`], [`Message`], [`Implementation`] | [`schema`] |
-//! | host programs, or be one | | [`hosting`], [`hosted`] |
+//! | host programs, or be one | | [`hosting`], [`program`] |
 //! | look inside | [`Outcome`] | [`admin`], [`telemetry`] |
 //!
 //! With the feature `mock`, `Mock` and the module `mock` play services of `.proto` files by rules.
@@ -52,11 +52,11 @@ mod changes;
 pub mod config;
 mod echo;
 mod exit;
-pub mod hosted;
 #[cfg(feature = "jwt")]
 mod keys;
 #[cfg(feature = "mock")]
 pub mod mock;
+pub mod program;
 mod serve;
 
 pub use bytes;

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::StatusCode;
-use tidewire::hosted::{Gateway, GatewayAsCaller, Program, Source};
 use tidewire::memo::Memo;
+use tidewire::program::{Gateway, GatewayAsCaller, Program, Source};
 use tidewire::service::{Answer, Channel, Target};
 use tidewire::{
     Body, Call, Code, Codec, Context, Detail, Error, Principal, Reply, Result, Service, Stream,

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::Mutex;
 
 use tidewire::Result;
-use tidewire::hosted::{Busy, Level, log};
+use tidewire::program::{Busy, Level, log};
 
 static WORK: Mutex<Option<Busy>> = Mutex::new(None);
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use shop::v1::{Item, ItemRequest, RustShop, RustShopServer};
-use tidewire::hosted::{Program, Source};
+use tidewire::program::{Program, Source};
 use tidewire::{Context, Reply, Result};
 
 struct Shop {

@@ -11,7 +11,7 @@ use http_body_util::Full;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use tidewire::hosted::{Program, Source};
+use tidewire::program::{Program, Source};
 use tidewire::{Context, Reply, Result};
 
 struct Worker(Source<String>);

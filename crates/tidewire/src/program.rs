@@ -3,7 +3,7 @@
 //! ```ignore
 //! #[tokio::main(flavor = "current_thread")]
 //! async fn main() -> tidewire::Exit {
-//!     Ok(tidewire::hosted::Program::new().service(ShopServer::new(Shop::default())).run().await?)
+//!     Ok(tidewire::program::Program::new().service(ShopServer::new(Shop::default())).run().await?)
 //! }
 //! ```
 //!
