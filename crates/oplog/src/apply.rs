@@ -68,6 +68,11 @@ pub(crate) fn apply(registry: &Registry, changes: ChangeSet) -> ApplyResult {
 /// Marks every source as a whole: what happened meanwhile is not known.
 pub(crate) fn apply_all(registry: &Registry) {
     apply_sources(registry, &registry.iter().map(|(name, _)| name).collect());
+    tell_everything(registry);
+}
+
+/// Tells the listener that anything may have changed.
+pub(crate) fn tell_everything(registry: &Registry) {
     if let Some(listener) = registry.listener() {
         listener(HeardChange::Everything);
     }

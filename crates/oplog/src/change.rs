@@ -24,7 +24,8 @@ pub enum HeardChange<'a> {
     },
     /// Every key of a source may have changed.
     Source(&'a str),
-    /// Rows of the log may have been missed: anything may have changed.
+    /// Anything may have changed: rows of the log may have been missed, or the lease has ended, or
+    /// is there again.
     Everything,
 }
 

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tidewire_memo::Suspension;
 use tokio::sync::{Notify, watch};
 
-use crate::apply::{ApplyResult, apply, apply_all, apply_sources};
+use crate::apply::{ApplyResult, apply, apply_all, apply_sources, tell_everything};
 use crate::collect::note;
 use crate::cursor::{Cursor, Poll, Position, ResetReason, Step};
 use crate::error::CatchUpError;
@@ -140,7 +140,10 @@ impl Core {
             }
         }
         // Marks everything, so that nothing computed meanwhile is kept. Wakers may come back here.
-        drop(resumed);
+        if resumed.is_some() {
+            drop(resumed);
+            tell_everything(&self.registry);
+        }
         self.polls.send_modify(|polls| polls.done = polls.done.max(begun.number));
     }
 
@@ -181,13 +184,20 @@ impl Core {
         if self.lease.is_valid() {
             return true;
         }
-        let mut state = self.state.lock();
-        if !self.lease.is_valid() && state.suspended.is_none() {
-            tracing::warn!(
-                "the lease on the change log has ended; nothing is answered from memory"
-            );
-            state.suspended = Some(self.registry.suspend());
-            state.counts.lapses += 1;
+        let has_lapsed = {
+            let mut state = self.state.lock();
+            let has_lapsed = !self.lease.is_valid() && state.suspended.is_none();
+            if has_lapsed {
+                tracing::warn!(
+                    "the lease on the change log has ended; nothing is answered from memory"
+                );
+                state.suspended = Some(self.registry.suspend());
+                state.counts.lapses += 1;
+            }
+            has_lapsed
+        };
+        if has_lapsed {
+            tell_everything(&self.registry);
         }
         self.lease.is_valid()
     }

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tokio_postgres::Client;
 
 use crate::cluster::{self, Cluster};
-use crate::support::{Host, database, psql, settings, try_psql};
+use crate::support::{Heard, Host, database, psql, settings, try_psql};
 
 fn resets(host: &Host, reason: ResetReason) -> u64 {
     host.oplog.status().counts.resets.get(&reason).copied().unwrap_or(0)
@@ -226,6 +226,7 @@ async fn a_host_whose_lease_has_ended_answers_and_keeps_nothing() {
     let mut settings = asked_only();
     settings.lease = Duration::from_millis(300);
     let host = Host::start_with(&config, settings).await;
+    let heard = Heard::by(&host.oplog);
     host.world.warm().await;
     while host.oplog.check_lease() {
         // tidy: allow-sleep a lease ends by time alone
@@ -240,6 +241,7 @@ async fn a_host_whose_lease_has_ended_answers_and_keeps_nothing() {
     assert_eq!(host.world.surname(1).await.as_deref(), Some("Y"));
     host.poll().await;
     assert_eq!(host.world.surname(1).await.as_deref(), Some("Y"));
+    assert!(heard.all().contains(&"everything".to_owned()), "what others keep by it ends, too");
 }
 
 /// Case 8.
