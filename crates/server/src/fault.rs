@@ -114,7 +114,18 @@ pub(crate) struct Faulty<B> {
 /// A frame that waits for its time.
 struct QueuedFrame {
     frame: Frame<Bytes>,
+    begins_message: bool,
     ends_message: bool,
+}
+
+impl QueuedFrame {
+    fn data(bytes: Bytes, begins_message: bool, ends_message: bool) -> Self {
+        Self { frame: Frame::data(bytes), begins_message, ends_message }
+    }
+
+    fn trailers(frame: Frame<Bytes>) -> Self {
+        Self { frame, begins_message: false, ends_message: false }
+    }
 }
 
 /// The shortest time that is not over when the connection is polled once more.
@@ -140,23 +151,27 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Faulty<B> {
         let data = match frame.into_data() {
             Ok(data) => data,
             Err(_) if self.plan.loses_trailers => return,
-            Err(frame) => return self.queue.push_back(QueuedFrame { frame, ends_message: false }),
+            Err(frame) => return self.queue.push_back(QueuedFrame::trailers(frame)),
         };
         let size = self.plan.dribble.map_or(usize::MAX, |(bytes, _)| bytes);
-        for Piece { mut bytes, ends_message } in self.cutter.cut(data) {
+        for Piece { mut bytes, mut begins_message, ends_message } in self.cutter.cut(data) {
             while bytes.len() > size {
-                let frame = Frame::data(bytes.split_to(size));
-                self.queue.push_back(QueuedFrame { frame, ends_message: false });
+                let first = bytes.split_to(size);
+                self.queue.push_back(QueuedFrame::data(first, begins_message, false));
+                begins_message = false;
             }
-            self.queue.push_back(QueuedFrame { frame: Frame::data(bytes), ends_message });
+            self.queue.push_back(QueuedFrame::data(bytes, begins_message, ends_message));
         }
     }
 
-    /// The pause before the next frame, if there is one.
+    /// The pause before the next frame that waits: one between pieces, and one before a message.
     fn next_pause(&self) -> Option<Duration> {
-        match self.plan.dribble {
-            Some((_, every)) if self.frames > 0 => Some(every),
-            _ => self.plan.frame_delay,
+        let next = self.queue.front().filter(|next| next.frame.is_data())?;
+        let dribble = self.plan.dribble.filter(|_| self.frames > 0).map(|(_, every)| every);
+        let message = self.plan.frame_delay.filter(|_| next.begins_message);
+        match (dribble, message) {
+            (Some(piece), Some(message)) => Some(piece.saturating_add(message)),
+            (one, other) => one.or(other),
         }
     }
 }
@@ -200,13 +215,13 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Body for Faulty<B> {
         if let Some(pause) = &mut this.pause {
             ready!(pause.as_mut().poll(cx));
         }
-        let Some(QueuedFrame { frame, ends_message }) = this.queue.pop_front() else {
+        let Some(QueuedFrame { frame, ends_message, .. }) = this.queue.pop_front() else {
             return Poll::Ready(None);
         };
         this.frames += 1;
         this.messages += usize::from(ends_message);
         // The pause before a frame of the body begins once that frame is there.
-        let pause = if this.queue.is_empty() { None } else { this.next_pause() };
+        let pause = this.next_pause();
         this.pause = pause.map(|pause| Box::pin(tokio::time::sleep(pause)));
         let left = this.plan.truncate_after - this.sent;
         let frame = match frame.into_data() {
@@ -223,5 +238,72 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Body for Faulty<B> {
     fn size_hint(&self) -> SizeHint {
         // What was said of the length stays said.
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+    use http::HeaderMap;
+    use http_body_util::{BodyExt as _, StreamBody};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const PAUSE: Duration = Duration::from_secs(60);
+
+    /// How many pauses a body has whose frames are there, over time that is not real.
+    async fn pauses(content_type: &'static str, faults: &[Fault], frames: &[&'static [u8]]) -> u32 {
+        let data = frames.iter().map(|bytes| Frame::data(Bytes::from_static(bytes)));
+        let mut frames: Vec<Result<_, Error>> = data.map(Ok).collect();
+        frames.push(Ok(Frame::trailers(HeaderMap::new())));
+        let content_type = http::HeaderValue::from_static(content_type);
+        let mut plan = Plan { truncate_after: u64::MAX, ..Plan::default() };
+        faults.iter().for_each(|fault| plan.add(fault));
+        let faulty = Faulty {
+            body: StreamBody::new(stream::iter(frames)),
+            plan,
+            cutter: MessageCutter::of(Some(&content_type)),
+            goes_away: Signal::new(),
+            frames: 0,
+            messages: 0,
+            sent: 0,
+            queue: VecDeque::new(),
+            pause: None,
+            flush: None,
+        };
+        let began = Instant::now();
+        faulty.collect().await.unwrap();
+        let passed = began.elapsed();
+        u32::try_from(passed.as_secs() / PAUSE.as_secs()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_reply_pauses_once_before_each_message_and_not_before_its_end() {
+        let slow = [Fault::FrameDelay(PAUSE)];
+        for (content_type, frames, messages) in [
+            ("application/grpc", &[b"\0\0\0\0\x01a" as &[u8]][..], 1),
+            ("application/grpc", &[b"\0\0\0\0\x01", b"a"], 1),
+            ("application/grpc", &[b"\0\0\0\0\x01a\0\0\0\0\x01b"], 2),
+            ("application/grpc-web", &[b"\0\0\0\0\x01a", b"\x80\0\0\0\0"], 1),
+            ("application/connect+json", &[b"\0\0\0\0\x02{}\x02\0\0\0\x02{}"], 1),
+            ("application/proto", &[b"a", b"b"], 1),
+            ("application/json", &[b"{\"a\":", b"[1]}"], 1),
+            ("application/json", &[b"[{}", b",{}", b"]"], 2),
+            ("application/json", &[b"[{},{}", b"\n]"], 2),
+            ("application/x-ndjson", &[b"{}\n{", b"}\n"], 2),
+        ] {
+            let paused = pauses(content_type, &slow, frames).await;
+            assert_eq!(paused, messages, "{content_type} {frames:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reply_in_pieces_pauses_between_them_and_where_it_is_slow_before_messages_too() {
+        let dribble = Fault::Dribble { bytes: 3, every: PAUSE };
+        let message: &[&'static [u8]] = &[b"\0\0\0\0\x01a"];
+        assert_eq!(pauses("application/grpc", &[dribble.clone()], message).await, 1);
+        let both = [dribble, Fault::FrameDelay(PAUSE)];
+        assert_eq!(pauses("application/grpc", &both, message).await, 2);
     }
 }

@@ -17,7 +17,7 @@ pub struct Script(Vec<Fault>);
 pub enum Fault {
     /// Before the head is sent, nothing happens for this long.
     HeadDelay(Duration),
-    /// Before each message and each further frame of the body, nothing happens for this long.
+    /// Before each message nothing happens for this long.
     FrameDelay(Duration),
     /// The stream is reset after this many messages; a connection of HTTP/1.1 is closed.
     ResetAfter(usize),

@@ -1,4 +1,5 @@
-//! Cuts the bytes of a body where its messages end, whatever frames carry them.
+//! Cuts the bytes of a body where its messages end, whatever frames carry them, and says where one
+//! begins.
 //!
 //! | content type | a message is |
 //! |---|---|
@@ -16,12 +17,26 @@ use tidewire_wire::{TextDecoder, encode_text};
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) bytes: Bytes,
+    /// Whether a message begins with it.
+    pub(super) begins_message: bool,
     /// Whether a message ends with it.
     pub(super) ends_message: bool,
 }
 
-/// Where the messages of a body end.
-pub(super) enum MessageCutter {
+impl Piece {
+    fn new(bytes: Bytes, ends_message: bool) -> Self {
+        Self { bytes, begins_message: false, ends_message }
+    }
+}
+
+/// Where the messages of a body begin and end.
+pub(super) struct MessageCutter {
+    form: Form,
+    /// Whether a message, or what stands behind the last one, has begun.
+    is_within: bool,
+}
+
+enum Form {
     Envelopes(Envelopes),
     /// Envelopes in base64.
     Text(Box<TextDecoder>, Envelopes),
@@ -56,44 +71,66 @@ impl MessageCutter {
     pub(super) fn of(content_type: Option<&HeaderValue>) -> Self {
         let text = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
         let essence = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        match essence.strip_prefix("application/").unwrap_or_default() {
+        let form = match essence.strip_prefix("application/").unwrap_or_default() {
             text if text.starts_with("grpc-web-text") => {
-                Self::Text(Box::default(), Envelopes::default())
+                Form::Text(Box::default(), Envelopes::default())
             }
             name if name.starts_with("grpc") || name.starts_with("connect+") => {
-                Self::Envelopes(Envelopes::default())
+                Form::Envelopes(Envelopes::default())
             }
-            "json" => Self::Json(JsonArray::default()),
+            "json" => Form::Json(JsonArray::default()),
             "x-ndjson" | "ndjson" | "jsonl" | "x-jsonlines" => {
-                Self::Lines(Lines { wanted: 1, ends: 0 })
+                Form::Lines(Lines { wanted: 1, ends: 0 })
             }
-            _ if essence == "text/event-stream" => Self::Lines(Lines { wanted: 2, ends: 0 }),
-            _ => Self::Whole,
-        }
+            _ if essence == "text/event-stream" => Form::Lines(Lines { wanted: 2, ends: 0 }),
+            _ => Form::Whole,
+        };
+        Self { form, is_within: false }
     }
 
     /// The parts of further bytes.
     pub(super) fn cut(&mut self, bytes: Bytes) -> Vec<Piece> {
-        match self {
-            Self::Envelopes(state) => pieces(bytes, |byte| state.ends_at(byte)),
-            Self::Text(decoder, state) => {
-                let mut pieces = pieces(decoder.decode(&bytes), |byte| state.ends_at(byte));
-                for piece in &mut pieces {
-                    piece.bytes = encode_text(std::slice::from_ref(&piece.bytes));
-                }
-                pieces
+        let bytes = match &mut self.form {
+            Form::Text(decoder, _) => decoder.decode(&bytes),
+            _ => bytes,
+        };
+        let mut pieces = match &mut self.form {
+            Form::Envelopes(state) | Form::Text(_, state) => {
+                pieces(bytes, |byte| state.ends_at(byte))
             }
-            Self::Lines(state) => pieces(bytes, |byte| state.ends_at(byte)),
-            Self::Json(state) => pieces(bytes, |byte| state.ends_at(byte)),
-            Self::Whole => vec![Piece { bytes, ends_message: false }],
+            Form::Lines(state) => pieces(bytes, |byte| state.ends_at(byte)),
+            Form::Json(state) => pieces(bytes, |byte| state.ends_at(byte)),
+            Form::Whole => pieces(bytes, |_| false),
+        };
+        for piece in &mut pieces {
+            self.mark_begin(piece);
+            if let Form::Text(..) = self.form {
+                piece.bytes = encode_text(std::slice::from_ref(&piece.bytes));
+            }
         }
+        pieces
+    }
+
+    /// Says of a part whether a message begins with it.
+    fn mark_begin(&mut self, piece: &mut Piece) {
+        let is_of_element = |byte: &u8| !byte.is_ascii_whitespace() && !b",]".contains(byte);
+        let has_begun = match self.form {
+            Form::Json(_) => piece.bytes.iter().any(is_of_element),
+            _ => true,
+        };
+        let is_message = match self.form {
+            Form::Envelopes(_) | Form::Text(..) => piece.bytes[0] & END_FLAGS == 0,
+            _ => true,
+        };
+        piece.begins_message = !self.is_within && has_begun && is_message;
+        self.is_within = !piece.ends_message && (self.is_within || has_begun);
     }
 
     /// Whether the end of the body ends a message.
     pub(super) fn ends_with_body(&self) -> bool {
-        match self {
-            Self::Whole => true,
-            Self::Json(state) => state.is_array == Some(false),
+        match &self.form {
+            Form::Whole => true,
+            Form::Json(state) => state.is_array == Some(false),
             _ => false,
         }
     }
@@ -107,12 +144,12 @@ fn pieces(mut bytes: Bytes, mut ends_at: impl FnMut(u8) -> bool) -> Vec<Piece> {
         let ends_message = ends_at(bytes[at]);
         at += 1;
         if ends_message {
-            pieces.push(Piece { bytes: bytes.split_to(at), ends_message });
+            pieces.push(Piece::new(bytes.split_to(at), ends_message));
             at = 0;
         }
     }
     if !bytes.is_empty() {
-        pieces.push(Piece { bytes, ends_message: false });
+        pieces.push(Piece::new(bytes, false));
     }
     pieces
 }
@@ -228,6 +265,7 @@ mod tests {
         let pieces = cutter.cut(frame);
         let one = |bytes: &'static [u8]| Piece {
             bytes: encode_text(&[Bytes::from_static(bytes)]),
+            begins_message: true,
             ends_message: true,
         };
         assert_eq!(pieces, [one(b"\0\0\0\0\x01a"), one(b"\0\0\0\0\x01b")]);
