@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use tidewire_service::{Error, Script, Signal};
+use tidewire_service::{Code, Error, Fault, Method, Script, Signal};
 
 use crate::compile::file_of;
 use crate::random::Random;
@@ -77,6 +77,23 @@ pub struct Frames {
     pub error_delay: Duration,
 }
 
+impl Frames {
+    /// How much they are, and the error that they end with.
+    fn ending(&self) -> (Extent, Option<Code>) {
+        let mut round = Extent::NOTHING;
+        for (_, message) in &self.list {
+            match message {
+                Ok(bytes) => round = round.and(bytes),
+                Err(error) => return (round, Some(error.code())),
+            }
+        }
+        let Some(rounds) = self.rounds else { return (Extent::ENDLESS, None) };
+        let messages = round.messages.saturating_mul(rounds);
+        let bytes = round.bytes.saturating_mul(rounds);
+        (Extent { messages, bytes }, self.error.as_ref().map(Error::code))
+    }
+}
+
 impl Decision {
     /// A response of a rule.
     pub(crate) fn of(rule: &MethodRule, response: &Response) -> Self {
@@ -87,7 +104,61 @@ impl Decision {
     }
 }
 
+/// How a call ended, as the log has it.
+pub(crate) struct Ending {
+    pub(crate) rule: Option<Decision>,
+    /// The code of the error that was answered, also at the end of a stream.
+    pub(crate) error: Option<Code>,
+    /// The fault that kept the answer from its end.
+    pub(crate) fault: Option<&'static str>,
+}
+
+/// How much an answer is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extent {
+    pub(crate) messages: u64,
+    /// Those of the messages and of what is in front of each.
+    pub(crate) bytes: u64,
+}
+
+impl Extent {
+    pub(crate) const NOTHING: Self = Self { messages: 0, bytes: 0 };
+    /// Of what is not known to end.
+    const ENDLESS: Self = Self { messages: u64::MAX, bytes: u64::MAX };
+    const ENVELOPE_HEAD: u64 = 5;
+
+    /// With one more message.
+    pub(crate) fn and(self, message: &Bytes) -> Self {
+        let bytes = self.bytes.saturating_add(message.len() as u64 + Self::ENVELOPE_HEAD);
+        Self { messages: self.messages + 1, bytes }
+    }
+
+    /// The fault of a script that keeps an answer that is so much from its end.
+    pub(crate) fn broken_by(self, script: &Script) -> Option<&'static str> {
+        script.faults().iter().find_map(|fault| match fault {
+            Fault::ResetAfter(after) if *after as u64 <= self.messages => Some("reset"),
+            Fault::TruncateAfter(after) if *after <= self.bytes => Some("truncate"),
+            Fault::LoseTrailers => Some("drop_trailers"),
+            _ => None,
+        })
+    }
+}
+
 impl Plan {
+    /// How a call of a method ends by it.
+    pub(crate) fn ending(&self, method: &Method) -> Ending {
+        let (extent, error) = match &self.outcome {
+            Outcome::Message(bytes) => (Extent::NOTHING.and(bytes), None),
+            Outcome::Stream(frames) => frames.ending(),
+            Outcome::Error(error) => (Extent::NOTHING, Some(error.code())),
+            Outcome::Upstream => (Extent::ENDLESS, None),
+        };
+        // An error in place of one message is sent whole.
+        let is_whole = matches!(self.outcome, Outcome::Error(_)) && !method.kind.server_streams();
+        let fault = if is_whole { None } else { extent.broken_by(&self.script) };
+        Ending { rule: self.rule.clone(), error, fault }
+    }
+
     /// A plan of an outcome and nothing else.
     pub(crate) fn of(outcome: Outcome) -> Self {
         let headers = HeaderMap::new();

@@ -20,10 +20,10 @@ use tidewire_schema::{Diagnostic, Schema};
 use tidewire_service::Method;
 
 use crate::body::meant;
-use crate::compile::{Compiler, diagnostic};
+use crate::compile::{Compiler, diagnostic, file_of};
 use crate::finding::Finding;
 use crate::node::{Node, ObjectMember, Tree};
-use crate::rule::MethodRule;
+use crate::rule::{MethodRule, Response};
 use crate::yaml;
 
 /// The most bytes one rule file may have: 64 MiB.
@@ -156,6 +156,17 @@ impl RuleFiles {
         calls
     }
 
+    /// Where a response says `upstream: true`: its calls have nobody to answer them unless there is
+    /// a real service, which the files cannot know.
+    pub fn passed_on(&self, schema: &Schema) -> Vec<Diagnostic> {
+        let compiled = compile(self, schema, &methods_of(schema));
+        let rules = compiled.rules.values().filter_map(|found| found.rule.as_deref().ok());
+        let mut places: Vec<_> = rules.flat_map(passed_on).collect();
+        places.sort();
+        places.dedup();
+        places
+    }
+
     /// What is wrong with them, for a schema.
     pub fn check(&self, schema: &Schema) -> Vec<Finding> {
         let methods = methods_of(schema);
@@ -165,6 +176,20 @@ impl RuleFiles {
         findings
     }
 }
+
+/// The responses of a rule that leave their calls to a real service.
+pub(crate) fn passed_on(rule: &MethodRule) -> impl Iterator<Item = Diagnostic> {
+    let is_passed_on =
+        |response: &&Response| response.answers.iter().any(|answer| answer.is_upstream);
+    rule.responses.iter().filter(is_passed_on).map(|response| {
+        let file = file_of(&rule.file, &rule.included, response.place);
+        diagnostic(file, response.place, NO_UPSTREAM)
+    })
+}
+
+/// What is wrong with `upstream: true` where there is no real service.
+pub(crate) const NO_UPSTREAM: &str =
+    "upstream: true has nobody to answer: there is no real service (--upstream)";
 
 /// A call whose answer is in a rule file.
 #[derive(Debug, Clone, PartialEq)]

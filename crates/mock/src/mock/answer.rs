@@ -9,14 +9,14 @@ use foldhash::quality::FixedState;
 use futures_util::StreamExt;
 use tidewire_schema::Message;
 use tidewire_service::{
-    Answer, Body, Call, Codec, Context, Error, Fault, Frame, Freshness, Method, Reply, Result,
-    Service, Signal, Validator,
+    Answer, Body, Call, Codec, Context, Error, Frame, Freshness, Method, Reply, Result, Service,
+    Signal, Validator,
 };
 
 use super::{DefaultReply, Mock, RealService, Set, reactive};
 use crate::eval_context::{EvalContext, Request};
 use crate::log::{LoggedCall, REQUESTS_MAX};
-use crate::plan::{Outcome, Plan};
+use crate::plan::{Ending, Outcome, Plan};
 use crate::random::Random;
 use crate::rule::MethodRule;
 use crate::select::{self, Maker, MethodContext};
@@ -81,7 +81,7 @@ async fn slow(mock: Mock, set: Arc<Set>, method: Method, mut call: Call) -> Resu
         // The real service may answer before all is said.
         let mut plan = Plan::of(Outcome::Upstream);
         mock.apply_faults(&method, &mut plan, &mut Random::of(mock.0.seed, &[b"upstream"]));
-        record(&mock, &method, &call.context, (Vec::new(), 0), &plan);
+        record(&mock, &method, &call.context, (Vec::new(), 0), || plan.ending(&method));
         return pass_on(&mock, &set, call, plan).await;
     }
     let body = std::mem::take(&mut call.body);
@@ -113,7 +113,7 @@ async fn slow(mock: Mock, set: Arc<Set>, method: Method, mut call: Call) -> Resu
     let request = Request::Many(&messages);
     let plan = plan(&mock, &set, &method, codecs.reply, &call.context, request)?;
     let bytes = requests.bytes;
-    record(&mock, &method, &call.context, (messages, bytes), &plan);
+    record(&mock, &method, &call.context, (messages, bytes), || plan.ending(&method));
     if let (Outcome::Upstream, Some(said)) = (&plan.outcome, said) {
         call.body = Body::stream(futures_util::stream::iter(said.into_iter().map(Ok)));
         return pass_on(&mock, &set, call, plan).await;
@@ -163,7 +163,7 @@ fn unary(
 ) -> Result<Plan> {
     let message = set.schema.decode(&method.input, codecs.request, bytes)?;
     let plan = plan(mock, set, method, codecs.reply, context, Request::One(&message))?;
-    record(mock, method, context, (vec![message], bytes.len()), &plan);
+    record(mock, method, context, (vec![message], bytes.len()), || plan.ending(method));
     Ok(plan)
 }
 
@@ -348,13 +348,14 @@ pub(super) fn record(
     method: &Method,
     context: &Context,
     (mut requests, bytes): (Vec<Message>, usize),
-    plan: &Plan,
+    ending: impl FnOnce() -> Ending,
 ) {
     let mut log = mock.log();
     if !log.is_on() {
         return;
     }
     requests.truncate(REQUESTS_MAX);
+    let Ending { rule, error, fault } = ending();
     let headers = context.headers().iter();
     let headers: usize = headers.map(|(name, value)| name.as_str().len() + value.len() + 64).sum();
     let call = LoggedCall {
@@ -364,17 +365,9 @@ pub(super) fn record(
         session: sessions::name(context.headers()).to_owned(),
         headers: context.headers().clone(),
         requests: requests.into(),
-        rule: plan.rule.clone(),
-        error: match &plan.outcome {
-            Outcome::Error(error) => Some(error.code()),
-            _ => None,
-        },
-        fault: plan.script.faults().iter().find_map(|fault| match fault {
-            Fault::ResetAfter(_) => Some("reset"),
-            Fault::TruncateAfter(_) => Some("truncate"),
-            Fault::LoseTrailers => Some("drop_trailers"),
-            _ => None,
-        }),
+        rule,
+        error,
+        fault,
     };
     log.add(call, bytes + headers + 256);
 }

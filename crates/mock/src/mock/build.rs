@@ -13,7 +13,6 @@ use tidewire_validate::RuleSet;
 
 use super::stubs::Stubs;
 use super::{DefaultReply, Mock, MockedMethod, RealService, Set, Shared};
-use crate::compile;
 use crate::finding::Finding;
 use crate::generate::GenerateOptions;
 use crate::log::Log;
@@ -188,23 +187,12 @@ pub(super) fn set(
 
 /// Responses that leave their calls to a real service, where there is none.
 pub(super) fn calls_of_nobody(set: &Set) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for rule in set.methods.values().filter_map(|one| one.file_rules.as_ref()?.rule.as_ref().ok()) {
-        for response in &rule.responses {
-            if response.answers.iter().any(|answer| answer.is_upstream) {
-                let file = compile::file_of(&rule.file, &rule.included, response.place);
-                let told = compile::diagnostic(file, response.place, NO_UPSTREAM);
-                findings.push(Finding::warning(told));
-            }
-        }
-    }
+    let rules = set.methods.values();
+    let rules = rules.filter_map(|one| one.file_rules.as_ref()?.rule.as_deref().ok());
+    let mut findings: Vec<_> = rules.flat_map(rules::passed_on).map(Finding::warning).collect();
     findings.sort();
     findings
 }
-
-/// What is wrong with `upstream: true` where there is no real service.
-pub(super) const NO_UPSTREAM: &str =
-    "upstream: true has nobody to answer: there is no real service (--upstream)";
 
 /// Builds a response of a method: what it wants of the call, and what it answers.
 ///

@@ -15,13 +15,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use tidewire_schema::Message;
-use tidewire_service::{Body, Codec, Context, Error, Frame, Headers, Method, Reply, Result};
+use tidewire_service::{
+    Body, Codec, Context, Error, Frame, Headers, Method, Reply, Result, Script,
+};
 
 use super::answer::{self, Requests};
 use super::{Mock, MockedMethod, Set};
 use crate::eval_context::{EvalContext, Request};
 use crate::node::Node;
-use crate::plan::{Decision as Source, Outcome, Plan};
+use crate::plan::{Decision, Ending, Extent, Plan};
 use crate::random::Random;
 use crate::rule::{Answer, MethodRule, Response};
 use crate::select::{self, Maker, MethodContext};
@@ -122,6 +124,9 @@ struct RunningStream {
     /// What ends the stream once nothing waits any more.
     ending: Option<(Duration, Option<Error>)>,
     trailers: HeaderMap,
+    /// What goes wrong when it is sent, and how much was sent.
+    script: Script,
+    sent: Extent,
     is_logged: bool,
 }
 
@@ -138,6 +143,8 @@ impl ReactiveStream {
             waiting: VecDeque::new(),
             ending: None,
             trailers: HeaderMap::new(),
+            script: Script::default(),
+            sent: Extent::NOTHING,
             is_logged: false,
         };
         if running.answer().is_some_and(|answer| answer.late.is_some()) {
@@ -146,6 +153,7 @@ impl ReactiveStream {
         let mut head = running.head()?;
         running.at.mock.apply_faults(&running.at.method, &mut head, &mut running.random);
         let script = std::mem::take(&mut head.script);
+        running.script = script.clone();
         play::wait(&*running.at.mock.0.timer, head.delay).await;
         running.trailers = head.trailers;
         let body =
@@ -222,6 +230,7 @@ impl RunningStream {
         loop {
             if let Some((delay, message)) = self.waiting.pop_front() {
                 play::wait(&*self.at.mock.0.timer, delay).await;
+                self.sent = message.as_ref().map_or(self.sent, |message| self.sent.and(message));
                 return message.map(Some);
             }
             if let Some((delay, ending)) = self.ending.take() {
@@ -296,15 +305,13 @@ impl RunningStream {
         }
         let rule = &self.at.chosen.rule;
         let response = rule.responses.get(self.at.chosen.index);
-        let plan = Plan {
-            rule: response.map(|response| Source::of(rule, response)),
-            ..Plan::of(match error {
-                Some(error) => Outcome::Error(Error::new(error.code(), error.message())),
-                None => Outcome::Message(Bytes::new()),
-            })
+        let ending = Ending {
+            rule: response.map(|response| Decision::of(rule, response)),
+            error: error.map(Error::code),
+            fault: self.sent.broken_by(&self.script),
         };
         let requests = (std::mem::take(&mut self.messages), self.requests.bytes);
-        answer::record(&self.at.mock, &self.at.method, &self.at.context, requests, &plan);
+        answer::record(&self.at.mock, &self.at.method, &self.at.context, requests, || ending);
     }
 }
 

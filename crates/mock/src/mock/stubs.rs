@@ -159,7 +159,7 @@ impl Mock {
         };
         let (_, mut findings) = compile(&[response], &mocked.method, &set.schema);
         if self.0.upstream.is_none() && response["upstream"] == true {
-            findings.push(of_program(super::build::NO_UPSTREAM.to_owned()));
+            findings.push(of_program(crate::rules::NO_UPSTREAM.to_owned()));
         }
         if !findings.is_empty() {
             return Err(findings);

@@ -158,3 +158,21 @@ async fn the_log_says_what_kept_an_answer_from_its_end() {
     let faults: Vec<_> = calls.iter().map(|call| call.fault).collect();
     assert_eq!(faults, [Some("reset"), None, None]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_log_says_nothing_of_a_fault_that_an_answer_ends_before() {
+    let rules = "- {when: {request.sku: many}, body: {}, fault: {kind: reset, after: 2}}\n\
+                 - {when: {request.sku: long}, body: {}, fault: {kind: truncate, after: 100}}\n\
+                 - {when: {request.sku: no}, error: {code: ABORTED}, fault: {kind: reset}}\n\
+                 - {body: {}, fault: {kind: truncate, after: 2}}";
+    let watch = "- {stream_items: [{}, {}], stream_delay_ms: 0, fault: {kind: reset, after: 2}}";
+    let files = RuleFiles::new().with(PRICE, rules).with("shop.v1.cart.watch.yaml", watch);
+    let mock = shop().rules(files).build().0;
+    for name in ["many", "long", "no", "cut"] {
+        let _ = call(&mock, "Price", &[sku(name)]).await;
+    }
+    call(&mock, "Watch", &[sku("a")]).await.unwrap();
+    let calls = mock.calls(&tidewire_mock::Calls::all());
+    let faults: Vec<_> = calls.iter().map(|call| call.fault).collect();
+    assert_eq!(faults, [None, None, None, Some("truncate"), Some("reset")]);
+}

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use serde_json::json;
-use tidewire_mock::Calls;
+use tidewire_mock::{Calls, RuleFiles};
 use tidewire_service::{Body, Call, Code, Codec, Context, Frame, Service};
 
-use crate::harness::{method, sku, stream, with_rules};
+use crate::harness::{method, shop, sku, stream, with_rules};
 
 const WATCH: &str = "shop.v1.cart.watch.yaml";
 const CHAT: &str = "shop.v1.cart.chat.yaml";
@@ -246,4 +246,29 @@ async fn a_reaction_counts_remembers_and_is_logged_as_any_answer() {
     frames.next().await.unwrap().unwrap();
     drop(frames);
     assert_eq!(mock.calls(&Calls::of("shop.v1.Cart/Chat").with("last.sku", "b")).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_says_how_a_stream_ended() {
+    let watch = "responses:
+  - {when: {request.sku: error}, stream: [{body: {note: a}}, {error: {code: UNAVAILABLE}}]}
+  - {when: {request.sku: forever}, stream_items: [{note: a}], stream_loop: true}
+  - {stream_items: [{note: a}]}
+";
+    let chat = "responses:
+  - fault: {kind: reset, after: 1}
+    on_message: [{when: {message.sku: a}, send: [{note: a}]}]
+";
+    let files = RuleFiles::new().with(WATCH, watch).with(CHAT, chat);
+    let mock = shop().rules(files).build().0;
+    for name in ["error", "forever", "fine"] {
+        stream(&mock, "Watch", &[sku(name)], 2).await;
+    }
+    stream(&mock, "Chat", &[sku("b")], 2).await;
+    stream(&mock, "Chat", &[sku("a")], 2).await;
+    let calls = mock.calls(&Calls::all());
+    let told: Vec<_> = calls.iter().map(|call| (call.error, call.fault)).collect();
+    let error = (Some(Code::Unavailable), None);
+    let reset = (None, Some("reset"));
+    assert_eq!(told, [error, (None, None), (None, None), (None, None), reset]);
 }
