@@ -151,6 +151,16 @@ fn a_rule_file_by_itself_is_checked_with_what_it_includes() {
 }
 
 #[test]
+fn a_check_says_which_rules_want_a_real_service() {
+    let rule = "responses:\n  - {when: {request.sku: a}, upstream: true}\n  - {upstream: true}\n";
+    let here = folder(&[("protos/shop.proto", crate::mocked::SHOP), (crate::mocked::FILE, rule)]);
+    let ran = run(here.path(), &["check", "--strict", "rules"]);
+    ran.check(0, &["nothing wrong"]);
+    let told = "shop.v1.cart.price.yaml:2 and 1 more: upstream: true has nobody to answer unless";
+    assert!(ran.stderr.contains(told), "{}", ran.stderr);
+}
+
+#[test]
 fn a_long_value_in_a_rule_is_shown_by_its_beginning() {
     let long = "x".repeat(400_000);
     let rule = format!("responses: [{{body: {{note: a, price: {long}}}}}]");

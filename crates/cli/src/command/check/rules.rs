@@ -57,7 +57,10 @@ pub(super) fn check(
         let severity = if finding.is_error { Severity::Error } else { Severity::Warning };
         found.findings.push(Finding { severity, ..Finding::from(&finding.diagnostic) });
     }
-    let Some((client, with_commands)) = against else { return Ok(()) };
+    let Some((client, with_commands)) = against else {
+        tell_passed_on(&files.passed_on(&loaded.schema));
+        return Ok(());
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let made = runtime.block_on(drift(&loaded.schema, &files, &client, with_commands));
     let (made, drifts) = made.map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -70,4 +73,19 @@ pub(super) fn check(
         found.findings.push(Finding { severity: Severity::Error, ..Finding::from(&place) });
     }
     Ok(())
+}
+
+/// Says which responses want `--upstream`; whether a mock will have it is not known here.
+fn tell_passed_on(places: &[Diagnostic]) {
+    let Some(first) = places.first() else { return };
+    let line = first.line.unwrap_or(1);
+    let more = match places.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    crate::report(&format!(
+        "{}:{line}{more}: upstream: true has nobody to answer unless the mock is started with \
+         --upstream URL",
+        first.file
+    ));
 }
