@@ -23,7 +23,7 @@ use crate::call::printable::printable;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Admin {
     /// Address of the admin listener, such as 127.0.0.1:8081 or unix:/run/shop/admin.sock [default:
-    /// `admin.listen` of tidewire.toml].
+    /// `admin.listen` of tidewire.toml, or else the one mock or `serve --dev` that you run].
     #[arg(long, value_name = "ADDRESS", global = true)]
     admin: Option<String>,
     /// File with the token; a Unix socket needs none [default: `admin.token_file` of

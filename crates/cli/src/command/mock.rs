@@ -179,7 +179,10 @@ impl Mock {
         let server = config.server().map_err(Failure::usage)?.validation(self.validate);
         let lines = compat::Lines::default();
         let server = match wishmock {
-            Some(_) => lines.routes(compat::health(server), &mock),
+            Some(_) => {
+                let has_reflection = config.server.reflection != Some(false);
+                lines.routes(compat::health(server, &mock, has_reflection), &mock)
+            }
             None => server,
         };
         let mut server = serve(server, &mock);
@@ -294,9 +297,12 @@ async fn follow(watch: Option<Watch>) {
         report(&texts(change.faults.iter(), &[]));
         let kept: Vec<_> = change.reloaded.kept.iter().map(ToString::to_string).collect();
         report_findings(&change.reloaded.findings, &kept);
-        let changed = &change.reloaded.changed;
+        let changed = match &change.reloaded.changed[..] {
+            [] => "no method".to_owned(),
+            changed => changed.join(", "),
+        };
         let took = change.took.as_secs_f64() * 1000.0;
-        tracing::info!("reloaded in {took:.1} ms; answered otherwise: {}", changed.join(", "));
+        tracing::info!("reloaded in {took:.1} ms; answered otherwise: {changed}");
     }
 }
 

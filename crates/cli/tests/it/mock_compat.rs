@@ -98,6 +98,37 @@ fn the_routes_want_the_token_unless_they_are_opened_and_probes_do_not() {
     crate::program::ran(mock.output().unwrap()).check(2, &["--compat-open", "admin.token_file"]);
 }
 
+#[test]
+fn grpc_has_a_port_with_tls_where_that_is_on() {
+    let here = folder(&[("protos/helloworld.proto", HELLO), (NAME, RULE)]);
+    let [grpc, secure, connect, admin] = [port(), port(), port(), port()];
+    let tls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/tls");
+    let file = |name: &str| tls.join(name).display().to_string();
+    let variables = [
+        ("GRPC_PORT_PLAINTEXT", grpc.to_string()),
+        ("GRPC_PORT_TLS", secure.to_string()),
+        ("GRPC_TLS_ENABLED", "true".to_owned()),
+        ("GRPC_TLS_CERT_PATH", file("server.pem")),
+        ("GRPC_TLS_KEY_PATH", file("server.key")),
+        ("GRPC_TLS_CA_PATH", file("authority.pem")),
+        ("GRPC_TLS_REQUIRE_CLIENT_CERT", "true".to_owned()),
+        ("CONNECT_PORT", connect.to_string()),
+        ("HTTP_PORT", admin.to_string()),
+    ];
+    let _running = start(here.path(), &variables, &["--compat-open"]);
+    let said = r#"{"name":"Ada"}"#;
+    let plain = format!("127.0.0.1:{grpc}");
+    run(here.path(), &["call", &plain, "SayHello", said]).check(0, &["Hello Ada"]);
+    let (url, authority) = (format!("https://127.0.0.1:{secure}"), file("authority.pem"));
+    let words = ["call", &url, "SayHello", said, "--protocol", "grpc", "--cacert", &authority];
+    assert_ne!(run(here.path(), &words).code, 0, "a client without a certificate is refused");
+    let (certificate, key) = (file("client.pem"), file("client.key"));
+    let client = [&words[..], &["--cert", &certificate, "--key", &key]].concat();
+    run(here.path(), &client).check(0, &["Hello Ada"]);
+    let status = format!("http://127.0.0.1:{admin}/admin/status");
+    run(here.path(), &["call", &status]).check(0, &[&secure.to_string()]);
+}
+
 const STREAMS: &str = r#"syntax = "proto3";
 package streaming;
 service StreamService {
@@ -134,7 +165,7 @@ fn a_page_that_was_written_for_wishmock_reads_streams_as_lines_of_json() {
     let script = "
         const [url] = process.argv.slice(1);
         const health = await (await fetch(`${url}/health`)).json();
-        console.log('health', typeof health.status);
+        console.log('health', health.status, health.services.join(' '), health.reflection);
         const ask = (path, body) => fetch(`${url}/${path}`, {
           method: 'POST',
           headers: { 'Content-Type': 'application/json', 'Connect-Protocol-Version': '1' },
@@ -157,7 +188,7 @@ fn a_page_that_was_written_for_wishmock_reads_streams_as_lines_of_json() {
     let seen = Command::new("node").args(words).output().unwrap();
     assert_eq!(
         String::from_utf8_lossy(&seen.stdout),
-        r#"health string
+        r#"health serving helloworld.Greeter streaming.StreamService true
 unary Hello NodeJS
 status 200 application/json
 line {"id":"a","timestamp":"1701878400"}

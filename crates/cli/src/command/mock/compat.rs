@@ -133,11 +133,23 @@ impl WishmockOptions {
 }
 
 /// What `GET /health` answers on the ports of calls.
-pub(super) fn health(builder: tidewire::Builder) -> tidewire::Builder {
-    builder.route(Method::GET, "/health", |_: Call| async {
-        let healthy: Json = json!({"status": "ok"});
-        Reply::json(&healthy)
-    })
+pub(super) fn health(
+    builder: tidewire::Builder,
+    mock: &Mock,
+    has_reflection: bool,
+) -> tidewire::Builder {
+    let mut builder = builder;
+    for path in ["/health", "/connect/health"] {
+        let mock = mock.clone();
+        builder = builder.route(Method::GET, path, move |_: Call| {
+            let schema = mock.schema();
+            let services: Vec<_> = schema.services().collect();
+            let healthy: Json =
+                json!({"status": "serving", "services": services, "reflection": has_reflection});
+            async move { Reply::json(&healthy) }
+        });
+    }
+    builder
 }
 
 /// Answers streams of replies in JSON lines to those who ask for them by a plain POST with JSON:
