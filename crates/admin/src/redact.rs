@@ -24,7 +24,8 @@ pub fn text(text: &str) -> String {
         let (name, after) = from.split_at(from.find(|c| !is_of_name(c)).unwrap_or(from.len()));
         shown.push_str(name);
         rest = after;
-        if is_secret(name)
+        if may_be_assigned(name, after)
+            && is_secret(name)
             && let Some(value) = assigned(name, after)
         {
             shown.push_str(&after[..value.start]);
@@ -81,6 +82,12 @@ fn ends_with_name(line: &str) -> bool {
 
 const fn is_of_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
+}
+
+/// Whether a sign of an assignment may follow a name: found faster than whether it is a secret.
+fn may_be_assigned(name: &str, after: &str) -> bool {
+    let sign = after.trim_start_matches(['\\', '"', '\'', ']', ' ', '\t']);
+    sign.starts_with(['=', ':', '>']) || name.starts_with("--")
 }
 
 /// Where the value stands that is assigned to a name.
