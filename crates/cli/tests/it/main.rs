@@ -17,6 +17,7 @@ mod hosting;
 mod init;
 mod measuring;
 mod mock;
+mod mock_bodies;
 mod mock_compat;
 mod mock_faults;
 mod mock_import;

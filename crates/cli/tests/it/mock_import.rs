@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::process::Command;
 
 use crate::mocked::RunningMock;
 use crate::program::{Ran, folder, run};
@@ -209,4 +210,46 @@ fn a_mock_has_the_schema_of_a_running_server() {
     run(mock.path(), &["list", &mock.address]).check(0, &["shop.v1.Cart"]);
     let gone = folder(&[]);
     run(gone.path(), &["mock", "http://127.0.0.1:1", "--port", "0"]).check(3, &[]);
+}
+
+const EDITION: &str = r#"edition = "2023";
+package ed.v1;
+service Shelf { rpc Find(FindRequest) returns (Book); }
+message FindRequest { string title = 1 [features.field_presence = IMPLICIT]; int32 row = 2; }
+message Book { string title = 1; repeated int32 pages = 2 [features.repeated_field_encoding = EXPANDED]; Cover cover = 3; }
+enum Cover { option features.enum_type = CLOSED; HARD = 1; SOFT = 2; }
+"#;
+
+/// The same as an image of buf in JSON, which `buf build -o shelf.json` writes.
+const IMAGE: &str = r#"{"file":[{"name":"shelf.proto","package":"ed.v1","messageType":[
+{"name":"FindRequest","field":[{"name":"title","number":1,"label":"LABEL_OPTIONAL","type":"TYPE_STRING","jsonName":"title","options":{"features":{"fieldPresence":"IMPLICIT"}}},{"name":"row","number":2,"label":"LABEL_OPTIONAL","type":"TYPE_INT32","jsonName":"row"}]},
+{"name":"Book","field":[{"name":"title","number":1,"label":"LABEL_OPTIONAL","type":"TYPE_STRING","jsonName":"title"},{"name":"pages","number":2,"label":"LABEL_REPEATED","type":"TYPE_INT32","jsonName":"pages","options":{"features":{"repeatedFieldEncoding":"EXPANDED"}}},{"name":"cover","number":3,"label":"LABEL_OPTIONAL","type":"TYPE_ENUM","typeName":".ed.v1.Cover","jsonName":"cover"}]}],
+"enumType":[{"name":"Cover","value":[{"name":"HARD","number":1},{"name":"SOFT","number":2}],"options":{"features":{"enumType":"CLOSED"}}}],
+"service":[{"name":"Shelf","method":[{"name":"Find","inputType":".ed.v1.FindRequest","outputType":".ed.v1.Book"}]}],
+"syntax":"editions","edition":"EDITION_2023","bufExtension":{"isImport":false}}]}"#;
+
+#[test]
+fn a_source_of_edition_2023_and_its_images_of_buf_are_mocked_alike() {
+    let rule = "- {when: {request.row: {exists: false}}, body: {title: 'no row'}}\n\
+                - {when: {request.title: {exists: false}}, body: {title: 'no title'}}\n\
+                - {body: {title: '{{request.title}}', pages: [1, 2], cover: SOFT}}\n";
+    let files = [
+        ("sources/shelf.proto", EDITION),
+        ("shelf.json", IMAGE),
+        ("rules/ed.v1.shelf.find.yaml", rule),
+    ];
+    let made = folder(&files);
+    run(made.path(), &["describe", "sources", "--descriptor-set-out", "shelf.binpb"]).check(0, &[]);
+    let gzip = Command::new("gzip").args(["-k", "shelf.binpb"]).current_dir(made.path()).status();
+    assert!(gzip.unwrap().success());
+    for schema in ["sources", "shelf.json", "shelf.binpb", "shelf.binpb.gz"] {
+        let path = made.path().join(schema).display().to_string();
+        run(made.path(), &["check", "rules", &path]).check(0, &["nothing wrong"]);
+        let mock = RunningMock::start(&files[2..], &[&path]);
+        let find = |request: &str| call(&mock, "Find", request, &["--protocol", "grpc"]);
+        find(r#"{"title":"a"}"#).check(0, &[r#"{"title":"no row"}"#]);
+        find(r#"{"row":0,"title":""}"#).check(0, &[r#"{"title":"no title"}"#]);
+        find(r#"{"row":0,"title":"a"}"#)
+            .check(0, &[r#"{"title":"a","pages":[1,2],"cover":"SOFT"}"#]);
+    }
 }
