@@ -302,7 +302,7 @@ mod tests {
     async fn a_reply_in_pieces_pauses_between_them_and_where_it_is_slow_before_messages_too() {
         let dribble = Fault::Dribble { bytes: 3, every: PAUSE };
         let message: &[&'static [u8]] = &[b"\0\0\0\0\x01a"];
-        assert_eq!(pauses("application/grpc", &[dribble.clone()], message).await, 1);
+        assert_eq!(pauses("application/grpc", std::slice::from_ref(&dribble), message).await, 1);
         let both = [dribble, Fault::FrameDelay(PAUSE)];
         assert_eq!(pauses("application/grpc", &both, message).await, 2);
     }

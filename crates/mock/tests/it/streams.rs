@@ -63,8 +63,8 @@ async fn an_error_in_mid_stream_comes_after_the_messages_before_it() {
 async fn a_message_that_cannot_be_made_ends_the_stream_with_an_error() {
     let text =
         "responses: [{stream_items: [{note: a}, {tags: none}, {note: c}], stream_delay_ms: 0}]";
-    let files = tidewire_mock::RuleFiles::new().with(WATCH, text);
-    let (mock, findings) = crate::harness::shop().rules(files).build();
+    let files = RuleFiles::new().with(WATCH, text);
+    let (mock, findings) = shop().rules(files).build();
     assert!(
         findings[0].to_string().contains("1:47: tags: the text \"none\" is not a valid list"),
         "{findings:?}"
