@@ -71,7 +71,7 @@ fn for_one(headers: &mut HeaderMap) {
 const TARGETED: [&str; 3] = ["cdn-cache-control", "surrogate-control", "x-accel-expires"];
 
 /// Whether `Cache-Control` has one of these directives, without an argument: what stands within
-/// quotation marks is no directive, and `private="set-cookie"` is about one header.
+/// quotation marks counts for nothing, and `private="set-cookie"` is about one header.
 fn says(headers: &HeaderMap, directives: &[&str]) -> bool {
     let lines = headers.get_all(CACHE_CONTROL).iter();
     let is_one = |said: &[u8]| {
