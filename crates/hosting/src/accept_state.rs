@@ -29,6 +29,14 @@ pub(crate) enum PendingConnection<'p> {
     Tcp { from: u16, to: u16 },
 }
 
+/// Whether a socket at this path listens, as far as the system tells. A connection to it would find
+/// it out as well, and be a request for a program that takes one per connection.
+pub(crate) async fn listens_at(path: &Path) -> Option<bool> {
+    let path = path.to_owned();
+    let look = move || rows::listens(&std::fs::read("/proc/net/unix").ok()?, &path);
+    tokio::task::spawn_blocking(look).await.ok()?
+}
+
 impl PendingConnection<'_> {
     /// Waits until the connection is accepted.
     ///

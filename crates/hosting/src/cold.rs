@@ -10,6 +10,7 @@
 //! | the process ends before the head, of another | 502, `unavailable`; `aborted` for a command of the live protocol: it may have run |
 //! | the gateway has no descriptor for a connection | 503 |
 //! | the process ends within the body | a body that breaks off |
+//! | a response that is not of `pipe-json` | 502; the process gets no more calls |
 //! | no head within `request_timeout`, by the process's own [clock](crate::clock) | 504; after three in a row the process is killed |
 //!
 //! When a body is slow in coming: `upload.rs`.
@@ -36,6 +37,7 @@ use tidewire_service::{
 
 use crate::headers;
 use crate::hosted_service::{Inner, InstancePermit, PromisedPermit};
+use crate::pipe_json::ProtocolViolation;
 use crate::program::Listen;
 use crate::supervisor_message::End;
 use crate::upload;
@@ -222,6 +224,10 @@ fn lost<'a>(
     subject: Option<CallSubject>,
 ) -> Pin<Box<dyn Future<Output = CallFailure> + Send + 'a>> {
     Box::pin(async move {
+        if let Some(why) = ProtocolViolation::of(&error) {
+            let why = why.to_string();
+            return violation(inner, &permit, &why, error);
+        }
         if !permit.instance.is_out_of_reach(&error) {
             return CallFailure::new(error);
         }
@@ -274,6 +280,19 @@ fn lost<'a>(
         let error = seen.with_outcome(error.outcome()).with_cause(error);
         CallFailure { error, is_crash: end.is_ok(), is_to_blame, was_refused: false }
     })
+}
+
+/// A response was not of the protocol: its process gets no more calls, and ends with those that it
+/// has.
+fn violation(inner: &Inner, permit: &InstancePermit, why: &str, error: Error) -> CallFailure {
+    let service = inner.name();
+    let pid = permit.instance.pid();
+    tracing::warn!(service, pid, "{why}; the process gets no more calls");
+    inner.leaves(&permit.instance);
+    let text = format!("{service} answered with what is not of pipe-json");
+    let seen = Error::unavailable(text).with_http_status(StatusCode::BAD_GATEWAY);
+    let seen = ProxyError::HttpProtocol.mark(seen);
+    CallFailure::new(seen.with_outcome(Outcome::Answered).with_cause(error))
 }
 
 /// A call was not sent, since its process does not listen any more: it ends by itself, or is of no

@@ -27,6 +27,7 @@ use crate::limits::LifeLimits;
 use crate::listening;
 use crate::native::Native;
 use crate::output::{OutputTail, Pipes};
+use crate::pipe_json::PipeJson;
 use crate::pool::Failure;
 use crate::program::{Listen, Program};
 use crate::ready::{Address, ListenPlace};
@@ -72,6 +73,7 @@ pub(crate) struct Instance {
 enum CallMode {
     Http(Client, Address),
     Native(Native),
+    PipeJson(PipeJson),
 }
 
 /// The task that reads what a process prints, which ends with its owner.
@@ -129,6 +131,7 @@ impl Instance {
                 Some(wanted) => Box::pin(pass_upgrade(&address.of_upgrade(), call, wanted)).await,
             },
             CallMode::Native(native) => native.call(call).await?.await,
+            CallMode::PipeJson(program) => program.call(call).await,
         }
     }
 
@@ -136,14 +139,14 @@ impl Instance {
     pub(crate) fn other_client(&self) -> Option<Client> {
         match &self.way {
             CallMode::Http(_, address) => client(&address.url(), &self.generation.life).ok(),
-            CallMode::Native(_) => None,
+            CallMode::Native(_) | CallMode::PipeJson(_) => None,
         }
     }
 
     /// Its session, if it speaks the live protocol.
     pub(crate) fn native(&self) -> Option<&Native> {
         match &self.way {
-            CallMode::Http(..) => None,
+            CallMode::Http(..) | CallMode::PipeJson(_) => None,
             CallMode::Native(native) => Some(native),
         }
     }
@@ -151,7 +154,7 @@ impl Instance {
     /// Whether an error of a call says that the process cannot be reached.
     pub(crate) fn is_out_of_reach(&self, error: &Error) -> bool {
         match &self.way {
-            CallMode::Http(..) => error.code() == Code::Unavailable,
+            CallMode::Http(..) | CallMode::PipeJson(_) => error.code() == Code::Unavailable,
             CallMode::Native(native) => native.is_over() && error.outcome() != Outcome::Answered,
         }
     }
@@ -159,7 +162,7 @@ impl Instance {
     /// Whether it has no work that is not a call.
     pub(crate) fn is_quiet(&self) -> bool {
         match &self.way {
-            CallMode::Http(..) => true,
+            CallMode::Http(..) | CallMode::PipeJson(_) => true,
             CallMode::Native(native) => native.is_quiet(),
         }
     }
@@ -235,7 +238,7 @@ impl Instance {
     /// Waits until it takes no more calls, by its own word.
     pub(crate) async fn leaves(&self) {
         match &self.way {
-            CallMode::Http(..) => std::future::pending().await,
+            CallMode::Http(..) | CallMode::PipeJson(_) => std::future::pending().await,
             CallMode::Native(native) => native.leaves().await,
         }
     }
@@ -462,6 +465,12 @@ async fn reach(
         return Native::greet(socket, peer).await.map(CallMode::Native);
     }
     let address = place.until_open(&|| *not_ready.lock() = NotReady::Listens).await;
+    let address = match address {
+        Address::Unix(socket) if generation.program.listen == Listen::PipeJson => {
+            return Ok(CallMode::PipeJson(PipeJson::new(socket, &generation.life)));
+        }
+        address => address,
+    };
     let client = client(&address.url(), &generation.life);
     let client = client.map_err(|error| error.to_string())?;
     if let Some(path) = generation.program.ready_path() {

@@ -20,6 +20,7 @@
 //! | `cold.rs` | what becomes of a call when its process fails |
 //! | `commands.rs` | what becomes stale when a process ends with a command under way |
 //! | `native.rs` | calls of a process that speaks the live protocol, both ways |
+//! | `pipe_json.rs` | calls of a program that takes each as one JSON object |
 //! | `callbacks.rs` | what such a process says by itself |
 //! | `status.rs` | what there is to say of a service |
 //! | `pool/replacement.rs` | which instance another takes over from, and who gives a place up |
@@ -48,6 +49,7 @@ mod limits;
 mod listening;
 mod native;
 mod output;
+mod pipe_json;
 mod pool;
 mod process_mark;
 mod program;

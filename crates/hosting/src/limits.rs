@@ -9,6 +9,7 @@
 //! | `queue_timeout` | 30 s | `unavailable`, 503 |
 //! | `start_timeout` | 10 s until it can be called | it is killed; who waited gets 503 |
 //! | `request_timeout` | 30 s from the request, all of it, to the head of its answer; none for methods that answer with a stream | `deadline_exceeded`, 504 |
+//! | `response_bytes_max` | 16 MiB of JSON, of a program of `pipe-json` | 502, and another instance takes over |
 //! | `idle_freeze` | never | an unused instance is stopped by SIGSTOP, until its next call |
 //! | `idle_stop` | 5 min | an unused instance is ended |
 //! | `stop_grace` | 5 s from SIGTERM | SIGKILL |
@@ -44,6 +45,8 @@ pub struct LifeLimits {
     pub start_timeout: Duration,
     /// How long a process may take until the head of its answer.
     pub request_timeout: Duration,
+    /// How many bytes a response of `pipe-json` may have, which is JSON with its body in base64.
+    pub response_bytes_max: usize,
     /// After which time without a call a process is frozen; never where it is not set.
     pub idle_freeze: Option<Duration>,
     /// After which time without a call a process is ended; never where it is not set.
@@ -76,6 +79,7 @@ impl Default for LifeLimits {
             queue_timeout: Duration::from_secs(30),
             start_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(30),
+            response_bytes_max: 16 << 20,
             idle_freeze: None,
             idle_stop: Some(Duration::from_secs(300)),
             stop_grace: Duration::from_secs(5),

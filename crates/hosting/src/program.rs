@@ -50,6 +50,10 @@ pub enum Listen {
     /// Not at all: it speaks the live protocol on a socket that is open as the descriptor that the
     /// variable `TIDEWIRE_FD` names. So it serves methods too, and calls back.
     Native,
+    /// At a Unix socket whose path the variable `PIPE_ADDRESS` names, and `{socket}` in its
+    /// arguments: each connection has one request and one response, both JSON objects
+    /// (`pipe-json`).
+    PipeJson,
 }
 
 impl Program {
@@ -169,7 +173,7 @@ impl Program {
         }
         let filled = |word: &String| {
             place.iter().fold(word.clone(), |word, (name, value)| {
-                word.replace(&format!("{{{}}}", name.to_lowercase()), value)
+                word.replace(place_in_arguments(name), value)
             })
         };
         let passed_on = PASSED_ON
@@ -197,6 +201,15 @@ impl User {
     fn environment(&self) -> [(String, String); 3] {
         [("HOME", &self.home), ("USER", &self.name), ("LOGNAME", &self.name)]
             .map(|(name, value)| (name.to_owned(), value.clone()))
+    }
+}
+
+/// What stands in arguments for the place that a variable names.
+fn place_in_arguments(variable: &str) -> &'static str {
+    match variable {
+        "PORT" => "{port}",
+        "TIDEWIRE_FD" => "{tidewire_fd}",
+        _ => "{socket}",
     }
 }
 
@@ -231,6 +244,15 @@ mod tests {
         for (name, value) in [("SOCKET", "/run/a.sock"), ("X", "1")] {
             assert!(start.environment.contains(&(name.to_owned(), value.to_owned())), "{name}");
         }
+    }
+
+    #[test]
+    fn a_program_of_pipe_json_finds_its_socket_as_such_programs_do() {
+        let program = Program::new("a", ["serve", "{socket}"]).listen(Listen::PipeJson);
+        let start = program.order(7, &[("PIPE_ADDRESS", "/run/a.sock")]).unwrap();
+        assert_eq!(start.command, ["serve", "/run/a.sock"]);
+        let told = ("PIPE_ADDRESS".to_owned(), "/run/a.sock".to_owned());
+        assert!(start.environment.contains(&told));
     }
 
     #[test]

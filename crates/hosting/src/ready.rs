@@ -4,6 +4,7 @@
 //! |---|---|
 //! | at an inherited socket | once it accepts a connection (`accept_state.rs`) |
 //! | at a port | the same; tried after 1 ms, then after twice as long, up to 25 ms |
+//! | at a path, of a program of `pipe-json` | once the system says that a socket listens there: a connection would be a request |
 //! | at a path | once the system says that the socket is there, and it accepts a connection |
 //! | any of these, with a path that says whether it is ready | once that answers, too (`instance.rs`) |
 //! | not at all, as it speaks the live protocol | once it says so (`native.rs`) |
@@ -31,7 +32,7 @@ use tidewire_proxy::UpgradeAddress;
 use tokio::net::unix::pipe::Receiver;
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::accept_state::PendingConnection;
+use crate::accept_state::{self, PendingConnection};
 use crate::native;
 use crate::program::Listen;
 use crate::supervisor_message::User;
@@ -42,6 +43,8 @@ pub(crate) enum ListenPlace {
     Port(u16),
     /// Whose socket it has to be, where the program runs as another user.
     Path(PathBuf, Option<u32>),
+    /// The same, of a program of `pipe-json`.
+    PipeJson(PathBuf, Option<u32>),
     Inherited(PathBuf),
     /// The gateway's end of a socket pair, until the session has it.
     Native(Mutex<Option<UnixSocket>>),
@@ -92,6 +95,14 @@ impl Socket {
         }
     }
 
+    /// The one at this path, which has to be of this user if one is named.
+    fn of(path: &Path, user: Option<u32>) -> Option<Self> {
+        match user {
+            Some(user) => Self::of_user(path, user),
+            None => Some(Self::At(path.to_owned())),
+        }
+    }
+
     /// The one at this path, if it is one of this user.
     fn of_user(path: &Path, user: u32) -> Option<Self> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -120,6 +131,9 @@ impl ListenPlace {
                 (Self::Port(listener.local_addr()?.port()), None)
             }
             Listen::Unix => (Self::Path(place_of(user, folder)?, user.map(|user| user.uid)), None),
+            Listen::PipeJson => {
+                (Self::PipeJson(place_of(user, folder)?, user.map(|user| user.uid)), None)
+            }
             Listen::Inherited => {
                 let path = place_of(None, folder)?;
                 let listener = UnixListener::bind(&path)?;
@@ -137,6 +151,7 @@ impl ListenPlace {
         match self {
             Self::Port(port) => Some(("PORT", port.to_string())),
             Self::Path(path, _) => Some(("SOCKET", path.display().to_string())),
+            Self::PipeJson(path, _) => Some(("PIPE_ADDRESS", path.display().to_string())),
             Self::Inherited(_) => None,
             // Where the supervisor puts it (`supervisor/spawn.rs`).
             Self::Native(_) => Some(("TIDEWIRE_FD", "3".to_owned())),
@@ -163,7 +178,7 @@ impl ListenPlace {
     pub(crate) async fn until_open(&self, listens: &(dyn Fn() + Sync)) -> Address {
         let mut wait = FIRST_WAIT;
         let arrivals = match self {
-            Self::Path(path, _) => Arrivals::watch(path).ok(),
+            Self::Path(path, _) | Self::PipeJson(path, _) => Arrivals::watch(path).ok(),
             _ => None,
         };
         loop {
@@ -172,7 +187,11 @@ impl ListenPlace {
             }
             match (&arrivals, self) {
                 // One that is there is listened on in a moment.
-                (Some(arrivals), Self::Path(path, _)) if !path.exists() => arrivals.next().await,
+                (Some(arrivals), Self::Path(path, _) | Self::PipeJson(path, _))
+                    if !path.exists() =>
+                {
+                    arrivals.next().await;
+                }
                 _ => {
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(LONGEST_WAIT);
@@ -189,11 +208,17 @@ impl ListenPlace {
                 PendingConnection::Unix(path).until_accepted().await;
                 Some(Address::Unix(Socket::At(path.clone())))
             }
-            Self::Path(path, user) => {
-                let socket = match user {
-                    Some(user) => Socket::of_user(path, *user)?,
-                    None => Socket::At(path.clone()),
+            Self::PipeJson(path, user) => {
+                let socket = Socket::of(path, *user)?;
+                path.symlink_metadata().ok()?;
+                let listens = match accept_state::listens_at(path).await {
+                    Some(listens) => listens,
+                    None => UnixStream::connect(socket.path()).await.is_ok(),
                 };
+                listens.then_some(Address::Unix(socket))
+            }
+            Self::Path(path, user) => {
+                let socket = Socket::of(path, *user)?;
                 let _stream = UnixStream::connect(socket.path()).await.ok()?;
                 listens();
                 PendingConnection::Unix(path).until_accepted().await;
@@ -221,7 +246,7 @@ impl ListenPlace {
 
 impl Drop for ListenPlace {
     fn drop(&mut self) {
-        if let Self::Path(path, _) | Self::Inherited(path) = self {
+        if let Self::Path(path, _) | Self::PipeJson(path, _) | Self::Inherited(path) = self {
             // The program may have removed it.
             let _ = std::fs::remove_file(&path);
             let _ = path.parent().map(std::fs::remove_dir);

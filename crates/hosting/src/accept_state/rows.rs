@@ -14,6 +14,9 @@ pub(super) enum AcceptState {
     Pending,
 }
 
+/// The flags of a Unix socket that listens.
+const LISTENS: &[u8] = b"00010000";
+
 /// Looks through tables; one that waits counts before one that is accepted.
 pub(super) fn look(tables: &[&str], of_row: impl Fn(&[u8]) -> Option<AcceptState>) -> AcceptState {
     let mut can_read = false;
@@ -27,9 +30,21 @@ pub(super) fn look(tables: &[&str], of_row: impl Fn(&[u8]) -> Option<AcceptState
     if can_read { shown } else { AcceptState::Accepted }
 }
 
+/// Whether a socket at this path listens; `None` where the table does not name the path, as that of
+/// a program that made its socket by another.
+pub(super) fn listens(table: &[u8], path: &Path) -> Option<bool> {
+    let rows = table.split(|byte| *byte == b'\n').filter_map(|row| flags(row, path));
+    rows.map(|flags| flags == LISTENS).max()
+}
+
+/// The flags of a row of this path.
+fn flags<'r>(row: &'r [u8], path: &Path) -> Option<&'r [u8]> {
+    let (fields, shown) = fields::<7>(row)?;
+    (shown.strip_prefix(b" ")? == path.as_os_str().as_bytes()).then_some(fields[3])
+}
+
 /// `NUM: REFCOUNT PROTOCOL FLAGS TYPE STATE INODE PATH`; a path may have spaces.
 pub(super) fn unix(row: &[u8], path: &Path) -> Option<AcceptState> {
-    const LISTENS: &[u8] = b"00010000";
     let (fields, shown) = fields::<7>(row)?;
     let [_, _, _, flags, _, _, inode] = fields;
     if shown.strip_prefix(b" ")? != path.as_os_str().as_bytes() || flags == LISTENS {
@@ -75,6 +90,19 @@ fn port(address: &[u8]) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_socket_at_a_path_listens_or_does_not_yet() {
+        let table = b"Num       RefCount Protocol Flags    Type St Inode Path
+0: 00000002 00000000 00010000 0001 01 40212 /run/open
+0: 00000003 00000000 00000000 0001 03 40213 /run/open
+0: 00000002 00000000 00000000 0001 01 40214 /run/bound
+";
+        let at = |path: &str| listens(table, Path::new(path));
+        assert_eq!(at("/run/open"), Some(true));
+        assert_eq!(at("/run/bound"), Some(false));
+        assert_eq!(at("/run"), None);
+    }
 
     #[test]
     fn a_row_of_a_socket_at_a_path_says_whether_it_waits() {

@@ -40,7 +40,7 @@ fn has_both_languages(test: &str) -> bool {
 
 /// About one runtime, the pool, what no SDK of ours does, or no program of ours; what is in two
 /// tests, one a language.
-const ALONE: [&str; 24] = [
+const ALONE: [&str; 28] = [
     "another_takes_over_from_a_process_that_is_not_well_and_no_call_fails",
     "who_calls_a_process_that_runs_out_of_memory_is_told_so_and_so_are_operators",
     "a_process_starts_no_more_others_than_it_may",
@@ -61,6 +61,10 @@ const ALONE: [&str; 24] = [
     "a_process_that_takes_no_more_calls_keeps_its_own_and_another_gets_the_next",
     "a_process_whose_hello_is_refused_is_told_why_and_so_is_the_log",
     "what_a_process_does_not_take_is_refused_at_once_and_does_not_reach_it",
+    "a_response_that_is_not_of_pipe_json_is_502_and_another_process_takes_over",
+    "a_worker_that_ends_within_its_response_is_502_and_the_next_call_starts_anew",
+    "a_worker_that_does_not_answer_is_504_and_is_killed_if_it_answers_nobody",
+    "calls_wait_for_a_worker_whose_queue_of_connections_is_full",
     "a_program_starts_with_signals_as_nobody_changed_them",
     "a_program_that_is_not_there_is_an_error_at_once_and_no_storm",
     "what_a_program_in_node_prints_before_it_exits_is_all_read",

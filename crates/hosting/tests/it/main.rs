@@ -13,6 +13,7 @@ mod ends;
 mod health;
 mod keys;
 mod native;
+mod pipe_json;
 mod principal;
 mod response_timer;
 mod scarce;

@@ -350,7 +350,7 @@ mod tests {
             ("names = [\"a\"]", "5:9: names goes with proto, not with run"),
             (
                 "protocol = \"grpc\"",
-                "1:1: a protocol other than http and native goes with proto, not with run",
+                "1:1: a protocol other than http, native and pipe-json goes with proto, not with run",
             ),
             ("concurrency = 0", "5:15: concurrency = 0 would never let a call through"),
             ("spares = 1001", "5:10: spares = 1001 is over 1000 processes"),
@@ -359,6 +359,23 @@ mod tests {
             ("start_timeout = 0", "5:17: a duration of 0 allows nothing"),
             ("ready = \"healthz\"", "5:9: ready = \"healthz\" is not a path"),
             ("protocol = \"native\"\nready = \"/a\"", "6:9: ready goes with plain HTTP"),
+            (
+                "protocol = \"pipe-json\"\nlisten = \"unix\"",
+                "6:10: listen goes with protocol = \"http\"",
+            ),
+            ("protocol = \"pipe-json\"\nready = \"/a\"", "6:9: ready goes with plain HTTP"),
+            (
+                "protocol = \"pipe-json\"\nenvironment = { PIPE_ADDRESS = \"a\" }",
+                "6:15: environment sets PIPE_ADDRESS, by which the gateway says where to listen",
+            ),
+            (
+                "response_bytes_max = \"1MiB\"",
+                "5:22: response_bytes_max goes with protocol = \"pipe-json\"",
+            ),
+            (
+                "protocol = \"pipe-json\"\nresponse_bytes_max = 0",
+                "6:22: response_bytes_max = 0 would let nothing through",
+            ),
             ("health = \"healthz\"", "5:10: health = \"healthz\" is not a path"),
             ("health_interval = \"5s\"", "5:19: health_interval goes with health"),
             ("max_requests = 0", "5:16: max_requests = 0 would let nothing run"),

@@ -3,6 +3,7 @@
 //! | `protocol` | it is found | it has |
 //! |---|---|---|
 //! | `"http"`, the default without `proto` | at its `route` | no change: it listens for HTTP |
+//! | `"pipe-json"` | at its `route` | no change: it answers one JSON object per connection at `PIPE_ADDRESS` |
 //! | `"native"`, the default with `proto` | by the methods of its `proto`, at its `route`, or both | a few files of ours |
 //!
 //! The table also says how it lives; bounds that are not set are those of [`LifeLimits`].
@@ -94,6 +95,7 @@ impl TryFrom<Table> for ProgramConfig {
         let routes = routes(&table)?;
         can_be_told(&table, listen)?;
         check_probes(&table, listen)?;
+        check_response_bytes(&table)?;
         if routes.is_empty() && table.proto.is_none() {
             return Err(missing("route", "route = \"/shop/*\""));
         }
@@ -143,10 +145,13 @@ impl TryFrom<Table> for ProgramConfig {
 fn check_probes(table: &Table, listen: Listen) -> Result<(), String> {
     for (key, path) in [("ready", &table.ready), ("health", &table.health)] {
         let Some(path) = path else { continue };
-        if listen == Listen::Native {
-            return Err(format!(
-                "{key} goes with plain HTTP; a native program says itself that it is ready"
-            ));
+        let instead = match listen {
+            Listen::Native => "a native program says itself that it is ready",
+            Listen::PipeJson => "a program of pipe-json is ready once it listens",
+            _ => "",
+        };
+        if !instead.is_empty() {
+            return Err(format!("{key} goes with plain HTTP; {instead}"));
         }
         is_path_to_ask(key, Some(path))?;
     }
@@ -159,23 +164,44 @@ fn check_probes(table: &Table, listen: Listen) -> Result<(), String> {
     }
 }
 
+/// Whether the bound of a response is of a program whose responses are read whole.
+fn check_response_bytes(table: &Table) -> Result<(), String> {
+    match table.response_bytes_max {
+        Some(_) if table.protocol != Some(UpstreamProtocol::PipeJson) => {
+            Err("response_bytes_max goes with protocol = \"pipe-json\"; other bodies pass \
+                        as streams"
+                .to_owned())
+        }
+        Some(0) => Err("response_bytes_max = 0 would let nothing through; write more, or remove \
+                        it"
+        .to_owned()),
+        _ => Ok(()),
+    }
+}
+
 /// How it is reached.
 fn listen(table: &Table) -> Result<Listen, String> {
     let default = match table.proto {
         Some(_) => UpstreamProtocol::Native,
         None => UpstreamProtocol::Http,
     };
-    let is_native = table.protocol.unwrap_or(default) == UpstreamProtocol::Native;
+    let protocol = table.protocol.unwrap_or(default);
+    let is_native = protocol == UpstreamProtocol::Native;
+    let is_pipe_json = protocol == UpstreamProtocol::PipeJson;
     let refuse = |text: &str| Err(text.to_owned());
     match table.listen {
         Some(_) if is_native => {
             refuse("listen goes with protocol = \"http\"; a native program inherits its socket")
         }
         _ if is_native => Ok(Listen::Native),
+        Some(_) if is_pipe_json => refuse(
+            "listen goes with protocol = \"http\"; a program of pipe-json listens at PIPE_ADDRESS",
+        ),
         _ if table.proto.is_some() => {
             refuse("proto goes with protocol = \"native\"; a program of plain HTTP has no methods")
         }
         _ if table.codec.is_some() => refuse("codec goes with proto; plain HTTP has no messages"),
+        _ if is_pipe_json => Ok(Listen::PipeJson),
         None | Some(ListenSetting::Port) => Ok(Listen::Port),
         Some(ListenSetting::Unix) => Ok(Listen::Unix),
         Some(ListenSetting::Inherited) => Ok(Listen::Inherited),
@@ -188,6 +214,7 @@ fn can_be_told(table: &Table, listen: Listen) -> Result<(), String> {
     let told: &[&str] = match listen {
         Listen::Port => &["PORT"],
         Listen::Unix => &["SOCKET"],
+        Listen::PipeJson => &["PIPE_ADDRESS"],
         Listen::Inherited => &["LISTEN_FDS", "LISTEN_PID"],
         _ => &["TIDEWIRE_FD"],
     };
@@ -209,9 +236,11 @@ fn can_be_told(table: &Table, listen: Listen) -> Result<(), String> {
             ));
         }
     }
-    for (place, of) in [("{port}", Listen::Port), ("{socket}", Listen::Unix)] {
+    for (place, of) in
+        [("{port}", &[Listen::Port][..]), ("{socket}", &[Listen::Unix, Listen::PipeJson])]
+    {
         let mut words = table.run.iter().flatten();
-        if of != listen && words.any(|word| word.contains(place)) {
+        if !of.contains(&listen) && words.any(|word| word.contains(place)) {
             return Err(format!(
                 "run has {place}, and listen is another; set listen, or remove it"
             ));
@@ -281,6 +310,7 @@ fn life(table: &Table) -> Result<LifeLimits, String> {
     life.memory_max = table.memory_max.map(|bytes| bytes as u64);
     (life.processes_max, life.cpu_percent_max) = (table.processes_max, table.cpu_percent_max);
     life.cgroups = table.cgroups.unwrap_or(life.cgroups);
+    life.response_bytes_max = table.response_bytes_max.unwrap_or(life.response_bytes_max);
     for (key, value) in [
         ("max_requests", life.max_requests),
         ("memory_max", life.memory_max),

@@ -81,6 +81,9 @@ pub enum UpstreamProtocol {
     Http,
     /// The live protocol on an inherited socket: that of programs with methods.
     Native,
+    /// One JSON object per request and response on a Unix socket: that of programs written for
+    /// `PIPE_ADDRESS`; see [`Listen::PipeJson`](tidewire_hosting::Listen::PipeJson).
+    PipeJson,
 }
 
 impl ServiceConfig {
@@ -113,8 +116,8 @@ impl ServiceConfig {
             UpstreamProtocol::Connect => Protocol::Connect,
             UpstreamProtocol::Grpc => Protocol::Grpc,
             UpstreamProtocol::GrpcWeb => Protocol::GrpcWeb,
-            UpstreamProtocol::Http | UpstreamProtocol::Native => {
-                let text = "service.protocol = \"http\" and \"native\" are for programs; an upstream \
+            UpstreamProtocol::Http | UpstreamProtocol::Native | UpstreamProtocol::PipeJson => {
+                let text = "service.protocol = \"http\", \"native\" and \"pipe-json\" are for programs; an upstream \
                             with methods speaks connect, grpc or grpc-web";
                 return Err(ConfigError::new(text.into()));
             }
@@ -255,6 +258,8 @@ pub(super) struct Table {
     pub(super) processes_max: Option<u32>,
     pub(super) cpu_percent_max: Option<u32>,
     pub(super) cgroups: Option<bool>,
+    #[serde(deserialize_with = "value::bytes")]
+    pub(super) response_bytes_max: Option<usize>,
     pub(super) cache: Option<super::pages::PagesSetting>,
     pub(super) request_headers: Option<super::header_rules::ChangesSetting>,
     pub(super) response_headers: Option<super::header_rules::ChangesSetting>,
@@ -309,13 +314,17 @@ impl Table {
     /// A key that only services with `proto` have.
     fn first_of_schema(&self) -> Option<&'static str> {
         let is_of_programs = |protocol: UpstreamProtocol| {
-            matches!(protocol, UpstreamProtocol::Http | UpstreamProtocol::Native)
+            use UpstreamProtocol::{Http, Native, PipeJson};
+            matches!(protocol, Http | Native | PipeJson)
         };
         let set = [
             (self.names.is_some() && self.proto.is_none(), "names"),
             (self.backend.is_some(), "backend"),
             (!self.url.is_empty(), "url"),
-            (!self.protocol.is_none_or(is_of_programs), "a protocol other than http and native"),
+            (
+                !self.protocol.is_none_or(is_of_programs),
+                "a protocol other than http, native and pipe-json",
+            ),
             (self.authorities.is_some(), "authorities"),
             (self.timeout.is_some(), "timeout"),
         ];
@@ -375,6 +384,7 @@ impl Table {
             (self.processes_max.is_some(), "processes_max"),
             (self.cpu_percent_max.is_some(), "cpu_percent_max"),
             (self.cgroups.is_some(), "cgroups"),
+            (self.response_bytes_max.is_some(), "response_bytes_max"),
         ];
         set.iter().find(|(is_set, _)| *is_set).map(|(_, key)| *key)
     }
