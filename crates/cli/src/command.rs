@@ -7,6 +7,7 @@ pub(crate) mod check;
 pub(crate) mod complete;
 pub(crate) mod console;
 pub(crate) mod describe;
+pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod inspect;
 pub(crate) mod invalidate;

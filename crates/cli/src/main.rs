@@ -17,6 +17,7 @@ mod catalog;
 mod colors;
 mod command;
 mod foreign_flags;
+mod import;
 mod init;
 mod json;
 mod names;
@@ -60,6 +61,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Init(command::init::Init),
+    Import(command::import::Import),
     /// Serve `.proto` files over Connect, gRPC, gRPC-Web and plain HTTP on one port.
     Serve(command::serve::Serve),
     Mock(command::mock::Mock),
@@ -105,6 +107,7 @@ fn main() -> ExitCode {
     };
     let outcome = match arguments.command {
         Command::Init(init) => init.run(),
+        Command::Import(import) => done(import.run()),
         Command::Version => {
             serving::print(&format!("tidewire {VERSION}\n"));
             Ok(ExitCode::SUCCESS)

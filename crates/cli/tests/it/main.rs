@@ -14,6 +14,7 @@ mod exhaustion;
 mod foreign_flags;
 mod front_door;
 mod hosting;
+mod import;
 mod init;
 mod measuring;
 mod mock;
