@@ -221,6 +221,8 @@ impl Core {
             let known: BTreeSet<String> = state.broken.keys().cloned().collect();
             for name in known.iter().filter(|name| !broken.contains_key(*name)) {
                 tracing::info!(source = name, "its changes are captured again");
+                // Other hosts may look only now, and find all in place.
+                self.outbox.add(&self.settings, name, None);
                 repaired.extend(state.broken.remove(name));
                 *state.counts.resets.entry(ResetReason::CaptureRestored).or_default() += 1;
             }
@@ -273,6 +275,8 @@ impl Core {
 
     /// What tables feed has to be computed again: for a while its changes were not captured.
     pub(crate) fn capture_restored(&self, sources: &BTreeSet<&str>) {
+        // Other hosts may look only now, and find all in place.
+        sources.iter().for_each(|source| self.outbox.add(&self.settings, source, None));
         // What is suspended is marked when it is trusted again.
         if sources.is_empty() || self.state.lock().suspended.is_some() {
             return;

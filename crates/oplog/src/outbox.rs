@@ -41,9 +41,22 @@ pub(crate) struct Batch {
     count: u64,
 }
 
+impl Batch {
+    /// The database takes a change by no means: with its keys it is tried without, and a source
+    /// whose name cannot be written is left out.
+    pub(crate) fn give_way(&mut self, at: usize) {
+        match &mut self.changes[at].keys {
+            keys @ Some(_) => *keys = None,
+            None => _ = self.changes.remove(at),
+        }
+    }
+}
+
 impl Outbox {
+    /// Adds a change. A key that the log has no room for, or that no text of a database can be
+    /// (with a NUL in it), is each key of its source.
     pub(crate) fn add(&self, settings: &Settings, source: &str, key: Option<&str>) {
-        let fits = |key: &&str| key.len() <= settings.key_bytes_max as usize;
+        let fits = |key: &&str| key.len() <= settings.key_bytes_max as usize && !key.contains('\0');
         let keys = key.filter(fits).map(|key| vec![key.to_owned()]);
         let mut queue = self.queue.lock();
         queue.changes.add(Change { source: source.to_owned(), keys });
@@ -132,6 +145,23 @@ mod tests {
         let batch = outbox.take(&settings).await;
         let every = |source: &str| Change { source: source.to_owned(), keys: None };
         assert_eq!(batch.changes, [every("long"), every("many")]);
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_written_holds_up_nothing_else() {
+        let (outbox, settings) = (Outbox::default(), Settings::default());
+        outbox.add(&settings, "items", Some("a\0b"));
+        outbox.add(&settings, "others", Some("1"));
+        let mut batch = outbox.take(&settings).await;
+        let change = |source: &str, keys: Option<&str>| {
+            let keys = keys.map(|key| vec![key.to_owned()]);
+            Change { source: source.to_owned(), keys }
+        };
+        assert_eq!(batch.changes, [change("items", None), change("others", Some("1"))]);
+        batch.give_way(1);
+        assert_eq!(batch.changes, [change("items", None), change("others", None)]);
+        batch.give_way(0);
+        assert_eq!(batch.changes, [change("others", None)]);
     }
 
     #[tokio::test]

@@ -17,18 +17,47 @@ struct Writer {
     _line: Line,
 }
 
+/// Why a batch was not written.
+enum WriteFailure {
+    /// This change of it cannot be.
+    Unwritable(usize, Error),
+    Other(Error),
+}
+
+impl WriteFailure {
+    fn of(at: usize, error: tokio_postgres::Error) -> Self {
+        // Class 22: data that the database cannot hold, as in another encoding.
+        let is_data = error.code().is_some_and(|code| code.code().starts_with("22"));
+        match is_data {
+            true => Self::Unwritable(at, database_error(error)),
+            false => Self::Other(database_error(error)),
+        }
+    }
+}
+
+impl From<Error> for WriteFailure {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
 impl SessionSettings {
     /// Writes for ever. A batch is tried until it is written; rows that are there twice mark twice.
     pub(super) async fn publish(&self) {
         let core = &self.core;
         let mut writer = None;
         loop {
-            let batch = core.outbox.take(&core.settings).await;
+            let mut batch = core.outbox.take(&core.settings).await;
             let mut backoff = Backoff::new();
             let token = loop {
                 match self.write(&mut writer, &batch).await {
                     Ok(token) => break token,
-                    Err(error) => {
+                    Err(WriteFailure::Unwritable(at, error)) => {
+                        let source = &batch.changes[at].source;
+                        tracing::error!(source, %error, "no text of this database, so it is not told");
+                        batch.give_way(at);
+                    }
+                    Err(WriteFailure::Other(error)) => {
                         tracing::warn!(%error, "changes wait to be written into the change log");
                         writer = None;
                         backoff.wait().await;
@@ -40,7 +69,11 @@ impl SessionSettings {
         }
     }
 
-    async fn write(&self, writer: &mut Option<Writer>, batch: &Batch) -> Result<Token, Error> {
+    async fn write(
+        &self,
+        writer: &mut Option<Writer>,
+        batch: &Batch,
+    ) -> Result<Token, WriteFailure> {
         let writer = match writer {
             Some(writer) => writer,
             none => {
@@ -51,9 +84,9 @@ impl SessionSettings {
         let schema = identifier(&self.core.settings.schema);
         let insert = format!("INSERT INTO {schema}.log (source, keys) VALUES ($1, $2)");
         let transaction = writer.client.transaction().await.map_err(database_error)?;
-        for change in &batch.changes {
+        for (at, change) in batch.changes.iter().enumerate() {
             let added = transaction.execute(&insert, &[&change.source, &change.keys]).await;
-            added.map_err(database_error)?;
+            added.map_err(|error| WriteFailure::of(at, error))?;
         }
         let mark = format!("SELECT {schema}.mark()");
         let mark = transaction.query_one(&mark, &[]).await.map_err(database_error)?;

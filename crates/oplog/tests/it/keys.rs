@@ -84,6 +84,8 @@ async fn postgresql_logs_them() {
         let source = Source::<()>::new("it's \\ a \"source\"");
         let log = Oplog::postgres(&config).settings(settings()).capture(&table, &source, columns);
         let oplog = log.start().await.unwrap();
+        // That it made the triggers.
+        oplog.published().await.unwrap();
         values.push("1".to_owned());
         let insert = format!("INSERT INTO {table} VALUES ({})", values.join(", "));
         let params: Vec<&(dyn ToSql + Sync)> =

@@ -121,7 +121,12 @@ fn one<T: rusqlite::types::FromSql>(
 
 /// What a person does in another terminal.
 fn shell(path: &Path, sql: &str) {
-    let output = Command::new("sqlite3").arg("-bail").arg(path).arg(sql).output().unwrap();
+    let output = Command::new("sqlite3")
+        .args(["-bail", "-cmd", ".timeout 60000"])
+        .arg(path)
+        .arg(sql)
+        .output()
+        .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && errors.is_empty(), "{sql}: {errors}");
 }

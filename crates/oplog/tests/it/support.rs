@@ -119,6 +119,8 @@ impl Host {
     pub(crate) async fn start_with(config: &Config, settings: Settings) -> Self {
         let world = World::new(config);
         let oplog = world.log(config, settings).start().await.unwrap();
+        // Whoever makes the triggers tells the other hosts.
+        oplog.published().await.unwrap();
         Self { oplog, world }
     }
 

@@ -537,3 +537,42 @@ async fn a_stop_ends_every_wait_and_nothing_is_kept_after_it() {
     assert_eq!(host.world.fresh(), [0; 0]);
     assert!(!handle.check_lease());
 }
+
+#[tokio::test]
+async fn of_a_trigger_that_one_host_puts_back_every_host_hears() {
+    let (config, client) = database().await;
+    let mut often = settings();
+    often.check = Duration::from_millis(1);
+    let mut seldom = settings();
+    seldom.check = Duration::from_hours(1);
+    let b = Host::start_with(&config, seldom).await;
+    b.world.warm().await;
+    let (a, mut watch) = (Host::start_with(&config, often).await, b.world.surname.watch(1));
+    assert_eq!(watch.next().await.unwrap().as_ref().unwrap().as_deref(), Some("Last"));
+    client
+        .batch_execute(
+            "BEGIN; ALTER TABLE contact DISABLE TRIGGER ALL; \
+             UPDATE contact SET surname = 'X' WHERE id = 1; COMMIT",
+        )
+        .await
+        .unwrap();
+    assert_eq!(watch.next().await.unwrap().as_ref().unwrap().as_deref(), Some("X"));
+    drop(a);
+}
+
+#[tokio::test]
+async fn a_change_that_is_no_text_of_the_database_holds_up_no_other() {
+    let (config, _) = database().await;
+    let (a, b) = (Host::start(&config).await, Host::start(&config).await);
+    let heard = Heard::by(&b.oplog);
+    for (source, key) in
+        [("pages", Some("a\0b")), ("a\0b", Some("1")), ("a\0b", None), ("others", Some("é'\"%/\n"))]
+    {
+        a.oplog.publish(source, key);
+    }
+    let token = a.oplog.published().await.unwrap();
+    b.oplog.caught_up(&token).await.unwrap();
+    let mut all = heard.all();
+    all.sort();
+    assert_eq!(all, ["others/é'\"%/\n", "pages"]);
+}
