@@ -4,7 +4,7 @@
 //! |---|---|
 //! | none were yet, or they are lost | now, and calls wait for it |
 //! | they are older than `refresh` | now; calls go on with those there are |
-//! | they are 5 s older than that, or twice `refresh`, and nobody tried since | now; calls wait for it, for a second at most |
+//! | they are 5 s older than that, or twice `refresh` | now; calls wait for it, for a second at most |
 //! | a token names one that is not there | now, and its call waits; for that no more often than once in `retry` |
 //! | fetching fails, or what comes is not a set | those there are stay, up to ten times `refresh` and at least a minute; again after `retry`, or `refresh` where that is less |
 //!
@@ -67,8 +67,6 @@ struct State {
     known: Arc<FetchedKeys>,
     fetched: Option<SystemTime>,
     tried: Option<SystemTime>,
-    /// When the last attempt was over, whatever came of it.
-    attempted: Option<SystemTime>,
     /// When a key was last looked for that was not there.
     missed: Option<SystemTime>,
     /// What was said last of why they cannot be fetched, and whether they were lost.
@@ -106,8 +104,7 @@ impl Keys {
         let retry = Duration::from_secs(10);
         let known = Arc::default();
         let complaint = None;
-        let state =
-            State { known, fetched: None, tried: None, attempted: None, missed: None, complaint };
+        let state = State { known, fetched: None, tried: None, missed: None, complaint };
         Self {
             source: Arc::new(source),
             refresh,
@@ -155,13 +152,11 @@ impl Keys {
         running.is_some_and(|it| it.since.elapsed() < OLD_WAIT)
     }
 
-    /// Whether they are so old that calls wait a moment for newer ones: nobody has called for a
-    /// while. An issuer that does not answer is asked again and again, and nobody waits for it.
+    /// Whether they are so old that calls wait a moment for newer ones.
     fn are_old(&self, now: SystemTime) -> bool {
         let old = self.refresh.saturating_add(self.refresh.min(OLD_AFTER));
         let is_over = |since| now.duration_since(since).is_ok_and(|passed| passed >= old);
-        let state = self.state();
-        state.fetched.max(state.attempted).is_some_and(is_over)
+        self.state().fetched.is_some_and(is_over)
     }
 
     /// Whether there are none: they never were fetched, or not for so long that nobody knows of
@@ -222,15 +217,14 @@ impl Keys {
         let source = Arc::clone(&self.source);
         let state = Arc::clone(&self.state);
         let kept = self.lifetime();
-        let since = Instant::now();
         let task = tokio::spawn(async move {
             let fetched = source.fetch().await;
             let before = Arc::clone(&lock(&state).known);
             let fetched = fetched.and_then(|text| parse(text, &before, &*source));
             note(&state, wanted, now, fetched, kept, &*source);
-            lock(&state).attempted = Some(now + since.elapsed());
             drop(running);
         });
+        let since = Instant::now();
         *fetching = Some(FetchTask { task: task.abort_handle(), since, over: over.clone() });
         Some((over, since))
     }

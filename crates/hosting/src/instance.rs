@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tidewire_client::{BuildError, Client, ClientLimits, HttpVersion, Retry};
-use tidewire_proxy::{ask, pass_upgrade, refuse_tunnel, upgrade_header};
+use tidewire_proxy::{ask, pass_upgrade, upgrade_header};
 use tidewire_service::{Call, Code, Error, Outcome, Reply, Service};
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
@@ -125,7 +125,6 @@ impl Instance {
 
     /// Makes a call.
     pub(crate) async fn call(&self, call: Call) -> tidewire_service::Result<Reply> {
-        refuse_tunnel(&call)?;
         match &self.way {
             CallMode::Http(client, address) => match upgrade_header(&call) {
                 None => client.call(call).await,

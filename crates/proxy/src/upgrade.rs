@@ -5,8 +5,7 @@
 //!  caller: GET, Upgrade: websocket ─▶ program, on its own connection
 //!  caller: CONNECT of HTTP/2, RFC 8441 ─▶ the same, which answers 200 in place of 101
 //!  caller ◀─ 101 ─ program            then bytes both ways, until both have ended
-//!  caller ◀─ anything else ─ program  an answer like any other; but 2xx over HTTP/2 would open a
-//!                                     tunnel, so it is 502
+//!  caller ◀─ anything else ─ program  an answer like any other
 //! ```
 //!
 //! What is said on the connection is not looked at. `Upgrade: h2c` is not passed: the program is
@@ -42,20 +41,6 @@ pub fn upgrade_header(call: &Call) -> Option<HeaderValue> {
     });
     let wanted = headers.get(UPGRADE).filter(|_| is_named && target.method == Method::GET)?;
     (!wanted.as_bytes().eq_ignore_ascii_case(b"h2c")).then(|| wanted.clone())
-}
-
-/// Refuses what asks for a tunnel: `CONNECT` that opens no WebSocket (RFC 9110, section 9.3.6).
-///
-/// # Errors
-/// 501 for such a request.
-pub fn refuse_tunnel(call: &Call) -> Result<()> {
-    let is_connect = call.http_target().is_some_and(|target| target.method == Method::CONNECT);
-    if !is_connect || is_over_http2(call) {
-        return Ok(());
-    }
-    let text = "CONNECT opens a tunnel, which is not passed on; over HTTP/2 it opens a WebSocket \
-                with :protocol = websocket";
-    Err(Error::unimplemented(text).with_http_status(StatusCode::NOT_IMPLEMENTED))
 }
 
 /// Whether it is a WebSocket on a stream of HTTP/2.
@@ -130,10 +115,6 @@ where
             reply.with_status(StatusCode::OK).with_headers(headers)
         }
         StatusCode::SWITCHING_PROTOCOLS => switched(response),
-        status if is_over_http2 && status.is_success() => {
-            let text = format!("it answered {status} in place of opening the WebSocket\n");
-            Reply::new(Body::from(text)).with_status(StatusCode::BAD_GATEWAY)
-        }
         _ => to_reply(response),
     })
 }

@@ -29,7 +29,7 @@ use crate::caller::tell_plain;
 use crate::health;
 use crate::proxy_status::ProxyError;
 use crate::response_timer::ResponseTimer;
-use crate::upgrade::{UpgradeAddress, pass_upgrade, refuse_tunnel, upgrade_header};
+use crate::upgrade::{UpgradeAddress, pass_upgrade, upgrade_header};
 
 /// An upstream of plain HTTP; cheap to clone.
 ///
@@ -202,7 +202,6 @@ impl Service for Upstream {
 
 impl Inner {
     async fn pass(&self, mut call: Call) -> Result<Reply> {
-        refuse_tunnel(&call)?;
         if let Some(wanted) = upgrade_header(&call) {
             return Box::pin(self.pass_upgrade(call, wanted)).await;
         }

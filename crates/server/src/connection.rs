@@ -351,10 +351,6 @@ impl Connection {
         slot: Option<&Arc<Slot>>,
         error: &Error,
     ) -> ResponseFuture {
-        if request.extensions().get::<OnUpgrade>().is_some() {
-            // The library lets go of such a connection without a flush.
-            self.gathering.end();
-        }
         let (parts, body) = self.split(request, slot);
         let response = plain::error_response(error).map(ResponseBody::plain);
         self.after_body(parts.version, &parts.headers, body, response)

@@ -18,7 +18,6 @@ use std::task::{Context, Poll};
 use http::header::{CONNECTION, HeaderValue, TRANSFER_ENCODING};
 use http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::{Body, Incoming};
-use hyper::upgrade::OnUpgrade;
 use tidewire_service::{Error, Result};
 
 use crate::activity::Activity;
@@ -45,13 +44,7 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
         self.connection.gathering.begin_body(!request.body().is_end_stream());
         let response = match check(&request) {
             Ok(()) => self.connection.answer(request, None),
-            Err(error) => {
-                if request.extensions().get::<OnUpgrade>().is_some() {
-                    // The library lets go of such a connection without a flush.
-                    self.connection.gathering.end();
-                }
-                ResponseFuture::ready(refusal(&error))
-            }
+            Err(error) => ResponseFuture::ready(refusal(&error)),
         };
         let gathering = self.connection.gathering.clone();
         let activity = Arc::clone(&self.activity);

@@ -271,7 +271,8 @@ impl Connection {
         if is_http11 && upgrade.is_none() {
             context.set_interim(self.gathering.interim_sender());
         }
-        let is_callers_own = context.caller_kind().is_known;
+        let is_read = matches!(target.method, Method::GET | Method::HEAD);
+        let is_callers_own = is_read && context.caller_kind().is_known;
         let call = Call::of_target(Target::Http(target), context, body);
         let answer = run(service, call, None);
         if let Some(upgrade) = upgrade {

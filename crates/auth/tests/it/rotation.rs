@@ -245,26 +245,6 @@ async fn an_issuer_that_does_not_answer_holds_up_no_token_of_a_known_key() {
 }
 
 #[tokio::test]
-async fn an_issuer_that_fails_for_long_holds_up_no_call_with_the_next_attempt() {
-    let signer = Signer::ecdsa("a");
-    let published = Published::of(&[signer.jwk()]);
-    let checked = Checked::new(&published);
-    let token = signer.sign(&claims());
-    checked.of(&token).await.unwrap();
-    published.break_down();
-    checked.pass(304);
-    checked.of(&token).await.unwrap();
-    settle().await;
-    published.hang();
-    checked.pass(10);
-    let mut call = Box::pin(checked.of(&token));
-    let answer = std::future::poll_fn(|cx| std::task::Poll::Ready(call.as_mut().poll(cx)));
-    assert!(answer.await.is_ready(), "the keys are old, but calls never paused");
-    settle().await;
-    assert_eq!(published.fetched(), 3, "it is tried again meanwhile");
-}
-
-#[tokio::test]
 async fn a_failure_is_remembered_though_everybody_who_waited_for_it_has_gone() {
     let published = Published::default();
     let checked = Checked::new(&published);

@@ -1,12 +1,11 @@
 //! Requests that take their connection over.
 
 use http::{Method, StatusCode};
-use hyper::ext::Protocol;
 use tidewire_service::{Body, Service};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::origin::{Origin, Step, response};
-use crate::{call, text, upstream};
+use crate::{call, upstream};
 
 const ASKED: [(&str, &str); 3] =
     [("connection", "upgrade"), ("upgrade", "websocket"), ("sec-websocket-key", "a")];
@@ -65,25 +64,6 @@ async fn an_upstream_may_say_no_and_one_that_is_not_there_is_passed_over() {
     let gone = upstream(&[&nowhere]);
     let error = gone.call(call(Method::GET, "/", &ASKED, Body::Empty)).await.unwrap_err();
     assert_eq!(error.http_status(), StatusCode::BAD_GATEWAY);
-}
-
-#[tokio::test]
-async fn no_tunnel_is_opened_by_connect() {
-    let origin = Origin::start(|_| response(200, &[], "yes")).await;
-    let shop = upstream(&[&origin.url()]);
-    let connect = || call(Method::CONNECT, "/", &[], Body::Empty);
-    let error = shop.call(connect()).await.unwrap_err();
-    assert_eq!(error.http_status(), StatusCode::NOT_IMPLEMENTED);
-    let mut other = connect();
-    other.context.extensions_mut().insert(Protocol::from_static("foo"));
-    let error = shop.call(other).await.unwrap_err();
-    assert_eq!(error.http_status(), StatusCode::NOT_IMPLEMENTED);
-    // A stream of HTTP/2 takes any 2xx for a tunnel.
-    let mut socket = connect();
-    socket.context.extensions_mut().insert(Protocol::from_static("websocket"));
-    let reply = shop.call(socket).await.unwrap();
-    assert_eq!(reply.status, StatusCode::BAD_GATEWAY);
-    assert!(text(reply).await.unwrap().contains("200"));
 }
 
 #[tokio::test]
