@@ -4,7 +4,7 @@
 //! |---|---|
 //! | none were yet, or they are lost | now, and calls wait for it |
 //! | they are older than `refresh` | now; calls go on with those there are |
-//! | they are 5 s older than that, or twice `refresh` | now; calls wait for it, for a second at most |
+//! | the same, and no call came for 5 s more than that, or twice `refresh` | now; calls wait for it, until a second after the first |
 //! | a token names one that is not there | now, and its call waits; for that no more often than once in `retry` |
 //! | fetching fails, or what comes is not a set | those there are stay, up to ten times `refresh` and at least a minute; again after `retry`, or `refresh` where that is less |
 //!
@@ -53,6 +53,8 @@ pub struct Keys {
 struct FetchTask {
     task: AbortHandle,
     since: Instant,
+    /// No call came for long before.
+    is_after_pause: bool,
     /// Closed once it is over.
     over: watch::Receiver<()>,
 }
@@ -67,6 +69,8 @@ struct State {
     known: Arc<FetchedKeys>,
     fetched: Option<SystemTime>,
     tried: Option<SystemTime>,
+    /// When a call last asked for them.
+    asked: Option<SystemTime>,
     /// When a key was last looked for that was not there.
     missed: Option<SystemTime>,
     /// What was said last of why they cannot be fetched, and whether they were lost.
@@ -103,8 +107,8 @@ impl Keys {
         let refresh = Duration::from_secs(300);
         let retry = Duration::from_secs(10);
         let known = Arc::default();
-        let complaint = None;
-        let state = State { known, fetched: None, tried: None, missed: None, complaint };
+        let state =
+            State { known, fetched: None, tried: None, asked: None, missed: None, complaint: None };
         Self {
             source: Arc::new(source),
             refresh,
@@ -133,30 +137,32 @@ impl Keys {
         Arc::clone(&self.state().known)
     }
 
-    /// Whether a call has to wait for them: there are none, or nobody asked for so long that they
-    /// say nothing of now. Those that are due are fetched meanwhile.
+    /// Whether a call has to wait for them: there are none, or no call came for so long that they
+    /// say nothing of now. Those that are due are fetched meanwhile, which calls that come one after
+    /// the other do not wait for, however old the keys are and however often that fails.
     pub(crate) fn is_due(&self, now: SystemTime) -> bool {
+        let is_after_pause = self.ends_pause(now);
         if self.are_lost(now) {
             return true;
         }
         if self.may_be_fetched(FetchReason::Any, now) {
-            self.start(FetchReason::Any, now);
+            self.start(FetchReason::Any, now, is_after_pause);
         }
-        self.are_old(now) && self.has_just_begun()
+        self.is_awaited()
     }
 
-    /// Whether they are being fetched since a moment ago.
-    fn has_just_begun(&self) -> bool {
+    /// Whether they are being fetched since a moment ago, by the first call after a pause.
+    fn is_awaited(&self) -> bool {
         let fetching = self.fetching.lock();
         let running = fetching.as_ref().filter(|it| it.over.has_changed().is_ok());
-        running.is_some_and(|it| it.since.elapsed() < OLD_WAIT)
+        running.is_some_and(|it| it.is_after_pause && it.since.elapsed() < PAUSE_WAIT)
     }
 
-    /// Whether they are so old that calls wait a moment for newer ones.
-    fn are_old(&self, now: SystemTime) -> bool {
-        let old = self.refresh.saturating_add(self.refresh.min(OLD_AFTER));
-        let is_over = |since| now.duration_since(since).is_ok_and(|passed| passed >= old);
-        self.state().fetched.is_some_and(is_over)
+    /// Notes that a call asks; whether none did for so long that it waits a moment for newer keys.
+    fn ends_pause(&self, now: SystemTime) -> bool {
+        let pause = self.refresh.saturating_add(self.refresh.min(PAUSE_AFTER));
+        let asked = self.state().asked.replace(now);
+        asked.is_some_and(|since| now.duration_since(since).is_ok_and(|passed| passed >= pause))
     }
 
     /// Whether there are none: they never were fetched, or not for so long that nobody knows of
@@ -190,11 +196,11 @@ impl Keys {
     /// The fetching goes on for those who come next.
     pub(crate) async fn fetch(&self, wanted: FetchReason, now: SystemTime) -> Result<()> {
         let goes_on = wanted == FetchReason::Any && !self.are_lost(now);
-        if let Some((mut over, since)) = self.start(wanted, now) {
+        if let Some((mut over, since)) = self.start(wanted, now, false) {
             // Closed when it is over; nothing is ever sent.
             match goes_on {
                 false => drop(over.changed().await),
-                true => drop(tokio::time::timeout_at(since + OLD_WAIT, over.changed()).await),
+                true => drop(tokio::time::timeout_at(since + PAUSE_WAIT, over.changed()).await),
             }
         }
         self.usable(now)
@@ -205,6 +211,7 @@ impl Keys {
         &self,
         wanted: FetchReason,
         now: SystemTime,
+        is_after_pause: bool,
     ) -> Option<(watch::Receiver<()>, Instant)> {
         let mut fetching = self.fetching.lock();
         if let Some(running) = fetching.as_ref().filter(|it| it.over.has_changed().is_ok()) {
@@ -225,7 +232,8 @@ impl Keys {
             drop(running);
         });
         let since = Instant::now();
-        *fetching = Some(FetchTask { task: task.abort_handle(), since, over: over.clone() });
+        let task = task.abort_handle();
+        *fetching = Some(FetchTask { task, since, is_after_pause, over: over.clone() });
         Some((over, since))
     }
 
@@ -338,12 +346,12 @@ fn keys(text: &[u8]) -> Option<Vec<Key>> {
 /// The least time for which keys that cannot be fetched again are kept.
 const KEPT_MIN: Duration = Duration::from_secs(60);
 
-/// How much older than `refresh` keys may be, or as much again where that is less, before calls
-/// wait for the next ones: a service that is called has newer keys.
-const OLD_AFTER: Duration = Duration::from_secs(5);
+/// How much longer than `refresh` no call came, or twice as long where that is less, before calls
+/// wait for the next keys: a service that is called has newer ones, or its issuer cannot be asked.
+const PAUSE_AFTER: Duration = Duration::from_secs(5);
 
 /// How long they wait.
-const OLD_WAIT: Duration = Duration::from_secs(1);
+const PAUSE_WAIT: Duration = Duration::from_secs(1);
 
 /// More than any issuer has.
 const KEYS_MAX: usize = 64;

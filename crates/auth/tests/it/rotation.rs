@@ -244,6 +244,72 @@ async fn an_issuer_that_does_not_answer_holds_up_no_token_of_a_known_key() {
     assert_eq!(published.fetched(), 2, "one fetch for all");
 }
 
+/// Whether a call is answered at once.
+async fn is_ready(checked: &Checked, token: &str) -> bool {
+    let mut call = Box::pin(checked.of(token));
+    std::future::poll_fn(|cx| std::task::Poll::Ready(call.as_mut().poll(cx).is_ready())).await
+}
+
+#[tokio::test]
+async fn old_keys_that_are_tried_again_hold_up_nobody_who_did_not_pause() {
+    let signer = Signer::ecdsa("a");
+    let published = Published::of(&[signer.jwk()]);
+    let checked = Checked::new(&published);
+    let token = signer.sign(&claims());
+    checked.of(&token).await.unwrap();
+    published.break_down();
+    checked.pass(301);
+    assert!(is_ready(&checked, &token).await);
+    settle().await;
+    published.hang();
+    for passed in [10, 200] {
+        checked.pass(passed);
+        let other = signer.sign(&with("sub", json!(format!("caller after {passed}"))));
+        assert!(is_ready(&checked, &token).await, "tried again after {passed} s");
+        assert!(is_ready(&checked, &other).await, "tried again after {passed} s");
+    }
+    settle().await;
+    assert_eq!(published.fetched(), 3, "it was tried again");
+}
+
+#[tokio::test]
+async fn an_unknown_key_that_is_looked_for_holds_up_nobody_of_a_known_one() {
+    let (known, unknown) = (Signer::ecdsa("known"), Signer::ecdsa("unknown"));
+    let published = Published::of(&[known.jwk()]);
+    let checked = Checked::new(&published);
+    let token = known.sign(&claims());
+    checked.of(&token).await.unwrap();
+    published.break_down();
+    for _ in 0..2 {
+        checked.pass(299);
+        checked.renew(&token).await;
+    }
+    published.hang();
+    checked.pass(10);
+    assert!(!is_ready(&checked, &unknown.sign(&claims())).await, "it waits for its key");
+    assert!(is_ready(&checked, &token).await);
+}
+
+#[tokio::test]
+async fn calls_wait_for_keys_that_are_fetched_since_the_first_call_after_a_pause() {
+    let signer = Signer::ecdsa("a");
+    let published = Published::of(&[signer.jwk()]);
+    let checked = Checked::new(&published);
+    let token = signer.sign(&claims());
+    checked.of(&token).await.unwrap();
+    checked.pass(200);
+    assert!(is_ready(&checked, &token).await);
+    published.hang();
+    checked.pass(304);
+    assert!(is_ready(&checked, &token).await, "the keys are old, but it was no pause");
+    let checked = Checked::new(&Published::of(&[signer.jwk()]));
+    checked.of(&token).await.unwrap();
+    checked.pass(305);
+    for call in ["the first", "one beside it"] {
+        assert!(!is_ready(&checked, &token).await, "{call}");
+    }
+}
+
 #[tokio::test]
 async fn a_failure_is_remembered_though_everybody_who_waited_for_it_has_gone() {
     let published = Published::default();

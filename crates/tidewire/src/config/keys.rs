@@ -290,7 +290,7 @@ pub const KEYS: &[Key] = &[
         "auth.jwt.refresh",
         "5m",
         "5m; 1s for a file",
-        "how often keys are fetched again, which calls do not wait for; only the first call after a pause of 5s more (1s more for a file) waits for them, 1s at most. A token with an unknown key has them fetched at once, but not within 10s of the last such fetch (1s for a file); if fetching fails, old keys are used ten times as long, at least a minute",
+        "how often keys are fetched again, which calls do not wait for, also while that fails; only after a pause of 5s more (1s more for a file) without a call with a token do calls wait for them, until 1s after the first. A token with an unknown key has them fetched at once, but not within 10s of the last such fetch (1s for a file); if fetching fails, old keys are used ten times as long, at least a minute",
     ),
     key("auth.jwt.leeway", "30s", "30s", "tolerated clock skew of the issuer"),
     key("memo.enabled", "true", "true", "whether replies of queries are cached"),
