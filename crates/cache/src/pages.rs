@@ -47,6 +47,7 @@ use parking_lot::Mutex;
 use tidewire_service::{Layer, Service};
 
 use self::commands::Changes;
+pub use self::directives::Audience;
 use self::fill::FillBudget;
 use self::flight::Flights;
 use self::serve::CachedPages;

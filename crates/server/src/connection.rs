@@ -38,6 +38,7 @@ use crate::head_timer::HeadTimer;
 use crate::hosts::Hosts;
 use crate::limits::Limits;
 use crate::live::{Live, Takeover};
+use crate::plain::Credential;
 use crate::response::{BoxedResponse, ResponseBody, ResponseFuture};
 use crate::rest::Rest;
 use crate::routes::Routes;
@@ -252,11 +253,14 @@ impl Connection {
         &self,
         answer: Run,
         upgrade: OnUpgrade,
+        mut credential: Option<Credential>,
     ) -> BoxedResponse<ResponseBody> {
         let app = Arc::clone(&self.app);
         Box::pin(async move {
             let outcome = answer.outcome().await.map(|mut reply| {
                 if let Some(taken) = reply.take_upgrade() {
+                    // It is no page.
+                    credential = None;
                     let stop = app.stop.clone();
                     app.tasks.spawn(async move {
                         tokio::select! {
@@ -267,10 +271,14 @@ impl Connection {
                 }
                 reply
             });
-            match outcome {
-                Ok(reply) => plain::response(reply, ResponseBody::plain),
+            let mut response = match outcome {
+                Ok(reply) => plain::page(reply, ResponseBody::plain),
                 Err(error) => plain::error_response(&error).map(ResponseBody::plain),
+            };
+            if let Some(credential) = credential {
+                plain::callers_own(response.headers_mut(), credential);
             }
+            response
         })
     }
 }

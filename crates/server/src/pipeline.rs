@@ -271,23 +271,22 @@ impl Connection {
         if is_http11 && upgrade.is_none() {
             context.set_interim(self.gathering.interim_sender());
         }
-        let is_read = matches!(target.method, Method::GET | Method::HEAD);
-        let is_callers_own = is_read && context.caller_kind().is_known;
+        let credential = plain::Credential::of(&context);
         let call = Call::of_target(Target::Http(target), context, body);
         let answer = run(service, call, None);
         if let Some(upgrade) = upgrade {
-            return ResponseFuture::Late(self.upgradable(answer, upgrade));
+            return ResponseFuture::Late(self.upgradable(answer, upgrade, credential));
         }
         let response = match answer {
             Run::Ready(Ok(reply)) => ResponseFuture::Answered(Some(reply)),
             Run::Ready(Err(error)) => ResponseFuture::ready(plain::error_response(&error)),
             Run::Pending(waiting) => ResponseFuture::Plain(waiting),
         };
-        let response = match is_callers_own {
-            false => response,
-            true => ResponseFuture::Late(Box::pin(async move {
+        let response = match credential {
+            None => response,
+            Some(credential) => ResponseFuture::Late(Box::pin(async move {
                 let mut response = response.await.unwrap_or_else(|never| match never {});
-                plain::callers_own(response.headers_mut());
+                plain::callers_own(response.headers_mut(), credential);
                 response
             })),
         };

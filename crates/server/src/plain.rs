@@ -1,10 +1,13 @@
 //! Plain HTTP: from a request to a [`Call`] and from a [`Reply`] to a response.
 
 use bytes::{BufMut, BytesMut};
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, HeaderValue, TRAILER, VARY};
+use http::header::{
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, HeaderValue, TRAILER, VARY,
+};
 use http::{HeaderMap, Method, Response, StatusCode, Version};
+use tidewire_cache::Audience;
 use tidewire_rest::{ErrorFormat, PrintedReply};
-use tidewire_service::{Body, Error, Frame, Headers, HeldTags, OneLine, Reply, Validator};
+use tidewire_service::{Body, Context, Error, Frame, Headers, HeldTags, OneLine, Reply, Validator};
 use tidewire_wire::{Head, negotiate};
 
 use crate::log_limit::LogLimit;
@@ -43,17 +46,49 @@ pub(crate) fn uncached(headers: &mut HeaderMap) {
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("private, no-cache"));
 }
 
-/// Says that a page is its caller's, unless it says itself whose it is: it was made for a known
-/// caller, and no cache on the way knows every header that a caller may be known by. `s-maxage` and
-/// `must-revalidate` do not say it, as they would beside `Authorization` (RFC 9111, section 3.5).
-/// What some caches read before `Cache-Control` goes, unless the page is for all by that.
-pub(crate) fn callers_own(headers: &mut HeaderMap) {
-    let is_own = says(headers, &["private", "no-store"]);
-    if says(headers, &["public"]) && !is_own {
+/// By what a page may be its caller's alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Credential {
+    /// A gate found out who calls.
+    Known,
+    /// None did, and the request has `Authorization`, which the program may look at.
+    Authorization,
+}
+
+impl Credential {
+    /// That of a request.
+    #[inline]
+    pub(crate) fn of(context: &Context) -> Option<Self> {
+        if context.caller_kind().is_known {
+            return Some(Self::Known);
+        }
+        context.headers().contains_key(AUTHORIZATION).then_some(Self::Authorization)
+    }
+}
+
+/// Says that a page is its caller's, unless it says itself whose it is: it was made for a caller
+/// with a credential, and no cache on the way knows every header that a caller may be known by.
+/// Beside `Authorization`, which caches know, `s-maxage` and `must-revalidate` say it, too (RFC
+/// 9111, section 3.5). What some caches read before `Cache-Control` goes, unless the page is for
+/// all by that.
+///
+/// `private` goes before what was there: of a directive that is there twice the first one counts,
+/// and a quotation that does not end would take in what follows. What gRPC says is no page, and
+/// passes as it is.
+pub(crate) fn callers_own(headers: &mut HeaderMap, credential: Credential) {
+    let is_grpc = |it: &HeaderValue| it.as_bytes().starts_with(b"application/grpc");
+    if headers.get(CONTENT_TYPE).is_some_and(is_grpc) {
         return;
     }
-    if !is_own {
-        headers.append(CACHE_CONTROL, HeaderValue::from_static("private"));
+    let says = Audience::of_response(headers);
+    let is_shared = says.is_shared && credential == Credential::Authorization;
+    if (says.is_all || is_shared) && !says.is_one {
+        return;
+    }
+    if !says.is_one {
+        let said: Vec<_> = headers.get_all(CACHE_CONTROL).iter().cloned().collect();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("private"));
+        said.into_iter().for_each(|line| _ = headers.append(CACHE_CONTROL, line));
     }
     TARGETED.iter().for_each(|name| _ = headers.remove(*name));
 }
@@ -69,16 +104,6 @@ fn for_one(headers: &mut HeaderMap) {
 
 /// What some caches read in place of `Cache-Control`.
 const TARGETED: [&str; 3] = ["cdn-cache-control", "surrogate-control", "x-accel-expires"];
-
-/// Whether `Cache-Control` has one of these directives.
-fn says(headers: &HeaderMap, directives: &[&str]) -> bool {
-    let lines = headers.get_all(CACHE_CONTROL).iter();
-    let mut said = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
-    said.any(|directive| {
-        let name = directive.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii();
-        directives.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
-    })
-}
 
 fn varies_by_gateway(headers: &HeaderMap) -> bool {
     let lines = headers.get_all(VARY).iter();
@@ -277,31 +302,59 @@ mod tests {
 
     use super::*;
 
+    /// What `Cache-Control` says once the page is its caller's, and whether targeted fields stay.
+    fn callers_own_page(cache_control: &str, credential: Credential) -> (String, bool) {
+        let mut headers = HeaderMap::new();
+        if !cache_control.is_empty() {
+            headers.insert(CACHE_CONTROL, HeaderValue::from_str(cache_control).unwrap());
+        }
+        TARGETED.iter().for_each(|it| _ = headers.insert(*it, HeaderValue::from_static("9")));
+        callers_own(&mut headers, credential);
+        let said: Vec<_> = headers.get_all(CACHE_CONTROL).iter().collect();
+        let said: Vec<_> = said.iter().map(|line| line.to_str().unwrap()).collect();
+        let targeted = TARGETED.iter().filter(|name| headers.contains_key(**name)).count();
+        assert!([0, TARGETED.len()].contains(&targeted), "{cache_control}");
+        (said.join("|"), targeted > 0)
+    }
+
     #[test]
     fn a_page_of_a_known_caller_is_his_unless_it_says_that_it_is_for_all() {
         for (cache_control, expected) in [
             ("", "private"),
-            ("max-age=60", "max-age=60|private"),
-            ("no-cache", "no-cache|private"),
+            ("max-age=60", "private|max-age=60"),
+            ("no-cache", "private|no-cache"),
             ("max-age=60, PUBLIC", "max-age=60, PUBLIC"),
-            ("s-maxage=60", "s-maxage=60|private"),
-            ("max-age=60, must-revalidate", "max-age=60, must-revalidate|private"),
+            ("s-maxage=60", "private|s-maxage=60"),
+            ("max-age=60, must-revalidate", "private|max-age=60, must-revalidate"),
             ("no-store", "no-store"),
+            ("no-store, must-understand", "private|no-store, must-understand"),
             ("public, private", "public, private"),
-            ("private=\"a\"", "private=\"a\""),
+            ("private=\"a\"", "private|private=\"a\""),
+            ("x=\"a, public, b\"", "private|x=\"a, public, b\""),
+            ("x=\"a, no-store, b\"", "private|x=\"a, no-store, b\""),
+            ("x=\"a, private, b\"", "private|x=\"a, private, b\""),
+            ("x=\"a\\\", public\"", "private|x=\"a\\\", public\""),
+            ("x=\", public", "private|x=\", public"),
         ] {
-            let mut headers = HeaderMap::new();
-            if !cache_control.is_empty() {
-                headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache_control));
-            }
-            TARGETED.iter().for_each(|it| _ = headers.insert(*it, HeaderValue::from_static("9")));
-            callers_own(&mut headers);
-            let said: Vec<_> = headers.get_all(CACHE_CONTROL).iter().collect();
-            let said = said.iter().map(|line| line.to_str().unwrap()).collect::<Vec<_>>().join("|");
+            let (said, is_for_all) = callers_own_page(cache_control, Credential::Known);
             assert_eq!(said, expected, "{cache_control}");
-            let is_for_all = expected.ends_with("PUBLIC");
-            let is_as_told = |name| headers.contains_key(name) == is_for_all;
-            assert!(TARGETED.into_iter().all(is_as_told), "{expected}");
+            assert_eq!(is_for_all, expected.ends_with("PUBLIC"), "{cache_control}");
+        }
+    }
+
+    #[test]
+    fn a_page_beside_authorization_is_its_callers_unless_it_says_that_caches_may_share_it() {
+        for (cache_control, expected, is_shared) in [
+            ("", "private", false),
+            ("max-age=60", "private|max-age=60", false),
+            ("public, max-age=60", "public, max-age=60", true),
+            ("s-maxage=60", "s-maxage=60", true),
+            ("max-age=60, must-revalidate", "max-age=60, must-revalidate", true),
+            ("private, s-maxage=60", "private, s-maxage=60", false),
+            ("no-store", "no-store", false),
+        ] {
+            let found = callers_own_page(cache_control, Credential::Authorization);
+            assert_eq!(found, (expected.to_owned(), is_shared), "{cache_control}");
         }
     }
 

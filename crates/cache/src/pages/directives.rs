@@ -109,6 +109,33 @@ impl Directives {
     }
 }
 
+/// Whom a response is for by its `Cache-Control`, which is read as the page cache reads it. What
+/// `CDN-Cache-Control` says does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Audience {
+    /// It is `public`.
+    pub is_all: bool,
+    /// It is `private`, all of it and not some fields, or `no-store`, which counts for nothing
+    /// beside `must-understand`.
+    pub is_one: bool,
+    /// It is `s-maxage` or `must-revalidate`: a shared cache may keep it although its request had
+    /// `Authorization` (RFC 9111, section 3.5).
+    pub is_shared: bool,
+}
+
+impl Audience {
+    /// That of a response with these headers.
+    pub fn of_response(headers: &HeaderMap) -> Self {
+        let said = Directives::of_field(headers);
+        Self {
+            is_all: said.public,
+            is_one: said.private || said.no_store && !said.must_understand,
+            is_shared: said.s_maxage.is_some() || said.must_revalidate,
+        }
+    }
+}
+
 /// Seconds as they are written in a directive, no more than there are in 68 years (section 1.2.2).
 fn seconds(value: &str) -> Duration {
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());

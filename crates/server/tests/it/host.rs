@@ -114,3 +114,25 @@ async fn a_host_without_a_name_is_none_that_is_listed() {
     let (answered, _) = over_http1(&server, "GET /hello HTTP/1.1\r\nhost:\r\n").await;
     assert_eq!(answered, 200, "any host is answered");
 }
+
+#[tokio::test]
+async fn a_wrong_host_is_told_to_whoever_wants_to_take_the_connection_over() {
+    let builder = Server::builder().route(Method::GET, "/hello", async |_: Call| Ok("hello"));
+    let server = start(builder.hosts(Hosts::local())).await;
+    let upgrade = "connection: upgrade\r\nupgrade: websocket\r\n\r\n";
+    for (head, status) in [
+        (format!("GET /hello HTTP/1.1\r\nhost: u@a\r\n{upgrade}"), 400),
+        (format!("GET /hello HTTP/1.1\r\nhost: a,b\r\n{upgrade}"), 400),
+        (format!("GET /hello HTTP/1.1\r\n{upgrade}"), 400),
+        ("CONNECT a:80 HTTP/1.1\r\nhost: a\r\n\r\n".to_owned(), 400),
+        (format!("GET /hello HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{upgrade}"), 421),
+    ] {
+        let mut stream = connect(&server).await;
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{head}: {answer}");
+        assert!(answer.contains("\r\nconnection: close\r\n"), "{head}: {answer}");
+        assert!(answer.ends_with('}'), "{head}: {answer}");
+    }
+}

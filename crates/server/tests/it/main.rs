@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod caches;
 mod callers;
 mod cors;
 mod docs;
