@@ -317,13 +317,11 @@ impl Connection {
         if let Err(error) = self.app.hosts.check(request.headers(), request.uri()) {
             return self.refuse_head(request, slot, &error);
         }
-        if request.extensions().get::<OnUpgrade>().is_some() {
-            // Whoever takes the connection over may wait for the client, and it for the answer.
-            self.gathering.end();
-            if let Some((response, taken)) = self.app.live_upgrade(&mut request, &self.peer) {
-                *self.taken.lock() = taken;
-                return ResponseFuture::ready(response);
-            }
+        if request.extensions().get::<OnUpgrade>().is_some()
+            && let Some((response, taken)) = self.app.live_upgrade(&mut request, &self.peer)
+        {
+            *self.taken.lock() = taken;
+            return ResponseFuture::ready(response);
         }
         let granted = match &self.app.cors {
             None => None,

@@ -18,6 +18,7 @@ use std::task::{Context, Poll};
 use http::header::{CONNECTION, HeaderValue, TRANSFER_ENCODING};
 use http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::{Body, Incoming};
+use hyper::upgrade::OnUpgrade;
 use tidewire_service::{Error, Result};
 
 use crate::activity::Activity;
@@ -42,6 +43,11 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
     fn call(&self, request: Request<Incoming>) -> CountedResponse {
         self.connection.gathering.owes();
         self.connection.gathering.begin_body(!request.body().is_end_stream());
+        if request.extensions().get::<OnUpgrade>().is_some() {
+            // Whoever takes the connection over may wait for the client, and it for the answer; and
+            // the library lets go of it after an answer that closes it, without shutting it down.
+            self.connection.gathering.end();
+        }
         let response = match check(&request) {
             Ok(()) => self.connection.answer(request, None),
             Err(error) => ResponseFuture::ready(refusal(&error)),
