@@ -5,7 +5,7 @@
 //!  caller: GET, Upgrade: websocket ─▶ program, on its own connection
 //!  caller: CONNECT of HTTP/2, RFC 8441 ─▶ the same, which answers 200 in place of 101
 //!  caller ◀─ 101 ─ program            then bytes both ways, until both have ended
-//!  caller ◀─ anything else ─ program  an answer like any other
+//!  caller ◀─ anything else ─ program  an answer like any other; to CONNECT 502 for 2xx
 //! ```
 //!
 //! What is said on the connection is not looked at. `Upgrade: h2c` is not passed: the program is
@@ -115,6 +115,7 @@ where
             reply.with_status(StatusCode::OK).with_headers(headers)
         }
         StatusCode::SWITCHING_PROTOCOLS => switched(response),
+        status if is_over_http2 && status.is_success() => return Err(not_opened(status)),
         _ => to_reply(response),
     })
 }
@@ -170,6 +171,17 @@ fn to_reply(response: Response<Incoming>) -> Reply {
     });
     let headers = end_to_end(head.headers);
     Reply::new(Body::frames(frames)).with_status(head.status).with_headers(headers)
+}
+
+/// The program answered with a page, which over HTTP/2 would say that the WebSocket is open.
+fn not_opened(status: StatusCode) -> Error {
+    let text = format!(
+        "the server behind answered {} to a WebSocket, where 101 opens it",
+        status.as_u16()
+    );
+    Error::failed_precondition(text)
+        .with_http_status(StatusCode::BAD_GATEWAY)
+        .with_outcome(Outcome::Unknown)
 }
 
 fn unreachable(error: std::io::Error) -> Error {

@@ -13,12 +13,13 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
+use http::{Request, StatusCode};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tidewire_service::{Error, Gate, Interface, Observer, Peer, Signal, Target, Upgrade};
+use tidewire_service::{Error, Gate, Interface, Observer, Peer, Reply, Signal, Target, Upgrade};
 use tidewire_wire::Coders;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
@@ -236,6 +237,14 @@ pub(crate) struct Connection {
     taken: Arc<Mutex<Option<Takeover>>>,
 }
 
+/// A request that may take its connection over.
+pub(crate) struct UpgradeRequest {
+    pub(crate) upgrade: OnUpgrade,
+    /// It is `CONNECT`, to which 2xx means that it is taken over.
+    pub(crate) is_connect: bool,
+    pub(crate) credential: Option<Credential>,
+}
+
 impl Connection {
     fn new(app: Arc<App>, peer: Arc<Peer>, gathering: GatherHandle) -> Self {
         Self {
@@ -252,15 +261,15 @@ impl Connection {
     pub(crate) fn upgradable(
         &self,
         answer: Run,
-        upgrade: OnUpgrade,
-        mut credential: Option<Credential>,
+        request: UpgradeRequest,
     ) -> BoxedResponse<ResponseBody> {
         let app = Arc::clone(&self.app);
+        let UpgradeRequest { upgrade, mut is_connect, mut credential } = request;
         Box::pin(async move {
             let outcome = answer.outcome().await.map(|mut reply| {
                 if let Some(taken) = reply.take_upgrade() {
                     // It is no page.
-                    credential = None;
+                    (is_connect, credential) = (false, None);
                     let stop = app.stop.clone();
                     app.tasks.spawn(async move {
                         tokio::select! {
@@ -272,6 +281,10 @@ impl Connection {
                 reply
             });
             let mut response = match outcome {
+                Ok(reply) if is_connect && is_page(&reply) => {
+                    let error = not_opened(reply.status);
+                    plain::error_response(&error).map(ResponseBody::plain)
+                }
                 Ok(reply) => plain::page(reply, ResponseBody::plain),
                 Err(error) => plain::error_response(&error).map(ResponseBody::plain),
             };
@@ -361,6 +374,18 @@ impl Connection {
         let response = plain::error_response(error).map(ResponseBody::plain);
         self.after_body(parts.version, &parts.headers, body, response)
     }
+}
+
+/// Whether a reply is a page, which to `CONNECT` would say that what was asked for is open.
+fn is_page(reply: &Reply) -> bool {
+    reply.status.is_success() && !reply.body.is_end_stream()
+}
+
+#[cold]
+fn not_opened(status: StatusCode) -> Error {
+    let status = status.as_u16();
+    let text = format!("CONNECT was answered {status} with a page; this path opens no WebSocket");
+    Error::failed_precondition(text).with_http_status(StatusCode::BAD_GATEWAY)
 }
 
 /// Runs what a reply wants to run on the connection, once it is handed over.

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use http::{Method, Response, Uri};
+use http::{Method, Response, StatusCode, Uri};
 use tidewire_rest::Binding;
 use tidewire_service::{
     Body, Error, HttpTarget, PathParams, Protocol, Service, StreamKind, Target,
@@ -114,6 +114,7 @@ impl App {
                     Err(error) => failed(&error),
                 }
             }
+            Ok(routes::RouteMatch::Mounted(..)) if wants_tunnel(parts) => failed(&no_tunnel()),
             Ok(routes::RouteMatch::Mounted(service, uri)) => match deadline::of(&parts.headers) {
                 Ok(timeout) => RequestTarget::Plain(
                     Cow::Borrowed(service),
@@ -268,6 +269,20 @@ fn foreign<'a>(
     let protocol = exchange.dialect().protocol();
     let response = rpc::error_response(exchange, error);
     RequestTarget::Answer(Box::new(EarlyResponse { target, protocol, response }))
+}
+
+/// Whether a request asks for a tunnel or another protocol, and not for a WebSocket (RFC 8441): what
+/// is mounted would be sent it as a verb with a path, which HTTP/1.1 does not know.
+fn wants_tunnel(parts: &Parts) -> bool {
+    let protocol = parts.extensions.get::<hyper::ext::Protocol>();
+    parts.method == Method::CONNECT && protocol.is_none_or(|it| it.as_str() != "websocket")
+}
+
+#[cold]
+fn no_tunnel() -> Error {
+    let text = "CONNECT opens no tunnel here; over HTTP/2 it opens a WebSocket, with :protocol = \
+                websocket";
+    Error::unimplemented(text).with_http_status(StatusCode::NOT_IMPLEMENTED)
 }
 
 fn plain_answer<'a>(parts: &Parts, response: Response<Body>) -> RequestTarget<'a> {

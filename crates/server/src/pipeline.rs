@@ -29,7 +29,7 @@ use tokio::time::Instant;
 use crate::activity::Slot;
 use crate::body_rate::BodyRate;
 use crate::catch_panic::panicked;
-use crate::connection::Connection;
+use crate::connection::{Connection, UpgradeRequest};
 use crate::lookup::RequestTarget;
 use crate::observe::{EndCause, Watch};
 use crate::plain;
@@ -272,10 +272,13 @@ impl Connection {
             context.set_interim(self.gathering.interim_sender());
         }
         let credential = plain::Credential::of(&context);
+        let is_connect = target.method == Method::CONNECT;
         let call = Call::of_target(Target::Http(target), context, body);
         let answer = run(service, call, None);
         if let Some(upgrade) = upgrade {
-            return ResponseFuture::Late(self.upgradable(answer, upgrade, credential));
+            return ResponseFuture::Late(
+                self.upgradable(answer, UpgradeRequest { upgrade, is_connect, credential }),
+            );
         }
         let response = match answer {
             Run::Ready(Ok(reply)) => ResponseFuture::Answered(Some(reply)),

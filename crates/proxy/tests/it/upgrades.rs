@@ -4,6 +4,7 @@ use http::{Method, StatusCode};
 use tidewire_service::{Body, Service};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use crate::interim::front;
 use crate::origin::{Origin, Step, response};
 use crate::{call, upstream};
 
@@ -85,4 +86,86 @@ async fn a_server_over_tls_takes_connections_over() {
     let front = tidewire_server::Server::builder().listen(local).mount("/", shop);
     let front = front.start().await.unwrap();
     bytes_pass_by(&front.url()).await;
+}
+
+/// A server in front of an upstream, and a connection of HTTP/2 to it that may be asked for
+/// `CONNECT` with a protocol.
+async fn over_http2(
+    origin: &Origin,
+) -> (tidewire_server::RunningServer, h2::client::SendRequest<bytes::Bytes>) {
+    let (server, stream) = front(upstream(&[&origin.url()])).await;
+    let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    // Its answer comes after the settings.
+    let request = http::Request::get("http://shop.example/first").body(()).unwrap();
+    let (response, _) = client.send_request(request, true).unwrap();
+    response.await.unwrap();
+    assert!(client.is_extended_connect_protocol_enabled());
+    (server, client)
+}
+
+/// What `CONNECT` with or without a protocol is answered.
+async fn connect(
+    client: &mut h2::client::SendRequest<bytes::Bytes>,
+    protocol: Option<&'static str>,
+) -> (u16, String) {
+    let target = match protocol {
+        Some(_) => "http://shop.example/chat",
+        None => "shop.example:80",
+    };
+    let mut request = http::Request::builder().method(Method::CONNECT).uri(target);
+    if let Some(protocol) = protocol {
+        request = request.extension(h2::ext::Protocol::from_static(protocol));
+    }
+    let (response, _body) = client.send_request(request.body(()).unwrap(), false).unwrap();
+    let mut response = response.await.expect("the stream is not reset");
+    let mut body = Vec::new();
+    while let Some(piece) = response.body_mut().data().await {
+        body.extend(piece.unwrap());
+    }
+    (response.status().as_u16(), String::from_utf8(body).unwrap())
+}
+
+#[tokio::test]
+async fn a_tunnel_is_refused_with_the_reason_and_reaches_no_upstream() {
+    let origin = Origin::start(|_| response(200, &[], "page")).await;
+    let (_server, mut client) = over_http2(&origin).await;
+    for protocol in [None, Some("foo")] {
+        let (status, body) = connect(&mut client, protocol).await;
+        assert_eq!(status, 501, "{protocol:?}: {body}");
+        assert!(body.contains("CONNECT") && body.contains("websocket"), "{protocol:?}: {body}");
+    }
+    for target in ["/chat", "shop.example:80"] {
+        let (_server, mut stream) = front(upstream(&[&origin.url()])).await;
+        let head = format!("CONNECT {target} HTTP/1.1\r\nHost: shop.example:80\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 501 ") && answer.contains("CONNECT"), "{answer}");
+    }
+    assert_eq!(origin.count(), 1, "only the first page was asked for");
+}
+
+#[tokio::test]
+async fn a_websocket_over_http2_that_is_not_agreed_to_is_answered() {
+    for (said, told, body) in [
+        (403, 403, "no"),
+        (404, 404, "no"),
+        (302, 302, "no"),
+        (500, 500, "no"),
+        // 2xx would say that it is open (RFC 8441, section 5).
+        (200, 502, "answered 200"),
+        (204, 502, "answered 204"),
+    ] {
+        let origin = Origin::start(move |received| match received.target.as_str() {
+            "/first" => response(200, &[], "page"),
+            _ => response(said, &[], if said == 204 { "" } else { "no" }),
+        })
+        .await;
+        let (_server, mut client) = over_http2(&origin).await;
+        let (status, found) = connect(&mut client, Some("websocket")).await;
+        assert_eq!(status, told, "{said}: {found}");
+        assert!(found.contains(body), "{said}: {found}");
+    }
 }

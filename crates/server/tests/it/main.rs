@@ -12,3 +12,4 @@ mod http1;
 mod refused;
 mod rest;
 mod start;
+mod tunnels;
