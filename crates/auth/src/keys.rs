@@ -138,8 +138,8 @@ impl Keys {
     }
 
     /// Whether a call has to wait for them: there are none, or no call came for so long that they
-    /// say nothing of now. Those that are due are fetched meanwhile, which calls that come one after
-    /// the other do not wait for, however old the keys are and however often that fails.
+    /// say nothing of now. Those that are due are fetched meanwhile, which calls that come one
+    /// after the other do not wait for, however old the keys are and however often that fails.
     pub(crate) fn is_due(&self, now: SystemTime) -> bool {
         let is_after_pause = self.ends_pause(now);
         if self.are_lost(now) {

@@ -268,7 +268,7 @@ impl Connection {
         Box::pin(async move {
             let outcome = answer.outcome().await.map(|mut reply| {
                 if let Some(taken) = reply.take_upgrade() {
-                    // It is no page.
+                    // What follows on it belongs to nobody else.
                     (is_connect, credential) = (false, None);
                     let stop = app.stop.clone();
                     app.tasks.spawn(async move {

@@ -271,8 +271,8 @@ fn foreign<'a>(
     RequestTarget::Answer(Box::new(EarlyResponse { target, protocol, response }))
 }
 
-/// Whether a request asks for a tunnel or another protocol, and not for a WebSocket (RFC 8441): what
-/// is mounted would be sent it as a verb with a path, which HTTP/1.1 does not know.
+/// Whether a request asks for a tunnel or another protocol, and not for a WebSocket (RFC 8441):
+/// what is mounted would be sent it as a verb with a path, which HTTP/1.1 does not know.
 fn wants_tunnel(parts: &Parts) -> bool {
     let protocol = parts.extensions.get::<hyper::ext::Protocol>();
     parts.method == Method::CONNECT && protocol.is_none_or(|it| it.as_str() != "websocket")

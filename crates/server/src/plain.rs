@@ -73,8 +73,8 @@ impl Credential {
 /// all by that.
 ///
 /// `private` goes before what was there: of a directive that is there twice the first one counts,
-/// and a quotation that does not end would take in what follows. What gRPC says is no page, and
-/// passes as it is.
+/// and a quotation that does not end would take in what follows. What gRPC says passes as
+/// it is.
 pub(crate) fn callers_own(headers: &mut HeaderMap, credential: Credential) {
     let is_grpc = |it: &HeaderValue| it.as_bytes().starts_with(b"application/grpc");
     if headers.get(CONTENT_TYPE).is_some_and(is_grpc) {
