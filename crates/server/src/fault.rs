@@ -51,18 +51,7 @@ pub(crate) fn play(response: ResponseFuture, goes_away: Signal) -> BoxedResponse
             }
         }
         response.map(|body| {
-            let faulty = Faulty {
-                body,
-                plan,
-                cutter,
-                goes_away,
-                frames: 0,
-                messages: 0,
-                sent: 0,
-                queue: VecDeque::new(),
-                pause: None,
-                flush: None,
-            };
+            let faulty = Faulty::new(body, plan, cutter, goes_away);
             ResponseBody::of(Kind::Faulty(Box::new(faulty)))
         })
     })
@@ -125,6 +114,24 @@ impl QueuedFrame {
 
     fn trailers(frame: Frame<Bytes>) -> Self {
         Self { frame, begins_message: false, ends_message: false }
+    }
+}
+
+impl<B> Faulty<B> {
+    /// Nothing of the body was sent yet.
+    fn new(body: B, plan: Plan, cutter: MessageCutter, goes_away: Signal) -> Self {
+        Self {
+            body,
+            plan,
+            cutter,
+            goes_away,
+            frames: 0,
+            messages: 0,
+            sent: 0,
+            queue: VecDeque::new(),
+            pause: None,
+            flush: None,
+        }
     }
 }
 
@@ -260,18 +267,9 @@ mod tests {
         let content_type = http::HeaderValue::from_static(content_type);
         let mut plan = Plan { truncate_after: u64::MAX, ..Plan::default() };
         faults.iter().for_each(|fault| plan.add(fault));
-        let faulty = Faulty {
-            body: StreamBody::new(stream::iter(frames)),
-            plan,
-            cutter: MessageCutter::of(Some(&content_type)),
-            goes_away: Signal::new(),
-            frames: 0,
-            messages: 0,
-            sent: 0,
-            queue: VecDeque::new(),
-            pause: None,
-            flush: None,
-        };
+        let cutter = MessageCutter::of(Some(&content_type));
+        let body = StreamBody::new(stream::iter(frames));
+        let faulty = Faulty::new(body, plan, cutter, Signal::new());
         let began = Instant::now();
         faulty.collect().await.unwrap();
         let passed = began.elapsed();

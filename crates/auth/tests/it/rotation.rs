@@ -211,14 +211,7 @@ async fn a_caller_who_goes_away_while_keys_are_fetched_leaves_it_to_the_next() {
     let published = Published::of(&[signer.jwk()]);
     let checked = Checked::new(&published);
     let token = signer.sign(&claims());
-    {
-        let mut gone = Box::pin(checked.of(&token));
-        std::future::poll_fn(|cx| {
-            assert!(gone.as_mut().poll(cx).is_pending(), "it waits for the keys");
-            std::task::Poll::Ready(())
-        })
-        .await;
-    }
+    assert!(!is_ready(&checked, &token).await, "it waits for the keys, and goes away");
     checked.of(&token).await.unwrap();
     assert_eq!(published.fetched(), 1, "the fetching went on");
 }
@@ -235,16 +228,14 @@ async fn an_issuer_that_does_not_answer_holds_up_no_token_of_a_known_key() {
     for sub in 0..10 {
         let other = signer.sign(&with("sub", json!(format!("caller {sub}"))));
         for token in [&token, &other] {
-            let mut call = Box::pin(checked.of(token));
-            let answer = std::future::poll_fn(|cx| std::task::Poll::Ready(call.as_mut().poll(cx)));
-            assert!(answer.await.is_ready(), "it does not wait for the issuer");
+            assert!(is_ready(&checked, token).await, "it does not wait for the issuer");
         }
         settle().await;
     }
     assert_eq!(published.fetched(), 2, "one fetch for all");
 }
 
-/// Whether a call is answered at once.
+/// Whether a call is answered at once; one that is not goes away.
 async fn is_ready(checked: &Checked, token: &str) -> bool {
     let mut call = Box::pin(checked.of(token));
     std::future::poll_fn(|cx| std::task::Poll::Ready(call.as_mut().poll(cx).is_ready())).await
@@ -315,14 +306,7 @@ async fn a_failure_is_remembered_though_everybody_who_waited_for_it_has_gone() {
     let published = Published::default();
     let checked = Checked::new(&published);
     let token = Signer::ecdsa("a").sign(&claims());
-    {
-        let mut gone = Box::pin(checked.of(&token));
-        std::future::poll_fn(|cx| {
-            assert!(gone.as_mut().poll(cx).is_pending());
-            std::task::Poll::Ready(())
-        })
-        .await;
-    }
+    assert!(!is_ready(&checked, &token).await, "it waits, and goes away");
     settle().await;
     for _ in 0..5 {
         let error = checked.of(&token).await.unwrap_err();
