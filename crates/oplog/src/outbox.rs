@@ -42,9 +42,9 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// The database takes a change by no means: with its keys it is tried without, and a source
-    /// whose name cannot be written is left out.
-    pub(crate) fn give_way(&mut self, at: usize) {
+    /// The database cannot hold a change: it becomes one of every key, or is left out if it was that
+    /// already.
+    pub(crate) fn reject(&mut self, at: usize) {
         match &mut self.changes[at].keys {
             keys @ Some(_) => *keys = None,
             None => _ = self.changes.remove(at),
@@ -158,9 +158,9 @@ mod tests {
             Change { source: source.to_owned(), keys }
         };
         assert_eq!(batch.changes, [change("items", None), change("others", Some("1"))]);
-        batch.give_way(1);
+        batch.reject(1);
         assert_eq!(batch.changes, [change("items", None), change("others", None)]);
-        batch.give_way(0);
+        batch.reject(0);
         assert_eq!(batch.changes, [change("others", None)]);
     }
 

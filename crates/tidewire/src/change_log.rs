@@ -110,7 +110,10 @@ async fn call_and_publish(inner: &dyn Service, call: Call, log: &OplogHandle) ->
     if log.publish_count() != before {
         match log.published().await {
             Ok(token) => note(&token),
-            Err(error) => tracing::warn!(%error, "a reply leaves without the token of its changes"),
+            Err(_) => tracing::warn!(
+                "a reply leaves without a tidewire-token: what its program changed is not in the \
+                 change log within oplog.token_wait, and follows"
+            ),
         }
     }
     Ok(reply)

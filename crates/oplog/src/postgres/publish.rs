@@ -3,10 +3,9 @@
 
 use tokio_postgres::Client;
 
-use super::poll::database_error;
 use super::session::{Line, SessionSettings};
 use crate::core::Backoff;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::outbox::Batch;
 use crate::sql::identifier;
 use crate::token::Token;
@@ -29,10 +28,16 @@ impl WriteFailure {
         // Class 22: data that the database cannot hold, as in another encoding.
         let is_data = error.code().is_some_and(|code| code.code().starts_with("22"));
         match is_data {
-            true => Self::Unwritable(at, database_error(error)),
-            false => Self::Other(database_error(error)),
+            true => Self::Unwritable(at, write_error(error)),
+            false => Self::Other(write_error(error)),
         }
     }
+}
+
+/// The database refused a statement, or is gone.
+fn write_error(error: tokio_postgres::Error) -> Error {
+    let kind = if error.is_closed() { ErrorKind::Unreachable } else { ErrorKind::Database };
+    Error::new(kind, "the change log cannot be written").because(error)
 }
 
 impl From<Error> for WriteFailure {
@@ -54,8 +59,13 @@ impl SessionSettings {
                     Ok(token) => break token,
                     Err(WriteFailure::Unwritable(at, error)) => {
                         let source = &batch.changes[at].source;
-                        tracing::error!(source, %error, "no text of this database, so it is not told");
-                        batch.give_way(at);
+                        tracing::error!(
+                            source,
+                            %error,
+                            "the database cannot hold this key, or the name of its source; other \
+                             hosts are told of every key, or of nothing"
+                        );
+                        batch.reject(at);
                     }
                     Err(WriteFailure::Other(error)) => {
                         tracing::warn!(%error, "changes wait to be written into the change log");
@@ -83,14 +93,14 @@ impl SessionSettings {
         };
         let schema = identifier(&self.core.settings.schema);
         let insert = format!("INSERT INTO {schema}.log (source, keys) VALUES ($1, $2)");
-        let transaction = writer.client.transaction().await.map_err(database_error)?;
+        let transaction = writer.client.transaction().await.map_err(write_error)?;
         for (at, change) in batch.changes.iter().enumerate() {
             let added = transaction.execute(&insert, &[&change.source, &change.keys]).await;
             added.map_err(|error| WriteFailure::of(at, error))?;
         }
         let mark = format!("SELECT {schema}.mark()");
-        let mark = transaction.query_one(&mark, &[]).await.map_err(database_error)?;
-        transaction.commit().await.map_err(database_error)?;
+        let mark = transaction.query_one(&mark, &[]).await.map_err(write_error)?;
+        transaction.commit().await.map_err(write_error)?;
         Ok(self.core.published(mark.get(0)))
     }
 }

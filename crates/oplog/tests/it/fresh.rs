@@ -192,3 +192,13 @@ async fn nobody_waits_for_a_change_that_a_stopped_host_does_not_write() {
     handle.publish("pages", Some("1"));
     assert_eq!(handle.published().await, Err(CatchUpError::Stopped));
 }
+
+#[tokio::test]
+async fn a_migration_that_no_trigger_sees_says_so_by_a_row_of_the_log() {
+    let (config, client) = database().await;
+    let host = Host::start(&config).await;
+    let rewrite = "ALTER TABLE contact ALTER surname TYPE varchar(99) USING 'X'; \
+                   INSERT INTO tidewire.log (source) VALUES ('contacts')";
+    assert_eq!(host.after(&client, rewrite).await, [0]);
+    assert_eq!(host.world.surname(2).await.as_deref(), Some("X"));
+}

@@ -170,28 +170,23 @@ impl Programs {
         let captured: BTreeSet<String> = names.collect();
         let pages = self.pages.clone();
         let sources = Arc::clone(&self.log.sources);
-        log.on_change(move |change| {
-            let sources = sources.get();
-            match change {
-                HeardChange::Key { source: PAGE_TAGS, key } => _ = pages.changed_elsewhere(key),
-                HeardChange::Source(PAGE_TAGS) => _ = pages.all_changed_elsewhere(),
-                HeardChange::Key { source, key } => {
-                    pages.source_changed(source, key);
-                    // The log has marked what it captures.
-                    if let Some(sources) = sources.filter(|_| !captured.contains(source)) {
-                        sources.changed_elsewhere(source, Some(key));
-                    }
-                }
-                HeardChange::Source(source) => {
-                    pages.source_changed(source, "");
-                    if let Some(sources) = sources.filter(|_| !captured.contains(source)) {
-                        sources.changed_elsewhere(source, None);
-                    }
-                }
-                _ => {
-                    pages.all_changed_elsewhere();
-                    sources.inspect(|sources| sources.all_changed_elsewhere());
-                }
+        let source_changed = move |source: &str, key: Option<&str>| {
+            pages.source_changed(source, key.unwrap_or_default());
+            // The log has marked what it captures.
+            if let Some(sources) = sources.get().filter(|_| !captured.contains(source)) {
+                sources.changed_elsewhere(source, key);
+            }
+        };
+        let pages = self.pages.clone();
+        let sources = Arc::clone(&self.log.sources);
+        log.on_change(move |change| match change {
+            HeardChange::Key { source: PAGE_TAGS, key } => _ = pages.changed_elsewhere(key),
+            HeardChange::Source(PAGE_TAGS) => _ = pages.all_changed_elsewhere(),
+            HeardChange::Key { source, key } => source_changed(source, Some(key)),
+            HeardChange::Source(source) => source_changed(source, None),
+            _ => {
+                pages.all_changed_elsewhere();
+                sources.get().inspect(|sources| sources.all_changed_elsewhere());
             }
         });
         let of_pages = log.clone();
