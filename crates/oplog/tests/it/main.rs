@@ -10,5 +10,6 @@ mod capture;
 mod fresh;
 mod keys;
 mod reset;
+mod simulation;
 mod sqlite;
 mod trouble;
