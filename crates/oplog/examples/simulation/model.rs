@@ -114,6 +114,14 @@ enum Event {
     Heard(usize),
 }
 
+/// What happens when; events of one moment in the order in which they were caused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Due {
+    at: Nanoseconds,
+    number: u64,
+    event: Event,
+}
+
 #[derive(Debug, Default, Clone)]
 struct Host {
     is_waiting: bool,
@@ -138,7 +146,7 @@ struct World {
     scenario: Scenario,
     now: Nanoseconds,
     number: u64,
-    events: BinaryHeap<Reverse<(Nanoseconds, u64, Event)>>,
+    events: BinaryHeap<Reverse<Due>>,
     random: Random,
     hosts: Vec<Host>,
     commits: Vec<Commit>,
@@ -156,7 +164,7 @@ struct World {
 /// Runs a scenario to its end. The same scenario has the same outcome.
 pub(crate) fn run(scenario: &Scenario) -> Outcome {
     let mut world = World::new(*scenario);
-    while let Some(Reverse((at, _, event))) = world.events.pop() {
+    while let Some(Reverse(Due { at, event, .. })) = world.events.pop() {
         if at > scenario.length {
             break;
         }
@@ -209,7 +217,7 @@ impl World {
 
     fn after(&mut self, pause: Nanoseconds, event: Event) {
         self.number += 1;
-        self.events.push(Reverse((self.now + pause, self.number, event)));
+        self.events.push(Reverse(Due { at: self.now + pause, number: self.number, event }));
     }
 
     fn is_settled(&self) -> bool {
@@ -244,7 +252,7 @@ impl World {
                 self.after(network, Event::Answered(job));
                 self.serve();
             }
-            Event::Answered(job) => self.answered(job),
+            Event::Answered(job) => self.answer(job),
             Event::Timer(host, wait) => {
                 if self.hosts[host].is_waiting && self.hosts[host].wait == wait {
                     self.poll(host);
@@ -319,7 +327,7 @@ impl World {
         }
     }
 
-    fn answered(&mut self, Job { kind, host }: Job) {
+    fn answer(&mut self, Job { kind, host }: Job) {
         match kind {
             Kind::Write => {
                 if self.scenario.wake {

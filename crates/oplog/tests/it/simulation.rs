@@ -66,7 +66,8 @@ fn a_lone_write_that_is_told_of_takes_a_notify_a_signal_and_a_poll() {
             ..scenario(hosts)
         };
         let outcome = run(&Scenario { length: 2000 * SECOND, ..told });
-        // To the database and back, twice: NOTIFY (its way back is the notification), then the poll.
+        // To the database and back, twice: for NOTIFY, whose way back is the notification, and for
+        // the poll.
         let expected = 4 * 200 + 30 + 5 * hosts as u64 + 20 + 100 + 7;
         assert_eq!(outcome.percentile(50), Some(expected * MICROSECOND));
         // Nobody is told of what others wrote twice: the writer polls after its NOTIFY, and again

@@ -78,6 +78,13 @@ impl Cluster {
         self.start_with("-h ''");
     }
 
+    /// Starts it anew with more options, as `-c fsync=on`.
+    #[allow(dead_code, reason = "measurements use it")]
+    pub(crate) fn restart_with(&self, options: &str) {
+        self.shut_down();
+        self.start_with(&format!("-h '' {options}"));
+    }
+
     fn start_with(&self, more: &str) {
         let socket = self.folder.display();
         // What a crash of PostgreSQL, not of the machine, must not lose needs no sync.
