@@ -4,6 +4,7 @@
 #
 #   examples/contacts/three-hosts.sh            makes a database for itself (Debian: apt-get install postgresql)
 #   DATABASE_URL=postgres://… examples/contacts/three-hosts.sh
+#   examples/contacts/three-hosts.sh --page     shows in a browser what each answers, until Ctrl-C (needs nginx)
 #
 # CONTACTS_PROGRAM names a program that is built already.
 set -euo pipefail
@@ -48,6 +49,30 @@ grep '^change log' "$work/A"
 # The surname that a host answers with; arguments go to curl.
 surname() { curl -sS "$@" | sed 's/.*"surname":"\([^"]*\)".*/\1/'; }
 id=$(curl -sS "${urls[0]}/contacts" --json '{"firstName":"Ada","surname":"Byron"}' | sed 's/.*"id":\([0-9]*\).*/\1/')
+
+if [[ ${1:-} = --page ]]; then
+  nginx=$(PATH=$PATH:/usr/sbin:.tools/bin type -P nginx) ||
+    { echo "nginx is not installed (Debian: apt-get install nginx-light)" >&2; exit 1; }
+  port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+  mkdir "$work/page" "$work/nginx"
+  cp examples/contacts/web/three-hosts.html "$work/page"
+  sed -e "s#\ba:8080#${urls[0]#http://}#; s#\bb:8080#${urls[1]#http://}#; s#\bc:8080#${urls[2]#http://}#" \
+    -e "s#listen 80;#listen 127.0.0.1:$port;#; s#/usr/share/nginx/html#$work/page#" \
+    examples/contacts/nginx.conf >"$work/nginx/default.conf"
+  {
+    [[ $(id -u) = 0 ]] && echo "user root;"
+    echo "daemon off; pid $work/nginx/pid; error_log $work/nginx/error.log; events {} http { access_log off;"
+    for kind in client_body proxy fastcgi uwsgi scgi; do echo "${kind}_temp_path $work/nginx/$kind;"; done
+    echo "include $work/nginx/default.conf; }"
+  } >"$work/nginx/nginx.conf"
+  "$nginx" -p "$work/nginx" -e "$work/nginx/error.log" -c "$work/nginx/nginx.conf" &
+  pids+=($!)
+  echo "open http://127.0.0.1:$port/three-hosts.html?id=$id and change the row past all of them:"
+  echo "  psql '$DATABASE_URL' -c \"UPDATE contact SET surname = 'X' WHERE id = $id\""
+  echo "Ctrl-C stops it."
+  wait "${pids[-1]}"
+  exit
+fi
 
 # Every host has the contact in memory now.
 for url in "${urls[@]}"; do

@@ -1,5 +1,5 @@
-//! What the guide puts a server on a network with: its units pass systemd, its manifest fits
-//! Kubernetes.
+//! What the guide puts a server on a network with: its units pass systemd, its manifest and that of
+//! the reference application fit Kubernetes, and its Compose file the Compose Specification.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -23,8 +23,12 @@ fn blocks(language: &str) -> Vec<String> {
 }
 
 fn check_manifest(text: &str) -> (bool, String) {
+    check("kubernetes.js", text)
+}
+
+fn check(program: &str, text: &str) -> (bool, String) {
     let mut node = Command::new("node")
-        .arg(root().join("tests/foreign/node/kubernetes.js"))
+        .arg(root().join("tests/foreign/node").join(program))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -53,6 +57,51 @@ fn the_manifest_of_the_guide_fits_the_schema_of_kubernetes_and_a_misspelt_one_do
     ] {
         let (is_right, told) = check_manifest(&manifest.replacen(right, wrong, 1));
         assert!(!is_right && told.contains(expected), "{wrong}: {told}");
+    }
+}
+
+/// A file of the reference application.
+fn of_contacts(name: &str) -> String {
+    std::fs::read_to_string(root().join("examples/contacts").join(name)).unwrap()
+}
+
+#[test]
+fn the_manifest_of_contacts_has_three_replicas_that_take_their_database_from_a_secret() {
+    let manifest = of_contacts("kubernetes.yaml");
+    let (is_right, told) = check_manifest(&manifest);
+    let kinds = ["checked apps/v1/Deployment", "checked v1/Service"];
+    assert!(is_right && kinds.iter().all(|kind| told.contains(kind)), "{told}");
+    for part in ["replicas: 3", "secretKeyRef: { name: contacts, key: database-url }"] {
+        assert!(manifest.contains(part), "{part}");
+    }
+    assert!(!manifest.contains("kind: Secret"), "a secret is made by hand");
+    let (is_right, told) = check_manifest(&manifest.replacen("secretKeyRef", "secretKey", 1));
+    assert!(!is_right && told.contains("secretKey"), "{told}");
+}
+
+#[test]
+fn the_compose_file_of_contacts_fits_the_specification_and_a_misspelt_one_does_not() {
+    let compose = of_contacts("compose.yaml");
+    let (is_right, told) = check("compose.js", &compose);
+    assert!(is_right && told.contains("checked services database, a, b, c, nginx"), "{told}");
+    for (right, wrong, expected) in [
+        ("depends_on:", "depend_on:", r#"{"additionalProperty":"depend_on"}"#),
+        ("retries: 60", "retries: [60]", "/services/database/healthcheck/retries must be number"),
+        ("depends_on: [a, b, c]", "depends_on: [a, b, d]", "nginx depends on d, which is not"),
+        ("networks: [inside, outside]", "networks: [outer]", "nginx is in outer, which is not"),
+    ] {
+        let (is_right, told) = check("compose.js", &compose.replace(right, wrong));
+        assert!(!is_right && told.contains(expected), "{wrong}: {told}");
+    }
+    // Reached from its own machine alone, by a password that the file does not have.
+    let ports: Vec<_> = compose.lines().filter(|line| line.contains("ports:")).collect();
+    assert_eq!(ports, [r#"    ports: ["127.0.0.1:8080:80"]"#]);
+    let secrets: Vec<_> = compose.lines().filter(|line| line.contains("_PASSWORD:")).collect();
+    assert_eq!(secrets.len(), 1 + 1, "{secrets:?}");
+    assert!(secrets.iter().all(|line| line.contains("${POSTGRES_PASSWORD:?say which}")));
+    for file in ["nginx.conf", "web/three-hosts.html", "Containerfile"] {
+        assert!(compose.contains(file), "{file}");
+        of_contacts(file);
     }
 }
 
