@@ -21,5 +21,6 @@ mod plan;
 mod relay;
 mod rpc;
 mod secure;
+mod three_hosts;
 mod together;
 mod tour;
