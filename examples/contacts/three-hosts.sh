@@ -22,11 +22,14 @@ end() {
 }
 trap end EXIT
 
+# What a person types; a password is not printed.
+shown='"$DATABASE_URL"'
 if [[ -z ${DATABASE_URL:-} ]]; then
   [[ $(id -u) = 0 ]] && chown postgres "$work"
   as_postgres "$bin/initdb" -A trust -U postgres -E UTF8 --locale=C -D "$work/data" >/dev/null
   as_postgres "$bin/pg_ctl" -s -w -D "$work/data" -l "$work/log" -o "-k $work -h ''" start
   export DATABASE_URL="postgres:///postgres?host=${work//\//%2F}&user=postgres"
+  shown="'$DATABASE_URL'"
 fi
 
 program=${CONTACTS_PROGRAM:-}
@@ -36,6 +39,7 @@ if [[ -z $program ]]; then
 fi
 urls=()
 for name in A B C; do
+  : >"$work/$name"
   "$program" --listen 127.0.0.1:0 >"$work/$name" 2>"$work/$name.err" &
   pids+=($!)
   until grep -q '^listening on' "$work/$name"; do
@@ -68,7 +72,7 @@ if [[ ${1:-} = --page ]]; then
   "$nginx" -p "$work/nginx" -e "$work/nginx/error.log" -c "$work/nginx/nginx.conf" &
   pids+=($!)
   echo "open http://127.0.0.1:$port/three-hosts.html?id=$id and change the row past all of them:"
-  echo "  psql '$DATABASE_URL' -c \"UPDATE contact SET surname = 'X' WHERE id = $id\""
+  echo "  psql $shown -c \"UPDATE contact SET surname = 'X' WHERE id = $id\""
   echo "Ctrl-C stops it."
   wait "${pids[-1]}"
   exit
