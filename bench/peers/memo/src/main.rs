@@ -17,7 +17,7 @@ use contacts::store::{Store, Tracked, postgres, sqlite};
 use tidewire::memo::Graph;
 
 use cases::{Case, measure};
-use ways::{Aside, Memoized, Moka, Papaya, QuickCache, Redis, RwLockMap, Straight};
+use ways::{Aside, Memoized, Moka, Papaya, QuickCache, Redis, RwLockMap, Straight, TwoHosts};
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -41,8 +41,19 @@ fn main() -> Result<()> {
                 // Nobody advances the graph, so what is kept does not expire: as with
                 // `memo.single_writer`.
                 let store = postgres::Options::default();
-                let store = Tracked::connect(&graph, &config, &store).await?;
-                run(way, case, length, store).await
+                let writer = Tracked::connect(&graph, &config, &store).await?;
+                let has_tokens = match way.as_str() {
+                    "two-hosts" => false,
+                    "two-hosts-tokens" => true,
+                    _ => return run(way, case, length, writer).await,
+                };
+                let there = Graph::new();
+                let reader = Tracked::connect(&there, &config, &store).await?;
+                let log = reader.log().context("the change log is off")?;
+                let hosts =
+                    TwoHosts::new(Arc::new(writer), Arc::new(reader), &there, log, has_tokens);
+                println!("{}", measure(case, length, hosts).await?);
+                Ok(())
             }
         }
     })

@@ -7,7 +7,8 @@ use anyhow::{Context as _, Result};
 use contacts::proto::users::v1::{UpdateRequest, User};
 use contacts::store::Store;
 use redis::AsyncCommands as _;
-use tidewire::memo::Memo;
+use tidewire::memo::{Graph, Memo};
+use tidewire::oplog::{OplogHandle, Token, collect};
 
 use crate::cases::Way;
 
@@ -46,6 +47,53 @@ impl<S: Store> Way for Memoized<S> {
 
     async fn rename(&self, id: i64, name: String) -> Result<()> {
         rename(&*self.store, id, name).await
+    }
+}
+
+/// Tidewire on two hosts: one writes, and the other reads what it has memoized. With tokens a read
+/// names the last write that was acknowledged before it, as a caller does that was told of it.
+pub(crate) struct TwoHosts<S> {
+    writer: Arc<S>,
+    users: Memo<i64, User>,
+    log: OplogHandle,
+    last: Option<RwLock<Token>>,
+}
+
+impl<S: Store> TwoHosts<S> {
+    /// `graph` and `log` are those of the host that reads.
+    pub(crate) fn new(
+        writer: Arc<S>,
+        reader: Arc<S>,
+        graph: &Graph,
+        log: OplogHandle,
+        has_tokens: bool,
+    ) -> Self {
+        let users = Memo::new_in(graph, "user", move |id: i64| {
+            let store = Arc::clone(&reader);
+            async move { load(&*store, id).await }
+        });
+        Self { writer, users, log, last: has_tokens.then(RwLock::default) }
+    }
+}
+
+impl<S: Store> Way for TwoHosts<S> {
+    async fn get<R: Send>(&self, id: i64, look: impl FnOnce(&str) -> R + Send) -> Result<R> {
+        // As a server does for each request.
+        self.log.check_lease();
+        if let Some(last) = &self.last {
+            let token = last.read().unwrap_or_else(PoisonError::into_inner).clone();
+            self.log.caught_up(&token).await?;
+        }
+        let user = self.users.get(id).await?;
+        Ok(look(&user.name))
+    }
+
+    async fn rename(&self, id: i64, name: String) -> Result<()> {
+        let (renamed, token) = collect(rename(&*self.writer, id, name)).await;
+        if let Some(last) = &self.last {
+            *last.write().unwrap_or_else(PoisonError::into_inner) = token;
+        }
+        renamed
     }
 }
 

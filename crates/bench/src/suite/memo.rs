@@ -13,7 +13,8 @@ pub(super) const MEMO: Suite = Suite {
               after a write, forget. Twenty readers a core; one writer renames a user every 10 ms, or without \
               a rest. There every read is compared with what had been acknowledged before it began: an older \
               name is a *stale read*. A cache by hand may have them, since a reader may keep what it asked for \
-              before the write; how often depends on who is interrupted when. CPU is that of the process, without \
+              before the write; how often depends on who is interrupted when. Where another host writes, a reader \
+              hears of it a moment later, by the change log, unless it names the write by its token. CPU is that of the process, without \
               PostgreSQL's and Redis's. All cores are for everyone.",
     duration: Duration::from_secs(4),
     quick: Duration::from_secs(1),
