@@ -31,17 +31,17 @@ struct Constant {
     of: &'static str,
 }
 
-/// Measured on the machine that `bench-runs/oplog/bars.md` tells of, at a load of 4 to 6. A poll
-/// is one of every 25 ms: without a pause it takes half of that, since nothing has left the caches.
+/// Measured on the machine that `bench-runs/oplog/bars.md` tells of, at a load of 1. A poll is
+/// one of every 25 ms: without a pause it takes less than half, since nothing has left the caches.
 const MEASURED: [Constant; 8] = [
-    Constant { name: "poll", microseconds: 407.5, of: "a poll that finds nothing" },
-    Constant { name: "row", microseconds: 1.5, of: "each row that a poll finds" },
-    Constant { name: "notify", microseconds: 135.3, of: "a `NOTIFY` that nobody listens to" },
-    Constant { name: "signal", microseconds: 3.2, of: "the same, for each backend that listens" },
-    Constant { name: "hear", microseconds: 22.8, of: "a backend hears a notification" },
-    Constant { name: "check", microseconds: 2844.7, of: "a check of one table's triggers" },
-    Constant { name: "trim", microseconds: 747.8, of: "a trim that removes nothing" },
-    Constant { name: "write", microseconds: 86.3, of: "an `UPDATE` of a captured row" },
+    Constant { name: "poll", microseconds: 463.7, of: "a poll that finds nothing" },
+    Constant { name: "row", microseconds: 2.1, of: "each row that a poll finds" },
+    Constant { name: "notify", microseconds: 124.4, of: "a `NOTIFY` that nobody listens to" },
+    Constant { name: "signal", microseconds: 5.0, of: "the same, for each backend that listens" },
+    Constant { name: "hear", microseconds: 26.7, of: "a backend hears a notification" },
+    Constant { name: "check", microseconds: 4124.6, of: "a check of one table's triggers" },
+    Constant { name: "trim", microseconds: 825.0, of: "a trim that removes nothing" },
+    Constant { name: "write", microseconds: 157.8, of: "an `UPDATE` of a captured row" },
 ];
 
 fn main() {
@@ -151,8 +151,8 @@ acknowledgement of a commit until its dependants are stale on another host. *Loa
 log's alone: writers, applications and loads come on top.
 
 Costs are processor time of backends of PostgreSQL 15, as `--example latency -- constants` printed them on a
-machine of two cores that was busy with other work (load 4 to 6), so they are more than an idle machine would
-take.
+machine of two cores with little else to do (load 1). Each poll takes what one of every 25 ms does; one that
+follows another at once took 190 µs, so the loads of many polls a second are upper bounds.
 Assumed, not measured: 0.1 ms from a host to the database, and a timer that is late by up to 1 ms.
 
 Where the load is near 100 %, the database can do no more: delays there say that it is too much, not how much.
