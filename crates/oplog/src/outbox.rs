@@ -42,7 +42,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// The database cannot hold a change: it becomes one of every key, or is left out if it was that
+    /// The database cannot hold a change: it becomes one of every key, or is left out if it is that
     /// already.
     pub(crate) fn reject(&mut self, at: usize) {
         match &mut self.changes[at].keys {
