@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use tidewire_memo::{Graph, Memo, Source};
-use tidewire_oplog::{Changes, Oplog, OplogHandle, Settings};
+use tidewire_oplog::{Changes, HeardChange, Oplog, OplogHandle, Settings};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Statement, Transaction};
@@ -129,11 +129,14 @@ impl Way {
                         Self::Listed => log.source(source),
                         _ => log.capture("row", source, ["id"]),
                     };
-                    running.logs.push(log.start().await.unwrap());
+                    let log = log.start().await.unwrap();
+                    // That it made the triggers.
+                    log.published().await.unwrap();
+                    running.logs.push(log);
                 }
-                running.logs[1].on_change(move |_, key| match key {
-                    Some(key) => times.mark(key.parse().unwrap()),
-                    None => times.mark_all(),
+                running.logs[1].on_change(move |change| match change {
+                    HeardChange::Key { key, .. } => times.mark(key.parse().unwrap()),
+                    _ => times.mark_all(),
                 });
             }
         }
