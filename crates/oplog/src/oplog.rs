@@ -79,9 +79,13 @@ impl Oplog {
         self.handle.clone()
     }
 
-    /// Ends following. What waits for a poll is given [`CatchUpError::Stopped`]; nothing is kept
-    /// any more.
+    /// Ends following, once what was published is written, for which it waits for
+    /// `oplog.token_wait` at most. What waits for a poll is given [`CatchUpError::Stopped`];
+    /// nothing is kept any more.
     pub async fn stop(mut self) {
+        if self.handle.published().await.is_err() {
+            tracing::warn!("changes that programs named were not written into the change log");
+        }
         self.handle.core.close();
         self.tasks.shutdown().await;
     }

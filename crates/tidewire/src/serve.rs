@@ -88,7 +88,11 @@ pub async fn serve_with(add: impl FnOnce(Builder) -> Builder) -> Exit {
     for address in addresses {
         tracing::info!(%address, "serving");
     }
-    Programs::run_until(programs, stopped, &flags).await?;
+    let outcome = Programs::run_until(programs, stopped, &flags).await;
+    if let Some(log) = log {
+        log.stop().await;
+    }
+    outcome?;
     Ok(())
 }
 

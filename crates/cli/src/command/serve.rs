@@ -134,7 +134,11 @@ impl Serve {
         start += &console;
         let stopped = running.until_stopped();
         serving::print(&start);
-        Programs::run_until(programs, stopped, flags).await?;
+        let outcome = Programs::run_until(programs, stopped, flags).await;
+        if let Some(log) = log {
+            log.stop().await;
+        }
+        outcome?;
         Ok(())
     }
 }

@@ -202,3 +202,14 @@ async fn a_migration_that_no_trigger_sees_says_so_by_a_row_of_the_log() {
     assert_eq!(host.after(&client, rewrite).await, [0]);
     assert_eq!(host.world.surname(2).await.as_deref(), Some("X"));
 }
+
+#[tokio::test]
+async fn a_host_that_stops_writes_first_what_it_published() {
+    let (config, _) = database().await;
+    let (a, b) = (Host::start(&config).await, Host::start(&config).await);
+    let heard = Heard::by(&b.oplog);
+    a.oplog.publish("pages", Some("1"));
+    a.oplog.stop().await;
+    b.poll().await;
+    assert_eq!(heard.all(), ["pages/1"]);
+}
