@@ -301,16 +301,24 @@ impl Core {
         self.own.lock().add_rows(rows, now);
     }
 
-    /// Changes that were marked here before were committed: their rows need no second mark.
+    /// Changes that were marked here before are to be committed: their rows need no second mark.
     pub(crate) fn published(&self, mark: &str) -> Token {
         let Some((incarnation, xid)) = parse_mark(mark) else { return Token::unclear() };
         self.own.lock().add_published(incarnation.short(), xid);
         Token::of(&incarnation, xid)
     }
 
-    /// The same, by the rows of a SQLite file.
-    pub(crate) fn published_rows(&self, rows: RangeInclusive<i64>) {
-        self.own.lock().add_published_rows(rows);
+    /// The same, by the rows of a SQLite file, which have these numbers for good once `commit` has
+    /// succeeded; no poll takes its rows up meanwhile.
+    pub(crate) fn publish_rows<E>(
+        &self,
+        rows: RangeInclusive<i64>,
+        commit: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut own = self.own.lock();
+        commit()?;
+        own.add_published_rows(rows);
+        Ok(())
     }
 
     /// See `OplogHandle::published`.

@@ -41,7 +41,7 @@ impl OwnCommits {
         self.rows.push_back((rows, now));
     }
 
-    /// A transaction of PostgreSQL was acknowledged, all of whose rows were marked before.
+    /// A transaction of PostgreSQL is about to be committed, all of whose rows were marked before.
     pub(crate) fn add_published(&mut self, incarnation: Incarnation, xid: u64) {
         if self.published.len() >= KEPT_MAX {
             self.published.clear();

@@ -100,7 +100,9 @@ impl SessionSettings {
         }
         let mark = format!("SELECT {schema}.mark()");
         let mark = transaction.query_one(&mark, &[]).await.map_err(write_error)?;
+        // Before a poll can see its rows. No other transaction gets this id if the commit fails.
+        let token = self.core.published(mark.get(0));
         transaction.commit().await.map_err(write_error)?;
-        Ok(self.core.published(mark.get(0)))
+        Ok(token)
     }
 }

@@ -56,7 +56,5 @@ fn write(core: &Core, path: &Path, batch: &Batch) -> rusqlite::Result<()> {
         }
     }
     let last = last_row(&transaction)?;
-    transaction.commit()?;
-    core.published_rows(before + 1..=last);
-    Ok(())
+    core.publish_rows(before + 1..=last, || transaction.commit())
 }

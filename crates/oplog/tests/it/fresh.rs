@@ -174,7 +174,7 @@ async fn what_waits_to_be_published_is_written_when_the_database_is_back() {
     a.oplog.published().await.unwrap();
     // Whatever connection it writes on.
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-               WHERE application_name LIKE 'tidewire oplog%'";
+               WHERE application_name LIKE 'tidewire oplog%' AND datname = current_database()";
     client.query(end, &[]).await.unwrap();
     a.oplog.publish("pages", Some("2"));
     let token = a.oplog.published().await.unwrap();
