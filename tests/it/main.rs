@@ -15,6 +15,7 @@ mod commands;
 mod deploy;
 mod drain;
 mod expired;
+mod followed_file;
 mod following;
 mod foreign;
 mod foreign_page;

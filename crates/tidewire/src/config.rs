@@ -48,6 +48,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use self::origin::Origins;
+use crate::changes::Stamp;
 use serde::Deserialize;
 use tidewire_memo::Graph;
 use tidewire_proxy::Route;
@@ -104,6 +105,9 @@ pub struct Config {
     /// Where what is set comes from.
     #[serde(skip)]
     origins: Origins,
+    /// The file, as it was before it was read.
+    #[serde(skip)]
+    stamp: Option<Stamp>,
     #[serde(skip)]
     log_control: LogControl,
     /// What the admin listener shows beside the server.
@@ -369,6 +373,7 @@ impl Config {
         env: impl IntoIterator<Item = (String, String)>,
         flags: &[(&str, String)],
     ) -> Result<Self, ConfigError> {
+        let stamp = file.and_then(Stamp::of);
         // What the file lacks may come from elsewhere.
         let (mut table, lacks) = match file {
             Some(path) => read(path)?,
@@ -402,6 +407,7 @@ impl Config {
             })
         })?;
         config.origins = origins;
+        config.stamp = stamp;
         Ok(config)
     }
 

@@ -49,6 +49,8 @@ pub struct Programs {
     started_by: Config,
     running: Vec<RunningProgram>,
     upstreams: Vec<RunningUpstream>,
+    /// The files that this was made of.
+    served: Stamps,
     /// What the server serves of programs by their names: what these had when it started.
     methods: BTreeMap<String, Methods>,
 }
@@ -124,6 +126,7 @@ impl Config {
             started_by: self.clone(),
             running: Vec::new(),
             upstreams: Vec::new(),
+            served: Stamps::new(),
             methods,
         };
         let mut builder = builder;
@@ -133,6 +136,7 @@ impl Config {
         }
         programs.upstreams = programs.connect(self)?;
         programs.sites.set(programs.routes()?);
+        programs.served = look(&programs.watched(None));
         if !is_without_routes(self) {
             builder = builder.mount("/", programs.sites.clone());
         }
@@ -232,7 +236,12 @@ impl Programs {
         let file = flags.file().map(Path::to_owned);
         let mut hangups = signal(SignalKind::hangup()).ok();
         let file = file.as_deref();
-        let mut changes = Changes::new(look(&self.watched(file)), PAUSE);
+        // What changed since it was read, before anybody followed, is a change, too.
+        if let Some(file) = file {
+            let read = (String::new(), file.to_owned());
+            self.served.entry(read).or_insert(self.started_by.stamp);
+        }
+        let mut changes = Changes::new(self.served.clone(), PAUSE);
         loop {
             let watched = self.watched(file);
             let (seen, is_asked) = tokio::select! {
@@ -256,6 +265,7 @@ impl Programs {
             for (at, stamp) in seen {
                 served.entry(at).and_modify(|now| *now = stamp);
             }
+            self.served.clone_from(&served);
             changes.serve(served);
         }
     }
