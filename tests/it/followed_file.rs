@@ -2,7 +2,7 @@
 
 use tidewire::config::Flags;
 
-use crate::harness::send;
+use crate::harness::{HANG, send};
 
 fn settings(route: &str) -> String {
     // Nobody listens there, so what has a route is 502.
@@ -27,7 +27,7 @@ async fn a_file_that_changed_before_it_was_followed_is_taken_up() {
     let taken_up = async { while send(address, "GET /changed", b"").await.status != 502 {} };
     tokio::select! {
         never = programs.follow(&flags) => match never {},
-        () = taken_up => {}
+        taken_up = tokio::time::timeout(HANG, taken_up) => taken_up.expect("it is taken up"),
     }
     send(address, "GET /before", b"").await.check(404, &[]);
 }

@@ -67,7 +67,7 @@ pub(crate) fn until(is_so: impl Fn() -> bool) -> impl Future<Output = ()> {
 }
 
 /// After so long what is waited for never comes, however slow a machine is.
-const HANG: Duration = Duration::from_secs(120);
+pub(crate) const HANG: Duration = Duration::from_secs(120);
 
 /// What an HTTP/1.1 server answered.
 #[derive(Debug)]
