@@ -39,6 +39,7 @@ mod caller;
 mod cold;
 mod commands;
 mod control;
+mod free_port;
 mod generation;
 mod headers;
 mod health;

@@ -9,8 +9,8 @@
 //! | any of these, with a path that says whether it is ready | once that answers, too (`instance.rs`) |
 //! | not at all, as it speaks the live protocol | once it says so (`native.rs`) |
 //!
-//! A port is a free one when the program is started and may be taken by another until it listens;
-//! it then fails and is started again with another one. Each program has its own folder for its
+//! A port is a free one when the program is started (`free_port.rs`). Should another program take it
+//! until it listens, it fails and is started again with another one. Each program has its own folder for its
 //! socket, which only this user may enter, or the user that the program runs as: such a program may
 //! put there what leads elsewhere, such as to a socket that only this user may use, so that it is
 //! called at its own socket or not at all.
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::fs::Permissions;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream as UnixSocket};
@@ -33,6 +33,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::accept_state::{self, PendingConnection};
+use crate::free_port::free_port;
 use crate::native;
 use crate::program::Listen;
 use crate::supervisor_message::User;
@@ -126,10 +127,7 @@ impl ListenPlace {
     ) -> io::Result<(Self, Option<OwnedFd>)> {
         let folder = sockets.join(format!("{id}.sock"));
         Ok(match listen {
-            Listen::Port => {
-                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-                (Self::Port(listener.local_addr()?.port()), None)
-            }
+            Listen::Port => (Self::Port(free_port()?), None),
             Listen::Unix => (Self::Path(place_of(user, folder)?, user.map(|user| user.uid)), None),
             Listen::PipeJson => {
                 (Self::PipeJson(place_of(user, folder)?, user.map(|user| user.uid)), None)

@@ -299,7 +299,10 @@ async fn answer(stream: &mut BufReader<TcpStream>) -> (String, String) {
 async fn until(stream: &mut BufReader<TcpStream>, end: &str) -> String {
     let mut text = Vec::new();
     loop {
-        text.push(stream.read_u8().await.unwrap());
+        let Ok(byte) = stream.read_u8().await else {
+            panic!("it ends early: {}", String::from_utf8_lossy(&text));
+        };
+        text.push(byte);
         if text.ends_with(end.as_bytes()) && text.len() > end.len() {
             let text = String::from_utf8(text).unwrap();
             if end != "\n\n" || text.contains("data") {
