@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use tidewire_memo::batch;
+use tidewire_memo::{Batch, batch};
 
 use crate::change::{ChangeSet, HeardChange};
+use crate::intent::LOST;
 use crate::registry::Registry;
 
 /// What became of a batch.
@@ -28,8 +29,14 @@ pub(crate) fn apply(registry: &Registry, changes: ChangeSet) -> ApplyResult {
         return applied;
     }
     let mut heard = Vec::new();
+    let mut is_lost = false;
     batch(|batch| {
         for change in changes.into_changes() {
+            if change.source == LOST {
+                is_lost = true;
+                applied.whole += add_published(registry, batch);
+                continue;
+            }
             if registry.listener().is_some() {
                 heard.push((change.source.clone(), change.keys.clone()));
             }
@@ -52,6 +59,9 @@ pub(crate) fn apply(registry: &Registry, changes: ChangeSet) -> ApplyResult {
             }
         }
     });
+    if is_lost {
+        tell_everything(registry);
+    }
     if let Some(listener) = registry.listener() {
         for (source, keys) in &heard {
             match keys {
@@ -63,6 +73,12 @@ pub(crate) fn apply(registry: &Registry, changes: ChangeSet) -> ApplyResult {
         }
     }
     applied
+}
+
+/// Adds each source that no table is captured for: only hosts tell of its changes.
+fn add_published(registry: &Registry, batch: &mut Batch) -> usize {
+    let published = registry.iter().filter(|(_, registered)| registered.tables.is_empty());
+    published.map(|(_, registered)| registered.target.add_all(batch)).count()
 }
 
 /// Marks every source as a whole: what happened meanwhile is not known.

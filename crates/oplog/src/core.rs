@@ -18,6 +18,7 @@ use crate::apply::{ApplyResult, apply, apply_all, apply_sources, tell_everything
 use crate::collect::note;
 use crate::cursor::{Cursor, Poll, Position, ResetReason, Step};
 use crate::error::CatchUpError;
+use crate::intent::{Intents, Word};
 use crate::lease::{Lease, Moment};
 use crate::outbox::Outbox;
 use crate::own::OwnCommits;
@@ -35,6 +36,7 @@ pub(crate) struct Core {
     state: Mutex<State>,
     pub(crate) own: Mutex<OwnCommits>,
     pub(crate) outbox: Outbox,
+    pub(crate) intents: Arc<Intents>,
     polls: watch::Sender<Polls>,
     /// Somebody waits for a poll.
     pub(crate) wanted: Notify,
@@ -91,6 +93,7 @@ impl Core {
             state: Mutex::new(state),
             own: Mutex::default(),
             outbox: Outbox::default(),
+            intents: Arc::default(),
             polls: watch::Sender::default(),
             wanted: Notify::new(),
             wake_others: Notify::new(),
@@ -271,6 +274,7 @@ impl Core {
         self.polls.send_modify(|polls| polls.is_closed = true);
         state.suspended.get_or_insert_with(|| self.registry.suspend());
         self.outbox.close();
+        self.intents.set(Word::Unsayable);
     }
 
     /// What tables feed has to be computed again: for a while its changes were not captured.

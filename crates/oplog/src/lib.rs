@@ -38,6 +38,7 @@ mod collect;
 mod core;
 mod cursor;
 mod error;
+mod intent;
 mod lease;
 mod oplog;
 mod outbox;
@@ -58,6 +59,7 @@ pub use self::change::HeardChange;
 pub use self::collect::{collect, note};
 pub use self::cursor::{Incarnation, Position, ResetReason};
 pub use self::error::{CatchUpError, Error, ErrorKind};
+pub use self::intent::Intent;
 pub use self::lease::Lease;
 pub use self::oplog::{Oplog, OplogHandle};
 #[cfg(feature = "postgres")]

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "sqlite")]
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 
 use tidewire_memo::WriteGuard;
 use tokio::task::JoinSet;
@@ -10,6 +11,7 @@ use crate::change::HeardChange;
 use crate::core::SharedCore;
 use crate::cursor::Position;
 use crate::error::CatchUpError;
+use crate::intent::Intent;
 use crate::lease::Lease;
 use crate::status::Status;
 use crate::token::Token;
@@ -86,6 +88,8 @@ impl Oplog {
         if self.handle.published().await.is_err() {
             tracing::warn!("changes that programs named were not written into the change log");
         }
+        let core = &self.handle.core;
+        core.intents.close(core.settings.token_wait).await;
         self.handle.core.close();
         self.tasks.shutdown().await;
     }
@@ -204,6 +208,38 @@ impl OplogHandle {
     /// Cancel safe.
     pub async fn published(&self) -> Result<Token, CatchUpError> {
         self.core.until_published().await
+    }
+
+    /// Has each command of servers with this log be an [intent](Self::intend): what they call, such
+    /// as hosted programs, may publish changes.
+    pub fn intend_commands(&self) {
+        self.core.intents.cover_commands.store(true, Relaxed);
+    }
+
+    /// The intent of a command, where [they are to be](Self::intend_commands) ones.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn intend_command(&self) -> Option<Intent> {
+        match self.core.intents.cover_commands.load(Relaxed) {
+            true => Some(self.intend().await),
+            false => None,
+        }
+    }
+
+    /// Says in the log that what runs until the returned [`Intent`] is dropped may change what is
+    /// still to be [published](Self::publish), and waits until the log knows. Should this host be
+    /// gone before, every host hears of it within about 2 seconds: sources that no table is
+    /// captured for are marked as a whole, and listeners are told
+    /// [`HeardChange::Everything`](crate::HeardChange::Everything).
+    ///
+    /// Only the first in a second waits, for one statement. Where the database does not answer
+    /// within `oplog.token_wait`, and in a SQLite file, it is an intent that nobody hears of.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn intend(&self) -> Intent {
+        self.core.intents.begin(self.core.settings.token_wait).await
     }
 
     /// Waits until this host's memory includes what the token names: at once where its position

@@ -21,6 +21,7 @@ pub use self::poll::last_row;
 use crate::capture::{Capture, CaptureSet};
 use crate::core::{Backoff, Core};
 use crate::error::{Error, ErrorKind};
+use crate::intent::Word;
 use crate::oplog::Oplog;
 use crate::settings::Settings;
 
@@ -125,6 +126,8 @@ impl OpenFile {
     fn follow(self) -> Oplog {
         let Self { core, follower } = self;
         let publisher = publish::publish(Arc::clone(&core), follower.path().to_owned());
+        // Nobody would notice that a host is gone.
+        core.intents.set(Word::Unsayable);
         let mut tasks = JoinSet::new();
         let of_task = Arc::clone(&core);
         let watched = Arc::clone(&core);

@@ -104,6 +104,8 @@ impl Service for TokenService {
 
 /// The reply to a command, once what a program said meanwhile that it has changed is in the log.
 async fn call_and_publish(inner: &dyn Service, call: Call, log: &OplogHandle) -> Result<Reply> {
+    // Until its changes are in the log, or its reply says that they are not.
+    let _intent = log.intend_command().await;
     let before = log.publish_count();
     let reply = inner.call(call).await?;
     // Others may have said it: then this waits for them, too.

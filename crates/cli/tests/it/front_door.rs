@@ -6,6 +6,8 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tempfile::TempDir;
+
 use crate::cluster;
 use crate::hosting::{Served, ask, body_of, send, write};
 use crate::program::{folder, run, until};
@@ -135,21 +137,36 @@ fn url_of(database: &tokio_postgres::Config) -> String {
     format!("postgres:///{}?host={folder}&user=postgres", database.get_dbname().unwrap())
 }
 
+/// Two hosts on one database, each with this program at `/save` and the shop's pages.
+struct TwoHosts {
+    _runtime: tokio::runtime::Runtime,
+    folders: [TempDir; 2],
+    hosts: [Served; 2],
+}
+
+impl TwoHosts {
+    fn start(shop: &Shop, program: &str) -> Self {
+        let sdk = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/python");
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let database = runtime.block_on(cluster::database());
+        let more = format!(
+            "[[service]]\nname = \"saver\"\nroute = \"/save\"\nrun = [\"python3\", \"app.py\"]\n\
+             protocol = \"native\"\nenvironment = {{ PYTHONPATH = {sdk:?} }}\n\
+             [oplog]\nurl = \"{}\"\n",
+            url_of(&database)
+        );
+        let settings = settings(shop, &more);
+        let folders =
+            [(); 2].map(|()| folder(&[("app.py", program), ("tidewire.toml", &settings)]));
+        let hosts = folders.each_ref().map(|folder| Served::start(folder.path()));
+        Self { _runtime: runtime, folders, hosts }
+    }
+}
+
 #[test]
 fn what_changes_on_one_host_ends_the_pages_of_another_by_the_change_log() {
     let shop = Shop::start();
-    let sdk = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/python");
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let database = runtime.block_on(cluster::database());
-    let more = format!(
-        "[[service]]\nname = \"saver\"\nroute = \"/save\"\nrun = [\"python3\", \"app.py\"]\n\
-         protocol = \"native\"\nenvironment = {{ PYTHONPATH = {sdk:?} }}\n\
-         [oplog]\nurl = \"{}\"\n",
-        url_of(&database)
-    );
-    let settings = settings(&shop, &more);
-    let folders = [(); 2].map(|()| folder(&[("app.py", SAVER), ("tidewire.toml", &settings)]));
-    let hosts = folders.each_ref().map(|folder| Served::start(folder.path()));
+    let TwoHosts { folders, hosts, .. } = &TwoHosts::start(&shop, SAVER);
     let pages = ["items/1", "items/2", "items", "orders/7", "orders", "carts/3"];
     let look = |headers: &str| {
         pages.map(|page| body_of(&send(&hosts[1].address, &format!("GET /shop/{page}"), headers)))
@@ -163,6 +180,40 @@ fn what_changes_on_one_host_ends_the_pages_of_another_by_the_change_log() {
     assert_eq!(is_same, [false, true, false, false, true, false]);
     run(folders[0].path(), &["invalidate", "items/2"]).check(0, &["0 pages ended"]);
     until(|| look("")[1] != before[1]);
+}
+
+/// Has saved something, and never comes to say so.
+const SILENT: &str = r#"
+import threading
+
+import tidewire
+
+app = tidewire.App()
+
+def page(environ, start_response):
+    open("saved", "w").close()
+    threading.Event().wait()
+
+app.wsgi(page)
+app.serve()
+"#;
+
+#[test]
+fn a_host_that_is_killed_before_its_program_says_what_it_saved_leaves_no_page_to_the_others() {
+    let shop = Shop::start();
+    let TwoHosts { folders, hosts: [one, other], _runtime } = TwoHosts::start(&shop, SILENT);
+    let look = || body_of(&ask(&other.address, "/shop/items/1"));
+    let before = look();
+    assert_eq!(look(), before);
+    let mut command = TcpStream::connect(&one.address).unwrap();
+    command
+        .write_all(b"POST /save HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n")
+        .unwrap();
+    until(|| folders[0].path().join("saved").exists());
+    assert_eq!(look(), before, "it may be about to say it");
+    // By SIGKILL.
+    drop(one);
+    until(|| look() != before);
 }
 
 #[test]

@@ -1,11 +1,16 @@
 //! Writes what waits in the outbox into the log, on another connection, which is opened with the
 //! first change.
 
+use std::sync::Arc;
+
+use tokio::sync::Notify;
 use tokio_postgres::Client;
 
+use super::intent;
 use super::session::{Line, SessionSettings};
 use crate::core::Backoff;
 use crate::error::{Error, ErrorKind};
+use crate::intent::{Due, Word};
 use crate::outbox::Batch;
 use crate::sql::identifier;
 use crate::token::Token;
@@ -14,6 +19,10 @@ use crate::token::Token;
 struct Writer {
     client: Client,
     _line: Line,
+    /// Hears when it is gone.
+    changed: Arc<Notify>,
+    /// The number of the row that says so while commands run.
+    intent: Option<i32>,
 }
 
 /// Why a batch was not written.
@@ -47,35 +56,71 @@ impl From<Error> for WriteFailure {
 }
 
 impl SessionSettings {
-    /// Writes for ever. A batch is tried until it is written; rows that are there twice mark twice.
+    /// Writes for ever: batches, and the word that commands run which may add to them.
     pub(super) async fn publish(&self) {
         let core = &self.core;
         let mut writer = None;
+        let mut backoff = Backoff::new();
         loop {
-            let mut batch = core.outbox.take(&core.settings).await;
-            let mut backoff = Backoff::new();
-            let token = loop {
-                match self.write(&mut writer, &batch).await {
-                    Ok(token) => break token,
-                    Err(WriteFailure::Unwritable(at, error)) => {
-                        let source = &batch.changes[at].source;
-                        tracing::error!(
-                            source,
-                            %error,
-                            "the database cannot hold this key, or the name of its source; other \
-                             hosts are told of every key, or of nothing"
-                        );
-                        batch.reject(at);
-                    }
-                    Err(WriteFailure::Other(error)) => {
-                        tracing::warn!(%error, "changes wait to be written into the change log");
-                        writer = None;
-                        backoff.wait().await;
-                    }
+            tokio::select! {
+                biased;
+                due = core.intents.due() => {
+                    let told = self.tell_intent(&mut writer, &due).await;
+                    let Err(error) = told else {
+                        backoff = Backoff::new();
+                        continue;
+                    };
+                    tracing::warn!(%error, "{UNTOLD}");
+                    core.intents.set(Word::Unsayable);
+                    writer = None;
+                    backoff.wait().await;
                 }
-            };
-            core.outbox.set_written(&batch, token);
-            core.wake_others.notify_one();
+                batch = core.outbox.take(&core.settings) => self.write_all(&mut writer, batch).await,
+                () = until_closed(writer.as_ref()) => {
+                    writer = None;
+                    core.intents.forget();
+                }
+            }
+        }
+    }
+
+    /// Writes a batch. It is tried until it is written; rows that are there twice mark twice.
+    async fn write_all(&self, writer: &mut Option<Writer>, mut batch: Batch) {
+        let core = &self.core;
+        let mut backoff = Backoff::new();
+        let token = loop {
+            match self.write(writer, &batch).await {
+                Ok(token) => break token,
+                Err(WriteFailure::Unwritable(at, error)) => {
+                    let source = &batch.changes[at].source;
+                    tracing::error!(
+                        source,
+                        %error,
+                        "the database cannot hold this key, or the name of its source; other \
+                         hosts are told of every key, or of nothing"
+                    );
+                    batch.reject(at);
+                }
+                Err(WriteFailure::Other(error)) => {
+                    tracing::warn!(%error, "changes wait to be written into the change log");
+                    *writer = None;
+                    core.intents.set(Word::Unsayable);
+                    backoff.wait().await;
+                }
+            }
+        };
+        core.outbox.set_written(&batch, token);
+        core.wake_others.notify_one();
+    }
+
+    /// The open connection, or another one.
+    async fn writer<'w>(&self, writer: &'w mut Option<Writer>) -> Result<&'w mut Writer, Error> {
+        match writer {
+            Some(writer) => Ok(writer),
+            none => {
+                let (client, line, changed) = self.connect().await?;
+                Ok(none.insert(Writer { client, _line: line, changed, intent: None }))
+            }
         }
     }
 
@@ -84,13 +129,7 @@ impl SessionSettings {
         writer: &mut Option<Writer>,
         batch: &Batch,
     ) -> Result<Token, WriteFailure> {
-        let writer = match writer {
-            Some(writer) => writer,
-            none => {
-                let (client, line, _) = self.connect().await?;
-                none.insert(Writer { client, _line: line })
-            }
-        };
+        let writer = self.writer(writer).await?;
         let schema = identifier(&self.core.settings.schema);
         let insert = format!("INSERT INTO {schema}.log (source, keys) VALUES ($1, $2)");
         let transaction = writer.client.transaction().await.map_err(write_error)?;
@@ -105,4 +144,37 @@ impl SessionSettings {
         transaction.commit().await.map_err(write_error)?;
         Ok(token)
     }
+
+    /// Says that commands run, or takes it back.
+    async fn tell_intent(&self, writer: &mut Option<Writer>, due: &Due) -> Result<(), Error> {
+        let settings = &self.core.settings;
+        match due {
+            Due::Say => {
+                let writer = self.writer(writer).await?;
+                let said = writer.client.query_one(&intent::say(settings), &[]).await;
+                writer.intent = Some(said.map_err(write_error)?.get(0));
+                self.core.intents.set(Word::Said);
+            }
+            Due::TakeBack => {
+                // With another connection it went, too.
+                if let Some(Writer { client, intent: Some(number), .. }) = writer {
+                    let taken_back = client.execute(&intent::take_back(settings), &[number]).await;
+                    taken_back.map_err(write_error)?;
+                }
+                self.core.intents.set(Word::Unsaid);
+            }
+        }
+        Ok(())
+    }
 }
+
+/// Waits until an open connection is gone.
+async fn until_closed(writer: Option<&Writer>) {
+    let Some(writer) = writer else { return std::future::pending().await };
+    while !writer.client.is_closed() {
+        writer.changed.notified().await;
+    }
+}
+
+const UNTOLD: &str = "the change log does not know that commands of programs run here: if this host \
+                      dies in one, the others are not told";

@@ -6,6 +6,7 @@
 //! | `incarnation` | one random id, unlogged: a crash or a promotion empties it, a clean restart does not |
 //! | `tick` | when which transactions had ended, so that the log is trimmed by snapshot and not by time |
 //! | `horizon` | below which transaction rows were trimmed |
+//! | `intent` | a row for each host that runs commands whose changes are still to be published |
 
 use crate::sql::identifier;
 
@@ -61,6 +62,10 @@ CREATE TABLE IF NOT EXISTS {schema}.tick (
     at timestamptz NOT NULL DEFAULT clock_timestamp(),
     ended xid8 NOT NULL
 );
+CREATE TABLE IF NOT EXISTS {schema}.intent (
+    id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    since timestamptz NOT NULL DEFAULT clock_timestamp()
+);
 CREATE OR REPLACE FUNCTION {schema}.mark() RETURNS text LANGUAGE sql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp
     AS $$ SELECT pg_current_xact_id()::text || ':' || coalesce((SELECT id::text FROM {schema}.incarnation), '') $$;
@@ -72,7 +77,7 @@ INSERT INTO {schema}.horizon (xid) VALUES (pg_snapshot_xmax(pg_current_snapshot(
 
 const GRANTS: &str = "\
 GRANT USAGE ON SCHEMA {schema} TO {role};
-GRANT SELECT, INSERT, DELETE ON {schema}.log, {schema}.tick TO {role};
+GRANT SELECT, INSERT, DELETE ON {schema}.log, {schema}.tick, {schema}.intent TO {role};
 GRANT SELECT, INSERT ON {schema}.incarnation TO {role};
 GRANT SELECT, INSERT, UPDATE ON {schema}.horizon TO {role};
 ";

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{AsyncMessage, Client, Config, Socket};
 
+use super::intent;
 use super::poll::{PollStatement, database_error};
 use super::schema::{INSTALL_LOCK, tables};
 use super::triggers::{self, TriggerCheck};
@@ -82,6 +83,8 @@ pub(super) struct Session {
     checked: Instant,
     trimmed: Instant,
     has_more_to_trim: bool,
+    /// When it was looked for hosts that are gone.
+    looked: Instant,
 }
 
 impl SessionSettings {
@@ -103,6 +106,7 @@ impl SessionSettings {
         }
         let poll_statement = PollStatement::prepare(&client, &settings.schema).await?;
         poll_statement.poll(&client, &self.core).await?;
+        bury(&client, settings).await?;
         let checked = Instant::now();
         Ok(Session {
             client,
@@ -112,6 +116,7 @@ impl SessionSettings {
             checked,
             trimmed: checked,
             has_more_to_trim: false,
+            looked: checked,
         })
     }
 
@@ -172,6 +177,10 @@ impl SessionSettings {
                     .await?
                     .map_err(database_error)?;
             }
+            if session.looked.elapsed() >= LOOK {
+                session.looked = Instant::now();
+                within(answer, bury(&session.client, settings)).await??;
+            }
             if session.has_more_to_trim || session.trimmed.elapsed() >= settings.keep / 10 {
                 session.trimmed = Instant::now();
                 let trimmed = within(HOUSE_TIMEOUT, trim::trim(&session.client, settings)).await?;
@@ -212,11 +221,20 @@ async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, 
         .map_err(|_| Error::new(ErrorKind::Unreachable, "PostgreSQL does not answer"))
 }
 
+/// Says for hosts that are gone what they cannot say.
+async fn bury(client: &Client, settings: &Settings) -> Result<(), Error> {
+    if intent::bury(client, settings).await.map_err(database_error)? {
+        tracing::warn!("{BURIED}");
+    }
+    Ok(())
+}
+
 /// Makes the log's tables where they are missing, if that is allowed.
 async fn install(client: &Client, settings: &Settings) -> Result<(), Error> {
-    let log = format!("{}.log", identifier(&settings.schema));
+    let of_log = |name: &str| format!("{}.{name}", identifier(&settings.schema));
+    let log = of_log("log");
     let exists = client
-        .query_one(INSTALLED, &[&log, &format!("{}.mark", identifier(&settings.schema))])
+        .query_one(INSTALLED, &[&log, &of_log("mark"), &of_log("intent")])
         .await
         .map_err(database_error)?;
     if exists.get(0) {
@@ -250,7 +268,12 @@ SET synchronous_commit = off; SET enable_seqscan = off; SET plan_cache_mode = fo
 SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off;
 SET jit = off; SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = 0";
 
-const INSTALLED: &str = "SELECT to_regclass($1) IS NOT NULL AND to_regproc($2) IS NOT NULL";
+const INSTALLED: &str = "SELECT to_regclass($1) IS NOT NULL AND to_regproc($2) IS NOT NULL
+    AND to_regclass($3) IS NOT NULL";
+/// How often a host looks whether another is gone.
+const LOOK: Duration = Duration::from_secs(1);
+const BURIED: &str = "a host is gone while commands of its programs ran; on every host pages with \
+                      tags, and what depends on sources that only programs change, are stale";
 const OPEN_TIMEOUT: Duration = Duration::from_mins(1);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Checks and trims wait for locks, and may have much to do.

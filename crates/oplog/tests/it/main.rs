@@ -8,6 +8,7 @@ mod support;
 
 mod capture;
 mod fresh;
+mod intent;
 mod keys;
 mod reset;
 mod simulation;

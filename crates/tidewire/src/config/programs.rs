@@ -195,6 +195,8 @@ impl Programs {
         });
         let of_pages = log.clone();
         self.pages.on_change(move |tag| of_pages.publish(PAGE_TAGS, Some(tag)));
+        // A host that dies in a command leaves nobody with what the command made stale.
+        log.intend_commands();
         let _ = self.log.handle.set(log.clone());
         if let Some(host) = &self.host {
             self.log.share(host);

@@ -1,0 +1,47 @@
+//! The statements of [intents](crate::intent): a row and a lock for each host that runs commands.
+
+use tokio_postgres::Client;
+
+use super::schema::literal;
+use crate::intent::LOST;
+use crate::settings::Settings;
+use crate::sql::identifier;
+
+/// Adds the row and takes the lock, before anybody sees the row; answers with its number.
+pub(super) fn say(settings: &Settings) -> String {
+    let (schema, class) = (identifier(&settings.schema), class(settings));
+    format!(
+        "WITH said AS (INSERT INTO {schema}.intent DEFAULT VALUES RETURNING id)
+         SELECT id, pg_advisory_lock({class}, id) FROM said"
+    )
+}
+
+/// Removes the row, and then gives back the lock.
+pub(super) fn take_back(settings: &Settings) -> String {
+    let (schema, class) = (identifier(&settings.schema), class(settings));
+    format!(
+        "WITH taken AS (DELETE FROM {schema}.intent WHERE id = $1 RETURNING id)
+         SELECT pg_advisory_unlock({class}, id) FROM taken"
+    )
+}
+
+/// Whether a host was gone with its row still there, which is in the log now for every host.
+pub(super) async fn bury(
+    client: &Client,
+    settings: &Settings,
+) -> Result<bool, tokio_postgres::Error> {
+    let (schema, class) = (identifier(&settings.schema), class(settings));
+    let lost = literal(LOST);
+    let sql = format!(
+        "WITH gone AS (
+            DELETE FROM {schema}.intent WHERE pg_try_advisory_xact_lock({class}, id) RETURNING id
+        )
+        INSERT INTO {schema}.log (source) SELECT {lost} FROM gone LIMIT 1"
+    );
+    Ok(client.execute(&sql, &[]).await? > 0)
+}
+
+/// Locks with this number are of this log.
+fn class(settings: &Settings) -> String {
+    format!("hashtext({})", literal(&format!("tidewire intent {}", settings.schema)))
+}
