@@ -9,11 +9,11 @@
 //! | any of these, with a path that says whether it is ready | once that answers, too (`instance.rs`) |
 //! | not at all, as it speaks the live protocol | once it says so (`native.rs`) |
 //!
-//! A port is a free one when the program is started (`free_port.rs`). Should another program take it
-//! until it listens, it fails and is started again with another one. Each program has its own folder for its
-//! socket, which only this user may enter, or the user that the program runs as: such a program may
-//! put there what leads elsewhere, such as to a socket that only this user may use, so that it is
-//! called at its own socket or not at all.
+//! A port is a free one when the program is started (`free_port.rs`). Should another program
+//! take it until it listens, it fails and is started again with another one. Each program has
+//! its own folder for its socket, which only this user may enter, or the user that the program
+//! runs as: such a program may put there what leads elsewhere, such as to a socket that only
+//! this user may use, so that it is called at its own socket or not at all.
 
 use parking_lot::Mutex;
 use std::borrow::Cow;

@@ -9,7 +9,8 @@ use crate::sql::identifier;
 
 /// Adds the row and takes the lock, before anybody sees the row; answers with its number.
 pub(super) fn say(settings: &Settings) -> String {
-    let (schema, class) = (identifier(&settings.schema), class(settings));
+    let schema = identifier(&settings.schema);
+    let class = class(settings);
     format!(
         "WITH said AS (INSERT INTO {schema}.intent DEFAULT VALUES RETURNING id)
          SELECT id, pg_advisory_lock({class}, id) FROM said"
@@ -18,7 +19,8 @@ pub(super) fn say(settings: &Settings) -> String {
 
 /// Removes the row, and then gives back the lock.
 pub(super) fn take_back(settings: &Settings) -> String {
-    let (schema, class) = (identifier(&settings.schema), class(settings));
+    let schema = identifier(&settings.schema);
+    let class = class(settings);
     format!(
         "WITH taken AS (DELETE FROM {schema}.intent WHERE id = $1 RETURNING id)
          SELECT pg_advisory_unlock({class}, id) FROM taken"
@@ -30,7 +32,8 @@ pub(super) async fn bury(
     client: &Client,
     settings: &Settings,
 ) -> Result<bool, tokio_postgres::Error> {
-    let (schema, class) = (identifier(&settings.schema), class(settings));
+    let schema = identifier(&settings.schema);
+    let class = class(settings);
     let lost = literal(LOST);
     let sql = format!(
         "WITH gone AS (
