@@ -108,8 +108,14 @@ script() {
   ' "$1"
 }
 
+# Out of those that the system gives to nobody.
 free_port() {
-  node -e 'const s=require("net").createServer().listen(0,"127.0.0.1",()=>{console.log(s.address().port);s.close()})'
+  node -e 'const look = () => {
+    const port = 11000 + Math.floor(Math.random() * 9000)
+    const server = require("net").createServer().on("error", look)
+    server.listen(port, "127.0.0.1", () => { console.log(port); server.close() })
+  }
+  look()'
 }
 
 # `make demo` has a profile of its own; to see that its words are right a dev build will do.

@@ -137,11 +137,11 @@ export async function watched(context, { expected } = {}) {
   return { page, faults };
 }
 
-/** A port that nobody listens on. */
-export async function freePort() {
-  const server = createServer();
-  await new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve(undefined)));
-  const { port } = /** @type {import("node:net").AddressInfo} */ (server.address());
-  await new Promise((resolve) => server.close(resolve));
-  return port;
+/** A port that nobody listens on, out of those that the system gives to nobody. @returns {Promise<number>} */
+export function freePort() {
+  const port = 11_000 + Math.floor(Math.random() * 9_000);
+  return new Promise((resolve) => {
+    const server = createServer().on("error", () => resolve(freePort()));
+    server.listen(port, "127.0.0.1", () => server.close(() => resolve(port)));
+  });
 }

@@ -50,11 +50,11 @@ export class RustServer {
   }
 }
 
+/** A port that nobody listens on, out of those that the system gives to nobody. */
 export function freePort(): Promise<number> {
+  const port = 11_000 + Math.floor(Math.random() * 9_000);
   return new Promise((resolve) => {
-    const server = createServer().listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as { port: number };
-      server.close(() => resolve(port));
-    });
+    const server = createServer().on("error", () => resolve(freePort()));
+    server.listen(port, "127.0.0.1", () => server.close(() => resolve(port)));
   });
 }

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -248,8 +249,19 @@ fn is_on_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
+/// A port that nobody listens at, out of those that the system gives to nobody.
 fn free_port() -> std::io::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    static TURN: AtomicU32 = AtomicU32::new(0);
+    // Where each process begins: two of them seldom take the same one.
+    let begin = std::process::id().wrapping_mul(257);
+    loop {
+        let turn = begin.wrapping_add(TURN.fetch_add(1, Ordering::Relaxed));
+        let port = 11_000 + (turn % 9_000) as u16;
+        match TcpListener::bind(("127.0.0.1", port)) {
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {}
+            bound => return Ok(bound?.local_addr()?.port()),
+        }
+    }
 }
 
 #[cfg(test)]

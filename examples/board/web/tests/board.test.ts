@@ -37,13 +37,17 @@ async function stop(): Promise<void> {
   await ended;
 }
 
-before(async () => {
-  port = await new Promise((resolve) => {
-    const probe = createServer().listen(0, "127.0.0.1", () => {
-      const { port } = probe.address() as { port: number };
-      probe.close(() => resolve(port));
-    });
+/** A port that nobody listens on, out of those that the system gives to nobody. */
+function freePort(): Promise<number> {
+  const port = 11_000 + Math.floor(Math.random() * 9_000);
+  return new Promise((resolve) => {
+    const probe = createServer().on("error", () => resolve(freePort()));
+    probe.listen(port, "127.0.0.1", () => probe.close(() => resolve(port)));
   });
+}
+
+before(async () => {
+  port = await freePort();
   await start();
   assert.ok(executablePath, "there is no Chromium; run `make setup` once");
   browser = await chromium.launch({ executablePath, args });
