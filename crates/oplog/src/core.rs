@@ -18,7 +18,7 @@ use crate::apply::{ApplyResult, apply, apply_all, apply_sources, tell_everything
 use crate::collect::note;
 use crate::cursor::{Cursor, Poll, Position, ResetReason, Step};
 use crate::error::CatchUpError;
-use crate::intent::{Intents, Word};
+use crate::intent::Intents;
 use crate::lease::{Lease, Moment};
 use crate::outbox::Outbox;
 use crate::own::OwnCommits;
@@ -274,7 +274,7 @@ impl Core {
         self.polls.send_modify(|polls| polls.is_closed = true);
         state.suspended.get_or_insert_with(|| self.registry.suspend());
         self.outbox.close();
-        self.intents.set(Word::Unsayable);
+        self.intents.end();
     }
 
     /// What tables feed has to be computed again: for a while its changes were not captured.

@@ -106,10 +106,9 @@ impl Intents {
         loop {
             let wait = {
                 let open = self.open.lock();
-                let is_said = *self.word.borrow() == Word::Said;
-                match (open.count, is_said) {
-                    (1.., false) => return Due::Say,
-                    (0, true) => {
+                let word = *self.word.borrow();
+                match (open.count, word) {
+                    (0, Word::Said) => {
                         let stood = open.ended.map_or(LINGER, |ended| ended.elapsed());
                         if stood >= LINGER || open.is_closed {
                             self.word.send_replace(Word::TakingBack);
@@ -117,7 +116,13 @@ impl Intents {
                         }
                         Some(LINGER - stood)
                     }
-                    _ => None,
+                    // The next command waits again until it is tried.
+                    (0, Word::Unsayable) if !open.is_closed => {
+                        self.word.send_replace(Word::Unsaid);
+                        None
+                    }
+                    (0, _) | (_, Word::Said) => None,
+                    _ => return Due::Say,
                 }
             };
             match wait {
@@ -131,6 +136,12 @@ impl Intents {
     pub(crate) fn set(&self, word: Word) {
         self.word.send_replace(word);
         self.changed.notify_one();
+    }
+
+    /// Nothing is said any more, and nobody waits for it.
+    pub(crate) fn end(&self) {
+        self.open.lock().is_closed = true;
+        self.set(Word::Unsayable);
     }
 
     /// The connection is gone, and with it what the log knew.
@@ -193,7 +204,9 @@ mod tests {
         intents.set(Word::Said);
         intents.forget();
         assert_eq!(intents.due().await, Due::Say, "it was lost with its connection");
+        intents.set(Word::Unsayable);
         drop(intent);
         assert!(intents.due().now_or_never().is_none(), "nothing is open");
+        assert!(intents.begin(PATIENCE).now_or_never().is_none(), "it is tried again first");
     }
 }

@@ -21,7 +21,6 @@ pub use self::poll::last_row;
 use crate::capture::{Capture, CaptureSet};
 use crate::core::{Backoff, Core};
 use crate::error::{Error, ErrorKind};
-use crate::intent::Word;
 use crate::oplog::Oplog;
 use crate::settings::Settings;
 
@@ -127,7 +126,7 @@ impl OpenFile {
         let Self { core, follower } = self;
         let publisher = publish::publish(Arc::clone(&core), follower.path().to_owned());
         // Nobody would notice that a host is gone.
-        core.intents.set(Word::Unsayable);
+        core.intents.end();
         let mut tasks = JoinSet::new();
         let of_task = Arc::clone(&core);
         let watched = Arc::clone(&core);
