@@ -5,6 +5,8 @@ use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::program::{command, folder, run};
 
@@ -33,9 +35,17 @@ impl Drop for Running {
     }
 }
 
-/// A port that nobody has.
+/// A port that nobody has, out of a range from which the system gives none to others; another one
+/// each time.
 fn port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static TURN: LazyLock<AtomicU32> =
+        LazyLock::new(|| AtomicU32::new(std::process::id().wrapping_mul(257)));
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let ports = std::iter::repeat_with(|| {
+        let turn = TURN.fetch_add(1, Ordering::Relaxed) % 10_000;
+        10_000 + u16::try_from(turn).unwrap()
+    });
+    ports.take(10_000).find(is_free).expect("there is a free port from 10000 to 19999")
 }
 
 fn start(here: &Path, variables: &[(&str, String)], more: &[&str]) -> Running {
