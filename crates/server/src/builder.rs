@@ -80,6 +80,7 @@ impl Server {
             front_page: None,
             rest: RestOptions::default(),
             faults: false,
+            web_json_to_routes: false,
             cors: Cors::default(),
             hosts: Hosts::any(),
             callers: CallerAddresses::default(),
@@ -113,6 +114,7 @@ pub struct Builder {
     front_page: Option<String>,
     rest: RestOptions,
     faults: bool,
+    web_json_to_routes: bool,
     cors: Cors,
     hosts: Hosts,
     callers: CallerAddresses,
@@ -270,6 +272,14 @@ impl Builder {
     /// tests of clients. By default scripts are ignored.
     pub fn faults(mut self, on: bool) -> Self {
         self.faults = on;
+        self
+    }
+
+    /// Gives a route at the path of a method what says that it is gRPC-Web with JSON, unless a
+    /// header `x-user-agent` names the client: libraries send that one, and pages that know no
+    /// envelopes do not. By default the method takes it.
+    pub fn web_json_to_routes(mut self, on: bool) -> Self {
+        self.web_json_to_routes = on;
         self
     }
 
@@ -544,6 +554,7 @@ impl Builder {
             tasks,
             stop: Stop::new(),
             faults: self.faults,
+            web_json_to_routes: self.web_json_to_routes,
             waiting: Arc::new(UnreadBytes::new(&self.limits)),
             has_docs: with_docs,
             limits: self.limits,

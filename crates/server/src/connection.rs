@@ -75,6 +75,8 @@ pub(crate) struct App {
     pub(crate) limits: Limits,
     /// Whether replies may misbehave on purpose.
     pub(crate) faults: bool,
+    /// Whether routes at paths of methods take gRPC-Web with JSON.
+    pub(crate) web_json_to_routes: bool,
     /// Whether `/docs` is the docs page.
     pub(crate) has_docs: bool,
     /// The bytes of replies that nobody reads yet.

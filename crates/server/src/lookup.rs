@@ -4,6 +4,7 @@
 //! |---|---|
 //! | path of a method | that method, with what its head agrees to; or why that is refused |
 //! | the same of a stream, with JSON and a route at it | that route |
+//! | the same in gRPC-Web with JSON, where `Builder::web_json_to_routes` is on | that route |
 //! | the same for a command, by a page of another origin | 403, in its protocol (`origin.rs`) |
 //! | verb and path of a `google.api.http` binding | that binding |
 //! | `/openapi.json`, where that is on | the document of these bindings |
@@ -22,9 +23,9 @@ use http::request::Parts;
 use http::{Method, Response, StatusCode, Uri};
 use tidewire_rest::Binding;
 use tidewire_service::{
-    Body, Error, HttpTarget, PathParams, Protocol, Service, StreamKind, Target,
+    Body, Codec, Error, HttpTarget, PathParams, Protocol, Service, StreamKind, Target,
 };
-use tidewire_wire::{Exchange, Head, Refusal, negotiate, speaks};
+use tidewire_wire::{Dialect, Exchange, Head, Refusal, negotiate, speaks};
 
 use crate::connection::App;
 use crate::observe::RequestFailure;
@@ -60,6 +61,11 @@ impl App {
         let path = parts.uri.path();
         if let Some(entry) = self.methods.find(path) {
             return match negotiate(&head(parts), Some(&entry.method)) {
+                Ok(exchange)
+                    if self.web_json_to_routes && self.has_web_json_route(&exchange, parts) =>
+                {
+                    self.find_plain(parts)
+                }
                 Ok(exchange) => match self.own_page(&entry.method, parts) {
                     Ok(()) => RequestTarget::Method(entry, exchange),
                     Err(error) => foreign(&entry.method, &exchange, error),
@@ -98,6 +104,20 @@ impl App {
         let is_of_none = method.kind != StreamKind::Unary && is_method_in_json(parts);
         let found = || self.routes.find(&parts.method, &parts.uri);
         is_of_none && matches!(found(), Ok(routes::RouteMatch::Service(..)))
+    }
+
+    /// Whether a route takes gRPC-Web with JSON whose client gives no name
+    /// ([`Builder::web_json_to_routes`](crate::Builder::web_json_to_routes)).
+    #[cold]
+    fn has_web_json_route(&self, exchange: &Exchange, parts: &Parts) -> bool {
+        exchange.dialect() == Dialect::GrpcWeb
+            && exchange.codec() == Codec::Json
+            && !exchange.kind().client_streams()
+            && !parts.headers.contains_key("x-user-agent")
+            && matches!(
+                self.routes.find(&parts.method, &parts.uri),
+                Ok(routes::RouteMatch::Service(..))
+            )
     }
 
     #[inline]
