@@ -181,7 +181,8 @@ impl Mock {
         let server = match wishmock {
             Some(_) => {
                 let has_reflection = config.server.reflection != Some(false);
-                lines.routes(compat::health(server, &mock, has_reflection), &mock)
+                let server = compat::health(server, &mock, has_reflection);
+                lines.routes(server, &mock, compat::can_be_asked(config))
             }
             None => server,
         };

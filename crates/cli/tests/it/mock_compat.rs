@@ -51,7 +51,10 @@ fn port() -> u16 {
 fn start(here: &Path, variables: &[(&str, String)], more: &[&str]) -> Running {
     let arguments = [&["mock", "--compat", "wishmock"], more].concat();
     let mut command = command(here, &arguments);
-    command.envs(variables.iter().map(|(name, value)| (name, value)));
+    started(command.envs(variables.iter().map(|(name, value)| (name, value))))
+}
+
+fn started(command: &mut Command) -> Running {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     // It is there once it says what it mocks.
@@ -243,21 +246,107 @@ access = \"authenticated\"
     ];
     let _running = start(here.path(), &variables, &["--compat-open", "--validate"]);
     let url = format!("http://127.0.0.1:{connect}/streaming.StreamService/GetMessages");
-    let ask = |user: &str, key: &[&str]| {
-        let body = format!("{{\"user_id\": \"{user}\"}}");
-        let words = ["-s", "-X", "POST", &url, "-H", "content-type: application/json", "-d", &body];
-        let seen = Command::new("curl").args([&words, key].concat()).output().unwrap();
-        String::from_utf8(seen.stdout).unwrap()
+    for kind in ["application/json", "application/grpc-web+json"] {
+        let kind = format!("content-type: {kind}");
+        let ask = |user: &str, key: &[&str]| {
+            let body = format!("{{\"user_id\": \"{user}\"}}");
+            let words = ["-s", "-X", "POST", &url, "-H", &kind, "-d", &body];
+            let seen = Command::new("curl").args([&words, key].concat()).output().unwrap();
+            String::from_utf8(seen.stdout).unwrap()
+        };
+        let key = ["-H", "x-api-key: letmein"];
+        let refused = ask("user123", &[]);
+        assert!(refused.contains("\"code\":\"unauthenticated\""), "{refused}");
+        assert!(!refused.contains("\"id\""), "{refused}");
+        assert_eq!(
+            ask("user123", &key),
+            "{\"id\":\"a\",\"timestamp\":\"1701878400\"}\n{\"id\":\"user123\"}\n"
+        );
+        let broken = ask("x", &key);
+        assert!(broken.contains("\"code\":\"invalid_argument\""), "{broken}");
+        assert!(broken.contains("userId"), "{broken}");
+    }
+}
+
+/// What the examples of wishmock send as `application/grpc-web+json`: JSON without envelopes.
+const WEB_SCRIPT: &str = "
+    const [url] = process.argv.slice(1);
+    const ask = (path, body, more) => fetch(`${url}/${path}`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/grpc-web+json', 'X-Grpc-Web': '1', ...more },
+      body,
+    });
+    const tell = async (name, asked) => {
+      const response = await asked;
+      const text = (await response.text()).replace(/[\\0-\\x1f\\x80-\\uffff]+/g, ' ').trim();
+      console.log(name, response.status, response.headers.get('content-type'), text);
     };
-    let key = ["-H", "x-api-key: letmein"];
-    let refused = ask("user123", &[]);
-    assert!(refused.contains("\"code\":\"unauthenticated\""), "{refused}");
-    assert!(!refused.contains("\"id\""), "{refused}");
-    assert_eq!(
-        ask("user123", &key),
-        "{\"id\":\"a\",\"timestamp\":\"1701878400\"}\n{\"id\":\"user123\"}\n"
+    const hello = 'helloworld.Greeter/SayHello';
+    await tell('unary', ask(hello, '{\"name\":\"Ada\"}', { Accept: 'application/grpc-web+json' }));
+    await tell('nothing', ask(hello, ''));
+    await tell('broken', ask(hello, 'invalid json{'));
+    await tell('unknown', ask('nonexistent.Service/Method', '{}'));
+    await tell('stream', ask('streaming.StreamService/GetMessages', '{\"user_id\":\"Bob\"}'));
+    const json = Buffer.from('{\"name\":\"Eve\"}');
+    const envelope = Buffer.concat([Buffer.from([0, 0, 0, 0, json.length]), json]);
+    await tell('envelope', ask(hello, envelope));
+    await tell('library', ask(hello, envelope, { 'X-User-Agent': 'library' }));
+    await tell('nowhere', ask('nonexistent.Service/Method', envelope));
+";
+
+fn web(port: u16) -> String {
+    let url = format!("http://127.0.0.1:{port}");
+    let words = ["--input-type=module", "-e", WEB_SCRIPT, "--", &url];
+    let seen = Command::new("node").args(words).output().unwrap();
+    assert!(seen.status.success(), "{}", String::from_utf8_lossy(&seen.stderr));
+    String::from_utf8(seen.stdout).unwrap()
+}
+
+#[test]
+fn json_without_envelopes_is_taken_as_grpc_web_for_clients_of_wishmock_only() {
+    let here = folder(&[
+        ("protos/helloworld.proto", HELLO),
+        ("protos/streaming.proto", STREAMS),
+        (NAME, RULE),
+        ("rules/grpc/streaming.streamservice.getmessages.yaml", STREAM_RULE),
+    ]);
+    let (grpc, connect, admin) = (port(), port(), port());
+    let variables = [
+        ("GRPC_PORT", grpc.to_string()),
+        ("CONNECT_PORT", connect.to_string()),
+        ("HTTP_PORT", admin.to_string()),
+    ];
+    let _running = start(here.path(), &variables, &["--compat-open"]);
+    let seen = web(connect);
+    let lines: Vec<_> = seen.lines().collect();
+    assert_eq!(lines[0], r#"unary 200 application/json {"message":"Hello Ada"}"#);
+    assert_eq!(lines[1], r#"nothing 200 application/json {"message":"Hello "}"#);
+    assert!(
+        lines[2].starts_with(r#"broken 400 application/json {"code":"invalid_argument""#),
+        "{seen}"
     );
-    let broken = ask("x", &key);
-    assert!(broken.contains("\"code\":\"invalid_argument\""), "{broken}");
-    assert!(broken.contains("userId"), "{broken}");
+    assert!(
+        lines[3].starts_with(r#"unknown 501 application/json {"code":"unimplemented""#),
+        "{seen}"
+    );
+    assert_eq!(
+        lines[4],
+        r#"stream 200 application/json {"id":"a","timestamp":"1701878400"} {"id":"Bob"}"#
+    );
+    // Who sends envelopes is answered in them, with or without a name.
+    let enveloped = r#"200 application/grpc-web+json {"message":"Hello Eve"} grpc-status: 0"#;
+    assert_eq!(lines[5].replacen("envelope ", "", 1), enveloped, "{seen}");
+    assert_eq!(lines[6].replacen("library ", "", 1), enveloped, "{seen}");
+    assert!(lines[7].starts_with("nowhere 501"), "{seen}");
+
+    let plain = port();
+    let words = ["mock", "--no-console", "--port", &plain.to_string()];
+    let _running = started(&mut command(here.path(), &words));
+    let seen = web(plain);
+    let lines: Vec<_> = seen.lines().collect();
+    for line in &lines[..3] {
+        assert!(line.contains(" 200 application/grpc-web+json "), "{seen}");
+        assert!(line.contains("grpc-status: ") && !line.contains("Hello"), "{seen}");
+    }
+    assert_eq!(lines[5].replacen("envelope ", "", 1), enveloped, "{seen}");
 }

@@ -17,7 +17,8 @@ use anyhow::anyhow;
 use futures_util::StreamExt as _;
 use tidewire::admin::{Token, Wishmock, WishmockPorts};
 use tidewire::config::Config;
-use tidewire::http::{self, Method};
+use tidewire::http::Method;
+use tidewire::http::header::CONTENT_TYPE;
 use tidewire::mock::{Json, Mock, MockFolders, json, serve};
 use tidewire::server::{StartError, Tls, TlsFiles};
 use tidewire::service::{Frame, Protocol};
@@ -152,18 +153,26 @@ pub(super) fn health(
     builder
 }
 
-/// Answers streams of replies in JSON lines to those who ask for them by a plain POST with JSON:
-/// wishmock's examples do. No RPC protocol has that.
+/// Answers what wishmock's examples ask for and no RPC protocol has: streams of replies in JSON
+/// lines, by a plain POST with JSON, and JSON without envelopes as `application/grpc-web+json`,
+/// which is `application/json` by another name there.
 ///
-/// They are asked of the server itself in Connect, once it has been [told](Self::ask) where that
+/// Calls are asked of the server itself in Connect, once it has been [told](Self::ask) where that
 /// is, so that callers, rules of validation and of access are as for any other call.
 #[derive(Clone, Default)]
 pub(super) struct Lines(Arc<OnceLock<Client>>);
 
 impl Lines {
-    pub(super) fn routes(&self, builder: tidewire::Builder, mock: &Mock) -> tidewire::Builder {
+    /// `can_ask` says whether the server will be there to be asked.
+    pub(super) fn routes(
+        &self,
+        builder: tidewire::Builder,
+        mock: &Mock,
+        can_ask: bool,
+    ) -> tidewire::Builder {
         let mock = mock.clone();
         let lines = self.clone();
+        let builder = builder.web_json_to_routes(can_ask);
         builder.route(Method::POST, "/{service}/{method}", move |call: Call| {
             let mock = mock.clone();
             let lines = lines.clone();
@@ -172,7 +181,10 @@ impl Lines {
                     let why = "lines of JSON are served on TCP addresses without TLS only";
                     return Err(Error::unimplemented(why));
                 };
-                in_lines(server, &mock, call).await
+                match is_web_json(&call) {
+                    true => without_envelopes(server, call).await,
+                    false => in_lines(server, &mock, call).await,
+                }
             }
         })
     }
@@ -188,6 +200,35 @@ impl Lines {
         Ok(())
     }
 }
+
+/// Whether a server of this configuration is one that [`Lines::ask`] finds.
+pub(super) fn can_be_asked(config: &Config) -> bool {
+    let is_tcp = |address: &Address| matches!(address, Address::Tcp(_));
+    config.server.tls.is_none() && config.server.listen.iter().any(is_tcp)
+}
+
+/// Whether it says that it is gRPC-Web with JSON, and not by which client.
+fn is_web_json(call: &Call) -> bool {
+    if call.context.header("x-user-agent").is_some() {
+        return false;
+    }
+    let said = call.context.header(CONTENT_TYPE).map_or(&b""[..], |said| said.as_bytes());
+    said.get(..WEB_JSON.len()).is_some_and(|start| start.eq_ignore_ascii_case(WEB_JSON))
+}
+
+/// Asks the server once more, for JSON by its right name; or, where it has an envelope, for
+/// gRPC-Web, where the method is what answers a client with a name.
+async fn without_envelopes(server: &Client, mut call: Call) -> tidewire::Result<Reply> {
+    let request = std::mem::take(&mut call.body).collect(REQUEST_BYTES_MAX).await?;
+    match request.first() {
+        Some(0 | 1) => call.set_header("x-user-agent", "unnamed")?,
+        _ => call.set_header(CONTENT_TYPE, "application/json")?,
+    }
+    call.body = Body::Full(if request.is_empty() { "{}".into() } else { request });
+    server.call(call).await
+}
+
+const WEB_JSON: &[u8] = b"application/grpc-web+json";
 
 async fn in_lines(server: &Client, mock: &Mock, call: Call) -> tidewire::Result<Reply> {
     let service: String = call.param("service")?;
@@ -222,7 +263,7 @@ async fn in_lines(server: &Client, mock: &Mock, call: Call) -> tidewire::Result<
             }
         }))
     });
-    lines.with_header(http::header::CONTENT_TYPE, "application/json")
+    lines.with_header(CONTENT_TYPE, "application/json")
 }
 
 fn error_line(error: &Error) -> bytes::Bytes {
