@@ -62,13 +62,18 @@ impl MocksApi {
 
     /// What is found in a file were its text this one, and all files with it.
     fn checked(&self, name: &str, text: &str) -> Result<(RuleFiles, Vec<Finding>)> {
+        let (files, shown) = self.files_with(name, text)?;
+        let mut findings = files.check(&self.mock()?.schema());
+        findings.retain(|finding| finding.diagnostic.file == shown);
+        Ok((files, findings))
+    }
+
+    /// The rule files with a text in place of one of them, and how that one is shown.
+    fn files_with(&self, name: &str, text: &str) -> Result<(RuleFiles, String)> {
         let path = self.folder()?.path_of(name)?;
         let mut files = self.folder()?.files()?;
         files.add(&path, text);
-        let mut findings = files.check(&self.mock()?.schema());
-        let shown = path.display().to_string();
-        findings.retain(|finding| finding.diagnostic.file == shown);
-        Ok((files, findings))
+        Ok((files, path.display().to_string()))
     }
 
     /// A file as a message.
@@ -115,9 +120,11 @@ impl MocksApi {
         let mock = match request.name.is_empty() {
             true => self.mock()?.clone(),
             false => {
-                let (files, findings) = self.checked(&request.name, &request.text)?;
+                let (files, shown) = self.files_with(&request.name, &request.text)?;
+                let (draft, mut findings) = self.mock()?.draft(&files);
+                findings.retain(|finding| finding.diagnostic.file == shown);
                 refuse_errors(&findings)?;
-                self.mock()?.draft(&files).0
+                draft
             }
         };
         let method = mock.method_named(&request.method)?;
