@@ -42,10 +42,10 @@ fn port() -> u16 {
         LazyLock::new(|| AtomicU32::new(std::process::id().wrapping_mul(257)));
     let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
     let ports = std::iter::repeat_with(|| {
-        let turn = TURN.fetch_add(1, Ordering::Relaxed) % 10_000;
-        10_000 + u16::try_from(turn).unwrap()
+        let turn = TURN.fetch_add(1, Ordering::Relaxed) % 9_000;
+        11_000 + u16::try_from(turn).unwrap()
     });
-    ports.take(10_000).find(is_free).expect("there is a free port from 10000 to 19999")
+    ports.take(9_000).find(is_free).expect("there is a free port from 11000 to 19999")
 }
 
 fn start(here: &Path, variables: &[(&str, String)], more: &[&str]) -> Running {
