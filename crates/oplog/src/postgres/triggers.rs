@@ -10,7 +10,6 @@
 //! capture differently stand beside each other while one replaces the other.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
 use tokio_postgres::Client;
 
@@ -241,13 +240,16 @@ impl Trigger<'_> {
     }
 }
 
+/// They run with the rights of their owner and the `search_path` of the writer, so every name and
+/// operator in a body is qualified: setting the path would cost each statement that is captured
+/// more than the rest of the function. Transition tables go before all other tables.
 fn function(name: &str, body: &str) -> String {
     // No text in the body ends it.
     let quote = |number: u64| format!("$tidewire{number}$");
     let quote = (0..).map(quote).find(|quote| !body.contains(quote.as_str())).unwrap_or_default();
     format!(
         "CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER\n    \
-         SET search_path = pg_catalog, pg_temp AS {quote}{body}{quote};\n"
+         AS {quote}{body}{quote};\n"
     )
 }
 
@@ -256,107 +258,129 @@ fn key(table: &Table, capture: &Capture, row: &str) -> String {
     let part = |column: &String| {
         let value = format!("{row}.{}", identifier(column));
         let text = match table.form(column) {
-            Some(Form::Hexadecimal) => format!("encode({value}, 'hex')"),
-            Some(Form::Escaped) => {
-                format!("replace(replace({value}::text, '%', '%25'), '/', '%2F')")
-            }
-            Some(Form::Printed) | None => format!("{value}::text"),
+            Some(Form::Hexadecimal) => format!("pg_catalog.encode({value}, 'hex')"),
+            Some(Form::Escaped) => format!(
+                "pg_catalog.replace(pg_catalog.replace({value}::pg_catalog.text, '%', '%25'), '/', '%2F')"
+            ),
+            Some(Form::Printed) | None => format!("{value}::pg_catalog.text"),
         };
         format!("coalesce({text}, '%_')")
     };
-    match capture.columns.is_empty() {
-        true => "''".to_owned(),
-        false => capture.columns.iter().map(part).collect::<Vec<_>>().join(" || '/' || "),
+    let parts: Vec<String> = capture.columns.iter().map(part).collect();
+    parts.join(" OPERATOR(pg_catalog.||) '/' OPERATOR(pg_catalog.||) ")
+}
+
+/// The array of the keys that a query has, each once; NULL where one is too long.
+fn listed(settings: &Settings, table: &Table, capture: &Capture, query: &str) -> String {
+    let max = settings.key_bytes_max;
+    let is_printed = |column: &String| table.form(column) == Some(Form::Printed);
+    let is_short = capture.columns.iter().all(is_printed)
+        && capture.columns.len() * PRINTED_BYTES_MAX <= max as usize;
+    match is_short {
+        true => format!("ARRAY({query})"),
+        false => format!(
+            "(SELECT CASE WHEN pg_catalog.max(pg_catalog.octet_length(k.key)) \
+             OPERATOR(pg_catalog.<=) {max}\n                        \
+             THEN pg_catalog.array_agg(k.key) END FROM ({query}) AS k)"
+        ),
     }
 }
 
-fn statement_body(settings: &Settings, table: &Table, captures: &[&Capture]) -> String {
-    let log = format!("{}.log", identifier(&settings.schema));
-    let max = settings.keys_max;
-    let branch = |rows: &str, second: Option<&str>, captures: &[&Capture]| {
-        let mut body = format!(
-            "        IF (SELECT count(*) FROM (SELECT FROM {rows} LIMIT {max} + 1) AS first) > {max} THEN\n"
-        );
-        for capture in captures {
-            let source = literal(&capture.source);
-            let _ = writeln!(
-                body,
-                "            INSERT INTO {log} (source, keys) VALUES ({source}, {});",
-                if capture.columns.is_empty() { "'{\"\"}'" } else { "NULL" }
-            );
-        }
-        body.push_str("        ELSE\n");
-        for capture in captures {
-            let keys =
-                |rows: &str| format!("SELECT {} AS key FROM {rows} AS r", key(table, capture, "r"));
-            let all = match second {
-                Some(second) => format!("{} UNION ALL {}", keys(rows), keys(second)),
-                None => keys(rows),
-            };
-            let _ = writeln!(
-                body,
-                "            INSERT INTO {log} (source, keys)\n                SELECT {}, CASE WHEN \
-                 max(octet_length(k.key)) <= {} THEN array_agg(DISTINCT k.key) END\n                \
-                 FROM ({all}) AS k HAVING count(*) > 0;",
-                literal(&capture.source),
-                settings.key_bytes_max,
-            );
-        }
-        body.push_str("        END IF;\n");
-        body
-    };
-    let keyed: Vec<&Capture> =
-        captures.iter().copied().filter(|capture| !capture.is_of_rows).collect();
-    let update = match keyed.is_empty() {
-        true => "        NULL;\n".to_owned(),
-        false => branch("new_rows", Some("old_rows"), &keyed),
-    };
+/// The branch of each event.
+fn body([insert, update, delete, truncate]: [&str; 4]) -> String {
+    let is = |event: &str| format!("IF TG_OP OPERATOR(pg_catalog.=) '{event}' THEN");
     format!(
-        "\nBEGIN\n    IF TG_OP = 'INSERT' THEN\n{}    ELSIF TG_OP = 'UPDATE' THEN\n{update}    \
-         ELSIF TG_OP = 'DELETE' THEN\n{}    ELSE\n{}    END IF;\n    RETURN NULL;\nEND\n",
-        branch("new_rows", None, captures),
-        branch("old_rows", None, captures),
-        whole(&log, captures),
+        "\nBEGIN\n    {}\n{insert}    ELS{}\n{update}    ELS{}\n{delete}    ELSE\n{truncate}    \
+         END IF;\n    RETURN NULL;\nEND\n",
+        is("INSERT"),
+        is("UPDATE"),
+        is("DELETE"),
     )
 }
 
-fn whole(log: &str, captures: &[&Capture]) -> String {
-    let row = |capture: &&Capture| format!("({}, NULL)", literal(&capture.source));
-    let rows: Vec<String> = captures.iter().map(row).collect();
-    format!("        INSERT INTO {log} (source, keys) VALUES {};\n", rows.join(", "))
+/// One statement for each event, whatever the number of captures: a row of the log for each.
+fn statement_body(settings: &Settings, table: &Table, captures: &[&Capture]) -> String {
+    let log = format!("{}.log", identifier(&settings.schema));
+    let max = settings.keys_max;
+    let branch = |tables: &[&str], captures: &[&Capture]| {
+        let row = |capture: &&Capture| {
+            let source = literal(&capture.source);
+            if capture.columns.is_empty() {
+                return format!("({source}, {UNIT})");
+            }
+            let select = |rows: &&str| {
+                format!("SELECT {} AS key FROM {rows} AS r", key(table, capture, "r"))
+            };
+            let query = match tables {
+                [rows] => select(rows).replacen("SELECT", "SELECT DISTINCT", 1),
+                _ => tables.iter().map(select).collect::<Vec<_>>().join(" UNION "),
+            };
+            let keys = listed(settings, table, capture, &query);
+            format!("({source}, CASE WHEN c.n OPERATOR(pg_catalog.<=) {max} THEN {keys} END)")
+        };
+        let Some(first) = tables.first().filter(|_| !captures.is_empty()) else {
+            return NOTHING.to_owned();
+        };
+        let rows: Vec<String> = captures.iter().map(row).collect();
+        format!(
+            "        INSERT INTO {log} (source, keys)\n            SELECT v.source, v.keys\n            \
+             FROM (SELECT pg_catalog.count(*) AS n FROM (SELECT FROM {first} LIMIT {}) AS f) AS c\n            \
+             CROSS JOIN LATERAL (VALUES\n                {}\n            ) AS v(source, keys)\n            \
+             WHERE c.n OPERATOR(pg_catalog.>) 0;\n",
+            u64::from(max) + 1,
+            rows.join(",\n                "),
+        )
+    };
+    let keyed: Vec<&Capture> =
+        captures.iter().copied().filter(|capture| !capture.is_of_rows).collect();
+    let whole = |capture: &&Capture| format!("({}, NULL)", literal(&capture.source));
+    let whole: Vec<String> = captures.iter().map(whole).collect();
+    body([
+        &branch(&["new_rows"], captures),
+        &branch(&["new_rows", "old_rows"], &keyed),
+        &branch(&["old_rows"], captures),
+        &format!("        INSERT INTO {log} (source, keys) VALUES {};\n", whole.join(", ")),
+    ])
 }
 
 fn row_body(settings: &Settings, table: &Table, captures: &[&Capture]) -> String {
     let log = format!("{}.log", identifier(&settings.schema));
     let branch = |rows: &[&str], updates: bool| {
-        let mut body = String::new();
-        for capture in captures.iter().filter(|capture| !(updates && capture.is_of_rows)) {
+        let row = |capture: &&Capture| {
+            let source = literal(&capture.source);
+            if capture.columns.is_empty() {
+                return format!("({source}, {UNIT})");
+            }
             let keys: Vec<String> = rows.iter().map(|row| key(table, capture, row)).collect();
-            let _ = writeln!(
-                body,
-                "        INSERT INTO {log} (source, keys)\n            SELECT {}, CASE WHEN \
-                 max(octet_length(k.key)) <= {} THEN array_agg(DISTINCT k.key) END\n            \
-                 FROM unnest(ARRAY[{}]::text[]) AS k(key);",
-                literal(&capture.source),
-                settings.key_bytes_max,
-                keys.join(", "),
+            let query = format!(
+                "SELECT DISTINCT k.key FROM pg_catalog.unnest(ARRAY[{}]) AS k(key)",
+                keys.join(", ")
             );
+            format!("({source}, {})", listed(settings, table, capture, &query))
+        };
+        let of = captures.iter().filter(|capture| !(updates && capture.is_of_rows));
+        let rows: Vec<String> = of.map(row).collect();
+        if rows.is_empty() {
+            return NOTHING.to_owned();
         }
-        if body.is_empty() { "        NULL;\n".to_owned() } else { body }
+        let rows = rows.join(",\n            ");
+        format!("        INSERT INTO {log} (source, keys) VALUES\n            {rows};\n")
     };
-    format!(
-        "\nBEGIN\n    IF TG_OP = 'INSERT' THEN\n{}    ELSIF TG_OP = 'UPDATE' THEN\n{}    ELSE\n{}    \
-         END IF;\n    RETURN NULL;\nEND\n",
-        branch(&["NEW"], false),
-        branch(&["NEW", "OLD"], true),
-        branch(&["OLD"], false),
-    )
+    let [insert, update, delete] =
+        [branch(&["NEW"], false), branch(&["NEW", "OLD"], true), branch(&["OLD"], false)];
+    body([&insert, &update, &delete, NOTHING])
 }
+
+const NOTHING: &str = "        NULL;\n";
+/// The one key of a source without columns.
+const UNIT: &str = "'{\"\"}'::pg_catalog.text[]";
+/// No part of a key that is printed as it is has more, with what follows it: a uuid.
+const PRINTED_BYTES_MAX: usize = 37;
 
 /// The text of a function without arguments that returns a trigger, as it has to be.
 const SOURCE: &str = "
 SELECT prosrc FROM pg_proc
-WHERE oid = to_regproc($1) AND prosecdef AND proconfig = ARRAY['search_path=pg_catalog, pg_temp']";
+WHERE oid = to_regproc($1) AND prosecdef AND proconfig IS NULL";
 
 /// The triggers of relations: bits of the event and of rows, function, transition tables, whether
 /// they always fire.
