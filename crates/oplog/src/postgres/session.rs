@@ -14,7 +14,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Socket};
 
 use super::intent;
 use super::poll::{PollStatement, database_error};
-use super::schema::{INSTALL_LOCK, tables};
+use super::schema::{INSTALL_LOCK, mark_body, tables};
 use super::triggers::{self, TriggerCheck};
 use super::trim;
 use crate::capture::Capture;
@@ -229,15 +229,19 @@ async fn bury(client: &Client, settings: &Settings) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes the log's tables where they are missing, if that is allowed.
+/// Makes the log's tables where they are missing, and replaces `mark()` of another version, if that
+/// is allowed.
 async fn install(client: &Client, settings: &Settings) -> Result<(), Error> {
-    let of_log = |name: &str| format!("{}.{name}", identifier(&settings.schema));
-    let log = of_log("log");
-    let exists = client
-        .query_one(INSTALLED, &[&log, &of_log("mark"), &of_log("intent")])
-        .await
-        .map_err(database_error)?;
-    if exists.get(0) {
+    let schema = identifier(&settings.schema);
+    let log = format!("{schema}.log");
+    let mark = format!("{schema}.mark");
+    let body = mark_body(&settings.schema);
+    let intent = format!("{schema}.intent");
+    let found = client.query_one(INSTALLED, &[&log, &mark, &body, &intent]).await;
+    let found = found.map_err(database_error)?;
+    let exists: bool = found.get(0);
+    let is_current: bool = found.get(1);
+    if exists && (is_current || !settings.install) {
         return Ok(());
     }
     if !settings.install {
@@ -250,6 +254,11 @@ async fn install(client: &Client, settings: &Settings) -> Result<(), Error> {
     if let Err(error) = client.batch_execute(&sql).await {
         // Ends the transaction, if the connection is there still.
         let _ = client.batch_execute("ROLLBACK").await;
+        if exists && !error.is_closed() {
+            // What is there serves, only slower.
+            tracing::info!(%error, "{mark}() is of another version, and cannot be replaced");
+            return Ok(());
+        }
         let text = "cannot make the tables of the change log; let a role that may run what \
                     `tidewire oplog sql` prints";
         return Err(Error::new(ErrorKind::NotInstalled, text).because(error));
@@ -261,15 +270,17 @@ fn channel(settings: &Settings) -> String {
     format!("{}_log", settings.schema)
 }
 
-/// Polls must use the index however few statistics there are, and nothing here has to survive a
-/// crash: that is another incarnation.
+/// Polls must use the index however few statistics there are, and are planned once, not each time:
+/// without `seqscan` there is one plan. Nothing here has to survive a crash: that is another
+/// incarnation.
 const SETUP: &str = "
-SET synchronous_commit = off; SET enable_seqscan = off; SET plan_cache_mode = force_custom_plan;
+SET synchronous_commit = off; SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan;
 SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off;
 SET jit = off; SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = 0";
 
-const INSTALLED: &str = "SELECT to_regclass($1) IS NOT NULL AND to_regproc($2) IS NOT NULL
-    AND to_regclass($3) IS NOT NULL";
+const INSTALLED: &str = "
+SELECT to_regclass($1) IS NOT NULL AND to_regproc($2) IS NOT NULL AND to_regclass($4) IS NOT NULL,
+    EXISTS (SELECT FROM pg_proc WHERE oid = to_regproc($2) AND prosrc = $3 AND proconfig IS NULL)";
 /// How often a host looks whether another is gone.
 const LOOK: Duration = Duration::from_secs(1);
 const BURIED: &str = "a host is gone while commands of its programs ran; on every host pages with \

@@ -6,12 +6,17 @@
 //! rows are in the log.
 
 use std::fmt;
+use std::pin::pin;
 
+use futures_util::FutureExt as _;
+use futures_util::future::join;
 use tidewire_memo::{Source, SourceKey, WriteGuard};
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Transaction};
 
 use crate::change::{Change, ChangeSet};
 use crate::core::Core;
+use crate::settings::Settings;
 use crate::sql::identifier;
 use crate::token::Token;
 
@@ -65,31 +70,72 @@ pub(crate) async fn transaction<T, E>(
         }
     };
     let Changes { guard, listed } = changes;
-    let schema = identifier(&core.settings.schema);
-    let insert = format!("INSERT INTO {schema}.log (source, keys) VALUES ($1, $2)");
-    let mut by_source = ChangeSet::default();
-    listed.into_iter().for_each(|change| by_source.add(change));
-    for change in by_source.into_changes() {
-        let keys = change.keys.filter(|keys| keys.len() <= core.settings.keys_max as usize);
-        let added = transaction.execute(&insert, &[&change.source, &keys]).await;
-        added.map_err(WriteError::Refused)?;
-    }
-    let mark = transaction
-        .query_one(&format!("SELECT {schema}.mark()"), &[])
-        .await
-        .map_err(WriteError::Refused)?;
-    if let Err(error) = transaction.commit().await {
-        return Err(match error.is_closed() || error.as_db_error().is_none() {
-            true => WriteError::Unknown(error),
-            false => WriteError::Refused(error),
-        });
-    }
-    let token = core.committed(mark.get(0));
+    let mark = commit(transaction, &last_statement(&core.settings, listed)).await?;
+    let token = core.committed(&mark);
     if let Some(guard) = guard {
         guard.finish_async().await;
     }
     core.wrote(&token);
     Ok((output, token))
+}
+
+/// What a transaction says at its end.
+struct LastStatement {
+    sql: String,
+    changes: Vec<Change>,
+}
+
+/// Writes what was listed into the log, and asks for the mark.
+fn last_statement(settings: &Settings, listed: Vec<Change>) -> LastStatement {
+    let schema = identifier(&settings.schema);
+    let mut by_source = ChangeSet::default();
+    listed.into_iter().for_each(|change| by_source.add(change));
+    let bounded = |mut change: Change| {
+        change.keys = change.keys.filter(|keys| keys.len() <= settings.keys_max as usize);
+        change
+    };
+    let changes: Vec<Change> = by_source.into_changes().map(bounded).collect();
+    if changes.is_empty() {
+        return LastStatement { sql: format!("SELECT {schema}.mark()"), changes };
+    }
+    let row = |at: usize| format!("(${}, ${})", at * 2 + 1, at * 2 + 2);
+    let rows: Vec<String> = (0..changes.len()).map(row).collect();
+    let rows = rows.join(", ");
+    let sql =
+        format!("INSERT INTO {schema}.log (source, keys) VALUES {rows} RETURNING {schema}.mark()");
+    LastStatement { sql, changes }
+}
+
+/// Sends the last statement and `COMMIT` at once, and returns the mark. PostgreSQL takes one after
+/// the other: if the statement fails, `COMMIT` rolls back.
+async fn commit<E>(
+    transaction: Transaction<'_>,
+    last: &LastStatement,
+) -> Result<String, WriteError<E>> {
+    let mut params: Vec<(&(dyn ToSql + Sync), Type)> = Vec::with_capacity(last.changes.len() * 2);
+    for change in &last.changes {
+        params.push((&change.source, Type::TEXT));
+        params.push((&change.keys, Type::TEXT_ARRAY));
+    }
+    let failure = |error: tokio_postgres::Error| match error.as_db_error() {
+        Some(_) if !error.is_closed() => WriteError::Refused(error),
+        _ => WriteError::Unknown(error),
+    };
+    let (said, committed) = {
+        let mut said = pin!(transaction.query_typed(&last.sql, &params));
+        // It is sent when it is polled first. What cannot be sent is known then, and nothing is
+        // committed without it.
+        if let Some(Err(error)) = said.as_mut().now_or_never() {
+            return Err(WriteError::Refused(error));
+        }
+        join(said, transaction.batch_execute("COMMIT")).await
+    };
+    // It has ended: dropped, it would send a `ROLLBACK`. It owns nothing.
+    std::mem::forget(transaction);
+    let rows = said.map_err(failure)?;
+    committed.map_err(failure)?;
+    // Each row of the log has the same one.
+    Ok(rows.first().map(|row| row.get(0)).unwrap_or_default())
 }
 
 impl<E: fmt::Display> fmt::Display for WriteError<E> {

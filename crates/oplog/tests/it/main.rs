@@ -14,3 +14,4 @@ mod reset;
 mod simulation;
 mod sqlite;
 mod trouble;
+mod writing;
