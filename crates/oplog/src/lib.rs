@@ -46,6 +46,8 @@ mod own;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod registry;
+#[cfg(feature = "postgres")]
+mod rest;
 mod settings;
 mod snapshot;
 mod sql;

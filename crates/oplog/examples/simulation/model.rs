@@ -50,7 +50,8 @@ pub(crate) struct Scenario {
     pub(crate) poll: Nanoseconds,
     pub(crate) check: Nanoseconds,
     pub(crate) trim: Nanoseconds,
-    /// A host that is woken sooner after its last poll waits until then; ours do not.
+    /// A host that is woken sooner after its last poll waits until then; ours do so only after one
+    /// that they were woken for.
     pub(crate) rest: Nanoseconds,
     /// Whether hosts wake each other; otherwise every write is as one of `psql`.
     pub(crate) wake: bool,

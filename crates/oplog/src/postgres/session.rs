@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -20,6 +21,7 @@ use super::trim;
 use crate::capture::Capture;
 use crate::core::{Backoff, Core};
 use crate::error::{Error, ErrorKind};
+use crate::rest::Rest;
 use crate::settings::Settings;
 use crate::sql::identifier;
 
@@ -160,16 +162,20 @@ impl SessionSettings {
         let notify = format!("NOTIFY {}", identifier(&channel(settings)));
         // A database that does not answer is as one that is gone.
         let answer = settings.lease.max(CONNECT_TIMEOUT);
+        let mut rest = Rest::new();
         loop {
             tokio::select! {
                 biased;
-                () = core.wake_others.notified(), if settings.wake => {
+                () = rest.before(core.wake_others.notified()), if settings.wake => {
+                    rest.begin(Instant::now());
                     within(answer, session.client.batch_execute(&notify)).await?.map_err(database_error)?;
                 }
                 () = core.wanted.notified() => {}
-                () = session.heard.notified() => {}
+                () = rest.before(session.heard.notified()) => rest.begin(Instant::now()),
                 () = tokio::time::sleep(settings.poll) => {}
             }
+            // What was heard so far, as the notification of this host itself, needs no other poll.
+            let _ = session.heard.notified().now_or_never();
             within(answer, session.poll_statement.poll(&session.client, core)).await??;
             if session.checked.elapsed() >= settings.check {
                 session.checked = Instant::now();

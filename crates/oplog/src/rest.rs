@@ -1,0 +1,84 @@
+//! The least pause between what hosts do because they were woken.
+//!
+//! A lone change is told and heard of at once. Where many are written, each host tells and polls
+//! only so often, and one poll finds what was told of meanwhile.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    /// Not before this.
+    until: Option<Instant>,
+}
+
+impl Rest {
+    /// A host that has just begun has rested.
+    pub(crate) fn new() -> Self {
+        Self { until: None }
+    }
+
+    /// Something begins that the host was woken for.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.until = Some(now + LEAST);
+    }
+
+    /// Until when it rests still.
+    fn until(&self, now: Instant) -> Option<Instant> {
+        self.until.filter(|until| *until > now)
+    }
+
+    /// Waits for an event, and until the host has rested.
+    ///
+    /// # Cancel safety
+    /// Where that of the event is: it is not taken before.
+    pub(crate) async fn before<T>(&self, event: impl Future<Output = T>) -> T {
+        if let Some(until) = self.until(Instant::now()) {
+            sleep_until(until).await;
+        }
+        event.await
+    }
+}
+
+/// Short beside the time that a commit takes on a disk, and long beside a poll.
+const LEAST: Duration = Duration::from_millis(4);
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    #[test]
+    fn wake_ups_without_a_pause_are_polls_with_one_and_a_lone_one_waits_for_nothing() {
+        let begun = Instant::now();
+        let mut rest = Rest::new();
+        let mut polls = Vec::new();
+        // Woken at each of these moments, in milliseconds.
+        for woken in (0..10).chain([1000, 2000, 2001]) {
+            let at = begun + Duration::from_millis(woken);
+            let poll = rest.until(at).unwrap_or(at);
+            let since = poll.duration_since(begun).as_millis();
+            if polls.last() != Some(&since) {
+                polls.push(since);
+            }
+            if poll == at {
+                rest.begin(at);
+            }
+        }
+        assert_eq!(polls, [0, 4, 8, 12, 1000, 2000, 2004]);
+    }
+
+    #[tokio::test]
+    async fn an_event_that_comes_while_a_host_rests_is_there_afterwards() {
+        let mut rest = Rest::new();
+        let woken = Notify::new();
+        woken.notify_one();
+        rest.begin(Instant::now() + Duration::from_hours(1));
+        assert_eq!(rest.before(woken.notified()).now_or_never(), None);
+        assert_eq!(Rest::new().before(woken.notified()).now_or_never(), Some(()));
+    }
+}
