@@ -43,6 +43,8 @@ impl Pages for PagesApi {
         let Some(pages) = self.0.pages() else {
             return Err(Error::failed_precondition("this server keeps no pages"));
         };
+        let log = self.0.oplog();
+        let published = log.map(|log| log.publish_count());
         let mut ended: usize = tags.iter().map(|tag| pages.changed(tag)).sum();
         if !service.is_empty() {
             ended += pages.clear(&service);
@@ -53,6 +55,15 @@ impl Pages for PagesApi {
             ended,
             "the end of pages was asked for by the admin listener"
         );
+        // Other hosts hear of tags by the log, where there is one.
+        if let Some(log) = log.filter(|log| published != Some(log.publish_count()))
+            && let Err(error) = log.published().await
+        {
+            return Err(Error::unavailable(format!(
+                "{ended} pages ended here, but other hosts are not told yet: the change log could \
+                 not be written ({error}); this is tried again for as long as this host runs"
+            )));
+        }
         Ok(InvalidatePagesReply { pages: ended as u64, ..Default::default() }.into())
     }
 }

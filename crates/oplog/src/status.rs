@@ -73,18 +73,19 @@ impl Status {
     /// One line for the start: which sources are captured, and which are not.
     #[must_use]
     pub fn summary(&self) -> String {
+        let is_fresh = |source: &&SourceStatus| source.problem.is_none();
         let (captured, own): (Vec<_>, Vec<_>) =
-            self.sources.iter().partition(|source| !source.tables.is_empty());
+            self.sources.iter().filter(is_fresh).partition(|source| !source.tables.is_empty());
         let names = |sources: &[&SourceStatus]| {
             sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>().join(", ")
         };
         let mut line = match captured.is_empty() {
             true => "change log: no table is captured".to_owned(),
-            false => format!("change log: whoever writes, {} stay fresh", names(&captured)),
+            false => format!("change log: fresh whoever writes: {}", names(&captured)),
         };
         if !own.is_empty() {
             line.push_str(&format!(
-                "; {} only where a program that uses the log says so",
+                "; fresh only where a program that uses the log says what it writes: {}",
                 names(&own)
             ));
         }

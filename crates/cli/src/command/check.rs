@@ -127,6 +127,8 @@ struct CheckReport {
     cached: BTreeSet<String>,
     /// What the settings say of these.
     memo: MemoConfig,
+    /// Sources whose tables are captured.
+    captured: Vec<String>,
 }
 
 impl CheckReport {

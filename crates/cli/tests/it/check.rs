@@ -199,6 +199,12 @@ fn terms_for_methods_of_a_program_with_services_in_code_are_not_doubted() {
     run(folder.path(), &["check"]).check(0, &["checked 1 file: nothing wrong"]);
 }
 
+/// Two sources of three tables.
+const CAPTURED: &str = "[oplog]\nurl = \"postgres://shop@localhost/shop\"\n\
+    [[oplog.capture]]\ntable = \"item\"\nsource = \"items\"\nkey = [\"id\"]\n\
+    [[oplog.capture]]\ntable = \"price\"\nsource = \"items\"\nkey = [\"item\"]\n\
+    [[oplog.capture]]\ntable = \"cart\"\nsource = \"orders\"\nkey = [\"id\"]\n";
+
 #[test]
 fn how_soon_a_change_is_noticed_is_said_by_the_settings() {
     let cached = GOOD
@@ -210,6 +216,10 @@ fn how_soon_a_change_is_noticed_is_said_by_the_settings() {
     for (memo, said) in [
         ("", "1 method is cached: what another process changes is noticed within 5 s"),
         ("[memo]\nsingle_writer = true\n", "1 method is cached: until this program changes what"),
+        (
+            CAPTURED,
+            "1 method is cached: who changes items, orders is noticed at once (oplog.capture)",
+        ),
         ("[memo]\nenabled = false\n", "1 method is cached, but not while memo.enabled = false"),
     ] {
         let toml = format!("[[service]]\nproto = \"protos\"\n{memo}");

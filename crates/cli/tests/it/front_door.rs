@@ -217,6 +217,23 @@ fn a_host_that_is_killed_before_its_program_says_what_it_saved_leaves_no_page_to
 }
 
 #[test]
+fn whoever_invalidates_is_told_that_other_hosts_were_not() {
+    let shop = Shop::start();
+    let cluster = cluster::Cluster::start();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let database = runtime.block_on(cluster.database());
+    let more = format!("[oplog]\nurl = \"{}\"\ntoken_wait = \"100ms\"\n", url_of(&database));
+    let folder = folder(&[("tidewire.toml", &settings(&shop, &more))]);
+    let served = Served::start(folder.path());
+    let before = body_of(&ask(&served.address, "/shop/items/1"));
+    cluster.crash();
+    run(folder.path(), &["invalidate", "items/1"])
+        .check(1, &["1 pages ended here, but other hosts are not told yet"]);
+    assert_ne!(body_of(&ask(&served.address, "/shop/items/1")), before);
+    run(folder.path(), &["invalidate", "--service", "shop"]).check(0, &["pages ended"]);
+}
+
+#[test]
 fn an_upstream_comes_and_goes_with_the_configuration_and_a_wrong_one_changes_nothing() {
     let (shop, other) = (Shop::start(), Shop::start());
     let folder = folder(&[("tidewire.toml", &settings(&shop, ""))]);

@@ -101,7 +101,16 @@ impl MemoConfig {
                  processes change is not noticed"
             }
             (true, Answers::Logged, _) => {
-                "replies are cached until their dependencies change, whoever changes them"
+                "replies are cached until their dependencies change, as the change log tells"
+            }
+            (true, Answers::Captured, true) => {
+                "replies are cached until their dependencies change: captured sources by whoever \
+                 writes, others by this program (memo.single_writer = true)"
+            }
+            (true, Answers::Captured, false) => {
+                "replies are cached until their dependencies change: captured sources by whoever \
+                 writes; for 5 s at most where they depend on others, which may change unseen \
+                 (memo.single_writer = true if no other process writes these)"
             }
             (true, Answers::External, true) => {
                 "replies are cached until this program changes their dependencies \
@@ -170,8 +179,10 @@ impl MemoConfig {
 pub enum Answers {
     /// Everybody's.
     Announced,
-    /// Everybody's, by a change log of the database.
+    /// Everybody's, by a change log of the database, or of who uses the log.
     Logged,
+    /// Everybody's of the sources that `[[oplog.capture]]` names, and this program's of others.
+    Captured,
     /// This program's only.
     External,
 }
@@ -303,7 +314,9 @@ mod tests {
         for (config, answers, says) in [
             (&on, Answers::Announced, "until this process changes their dependencies"),
             (&on, Answers::External, "for 5 s at most"),
-            (&on, Answers::Logged, "whoever changes them"),
+            (&on, Answers::Logged, "as the change log tells"),
+            (&on, Answers::Captured, "5 s at most where they depend on others"),
+            (&single, Answers::Captured, "others by this program"),
             (&single, Answers::External, "memo.single_writer = true)"),
             (&off, Answers::External, "not kept"),
         ] {

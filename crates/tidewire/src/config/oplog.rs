@@ -4,6 +4,7 @@
 //! the rest from here. For hosted programs `[[oplog.capture]]` names them: what a program declares
 //! with `depends` is then stale when anybody changes the table.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -125,6 +126,14 @@ impl OplogConfig {
             return lacks("oplog-sqlite");
         }
         None
+    }
+
+    /// The names of the sources of `[[oplog.capture]]`; none where no log is followed.
+    #[must_use]
+    pub fn captured_sources(&self) -> BTreeSet<&str> {
+        let is_followed = self.url.is_some() && self.is_on();
+        let captures = self.capture.iter().filter(|_| is_followed);
+        captures.map(|capture| &*capture.source).collect()
     }
 
     /// The sources of `[[oplog.capture]]`, one for each name, in a graph.

@@ -92,26 +92,41 @@ fn summary(found: &CheckReport) -> String {
     };
     let mut text = format!("checked {}: {outcome}", several(found.files, "file"));
     if !found.cached.is_empty() {
-        let _ = write!(
-            text,
-            "\n{} cached{}",
-            match found.cached.len() {
-                1 => "1 method is".to_owned(),
-                number => format!("{number} methods are"),
-            },
-            match (found.memo.is_on(), found.memo.single_writer) {
-                (false, _) => ", but not while memo.enabled = false",
-                (true, Some(true)) => {
-                    ": until this program changes what they depend on (memo.single_writer = true)"
-                }
-                (true, _) => {
-                    ": what another process changes is noticed within 5 s, and not at all by sources \
-                     that are not external()"
-                }
-            }
-        );
+        let methods = match found.cached.len() {
+            1 => "1 method is".to_owned(),
+            number => format!("{number} methods are"),
+        };
+        let _ = write!(text, "\n{methods} cached{}", until(found));
     }
     text
+}
+
+/// For how long replies are cached.
+fn until(found: &CheckReport) -> String {
+    if !found.memo.is_on() {
+        return ", but not while memo.enabled = false".to_owned();
+    }
+    let is_single = found.memo.single_writer == Some(true);
+    let names = found.captured.join(", ");
+    match (names.is_empty(), is_single) {
+        (true, true) => {
+            ": until this program changes what they depend on (memo.single_writer = true)"
+                .to_owned()
+        }
+        (true, false) => {
+            ": what another process changes is noticed within 5 s, and not at all by sources that \
+             are not external()"
+                .to_owned()
+        }
+        (false, true) => format!(
+            ": until anybody changes {names} (oplog.capture), or this program what else they depend \
+             on (memo.single_writer = true)"
+        ),
+        (false, false) => format!(
+            ": who changes {names} is noticed at once (oplog.capture); what another process changes \
+             of other sources within 5 s, and not at all by sources that are not external()"
+        ),
+    }
 }
 
 fn render(finding: &Finding, texts: &mut Texts) -> String {

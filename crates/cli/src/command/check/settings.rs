@@ -63,6 +63,8 @@ impl ConfigFile<'_> {
         }
         sources::rest(&interfaces, &paths, found);
         found.memo = config.memo.clone();
+        let captured = config.oplog.captured_sources().into_iter();
+        found.captured = captured.map(str::to_owned).collect();
         for method in config.auth.unreachable(interfaces.iter().flat_map(Interface::methods)) {
             let why = format!("nobody can call {method}: {}", serving::NO_CREDENTIAL);
             let error = Finding::error(self.name, why);
