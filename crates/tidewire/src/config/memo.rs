@@ -179,7 +179,7 @@ impl MemoConfig {
 pub enum Answers {
     /// Everybody's.
     Announced,
-    /// Everybody's, by a change log of the database, or of who uses the log.
+    /// Those that a change log of the database tells.
     Logged,
     /// Everybody's of the sources that `[[oplog.capture]]` names, and this program's of others.
     Captured,
