@@ -69,7 +69,7 @@ fn main() {
         println!("| {} |", cells.join(" | "));
     }
     println!("{REST}");
-    for rest in [0, 2, 4, 10] {
+    for rest in [0, 3, 5, 10] {
         let rested = |hosts| {
             let rest = rest * MILLISECOND;
             Scenario { rest, ..scenario(hosts, 1000.0, true) }
@@ -134,7 +134,7 @@ fn scenario(hosts: usize, writes_per_second: f64, wake: bool) -> Scenario {
         poll: 25 * MILLISECOND,
         check: 10 * SECOND,
         trim: 60 * SECOND,
-        rest: 4 * MILLISECOND,
+        rest: 3 * MILLISECOND,
         wake,
         writes_per_second,
         length: 20 * SECOND,
@@ -146,7 +146,7 @@ const HEAD: &str = "\
 # Many hosts on one database, simulated
 
 `cargo run --release -p tidewire-oplog --example simulation`, seed 1, 20 virtual seconds a row. A database of
-two cores. Hosts poll every 25 ms, and sooner when they are woken, with 4 ms in between; they check triggers
+two cores. Hosts poll every 25 ms, and sooner when they are woken, with 3 ms in between; they check triggers
 every 10 s and trim every minute. A delay is from the acknowledgement of a commit until its dependants are stale
 on another host. *Load* is of both cores, and the log's alone: writers, applications and loads come on top.
 
@@ -179,7 +179,7 @@ more than a tenth of the database, and with which p99 is past its bar (12 ms wok
 const REST: &str = "
 ## What it saves that a woken host rests
 
-A host that is woken again and again rests for 4 ms in between. This is what another pause would do at 1,000
+A host that is woken again and again rests for 3 ms in between. This is what another pause would do at 1,000
 commits a second: 10 hosts, and then where fan-out would begin.
 
 | pause | polls/s | load | p50 | p99 | a tenth | p99 past its bar |

@@ -179,7 +179,7 @@ impl MemoConfig {
 pub enum Answers {
     /// Everybody's.
     Announced,
-    /// Those that a change log of the database tells.
+    /// Everybody's, where a change log of the database tells of them.
     Logged,
     /// Everybody's of the sources that `[[oplog.capture]]` names, and this program's of others.
     Captured,
