@@ -113,12 +113,8 @@ impl Serve {
             tracing::warn!("nobody can call {method}: {}", serving::NO_CREDENTIAL);
         }
         let mut what = format!("serving {}", names.join(", "));
-        let answers = match config.oplog.captured_sources().is_empty() {
-            true => Answers::External,
-            false => Answers::Captured,
-        };
         if programs.as_ref().is_some_and(|programs| programs.host().is_some()) {
-            what += &format!("\n{}", config.memo.summary(answers));
+            what += &format!("\n{}", config.memo.summary(answers(config)));
         }
         if let Some(log) = &log {
             what += &format!("\n{}", log.status().summary());
@@ -144,5 +140,13 @@ impl Serve {
         }
         outcome?;
         Ok(())
+    }
+}
+
+/// Whose changes sources of programs hear of.
+fn answers(config: &Config) -> Answers {
+    match config.oplog.captured_sources().is_empty() {
+        true => Answers::External,
+        false => Answers::Captured,
     }
 }
