@@ -33,8 +33,8 @@ pub(crate) struct Shared {
     pub(crate) sources: Arc<Sources>,
     /// Who answers what processes call; nobody before the server is started.
     pub(crate) callee: OnceLock<Callee>,
-    /// How many bytes a second of a body have to come while others wait.
-    pub(crate) upload_rate_min: AtomicU64,
+    /// How many bytes a second of a body have to pass while others wait.
+    pub(crate) transfer_rate_min: AtomicU64,
     /// Starts that no call waits for.
     pub(crate) starts: Semaphore,
 }
@@ -43,9 +43,9 @@ impl Shared {
     pub(crate) fn new(graph: &Graph) -> Self {
         let sources = Arc::new(Sources::new(graph));
         let callee = OnceLock::new();
-        let upload_rate_min = AtomicU64::new(UPLOAD_RATE_MIN);
+        let transfer_rate_min = AtomicU64::new(TRANSFER_RATE_MIN);
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        Self { sources, callee, upload_rate_min, starts: Semaphore::new(cores) }
+        Self { sources, callee, transfer_rate_min, starts: Semaphore::new(cores) }
     }
 }
 
@@ -428,6 +428,6 @@ impl fmt::Debug for Peer {
 }
 
 /// In bytes a second.
-const UPLOAD_RATE_MIN: u64 = 16 << 10;
+const TRANSFER_RATE_MIN: u64 = 16 << 10;
 /// How many calls may wait for each other.
 const REENTRANCY: usize = 8;

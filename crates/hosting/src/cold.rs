@@ -13,7 +13,7 @@
 //! | a response that is not of `pipe-json` | 502; the process gets no more calls |
 //! | no head within `request_timeout`, by the process's own [clock](crate::clock) | 504; after three in a row the process is killed |
 //!
-//! When a body is slow in coming: `upload.rs`.
+//! When a body is slow in coming: `upload.rs`; when an answer is read slowly: `download.rs`.
 //!
 //! A permit is held until the last byte of the answer was read, so that an open stream counts as a
 //! call; one that came whole with its head was.
@@ -22,10 +22,8 @@ use std::error::Error as _;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use http::header::CONNECTION;
 use http::{HeaderName, HeaderValue, StatusCode};
 use rustix::io::Errno;
@@ -35,6 +33,7 @@ use tidewire_service::{
     StreamKind, Target, Upgrade, is_of_gateway,
 };
 
+use crate::download;
 use crate::headers;
 use crate::hosted_service::{Inner, InstancePermit, PromisedPermit};
 use crate::pipe_json::ProtocolViolation;
@@ -196,7 +195,7 @@ async fn once(
                 // The rest is not waited for.
                 reply.headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            Ok(hold_permit(reply, permit))
+            Ok(hold_permit(reply, permit, matches!(subject.target, Target::Http(_))))
         }
         Some((Err(error), _)) => Err(lost(inner, permit, error, Some(subject)).await),
         None => Err(CallFailure::new(overdue(inner, &permit))),
@@ -398,7 +397,7 @@ fn copy(call: &Call, body: Body) -> Call {
 
 /// The reply, which gives the permit back when its body is over, or the connection that it takes
 /// over.
-pub(crate) fn hold_permit(mut reply: Reply, permit: InstancePermit) -> Reply {
+pub(crate) fn hold_permit(mut reply: Reply, permit: InstancePermit, is_page: bool) -> Reply {
     permit.instance.note_reply();
     take_out_principal(&mut reply.headers);
     if let Some(upgrade) = reply.take_upgrade() {
@@ -408,16 +407,9 @@ pub(crate) fn hold_permit(mut reply: Reply, permit: InstancePermit) -> Reply {
         });
         return Reply::upgrade(reply.status, upgrade).with_headers(reply.headers);
     }
-    let Body::Stream(mut frames) = reply.body else { return reply };
-    let mut permit = Some(permit);
-    reply.body = Body::frames(futures_util::stream::poll_fn(move |cx| {
-        let frame = std::task::ready!(frames.poll_next_unpin(cx));
-        let frame = frame.map(|frame| frame.map_err(|error| broken_off(permit.as_ref(), error)));
-        if frame.is_none() {
-            drop(permit.take());
-        }
-        Poll::Ready(frame)
-    }));
+    if let Body::Stream(frames) = reply.body {
+        reply.body = download::hold(frames, permit, is_page);
+    }
     reply
 }
 
@@ -435,12 +427,10 @@ fn take_out_principal(headers: &mut Headers) {
 
 /// What callers are told of an answer that ends too early: not by which rule of the protocol, which
 /// the log says.
-fn broken_off(permit: Option<&InstancePermit>, error: Error) -> Error {
-    let Some(permit) = permit.filter(|permit| {
-        permit.instance.native().is_some() && permit.instance.is_out_of_reach(&error)
-    }) else {
+pub(crate) fn broken_off(permit: &InstancePermit, error: Error) -> Error {
+    if permit.instance.native().is_none() || !permit.instance.is_out_of_reach(&error) {
         return error;
-    };
+    }
     let name = permit.instance.generation.program.name();
     let text = format!("{name} ended in the middle of its answer");
     Error::new(error.code(), text).with_outcome(error.outcome()).with_cause(error)

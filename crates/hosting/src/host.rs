@@ -85,16 +85,17 @@ impl Host {
     /// keeps answers. Call it before services are added.
     #[must_use]
     pub fn in_graph(mut self, graph: &Graph) -> Self {
-        let upload_rate_min = self.shared.upload_rate_min.load(Ordering::Relaxed);
+        let transfer_rate_min = self.shared.transfer_rate_min.load(Ordering::Relaxed);
         self.shared = Arc::new(Shared::new(graph));
-        self.upload_rate_min(upload_rate_min)
+        self.transfer_rate_min(transfer_rate_min)
     }
 
-    /// Sets how many bytes a second of a request's body have to come, while other calls wait for
-    /// its place: 16 KiB unless set. A slower one loses its place, with 408.
+    /// Sets how many bytes a second of a request's body have to come, and of a reply have to be
+    /// read, while other calls wait for its place: 16 KiB unless set. A slower body loses its
+    /// place, with 408; a slower reply breaks off.
     #[must_use]
-    pub fn upload_rate_min(self, bytes: u64) -> Self {
-        self.shared.upload_rate_min.store(bytes, Ordering::Relaxed);
+    pub fn transfer_rate_min(self, bytes: u64) -> Self {
+        self.shared.transfer_rate_min.store(bytes, Ordering::Relaxed);
         self
     }
 

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use crate::callbacks::Shared;
 use crate::commands::NamedSources;
+use crate::download::OpenReplies;
 use crate::generation::Generation;
 use crate::health;
 use crate::instance::{Instance, StartContext};
@@ -44,6 +45,7 @@ pub(crate) struct Inner {
     pub(crate) wake: Notify,
     /// Calls wait for a place.
     waits: Notify,
+    pub(crate) replies: OpenReplies,
     pub(crate) figures: Figures,
     changed: watch::Sender<()>,
     output: OutputTail,
@@ -56,7 +58,7 @@ pub(crate) struct Inner {
 /// A place at an instance, given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct InstancePermit {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
     pub(crate) instance: Arc<Instance>,
 }
 
@@ -77,6 +79,7 @@ impl HostedService {
             sockets,
             wake: Notify::new(),
             waits: Notify::new(),
+            replies: OpenReplies::default(),
             figures: Figures::default(),
             changed: watch::Sender::new(()),
             output: OutputTail::default(),
@@ -188,7 +191,7 @@ impl Inner {
                     continue;
                 }
                 Step::Freeze(_) => continue,
-                Step::Wait(until) => until,
+                Step::Wait(until) => until.into_iter().chain(self.make_room(Instant::now())).min(),
                 Step::Done => break,
             };
             tokio::select! {
@@ -451,8 +454,8 @@ impl Inner {
         }
     }
 
-    pub(crate) fn upload_rate_min(&self) -> u64 {
-        self.shared.upload_rate_min.load(Ordering::Relaxed)
+    pub(crate) fn transfer_rate_min(&self) -> u64 {
+        self.shared.transfer_rate_min.load(Ordering::Relaxed)
     }
 
     pub(crate) fn name(&self) -> &str {

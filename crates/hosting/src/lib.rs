@@ -28,6 +28,7 @@
 //! | `typed_service.rs` | such a process as a service of a schema |
 //! | `sources.rs` | what its answers are made of |
 //! | `upload.rs` | when a request with a body takes a place, and loses it |
+//! | `download.rs` | when a reply that is read slowly loses its place |
 //! | `headers.rs` | what a program is told of a call; of a page, the crate `proxy` says it |
 
 #![doc = include_str!("../README.md")]
@@ -39,6 +40,7 @@ mod caller;
 mod cold;
 mod commands;
 mod control;
+mod download;
 mod free_port;
 mod generation;
 mod headers;

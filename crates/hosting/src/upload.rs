@@ -2,7 +2,7 @@
 //!
 //! | request | takes a place | loses it |
 //! |---|---|---|
-//! | a page with a body | once all of the body is there, or its first [`HELD_BYTES`] | by 408, if the rest comes slower than `limits.upload_rate_min` while others wait |
+//! | a page with a body | once all of the body is there, or its first [`HELD_BYTES`] | by 408, if the rest comes slower than `limits.transfer_rate_min` while others wait |
 //! | gRPC, an upgrade, `Expect` | from its head on: its caller waits for the program to say something | never by this |
 //! | a method | from its head on; messages of unary ones are read before | never by this |
 //!
@@ -48,8 +48,11 @@ pub(crate) async fn hold_back(inner: &Arc<Inner>, call: &mut Call) -> Result<()>
         }
     }
     let first = futures_util::stream::iter([Ok(Frame::Data(held.freeze()))]);
-    let rest =
-        Upload { frames, pace: UploadRate::new(inner.upload_rate_min()), inner: Arc::clone(inner) };
+    let rest = Upload {
+        frames,
+        pace: UploadRate::new(inner.transfer_rate_min()),
+        inner: Arc::clone(inner),
+    };
     call.body = Body::frames(first.chain(rest.into_stream()));
     Ok(())
 }
@@ -121,7 +124,7 @@ impl UploadRate {
         let rate = self.rate_min;
         let name = inner.name();
         let text = format!(
-            "the request body came slower than limits.upload_rate_min = {rate} bytes a second while \
+            "the request body came slower than limits.transfer_rate_min = {rate} bytes a second while \
              others waited for {name}"
         );
         Error::deadline_exceeded(text).with_http_status(StatusCode::REQUEST_TIMEOUT)

@@ -46,6 +46,7 @@ struct Warm {
     /// None once it is answered.
     permit: Option<InstancePermit>,
     due: Option<Instant>,
+    is_page: bool,
 }
 
 impl WarmCall {
@@ -77,6 +78,7 @@ impl WarmCall {
             PermitResult::Queued(waiting) => return Ok(later(asked, CallStage::Waits(waiting))),
         };
         let due = now.checked_add(permit.instance.generation.life.request_timeout);
+        let is_page = call.http_target().is_some();
         let again = cold::body_again(call);
         let Some(native) = permit.instance.native() else {
             return Ok(later(asked, CallStage::Has(permit)));
@@ -87,7 +89,7 @@ impl WarmCall {
                 if in_flight.is_due_first() {
                     inner.wake.notify_one();
                 }
-                Ok(Stage::Warm(Warm { in_flight, permit: Some(permit), due }))
+                Ok(Stage::Warm(Warm { in_flight, permit: Some(permit), due, is_page }))
             }
             Poll::Ready(Err(error)) => {
                 Self::keep(asked, again);
@@ -148,8 +150,12 @@ impl Future for WarmCall {
                 Poll::Pending => return Poll::Pending,
             };
             let permit = warm.permit.take().expect(TAKEN);
+            let is_page = warm.is_page;
             match outcome {
-                Ok(reply) => return Poll::Ready(this.replied(cold::hold_permit(reply, permit))),
+                Ok(reply) => {
+                    let reply = cold::hold_permit(reply, permit, is_page);
+                    return Poll::Ready(this.replied(reply));
+                }
                 Err(error) => this.stage = this.lost(permit, error)?,
             }
         }

@@ -12,7 +12,7 @@
 //! | `keep_alive_timeout` | 20 s | HTTP/2: a connection whose peer does not say so is closed |
 //! | `body_progress_timeout` | 30 s | a body that stands still: `deadline_exceeded`, 408 |
 //! | `body_progress_bytes_min` | 4 KiB | what has to come in that time, or the end |
-//! | `upload_rate_min` | 16 KiB a second | hosted programs: a slower body whose place other calls wait for is `deadline_exceeded`, 408 |
+//! | `transfer_rate_min` | 16 KiB a second | hosted programs: a slower body whose place other calls wait for is `deadline_exceeded`, 408; a reply that is read slower breaks off |
 //! | `unread_body_bytes_max` | 1 MiB | HTTP/2: what a client sends after its reply; the stream is reset |
 //! | `unread_body_timeout` | 5 s | how long that is taken in, and over HTTP/1.1 how long the sender may pause: the stream is reset, the connection closed |
 //! | `reply_progress_timeout` | 60 s | nobody reads the reply: the stream is reset, or the connection closed |
@@ -80,9 +80,9 @@ pub struct Limits {
     pub body_progress_timeout: Duration,
     /// What has to come of a request's body in that time.
     pub body_progress_bytes_min: usize,
-    /// How many bytes a second of a request's body for a hosted program have to come while other
-    /// calls wait for its place.
-    pub upload_rate_min: usize,
+    /// How many bytes a second of a request's body for a hosted program have to come, and of its
+    /// reply have to be read, while other calls wait for its place.
+    pub transfer_rate_min: usize,
     /// How many bytes of a request are still taken in over HTTP/2 once its reply is over. Over
     /// HTTP/1.1 up to [`body_bytes_max`](Self::body_bytes_max) are: beside a refusal within
     /// [`body_progress_timeout`](Self::body_progress_timeout), so that the connection goes on, and
@@ -157,7 +157,7 @@ impl Default for Limits {
             keep_alive_timeout: Duration::from_secs(20),
             body_progress_timeout: Duration::from_secs(30),
             body_progress_bytes_min: 4 << 10,
-            upload_rate_min: 16 << 10,
+            transfer_rate_min: 16 << 10,
             unread_body_bytes_max: 1 << 20,
             unread_body_timeout: Duration::from_secs(5),
             reply_progress_timeout: Duration::from_secs(60),

@@ -215,9 +215,9 @@ pub struct LimitsConfig {
     /// See [`Limits::body_progress_bytes_min`].
     #[serde(deserialize_with = "value::bytes")]
     pub body_progress_bytes_min: Option<usize>,
-    /// See [`Limits::upload_rate_min`].
+    /// See [`Limits::transfer_rate_min`].
     #[serde(deserialize_with = "value::bytes")]
-    pub upload_rate_min: Option<usize>,
+    pub transfer_rate_min: Option<usize>,
     /// See [`Limits::unread_body_bytes_max`].
     #[serde(deserialize_with = "value::bytes")]
     pub unread_body_bytes_max: Option<usize>,
@@ -518,7 +518,7 @@ impl Config {
         take! {
             body_bytes_max message_bytes_max handshake_timeout first_byte_timeout
             header_read_timeout idle_timeout keep_alive_interval keep_alive_timeout
-            body_progress_timeout body_progress_bytes_min upload_rate_min
+            body_progress_timeout body_progress_bytes_min transfer_rate_min
             unread_body_bytes_max unread_body_timeout reply_progress_timeout
             reply_bytes_waiting_max reply_bytes_waiting_all_max commands_max connections_max
             streams_max watches_max followers_max sessions_parked_max sessions_parked_bytes_max

@@ -20,6 +20,11 @@ impl<M: Clone> Pool<M> {
         is_needed
     }
 
+    /// Whether an instance gets further calls once it has places.
+    pub(crate) fn gets_calls(&self, id: u64) -> bool {
+        self.members.iter().any(|member| member.id == id && member.is_active())
+    }
+
     /// Lets spares take over from those that have served for as long as they may; returns when
     /// another will have, by its age.
     pub(super) fn take_over(&mut self, now: Instant) -> Option<Instant> {

@@ -9,6 +9,7 @@ mod calls;
 mod checks;
 mod closing;
 mod commands;
+mod downloads;
 mod ends;
 mod health;
 mod keys;

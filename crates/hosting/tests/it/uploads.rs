@@ -91,7 +91,7 @@ async fn uploads_that_dribble_take_no_place_until_64_kib_of_them_are_there() {
 #[tokio::test]
 async fn an_upload_that_is_slow_while_others_wait_loses_its_place_and_is_told_so() {
     for program in programs(&[]) {
-        let host = host().upload_rate_min(1 << 10);
+        let host = host().transfer_rate_min(1 << 10);
         let hosted = host.add(program, patient(1));
         let begun = |path| {
             let (send, call) = upload(path);
@@ -114,7 +114,7 @@ async fn an_upload_that_is_slow_while_others_wait_loses_its_place_and_is_told_so
         let error = told.await.unwrap().unwrap_err();
         assert_eq!(error.http_status(), StatusCode::REQUEST_TIMEOUT, "{error}");
         assert_eq!(error.code(), Code::DeadlineExceeded);
-        let text = "the request body came slower than limits.upload_rate_min = 1024 bytes a second \
+        let text = "the request body came slower than limits.transfer_rate_min = 1024 bytes a second \
                     while others waited for test";
         assert_eq!(error.message(), text);
         assert_eq!(other.await.unwrap(), "/other");

@@ -68,7 +68,7 @@ static RANGES: &[Range] = &[
         "limits.body_progress_bytes_min",
         Bound::Bytes(|l| l.body_progress_bytes_min as u64, 1, 1 << 40),
     ),
-    range("limits.upload_rate_min", Bound::Bytes(|l| l.upload_rate_min as u64, 1, 1 << 40)),
+    range("limits.transfer_rate_min", Bound::Bytes(|l| l.transfer_rate_min as u64, 1, 1 << 40)),
     range(
         "limits.unread_body_bytes_max",
         Bound::Bytes(|l| l.unread_body_bytes_max as u64, 0, 1 << 40),

@@ -115,10 +115,11 @@ pub const KEYS: &[Key] = &[
         "how many bytes must arrive within that time, unless the body ends",
     ),
     key(
-        "limits.upload_rate_min",
+        "limits.transfer_rate_min",
         "16KiB",
         "16KiB",
-        "bytes per second that a body for a hosted program must bring while other calls wait for its place; a slower one is 408",
+        "bytes per second that a body for a hosted program must bring, and that the caller must read of a reply, while \
+         other calls wait for its place; a slower body is 408, a slower reply breaks off",
     ),
     key(
         "limits.unread_body_bytes_max",

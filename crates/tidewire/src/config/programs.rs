@@ -39,7 +39,7 @@ use crate::changes::{Changes, Stamp};
 pub struct Programs {
     /// None while there is no program.
     host: Option<Host>,
-    upload_rate_min: u64,
+    transfer_rate_min: u64,
     pages: PageCache,
     log: SharedLog,
     sites: Routes,
@@ -117,7 +117,7 @@ impl Config {
         inventory.set_pages(pages.clone());
         let mut programs = Programs {
             host: None,
-            upload_rate_min: self.limits().upload_rate_min as u64,
+            transfer_rate_min: self.limits().transfer_rate_min as u64,
             pages,
             log: SharedLog::default(),
             sites,
@@ -387,7 +387,7 @@ impl Programs {
                     }
                 });
                 self.log.share(&host);
-                self.host.insert(host.upload_rate_min(self.upload_rate_min))
+                self.host.insert(host.transfer_rate_min(self.transfer_rate_min))
             }
         };
         let hosted = host.add(config.program.clone(), config.life.clone());
