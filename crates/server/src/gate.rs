@@ -14,7 +14,10 @@ mod caller_table;
 mod calls;
 mod deadline;
 pub(crate) mod open;
+#[cfg(test)]
+mod path_programs;
 mod path_readings;
+mod path_steps;
 
 use std::sync::Arc;
 use std::time::Duration;

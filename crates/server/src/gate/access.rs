@@ -9,20 +9,22 @@
 //!
 //! The gate comes after those that find out who calls. It is there only where a rule asks for
 //! something. A path is judged as it is written and as a program may read it (percent-decoded, dots
-//! and double slashes resolved, without parameters behind `;`, each also without regard to case),
-//! and has to be let pass as each. Case is that of ASCII and of Unicode: some programs take `ß` for
-//! `SS`, `ſ` for `s` or `ı` for `i`. Bytes that are not UTF-8 may be anything in another encoding,
-//! so a path with such has to be let pass by each rule that begins as it does before them. A path
-//! that is encoded twice, or has two slashes and a character that ends a host, has to be let pass
-//! by every rule, the general one too: there is no end to what programs make of those. Other forms
-//! of a letter are other letters: `é` in one character and in two, `ａ` and `a`.
+//! and double slashes resolved, without parameters behind `;`, and by what else is among the
+//! [steps](super::path_steps), in any order; each also without regard to case), and has to be let
+//! pass as each. Case is that of ASCII and of Unicode: some programs take `ß` for `SS`, `ſ` for `s`
+//! or `ı` for `i`. Bytes that are not UTF-8 may be anything in another encoding, so a path with
+//! such has to be let pass by each rule that begins as it does before them. A path that is encoded
+//! twice, or has two slashes and a character that ends a host, has to be let pass by every rule,
+//! the general one too: there is no end to what programs make of those. So has one with more than
+//! 128 readings, or more than 256 KiB of them. Other forms of a letter are other letters: `é` in
+//! one character and in two, `ａ` and `a`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
 use super::access_paths::check_written;
 use super::open::{DOCS_PATH, DOCUMENT, REFLECTION};
-use super::path_readings::{folded, is_unclear, readings, without_slash};
+use super::path_readings::{folded, readings, without_slash};
 use foldhash::fast::RandomState;
 use http::header::{HeaderValue, WWW_AUTHENTICATE};
 use tidewire_service::{Access, Admission, Error, Gate, Head, Principal, Result, Spec, Target};
@@ -191,14 +193,14 @@ impl Gate for AccessGate {
             Target::Method(method) => check(self.of_method(method), principal),
             Target::Http(http) => {
                 let written = http.uri.path();
-                if is_unclear(written) {
+                let Some(readings) = readings(written) else {
                     let mut all = self.paths.iter().map(|(_, access)| access);
                     let strictest = all.try_for_each(|access| check(access, principal));
                     let strictest = strictest.and_then(|()| check(&self.otherwise, principal));
                     return Admission::Ready(strictest);
-                }
+                };
                 let first = self.check_path(written, principal);
-                readings(written).iter().fold(first, |before, read| {
+                readings.iter().fold(first, |before, read| {
                     before.and_then(|()| self.check_path(read, principal))
                 })
             }
@@ -510,6 +512,88 @@ mod tests {
             ("/assets/a%20/b", true),
         ] {
             assert_eq!(code(&gate, path(at), None).is_none(), passes, "{at}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_read_by_what_programs_do_to_it_in_any_order() {
+        let rules = AccessRules::default()
+            .path("/secret", Access::Authenticated)
+            .path("/admin/*", Access::Authenticated)
+            .path("/admin/login/*", Access::Anonymous)
+            .path("/strip/admin/*", Access::Authenticated)
+            .path("/strip/admin/login/*", Access::Anonymous);
+        let gate = rules.gate(served()).unwrap().unwrap();
+        for at in [
+            // All behind it is cut off.
+            "/secret%00/x",
+            "/secret%00x/x/y",
+            "/secret;/x",
+            "/secret;x=1/x",
+            "/secret%3b/x",
+            "/secret%3bx/x",
+            "/secret%2500/x",
+            "/secret%0a/x",
+            "/admin%00/login/x",
+            "/admin;/login/x",
+            "//secret%00/x",
+            "/x/../secret%00/x",
+            "/x/;/%2e./../secret%00/x",
+            // Leading slashes are one, those within are as they were.
+            "//admin//login/x",
+            "//admin/login%2fx",
+            "//admin/%5clogin/x",
+            "/%5cadmin/%5clogin/x",
+            "///admin//login/x",
+            "//admin%2f/login/x",
+            "//%61dmin/%2flogin/x",
+            "//admin;/;/login/x",
+            // The same without the prefix of a route.
+            "/strip//admin//login/x",
+            "/strip/%2fadmin/%2flogin/x",
+            "/strip/..%00/admin/x",
+            "/strip/x/../../admin/x",
+            // Slashes stay encoded, letters do not.
+            "/%61dmin/login%2fx",
+            "/%61dmin%3b/login/x",
+            // Dots, or spaces at the end alone, are left out.
+            "/admin./login%20/x",
+            "/admin%00/login./x",
+        ] {
+            assert_eq!(code(&gate, path(at), None), Some(Code::Unauthenticated), "{at}");
+            assert_eq!(code(&gate, path(at), Some(&[])), None, "{at}");
+        }
+        for at in [
+            "/",
+            "/secrets",
+            "/secret/x",
+            "/admin/login",
+            "/admin/login/x",
+            "/admin/login/a%20b;v=1",
+            "/admin/login/a%2fb%3bc",
+            "/admin/login/1.2/a.js",
+            "/x//y",
+            "/strip/admin/login/x",
+        ] {
+            assert_eq!(code(&gate, path(at), None), None, "{at}");
+        }
+    }
+
+    #[test]
+    fn a_path_with_too_many_readings_has_to_be_let_pass_by_every_rule() {
+        let rules = AccessRules::default().path("/secret", Access::scopes(&["top"]));
+        let gate = rules.gate(served()).unwrap().unwrap();
+        let at = |path: &str| {
+            let uri = Uri::try_from(path).unwrap();
+            Target::Http(HttpTarget::new(Method::GET, uri))
+        };
+        let odd = "/a;b//%00./".repeat(20);
+        assert_eq!(code(&gate, at(&odd), None), Some(Code::Unauthenticated));
+        assert_eq!(code(&gate, at(&odd), Some(&[])), Some(Code::PermissionDenied));
+        assert_eq!(code(&gate, at(&odd), Some(&["top"])), None);
+        // Long paths of usual names have few.
+        for usual in ["/%e6%97%a5%e6%9c%ac".repeat(500), "/a%20b,c%2c(1).txt".repeat(500)] {
+            assert_eq!(code(&gate, at(&usual), None), None);
         }
     }
 
