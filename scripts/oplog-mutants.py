@@ -77,7 +77,7 @@ MUTANTS = [
      "self.word.send_if_modified(|word| {", "let _ = |word: &watch::Sender<Word>| word.send_if_modified(|word| {",
      ["a_host_that_loses_its_connection"]),
     ("a host that stops leaves its word",
-     "if stood >= LINGER || open.is_closed {", "if stood >= LINGER {",
+     "let _ = tokio::time::timeout(patience, taken_back).await;", "let _ = (patience, taken_back);",
      ["a_host_that_stops_after_its_commands"]),
 ]
 
