@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use http::header::{AGE, CACHE_CONTROL, HeaderMap, HeaderName, VARY};
-use tidewire_service::{Caching, Headers, Lifetime};
+use tidewire_service::{Caching, Headers, Lifetime, vary_by};
 
 use crate::reply_cache::Settings;
 use crate::scope::Scope;
@@ -103,7 +103,12 @@ impl Rules {
             told.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
         }
         for (name, value) in for_known.unwrap_or(&self.headers) {
-            told.entry(name).or_insert_with(|| value.clone());
+            if name == VARY {
+                // What the answer says itself takes away nothing of what is known.
+                vary_by(&mut told, value);
+            } else {
+                told.entry(name).or_insert_with(|| value.clone());
+            }
         }
         told.entry(CACHE_STATUS).or_insert(if age.is_some() { HIT } else { STORED });
         if let Some(age) = age {
@@ -158,4 +163,27 @@ fn life(lifetime: Lifetime, caching: Caching) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_answer_says_that_it_depends_on_does_not_take_away_what_is_known() {
+        let names = headers("public, no-cache".to_owned(), &mut ["x-tenant", "accept"].into_iter());
+        let rules = Rules { headers: names, is_private: false, for_known: None };
+        for (own, expected) in [
+            (&[][..], "x-tenant, accept"),
+            (&["cookie"][..], "cookie, x-tenant, accept"),
+            (&["Accept", "cookie"], "Accept, cookie, x-tenant"),
+            (&["*"], "*"),
+        ] {
+            let mut said = HeaderMap::new();
+            own.iter().for_each(|line| _ = said.append(VARY, HeaderValue::from_static(line)));
+            let told = rules.cache_headers(&said.into(), None, Credentials::default());
+            let lines: Vec<_> = told.get_all(VARY).iter().collect();
+            assert_eq!(lines, [expected], "{own:?}");
+        }
+    }
 }

@@ -170,7 +170,7 @@ impl Policy {
             headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
             headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, allowed);
             if self.any_header {
-                tidewire_wire::vary(headers, "access-control-request-headers");
+                tidewire_service::vary(headers, "access-control-request-headers");
             }
             headers.insert(ACCESS_CONTROL_MAX_AGE, self.max_age.clone());
         }
@@ -214,7 +214,7 @@ impl Policy {
 
     /// Says in a response who may read it. Caches must tell callers apart in either case.
     fn mark(&self, granted: Option<HeaderValue>, headers: &mut HeaderMap) {
-        tidewire_wire::vary(headers, "origin");
+        tidewire_service::vary(headers, "origin");
         let Some(origin) = granted else { return };
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         if self.credentials {

@@ -7,7 +7,9 @@ use http::header::{
 use http::{HeaderMap, Method, Response, StatusCode, Version};
 use tidewire_cache::Audience;
 use tidewire_rest::{ErrorFormat, PrintedReply};
-use tidewire_service::{Body, Context, Error, Frame, Headers, HeldTags, OneLine, Reply, Validator};
+use tidewire_service::{
+    Body, Context, Error, Frame, Headers, HeldTags, OneLine, Reply, Validator, settle_vary,
+};
 use tidewire_wire::{Head, negotiate};
 
 use crate::log_limit::LogLimit;
@@ -26,6 +28,7 @@ pub(crate) fn response<B>(mut reply: Reply, wrap: impl FnOnce(Body) -> B) -> Res
     *response.status_mut() = status;
     // The map that was there is empty and owns nothing; its destructor would look for what it owns.
     std::mem::forget(std::mem::replace(response.headers_mut(), headers.into_map()));
+    settle_vary(response.headers_mut());
     response
 }
 

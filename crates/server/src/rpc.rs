@@ -278,7 +278,7 @@ impl RpcCall {
             plain::tag(&mut reply, &self.held, "");
             if reply.is_unchanged() {
                 // As the whole answer would (RFC 9110, section 15.4.5).
-                tidewire_wire::vary(&mut reply.headers, "accept-encoding");
+                tidewire_service::vary(&mut reply.headers, "accept-encoding");
                 return Ok(plain::response(reply, ResponseBody::plain));
             }
         }

@@ -57,6 +57,7 @@ mod token;
 mod typed_stream;
 mod types;
 mod upgrade;
+mod vary;
 mod wakers;
 
 pub use access::Access;
@@ -103,6 +104,7 @@ pub use stream::{Sender, Stream};
 pub use token::{Token, Tokens};
 pub use types::{RegisterTypes, register_types};
 pub use upgrade::{Duplex, Upgrade};
+pub use vary::{settle_vary, vary, vary_by};
 pub use wakers::Wakers;
 
 /// The outcome of a call: a value, or an [`Error`] with a [`Code`].

@@ -45,7 +45,6 @@ mod read_request;
 mod sender;
 mod status;
 mod timeout;
-mod vary;
 mod write_reply;
 
 pub use client_call::{Caller, Request};
@@ -58,5 +57,4 @@ pub use host::is_host;
 pub use negotiate::{Exchange, Head, Refusal, negotiate, speaks};
 pub use read_reply::{Event, Replies};
 pub use read_request::{ReadStep, Requests};
-pub use vary::vary;
 pub use write_reply::{Pieces, ReplyEnd, Response};

@@ -11,13 +11,12 @@
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use tidewire_service::{Error, Result, StreamKind};
+use tidewire_service::{Error, Result, StreamKind, vary};
 
 use crate::compression::{Coders, Encoding};
 use crate::dialect::{Dialect, Framing};
 use crate::envelope::{COMPRESSED, COPIED_MAX, Head, Message, seal};
 use crate::negotiate::Exchange;
-use crate::vary::vary;
 use crate::{connect, grpc, grpc_web, headers};
 
 /// A response that is there as a whole.

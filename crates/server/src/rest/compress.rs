@@ -52,7 +52,7 @@ pub(crate) fn apply(
     // they were chosen alike (RFC 9110, section 15.4.5).
     let has_tag = parts.headers.contains_key(ETAG) && !is_fixed(&parts.headers);
     if is_worth_it || has_tag {
-        tidewire_wire::vary(&mut parts.headers, "accept-encoding");
+        tidewire_service::vary(&mut parts.headers, "accept-encoding");
     }
     if !accepted || !is_worth_it {
         return Response::from_parts(parts, body);

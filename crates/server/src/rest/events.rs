@@ -147,7 +147,7 @@ fn with_headers(mut response: Response<Body>) -> Response<Body> {
 pub(crate) fn vary(binding: &Binding, response: &mut Response<Body>) {
     let cached = response.headers().get(CACHE_CONTROL).and_then(|value| value.to_str().ok());
     if binding.is_followable() && cached.is_some_and(|text| text.contains("max-age")) {
-        tidewire_wire::vary(response.headers_mut(), "accept");
+        tidewire_service::vary(response.headers_mut(), "accept");
     }
 }
 

@@ -119,6 +119,35 @@ async fn another_page_is_told_nothing_but_that_answers_differ() {
 }
 
 #[tokio::test]
+async fn a_page_that_depends_on_everything_says_that_alone() {
+    let page = async |call: Call| {
+        let mut reply = Reply::text("page");
+        for line in call.context.header_values("x-vary") {
+            reply.headers.append("vary", line.clone());
+        }
+        Ok::<_, Error>(reply)
+    };
+    for cors in [None, Some(Cors::new(["https://app.example"]))] {
+        let is_added = cors.is_some();
+        let mut builder = Server::builder().mount("/", page);
+        if let Some(cors) = cors {
+            builder = builder.cors(cors);
+        }
+        let server = crate::host::start(builder).await;
+        for (lines, expected) in [
+            ("x-vary: *\r\n", "*"),
+            ("x-vary: accept\r\nx-vary: *\r\n", "*"),
+            ("x-vary: *\r\nx-vary: origin\r\n", "*"),
+            ("x-vary: cookie , *\r\n", "*"),
+            ("x-vary: accept\r\n", if is_added { "accept, origin" } else { "accept" }),
+        ] {
+            let answer = send(&server, "GET", "/page", lines, b"").await;
+            assert_eq!(answer.lines_of("vary"), [expected], "{lines} {is_added}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn all_pages_may_call_where_that_is_set() {
     let server = start(Some(Cors::new(["*"]))).await;
     let answer = send(&server, "POST", "/fine", &from("https://any.example", ""), b"").await;

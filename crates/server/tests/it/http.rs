@@ -15,6 +15,12 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// All lines of a header.
+    pub(crate) fn lines_of(&self, name: &str) -> Vec<&str> {
+        let lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.filter(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, it)| it).collect()
+    }
+
     /// A header, if it is there.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
