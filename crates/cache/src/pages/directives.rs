@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use http::HeaderMap;
 use http::header::{CACHE_CONTROL, PRAGMA};
+use http::{HeaderMap, HeaderValue};
 
 /// Directives, of a request or a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,9 +45,14 @@ impl Directives {
         directives
     }
 
-    /// Those of a response, of which the targeted ones count if they can be read.
+    /// Those of a response, of which the targeted ones count if they can be read. If not, the
+    /// response is for one caller if they name that at all.
     pub(crate) fn of_response(headers: &HeaderMap) -> Self {
-        targeted(headers).unwrap_or_else(|| Self::of_field(headers))
+        targeted(headers).unwrap_or_else(|| {
+            let mut directives = Self::of_field(headers);
+            directives.private |= headers.get_all(TARGETED).iter().any(restricts);
+            directives
+        })
     }
 
     fn of_field(headers: &HeaderMap) -> Self {
@@ -185,44 +190,37 @@ impl Lossy for [u8] {
     }
 }
 
+const TARGETED: &str = "cdn-cache-control";
+
 /// What `CDN-Cache-Control` says, if it is there, can be read, and says anything: a dictionary of
 /// structured fields (RFC 8941), whose types have to be right.
 fn targeted(headers: &HeaderMap) -> Option<Directives> {
-    let values = headers.get_all("cdn-cache-control").iter();
+    let values = headers.get_all(TARGETED).iter();
     let values: Option<Vec<_>> = values.map(|value| value.to_str().ok()).collect();
     let text = values.filter(|values| !values.is_empty())?.join(",");
     let mut directives = Directives { is_targeted: true, ..Directives::default() };
     for item in items(&text) {
-        let (key, value) = item.split_once('=').map_or((&*item, None), |(k, v)| (k, Some(v)));
-        let (key, value) = match value {
-            None => (without_parameters(key), None),
-            Some(value) => (key, Some(without_parameters(value))),
-        };
-        let is_key = |(at, byte): (usize, u8)| match byte {
-            b'a'..=b'z' | b'*' => true,
-            b'0'..=b'9' | b'_' | b'-' | b'.' => at > 0,
-            _ => false,
-        };
-        if key.is_empty() || !key.bytes().enumerate().all(is_key) {
-            return None;
-        }
-        let mut fresh = directives.clone();
-        if fresh.of_seconds(key).is_some() {
+        let (key, rest) = item.split_at(item.find(['=', ';']).unwrap_or(item.len()));
+        let value = rest.strip_prefix('=').map(without_parameters);
+        is_key(key).then_some(())?;
+        if let Some(place) = directives.of_seconds(key) {
             let number = value.filter(|it| !it.is_empty() && it.len() <= 15)?;
             if !number.bytes().all(|byte| byte.is_ascii_digit()) {
                 return None;
             }
             // Of a key that is there twice the last one counts.
-            if let Some(place) = directives.of_seconds(key) {
-                *place = Some(seconds(number));
-            }
+            *place = Some(seconds(number));
             continue;
         }
         match value {
             None | Some("?1") => directives.take(key, None),
             Some("?0") => {}
             Some(value) => {
-                is_bare_item(value).then_some(())?;
+                let is_text = value.starts_with('"');
+                // Those may name fields, and nothing else.
+                if !is_bare_item(value) || !is_text && RESTRICTIONS.contains(&key) {
+                    return None;
+                }
                 directives.take(key, Some(&unquoted(value)));
             }
         }
@@ -230,20 +228,71 @@ fn targeted(headers: &HeaderMap) -> Option<Directives> {
     Some(directives)
 }
 
+/// By which a response is for one caller, or not to be given again without asking.
+const RESTRICTIONS: [&str; 3] = ["private", "no-store", "no-cache"];
+
+/// Whether any word of a value is one of those, wherever it stands.
+fn restricts(value: &HeaderValue) -> bool {
+    let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
+    let mut words = value.as_bytes().split(|byte| !is_of_word(byte));
+    words.any(|word| RESTRICTIONS.iter().any(|it| word.eq_ignore_ascii_case(it.as_bytes())))
+}
+
+fn is_key(key: &str) -> bool {
+    let is_of_key = |(at, byte): (usize, u8)| match byte {
+        b'a'..=b'z' | b'*' => true,
+        b'0'..=b'9' | b'_' | b'-' | b'.' => at > 0,
+        _ => false,
+    };
+    !key.is_empty() && key.bytes().enumerate().all(is_of_key)
+}
+
+/// A value without what follows it behind a semicolon that is in no text and no list.
 fn without_parameters(text: &str) -> &str {
-    let is_text = text.starts_with('"');
-    if is_text { text } else { text.split(';').next().unwrap_or(text).trim_end() }
+    let (mut is_quoted, mut is_escaped, mut is_list) = (false, false, false);
+    let end = text.bytes().position(|byte| {
+        let was_escaped = std::mem::take(&mut is_escaped);
+        match byte {
+            b'"' if !was_escaped => is_quoted = !is_quoted,
+            b'\\' if is_quoted && !was_escaped => is_escaped = true,
+            b'(' | b')' if !is_quoted => is_list = byte == b'(',
+            _ => {}
+        }
+        byte == b';' && !is_quoted && !is_list
+    });
+    &text[..end.unwrap_or(text.len())]
 }
 
 /// Whether it may be the value of a key that is not known.
 fn is_bare_item(value: &str) -> bool {
-    let first = value.bytes().next();
-    first.is_some_and(|it| it.is_ascii_alphanumeric() || b"\"-*:(?".contains(&it))
+    let (Some(first), Some(last)) = (value.bytes().next(), value.bytes().last()) else {
+        return false;
+    };
+    let is_of_token =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~:/".contains(&byte);
+    match first {
+        b'"' => is_text(value),
+        b'(' => last == b')' && !value[1..value.len() - 1].contains(['(', ')']),
+        b':' => value.len() > 1 && last == b':' && !value.contains(' '),
+        b'?' => false,
+        _ => is_of_token(first) && value.bytes().all(is_of_token),
+    }
+}
+
+/// Whether a quotation is all of it, and ends.
+fn is_text(value: &str) -> bool {
+    let mut is_escaped = false;
+    let end = value.bytes().skip(1).position(|byte| {
+        let was_escaped = std::mem::take(&mut is_escaped);
+        is_escaped = byte == b'\\' && !was_escaped;
+        byte == b'"' && !was_escaped
+    });
+    end.is_some_and(|end| end + 2 == value.len())
 }
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderName, HeaderValue};
+    use http::HeaderName;
 
     use super::*;
 
@@ -305,6 +354,45 @@ mod tests {
             let directives = both(text);
             assert_eq!(directives.max_age.map(|age| age.as_secs()), expected, "{text}");
             assert_eq!(directives.no_store, expected.is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_for_cdns_keeps_a_page_private_also_where_it_cannot_be_read() {
+        let is_kept = |targeted: &[u8]| {
+            let mut headers = HeaderMap::new();
+            headers.append("cdn-cache-control", HeaderValue::from_bytes(targeted).unwrap());
+            let usual = HeaderValue::from_static("public, max-age=60, no-store, must-understand");
+            headers.insert(CACHE_CONTROL, usual);
+            !Directives::of_response(&headers).private
+        };
+        for text in [
+            "Private",
+            "NO-STORE",
+            "No-Cache, max-age=60",
+            "s-maxage=\"60\", private",
+            "private, max-age=5.0",
+            "private;a=b",
+            "max-age=60, private;a=\"b\"",
+            "max-age=60 private",
+            "x=y private",
+            "x=\"y, private",
+            "private=1",
+            "x=(a) private)",
+            "no-cache=set-cookie",
+            "&&&, no-store",
+        ] {
+            assert!(!is_kept(text.as_bytes()), "{text}");
+        }
+        assert!(!is_kept(b"x=\xff, private"));
+        for text in [
+            "Max-Age=5",
+            "s-maxage=\"60\"",
+            "&&&",
+            "x-private, &&&",
+            "x=(a \"private, b\");c, y=:cHJpdmF0ZQ==:, z=*/private, max-age=60",
+        ] {
+            assert!(is_kept(text.as_bytes()), "{text}");
         }
     }
 }

@@ -283,6 +283,22 @@ const NOT_STORED: &[Row] = &[
     ),
     (
         "RFC 9213",
+        "a CDN-Cache-Control that cannot be read and names private is heeded",
+        &[
+            Answer(
+                200,
+                &[
+                    ("Cache-Control", "public, max-age=60"),
+                    ("CDN-Cache-Control", "s-maxage=\"60\", Private"),
+                ],
+                "a",
+            ),
+            Miss(PLAIN),
+            Miss(PLAIN),
+        ],
+    ),
+    (
+        "RFC 9213",
         "with a CDN-Cache-Control, Expires is ignored",
         &[
             Answer(
