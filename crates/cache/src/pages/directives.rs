@@ -249,7 +249,9 @@ fn is_key(key: &str) -> bool {
 
 /// A value without what follows it behind a semicolon that is in no text and no list.
 fn without_parameters(text: &str) -> &str {
-    let (mut is_quoted, mut is_escaped, mut is_list) = (false, false, false);
+    let mut is_quoted = false;
+    let mut is_escaped = false;
+    let mut is_list = false;
     let end = text.bytes().position(|byte| {
         let was_escaped = std::mem::take(&mut is_escaped);
         match byte {
