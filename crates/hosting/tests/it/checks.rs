@@ -40,7 +40,8 @@ fn has_both_languages(test: &str) -> bool {
 
 /// About one runtime, the pool, what no SDK of ours does, or no program of ours; what is in two
 /// tests, one a language.
-const ALONE: [&str; 28] = [
+const ALONE: [&str; 29] = [
+    "a_reader_that_is_fast_enough_and_idle_event_streams_keep_their_places",
     "another_takes_over_from_a_process_that_is_not_well_and_no_call_fails",
     "who_calls_a_process_that_runs_out_of_memory_is_told_so_and_so_are_operators",
     "a_process_starts_no_more_others_than_it_may",
