@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidewire::client::{HttpVersion, Protocol, Step, Trace, Upstream};
-use tidewire::{Client, Code, Codec, Context, Schema, Server, Stream};
+use tidewire::config::Config;
+use tidewire::http::{HeaderName, Method};
+use tidewire::{Call, Client, Code, Codec, Context, Reply, Schema, Server, Stream};
 use tidewire_tests::program::{root, tool};
 use tidewire_tests::proto::*;
 use tidewire_tests::served::Served;
@@ -235,4 +237,81 @@ async fn an_upstream_that_is_down_is_unavailable_to_every_caller() {
         .unwrap_err();
     assert_eq!(error.code(), Code::Unavailable);
     assert!(error.message().contains(&format!("cannot connect to {gone}")), "{error}");
+}
+
+/// What an upstream is told of a call with these headers, which a caller made up, but for those of
+/// the protocol.
+async fn told_of(trusted: &str, http: HttpVersion, claimed: &[&str]) -> Vec<String> {
+    const PATH: &str = "/tidewire.test.v1.BehaviourService/Echo";
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&seen);
+    let answer = move |call: Call| {
+        let ours = |name: &str| !name.starts_with("connect-") && !name.starts_with("content-");
+        let headers = call.context.headers().iter().filter(|(name, _)| ours(name.as_str()));
+        let lines = headers.map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()));
+        told.lock().unwrap().extend(lines);
+        async { Reply::text("{}").with_header("content-type", "application/json") }
+    };
+    let (_upstream, address) = start(Server::builder().route(Method::POST, PATH, answer)).await;
+    let text = format!(
+        "server.trusted_proxies = [{trusted}]\nserver.hosts = [\"shop.example\", \"127.0.0.1\"]\n[[service]]\nbackend = \"upstream\"\n\
+         proto = {:?}\nnames = [{SERVICE:?}]\nurl = \"http://{address}\"",
+        root().join("tests/proto")
+    );
+    let config = Config::parse(&text, "t.toml").unwrap();
+    let schema = Schema::from_folder(root().join("tests/proto")).unwrap();
+    let upstream = config.schemas().next().unwrap().upstream(&schema).unwrap();
+    let server = config.server().unwrap().service(schema.serve(SERVICE, upstream).unwrap());
+    let (_running, front) = start(server).await;
+    let client = Client::builder(format!("http://{front}")).http(http).codec(Codec::Json);
+    let mut context = Context::default();
+    for line in claimed {
+        let (name, value) = line.split_once(": ").unwrap();
+        context.headers_mut().append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+    }
+    let typed = BehaviourServiceClient::new(client.build().unwrap().channel());
+    BehaviourService::echo(&typed, context, EchoRequest::default()).await.unwrap();
+    let named = seen.lock().unwrap().drain(..).collect::<Vec<_>>();
+    let unnamed = |line: String| line.replace(&front.to_string(), "FRONT");
+    let of_protocol = ["accept", "user-agent", "host", "traceparent"];
+    let is_own = |line: &String| of_protocol.iter().all(|name| !line.starts_with(name));
+    let mut lines: Vec<_> = named.into_iter().map(unnamed).filter(is_own).collect();
+    lines.sort();
+    lines
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upstream_is_told_of_its_callers_by_the_server_alone() {
+    const CLAIMED: [&str; 15] = [
+        "forwarded: for=6.6.6.6",
+        "proxy: http://evil.example",
+        "tidewire-principal: root",
+        "x-forwarded-for: 6.6.6.6",
+        "x-forwarded-host: evil.example",
+        "x-forwarded-prefix: /admin",
+        "x-forwarded-proto: https",
+        "x-forwarded-user: root",
+        "x-host: evil.example",
+        "x-original-url: /admin",
+        "x-own: a",
+        "x-rewrite-url: /admin",
+        "x.forwarded.for: 6.6.6.6",
+        "x_forwarded_for: 6.6.6.6",
+        "x_own: b",
+    ];
+    let own = [
+        "x-forwarded-for: 127.0.0.1",
+        "x-forwarded-host: FRONT",
+        "x-forwarded-proto: http",
+        "x-own: a",
+        "x_own: b",
+    ];
+    for http in [HttpVersion::Http1, HttpVersion::Http2] {
+        let told = told_of("", http, &CLAIMED).await;
+        assert_eq!(told, own, "{http:?}");
+        let proxied = ["x-forwarded-for: 192.0.2.7", "x-forwarded-host: shop.example"];
+        let told = told_of("\"127.0.0.1\"", http, &proxied).await;
+        let expected = [proxied[0], proxied[1], "x-forwarded-proto: http"];
+        assert_eq!(told, expected, "{http:?}");
+    }
 }

@@ -11,7 +11,9 @@
 //! (`caller.rs`); what callers say under such a name is removed.
 
 use http::HeaderMap;
-use tidewire_service::{Call, Context, Target, headers_without, is_of_connection, is_of_gateway};
+use tidewire_service::{
+    Call, Context, Target, headers_without, is_of_connection, is_of_gateway, is_of_proxy,
+};
 
 use crate::caller::Caller;
 
@@ -31,8 +33,7 @@ pub(crate) fn prepare(call: &mut Call) {
 /// The headers of a call that go to a process.
 fn for_process(target: &Target, context: &mut Context) -> HeaderMap {
     if let Some(scope) = target.cache_scope() {
-        let headers = context.headers_of_cached(scope);
-        return headers_without(headers, tidewire_proxy::is_of_proxy);
+        return context.headers_of_cached(scope);
     }
     match target {
         Target::Method(_) => headers_without(std::mem::take(context.headers_mut()), is_of_rpc),
@@ -45,7 +46,7 @@ fn for_process(target: &Target, context: &mut Context) -> HeaderMap {
 fn is_of_rpc(name: &str) -> bool {
     is_of_connection(name)
         || is_of_gateway(name)
-        || tidewire_proxy::is_of_proxy(name)
+        || is_of_proxy(name)
         || name.starts_with("grpc-")
         || name.starts_with("connect-")
         || matches!(
@@ -72,7 +73,7 @@ mod tests {
         let mut spec = Spec::dynamic("a.v1.A", "Get", StreamKind::Unary, ["", ""]);
         (spec.cache, spec.idempotency) = (cache, idempotency);
         let mut context = Context::default();
-        let proxies = ["forwarded", "x-forwarded-for"];
+        let proxies = ["forwarded", "x-forwarded-for", "x_forwarded_for", "x.original.url"];
         let names = ["authorization", "cookie", "x-tenant", "grpc-timeout", "te", "traceparent"];
         for name in proxies.into_iter().chain(names).chain(["tracestate"]) {
             context.headers_mut().insert(name, HeaderValue::from_static("a"));

@@ -1,31 +1,16 @@
-//! What a program behind the gateway is told of the request as its caller made it.
+//! What a program behind the gateway is told of the request as its caller made it: `Host`, and
+//! [`Forwarded`].
 //!
-//! | header | says |
-//! |---|---|
-//! | `Host` | the host that the caller asked for, empty where it named none |
-//! | `X-Forwarded-For` | the caller's address |
-//! | `X-Forwarded-Host` | the same |
-//! | `X-Forwarded-Proto` | `https` where the caller came by TLS, else `http` |
-//! | `X-Forwarded-Prefix` | what was taken off the path |
-//!
-//! What callers say in any header whose name begins with `X-Forwarded`, or in `Forwarded` (RFC
-//! 7239), is taken out: anybody could say it. So are names with an underscore, which CGI and WSGI
-//! cannot tell from those with a hyphen, and what the caller's `Connection` names, before these are
-//! set, since that would take them out again on the way. So are headers by which frameworks serve
-//! another path or host than the request names ([`OVERRIDES`]), since access rules and routes are
-//! about what it names.
+//! `Host` is the host that the caller asked for, empty where it named none. Names with an
+//! underscore or a dot are taken out, which CGI, WSGI and PHP cannot tell from those with a hyphen.
+//! So is what the caller's `Connection` names, before these are set, since that would take them out
+//! again on the way.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
-use bytes::{BufMut, BytesMut};
-use http::header::{CONNECTION, FORWARDED, HOST};
-use http::{HeaderMap, HeaderName, HeaderValue, Uri};
-use tidewire_service::is_for_all;
-
-const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const OF_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
+use http::header::{CONNECTION, HOST};
+use http::{HeaderMap, HeaderValue, Uri};
+use tidewire_service::{Forwarded, is_for_all};
 
 /// The host that a request asks for.
 pub(crate) fn host<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> {
@@ -52,57 +37,15 @@ pub(crate) fn set(
         let host = host.clone().unwrap_or_else(|| HeaderValue::from_static(""));
         headers.insert(HOST, host);
     }
-    let address = address.and_then(|address| forwarded_address(address.ip()));
-    let prefix = prefix.and_then(|prefix| HeaderValue::from_str(prefix).ok());
-    headers.reserve(4);
-    let proto = Some(HeaderValue::from_static(if is_https { "https" } else { "http" }));
-    for (name, value) in [(FOR, address), (OF_HOST, host), (PROTO, proto), (PREFIX, prefix)] {
-        if let Some(value) = value {
-            headers.insert(name, value);
-        }
-    }
+    let address = address.map(|address| address.ip());
+    Forwarded { address, host, is_https: Some(is_https), prefix }.tell(headers);
 }
 
-/// An address as a header; those of four numbers, of which most are, without what formats anything.
-fn forwarded_address(address: IpAddr) -> Option<HeaderValue> {
-    let IpAddr::V4(address) = address else {
-        return HeaderValue::from_str(&address.to_string()).ok();
-    };
-    let mut text = BytesMut::with_capacity(15);
-    for (place, number) in address.octets().into_iter().enumerate() {
-        if place > 0 {
-            text.put_u8(b'.');
-        }
-        for (least, digit) in [(100, number / 100), (10, number / 10 % 10), (0, number % 10)] {
-            if number >= least {
-                text.put_u8(b'0' + digit);
-            }
-        }
-    }
-    HeaderValue::from_maybe_shared(text.freeze()).ok()
-}
-
-/// Takes out what only a proxy may say, and names that a program could take for others.
+/// Takes out names that a program could take for others.
 fn take_out(headers: &mut HeaderMap) {
-    let is_out = |name: &str| is_of_proxy(name) || name.contains(['_', '.']);
+    let is_out = |name: &str| name.contains(['_', '.']);
     let names: Vec<_> = headers.keys().filter(|name| is_out(name.as_str())).cloned().collect();
     names.iter().for_each(|name| _ = headers.remove(name));
-}
-
-/// By the first two IIS, Symfony and Zend serve another path, by the next three some take another
-/// host. CGI hands `Proxy` on as the variable by which clients find their proxy (httpoxy).
-const OVERRIDES: [&str; 6] = [
-    "x-original-url",
-    "x-rewrite-url",
-    "x-original-host",
-    "x-host",
-    "x-http-host-override",
-    "proxy",
-];
-
-/// Whether only a proxy may say it.
-pub fn is_of_proxy(name: &str) -> bool {
-    name.starts_with("x-forwarded") || name == FORWARDED || OVERRIDES.contains(&name)
 }
 
 /// Takes out what is of the caller's connection alone, but for its wish to become another.
@@ -123,7 +66,15 @@ pub(crate) fn settle_connection(headers: &mut HeaderMap) {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderName;
+    use http::header::FORWARDED;
+
     use super::*;
+
+    const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+    const OF_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+    const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+    const PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 
     #[test]
     fn what_callers_say_of_themselves_is_replaced() {
@@ -139,26 +90,6 @@ mod tests {
         assert_eq!(text(PROTO), Some("https"));
         assert_eq!(text(PREFIX), Some("/shop"));
         assert_eq!(text(FORWARDED), None);
-    }
-
-    #[test]
-    fn no_header_makes_a_program_serve_another_path_or_host_than_was_judged() {
-        let mut headers = HeaderMap::new();
-        for name in OVERRIDES {
-            headers.insert(name, HeaderValue::from_static("/admin"));
-        }
-        headers.insert("x-original-file", HeaderValue::from_static("a.txt"));
-        set(&mut headers, &Uri::from_static("/a"), None, false, None);
-        let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
-        left.sort_unstable();
-        assert_eq!(left, ["host", "x-forwarded-proto", "x-original-file"]);
-    }
-
-    #[test]
-    fn addresses_are_written_as_everywhere() {
-        for text in ["0.0.0.0", "1.10.100.255", "9.99.199.200", "2001:db8::7"] {
-            assert_eq!(forwarded_address(text.parse().unwrap()).unwrap(), text);
-        }
     }
 
     #[test]

@@ -33,7 +33,6 @@ mod upgrade;
 mod upstream;
 
 pub use caller::{tell_plain, tell_principal};
-pub use forwarded::is_of_proxy;
 pub use header_rules::{HeaderChanges, HeaderRuleError, HeaderRules};
 pub use health::ask;
 pub use page_runtime::TokioPages;

@@ -210,7 +210,7 @@ impl Connection {
     }
 
     /// Answers a request that was let pass.
-    fn call(&self, found: RequestTarget<'_>, request: InboundRequest) -> ResponseFuture {
+    fn call(&self, found: RequestTarget<'_>, mut request: InboundRequest) -> ResponseFuture {
         match found {
             RequestTarget::Plain(service, params, uri, _) => {
                 let InboundRequest { verb, uri: asked, context, body, watch, .. } = request;
@@ -220,6 +220,8 @@ impl Connection {
             RequestTarget::Method(entry, exchange) => {
                 let app = Arc::clone(&self.app);
                 let entry = entry.into_owned();
+                // An upstream is told of it.
+                add_host(&mut request.context, &request.uri);
                 ResponseFuture::Rpc(Box::new(RpcCall::new(app, entry, exchange, request)))
             }
             RequestTarget::Binding(binding, service, _) => {

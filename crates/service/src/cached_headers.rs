@@ -7,11 +7,11 @@
 //! | `VARY` | the named ones, `traceparent` |
 //! | `CALLER` | `authorization`, `cookie`, `traceparent`, `tracestate` |
 //!
-//! Headers that only a gateway sets are never among them.
+//! Headers that only a gateway or a proxy may say are never among them.
 
 use http::{HeaderMap, HeaderName};
 
-use crate::{CacheScope, Context, is_of_gateway};
+use crate::{CacheScope, Context, is_of_gateway, is_of_proxy};
 
 impl Context {
     /// The headers that a reply cached for `scope` may depend on; see the table of this file. No
@@ -21,6 +21,7 @@ impl Context {
         let mut headers = HeaderMap::new();
         let mut take = |name: &str| {
             if !is_of_gateway(name)
+                && !is_of_proxy(name)
                 && let Ok(known) = name.parse::<HeaderName>()
             {
                 for value in self.header_values(name) {

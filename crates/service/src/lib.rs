@@ -29,6 +29,7 @@ mod end_to_end;
 mod error;
 mod follow;
 mod forms;
+mod forwarded;
 mod freshness;
 mod gateway_headers;
 mod head;
@@ -75,6 +76,7 @@ pub use end_to_end::{end_to_end, headers_without, is_for_all, is_of_connection};
 pub use error::{Detail, Error, ErrorParts, Outcome};
 pub use follow::{Clock, FollowOptions, follow, follow_from};
 pub use forms::{CachedBody, Coding, Form, Format, Forms, FormsBudget};
+pub use forwarded::{Forwarded, is_of_proxy};
 pub use freshness::{Freshness, Lifetime, NotAValidator, Staleness, Validator};
 pub use gateway_headers::{
     CALLER_RIGHTS, PRINCIPAL_HEADER, RIGHTS_HEADER, is_of_gateway, remove_gateway_headers,
