@@ -17,12 +17,12 @@ use crate::trace::Trace;
 /// Passes calls on to a remote service.
 ///
 /// The caller's headers go along, credentials too, but for those of the connection and the
-/// protocol, those that a gateway alone says (`tidewire-principal`), and those that only a proxy may
-/// say (`forwarded`, `x-forwarded-for`, `x-original-url`; see [`Forwarded`]), in whose place this
-/// process says what it knows of the caller. A query that is cached gets only the headers that its
-/// `cache` names, as a hosted program does. The deadline goes along
-/// with what is left of it. A reply or an error comes back with its headers and trailers. Calls of
-/// plain HTTP pass through as well.
+/// protocol, those that a gateway alone says (`tidewire-principal`), and those that only a proxy
+/// may say (`forwarded`, `x-forwarded-for`, `x-original-url`; see [`Forwarded`]), in whose place
+/// this process says what it knows of the caller. A query that is cached gets only the headers
+/// that its `cache` names, as a hosted program does. The deadline goes along with what is left of
+/// it. A reply or an error comes back with its headers and trailers. Calls of plain HTTP pass
+/// through as well.
 ///
 /// What another server has surely not seen is sent to the next: a unary message always, a body of
 /// plain HTTP if all of it came by then and it has up to 64 KiB, a stream of messages never.

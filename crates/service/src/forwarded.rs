@@ -13,7 +13,7 @@
 //! names. CGI and WSGI cannot tell an underscore in a name from a hyphen, so another sign in its
 //! place changes nothing.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use bytes::{BufMut, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -97,7 +97,7 @@ pub fn is_of_proxy(name: &str) -> bool {
     let is_named = |known: &&str| name.len() == known.len() && begins_like(name, known);
     begins_like(name, "x-forwarded")
         || name == "forwarded"
-        || OVERRIDES.iter().any(|it| is_named(&it))
+        || OVERRIDES.iter().any(|it| is_named(it))
 }
 
 fn begins_like(name: &str, start: &str) -> bool {
