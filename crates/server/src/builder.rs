@@ -81,6 +81,7 @@ impl Server {
             rest: RestOptions::default(),
             faults: false,
             web_json_to_routes: false,
+            methods_see_host: false,
             cors: Cors::default(),
             hosts: Hosts::any(),
             callers: CallerAddresses::default(),
@@ -115,6 +116,7 @@ pub struct Builder {
     rest: RestOptions,
     faults: bool,
     web_json_to_routes: bool,
+    methods_see_host: bool,
     cors: Cors,
     hosts: Hosts,
     callers: CallerAddresses,
@@ -280,6 +282,14 @@ impl Builder {
     /// envelopes do not. By default the method takes it.
     pub fn web_json_to_routes(mut self, on: bool) -> Self {
         self.web_json_to_routes = on;
+        self
+    }
+
+    /// Gives methods the host that a caller over HTTP/2 asked for as their header `host`, which
+    /// they have over HTTP/1.1 anyway: upstreams are told of it. By default they do without, which
+    /// saves a copy for each call.
+    pub fn methods_see_host(mut self) -> Self {
+        self.methods_see_host = true;
         self
     }
 
@@ -555,6 +565,7 @@ impl Builder {
             stop: Stop::new(),
             faults: self.faults,
             web_json_to_routes: self.web_json_to_routes,
+            methods_see_host: self.methods_see_host,
             waiting: Arc::new(UnreadBytes::new(&self.limits)),
             has_docs: with_docs,
             limits: self.limits,

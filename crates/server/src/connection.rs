@@ -77,6 +77,8 @@ pub(crate) struct App {
     pub(crate) faults: bool,
     /// Whether routes at paths of methods take gRPC-Web with JSON.
     pub(crate) web_json_to_routes: bool,
+    /// Whether methods are given the host of HTTP/2.
+    pub(crate) methods_see_host: bool,
     /// Whether `/docs` is the docs page.
     pub(crate) has_docs: bool,
     /// The bytes of replies that nobody reads yet.

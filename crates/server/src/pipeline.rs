@@ -220,8 +220,9 @@ impl Connection {
             RequestTarget::Method(entry, exchange) => {
                 let app = Arc::clone(&self.app);
                 let entry = entry.into_owned();
-                // An upstream is told of it.
-                add_host(&mut request.context, &request.uri);
+                if app.methods_see_host {
+                    add_host(&mut request.context, &request.uri);
+                }
                 ResponseFuture::Rpc(Box::new(RpcCall::new(app, entry, exchange, request)))
             }
             RequestTarget::Binding(binding, service, _) => {

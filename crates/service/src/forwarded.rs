@@ -95,9 +95,7 @@ const OVERRIDES: [&str; 6] = [
 /// hyphens in it.
 pub fn is_of_proxy(name: &str) -> bool {
     let is_named = |known: &&str| name.len() == known.len() && begins_like(name, known);
-    begins_like(name, "x-forwarded")
-        || name == "forwarded"
-        || OVERRIDES.iter().any(|it| is_named(it))
+    begins_like(name, "x-forwarded") || name == "forwarded" || OVERRIDES.iter().any(is_named)
 }
 
 fn begins_like(name: &str, start: &str) -> bool {
