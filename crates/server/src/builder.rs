@@ -277,17 +277,15 @@ impl Builder {
         self
     }
 
-    /// Gives a route at the path of a method what says that it is gRPC-Web with JSON, unless a
-    /// header `x-user-agent` names the client: libraries send that one, and pages that know no
-    /// envelopes do not. By default the method takes it.
+    /// Gives a route at the path of a method what says that it is gRPC-Web with JSON and has no
+    /// header `x-user-agent`, as pages that know no envelopes send it. By default the method does.
     pub fn web_json_to_routes(mut self, on: bool) -> Self {
         self.web_json_to_routes = on;
         self
     }
 
-    /// Gives methods the host that a caller over HTTP/2 asked for as their header `host`, which
-    /// they have over HTTP/1.1 anyway: upstreams are told of it. By default they do without, which
-    /// saves a copy for each call.
+    /// Gives methods the host that a caller over HTTP/2 asked for as header `host`, at the cost of
+    /// a copy; over HTTP/1.1 they have it. Upstreams are told of it.
     pub fn methods_see_host(mut self) -> Self {
         self.methods_see_host = true;
         self
