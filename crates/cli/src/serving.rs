@@ -37,7 +37,7 @@ pub(crate) fn add(
     for name in wanted {
         builder = match (service.backend, &upstream) {
             (Backend::Upstream, Some(upstream)) => {
-                builder.methods_see_host().service(schema.serve(&name, upstream.clone())?)
+                builder.service(schema.serve(&name, upstream.clone())?)
             }
             // What a program answers is known to its host, which `check` has not.
             (Backend::Echo | Backend::Program, _) => {

@@ -286,8 +286,8 @@ impl Builder {
 
     /// Gives methods the host that a caller over HTTP/2 asked for as header `host`, at the cost of
     /// a copy; over HTTP/1.1 they have it. Upstreams are told of it.
-    pub fn methods_see_host(mut self) -> Self {
-        self.methods_see_host = true;
+    pub fn methods_see_host(mut self, on: bool) -> Self {
+        self.methods_see_host = on;
         self
     }
 

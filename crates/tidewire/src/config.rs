@@ -434,6 +434,7 @@ impl Config {
             .hosts(self.hosts()?)
             .callers(self.server.callers()?)
             .validation(self.validation.enabled)
+            .methods_see_host(self.schemas().any(|service| service.backend == Backend::Upstream))
             .reflection(self.server.reflection)
             .docs(self.server.docs);
         if let Some(mut cache) = self.memo.reply_cache(&Graph::global()) {
