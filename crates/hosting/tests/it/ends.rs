@@ -200,8 +200,7 @@ async fn who_waits_for_a_process_that_is_killed_gets_the_frozen_spare() {
             limits.idle_freeze = Some(Duration::ZERO);
         });
         let hosted = host.add(program, limits);
-        // Not read, so that its process is busy.
-        let _open = crate::reply(&hosted, "/pid").await.unwrap();
+        let _open = crate::open(&hosted).await;
         let pids = hosted.until(|status| status.spares == 1).await.pids;
         let [serving, spare] = pids[..] else { panic!("{pids:?}") };
         until_state(spare, |state| state == 'T').await;

@@ -24,13 +24,15 @@ mod wrapped;
 
 use std::panic::Location;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::{OnceLock, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use http::{HeaderMap, Method};
 use tidewire_hosting::{Host, HostedService, LifeLimits, Listen, Program};
-use tidewire_service::{Body, Call, Context, Error, Reply, Service};
+use tidewire_service::{Body, Call, Context, Error, Frame, Frames, Reply, Service};
 
 /// Moves the clock of the gateway on.
 async fn some_time_passes(time: Duration) {
@@ -168,6 +170,19 @@ fn call(method: Method, path: &str, body: impl Into<Body>) -> Call {
 
 async fn reply(hosted: &HostedService, path: &str) -> Result<Reply, Error> {
     hosted.call(call(Method::GET, path, Body::Empty)).await
+}
+
+/// A call that has a place until it is dropped.
+struct OpenCall {
+    /// The process that has it.
+    pid: String,
+    _frames: Pin<Box<dyn Frames>>,
+}
+
+async fn open(hosted: &HostedService) -> OpenCall {
+    let mut frames = reply(hosted, "/open").await.unwrap().body.into_frames();
+    let Some(Ok(Frame::Data(pid))) = frames.next().await else { panic!("it says which it is") };
+    OpenCall { pid: text(pid), _frames: frames }
 }
 
 async fn get(hosted: &HostedService, path: &str) -> Result<String, Error> {

@@ -72,6 +72,11 @@ func handle(w http.ResponseWriter, r *http.Request) {
 		// In pieces: such an answer is open until it is read.
 		fmt.Fprint(w, os.Getpid())
 		w.(http.Flusher).Flush()
+	case "/open":
+		// Goes on until its caller goes.
+		fmt.Fprint(w, os.Getpid())
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
 	case "/crash":
 		os.Exit(3)
 	case "/crash-in-stream":

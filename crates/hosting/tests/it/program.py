@@ -56,6 +56,14 @@ class Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.chunk(str(os.getpid()).encode())
             self.chunk(b"")
+        elif path == "/open":
+            # Goes on until its caller goes.
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.chunk(str(os.getpid()).encode())
+            self.connection.recv(1)
+            self.close_connection = True
         elif path == "/crash":
             os._exit(3)
         elif path == "/crash-in-stream":

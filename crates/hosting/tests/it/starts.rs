@@ -41,7 +41,7 @@ async fn a_full_queue_refuses_at_once_and_says_when_to_come_back() {
         let limits = limits(|limits| (limits.queue_max, limits.concurrency) = (1, 1));
         let hosted = host.add(program, limits);
         // The first call is answered, and holds its place; the second waits.
-        let open = crate::reply(&hosted, "/pid").await.unwrap();
+        let open = crate::open(&hosted).await;
         let waiting = tokio::spawn({
             let hosted = hosted.clone();
             async move { get(&hosted, "/b").await }
@@ -67,7 +67,7 @@ async fn a_call_that_waits_for_too_long_is_told_so() {
         // It can be called before it is, so that the start takes no part in the wait.
         hosted.start();
         hosted.until(|status| status.state == State::Ready).await;
-        let open = crate::reply(&hosted, "/pid").await.unwrap();
+        let open = crate::open(&hosted).await;
         let error = get(&hosted, "/b").await.unwrap_err();
         assert_eq!((error.code(), error.http_status().as_u16()), (Code::Unavailable, 503));
         assert!(
@@ -294,17 +294,18 @@ async fn a_call_that_waits_for_a_busy_process_gets_another_one_and_no_more_than_
         let host = host();
         let limits = limits(|limits| (limits.concurrency, limits.instances_max) = (1, 2));
         let hosted = host.add(program, limits);
-        let first = crate::reply(&hosted, "/pid").await.unwrap();
-        let second = crate::reply(&hosted, "/pid").await.unwrap();
+        let first = crate::open(&hosted).await;
+        let second = crate::open(&hosted).await;
         let third = tokio::spawn({
             let hosted = hosted.clone();
             async move { get(&hosted, "/pid").await }
         });
         hosted.until(|status| status.waiting == 1).await;
         assert_eq!(hosted.status().starts, 2);
-        let second = crate::text(second.body.collect(100).await.unwrap());
-        assert_eq!(third.await.unwrap().unwrap(), second, "it waited for the first that was free");
-        assert_ne!(crate::text(first.body.collect(100).await.unwrap()), second);
+        let free = second.pid.clone();
+        drop(second);
+        assert_eq!(third.await.unwrap().unwrap(), free, "it waited for the first that was free");
+        assert_ne!(first.pid, free);
         host.stop().await;
     }
 }
