@@ -306,6 +306,7 @@ async fn a_call_that_waits_for_a_busy_process_gets_another_one_and_no_more_than_
         drop(second);
         assert_eq!(third.await.unwrap().unwrap(), free, "it waited for the first that was free");
         assert_ne!(first.pid, free);
+        drop(first);
         host.stop().await;
     }
 }
