@@ -29,6 +29,8 @@ pub(crate) struct Directives {
     pub(crate) max_stale: Option<Duration>,
     pub(crate) stale_while_revalidate: Option<Duration>,
     pub(crate) stale_if_error: Option<Duration>,
+    /// Something that is no directive has `private`, `no-store` or `no-cache` in it.
+    pub(crate) hints_at_one: bool,
     /// They are those of `CDN-Cache-Control`, beside which `Expires` counts for nothing.
     pub(crate) is_targeted: bool,
 }
@@ -46,11 +48,14 @@ impl Directives {
     }
 
     /// Those of a response, of which the targeted ones count if they can be read. If not, the
-    /// response is for one caller if they name that at all.
+    /// response is for one caller if they name that at all, as it is if what cannot be read of
+    /// `Cache-Control` does.
     pub(crate) fn of_response(headers: &HeaderMap) -> Self {
         targeted(headers).unwrap_or_else(|| {
             let mut directives = Self::of_field(headers);
-            directives.private |= headers.get_all(TARGETED).iter().any(restricts);
+            let values = headers.get_all(TARGETED).iter();
+            directives.private |= directives.hints_at_one;
+            directives.private |= values.map(HeaderValue::as_bytes).any(restricts);
             directives
         })
     }
@@ -59,6 +64,7 @@ impl Directives {
         let mut directives = Self::default();
         for value in headers.get_all(CACHE_CONTROL) {
             for item in items(&value.as_bytes().escape_ascii_lossy()) {
+                directives.hints_at_one |= !is_directive(&item) && restricts(item.as_bytes());
                 let (name, value) = match item.split_once('=') {
                     Some((name, value)) => (name, Some(unquoted(value))),
                     None => (item.as_str(), None),
@@ -202,7 +208,8 @@ fn targeted(headers: &HeaderMap) -> Option<Directives> {
     for item in items(&text) {
         let (key, rest) = item.split_at(item.find(['=', ';']).unwrap_or(item.len()));
         let value = rest.strip_prefix('=').map(without_parameters);
-        is_key(key).then_some(())?;
+        let parameters = &rest[value.map_or(0, |value| 1 + value.len())..];
+        (is_key(key) && are_parameters(parameters)).then_some(())?;
         if let Some(place) = directives.of_seconds(key) {
             let number = value.filter(|it| !it.is_empty() && it.len() <= 15)?;
             if !number.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -232,10 +239,19 @@ fn targeted(headers: &HeaderMap) -> Option<Directives> {
 const RESTRICTIONS: [&str; 3] = ["private", "no-store", "no-cache"];
 
 /// Whether any word of a value is one of those, wherever it stands.
-fn restricts(value: &HeaderValue) -> bool {
+fn restricts(value: &[u8]) -> bool {
     let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
-    let mut words = value.as_bytes().split(|byte| !is_of_word(byte));
+    let mut words = value.split(|byte| !is_of_word(byte));
     words.any(|word| RESTRICTIONS.iter().any(|it| word.eq_ignore_ascii_case(it.as_bytes())))
+}
+
+/// Whether it is a directive (RFC 9111, section 5.2): a token, which may have a value. A name in
+/// single quotation marks is a token, and not meant as one.
+fn is_directive(item: &str) -> bool {
+    let is_of_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&*+-.^_`|~".contains(&byte);
+    let is_token = |text: &str| !text.is_empty() && text.bytes().all(is_of_token);
+    let Some((name, value)) = item.split_once('=') else { return is_token(item) };
+    is_token(name) && (is_token(value) || value.starts_with('"') && is_text(value))
 }
 
 fn is_key(key: &str) -> bool {
@@ -263,6 +279,26 @@ fn without_parameters(text: &str) -> &str {
         byte == b';' && !is_quoted && !is_list
     });
     &text[..end.unwrap_or(text.len())]
+}
+
+/// Whether all of it is parameters, each of which begins with a semicolon.
+fn are_parameters(text: &str) -> bool {
+    let mut rest = text;
+    while let Some(parameter) = rest.strip_prefix(';') {
+        let parameter = parameter.trim_start_matches(' ');
+        let this = without_parameters(parameter);
+        let is_right = match this.split_once('=') {
+            Some((key, value)) => {
+                is_key(key) && (is_bare_item(value) || matches!(value, "?0" | "?1"))
+            }
+            None => is_key(this),
+        };
+        if !is_right {
+            return false;
+        }
+        rest = &parameter[this.len()..];
+    }
+    rest.is_empty()
 }
 
 /// Whether it may be the value of a key that is not known.
@@ -301,6 +337,50 @@ mod tests {
     fn of(name: &'static str, value: &str) -> Directives {
         let value = HeaderValue::from_str(value).unwrap();
         Directives::of_response(&HeaderMap::from_iter([(HeaderName::from_static(name), value)]))
+    }
+
+    #[test]
+    fn what_cannot_be_read_and_names_private_makes_private() {
+        for text in [
+            "private; max-age=3600",
+            "max-age=60; private",
+            "no-store; no-cache",
+            "no-cache no-store",
+            "private max-age=60",
+            "max-age=60, private;",
+            "max-age=60, no-store max-age=0",
+            "private:",
+            "'private'",
+            "\"private\"",
+            "max-age=60, private =",
+        ] {
+            assert!(of("cache-control", text).private, "{text}");
+            let headers = [(CACHE_CONTROL, HeaderValue::from_static(text))];
+            let said = Audience::of_response(&HeaderMap::from_iter(headers));
+            assert!(!said.is_one, "{text}: others may read it otherwise");
+        }
+        for text in [
+            "max-age=60; x=y",
+            "public; max-age=60",
+            "x=\"a, no-store, b\", max-age=60",
+            "x=private, max-age=60",
+            "max-age= 60",
+            "x-private",
+            "max-age=\"60\"",
+            "no-cache=\"a, b\"",
+        ] {
+            assert!(!of("cache-control", text).private, "{text}");
+        }
+        for text in ["max-age=60;", "max-age=60;;a", "max-age=60;A", "max-age=60;a=", "public;"] {
+            let headers = HeaderMap::from_iter([
+                (CACHE_CONTROL, HeaderValue::from_static("private")),
+                (HeaderName::from_static(TARGETED), HeaderValue::from_str(text).unwrap()),
+            ]);
+            assert!(Directives::of_response(&headers).private, "{text}");
+        }
+        for text in ["max-age=60;a", "max-age=60; a=1;b=\"x;y\";c=?1"] {
+            assert_eq!(of(TARGETED, text).max_age, Some(Duration::from_secs(60)), "{text}");
+        }
     }
 
     #[test]

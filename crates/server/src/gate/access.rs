@@ -16,7 +16,7 @@
 //! such has to be let pass by each rule that begins as it does before them. A path that is encoded
 //! twice, or has two slashes and a character that ends a host, has to be let pass by every rule,
 //! the general one too: there is no end to what programs make of those. So has one with more than
-//! 128 readings, or more than 256 KiB of them. Other forms of a letter are other letters: `é` in
+//! 128 readings, or more than 64 KiB of them. Other forms of a letter are other letters: `é` in
 //! one character and in two, `ａ` and `a`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -15,8 +15,9 @@ use super::path_steps::{STEPS, decoded};
 /// How many readings of one path are asked about.
 const READINGS_MAX: usize = 128;
 
-/// How long all readings of one path may be together: four times the longest path that comes.
-const READINGS_BYTES_MAX: usize = 256 * 1024;
+/// How long all readings of one path may be together: as long as the longest path that comes. Each
+/// costs work before it is known who asks.
+const READINGS_BYTES_MAX: usize = 64 * 1024;
 
 /// A path as programs may read it, each reading once, without the path as it is. `None` if nobody
 /// can list what programs make of it, or that is more than the limits: every rule is asked then.
