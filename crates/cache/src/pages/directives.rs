@@ -29,7 +29,7 @@ pub(crate) struct Directives {
     pub(crate) max_stale: Option<Duration>,
     pub(crate) stale_while_revalidate: Option<Duration>,
     pub(crate) stale_if_error: Option<Duration>,
-    /// Something that is no directive has `private`, `no-store` or `no-cache` in it.
+    /// A part that cannot be read names `private`, `no-store` or `no-cache`.
     pub(crate) hints_at_one: bool,
     /// They are those of `CDN-Cache-Control`, beside which `Expires` counts for nothing.
     pub(crate) is_targeted: bool,
