@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::settings::Settings;
+
 /// A change of one source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
@@ -9,6 +11,14 @@ pub(crate) struct Change {
     pub(crate) source: String,
     /// Keys as text ([`SourceKey`](tidewire_memo::SourceKey)); `None` for every key.
     pub(crate) keys: Option<Vec<String>>,
+}
+
+impl Change {
+    /// More keys than a row of the log has room for are every key.
+    pub(crate) fn bounded(mut self, settings: &Settings) -> Self {
+        self.keys = self.keys.filter(|keys| keys.len() <= settings.keys_max as usize);
+        self
+    }
 }
 
 /// What a host hears from the log.

@@ -1,18 +1,18 @@
-//! Commands whose changes are still to be published.
+//! Hosts that run commands whose changes are still to be published.
 //!
-//! What a command publishes comes into the log after the command has changed something: a host that
-//! dies between the two would leave the others as they are. So a host says in the log that it runs
-//! such commands before the first of them runs, and takes that back a while after the last. Where a
-//! host is gone and its word is still there, another host takes it for a change of everything that
-//! no table shows ([`LOST`]).
+//! What a command of a program changes reaches the log after the change was made. A host that dies
+//! in between would leave the other hosts stale. So a host registers itself in the log before the
+//! first such command runs, and removes the registration a while after the last. If a host dies
+//! while it is registered, another host writes [`LOST`] into the log, and every host marks what no
+//! table captures.
 //!
 //! | a host | in PostgreSQL |
 //! |---|---|
-//! | says it | a row of `intent`, and a lock of its session by the row's number |
-//! | lives | the lock is held: it goes with the connection, however that ends |
-//! | is gone | whoever gets the lock removes the row and adds one to the log, in one transaction |
+//! | registers | inserts a row into `intent`, and takes an advisory lock with the row's number |
+//! | lives | its session holds the lock, which goes with the connection, however that ends |
+//! | is dead | whoever gets the lock deletes the row and inserts `LOST`, in one transaction |
 //!
-//! A host that lost nothing but its connection says it again; the others were told too much.
+//! A host that lost only its connection registers again; the others have marked too much.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// The name in the log of what a host may not have published before it was gone.
+/// The source in the log that stands for all that a dead host may not have published.
 pub(crate) const LOST: &str = "tidewire.lost";
 
 /// Says that what runs until this is dropped may change what is still to be published; see
@@ -35,9 +35,9 @@ pub struct Intent(Arc<Intents>);
 #[derive(Debug, Default)]
 pub(crate) struct Intents {
     open: Mutex<Open>,
-    /// There may be something to say, or to take back.
+    /// There may be something to do.
     changed: Notify,
-    word: watch::Sender<Word>,
+    registration: watch::Sender<Registration>,
     /// Each command is one.
     pub(crate) cover_commands: AtomicBool,
 }
@@ -50,23 +50,23 @@ struct Open {
     is_closed: bool,
 }
 
-/// What the log knows of this host.
+/// Whether the log knows that commands run here.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum Registration {
     #[default]
-    Unsaid,
-    Said,
-    /// It is being taken back.
-    TakingBack,
-    /// It cannot be said: the database does not answer, or has no room for it.
-    Unsayable,
+    Absent,
+    Registered,
+    /// It is being removed.
+    Removing,
+    /// It cannot be: the database does not answer, or is a SQLite file.
+    Unavailable,
 }
 
-/// What is to be done about the word.
+/// What is to be done in the database.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Due {
-    Say,
-    TakeBack,
+pub(crate) enum NextStep {
+    Register,
+    Remove,
 }
 
 impl Drop for Intent {
@@ -81,48 +81,50 @@ impl Drop for Intent {
 }
 
 impl Intents {
-    /// Begins one, and waits until the log knows, or cannot be told.
+    /// Begins one, and waits until the host is registered, or cannot be.
     ///
     /// # Cancel safety
     /// Cancel safe: dropped, it is over.
     pub(crate) async fn begin(self: &Arc<Self>, patience: Duration) -> Intent {
-        let mut word = self.word.subscribe();
         self.open.lock().count += 1;
         let intent = Intent(Arc::clone(self));
-        if *word.borrow_and_update() != Word::Said {
+        if *self.registration.borrow() != Registration::Registered {
             self.changed.notify_one();
-            let told = word.wait_for(|word| matches!(word, Word::Said | Word::Unsayable));
-            let _ = tokio::time::timeout(patience, told).await;
+            let mut registration = self.registration.subscribe();
+            let is_tried = |it: &Registration| {
+                matches!(it, Registration::Registered | Registration::Unavailable)
+            };
+            let _ = tokio::time::timeout(patience, registration.wait_for(is_tried)).await;
         }
         intent
     }
 
-    /// Waits until the word has to be said or taken back. Whoever begins while it is taken back
-    /// waits until it is said again.
+    /// Waits until the host has to be registered or removed. Who begins while it is removed waits
+    /// until it is registered again.
     ///
     /// # Cancel safety
     /// Cancel safe, but for what it returned.
-    pub(crate) async fn due(&self) -> Due {
+    pub(crate) async fn next_step(&self) -> NextStep {
         loop {
             let wait = {
                 let open = self.open.lock();
-                let word = *self.word.borrow();
-                match (open.count, word) {
-                    (0, Word::Said) => {
-                        let stood = open.ended.map_or(LINGER, |ended| ended.elapsed());
-                        if stood >= LINGER || open.is_closed {
-                            self.word.send_replace(Word::TakingBack);
-                            return Due::TakeBack;
+                let registration = *self.registration.borrow();
+                match (open.count, registration) {
+                    (0, Registration::Registered) => {
+                        let idle = open.ended.map_or(LINGER, |ended| ended.elapsed());
+                        if idle >= LINGER || open.is_closed {
+                            self.registration.send_replace(Registration::Removing);
+                            return NextStep::Remove;
                         }
-                        Some(LINGER - stood)
+                        Some(LINGER - idle)
                     }
                     // The next command waits again until it is tried.
-                    (0, Word::Unsayable) if !open.is_closed => {
-                        self.word.send_replace(Word::Unsaid);
+                    (0, Registration::Unavailable) if !open.is_closed => {
+                        self.registration.send_replace(Registration::Absent);
                         None
                     }
-                    (0, _) | (_, Word::Said) => None,
-                    _ => return Due::Say,
+                    (0, _) | (_, Registration::Registered) => None,
+                    _ => return NextStep::Register,
                 }
             };
             match wait {
@@ -132,41 +134,44 @@ impl Intents {
         }
     }
 
-    /// What became of it.
-    pub(crate) fn set(&self, word: Word) {
-        self.word.send_replace(word);
+    /// The step was made, or failed.
+    pub(crate) fn set(&self, registration: Registration) {
+        self.registration.send_replace(registration);
         self.changed.notify_one();
     }
 
-    /// Nothing is said any more, and nobody waits for it.
+    /// Nothing is registered any more, and nobody waits for it.
     pub(crate) fn end(&self) {
         self.open.lock().is_closed = true;
-        self.set(Word::Unsayable);
+        self.set(Registration::Unavailable);
     }
 
-    /// The connection is gone, and with it what the log knew.
+    /// The connection is gone, and the lock with it.
     pub(crate) fn forget(&self) {
-        self.word.send_if_modified(|word| {
-            let was_said = matches!(word, Word::Said | Word::TakingBack);
-            if was_said {
-                *word = Word::Unsaid;
+        self.registration.send_if_modified(|registration| {
+            let was_registered =
+                matches!(registration, Registration::Registered | Registration::Removing);
+            if was_registered {
+                *registration = Registration::Absent;
             }
-            was_said
+            was_registered
         });
         self.changed.notify_one();
     }
 
-    /// Has the word taken back once nothing is open, without a pause, and waits until it is.
+    /// Has the host removed once nothing is open, without a pause, and waits until it is.
     pub(crate) async fn close(&self, patience: Duration) {
         self.open.lock().is_closed = true;
         self.changed.notify_one();
-        let mut word = self.word.subscribe();
-        let taken_back = word.wait_for(|word| matches!(word, Word::Unsaid | Word::Unsayable));
-        let _ = tokio::time::timeout(patience, taken_back).await;
+        let mut registration = self.registration.subscribe();
+        let removed = registration.wait_for(|registration| {
+            matches!(registration, Registration::Absent | Registration::Unavailable)
+        });
+        let _ = tokio::time::timeout(patience, removed).await;
     }
 }
 
-/// For how long the word stands after the last command: the next one has not to wait then.
+/// For how long a host stays registered after its last command, so that the next need not wait.
 const LINGER: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -182,31 +187,35 @@ mod tests {
         let intents = Arc::new(Intents::default());
         let mut first = Box::pin(intents.begin(PATIENCE));
         assert!((&mut first).now_or_never().is_none());
-        assert_eq!(intents.due().await, Due::Say);
-        intents.set(Word::Said);
+        assert_eq!(intents.next_step().await, NextStep::Register);
+        intents.set(Registration::Registered);
         let first = first.now_or_never().unwrap();
         drop(first);
-        assert!(intents.due().now_or_never().is_none(), "the word stands for a while");
+        assert!(intents.next_step().now_or_never().is_none(), "it stays registered for a while");
         let second = intents.begin(PATIENCE).now_or_never().unwrap();
         tokio::time::advance(2 * LINGER).await;
-        assert!(intents.due().now_or_never().is_none(), "a command runs");
+        assert!(intents.next_step().now_or_never().is_none(), "a command runs");
         drop(second);
-        assert_eq!(intents.due().await, Due::TakeBack);
+        assert_eq!(intents.next_step().await, NextStep::Remove);
         assert!(intents.begin(PATIENCE).now_or_never().is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_a_log_that_cannot_be_told_and_it_is_tried_again() {
         let intents = Arc::new(Intents::default());
-        intents.set(Word::Unsayable);
+        intents.set(Registration::Unavailable);
         let intent = intents.begin(PATIENCE).now_or_never().unwrap();
-        assert_eq!(intents.due().await, Due::Say);
-        intents.set(Word::Said);
+        assert_eq!(intents.next_step().await, NextStep::Register);
+        intents.set(Registration::Registered);
         intents.forget();
-        assert_eq!(intents.due().await, Due::Say, "it was lost with its connection");
-        intents.set(Word::Unsayable);
+        assert_eq!(
+            intents.next_step().await,
+            NextStep::Register,
+            "it was lost with its connection"
+        );
+        intents.set(Registration::Unavailable);
         drop(intent);
-        assert!(intents.due().now_or_never().is_none(), "nothing is open");
+        assert!(intents.next_step().now_or_never().is_none(), "nothing is open");
         assert!(intents.begin(PATIENCE).now_or_never().is_none(), "it is tried again first");
     }
 }

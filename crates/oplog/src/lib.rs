@@ -47,7 +47,6 @@ mod own;
 mod postgres;
 mod registry;
 #[cfg(feature = "postgres")]
-mod rest;
 mod settings;
 mod snapshot;
 mod sql;
@@ -56,6 +55,7 @@ mod sqlite;
 mod status;
 mod text_key;
 mod token;
+mod wake_pause;
 
 pub use self::change::HeardChange;
 pub use self::collect::{collect, note};

@@ -76,12 +76,8 @@ impl Outbox {
                 let mut queue = self.queue.lock();
                 if !queue.changes.is_empty() {
                     let changes = std::mem::take(&mut queue.changes).into_changes();
-                    let bounded = |mut change: Change| {
-                        change.keys =
-                            change.keys.filter(|keys| keys.len() <= settings.keys_max as usize);
-                        change
-                    };
-                    return Batch { changes: changes.map(bounded).collect(), count: queue.count };
+                    let changes = changes.map(|change| change.bounded(settings)).collect();
+                    return Batch { changes, count: queue.count };
                 }
             }
             self.added.notified().await;

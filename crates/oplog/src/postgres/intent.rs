@@ -8,27 +8,27 @@ use crate::settings::Settings;
 use crate::sql::identifier;
 
 /// Adds the row and takes the lock, before anybody sees the row; answers with its number.
-pub(super) fn say(settings: &Settings) -> String {
+pub(super) fn register(settings: &Settings) -> String {
     let schema = identifier(&settings.schema);
     let class = class(settings);
     format!(
-        "WITH said AS (INSERT INTO {schema}.intent DEFAULT VALUES RETURNING id)
-         SELECT id, pg_advisory_lock({class}, id) FROM said"
+        "WITH added AS (INSERT INTO {schema}.intent DEFAULT VALUES RETURNING id)
+         SELECT id, pg_advisory_lock({class}, id) FROM added"
     )
 }
 
 /// Removes the row, and then gives back the lock.
-pub(super) fn take_back(settings: &Settings) -> String {
+pub(super) fn remove(settings: &Settings) -> String {
     let schema = identifier(&settings.schema);
     let class = class(settings);
     format!(
-        "WITH taken AS (DELETE FROM {schema}.intent WHERE id = $1 RETURNING id)
-         SELECT pg_advisory_unlock({class}, id) FROM taken"
+        "WITH removed AS (DELETE FROM {schema}.intent WHERE id = $1 RETURNING id)
+         SELECT pg_advisory_unlock({class}, id) FROM removed"
     )
 }
 
-/// Whether a host was gone with its row still there, which is in the log now for every host.
-pub(super) async fn bury(
+/// Removes the rows of dead hosts and tells every host by the log; whether there was one.
+pub(super) async fn remove_dead_hosts(
     client: &Client,
     settings: &Settings,
 ) -> Result<bool, tokio_postgres::Error> {
@@ -36,10 +36,10 @@ pub(super) async fn bury(
     let class = class(settings);
     let lost = literal(LOST);
     let sql = format!(
-        "WITH gone AS (
+        "WITH dead AS (
             DELETE FROM {schema}.intent WHERE pg_try_advisory_xact_lock({class}, id) RETURNING id
         )
-        INSERT INTO {schema}.log (source) SELECT {lost} FROM gone LIMIT 1"
+        INSERT INTO {schema}.log (source) SELECT {lost} FROM dead LIMIT 1"
     );
     Ok(client.execute(&sql, &[]).await? > 0)
 }

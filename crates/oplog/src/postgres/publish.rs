@@ -10,7 +10,7 @@ use super::intent;
 use super::session::{Line, SessionSettings};
 use crate::core::Backoff;
 use crate::error::{Error, ErrorKind};
-use crate::intent::{Due, Word};
+use crate::intent::{NextStep, Registration};
 use crate::outbox::Batch;
 use crate::sql::identifier;
 use crate::token::Token;
@@ -56,7 +56,7 @@ impl From<Error> for WriteFailure {
 }
 
 impl SessionSettings {
-    /// Writes for ever: batches, and the word that commands run which may add to them.
+    /// Writes for ever: batches, and that commands run which may add to them.
     pub(super) async fn publish(&self) {
         let core = &self.core;
         let mut writer = None;
@@ -64,14 +64,14 @@ impl SessionSettings {
         loop {
             tokio::select! {
                 biased;
-                due = core.intents.due() => {
-                    let told = self.tell_intent(&mut writer, &due).await;
-                    let Err(error) = told else {
+                step = core.intents.next_step() => {
+                    let made = self.set_registered(&mut writer, &step).await;
+                    let Err(error) = made else {
                         backoff = Backoff::new();
                         continue;
                     };
-                    tracing::warn!(%error, "{UNTOLD}");
-                    core.intents.set(Word::Unsayable);
+                    tracing::warn!(%error, "{UNREGISTERED}");
+                    core.intents.set(Registration::Unavailable);
                     writer = None;
                     backoff.wait().await;
                 }
@@ -104,7 +104,7 @@ impl SessionSettings {
                 Err(WriteFailure::Other(error)) => {
                     tracing::warn!(%error, "changes wait to be written into the change log");
                     *writer = None;
-                    core.intents.set(Word::Unsayable);
+                    core.intents.set(Registration::Unavailable);
                     backoff.wait().await;
                 }
             }
@@ -145,23 +145,27 @@ impl SessionSettings {
         Ok(token)
     }
 
-    /// Says that commands run, or takes it back.
-    async fn tell_intent(&self, writer: &mut Option<Writer>, due: &Due) -> Result<(), Error> {
+    /// Registers that commands run here, or removes that.
+    async fn set_registered(
+        &self,
+        writer: &mut Option<Writer>,
+        step: &NextStep,
+    ) -> Result<(), Error> {
         let settings = &self.core.settings;
-        match due {
-            Due::Say => {
+        match step {
+            NextStep::Register => {
                 let writer = self.writer(writer).await?;
-                let said = writer.client.query_one(&intent::say(settings), &[]).await;
-                writer.intent = Some(said.map_err(write_error)?.get(0));
-                self.core.intents.set(Word::Said);
+                let added = writer.client.query_one(&intent::register(settings), &[]).await;
+                writer.intent = Some(added.map_err(write_error)?.get(0));
+                self.core.intents.set(Registration::Registered);
             }
-            Due::TakeBack => {
+            NextStep::Remove => {
                 // With another connection it went, too.
                 if let Some(Writer { client, intent: Some(number), .. }) = writer {
-                    let taken_back = client.execute(&intent::take_back(settings), &[number]).await;
-                    taken_back.map_err(write_error)?;
+                    let removed = client.execute(&intent::remove(settings), &[number]).await;
+                    removed.map_err(write_error)?;
                 }
-                self.core.intents.set(Word::Unsaid);
+                self.core.intents.set(Registration::Absent);
             }
         }
         Ok(())
@@ -176,5 +180,5 @@ async fn until_closed(writer: Option<&Writer>) {
     }
 }
 
-const UNTOLD: &str = "the change log does not know that commands of programs run here: if this host \
+const UNREGISTERED: &str = "the change log does not know that commands of programs run here: if this host \
                       dies in one, the others are not told";

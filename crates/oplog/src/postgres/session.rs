@@ -21,9 +21,9 @@ use super::trim;
 use crate::capture::Capture;
 use crate::core::{Backoff, Core};
 use crate::error::{Error, ErrorKind};
-use crate::rest::Rest;
 use crate::settings::Settings;
 use crate::sql::identifier;
+use crate::wake_pause::WakePause;
 
 /// Opens connections, over TLS or not.
 pub(super) type Connector = Arc<dyn Fn(Config, Arc<Notify>) -> ConnectFuture + Send + Sync>;
@@ -85,8 +85,8 @@ pub(super) struct Session {
     checked: Instant,
     trimmed: Instant,
     has_more_to_trim: bool,
-    /// When it was looked for hosts that are gone.
-    looked: Instant,
+    /// When it last dead_hosts_checked for dead hosts.
+    dead_hosts_checked: Instant,
 }
 
 impl SessionSettings {
@@ -108,7 +108,7 @@ impl SessionSettings {
         }
         let poll_statement = PollStatement::prepare(&client, &settings.schema).await?;
         poll_statement.poll(&client, &self.core).await?;
-        bury(&client, settings).await?;
+        remove_dead_hosts(&client, settings).await?;
         let checked = Instant::now();
         Ok(Session {
             client,
@@ -118,7 +118,7 @@ impl SessionSettings {
             checked,
             trimmed: checked,
             has_more_to_trim: false,
-            looked: checked,
+            dead_hosts_checked: checked,
         })
     }
 
@@ -162,16 +162,16 @@ impl SessionSettings {
         let notify = format!("NOTIFY {}", identifier(&channel(settings)));
         // A database that does not answer is as one that is gone.
         let answer = settings.lease.max(CONNECT_TIMEOUT);
-        let mut rest = Rest::new();
+        let mut pause = WakePause::new();
         loop {
             tokio::select! {
                 biased;
-                () = rest.before(core.wake_others.notified()), if settings.wake => {
-                    rest.begin(Instant::now());
+                () = pause.before(core.wake_others.notified()), if settings.wake => {
+                    pause.begin(Instant::now());
                     within(answer, session.client.batch_execute(&notify)).await?.map_err(database_error)?;
                 }
                 () = core.wanted.notified() => {}
-                () = rest.before(session.heard.notified()) => rest.begin(Instant::now()),
+                () = pause.before(session.heard.notified()) => pause.begin(Instant::now()),
                 () = tokio::time::sleep(settings.poll) => {}
             }
             // What was heard so far, as the notification of this host itself, needs no other poll.
@@ -183,9 +183,9 @@ impl SessionSettings {
                     .await?
                     .map_err(database_error)?;
             }
-            if session.looked.elapsed() >= LOOK {
-                session.looked = Instant::now();
-                within(answer, bury(&session.client, settings)).await??;
+            if session.dead_hosts_checked.elapsed() >= DEAD_HOSTS_CHECK {
+                session.dead_hosts_checked = Instant::now();
+                within(answer, remove_dead_hosts(&session.client, settings)).await??;
             }
             if session.has_more_to_trim || session.trimmed.elapsed() >= settings.keep / 10 {
                 session.trimmed = Instant::now();
@@ -227,10 +227,10 @@ async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, 
         .map_err(|_| Error::new(ErrorKind::Unreachable, "PostgreSQL does not answer"))
 }
 
-/// Says for hosts that are gone what they cannot say.
-async fn bury(client: &Client, settings: &Settings) -> Result<(), Error> {
-    if intent::bury(client, settings).await.map_err(database_error)? {
-        tracing::warn!("{BURIED}");
+/// Tells of hosts that died while commands of programs ran.
+async fn remove_dead_hosts(client: &Client, settings: &Settings) -> Result<(), Error> {
+    if intent::remove_dead_hosts(client, settings).await.map_err(database_error)? {
+        tracing::warn!("{HOST_DIED}");
     }
     Ok(())
 }
@@ -252,7 +252,8 @@ async fn install(client: &Client, settings: &Settings) -> Result<(), Error> {
     }
     if !settings.install {
         let text = format!(
-            "table {log} is not there, and oplog.install is false; run what `tidewire oplog sql` prints"
+            "not all tables of the change log ({log} and others) are there, and oplog.install is false; run \
+             what `tidewire oplog sql` prints"
         );
         return Err(Error::new(ErrorKind::NotInstalled, text));
     }
@@ -287,9 +288,9 @@ SET jit = off; SET statement_timeout = '30s'; SET idle_in_transaction_session_ti
 const INSTALLED: &str = "
 SELECT to_regclass($1) IS NOT NULL AND to_regproc($2) IS NOT NULL AND to_regclass($4) IS NOT NULL,
     EXISTS (SELECT FROM pg_proc WHERE oid = to_regproc($2) AND prosrc = $3 AND proconfig IS NULL)";
-/// How often a host looks whether another is gone.
-const LOOK: Duration = Duration::from_secs(1);
-const BURIED: &str = "a host is gone while commands of its programs ran; on every host pages with \
+/// The pause between looks for dead hosts.
+const DEAD_HOSTS_CHECK: Duration = Duration::from_secs(1);
+const HOST_DIED: &str = "a host died while commands of its programs ran; on every host pages with \
                       tags, and what depends on sources that only programs change, are stale";
 const OPEN_TIMEOUT: Duration = Duration::from_mins(1);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

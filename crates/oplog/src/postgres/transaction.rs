@@ -90,11 +90,7 @@ fn last_statement(settings: &Settings, listed: Vec<Change>) -> LastStatement {
     let schema = identifier(&settings.schema);
     let mut by_source = ChangeSet::default();
     listed.into_iter().for_each(|change| by_source.add(change));
-    let bounded = |mut change: Change| {
-        change.keys = change.keys.filter(|keys| keys.len() <= settings.keys_max as usize);
-        change
-    };
-    let changes: Vec<Change> = by_source.into_changes().map(bounded).collect();
+    let changes: Vec<_> = by_source.into_changes().map(|it| it.bounded(settings)).collect();
     if changes.is_empty() {
         return LastStatement { sql: format!("SELECT {schema}.mark()"), changes };
     }

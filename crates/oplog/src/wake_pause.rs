@@ -9,12 +9,12 @@ use tokio::time::{Instant, sleep_until};
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Rest {
+pub(crate) struct WakePause {
     /// Not before this.
     until: Option<Instant>,
 }
 
-impl Rest {
+impl WakePause {
     /// A host that has just begun has rested.
     pub(crate) fn new() -> Self {
         Self { until: None }
@@ -55,18 +55,18 @@ mod tests {
     #[test]
     fn wake_ups_without_a_pause_are_polls_with_one_and_a_lone_one_waits_for_nothing() {
         let begun = Instant::now();
-        let mut rest = Rest::new();
+        let mut pause = WakePause::new();
         let mut polls = Vec::new();
         // Woken at each of these moments, in milliseconds.
         for woken in (0..10).chain([1000, 2000, 2001]) {
             let at = begun + Duration::from_millis(woken);
-            let poll = rest.until(at).unwrap_or(at);
+            let poll = pause.until(at).unwrap_or(at);
             let since = poll.duration_since(begun).as_millis();
             if polls.last() != Some(&since) {
                 polls.push(since);
             }
             if poll == at {
-                rest.begin(at);
+                pause.begin(at);
             }
         }
         assert_eq!(polls, [0, 3, 6, 9, 1000, 2000, 2003]);
@@ -74,11 +74,11 @@ mod tests {
 
     #[tokio::test]
     async fn an_event_that_comes_while_a_host_rests_is_there_afterwards() {
-        let mut rest = Rest::new();
+        let mut pause = WakePause::new();
         let woken = Notify::new();
         woken.notify_one();
-        rest.begin(Instant::now() + Duration::from_hours(1));
-        assert_eq!(rest.before(woken.notified()).now_or_never(), None);
-        assert_eq!(Rest::new().before(woken.notified()).now_or_never(), Some(()));
+        pause.begin(Instant::now() + Duration::from_hours(1));
+        assert_eq!(pause.before(woken.notified()).now_or_never(), None);
+        assert_eq!(WakePause::new().before(woken.notified()).now_or_never(), Some(()));
     }
 }
