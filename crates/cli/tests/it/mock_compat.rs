@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use tempfile::TempDir;
+
 use crate::program::{command, folder, run};
 
 const HELLO: &str = r#"syntax = "proto3";
@@ -54,6 +56,32 @@ fn start(here: &Path, variables: &[(&str, String)], more: &[&str]) -> Running {
     started(command.envs(variables.iter().map(|(name, value)| (name, value))))
 }
 
+/// A mock at free ports.
+struct Anywhere {
+    grpc: u16,
+    connect: u16,
+    admin: u16,
+    _running: Running,
+}
+
+/// Starts one, its port of gRPC by this variable.
+fn start_anywhere(here: &Path, variable: &str, more: &[&str]) -> Anywhere {
+    let [grpc, connect, admin] = std::array::from_fn(|_| port());
+    let ports = [(variable, grpc), ("CONNECT_PORT", connect), ("HTTP_PORT", admin)];
+    let _running = start(here, &ports.map(|(name, port)| (name, port.to_string())), more);
+    Anywhere { grpc, connect, admin, _running }
+}
+
+/// The folder of a mock with streams.
+fn with_streams() -> TempDir {
+    folder(&[
+        ("protos/helloworld.proto", HELLO),
+        ("protos/streaming.proto", STREAMS),
+        (NAME, RULE),
+        ("rules/grpc/streaming.streamservice.getmessages.yaml", STREAM_RULE),
+    ])
+}
+
 fn started(command: &mut Command) -> Running {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -66,21 +94,15 @@ fn started(command: &mut Command) -> Running {
 #[test]
 fn every_documented_route_answers_as_a_client_in_node_expects() {
     let here = folder(&[("protos/helloworld.proto", HELLO), (NAME, RULE)]);
-    let (grpc, connect, admin) = (port(), port(), port());
-    let variables = [
-        ("GRPC_PORT_PLAINTEXT", grpc.to_string()),
-        ("CONNECT_PORT", connect.to_string()),
-        ("HTTP_PORT", admin.to_string()),
-    ];
-    let _running = start(here.path(), &variables, &["--compat-open"]);
+    let mock = start_anywhere(here.path(), "GRPC_PORT_PLAINTEXT", &["--compat-open"]);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/foreign/node/wishmock.js");
-    let urls = [admin, connect].map(|port| format!("http://127.0.0.1:{port}"));
+    let urls = [mock.admin, mock.connect].map(|port| format!("http://127.0.0.1:{port}"));
     let seen = Command::new("node").arg(script).args(urls).output().unwrap();
     let told = String::from_utf8_lossy(&seen.stdout).into_owned();
     assert!(seen.status.success(), "{told}{}", String::from_utf8_lossy(&seen.stderr));
     assert!(told.lines().filter(|line| line.starts_with("ok ")).count() > 50, "{told}");
     // gRPC has its port.
-    let address = format!("127.0.0.1:{grpc}");
+    let address = format!("127.0.0.1:{}", mock.grpc);
     let words = ["call", &address, "SayHello", "{}", "--protocol", "grpc"];
     run(here.path(), &words).check(0, &["changed"]);
 }
@@ -90,14 +112,8 @@ fn the_routes_want_the_token_unless_they_are_opened_and_probes_do_not() {
     let settings = "[admin]\ntoken_file = \"admin.token\"\n";
     let files = [("protos/helloworld.proto", HELLO), (NAME, RULE), ("tidewire.toml", settings)];
     let here = folder(&files);
-    let (grpc, connect, admin) = (port(), port(), port());
-    let variables = [
-        ("GRPC_PORT", grpc.to_string()),
-        ("CONNECT_PORT", connect.to_string()),
-        ("HTTP_PORT", admin.to_string()),
-    ];
-    let _running = start(here.path(), &variables, &[]);
-    let url = |path: &str| format!("http://127.0.0.1:{admin}{path}");
+    let mock = start_anywhere(here.path(), "GRPC_PORT", &[]);
+    let url = |path: &str| format!("http://127.0.0.1:{}{path}", mock.admin);
     run(here.path(), &["call", &url("/liveness")]).check(0, &["alive"]);
     let refused = run(here.path(), &["call", &url("/admin/status")]);
     assert_ne!(refused.code, 0, "{}", refused.stdout);
@@ -162,19 +178,8 @@ const STREAM_RULE: &str = "
 /// has them, and streams as JSON lines to a plain POST.
 #[test]
 fn a_page_that_was_written_for_wishmock_reads_streams_as_lines_of_json() {
-    let here = folder(&[
-        ("protos/helloworld.proto", HELLO),
-        ("protos/streaming.proto", STREAMS),
-        (NAME, RULE),
-        ("rules/grpc/streaming.streamservice.getmessages.yaml", STREAM_RULE),
-    ]);
-    let (grpc, connect, admin) = (port(), port(), port());
-    let variables = [
-        ("GRPC_PORT_PLAINTEXT", grpc.to_string()),
-        ("CONNECT_PORT", connect.to_string()),
-        ("HTTP_PORT", admin.to_string()),
-    ];
-    let _running = start(here.path(), &variables, &["--compat-open"]);
+    let here = with_streams();
+    let mock = start_anywhere(here.path(), "GRPC_PORT_PLAINTEXT", &["--compat-open"]);
     let script = "
         const [url] = process.argv.slice(1);
         const health = await (await fetch(`${url}/health`)).json();
@@ -197,7 +202,8 @@ fn a_page_that_was_written_for_wishmock_reads_streams_as_lines_of_json() {
         const unknown = await ask('streaming.StreamService/Nothing', {});
         console.log('unknown', unknown.status, (await unknown.json()).code);
     ";
-    let words = ["--input-type=module", "-e", script, "--", &format!("http://127.0.0.1:{connect}")];
+    let words =
+        ["--input-type=module", "-e", script, "--", &format!("http://127.0.0.1:{}", mock.connect)];
     let seen = Command::new("node").args(words).output().unwrap();
     assert_eq!(
         String::from_utf8_lossy(&seen.stdout),
@@ -238,14 +244,8 @@ access = \"authenticated\"
         ("rules/grpc/streaming.streamservice.getmessages.yaml", STREAM_RULE),
         ("tidewire.toml", settings),
     ]);
-    let (grpc, connect, admin) = (port(), port(), port());
-    let variables = [
-        ("GRPC_PORT", grpc.to_string()),
-        ("CONNECT_PORT", connect.to_string()),
-        ("HTTP_PORT", admin.to_string()),
-    ];
-    let _running = start(here.path(), &variables, &["--compat-open", "--validate"]);
-    let url = format!("http://127.0.0.1:{connect}/streaming.StreamService/GetMessages");
+    let mock = start_anywhere(here.path(), "GRPC_PORT", &["--compat-open", "--validate"]);
+    let url = format!("http://127.0.0.1:{}/streaming.StreamService/GetMessages", mock.connect);
     for kind in ["application/json", "application/grpc-web+json"] {
         let kind = format!("content-type: {kind}");
         let ask = |user: &str, key: &[&str]| {
@@ -304,20 +304,9 @@ fn web(port: u16) -> String {
 
 #[test]
 fn json_without_envelopes_is_taken_as_grpc_web_for_clients_of_wishmock_only() {
-    let here = folder(&[
-        ("protos/helloworld.proto", HELLO),
-        ("protos/streaming.proto", STREAMS),
-        (NAME, RULE),
-        ("rules/grpc/streaming.streamservice.getmessages.yaml", STREAM_RULE),
-    ]);
-    let (grpc, connect, admin) = (port(), port(), port());
-    let variables = [
-        ("GRPC_PORT", grpc.to_string()),
-        ("CONNECT_PORT", connect.to_string()),
-        ("HTTP_PORT", admin.to_string()),
-    ];
-    let _running = start(here.path(), &variables, &["--compat-open"]);
-    let seen = web(connect);
+    let here = with_streams();
+    let mock = start_anywhere(here.path(), "GRPC_PORT", &["--compat-open"]);
+    let seen = web(mock.connect);
     let lines: Vec<_> = seen.lines().collect();
     assert_eq!(lines[0], r#"unary 200 application/json {"message":"Hello Ada"}"#);
     assert_eq!(lines[1], r#"nothing 200 application/json {"message":"Hello "}"#);
