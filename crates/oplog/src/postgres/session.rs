@@ -85,7 +85,7 @@ pub(super) struct Session {
     checked: Instant,
     trimmed: Instant,
     has_more_to_trim: bool,
-    /// When it last dead_hosts_checked for dead hosts.
+    /// When it last looked for dead hosts.
     dead_hosts_checked: Instant,
 }
 

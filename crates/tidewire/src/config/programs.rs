@@ -195,7 +195,7 @@ impl Programs {
         });
         let of_pages = log.clone();
         self.pages.on_change(move |tag| of_pages.publish(PAGE_TAGS, Some(tag)));
-        // A host that dies in a command leaves nobody with what the command made stale.
+        // If this host dies in a command, the others drop what the command may have changed.
         log.intend_commands();
         let _ = self.log.handle.set(log.clone());
         if let Some(host) = &self.host {
