@@ -46,7 +46,6 @@ mod own;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod registry;
-#[cfg(feature = "postgres")]
 mod settings;
 mod snapshot;
 mod sql;
@@ -55,6 +54,7 @@ mod sqlite;
 mod status;
 mod text_key;
 mod token;
+#[cfg(feature = "postgres")]
 mod wake_pause;
 
 pub use self::change::HeardChange;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::{Outcome, STEPS, build, without_cargo_variables};
+use super::{Outcome, STEPS, build, failure, without_cargo_variables};
 
 /// One step: its name, what it shows, and how it is done.
 pub(super) struct Step {
@@ -68,37 +68,63 @@ pub(crate) fn run(root: &Path, names: &[&str]) -> Result<ExitCode> {
     // Asked now: a build puts a new file in the place of this program's, after which its path is
     // not known.
     let program = std::env::current_exe().context("this program's path")?;
-    let run_stage = |stage| run_stage(root, &program, stage);
-    let setup =
-        Child::start("setup".to_owned(), Command::new("bash").arg("scripts/setup.sh"), root)?;
-    let before = run_stage(Stage::BeforeSetup)?;
-    let is_set_up = setup.end()?;
-    if !before || !is_set_up || !run_stage(Stage::Tests)? {
-        return Ok(ExitCode::FAILURE);
-    }
-    // Whoever compiles holds the lock of target/, so that the others may not ask for it.
-    let is_built = build(root, "--bins --example judge --example oracle")?.passed();
-    let passed = is_built && run_stage(Stage::Clients)? && run_stage(Stage::Guides)?;
-    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Runs all lanes of a stage to their ends, or to the first failure of each.
-fn run_stage(root: &Path, program: &Path, stage: Stage) -> Result<bool> {
-    let of_lane = |lane| chosen(|step| step.stage == stage && step.lane == lane);
-    let mut beside = Vec::new();
-    for lane in [Lane::Runs, Lane::RunsToo] {
-        let names: Vec<_> = of_lane(lane).iter().map(|step| step.name).collect();
-        if !names.is_empty() {
-            let mut runs = Command::new(program);
-            runs.arg("ci").args(&names).env(IS_BUILT, "1");
-            beside.push(Child::start(names.join("-"), &mut runs, root)?);
+    let failed = run_all(root, &program)?;
+    for log in &failed {
+        println!("── what failed in {}:", log.display());
+        for line in failure::reasons(&String::from_utf8_lossy(&std::fs::read(log)?)) {
+            println!("{line}");
         }
     }
-    let mut passed = run_in_order(root, &of_lane(Lane::Compiles))? == ExitCode::SUCCESS;
-    for child in beside {
-        passed &= child.end()?;
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs the stages in order, up to the first that fails: the logs of what failed.
+fn run_all(root: &Path, program: &Path) -> Result<Vec<PathBuf>> {
+    let setup =
+        Child::start("setup".to_owned(), Command::new("bash").arg("scripts/setup.sh"), root)?;
+    let mut failed = run_stage(root, program, Stage::BeforeSetup)?;
+    failed.extend(setup.end()?);
+    if failed.is_empty() {
+        failed = run_stage(root, program, Stage::Tests)?;
     }
-    Ok(passed)
+    if !failed.is_empty() {
+        return Ok(failed);
+    }
+    // Whoever compiles holds the lock of target/, so that the others may not ask for it.
+    if !build(root, "--bins --example judge --example oracle")?.passed() {
+        bail!("the programs that clients are tested with do not compile; see above");
+    }
+    for stage in [Stage::Clients, Stage::Guides] {
+        failed = run_stage(root, program, stage)?;
+        if !failed.is_empty() {
+            break;
+        }
+    }
+    Ok(failed)
+}
+
+/// Runs all lanes of a stage to their ends, or to the first failure of each: the logs of lanes that
+/// failed.
+fn run_stage(root: &Path, program: &Path, stage: Stage) -> Result<Vec<PathBuf>> {
+    let mut lanes = Vec::new();
+    for lane in [Lane::Compiles, Lane::Runs, Lane::RunsToo] {
+        let steps = chosen(|step| step.stage == stage && step.lane == lane);
+        let names: Vec<_> = steps.iter().map(|step| step.name).collect();
+        if !names.is_empty() {
+            let mut runs = Command::new(program);
+            runs.arg("ci").args(&names);
+            if lane != Lane::Compiles {
+                runs.env(IS_BUILT, "1");
+            }
+            lanes.push(Child::start(names.join("-"), &mut runs, root)?);
+        }
+    }
+    let mut failed = Vec::new();
+    for lane in lanes {
+        println!("── steps {}:", lane.what);
+        failed.extend(lane.end()?);
+    }
+    Ok(failed)
 }
 
 /// Set for steps that run beside a build: what they would build is there.
@@ -108,31 +134,39 @@ fn chosen(is_chosen: impl Fn(&Step) -> bool) -> Vec<&'static Step> {
     STEPS.iter().filter(|step| is_chosen(step)).collect()
 }
 
-/// A process that runs beside steps; what it prints is shown when it has ended.
+/// Steps that run as a process of their own, beside others.
 struct Child {
     what: String,
     process: std::process::Child,
-    printed: PathBuf,
+    /// All that it prints; a pipe would be open for as long as any program that it leaves behind.
+    log: PathBuf,
 }
 
 impl Child {
     fn start(what: String, command: &mut Command, root: &Path) -> Result<Self> {
         let folder = root.join("target");
         std::fs::create_dir_all(&folder)?;
-        let printed = folder.join(format!("ci-{what}.log"));
-        let file = File::create(&printed)?;
+        let log = folder.join(format!("ci-{what}.log"));
+        let file = File::create(&log)?;
         command.current_dir(root).stdin(Stdio::null()).stderr(file.try_clone()?).stdout(file);
         without_cargo_variables(command);
         let process = command.spawn().with_context(|| format!("{what} cannot be started"))?;
-        Ok(Self { what, process, printed })
+        Ok(Self { what, process, log })
     }
 
-    /// Waits for it, prints what it printed, and returns whether it succeeded.
-    fn end(mut self) -> Result<bool> {
-        let status = self.process.wait()?;
-        println!("── beside these, {}:", self.what);
-        std::io::copy(&mut File::open(&self.printed)?, &mut std::io::stdout())?;
-        Ok(status.success())
+    /// Shows what it prints until it ends, and returns its log if it failed.
+    fn end(mut self) -> Result<Option<PathBuf>> {
+        let mut printed = File::open(&self.log)?;
+        let mut shown = std::io::stdout();
+        let status = loop {
+            let ended = self.process.try_wait()?;
+            std::io::copy(&mut printed, &mut shown)?;
+            if let Some(status) = ended {
+                break status;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        };
+        Ok((!status.success()).then_some(self.log))
     }
 }
 
