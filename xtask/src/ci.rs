@@ -3,8 +3,9 @@
 //! Each step prints its name, its commands, the time it took and the processor time that its
 //! commands used (where `/proc` tells). The first failure stops the run and names the command that
 //! repeats just that step. Cheap steps come first. Where all steps are run, what needs no compiler
-//! runs beside what compiles, and the lines that say what failed are printed once more at the end. What takes longer than it proves per run (Miri, fuzzing,
-//! ten minutes of stress, cargo-deny) is in `make proof`.
+//! runs beside what compiles, and the lines that say what failed are printed once more at the end.
+//! What takes longer than it proves per run (Miri, fuzzing, ten minutes of stress, cargo-deny) is
+//! in `make proof`.
 
 mod failure;
 mod run;

@@ -134,7 +134,7 @@ fn chosen(is_chosen: impl Fn(&Step) -> bool) -> Vec<&'static Step> {
     STEPS.iter().filter(|step| is_chosen(step)).collect()
 }
 
-/// Steps that run as a process of their own, beside others.
+/// A process with its own log that runs beside others: a lane's steps, or the setup.
 struct Child {
     what: String,
     process: std::process::Child,
