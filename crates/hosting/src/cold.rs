@@ -29,13 +29,14 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use rustix::io::Errno;
 use tidewire_proxy::{ProxyError, ResponseTimer};
 use tidewire_service::{
-    Body, Call, Code, Error, Headers, OneLine, Outcome, ParentCalls, Protocol, Reply, Result,
+    Body, Call, Code, Context, Error, Headers, OneLine, Outcome, Protocol, Reply, Result,
     StreamKind, Target, Upgrade, is_of_gateway,
 };
 
 use crate::download;
 use crate::headers;
-use crate::hosted_service::{Inner, InstancePermit, PromisedPermit};
+use crate::hosted_service::Inner;
+use crate::permit::{InstancePermit, PromisedPermit};
 use crate::pipe_json::ProtocolViolation;
 use crate::program::Listen;
 use crate::supervisor_message::End;
@@ -81,11 +82,11 @@ pub(crate) async fn pass_prepared(
     place: CallStage,
 ) -> Result<Reply> {
     let permit = match place {
-        CallStage::None => inner.permit(call.context.enclosing()).await?,
+        CallStage::None => inner.permit(&call.context).await?,
         CallStage::Waits(waiting) => waiting.permit().await?,
         CallStage::Has(permit) => permit,
     };
-    let permit = that_serves(&inner, permit, call.context.enclosing()).await?;
+    let permit = that_serves(&inner, permit, &call.context).await?;
     let again = body_again(&call).map(|body| copy(&call, body));
     match once(&inner, call, permit).await {
         Ok(reply) => Ok(reply),
@@ -101,8 +102,8 @@ async fn try_again(inner: &Arc<Inner>, failed: CallFailure, again: Option<Call>)
         failed.was_refused || failed.is_crash && (was_not_run || is_safe_again)
     };
     let Some(call) = again.filter(may_be_made) else { return Err(failed.error) };
-    let permit = inner.permit(call.context.enclosing()).await?;
-    let permit = that_serves(inner, permit, call.context.enclosing()).await?;
+    let permit = inner.permit(&call.context).await?;
+    let permit = that_serves(inner, permit, &call.context).await?;
     Box::pin(once(inner, call, permit)).await.map_err(|failed| failed.error)
 }
 
@@ -111,7 +112,7 @@ async fn try_again(inner: &Arc<Inner>, failed: CallFailure, again: Option<Call>)
 async fn that_serves(
     inner: &Arc<Inner>,
     mut permit: InstancePermit,
-    enclosing: Option<&ParentCalls>,
+    context: &Context,
 ) -> Result<InstancePermit> {
     while let Some(native) = permit.instance.native().filter(|native| !native.serves()) {
         if native.has_left() {
@@ -120,7 +121,7 @@ async fn that_serves(
             inner.ended(permit.instance.id, permit.instance.ended().await);
         }
         drop(permit);
-        permit = inner.permit(enclosing).await?;
+        permit = inner.permit(context).await?;
     }
     Ok(permit)
 }

@@ -33,7 +33,8 @@ use tidewire_service::{Body, Error, Frame, Frames, Result};
 use tokio::time::Instant;
 
 use crate::cold::broken_off;
-use crate::hosted_service::{Inner, InstancePermit};
+use crate::hosted_service::Inner;
+use crate::permit::InstancePermit;
 
 /// The streamed replies of a service that have a place.
 #[derive(Debug, Default)]

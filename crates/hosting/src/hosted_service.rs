@@ -1,19 +1,16 @@
 //! A hosted service: a [`Service`] whose calls a process answers that is started when it is called.
 //!
-//! The pool decides (`pool.rs`); here is the one task a service that carries it out, the keeper,
-//! and the permits that calls take. Whoever waits for a permit wakes the keeper; nothing is polled.
+//! The pool decides (`pool.rs`); here is the one task a service that carries it out, the keeper.
+//! Whoever waits for a permit (`permit.rs`) wakes the keeper; nothing is polled.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use http::header::RETRY_AFTER;
-use http::{HeaderValue, StatusCode};
-use tidewire_service::{Answer, Call, Error, Outcome, ParentCalls, Result, Service};
-use tokio::sync::{Notify, oneshot, watch};
+use tidewire_service::{Answer, Call, Service};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -25,7 +22,7 @@ use crate::health;
 use crate::instance::{Instance, StartContext};
 use crate::limits::LifeLimits;
 use crate::output::{Line, OutputTail};
-use crate::pool::{Failure, Grant, Pool, Refusal, Step, TakeResult};
+use crate::pool::{Failure, Pool, Step};
 use crate::program::{Listen, Program};
 use crate::status::{Figures, Status, micros};
 use crate::supervisor_client::SupervisorClient;
@@ -44,22 +41,15 @@ pub(crate) struct Inner {
     pool: Mutex<Pool<Arc<Instance>>>,
     pub(crate) wake: Notify,
     /// Calls wait for a place.
-    waits: Notify,
+    pub(crate) waits: Notify,
     pub(crate) replies: OpenReplies,
     pub(crate) figures: Figures,
-    changed: watch::Sender<()>,
+    pub(crate) changed: watch::Sender<()>,
     output: OutputTail,
     shared: Arc<Shared>,
     named: Arc<NamedSources>,
     /// Who has its name since it was removed.
     next: OnceLock<HostedService>,
-}
-
-/// A place at an instance, given back when it is dropped.
-#[derive(Debug)]
-pub(crate) struct InstancePermit {
-    pub(crate) inner: Arc<Inner>,
-    pub(crate) instance: Arc<Instance>,
 }
 
 impl HostedService {
@@ -362,86 +352,6 @@ impl Inner {
         self.wake.notify_one();
     }
 
-    /// Takes a place at an instance; starts one, and waits for it, if there is none.
-    ///
-    /// # Errors
-    /// Too many wait; it takes too long; no instance can be started; the service is being ended.
-    pub(crate) async fn permit(
-        self: &Arc<Self>,
-        enclosing: Option<&ParentCalls>,
-    ) -> Result<InstancePermit> {
-        // Who waits for this call is not waited for.
-        let above = enclosing.and_then(|chain| self.pool().take_above(chain.holders()));
-        if let Some(grant) = above {
-            return Ok(self.issue_permit(grant));
-        }
-        match self.try_permit(Instant::now())? {
-            PermitResult::Granted(permit) => Ok(permit),
-            PermitResult::Queued(waiting) => waiting.permit().await,
-        }
-    }
-
-    /// [`permit`](Self::permit) of a call from outside: a place, or the wait for one.
-    ///
-    /// # Errors
-    /// As [`permit`](Self::permit).
-    pub(crate) fn try_permit(self: &Arc<Self>, now: Instant) -> Result<PermitResult> {
-        let taken = self.pool().take(now);
-        match taken {
-            TakeResult::Granted(grant) => Ok(PermitResult::Granted(self.issue_permit(grant))),
-            TakeResult::Refused(refusal) => Err(self.refusal_error(refusal)),
-            TakeResult::Later(receiver) => {
-                self.wake.notify_one();
-                let inner = Arc::clone(self);
-                Ok(PermitResult::Queued(PromisedPermit { inner, receiver, began: now }))
-            }
-        }
-    }
-
-    fn issue_permit(self: &Arc<Self>, grant: Grant<Arc<Instance>>) -> InstancePermit {
-        // Nothing freezes it while the place is taken, so that no lock is needed.
-        if grant.is_frozen {
-            grant.instance.thaw();
-        }
-        if grant.was_spare {
-            self.wake.notify_one();
-        }
-        InstancePermit { inner: Arc::clone(self), instance: grant.instance }
-    }
-
-    fn refusal_error(&self, refusal: Refusal) -> Error {
-        let name = self.name();
-        let (error, wait) = match refusal {
-            Refusal::QueueFull => {
-                let text = format!("too many calls wait for {name}; try again later");
-                let error = Error::resource_exhausted(text);
-                (error.with_http_status(StatusCode::SERVICE_UNAVAILABLE), SHORT_WAIT)
-            }
-            Refusal::Failed(failure, wait) => {
-                let text = match failure.late_after {
-                    Some(time) => format!("{name} was not ready within start_timeout = {time:?}"),
-                    None => format!("{name} cannot be called now; its log says why"),
-                };
-                (Error::unavailable(text).with_cause(failure), wait)
-            }
-            Refusal::Draining => {
-                (Error::unavailable(format!("{name} is being ended")), Duration::ZERO)
-            }
-        };
-        retry_after(error, wait)
-    }
-
-    /// Waits until a call waits for a place that nobody else is giving up for it.
-    pub(crate) async fn until_place_is_needed(&self) {
-        loop {
-            let waits = self.waits.notified();
-            if self.pool().vacate() {
-                return;
-            }
-            waits.await;
-        }
-    }
-
     /// Waits until a call waits, or until the service is being ended, which waits for all starts.
     async fn until_start_is_urgent(&self) {
         loop {
@@ -491,91 +401,10 @@ impl Inner {
     }
 }
 
-/// Whoever may try again is told when, in whole seconds (RFC 9110, section 10.2.3): no process had
-/// the call.
-fn retry_after(error: Error, wait: Duration) -> Error {
-    let mut error = error.with_outcome(Outcome::NotRun);
-    let seconds = wait.as_secs_f64().ceil().max(1.0);
-    if let Ok(value) = HeaderValue::from_str(&format!("{seconds:.0}")) {
-        error.headers_mut().insert(RETRY_AFTER, value);
-    }
-    error
-}
-
 async fn reached(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
-    }
-}
-
-/// A place at an instance, or the wait for one.
-pub(crate) enum PermitResult {
-    Granted(InstancePermit),
-    Queued(PromisedPermit),
-}
-
-/// A place that was promised: given back if nobody waits for it any more.
-#[derive(Debug)]
-pub(crate) struct PromisedPermit {
-    inner: Arc<Inner>,
-    receiver: oneshot::Receiver<Result<Grant<Arc<Instance>>, Refusal>>,
-    /// Since when it is waited for.
-    began: Instant,
-}
-
-impl PromisedPermit {
-    /// Waits for it.
-    ///
-    /// # Errors
-    /// As [`Inner::permit`].
-    pub(crate) async fn permit(mut self) -> Result<InstancePermit> {
-        let timeout = self.inner.generation().life.queue_timeout;
-        let told = loop {
-            let told = tokio::time::timeout(timeout, &mut self.receiver).await;
-            // A start has its own bound, and tells everybody who waits when that is over.
-            if told.is_ok() || !self.inner.pool().awaits_start() {
-                break told;
-            }
-        };
-        let inner = &self.inner;
-        match told {
-            Ok(Ok(Ok(grant))) => {
-                let waited = micros(self.began.elapsed());
-                inner.figures.queued.fetch_add(1, Ordering::Relaxed);
-                inner.figures.queue_us.fetch_add(waited, Ordering::Relaxed);
-                Ok(inner.issue_permit(grant))
-            }
-            Ok(Ok(Err(refusal))) => Err(inner.refusal_error(refusal)),
-            Ok(Err(_)) => Err(inner.refusal_error(Refusal::Draining)),
-            Err(_) => {
-                let name = inner.name();
-                let text =
-                    format!("{name} had no place for a call within queue_timeout = {timeout:?}");
-                Err(retry_after(Error::unavailable(text), SHORT_WAIT))
-            }
-        }
-    }
-}
-
-impl Drop for PromisedPermit {
-    fn drop(&mut self) {
-        self.receiver.close();
-        if let Ok(Ok(grant)) = self.receiver.try_recv() {
-            drop(self.inner.issue_permit(grant));
-        }
-    }
-}
-
-impl Drop for InstancePermit {
-    fn drop(&mut self) {
-        let is_due = self.inner.pool().give_back(self.instance.id, Instant::now());
-        // Most calls change nothing of what is planned.
-        if is_due {
-            self.inner.wake.notify_one();
-        } else if self.inner.changed.receiver_count() > 0 {
-            self.inner.changed.send_replace(());
-        }
     }
 }
 
@@ -592,5 +421,3 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
-
-const SHORT_WAIT: Duration = Duration::from_secs(1);

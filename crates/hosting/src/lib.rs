@@ -52,6 +52,7 @@ mod limits;
 mod listening;
 mod native;
 mod output;
+mod permit;
 mod pipe_json;
 mod pool;
 mod process_mark;

@@ -19,9 +19,9 @@
 //! Here are the decisions, by the time that is given; [`Step`] says what to do. Processes, sockets
 //! and tasks are in `hosted_service.rs`, so that all of this is tested without any.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
+use tidewire_service::CallerKey;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -29,9 +29,11 @@ use crate::breaker::Breaker;
 use crate::limits::LifeLimits;
 use crate::supervisor_message::End;
 
+mod callers;
 mod instance;
 mod replacement;
 
+use self::callers::{Holders, Waiting};
 use self::instance::{Condition, PoolInstance};
 pub(crate) use self::instance::{Grant, InstanceStatus};
 
@@ -40,7 +42,8 @@ pub(crate) use self::instance::{Grant, InstanceStatus};
 pub(crate) struct Pool<M> {
     life: LifeLimits,
     members: Vec<PoolInstance<M>>,
-    waiting: VecDeque<oneshot::Sender<Result<Grant<M>, Refusal>>>,
+    waiting: Waiting<M>,
+    holders: Holders,
     /// How many places are about to be given up for these.
     vacating: usize,
     /// Since when somebody has been waiting.
@@ -115,7 +118,8 @@ impl<M: Clone> Pool<M> {
         Self {
             life,
             members: Vec::new(),
-            waiting: VecDeque::new(),
+            waiting: Waiting::default(),
+            holders: Holders::default(),
             vacating: 0,
             waiting_since: None,
             is_starting: false,
@@ -131,13 +135,13 @@ impl<M: Clone> Pool<M> {
         }
     }
 
-    /// Takes a place for a call.
-    pub(crate) fn take(&mut self, now: Instant) -> TakeResult<M> {
+    /// Takes a place for a call of this caller.
+    pub(crate) fn take(&mut self, caller: CallerKey, now: Instant) -> TakeResult<M> {
         if self.is_draining {
             return TakeResult::Refused(Refusal::Draining);
         }
         self.keeps_spares = true;
-        if let Some(grant) = self.grant() {
+        if let Some(grant) = self.grant(caller) {
             return TakeResult::Granted(grant);
         }
         let failure = self.failure.clone();
@@ -146,19 +150,21 @@ impl<M: Clone> Pool<M> {
         {
             return TakeResult::Refused(Refusal::Failed(failure, until - now));
         }
-        self.waiting.retain(|waiting| !waiting.is_closed());
-        if self.waiting.len() >= self.life.queue_max {
+        if !self.waiting.has_room(caller, self.life.queue_max) {
             return TakeResult::Refused(Refusal::QueueFull);
         }
-        let (sender, receiver) = oneshot::channel();
-        self.waiting.push_back(sender);
+        let receiver = self.waiting.add(caller);
         self.waiting_since.get_or_insert(now);
         TakeResult::Later(receiver)
     }
 
     /// Takes a place at one of these instances, the first that is there, above its concurrency: it
     /// serves a call that waits for this one.
-    pub(crate) fn take_above(&mut self, ids: impl Iterator<Item = u64>) -> Option<Grant<M>> {
+    pub(crate) fn take_above(
+        &mut self,
+        caller: CallerKey,
+        ids: impl Iterator<Item = u64>,
+    ) -> Option<Grant<M>> {
         let mut ids = ids;
         let at = ids.find_map(|id| self.members.iter().position(|member| member.id == id))?;
         let member = &mut self.members[at];
@@ -166,7 +172,8 @@ impl<M: Clone> Pool<M> {
         member.requests += 1;
         let id = member.id;
         let instance = member.instance.clone();
-        Some(Grant { id, instance, is_frozen: false, was_spare: false })
+        self.holders.take(caller);
+        Some(Grant { id, caller, instance, is_frozen: false, was_spare: false })
     }
 
     /// An instance that was to be frozen or ended has work that is not a call; returns whether it
@@ -261,9 +268,10 @@ impl<M: Clone> Pool<M> {
         self.is_draining
     }
 
-    /// A call of an instance is over; returns whether there is a step before the one that is
+    /// A call of this caller at an instance is over; returns whether there is a step before the one that is
     /// planned.
-    pub(crate) fn give_back(&mut self, id: u64, now: Instant) -> bool {
+    pub(crate) fn give_back(&mut self, id: u64, caller: CallerKey, now: Instant) -> bool {
+        self.holders.give_back(caller);
         let idle_stop = self.idle_stop();
         let member = self.members.iter_mut().find(|member| member.id == id);
         let Some(member) = member else { return false };
@@ -289,7 +297,7 @@ impl<M: Clone> Pool<M> {
         if is_newest {
             self.breaker.started(now);
         }
-        self.waiting.retain(|waiting| !waiting.is_closed());
+        self.waiting.retain_open();
         // What was started to spare calls the wait, and is not needed by now.
         let is_wanted = self.wanted_since.is_some() || !self.waiting.is_empty() || self.has_worn();
         let is_full = self.current() >= self.life.instances_max;
@@ -390,14 +398,12 @@ impl<M: Clone> Pool<M> {
     /// Lets no more calls in; instances end when they have no calls.
     pub(crate) fn drain(&mut self) {
         self.is_draining = true;
-        for waiting in self.waiting.drain(..) {
-            let _ = waiting.send(Err(Refusal::Draining));
-        }
+        self.waiting.refuse_all(&Refusal::Draining);
     }
 
     /// What to do next.
     pub(crate) fn step(&mut self, now: Instant) -> Step<M> {
-        self.waiting.retain(|waiting| !waiting.is_closed());
+        self.waiting.retain_open();
         if self.waiting.is_empty() {
             self.waiting_since = None;
         }
@@ -446,7 +452,7 @@ impl<M: Clone> Pool<M> {
             spares: self.members.iter().filter(|member| member.stands_by()).count(),
             stopping: self.members.iter().filter(|m| !m.is_active() && !m.stands_by()).count(),
             calls: self.members.iter().map(|member| member.calls).sum(),
-            waiting: self.waiting.iter().filter(|waiting| !waiting.is_closed()).count(),
+            waiting: self.waiting.open(),
             starts: self.starts,
         }
     }
@@ -519,7 +525,7 @@ impl<M: Clone> Pool<M> {
 
     /// A place at the instance with the fewest calls: one that is frozen if there is no other, one
     /// that was started ahead if all others are busy.
-    fn grant(&mut self) -> Option<Grant<M>> {
+    fn grant(&mut self, caller: CallerKey) -> Option<Grant<M>> {
         let concurrency = self.life.concurrency;
         let has_room = self.active() < self.life.instances_max;
         let is_free = |member: &&mut PoolInstance<M>| {
@@ -528,16 +534,19 @@ impl<M: Clone> Pool<M> {
         let free = self.members.iter_mut().filter(is_free);
         let member = free
             .min_by_key(|m| (m.is_spare, m.is_worn, m.condition == Condition::Frozen, m.calls))?;
-        Some(member.grant())
+        let grant = member.grant(caller);
+        self.holders.take(caller);
+        Some(grant)
     }
 
-    /// Gives places to those who wait, the first first.
+    /// Gives places to those who wait: to a call of the caller that has the fewest, of these to the
+    /// first.
     fn hand_out(&mut self, now: Instant) {
-        self.waiting.retain(|waiting| !waiting.is_closed());
-        while !self.waiting.is_empty() {
-            let Some(grant) = self.grant() else { return };
-            let first = self.waiting.pop_front().expect("it is not empty");
-            if let Err(Ok(grant)) = first.send(Ok(grant)) {
+        self.waiting.retain_open();
+        while let Some(next) = self.waiting.next(&self.holders) {
+            let Some(grant) = self.grant(next.caller) else { return };
+            if let Err(grant) = self.waiting.tell(next, grant) {
+                self.holders.give_back(grant.caller);
                 let member = self.members.iter_mut().find(|member| member.id == grant.id);
                 member.expect("it was just granted").take_back(&grant);
             }
@@ -550,9 +559,7 @@ impl<M: Clone> Pool<M> {
     fn refuse(&mut self, now: Instant) {
         let Some(failure) = &self.failure else { return };
         let rest = self.breaker.rests_until(now).map_or(Duration::ZERO, |until| until - now);
-        for waiting in self.waiting.drain(..) {
-            let _ = waiting.send(Err(Refusal::Failed(failure.clone(), rest)));
-        }
+        self.waiting.refuse_all(&Refusal::Failed(failure.clone(), rest));
         self.waiting_since = None;
     }
 }

@@ -1,10 +1,11 @@
 //! Bodies of pages on their way to a program: nobody holds a place of it by sending slowly.
 //!
-//! | request | takes a place | loses it |
+//! | request | takes a place | loses it while others wait, if its body comes slower than `limits.transfer_rate_min` |
 //! |---|---|---|
-//! | a page with a body | once all of the body is there, or its first [`HELD_BYTES`] | by 408, if the rest comes slower than `limits.transfer_rate_min` while others wait |
-//! | gRPC, an upgrade, `Expect` | from its head on: its caller waits for the program to say something | never by this |
-//! | a method | from its head on; messages of unary ones are read before | never by this |
+//! | a page with a body | once all of the body is there, or its first [`HELD_BYTES`] | by 408 |
+//! | gRPC, a stream of a method, `Expect` | from its head on: its caller waits for the program to say something | by the same, if its caller has more places than whoever waits |
+//! | an upgrade | from its head on | never by this |
+//! | a unary method | from its head on; its message is read before | never by this |
 //!
 //! How fast a body is counts by the time that the gateway waits for it: a program that reads slowly
 //! takes nobody's place away. It is slow once that time is [`WINDOW`] and fewer bytes came than the
@@ -17,7 +18,7 @@ use bytes::BytesMut;
 use futures_util::{Stream, StreamExt};
 use http::header::{CONTENT_TYPE, EXPECT};
 use http::{HeaderValue, StatusCode};
-use tidewire_service::{Body, Call, Error, Frame, Frames, Result, Target};
+use tidewire_service::{Body, Call, CallerKey, Error, Frame, Frames, Result, Target};
 use tokio::time::{Instant, sleep_until};
 
 use crate::hosted_service::Inner;
@@ -27,13 +28,23 @@ use crate::hosted_service::Inner;
 /// # Errors
 /// The body broke off, or the server gave it up.
 pub(crate) async fn hold_back(inner: &Arc<Inner>, call: &mut Call) -> Result<()> {
-    if !is_held_back(call) {
+    if !matches!(call.body, Body::Stream(_)) {
         return Ok(());
     }
-    let mut frames = std::mem::take(&mut call.body).into_frames();
+    let mut rest = Upload {
+        frames: std::mem::take(&mut call.body).into_frames(),
+        pace: UploadRate::new(inner.transfer_rate_min()),
+        share_of: None,
+        inner: Arc::clone(inner),
+    };
+    if !is_held_back(call) {
+        rest.share_of = Some(call.context.caller_key());
+        call.body = Body::frames(rest.into_stream());
+        return Ok(());
+    }
     let mut held = BytesMut::new();
     while held.len() < HELD_BYTES {
-        match frames.next().await.transpose()? {
+        match rest.frames.next().await.transpose()? {
             Some(Frame::Data(data)) => held.extend_from_slice(&data),
             Some(trailers @ Frame::Trailers(_)) => {
                 let frames = [Ok(Frame::Data(held.freeze())), Ok(trailers)];
@@ -48,19 +59,14 @@ pub(crate) async fn hold_back(inner: &Arc<Inner>, call: &mut Call) -> Result<()>
         }
     }
     let first = futures_util::stream::iter([Ok(Frame::Data(held.freeze()))]);
-    let rest = Upload {
-        frames,
-        pace: UploadRate::new(inner.transfer_rate_min()),
-        inner: Arc::clone(inner),
-    };
     call.body = Body::frames(first.chain(rest.into_stream()));
     Ok(())
 }
 
-/// Whether it is a page whose body comes by and by, and whose caller waits for nothing meanwhile.
+/// Whether it is a page, whose caller waits for nothing meanwhile.
 fn is_held_back(call: &Call) -> bool {
     // First what needs no headers: a cached reply whose run has read them is its caller's alone.
-    if !matches!(call.target, Target::Http(_)) || !matches!(call.body, Body::Stream(_)) {
+    if !matches!(call.target, Target::Http(_)) {
         return false;
     }
     let headers = call.context.headers();
@@ -76,6 +82,8 @@ fn is_held_back(call: &Call) -> bool {
 struct Upload {
     frames: std::pin::Pin<Box<dyn Frames>>,
     pace: UploadRate,
+    /// The caller, whose place is safe while it has no more of them than others.
+    share_of: Option<CallerKey>,
     inner: Arc<Inner>,
 }
 
@@ -83,7 +91,7 @@ impl Upload {
     fn into_stream(self) -> impl Stream<Item = Result<Frame>> + Send {
         futures_util::stream::unfold(Some(self), async |upload| {
             let mut upload = upload?;
-            let Self { frames, pace, inner } = &mut upload;
+            let Self { frames, pace, share_of, inner } = &mut upload;
             tokio::select! {
                 biased;
                 frame = frames.next() => {
@@ -93,7 +101,7 @@ impl Upload {
                     }
                     Some((frame, Some(upload)))
                 }
-                error = pace.lost(inner) => Some((Err(error), None)),
+                error = pace.lost(inner, *share_of) => Some((Err(error), None)),
             }
         })
     }
@@ -117,10 +125,10 @@ impl UploadRate {
     }
 
     /// Waits until it is too slow and another call needs the place.
-    async fn lost(&mut self, inner: &Inner) -> Error {
+    async fn lost(&mut self, inner: &Inner, share_of: Option<CallerKey>) -> Error {
         let since = *self.since.insert(Instant::now());
         sleep_until(since + self.left).await;
-        inner.until_place_is_needed().await;
+        inner.until_place_is_needed(share_of).await;
         let rate = self.rate_min;
         let name = inner.name();
         let text = format!(

@@ -20,8 +20,9 @@ use tokio::time::Instant;
 
 use crate::cold::{self, CallStage};
 use crate::headers;
-use crate::hosted_service::{Inner, InstancePermit, PermitResult};
+use crate::hosted_service::Inner;
 use crate::native::PendingReply;
+use crate::permit::{InstancePermit, PermitResult};
 
 /// The future of a call of a hosted service.
 pub(crate) struct WarmCall {
@@ -73,7 +74,7 @@ impl WarmCall {
             Stage::Later(Box::pin(cold::pass_prepared(Arc::clone(inner), call, place)))
         };
         let now = Instant::now();
-        let permit = match inner.try_permit(now)? {
+        let permit = match inner.try_permit(call.context.caller_key(), now)? {
             PermitResult::Granted(permit) => permit,
             PermitResult::Queued(waiting) => return Ok(later(asked, CallStage::Waits(waiting))),
         };

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 
+use crate::caller_key::CallerKey;
 use crate::command_key::{self, CommandKey};
 use crate::if_none_match::{self, HeldTags};
 use crate::{
@@ -400,6 +401,12 @@ impl Context {
             is_known: self.known_principal().is_some(),
             has_certificate: self.peer.as_ref().is_some_and(|peer| !peer.certificates.is_empty()),
         }
+    }
+
+    /// Which calls are of the same caller. It does not make a cached reply one of this caller
+    /// either: it is for those who share something out among callers.
+    pub fn caller_key(&self) -> CallerKey {
+        CallerKey::new(self.known_principal(), self.peer.as_deref())
     }
 
     /// The validators of what the caller holds already (`If-None-Match`, a live request, a

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidewire_service::CallerKey;
 use tokio::time::Instant;
 
 use super::{Step, earliest};
@@ -39,6 +40,7 @@ pub(super) enum Condition {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Grant<M> {
     pub(crate) id: u64,
+    pub(crate) caller: CallerKey,
     pub(crate) instance: M,
     /// It is frozen, and has to be thawed before it is called.
     pub(crate) is_frozen: bool,
@@ -88,13 +90,13 @@ impl<M: Clone> PoolInstance<M> {
     }
 
     /// Gives a place at it.
-    pub(super) fn grant(&mut self) -> Grant<M> {
+    pub(super) fn grant(&mut self, caller: CallerKey) -> Grant<M> {
         let is_frozen = self.condition == Condition::Frozen;
         let was_spare = self.is_spare;
         (self.condition, self.is_spare) = (Condition::Ready, false);
         self.calls += 1;
         self.requests += 1;
-        Grant { id: self.id, instance: self.instance.clone(), is_frozen, was_spare }
+        Grant { id: self.id, caller, instance: self.instance.clone(), is_frozen, was_spare }
     }
 
     /// Takes a place back that nobody had.

@@ -1,6 +1,7 @@
 //! Instances that another takes over from, since they have served for as long as they may or are
 //! not well, and calls that give their place up.
 
+use tidewire_service::CallerKey;
 use tokio::time::Instant;
 
 use super::Pool;
@@ -9,8 +10,7 @@ use super::instance::Condition;
 impl<M: Clone> Pool<M> {
     /// Whether calls wait for more places than are about to be given up.
     pub(crate) fn needs_places(&self) -> bool {
-        let waiting = self.waiting.iter().filter(|waiting| !waiting.is_closed());
-        waiting.count() > self.vacating
+        self.waiting.open() > self.vacating
     }
 
     /// Whether a call is to give its place up for one that waits, which it does now.
@@ -18,6 +18,12 @@ impl<M: Clone> Pool<M> {
         let is_needed = self.needs_places();
         self.vacating += usize::from(is_needed);
         is_needed
+    }
+
+    /// The same for a call that has a place for as long as it likes, unless its caller has more of
+    /// them than whoever waits.
+    pub(crate) fn vacate_share(&mut self, caller: CallerKey) -> bool {
+        self.waiting.beyond_share(caller, &self.holders) > self.vacating && self.vacate()
     }
 
     /// Whether an instance gets further calls once it has places.

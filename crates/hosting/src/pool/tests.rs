@@ -1,5 +1,8 @@
 //! The life cycle without processes: an instance is a number, and the time is what the test says.
 
+use tidewire_service::{Context, Principal};
+use tokio::sync::oneshot;
+
 use super::*;
 
 fn pool(change: impl FnOnce(&mut LifeLimits)) -> (Pool<u64>, Instant) {
@@ -9,10 +12,21 @@ fn pool(change: impl FnOnce(&mut LifeLimits)) -> (Pool<u64>, Instant) {
 }
 
 fn later(pool: &mut Pool<u64>, now: Instant) -> oneshot::Receiver<Result<Grant<u64>, Refusal>> {
-    match pool.take(now) {
+    match pool.take(caller(), now) {
         TakeResult::Later(receiver) => receiver,
         other => panic!("{other:?}"),
     }
+}
+
+/// Whoever calls, where it is one.
+fn caller() -> CallerKey {
+    Context::default().caller_key()
+}
+
+fn named(name: &str) -> CallerKey {
+    let mut context = Context::default();
+    context.set_principal(Some(Principal::new("keys", name)));
+    context.caller_key()
 }
 
 fn crash() -> Failure {
@@ -23,7 +37,7 @@ fn crash() -> Failure {
 fn a_thousand_first_calls_start_one_instance_and_all_get_it() {
     let (mut pool, now) = pool(|life| (life.queue_max, life.concurrency) = (1000, 1000));
     let mut calls: Vec<_> = (0..1000).map(|_| later(&mut pool, now)).collect();
-    assert!(matches!(pool.take(now), TakeResult::Refused(Refusal::QueueFull)));
+    assert!(matches!(pool.take(caller(), now), TakeResult::Refused(Refusal::QueueFull)));
     assert_eq!(pool.step(now), Step::Start);
     assert_eq!(pool.step(now), Step::Wait(None), "one start is enough");
     pool.started(1, 1, 1, now);
@@ -41,8 +55,81 @@ fn who_waits_is_served_in_order_and_who_gave_up_is_passed_over() {
     assert!(first.try_recv().is_ok());
     drop(second);
     assert!(third.try_recv().is_err());
-    pool.give_back(1, now);
+    pool.give_back(1, caller(), now);
     assert!(third.try_recv().is_ok());
+}
+
+#[test]
+fn a_place_that_is_free_goes_to_the_caller_that_has_the_fewest() {
+    let (mut pool, now) = pool(|life| life.concurrency = 3);
+    let [ada, bob, eve] = ["ada", "bob", "eve"].map(named);
+    let mut waiting: Vec<_> = [ada, ada, ada, ada, bob, bob, eve]
+        .into_iter()
+        .map(|caller| match pool.take(caller, now) {
+            TakeResult::Later(receiver) => (caller, receiver),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let served = |waiting: &mut Vec<(CallerKey, oneshot::Receiver<_>)>| {
+        let mut served = Vec::new();
+        waiting.retain_mut(|(caller, receiver)| {
+            let has_place: Option<Result<Grant<u64>, Refusal>> = receiver.try_recv().ok();
+            served.extend(has_place.as_ref().map(|_| *caller));
+            has_place.is_none()
+        });
+        served
+    };
+    assert_eq!(pool.step(now), Step::Start);
+    pool.started(1, 1, 1, now);
+    assert_eq!(served(&mut waiting), [ada, bob, eve], "each has one, in order");
+    pool.give_back(1, eve, now);
+    assert_eq!(served(&mut waiting), [ada], "both have one, and this came first");
+    pool.give_back(1, ada, now);
+    assert_eq!(served(&mut waiting), [ada], "again");
+    pool.give_back(1, bob, now);
+    assert_eq!(served(&mut waiting), [bob], "it has none, and the other has two");
+}
+
+#[test]
+fn a_queue_that_one_caller_has_filled_takes_in_a_call_of_another() {
+    let (mut pool, now) = pool(|life| life.queue_max = 3);
+    let [ada, bob] = ["ada", "bob"].map(named);
+    let mut wait = |caller| match pool.take(caller, now) {
+        TakeResult::Later(receiver) => Some(receiver),
+        TakeResult::Refused(Refusal::QueueFull) => None,
+        other => panic!("{other:?}"),
+    };
+    let mut of_ada = [0; 3].map(|_| wait(ada).expect("there is room"));
+    assert!(wait(ada).is_none());
+    let mut of_bob = wait(bob).expect("it takes the place of the last of ada");
+    assert!(matches!(of_ada[2].try_recv(), Ok(Err(Refusal::QueueFull))));
+    assert!(wait(bob).is_none(), "it would have as many as the other");
+    assert!(of_ada[0].try_recv().is_err() && of_ada[1].try_recv().is_err());
+    assert!(of_bob.try_recv().is_err(), "it waits");
+}
+
+#[test]
+fn a_caller_gives_up_what_it_has_beyond_its_share_and_no_more() {
+    let (mut pool, now) = pool(|life| life.concurrency = 4);
+    let [ada, bob, eve] = ["ada", "bob", "eve"].map(named);
+    let of_ada: Vec<_> = (0..4).map(|_| pool.take(ada, now)).collect();
+    assert_eq!(pool.step(now), Step::Start);
+    pool.started(1, 1, 1, now);
+    let own = pool.take(ada, now);
+    assert!(!pool.vacate_share(ada), "nobody else waits");
+    let others = [bob, bob, bob, eve].map(|caller| pool.take(caller, now));
+    assert!(pool.vacate_share(ada), "for bob");
+    assert!(pool.vacate_share(ada), "for eve");
+    assert!(!pool.vacate_share(ada), "nobody has more than it then");
+    pool.give_back(1, ada, now);
+    pool.give_back(1, ada, now);
+    assert_eq!(pool.count().waiting, 3);
+    let [first, second, third, fourth] = others.map(|taken| match taken {
+        TakeResult::Later(mut receiver) => receiver.try_recv().is_ok(),
+        other => panic!("{other:?}"),
+    });
+    assert!(first && fourth && !second && !third);
+    drop((of_ada, own));
 }
 
 #[test]
@@ -56,15 +143,15 @@ fn an_idle_instance_is_frozen_then_stopped_and_a_call_in_between_thaws_it() {
     pool.started(1, 1, 1, start);
     assert_eq!(pool.step(start), Step::Wait(None), "it is called");
     drop(call);
-    pool.give_back(1, start);
+    pool.give_back(1, caller(), start);
     let at = |seconds| start + Duration::from_secs(seconds);
     assert_eq!(pool.step(start), Step::Wait(Some(at(10))));
     assert_eq!(pool.step(at(10)), Step::Freeze(1));
     assert_eq!(pool.step(at(10)), Step::Wait(Some(at(60))));
-    let TakeResult::Granted(grant) = pool.take(at(11)) else { panic!("it is there") };
+    let TakeResult::Granted(grant) = pool.take(caller(), at(11)) else { panic!("it is there") };
     assert!(grant.is_frozen);
     assert_eq!(pool.step(at(100)), Step::Wait(None), "it is called");
-    pool.give_back(1, at(100));
+    pool.give_back(1, caller(), at(100));
     assert_eq!(pool.step(at(160)), Step::Stop(1));
     let call = later(&mut pool, at(160));
     assert_eq!(pool.step(at(160)), Step::Start, "while the other one ends");
@@ -80,22 +167,22 @@ fn the_end_of_a_call_matters_where_it_brings_something_forward() {
     assert_eq!(pool.step(start), Step::Start);
     pool.started(1, 1, 1, start);
     assert_eq!(pool.step(start), Step::Wait(None), "it is called");
-    assert!(matches!(pool.take(start), TakeResult::Granted(_)));
-    assert!(!pool.give_back(1, at(1)), "another call goes on");
-    assert!(pool.give_back(1, at(2)), "it is idle, and nothing is planned");
+    assert!(matches!(pool.take(caller(), start), TakeResult::Granted(_)));
+    assert!(!pool.give_back(1, caller(), at(1)), "another call goes on");
+    assert!(pool.give_back(1, caller(), at(2)), "it is idle, and nothing is planned");
     assert_eq!(pool.step(at(2)), Step::Wait(Some(at(302))));
     for seconds in [3, 300] {
-        assert!(matches!(pool.take(at(seconds)), TakeResult::Granted(_)));
-        assert!(!pool.give_back(1, at(seconds)), "its end is planned as soon as may be");
+        assert!(matches!(pool.take(caller(), at(seconds)), TakeResult::Granted(_)));
+        assert!(!pool.give_back(1, caller(), at(seconds)), "its end is planned as soon as may be");
     }
     assert_eq!(pool.step(at(302)), Step::Wait(Some(at(600))));
-    let [_busy, _too] = [0; 2].map(|_| pool.take(at(303)));
+    let [_busy, _too] = [0; 2].map(|_| pool.take(caller(), at(303)));
     let mut waits = later(&mut pool, at(303));
-    assert!(pool.give_back(1, at(304)), "somebody waits");
+    assert!(pool.give_back(1, caller(), at(304)), "somebody waits");
     assert!(waits.try_recv().is_ok());
     pool.retire();
-    assert!(!pool.give_back(1, at(305)), "it has a call left");
-    assert!(pool.give_back(1, at(305)), "it ends now");
+    assert!(!pool.give_back(1, caller(), at(305)), "it has a call left");
+    assert!(pool.give_back(1, caller(), at(305)), "it ends now");
     assert_eq!(pool.step(at(305)), Step::Stop(1));
 }
 
@@ -124,7 +211,7 @@ fn a_program_that_cannot_be_run_is_refused_at_once_until_it_is_tried_again() {
         1,
         now,
     );
-    assert!(matches!(pool.take(now), TakeResult::Refused(Refusal::Failed(..))));
+    assert!(matches!(pool.take(caller(), now), TakeResult::Refused(Refusal::Failed(..))));
     let now = now + Duration::from_secs(30);
     let _call = later(&mut pool, now);
     assert_eq!(pool.step(now), Step::Start);
@@ -142,7 +229,7 @@ fn five_crashes_break_the_circuit_and_refuse_who_waits() {
         assert!(call.try_recv().is_ok());
         assert!(pool.ended(id, End::Signal(11), now));
     }
-    let TakeResult::Refused(Refusal::Failed(failure, rest)) = pool.take(now) else {
+    let TakeResult::Refused(Refusal::Failed(failure, rest)) = pool.take(caller(), now) else {
         panic!("broken")
     };
     assert_eq!(failure.text, "it was ended by signal 11");
@@ -181,9 +268,9 @@ fn a_drain_ends_instances_when_their_calls_are_over() {
     assert_eq!(pool.step(now), Step::Start);
     pool.started(1, 1, 1, now);
     pool.drain();
-    assert!(matches!(pool.take(now), TakeResult::Refused(Refusal::Draining)));
+    assert!(matches!(pool.take(caller(), now), TakeResult::Refused(Refusal::Draining)));
     assert_eq!(pool.step(now), Step::Wait(None));
-    pool.give_back(1, now);
+    pool.give_back(1, caller(), now);
     assert_eq!(pool.step(now), Step::Stop(1));
     pool.ended(1, End::Code(0), now);
     assert_eq!(pool.step(now), Step::Done);
@@ -209,7 +296,7 @@ fn an_operator_starts_an_instance_once_and_a_second_time_is_nothing() {
 #[test]
 fn what_is_retired_ends_with_its_calls_and_the_next_call_gets_another() {
     let (mut pool, now) = running(|life| life.instances_max = 1);
-    let TakeResult::Granted(grant) = pool.take(now) else { panic!("it is free") };
+    let TakeResult::Granted(grant) = pool.take(caller(), now) else { panic!("it is free") };
     assert_eq!(pool.retire(), 1);
     assert_eq!(pool.retire(), 0, "stopping twice is nothing");
     let mut next = later(&mut pool, now);
@@ -217,7 +304,7 @@ fn what_is_retired_ends_with_its_calls_and_the_next_call_gets_another() {
     pool.started(2, 2, 1, now);
     assert_eq!(next.try_recv().unwrap().unwrap().id, 2);
     assert!(matches!(pool.step(now), Step::Wait(_)), "the first one still has its call");
-    pool.give_back(grant.id, now);
+    pool.give_back(grant.id, caller(), now);
     assert_eq!(pool.step(now), Step::Stop(1));
     assert!(!pool.goes_on(1, now), "work that is not a call does not keep it");
     assert!(!pool.ended(1, End::Code(9), now), "its end is not a crash");
@@ -226,17 +313,17 @@ fn what_is_retired_ends_with_its_calls_and_the_next_call_gets_another() {
 #[test]
 fn a_new_generation_takes_over_when_it_can_be_called_and_the_old_ends_with_its_calls() {
     let (mut pool, now) = running(|life| life.concurrency = 2);
-    let TakeResult::Granted(old) = pool.take(now) else { panic!("it is free") };
+    let TakeResult::Granted(old) = pool.take(caller(), now) else { panic!("it is free") };
     assert!(pool.replace(LifeLimits::default(), now), "the old one serves");
     assert_eq!(pool.step(now), Step::Start);
-    let TakeResult::Granted(more) = pool.take(now) else { panic!("meanwhile it does") };
+    let TakeResult::Granted(more) = pool.take(caller(), now) else { panic!("meanwhile it does") };
     assert_eq!(more.id, 1);
     assert!(pool.started(2, 2, 2, now), "it takes over");
-    let TakeResult::Granted(new) = pool.take(now) else { panic!("it is free") };
+    let TakeResult::Granted(new) = pool.take(caller(), now) else { panic!("it is free") };
     assert_eq!(new.id, 2);
-    pool.give_back(1, now);
+    pool.give_back(1, caller(), now);
     assert!(matches!(pool.step(now), Step::Wait(_)), "one call is left");
-    pool.give_back(old.id, now);
+    pool.give_back(old.id, caller(), now);
     assert_eq!(pool.step(now), Step::Stop(1));
 }
 
@@ -249,9 +336,11 @@ fn a_new_generation_that_cannot_be_started_leaves_the_old_one_and_is_tried_again
             now += Duration::from_secs(1);
         }
         pool.start_failed(crash(), 2, now);
-        let TakeResult::Granted(grant) = pool.take(now) else { panic!("the old one serves") };
+        let TakeResult::Granted(grant) = pool.take(caller(), now) else {
+            panic!("the old one serves")
+        };
         assert_eq!(grant.id, 1);
-        pool.give_back(1, now);
+        pool.give_back(1, caller(), now);
     }
     while pool.step(now) != Step::Start {
         now += Duration::from_secs(1);
@@ -271,7 +360,7 @@ fn a_start_of_older_settings_serves_until_the_newer_can_and_its_failure_is_nobod
     pool.replace(LifeLimits::default(), now);
     assert!(!pool.started(1, 1, 2, now));
     assert_eq!(call.try_recv().unwrap().unwrap().id, 1);
-    pool.give_back(1, now);
+    pool.give_back(1, caller(), now);
     assert_eq!(pool.step(now), Step::Start);
     assert!(pool.started(2, 2, 3, now));
     assert_eq!(pool.step(now), Step::Stop(1));
@@ -287,12 +376,14 @@ fn spares_are_started_ahead_taken_by_a_call_and_replaced() {
     let late = now + Duration::from_secs(3600);
     assert_eq!(pool.step(late), Step::Wait(None), "they stand by as long as it takes");
     assert_eq!((pool.count().spares, pool.count().ready), (2, 0));
-    let TakeResult::Granted(first) = pool.take(late) else { panic!("no start is waited for") };
+    let TakeResult::Granted(first) = pool.take(caller(), late) else {
+        panic!("no start is waited for")
+    };
     assert_eq!(pool.step(late), Step::Start, "the next spare");
     pool.started(3, 3, 1, late);
     assert_eq!((pool.count().spares, pool.count().ready), (2, 1));
     assert_eq!(pool.step(late), Step::Wait(None));
-    pool.give_back(first.id, late);
+    pool.give_back(first.id, caller(), late);
     assert!(matches!(pool.step(late + Duration::from_secs(300)), Step::Stop(_)), "it was used");
     assert_eq!(pool.step(late + Duration::from_secs(300)), Step::Wait(None), "spares are not");
 }
@@ -308,7 +399,7 @@ fn a_spare_is_taken_at_once_when_others_are_busy_and_no_more_than_may_serve() {
         pool.started(id, id, 1, now);
         assert_eq!(pool.step(now), Step::Freeze(id));
         if id < 3 {
-            let TakeResult::Granted(grant) = pool.take(now) else { panic!("the spare") };
+            let TakeResult::Granted(grant) = pool.take(caller(), now) else { panic!("the spare") };
             assert!((grant.id, grant.is_frozen) == (id, true));
         }
     }
@@ -333,7 +424,7 @@ fn calls_that_wait_make_no_more_instances_of_spares_than_may_serve() {
     let served = calls.iter_mut().filter_map(|call| call.try_recv().ok()?.ok());
     let served: Vec<_> = served.map(|grant| grant.id).collect();
     assert_eq!(served, [1, 2]);
-    pool.give_back(1, at);
+    pool.give_back(1, caller(), at);
     assert_eq!(pool.count().ready, 2, "the next that waits has its place");
 }
 
@@ -348,7 +439,7 @@ fn a_call_that_waits_gets_the_spare_once_an_instance_has_crashed() {
         pool.started(id, id, 1, now);
         assert_eq!(pool.step(now), Step::Freeze(id));
         if id == 1 {
-            assert!(matches!(pool.take(now), TakeResult::Granted(_)));
+            assert!(matches!(pool.take(caller(), now), TakeResult::Granted(_)));
         }
     }
     let mut waits = later(&mut pool, now);
@@ -397,22 +488,24 @@ fn a_clock_that_jumps_ahead_ends_no_call_and_starts_nothing_twice() {
     assert!(call.try_recv().is_ok(), "it has its place");
     let at = next_year + Duration::from_secs(365 * 86_400);
     assert_eq!(pool.step(at), Step::Wait(None), "it is called");
-    pool.give_back(1, at);
+    pool.give_back(1, caller(), at);
     assert_eq!(pool.step(now), Step::Wait(Some(at + Duration::from_secs(1))), "and back again");
 }
 
 #[test]
 fn an_operator_freezes_what_has_no_calls_and_thaws_it() {
     let (mut pool, now) = running(|_| ());
-    let TakeResult::Granted(grant) = pool.take(now) else { panic!("it is free") };
+    let TakeResult::Granted(grant) = pool.take(caller(), now) else { panic!("it is free") };
     assert_eq!(pool.freeze(|_| true), (vec![], 1));
-    pool.give_back(grant.id, now);
+    pool.give_back(grant.id, caller(), now);
     assert_eq!(pool.freeze(|_| false), (vec![], 1), "it has work that is not a call");
     assert_eq!(pool.freeze(|_| true), (vec![1], 0));
     assert_eq!(pool.freeze(|_| true), (vec![], 0), "freezing twice is nothing");
     assert_eq!((pool.count().frozen, pool.thaw(now)), (1, vec![1]));
     assert_eq!(pool.freeze(|_| true), (vec![1], 0));
-    let TakeResult::Granted(grant) = pool.take(now) else { panic!("it is frozen, and free") };
+    let TakeResult::Granted(grant) = pool.take(caller(), now) else {
+        panic!("it is frozen, and free")
+    };
     assert!(grant.is_frozen, "a call thaws it");
 }
 
@@ -427,7 +520,7 @@ fn an_operator_ends_the_rest_of_what_is_broken() {
         now,
     );
     drop(waits);
-    assert!(matches!(pool.take(now), TakeResult::Refused(Refusal::Failed(..))));
+    assert!(matches!(pool.take(caller(), now), TakeResult::Refused(Refusal::Failed(..))));
     pool.close_breaker();
     let _waits = later(&mut pool, now);
     assert_eq!(pool.step(now), Step::Start);
@@ -442,10 +535,12 @@ fn one_that_has_served_for_as_long_as_it_may_serves_until_another_takes_over() {
                 (life.max_requests, life.max_age) = (max_requests, max_age);
                 (life.spares, life.idle_stop) = (spares, None);
             });
-            let _waits = pool.take(now);
+            let _waits = pool.take(caller(), now);
             assert_eq!(pool.step(now), Step::Start);
             pool.started(1, 1, 1, now);
-            let TakeResult::Granted(second) = pool.take(now) else { panic!("it has room") };
+            let TakeResult::Granted(second) = pool.take(caller(), now) else {
+                panic!("it has room")
+            };
             assert_eq!(second.id, 1);
             let later = now + hour;
             if spares == 1 {
@@ -455,24 +550,30 @@ fn one_that_has_served_for_as_long_as_it_may_serves_until_another_takes_over() {
                 assert_eq!(pool.step(later), Step::Start);
             } else {
                 assert_eq!(pool.step(later), Step::Start);
-                let TakeResult::Granted(third) = pool.take(later) else { panic!("it serves on") };
+                let TakeResult::Granted(third) = pool.take(caller(), later) else {
+                    panic!("it serves on")
+                };
                 assert_eq!(third.id, 1);
-                pool.give_back(1, later);
+                pool.give_back(1, caller(), later);
                 // One that fails leaves it serving.
                 let failure = Failure::text("no".to_owned());
                 pool.start_failed(failure, 1, later);
-                let TakeResult::Granted(third) = pool.take(later) else { panic!("it serves on") };
+                let TakeResult::Granted(third) = pool.take(caller(), later) else {
+                    panic!("it serves on")
+                };
                 assert_eq!(third.id, 1);
-                pool.give_back(1, later);
+                pool.give_back(1, caller(), later);
                 assert_eq!(pool.step(later + hour), Step::Start);
                 pool.started(2, 2, 1, later);
             }
-            let TakeResult::Granted(next) = pool.take(later) else { panic!("another is there") };
+            let TakeResult::Granted(next) = pool.take(caller(), later) else {
+                panic!("another is there")
+            };
             assert_eq!(next.id, 2);
             // It ends with its calls.
             assert!(matches!(pool.step(later), Step::Wait(_)));
-            pool.give_back(1, later);
-            pool.give_back(1, later);
+            pool.give_back(1, caller(), later);
+            pool.give_back(1, caller(), later);
             assert_eq!(pool.step(later), Step::Stop(1));
         }
     }

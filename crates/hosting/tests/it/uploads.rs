@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use tidewire_hosting::{HostedService, LifeLimits};
-use tidewire_service::{Body, Call, Code, Frame, Reply, Result, Service};
+use tidewire_service::{Body, Call, Code, Frame, Principal, Reply, Result, Service};
 use tokio::sync::mpsc;
 
 use crate::{call, get, host, limits, programs, some_time_passes, text, until};
@@ -132,6 +132,58 @@ async fn an_upload_that_is_slow_while_others_wait_loses_its_place_and_is_told_so
         assert_eq!(reply.body.collect(1 << 20).await.unwrap().len(), (64 << 10) + (200 << 10));
         assert_eq!(other.await.unwrap(), "/other");
         host.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_caller_with_more_places_than_whoever_waits_keeps_none_by_sending_nothing() {
+    for (name, value) in [
+        ("content-type", "application/grpc"),
+        ("content-type", "application/grpc-web+proto"),
+        ("expect", "100-continue"),
+    ] {
+        for program in programs(&[]) {
+            let host = host().transfer_rate_min(1 << 10);
+            let hosted = host.add(program, patient(2));
+            let by = |who, mut call: Call| {
+                call.context.set_principal(Some(Principal::new("keys", who)));
+                let hosted = hosted.clone();
+                tokio::spawn(async move { hosted.call(call).await })
+            };
+            let idle = |who| {
+                let (send, call) = upload("/whole");
+                (send, by(who, with_header(call, name, value)))
+            };
+            let (first, of_first) = idle("ada");
+            until(|| hosted.status().calls == 1).await;
+            let (second, of_second) = idle("ada");
+            until(|| hosted.status().calls == 2).await;
+            // Its own calls wait for it.
+            let own = by("ada", call(Method::GET, "/own", ""));
+            hosted.until(|status| status.waiting == 1).await;
+            some_time_passes(Duration::from_hours(1)).await;
+            assert_eq!(hosted.status().calls, 2);
+            let other = by("bob", call(Method::GET, "/other", ""));
+            while !other.is_finished() {
+                some_time_passes(Duration::from_secs(1)).await;
+            }
+            let reply = other.await.unwrap().unwrap();
+            assert_eq!(reply.body.collect(100).await.unwrap(), "/other", "{value}");
+            // One place was enough, in which its own call came next.
+            assert_eq!(own.await.unwrap().unwrap().body.collect(100).await.unwrap(), "/own");
+            until(|| of_first.is_finished() || of_second.is_finished()).await;
+            let (lost, (kept, answer)) = match of_first.is_finished() {
+                true => (of_first, (second, of_second)),
+                false => (of_second, (first, of_first)),
+            };
+            let error = lost.await.unwrap().unwrap_err();
+            assert_eq!(error.code(), Code::DeadlineExceeded, "{error}");
+            kept.send(Bytes::from_static(b"late")).await.unwrap();
+            drop(kept);
+            let reply = answer.await.unwrap().unwrap();
+            assert_eq!(reply.body.collect(100).await.unwrap(), "late", "{value}");
+            host.stop().await;
+        }
     }
 }
 

@@ -1,0 +1,62 @@
+//! Which calls are of one caller, for whoever shares something out among callers.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::OnceLock;
+
+use crate::peer::Peer;
+use crate::principal::Principal;
+
+/// Tells callers apart without saying who they are: by their principal, or, where nobody knows it,
+/// by their address. Of IPv6 that is the network of 64 bits that a subscriber has; all that have no
+/// address (Unix sockets, calls within the process) are one.
+///
+/// Two callers have one key by chance only (64 bits, hashed with a secret of this process).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallerKey(u64);
+
+impl CallerKey {
+    pub(crate) fn new(principal: Option<&Principal>, peer: Option<&Peer>) -> Self {
+        static SECRET: OnceLock<RandomState> = OnceLock::new();
+        let mut hasher = SECRET.get_or_init(RandomState::new).build_hasher();
+        match principal {
+            Some(known) => (1, known.issuer(), known.subject()).hash(&mut hasher),
+            None => (0, peer.and_then(network)).hash(&mut hasher),
+        }
+        Self(hasher.finish())
+    }
+}
+
+fn network(peer: &Peer) -> Option<IpAddr> {
+    let address = peer.address?.ip().to_canonical();
+    Some(match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(address: &str) -> CallerKey {
+        CallerKey::new(None, Some(&Peer::new(Some(address.parse().unwrap()))))
+    }
+
+    #[test]
+    fn callers_are_told_apart_by_principal_or_by_network() {
+        assert_eq!(at("192.0.2.1:1"), at("192.0.2.1:2"));
+        assert_eq!(at("192.0.2.1:1"), at("[::ffff:192.0.2.1]:1"), "as a socket of both tells it");
+        assert_ne!(at("192.0.2.1:1"), at("192.0.2.2:1"));
+        assert_eq!(at("[2001:db8::1]:1"), at("[2001:db8::ffff:2]:1"), "one household");
+        assert_ne!(at("[2001:db8::1]:1"), at("[2001:db8:0:1::1]:1"));
+        let known = |subject: &str, address: &str| {
+            let principal = Principal::new("keys", subject);
+            CallerKey::new(Some(&principal), Some(&Peer::new(Some(address.parse().unwrap()))))
+        };
+        assert_eq!(known("ada", "192.0.2.1:1"), known("ada", "192.0.2.9:1"));
+        assert_ne!(known("ada", "192.0.2.1:1"), known("bob", "192.0.2.1:1"));
+        assert_eq!(CallerKey::new(None, None), CallerKey::new(None, None));
+    }
+}
