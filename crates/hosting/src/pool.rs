@@ -33,7 +33,7 @@ mod callers;
 mod instance;
 mod replacement;
 
-use self::callers::{Holders, Waiting};
+use self::callers::{Holders, WaitQueue};
 use self::instance::{Condition, PoolInstance};
 pub(crate) use self::instance::{Grant, InstanceStatus};
 
@@ -42,7 +42,7 @@ pub(crate) use self::instance::{Grant, InstanceStatus};
 pub(crate) struct Pool<M> {
     life: LifeLimits,
     members: Vec<PoolInstance<M>>,
-    waiting: Waiting<M>,
+    waiting: WaitQueue<M>,
     holders: Holders,
     /// How many places are about to be given up for these.
     vacating: usize,
@@ -118,7 +118,7 @@ impl<M: Clone> Pool<M> {
         Self {
             life,
             members: Vec::new(),
-            waiting: Waiting::default(),
+            waiting: WaitQueue::default(),
             holders: Holders::default(),
             vacating: 0,
             waiting_since: None,
@@ -268,8 +268,8 @@ impl<M: Clone> Pool<M> {
         self.is_draining
     }
 
-    /// A call of this caller at an instance is over; returns whether there is a step before the one that is
-    /// planned.
+    /// A call of this caller at an instance is over; returns whether there is a step before the one
+    /// that is planned.
     pub(crate) fn give_back(&mut self, id: u64, caller: CallerKey, now: Instant) -> bool {
         self.holders.give_back(caller);
         let idle_stop = self.idle_stop();

@@ -34,6 +34,7 @@ pub(crate) struct WarmCall {
     back: Option<Back>,
 }
 
+#[allow(clippy::large_enum_variant, reason = "most calls are warm, and need no allocation")]
 enum Stage {
     Asked,
     Warm(Warm),

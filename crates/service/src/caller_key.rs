@@ -1,8 +1,8 @@
 //! Which calls are of one caller, for whoever shares something out among callers.
 
+use core::net::{IpAddr, Ipv6Addr};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hash, Hasher};
-use std::net::{IpAddr, Ipv6Addr};
 use std::sync::OnceLock;
 
 use crate::peer::Peer;

@@ -17,10 +17,10 @@ pub(super) struct Holders(HashMap<CallerKey, usize>);
 
 /// The calls that wait for a place, by when they came.
 #[derive(Debug)]
-pub(super) struct Waiting<M>(VecDeque<WaitingCall<M>>);
+pub(super) struct WaitQueue<M>(VecDeque<QueuedCall<M>>);
 
 #[derive(Debug)]
-struct WaitingCall<M> {
+struct QueuedCall<M> {
     caller: CallerKey,
     told: oneshot::Sender<Result<Grant<M>, Refusal>>,
 }
@@ -57,7 +57,7 @@ impl Holders {
     }
 }
 
-impl<M> Waiting<M> {
+impl<M> WaitQueue<M> {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -100,7 +100,7 @@ impl<M> Waiting<M> {
         caller: CallerKey,
     ) -> oneshot::Receiver<Result<Grant<M>, Refusal>> {
         let (told, receiver) = oneshot::channel();
-        self.0.push_back(WaitingCall { caller, told });
+        self.0.push_back(QueuedCall { caller, told });
         receiver
     }
 
@@ -148,7 +148,7 @@ impl<M> Waiting<M> {
     }
 }
 
-impl<M> Default for Waiting<M> {
+impl<M> Default for WaitQueue<M> {
     fn default() -> Self {
         Self(VecDeque::new())
     }
