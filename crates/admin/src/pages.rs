@@ -47,7 +47,7 @@ impl Pages for PagesApi {
         let published = log.map(|log| log.publish_count());
         let mut ended: usize = tags.iter().map(|tag| pages.changed(tag)).sum();
         if !service.is_empty() {
-            ended += pages.clear(&service);
+            ended += pages.service_changed(&service);
         }
         tracing::warn!(
             ?tags,

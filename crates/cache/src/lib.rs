@@ -79,7 +79,7 @@ mod watched_queries;
 mod weight;
 
 pub use method_override::{CacheSetting, MethodOverride, OverrideError};
-pub use pages::{Audience, PageCache, PageRuntime, PageSettings, PageStats};
+pub use pages::{Audience, PageCache, PageChange, PageRuntime, PageSettings, PageStats};
 pub use refusal::Refusal;
 pub use reply_cache::ReplyCache;
 pub use verify::Mismatch;

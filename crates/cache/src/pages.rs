@@ -37,6 +37,7 @@ mod policy;
 mod serve;
 mod table;
 
+use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +47,7 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::Mutex;
 use tidewire_service::{Layer, Service};
 
-use self::commands::Changes;
+use self::commands::{Changes, Hold, NamedTags};
 pub use self::directives::Audience;
 use self::fill::FillBudget;
 use self::flight::Flights;
@@ -93,6 +94,9 @@ pub trait PageRuntime: Send + Sync + 'static {
 
     /// Runs what nobody waits for: the validation of a page that was used meanwhile.
     fn spawn(&self, work: Pin<Box<dyn Future<Output = ()> + Send>>);
+
+    /// Runs a command to its end, however many others run.
+    fn run(&self, command: Pin<Box<dyn Future<Output = ()> + Send>>);
 }
 
 /// What became of the requests of a page cache.
@@ -120,11 +124,27 @@ struct Inner {
     runtime: Arc<dyn PageRuntime>,
     hits: AtomicU64,
     misses: AtomicU64,
-    /// Hears of each tag that is said here to have changed.
-    listener: OnceLock<TagListener>,
+    /// What commands have named.
+    named: NamedTags,
+    /// Hears of each change that is said here.
+    listener: OnceLock<ChangeListener>,
+    /// Makes what is held while a command runs.
+    holds: OnceLock<Box<dyn Fn() -> Hold + Send + Sync>>,
 }
 
-type TagListener = Box<dyn Fn(&str) + Send + Sync>;
+type ChangeListener = Box<dyn Fn(PageChange<'_>) + Send + Sync>;
+
+/// A change that was said on this host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PageChange<'a> {
+    /// Pages with this tag, or one below it.
+    Tag(&'a str),
+    /// All pages of this service.
+    Service(&'a str),
+    /// All pages that have a tag.
+    AllTags,
+}
 
 impl PageCache {
     /// Keeps nothing yet.
@@ -136,7 +156,9 @@ impl PageCache {
             runtime: Arc::new(runtime),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
+            named: NamedTags::default(),
             listener: OnceLock::new(),
+            holds: OnceLock::new(),
         }))
     }
 
@@ -159,10 +181,11 @@ impl PageCache {
 
     /// The layer of a service whose pages are not kept, and whose commands may say what they have
     /// changed of others.
-    pub fn changes_layer(&self) -> impl Layer + use<> {
+    pub fn changes_layer(&self, name: &str) -> impl Layer + use<> {
         let cache = self.clone();
+        let name = Arc::<str>::from(name);
         move |service: Arc<dyn Service>| -> Arc<dyn Service> {
-            Arc::new(Changes::new(&cache, service))
+            Arc::new(Changes::new(&cache, &name, service))
         }
     }
 
@@ -170,10 +193,34 @@ impl PageCache {
     /// tagged `items/7`. Returns how many.
     pub fn changed(&self, tag: &str) -> usize {
         let ended = self.changed_elsewhere(tag);
-        if let Some(listener) = self.0.listener.get() {
-            listener(tag);
-        }
+        self.tell(PageChange::Tag(tag));
         ended
+    }
+
+    /// Ends all pages of a service. Returns how many.
+    pub fn service_changed(&self, service: &str) -> usize {
+        let ended = self.clear(service);
+        self.tell(PageChange::Service(service));
+        ended
+    }
+
+    /// Ends what a command of this service may have changed, of which nobody knows how it went: all
+    /// pages of the service, and those with tags that its commands have named, or with tags below
+    /// these. Returns how many.
+    pub fn may_have_changed(&self, service: &str) -> usize {
+        let ended = self.service_changed(service);
+        let Some(roots) = self.0.named.of(service) else {
+            let more = self.all_changed_elsewhere();
+            self.tell(PageChange::AllTags);
+            return ended + more;
+        };
+        ended + roots.iter().map(|root| self.changed(root)).sum::<usize>()
+    }
+
+    fn tell(&self, change: PageChange<'_>) {
+        if let Some(listener) = self.0.listener.get() {
+            listener(change);
+        }
     }
 
     /// As [`changed`](Self::changed), said by another host: no listener hears of it.
@@ -186,10 +233,19 @@ impl PageCache {
         self.0.table.lock().all_tags_changed()
     }
 
-    /// Says who hears of each tag that [`changed`](Self::changed) is told, after its pages have
-    /// ended: other hosts. The first one does.
-    pub fn on_change(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
+    /// Says who hears of each change that is said here, after its pages have ended: other hosts. The
+    /// first one does.
+    pub fn on_change(&self, listener: impl Fn(PageChange<'_>) + Send + Sync + 'static) {
         let _ = self.0.listener.set(Box::new(listener));
+    }
+
+    /// Says what is held from the moment at which a command is passed on until its changes are
+    /// known, whether or not its caller is there. The first one is.
+    pub fn hold_commands(
+        &self,
+        hold: impl Fn() -> Box<dyn Any + Send + Sync> + Send + Sync + 'static,
+    ) {
+        let _ = self.0.holds.set(Box::new(hold));
     }
 
     /// Ends the pages of a source that a program named: those tagged with its name, and with its
@@ -202,7 +258,7 @@ impl PageCache {
         table.changed(&format!("{source}/{key}")) + table.changed_alone(source)
     }
 
-    /// Ends all pages of a service.
+    /// Ends all pages of a service on this host: its program is another.
     pub fn clear(&self, service: &str) -> usize {
         self.0.table.lock().clear(service)
     }

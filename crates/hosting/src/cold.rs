@@ -29,8 +29,8 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use rustix::io::Errno;
 use tidewire_proxy::{ProxyError, ResponseTimer};
 use tidewire_service::{
-    Body, Call, Code, Context, Error, Headers, OneLine, Outcome, Protocol, Reply, Result,
-    StreamKind, Target, Upgrade, is_of_gateway,
+    Body, Call, Code, Context, Error, Headers, LateAnswer, OneLine, Outcome, Protocol, Reply,
+    Result, StreamKind, Target, Upgrade, is_of_gateway,
 };
 
 use crate::download;
@@ -56,7 +56,9 @@ pub(crate) enum CallStage {
 /// Passes a call to an instance.
 pub(crate) async fn pass(inner: Arc<Inner>, mut call: Call) -> Result<Reply> {
     let is_native = inner.is_native();
-    upload::hold_back(&inner, &mut call).await?;
+    upload::hold_back(&inner, &mut call)
+        .await
+        .map_err(|error| error.with_outcome(Outcome::NotRun))?;
     call.context.program(&inner.name);
     if call.http_target().is_none() && !is_native {
         let name = inner.name();
@@ -183,11 +185,28 @@ async fn once(
         // In its place: the future of a call is large, and a timeout that had it would have it
         // moved.
         let clock = ResponseTimer::of(&mut call);
-        let answer = pin!(permit.instance.call(call));
-        tokio::select! {
-            biased;
-            outcome = answer => Some((outcome, is_http && !clock.has_all())),
-            () = clock.is_over(timeout) => None,
+        let has_session = permit.instance.native().is_some();
+        match call.context.late_listener().filter(|_| !has_session) {
+            None => {
+                let answer = pin!(permit.instance.call(call));
+                tokio::select! {
+                    biased;
+                    outcome = answer => Some((outcome, is_http && !clock.has_all())),
+                    () = clock.is_over(timeout) => None,
+                }
+            }
+            Some(listener) => {
+                let instance = Arc::clone(&permit.instance);
+                let mut answer: LateAnswer = Box::pin(async move { instance.call(call).await });
+                tokio::select! {
+                    biased;
+                    outcome = &mut answer => Some((outcome, is_http && !clock.has_all())),
+                    () = clock.is_over(timeout) => {
+                        listener.hear(tidewire_proxy::late(answer));
+                        None
+                    }
+                }
+            }
         }
     };
     match outcome {

@@ -15,8 +15,8 @@
 
 use parking_lot::Mutex;
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use futures_util::StreamExt;
@@ -24,6 +24,7 @@ use tidewire_live::Link;
 use tidewire_service::{Body, Error, Outcome, Reply};
 
 use crate::callbacks::Shared;
+use crate::sources::Hold;
 
 /// The sources that the processes of a service have named.
 #[derive(Debug)]
@@ -37,7 +38,14 @@ pub(crate) struct NamedSources {
 #[derive(Debug)]
 pub(crate) struct Commands {
     named: Arc<NamedSources>,
-    under_way: AtomicUsize,
+    under_way: Mutex<UnderWay>,
+}
+
+#[derive(Default)]
+struct UnderWay {
+    count: usize,
+    /// While there are any.
+    hold: Option<Hold>,
 }
 
 /// A command under way: it stays so unless it is settled.
@@ -74,9 +82,15 @@ impl NamedSources {
     }
 }
 
+impl fmt::Debug for UnderWay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnderWay").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
 impl Commands {
     pub(crate) fn new(named: &Arc<NamedSources>) -> Self {
-        Self { named: Arc::clone(named), under_way: AtomicUsize::new(0) }
+        Self { named: Arc::clone(named), under_way: Mutex::default() }
     }
 
     /// What the service has named.
@@ -86,13 +100,19 @@ impl Commands {
 
     /// One is sent.
     pub(crate) fn begin(self: &Arc<Self>, link: &Link) -> Command {
-        self.under_way.fetch_add(1, Ordering::SeqCst);
+        let mut under_way = self.under_way.lock();
+        if under_way.count == 0 {
+            under_way.hold = self.named.shared.sources.hold();
+        }
+        under_way.count += 1;
+        drop(under_way);
         Command { of: Arc::clone(self), link: link.clone() }
     }
 
     /// The process is gone.
     pub(crate) fn end(&self) {
-        if self.under_way.swap(0, Ordering::SeqCst) > 0 {
+        let under_way = std::mem::take(&mut *self.under_way.lock());
+        if under_way.count > 0 {
             self.named.changed();
         }
     }
@@ -101,8 +121,11 @@ impl Commands {
 impl Command {
     fn settle(self) {
         // The process may have ended in the same moment, and all its commands with it.
-        let less = |count: usize| count.checked_sub(1);
-        let _ = self.of.under_way.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+        let mut under_way = self.of.under_way.lock();
+        under_way.count = under_way.count.saturating_sub(1);
+        if under_way.count == 0 {
+            under_way.hold = None;
+        }
     }
 
     /// It ended with an error. Whoever is told so finds nothing that was kept from before.

@@ -12,6 +12,7 @@
 //! it crashes.
 
 use parking_lot::{Mutex, MutexGuard};
+use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -25,7 +26,12 @@ pub struct Sources {
     services: Source<String>,
     /// Hears of each change that a process names.
     listener: OnceLock<Listener>,
+    /// Makes what is held while commands are under way.
+    holds: OnceLock<Box<dyn Fn() -> Hold + Send + Sync>>,
 }
+
+/// What is held while commands are under way.
+pub(crate) type Hold = Box<dyn Any + Send + Sync>;
 
 /// Is told a source and a key; an empty key is all of them.
 type Listener = Box<dyn Fn(&str, &str) + Send + Sync>;
@@ -91,6 +97,7 @@ impl Sources {
             by_name: Mutex::default(),
             services: Source::new_in(graph, "service"),
             listener: OnceLock::new(),
+            holds: OnceLock::new(),
         }
     }
 
@@ -103,6 +110,20 @@ impl Sources {
     /// keys. The first one does.
     pub fn on_change(&self, listener: impl Fn(&str, &str) + Send + Sync + 'static) {
         let _ = self.listener.set(Box::new(listener));
+    }
+
+    /// Says what is held while a command of a process is under way, whoever waits for it. The first
+    /// one is.
+    pub fn hold_commands(
+        &self,
+        hold: impl Fn() -> Box<dyn Any + Send + Sync> + Send + Sync + 'static,
+    ) {
+        let _ = self.holds.set(Box::new(hold));
+    }
+
+    /// What is held while a command is under way.
+    pub(crate) fn hold(&self) -> Option<Hold> {
+        self.holds.get().map(|hold| hold())
     }
 
     /// Another host says that a source changed, which no listener hears of; no key is each of them.

@@ -86,10 +86,8 @@ impl Intents {
     /// # Cancel safety
     /// Cancel safe: dropped, it is over.
     pub(crate) async fn begin(self: &Arc<Self>, patience: Duration) -> Intent {
-        self.open.lock().count += 1;
-        let intent = Intent(Arc::clone(self));
+        let intent = self.hold();
         if *self.registration.borrow() != Registration::Registered {
-            self.changed.notify_one();
             let mut registration = self.registration.subscribe();
             let is_tried = |it: &Registration| {
                 matches!(it, Registration::Registered | Registration::Unavailable)
@@ -97,6 +95,15 @@ impl Intents {
             let _ = tokio::time::timeout(patience, registration.wait_for(is_tried)).await;
         }
         intent
+    }
+
+    /// Begins one without a wait.
+    pub(crate) fn hold(self: &Arc<Self>) -> Intent {
+        self.open.lock().count += 1;
+        if *self.registration.borrow() != Registration::Registered {
+            self.changed.notify_one();
+        }
+        Intent(Arc::clone(self))
     }
 
     /// Waits until the host has to be registered or removed. Who begins while it is removed waits

@@ -11,7 +11,10 @@ use tokio::task::JoinSet;
 
 /// The clock of tokio and tasks of it, which end with this.
 #[derive(Default)]
-pub struct TokioPages(Mutex<JoinSet<()>>);
+pub struct TokioPages {
+    tasks: Mutex<JoinSet<()>>,
+    commands: Mutex<JoinSet<()>>,
+}
 
 impl PageRuntime for TokioPages {
     fn now(&self) -> Instant {
@@ -23,18 +26,24 @@ impl PageRuntime for TokioPages {
     }
 
     fn spawn(&self, work: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        let mut tasks = self.0.lock();
+        let mut tasks = self.tasks.lock();
         while tasks.try_join_next().is_some() {}
         // More wait for a server that does not answer: pages are validated by who asks for them.
         if tasks.len() < TASKS_MAX {
             tasks.spawn(work);
         }
     }
+
+    fn run(&self, command: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        let mut commands = self.commands.lock();
+        while commands.try_join_next().is_some() {}
+        commands.spawn(command);
+    }
 }
 
 impl fmt::Debug for TokioPages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokioPages").field("tasks", &self.0.lock().len()).finish()
+        f.debug_struct("TokioPages").field("tasks", &self.tasks.lock().len()).finish()
     }
 }
 

@@ -19,8 +19,8 @@ use crate::caller_key::CallerKey;
 use crate::command_key::{self, CommandKey};
 use crate::if_none_match::{self, HeldTags};
 use crate::{
-    DeadlineOwner, InterimSender, Observation, ParentCalls, Peer, Phase, Principal, Result, Signal,
-    Tokens, Validator,
+    DeadlineOwner, InterimSender, LateListener, Observation, ParentCalls, Peer, Phase, Principal,
+    Result, Signal, Tokens, Validator,
 };
 
 /// What surrounds a call.
@@ -52,6 +52,7 @@ struct RareParts {
     tokens: Tokens,
     watch: Option<Arc<dyn ContextWatch>>,
     enclosing: Option<ParentCalls>,
+    late_listener: Option<Arc<dyn LateListener>>,
 }
 
 /// The client and the id that a protocol gave a command.
@@ -254,6 +255,16 @@ impl Context {
     /// Sets the calls that wait for this one.
     pub fn set_enclosing(&mut self, enclosing: ParentCalls) {
         self.rare().enclosing = Some(enclosing);
+    }
+
+    /// Sets who hears of an answer that comes after the caller was told that it is late.
+    pub fn set_late_listener(&mut self, listener: Arc<dyn LateListener>) {
+        self.rare().late_listener = Some(listener);
+    }
+
+    /// Who hears of an answer that comes too late; `None` where nobody does.
+    pub fn late_listener(&self) -> Option<Arc<dyn LateListener>> {
+        self.rare.as_ref()?.late_listener.clone()
     }
 
     /// The calls that wait for this one; `None` for a call from outside.

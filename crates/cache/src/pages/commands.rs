@@ -1,46 +1,200 @@
 //! What commands end (RFC 9111, section 4.4): the pages of their target and of what they name, and
 //! those with the tags that they say they have changed.
+//!
+//! | a command | ends |
+//! |---|---|
+//! | answered | what its response names, also where its caller is gone by then |
+//! | not sent | nothing |
+//! | whose outcome is not known: its program ended, broke off or is late; its caller broke its body off | all pages of its service, and what its service ever named in a response, once more when a late answer comes |
+//! | of gRPC whose caller gave it up | the same: it is given up at the program, too |
 
+use std::any::Any;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use http::HeaderName;
-use tidewire_service::{Answer, Call, Reply, Service};
+use futures_channel::oneshot;
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, Method};
+use parking_lot::Mutex;
+use tidewire_service::{
+    Answer, Call, Error, LateAnswer, LateListener, Outcome, Reply, Result, Service,
+};
+use tracing::Instrument as _;
 
 use super::PageCache;
 use super::page_request::{Key, Origin, host_of};
 
 /// A service whose pages are not kept, and whose commands say what they have changed.
-pub(crate) struct Changes(PageCache, Arc<dyn Service>);
+pub(crate) struct Changes {
+    cache: PageCache,
+    name: Arc<str>,
+    service: Arc<dyn Service>,
+}
 
 impl Changes {
-    pub(crate) fn new(cache: &PageCache, service: Arc<dyn Service>) -> Self {
-        Self(cache.clone(), service)
+    pub(crate) fn new(cache: &PageCache, name: &Arc<str>, service: Arc<dyn Service>) -> Self {
+        Self { cache: cache.clone(), name: Arc::clone(name), service }
     }
 }
 
 impl Service for Changes {
     fn call(&self, call: Call) -> Answer {
-        let is_unsafe = call.http_target().is_some_and(|target| !target.method.is_safe());
-        let answer = self.1.call(call);
-        if !is_unsafe {
-            return answer;
+        if !is_command(&call) {
+            return self.service.call(call);
         }
-        let cache = self.0.clone();
-        Answer::pending(async move {
-            let mut reply = answer.await?;
-            tags_changed(&cache, &reply);
+        let Self { cache, name, service } = self;
+        let service = Arc::clone(service);
+        let cache = cache.clone();
+        let name = Arc::clone(name);
+        Answer::pending(run(cache.clone(), Arc::clone(&name), call, |call| async move {
+            let mut reply = service.call(call).await?;
+            tags_changed(&cache, &name, &reply);
             reply.headers.remove(CHANGED);
             Ok(reply)
-        })
+        }))
+    }
+}
+
+/// Whether a request may change something. `CONNECT` opens a tunnel, or a WebSocket.
+pub(super) fn is_command(call: &Call) -> bool {
+    call.http_target()
+        .is_some_and(|target| !target.method.is_safe() && target.method != Method::CONNECT)
+}
+
+/// Runs a command to its end, whoever waits for it: what it changes is heard. A call of gRPC ends
+/// with its caller, as that protocol has it.
+///
+/// # Cancel safety
+/// Dropping the future leaves the command running.
+pub(super) async fn run<F>(
+    cache: PageCache,
+    service: Arc<str>,
+    mut call: Call,
+    pass: impl FnOnce(Call) -> F,
+) -> Result<Reply>
+where
+    F: Future<Output = Result<Reply>> + Send + 'static,
+{
+    let content_type = call.context.headers().get(CONTENT_TYPE);
+    let is_grpc = content_type.is_some_and(|it| it.as_bytes().starts_with(b"application/grpc"));
+    let command = Command::begin(&cache, &service);
+    let listener = LateCommands { cache: cache.clone(), service };
+    call.context.set_late_listener(Arc::new(listener));
+    let answer = pass(call);
+    if is_grpc {
+        let reply = answer.await;
+        command.end(&reply);
+        return reply;
+    }
+    let (told, answered) = oneshot::channel();
+    let to_its_end = async move {
+        let reply = answer.await;
+        command.end(&reply);
+        let _ = told.send(reply);
+    };
+    cache.0.runtime.run(Box::pin(to_its_end.in_current_span()));
+    answered.await.unwrap_or_else(|_| {
+        // It panicked, or the server is at its end.
+        let error = Error::internal("the command ended without a response; the log says why");
+        Err(error.with_outcome(Outcome::Unknown))
+    })
+}
+
+/// A command under way. Dropped without an end, it may have changed anything.
+struct Command {
+    cache: PageCache,
+    service: Arc<str>,
+    is_settled: bool,
+    /// Dropped last: other hosts are told that this one runs a command.
+    _hold: Option<Hold>,
+}
+
+/// What is held while a command runs.
+pub(super) type Hold = Box<dyn Any + Send + Sync>;
+
+impl Command {
+    fn begin(cache: &PageCache, service: &Arc<str>) -> Self {
+        let hold = cache.0.holds.get().map(|hold| hold());
+        Self { cache: cache.clone(), service: Arc::clone(service), is_settled: false, _hold: hold }
+    }
+
+    fn end(mut self, reply: &Result<Reply>) {
+        self.is_settled = match reply {
+            Ok(_) => true,
+            Err(error) => error.outcome() == Outcome::NotRun,
+        };
+    }
+}
+
+impl Drop for Command {
+    fn drop(&mut self) {
+        if !self.is_settled {
+            self.cache.may_have_changed(&self.service);
+        }
+    }
+}
+
+/// Hears of answers to commands of a service that come too late.
+struct LateCommands {
+    cache: PageCache,
+    service: Arc<str>,
+}
+
+impl LateListener for LateCommands {
+    fn hear(&self, answer: LateAnswer) {
+        let command = Command::begin(&self.cache, &self.service);
+        self.cache.0.runtime.run(Box::pin(async move {
+            if let Ok(reply) = answer.await {
+                tags_changed(&command.cache, &command.service, &reply);
+            }
+            // Whatever it was, pages were made since its caller was told that it is late.
+            drop(command);
+        }));
+    }
+}
+
+/// The tags that the commands of each service have ever named, without what is below them: for
+/// `items/7` it is `items`.
+#[derive(Debug, Default)]
+pub(super) struct NamedTags(Mutex<HashMap<Arc<str>, Roots>>);
+
+#[derive(Debug, Default, Clone)]
+struct Roots {
+    tags: BTreeSet<String>,
+    /// There are more than are kept.
+    is_all: bool,
+}
+
+impl NamedTags {
+    fn add(&self, service: &Arc<str>, tag: &str) {
+        let root = tag.split('/').next().unwrap_or_default();
+        let mut services = self.0.lock();
+        let roots = services.entry(Arc::clone(service)).or_default();
+        if !roots.tags.contains(root) {
+            match roots.tags.len() < ROOTS_MAX {
+                true => _ = roots.tags.insert(root.to_owned()),
+                false => roots.is_all = true,
+            }
+        }
+    }
+
+    /// What of other services a service may have changed; `None` is anything.
+    pub(super) fn of(&self, service: &str) -> Option<BTreeSet<String>> {
+        match self.0.lock().get(service) {
+            Some(roots) if roots.is_all => None,
+            Some(roots) => Some(roots.tags.clone()),
+            None => Some(BTreeSet::new()),
+        }
     }
 }
 
 /// Ends what the response to a command says that it has changed; returns how many changes that is.
-fn tags_changed(cache: &PageCache, reply: &Reply) -> u64 {
+fn tags_changed(cache: &PageCache, service: &Arc<str>, reply: &Reply) -> u64 {
     let mut count = 0;
     for value in reply.headers.get_all(CHANGED) {
         let tags = value.to_str().unwrap_or_default().split(',').map(str::trim);
         for tag in tags.filter(|tag| !tag.is_empty()) {
+            cache.0.named.add(service, tag);
             cache.changed(tag);
             count += 1;
         }
@@ -52,12 +206,12 @@ fn tags_changed(cache: &PageCache, reply: &Reply) -> u64 {
 /// (RFC 9111, section 4.4). Returns how many changes that is.
 pub(super) fn changed(
     cache: &PageCache,
-    service: &str,
+    service: &Arc<str>,
     origin: &Origin,
     target: &str,
     reply: &Reply,
 ) -> u64 {
-    let mut count = tags_changed(cache, reply);
+    let mut count = tags_changed(cache, service, reply);
     if !reply.status.is_success() && !reply.status.is_redirection() {
         return count;
     }
@@ -128,6 +282,9 @@ fn without_dots(path: &str) -> String {
 
 /// By which a program says, in the response to a command, what it has changed.
 pub(super) const CHANGED: HeaderName = HeaderName::from_static("tidewire-changed");
+
+/// How many of them are kept of a service; one that names more has named all.
+const ROOTS_MAX: usize = 1000;
 
 #[cfg(test)]
 mod tests {

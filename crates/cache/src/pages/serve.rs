@@ -478,6 +478,14 @@ impl Shared {
 
     /// A request that no page answers.
     async fn pass(self: Arc<Self>, call: Call) -> Result<Reply> {
+        if !commands::is_command(&call) {
+            return self.pass_on(call).await;
+        }
+        let cache = self.cache.clone();
+        commands::run(cache, Arc::clone(&self.name), call, |call| self.pass_on(call)).await
+    }
+
+    async fn pass_on(self: Arc<Self>, call: Call) -> Result<Reply> {
         let Some(target) = call.http_target() else { return self.service.call(call).await };
         let is_unsafe = !target.method.is_safe();
         let origin = Origin::of(call.context.headers(), &target.uri);

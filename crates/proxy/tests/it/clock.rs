@@ -48,6 +48,10 @@ impl PageRuntime for Clock {
     fn spawn(&self, work: Pin<Box<dyn Future<Output = ()> + Send>>) {
         tokio::spawn(work);
     }
+
+    fn run(&self, command: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        tokio::spawn(command);
+    }
 }
 
 /// A page cache before an upstream.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
 mod clock;
+mod commands;
 mod interim;
 mod origin;
 mod pages;

@@ -349,7 +349,7 @@ async fn any_service_may_say_what_it_has_changed() {
     let writer = Origin::start(|_| ok(&[("Tidewire-Changed", "items")], "saved")).await;
     let cached = CachingProxy::new(&origin);
     let writes = Arc::new(crate::upstream(&[&writer.url()]));
-    let writes = cached.pages.changes_layer().layer(writes);
+    let writes = cached.pages.changes_layer("writes").layer(writes);
     cached.get("/").await;
     let reply = writes.call(call(Method::GET, "/", &[], Body::Empty)).await.unwrap();
     assert_eq!(reply.status, StatusCode::OK);

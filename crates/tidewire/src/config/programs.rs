@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tidewire_cache::{PageCache, PageSettings};
+use tidewire_cache::{PageCache, PageChange, PageSettings};
 use tidewire_hosting::{Host, HostedService, Sources};
 use tidewire_memo::Source;
 use tidewire_oplog::{HeardChange, OplogHandle, TextKey};
@@ -186,6 +186,8 @@ impl Programs {
         log.on_change(move |change| match change {
             HeardChange::Key { source: PAGE_TAGS, key } => _ = pages.changed_elsewhere(key),
             HeardChange::Source(PAGE_TAGS) => _ = pages.all_changed_elsewhere(),
+            HeardChange::Key { source: PAGES_OF, key } => _ = pages.clear(key),
+            HeardChange::Source(PAGES_OF) => _ = pages.all_changed_elsewhere(),
             HeardChange::Key { source, key } => source_changed(source, Some(key)),
             HeardChange::Source(source) => source_changed(source, None),
             _ => {
@@ -194,7 +196,13 @@ impl Programs {
             }
         });
         let of_pages = log.clone();
-        self.pages.on_change(move |tag| of_pages.publish(PAGE_TAGS, Some(tag)));
+        self.pages.on_change(move |change| match change {
+            PageChange::Tag(tag) => of_pages.publish(PAGE_TAGS, Some(tag)),
+            PageChange::Service(name) => of_pages.publish(PAGES_OF, Some(name)),
+            _ => of_pages.publish(PAGE_TAGS, None),
+        });
+        let of_pages = log.clone();
+        self.pages.hold_commands(move || Box::new(of_pages.hold_intent()));
         // If this host dies in a command, the others drop what the command may have changed.
         log.intend_commands();
         let _ = self.log.handle.set(log.clone());
@@ -407,7 +415,7 @@ impl Programs {
         let service = headers.layer(Arc::new(service));
         match settings {
             Some(settings) => self.pages.layer(name, settings.clone()).layer(service),
-            None => self.pages.changes_layer().layer(service),
+            None => self.pages.changes_layer(name).layer(service),
         }
     }
 
@@ -456,6 +464,9 @@ impl SharedLog {
         if self.handle.get().is_some() {
             self.captured.iter().for_each(|source| host.sources().share(*source));
             let _ = self.sources.set(Arc::clone(host.sources()));
+            if let Some(log) = self.handle.get().cloned() {
+                host.sources().hold_commands(move || Box::new(log.hold_intent()));
+            }
         }
     }
 }
@@ -555,6 +566,8 @@ async fn hung_up(hangups: &mut Option<Signal>) {
 
 /// As which source tags of pages stand in the log. Programs cannot name it by accident.
 const PAGE_TAGS: &str = "tidewire/page-tags";
+/// As which source the pages of whole services stand there.
+const PAGES_OF: &str = "tidewire/pages-of";
 const PAUSE: Duration = Duration::from_millis(500);
 const FILES_MAX: usize = 100_000;
 const DEPTH_MAX: usize = 16;
