@@ -233,8 +233,8 @@ impl PageCache {
         self.0.table.lock().all_tags_changed()
     }
 
-    /// Says who hears of each change that is said here, after its pages have ended: other hosts. The
-    /// first one does.
+    /// Says who hears of each change that is said here, after its pages have ended: other hosts.
+    /// The first one does.
     pub fn on_change(&self, listener: impl Fn(PageChange<'_>) + Send + Sync + 'static) {
         let _ = self.0.listener.set(Box::new(listener));
     }

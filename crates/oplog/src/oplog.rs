@@ -242,8 +242,8 @@ impl OplogHandle {
         self.core.intents.begin(self.core.settings.token_wait).await
     }
 
-    /// An intent that begins without a wait: for what goes on after its caller is gone, or late, of a
-    /// command that has [waited](Self::intend).
+    /// An intent that begins without a wait: for what goes on after its caller is gone, or late, of
+    /// a command that has [waited](Self::intend).
     pub fn hold_intent(&self) -> Intent {
         self.core.intents.hold()
     }

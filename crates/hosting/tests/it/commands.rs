@@ -113,6 +113,34 @@ async fn a_command_that_nobody_waits_for_counts_when_its_process_dies_later() {
     }
 }
 
+/// As a host says in the change log that commands run on it.
+#[tokio::test]
+async fn what_is_held_for_a_command_is_held_until_nobody_can_say_more_of_it() {
+    for shop in Shop::all() {
+        let held = Arc::new(());
+        let lent = Arc::clone(&held);
+        shop.host.sources().hold_commands(move || Box::new(Arc::clone(&lent)));
+        let is_held = || Arc::strong_count(&held) > 2;
+        shop.ask("Get", "1").await.unwrap();
+        assert!(!is_held());
+        shop.ask("Fail", "1").await.unwrap_err();
+        assert!(!is_held(), "it is answered, and so is over");
+        let mut unanswered = Box::pin(shop.ask("Wait", "1"));
+        tokio::select! {
+            biased;
+            answer = &mut unanswered => panic!("{answer:?}"),
+            answer = shop.ask("Get", "1") => answer.unwrap(),
+        }
+        assert!(is_held());
+        drop(unanswered);
+        shop.ask("Get", "1").await.unwrap();
+        assert!(is_held(), "its caller is gone, and the process goes on with it");
+        shop.kill().await;
+        assert!(!is_held());
+        shop.host.stop().await;
+    }
+}
+
 #[tokio::test]
 async fn a_death_without_a_command_ends_only_what_is_of_the_service() {
     for shop in Shop::all() {
