@@ -3,16 +3,14 @@
 mod parts;
 
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 use tidewire_cache::ReplyCache;
 use tidewire_listen::{Address, Addresses, Listener};
 use tidewire_rest::RestOptions;
-use tidewire_service::{
-    Gate, Interface, Layer, Observer, RpcService, Service, ServiceSource, Signal,
-};
+use tidewire_service::{Gate, Interface, Layer, Observer, RpcService, Service, ServiceSource};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
@@ -20,17 +18,18 @@ use crate::activity::UnreadBytes;
 use crate::callers::CallerAddresses;
 use crate::command::Commands;
 use crate::command_keys::CommandKeys;
-use crate::connection::App;
-use crate::cors::{Cors, Policy};
+use crate::connection::Shared;
+use crate::cors::Cors;
 use crate::docs::{self, Docs};
 use crate::freshness;
 use crate::gate::access::AccessRules;
-use crate::gate::{self, AllGates};
+use crate::gate::{self, GateState};
 use crate::handle::Handle;
 use crate::health::Health;
 use crate::hosts::Hosts;
 use crate::limits::Limits;
 use crate::live::Live;
+use crate::reload::{EditionParts, Latest, ReloadHandle, Settings};
 use crate::reloadable::{ReloadableServices, layered};
 use crate::rest::Rest;
 use crate::rpc::Methods;
@@ -38,7 +37,8 @@ use crate::running_server::{Acceptor, RunningServer, StartError};
 use crate::stop::Stop;
 use crate::usage::Counters;
 
-use parts::{LayerStack, Route, access_gate, add_reflection, routes, templates};
+pub(crate) use parts::access_gate;
+use parts::{LayerStack, Route, add_reflection, routes, templates};
 
 /// One port, all protocols; see [`Server::builder`].
 #[derive(Debug)]
@@ -87,6 +87,7 @@ impl Server {
             callers: CallerAddresses::default(),
             validation: true,
             command_keys: CommandKeys::default(),
+            reload: ReloadHandle::default(),
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -122,6 +123,7 @@ pub struct Builder {
     callers: CallerAddresses,
     validation: bool,
     command_keys: CommandKeys,
+    reload: ReloadHandle,
     #[cfg(feature = "tls")]
     tls: Option<tidewire_listen::Tls>,
 }
@@ -326,6 +328,11 @@ impl Builder {
         self
     }
 
+    /// What gives the server other settings once it runs.
+    pub fn reload_handle(&self) -> ReloadHandle {
+        self.reload.taken()
+    }
+
     /// Speaks TLS on every TCP address.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: tidewire_listen::Tls) -> Self {
@@ -357,7 +364,8 @@ impl Builder {
         // What is wrong with the settings is said first, whoever has the port.
         let beside = self.beside.take();
         let private_sockets = self.private_sockets;
-        let (app, health) = self.app(with_reflection)?;
+        let (latest, health) = self.app(with_reflection)?;
+        let app = latest.now();
         let mut listeners = Vec::new();
         for address in addresses {
             let listener = Listener::bind(&address, private_sockets).await;
@@ -378,6 +386,7 @@ impl Builder {
             #[cfg(not(feature = "tls"))]
             tls: false,
             has_docs: app.has_docs,
+            reload: app.latest.clone(),
             callee: app.callee(),
         };
         running.handle.addresses = running.addresses.clone().into();
@@ -390,12 +399,12 @@ impl Builder {
             let started = Box::pin(make(running.handle()).start()).await;
             running.beside = Some(Box::new(started?));
         }
-        let kept = Arc::clone(&app);
+        let kept = Arc::clone(&latest);
         let stop = running.stop.clone();
-        running.tasks.spawn(async move { kept.live.keep(stop).await });
+        running.tasks.spawn(async move { kept.now().live.keep(stop).await });
         for listener in listeners {
             let acceptor = Acceptor {
-                app: Arc::clone(&app),
+                latest: Arc::clone(&latest),
                 listener,
                 connections: Arc::clone(&connections),
                 addresses: addresses_open.clone(),
@@ -469,11 +478,11 @@ impl Builder {
     }
 
     #[expect(clippy::too_many_lines, reason = "each part is made of those before it, once")]
-    fn app(self, with_reflection: bool) -> Result<(Arc<App>, Health), StartError> {
+    fn app(self, with_reflection: bool) -> Result<(Arc<Latest>, Health), StartError> {
         let docs_asked = with_reflection && self.docs.unwrap_or_else(|| self.is_local());
         let mut own: Vec<_> = self.services.iter().map(|(i, _)| i.clone()).collect();
         own.push(Health::new([], None).service().interface());
-        own.push(freshness::service(Weak::new()).interface());
+        own.push(freshness::service(ReloadHandle::default()).interface());
         let offered = self.offer.iter().flat_map(|offer| offer.services());
         let offered: Vec<_> = offered.map(|(interface, _)| interface).collect();
         let interfaces = || own.iter().chain(&offered);
@@ -508,15 +517,15 @@ impl Builder {
         if with_reflection {
             add_reflection(&mut methods, &own, offer.as_ref())?;
         }
-        let is_open = self.access.is_reflection_open();
-        let access = {
-            let served = methods.each().chain(interfaces().flat_map(Interface::methods));
-            let rules = self.access.with_docs(with_docs);
-            access_gate(rules, layering.cache.as_ref(), served.map(|method| &**method))?
-        };
         let counters = Arc::new(Counters::default());
-        let AllGates { gates, mut open, access, shows_host } =
-            AllGates::new(gate::of_limits(&self.limits, &counters), self.gates, access, is_open);
+        let ruled = methods.each().chain(interfaces().flat_map(Interface::methods));
+        let edition_parts = EditionParts {
+            state: GateState::new(&counters),
+            of_program: self.gates,
+            served: ruled.cloned().collect(),
+            cache: layering.cache.clone(),
+            has_document,
+        };
         let mut services = layered(self.services, &layers, self.validation)?;
         for (interface, service) in &services {
             methods.add(interface, service).map_err(StartError::DuplicateMethod)?;
@@ -524,8 +533,6 @@ impl Builder {
         let interfaces: Arc<[Interface]> =
             services.iter().map(|(interface, _)| interface.clone()).collect();
         services.extend(offered().cloned());
-        open.document &= has_document;
-        open.docs &= with_docs;
         let mut routes = routes(self.routes, &layers, |scope| layering.of_page(scope))?;
         if with_docs || with_reflection && self.front_page.is_some() {
             let docs = Arc::new(Docs::new(Vec::from(&*interfaces), offer, &rest));
@@ -536,26 +543,29 @@ impl Builder {
                 docs.add_to(&mut routes);
             }
         }
-        let rest = Rest::new(rest, &services, access.as_deref())?;
-        let cors = Policy::new(&self.cors).map_err(StartError::Cors)?.map(Arc::new);
+        let rest = Rest::new(rest, &services);
+        let settings = Settings {
+            limits: self.limits.clone(),
+            access: self.access,
+            cors: self.cors,
+            callers: self.callers,
+        };
         let tasks = TaskTracker::new();
-        let app = Arc::new_cyclic(|app| App {
-            live: Live::new(app.clone(), &self.limits, self.command_keys, tasks.clone()),
+        let latest = self.reload;
+        let shared = Shared {
+            latest: latest.clone(),
+            live: Live::new(latest.clone(), &self.limits, self.command_keys, tasks.clone()),
             followers: Arc::new(Semaphore::new(self.limits.followers_max)),
             interfaces,
-            methods: methods.with(freshness::service(app.clone())),
+            methods: methods.with(freshness::service(latest.clone())),
             coders: Arc::default(),
             routes,
             rest,
-            cors,
             hosts: self.hosts,
-            callers: self.callers.if_any(),
             commands: Commands::new(self.limits.commands_max),
-            gates,
-            open,
-            access,
             validates: self.validation,
-            shows_host,
+            shows_host: !edition_parts.of_program.is_empty(),
+            edition_parts,
             observers: self.observers,
             counters,
             traces: self.traces,
@@ -566,27 +576,8 @@ impl Builder {
             methods_see_host: self.methods_see_host,
             waiting: Arc::new(UnreadBytes::new(&self.limits)),
             has_docs: with_docs,
-            limits: self.limits,
-        });
-        Ok((app, health))
-    }
-}
-
-impl App {
-    fn handle(&self, health: Health) -> Handle {
-        let methods: Vec<_> = self.methods.each().cloned().collect();
-        Handle {
-            health,
-            offered: self.methods.reloadable().cloned(),
-            counters: Arc::clone(&self.counters),
-            commands: self.commands.clone(),
-            methods: methods.into(),
-            interfaces: Arc::clone(&self.interfaces),
-            drains: Signal::new(),
-            addresses: Arc::default(),
-            tls: false,
-            identity: None,
-        }
+        };
+        Ok((latest.start(shared.edition(settings)?), health))
     }
 }
 

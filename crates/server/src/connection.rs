@@ -9,6 +9,7 @@
 
 use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Deref;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,7 @@ use crate::hosts::Hosts;
 use crate::limits::Limits;
 use crate::live::{Live, Takeover};
 use crate::plain::Credential;
+use crate::reload::{EditionParts, Latest, ReloadHandle};
 use crate::response::{BoxedResponse, ResponseBody, ResponseFuture};
 use crate::rest::Rest;
 use crate::routes::Routes;
@@ -49,21 +51,41 @@ use crate::stop::{Stage, Stop};
 use crate::usage::Counters;
 use crate::{fault, http1 as calls1, http2 as calls2, plain};
 
-/// What all connections of a server share.
+/// What answers requests: a server by the settings that it has for now.
 pub(crate) struct App {
+    /// The how manieth settings these are.
+    pub(crate) edition: u64,
+    pub(crate) limits: Limits,
+    pub(crate) cors: Option<Arc<Policy>>,
+    pub(crate) callers: Option<Box<CallerAddresses>>,
+    pub(crate) gates: Vec<Arc<dyn Gate>>,
+    pub(crate) open: OpenTargets,
+    pub(crate) access: Option<Arc<AccessGate>>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Deref for App {
+    type Target = Shared;
+
+    #[inline]
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+/// What all connections of a server share, whatever becomes of its settings.
+pub(crate) struct Shared {
+    /// The settings that it has now.
+    pub(crate) latest: ReloadHandle,
+    pub(crate) edition_parts: EditionParts,
     pub(crate) methods: Methods,
     /// The its own services, with their schemas.
     pub(crate) interfaces: Arc<[Interface]>,
     pub(crate) coders: Arc<Coders>,
     pub(crate) routes: Routes,
     pub(crate) rest: Rest,
-    pub(crate) cors: Option<Arc<Policy>>,
     pub(crate) hosts: Hosts,
-    pub(crate) callers: Option<Box<CallerAddresses>>,
     pub(crate) commands: Commands,
-    pub(crate) gates: Vec<Arc<dyn Gate>>,
-    pub(crate) open: OpenTargets,
-    pub(crate) access: Option<Arc<AccessGate>>,
     /// Whether requests are checked against the rules of their schema.
     pub(crate) validates: bool,
     /// Whether gates see the host as a header although it came otherwise: those of the program may
@@ -72,7 +94,6 @@ pub(crate) struct App {
     pub(crate) observers: Vec<Arc<dyn Observer>>,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: Stop,
-    pub(crate) limits: Limits,
     /// Whether replies may misbehave on purpose.
     pub(crate) faults: bool,
     /// Whether routes at paths of methods take gRPC-Web with JSON.
@@ -91,7 +112,7 @@ pub(crate) struct App {
     pub(crate) traces: Option<f64>,
 }
 
-impl App {
+impl Latest {
     /// Serves one connection until it ends, a drain lets it end, or it is cut off.
     pub(crate) async fn serve(
         self: Arc<Self>,
@@ -99,29 +120,31 @@ impl App {
         peer: Arc<Peer>,
         stop: Stop,
     ) {
+        let app = self.now();
         let first = tokio::select! {
-            first = detect(&mut io, &self.limits) => first,
+            first = detect(&mut io, &app.limits) => first,
             () = given_up(&stop) => None,
         };
         let Some(first) = first else { return };
         let speaks = first.0;
         if speaks == DetectedProtocol::Live {
             let address = peer.address.map(|address| address.ip());
-            if self.callers.as_ref().is_some_and(|callers| callers.check(address).is_err()) {
+            if app.callers.as_ref().is_some_and(|callers| callers.check(address).is_err()) {
                 return tracing::debug!(?address, "a live connection is refused by its address");
             }
             // Boxed, like all of live here, so that connections of HTTP are not the larger for it.
-            return Box::pin(self.live_stream(io, first.1, peer, stop)).await;
+            return Box::pin(app.live_stream(io, first.1, peer, stop)).await;
         }
-        let activity = Activity::new(Arc::clone(&self.waiting), &self.limits);
-        let (io, gathering) = Gather::new(io, first, Arc::clone(&activity), &self.limits);
-        let connection = Connection::new(Arc::clone(&self), peer, gathering.clone());
+        let activity = Activity::new(Arc::clone(&app.waiting), &app.limits);
+        let (io, gathering) = Gather::new(io, first, Arc::clone(&activity), &app.limits);
+        let connection =
+            Connection::new(Arc::clone(&self), Arc::clone(&app), peer, gathering.clone());
         let taken = Arc::clone(&connection.taken);
         let stop_live = stop.clone();
         let stopping = connection.stopping.clone();
         let goes_away = connection.goes_away.clone();
-        let goes_away = self.faults.then_some(goes_away);
-        let age = self.age();
+        let goes_away = app.faults.then_some(goes_away);
+        let age = app.age();
         let life = ConnectionDriver {
             activity: Arc::clone(&activity),
             gathering,
@@ -132,21 +155,21 @@ impl App {
         };
         let ended = match speaks {
             DetectedProtocol::Http1 => {
-                let builder = http1_builder(HeadTimer::new(Arc::clone(&activity), &self.limits));
+                let builder = http1_builder(HeadTimer::new(Arc::clone(&activity), &app.limits));
                 let calls = calls1::Calls { connection, activity };
                 let http = builder.serve_connection(TokioIo::new(io), calls).with_upgrades();
                 life.live(pin!(http), None).await
             }
             DetectedProtocol::Http2 | DetectedProtocol::Live => {
                 let (calls, streams) = calls2::calls(connection, activity);
-                let builder = http2_builder(streams, &self.limits);
+                let builder = http2_builder(streams, &app.limits);
                 let http = builder.serve_connection(TokioIo::new(io), calls);
-                life.live(pin!(http), Some(Tick::new(&self.limits))).await
+                life.live(pin!(http), Some(Tick::new(&app.limits))).await
             }
         };
         match ended {
             Err(error) if error.is_timeout() && speaks == DetectedProtocol::Http2 => {
-                let timeout = self.limits.keep_alive_timeout;
+                let timeout = app.limits.keep_alive_timeout;
                 tracing::debug!(
                     "a connection is closed after limits.keep_alive_timeout = {timeout:?}"
                 );
@@ -155,7 +178,7 @@ impl App {
             Ok(()) => {
                 let taken = taken.lock().take();
                 if let Some(taken) = taken {
-                    Box::pin(self.live_websocket(taken, stop_live)).await;
+                    Box::pin(app.live_websocket(taken, stop_live)).await;
                 }
             }
         }
@@ -231,6 +254,7 @@ const SEND_BUFFER_BYTES: usize = 128 << 10;
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub(crate) app: Arc<App>,
+    pub(crate) latest: Arc<Latest>,
     pub(crate) peer: Arc<Peer>,
     /// A separate copy, so that requests on different connections share no reference count.
     pub(crate) stopping: Signal,
@@ -250,9 +274,10 @@ pub(crate) struct UpgradeRequest {
 }
 
 impl Connection {
-    fn new(app: Arc<App>, peer: Arc<Peer>, gathering: GatherHandle) -> Self {
+    fn new(latest: Arc<Latest>, app: Arc<App>, peer: Arc<Peer>, gathering: GatherHandle) -> Self {
         Self {
             app,
+            latest,
             peer,
             stopping: Signal::new(),
             goes_away: Signal::new(),
@@ -308,7 +333,20 @@ impl Connection {
     }
 
     /// Answers a request, of HTTP/2 with the slot of its call.
+    #[inline]
     pub(crate) fn answer(
+        &self,
+        request: Request<Incoming>,
+        slot: Option<&Arc<Slot>>,
+    ) -> ResponseFuture {
+        if self.latest.is_after(&self.app) {
+            return Self { app: self.latest.now(), ..self.clone() }.answer_by_these(request, slot);
+        }
+        self.answer_by_these(request, slot)
+    }
+
+    /// Answers a request by the settings that are known.
+    fn answer_by_these(
         &self,
         mut request: Request<Incoming>,
         slot: Option<&Arc<Slot>>,

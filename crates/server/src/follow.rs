@@ -10,7 +10,7 @@
 //! cost nothing. How many are followed at once is bounded, and a drain ends them all.
 
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use tidewire_service::{
     Answer, Call, Error, FollowOptions, Freshness, Head, Query, Reply, Result, Service, Stream,
@@ -20,6 +20,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::clock::TokioClock;
 use crate::connection::App;
+use crate::reload::ReloadHandle;
 
 /// The answers to one query.
 pub(crate) struct FollowedQuery {
@@ -55,7 +56,7 @@ impl App {
             Error::resource_exhausted(text)
         })?;
         let stopping = Box::pin(query.context().stopping());
-        let service = Arc::new(Repeater(Arc::downgrade(self)));
+        let service = Arc::new(Repeater(self.latest.clone()));
         let answers = match given {
             None => follow(service, query, pace, TokioClock),
             Some(given) => follow_from(given, service, query, pace, TokioClock),
@@ -81,11 +82,11 @@ impl FollowedQuery {
 
 /// Makes the call again and again. Not a strong reference: a stream that nobody reads must not keep
 /// a server that is gone.
-struct Repeater(Weak<App>);
+struct Repeater(ReloadHandle);
 
 impl Service for Repeater {
     fn call(&self, call: Call) -> Answer {
-        let Some(app) = self.0.upgrade() else {
+        let Some(app) = self.0.now() else {
             return Answer::ready(Err(Error::unavailable("the server stopped")));
         };
         let Call { target, mut context, body, codec, .. } = call;

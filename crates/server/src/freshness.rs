@@ -5,7 +5,6 @@
 //! own method, with the headers of the watching call (`follow.rs`). What it costs where nobody
 //! watches: a method in the table.
 
-use std::sync::Weak;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,20 +13,20 @@ use tidewire_service::{
     Validator,
 };
 
-use crate::connection::App;
 use crate::follow::{FollowStep, FollowedQuery};
 use crate::proto::tidewire::live::v1::watch_reply::Answer;
 use crate::proto::tidewire::live::v1::watch_request::Request;
 use crate::proto::tidewire::live::v1::{
     Detail, Failure, Freshness, FreshnessServer, WatchReply, WatchRequest,
 };
+use crate::reload::ReloadHandle;
 
 /// The service of a server.
-struct Watcher(Weak<App>);
+struct Watcher(ReloadHandle);
 
-/// The service that tells of the answers of `app`.
-pub(crate) fn service(app: Weak<App>) -> impl RpcService {
-    FreshnessServer::new(Watcher(app))
+/// The service that tells of the answers of a server.
+pub(crate) fn service(latest: ReloadHandle) -> impl RpcService {
+    FreshnessServer::new(Watcher(latest))
 }
 
 impl Freshness for Watcher {
@@ -36,7 +35,7 @@ impl Freshness for Watcher {
         context: Context,
         request: WatchRequest,
     ) -> Result<Reply<Stream<WatchReply>>> {
-        let app = self.0.upgrade().ok_or_else(stopped)?;
+        let app = self.0.now().ok_or_else(stopped)?;
         let path = format!("/{}", request.method.trim_start_matches('/'));
         let entry = app.methods.find(&path).ok_or_else(|| app.methods.unknown(&path))?;
         let method = entry.method.clone();

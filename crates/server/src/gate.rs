@@ -33,26 +33,40 @@ use crate::usage::Counters;
 
 type Gates = Vec<Arc<dyn Gate>>;
 
-/// The gates that bounds ask for: those before the gates of the program, and those after them.
-pub(crate) fn of_limits(limits: &Limits, counters: &Arc<Counters>) -> [Gates; 2] {
-    let [mut before, mut after]: [Gates; 2] = Default::default();
-    let callers = caller_limits::Callers::new(counters);
-    if let Some(gate) = caller_limits::Rate::of_address(limits, &callers) {
-        before.push(Arc::new(gate));
+/// What is counted for bounds; it stays when these change.
+pub(crate) struct GateState {
+    callers: Arc<caller_limits::Callers>,
+    places: Arc<calls::CallSlots>,
+    counters: Arc<Counters>,
+}
+
+impl GateState {
+    pub(crate) fn new(counters: &Arc<Counters>) -> Self {
+        let callers = caller_limits::Callers::new(counters);
+        Self { callers, places: Arc::default(), counters: Arc::clone(counters) }
     }
-    if let Some(gate) = deadline::Deadlines::new(limits, counters) {
-        before.push(Arc::new(gate));
+
+    /// The gates that bounds ask for: those before the gates of the program, and those after them.
+    pub(crate) fn gates(&self, limits: &Limits) -> [Gates; 2] {
+        let Self { callers, places, counters } = self;
+        let [mut before, mut after]: [Gates; 2] = Default::default();
+        if let Some(gate) = caller_limits::Rate::of_address(limits, callers) {
+            before.push(Arc::new(gate));
+        }
+        if let Some(gate) = deadline::Deadlines::new(limits, counters) {
+            before.push(Arc::new(gate));
+        }
+        if let Some(gate) = calls::Calls::new(limits, places, counters) {
+            before.push(Arc::new(gate));
+        }
+        if let Some(gate) = caller_limits::CallerCalls::new(limits, callers) {
+            after.push(Arc::new(gate));
+        }
+        if let Some(gate) = caller_limits::Rate::of_caller(limits, callers) {
+            after.push(Arc::new(gate));
+        }
+        [before, after]
     }
-    if let Some(gate) = calls::Calls::new(limits, counters) {
-        before.push(Arc::new(gate));
-    }
-    if let Some(gate) = caller_limits::CallerCalls::new(limits, &callers) {
-        after.push(Arc::new(gate));
-    }
-    if let Some(gate) = caller_limits::Rate::of_caller(limits, &callers) {
-        after.push(Arc::new(gate));
-    }
-    [before, after]
 }
 
 /// The gates of a server, in their order.
@@ -60,8 +74,6 @@ pub(crate) struct AllGates {
     pub(crate) gates: Vec<Arc<dyn Gate>>,
     pub(crate) open: OpenTargets,
     pub(crate) access: Option<Arc<AccessGate>>,
-    /// Whether the program has gates, which may look at the host.
-    pub(crate) shows_host: bool,
 }
 
 impl AllGates {
@@ -71,7 +83,6 @@ impl AllGates {
         access: Option<AccessGate>,
         is_schema_open: bool,
     ) -> Self {
-        let shows_host = !of_program.is_empty();
         let bounds = before.iter().chain(&after).cloned().collect();
         let open = OpenTargets::new(is_schema_open, access.as_ref(), bounds);
         let access = access.map(Arc::new);
@@ -79,7 +90,7 @@ impl AllGates {
         gates.extend(of_program);
         gates.extend(access.clone().map(|gate| gate as Arc<dyn Gate>));
         gates.extend(after);
-        Self { gates, open, access, shows_host }
+        Self { gates, open, access }
     }
 }
 

@@ -7,6 +7,7 @@ use tidewire_listen::Address;
 use tidewire_service::{Interface, Method, Signal};
 
 use crate::command::Commands;
+use crate::connection::Shared;
 use crate::health::Health;
 use crate::reloadable::ReloadableServices;
 use crate::usage::{Counters, Usage};
@@ -51,6 +52,25 @@ impl ServerIdentity {
             certificate_file: tls.certificate_file().map(std::path::Path::to_owned),
             requires_client_certificate: tls.requires_client_certificate(),
         })
+    }
+}
+
+impl Shared {
+    /// What others may know of it; it listens nowhere yet.
+    pub(crate) fn handle(&self, health: Health) -> Handle {
+        let methods: Vec<_> = self.methods.each().cloned().collect();
+        Handle {
+            health,
+            offered: self.methods.reloadable().cloned(),
+            counters: Arc::clone(&self.counters),
+            commands: self.commands.clone(),
+            methods: methods.into(),
+            interfaces: Arc::clone(&self.interfaces),
+            drains: Signal::new(),
+            addresses: Arc::default(),
+            tls: false,
+            identity: None,
+        }
     }
 }
 

@@ -92,10 +92,12 @@ impl Calls {
     /// Goes on with a stream as a live connection, which for its neighbours is a call that runs.
     fn go_on(&self, taken: Takeover) {
         let app = Arc::clone(&self.connection.app);
+        let latest = Arc::clone(&self.connection.latest);
         let stop = app.stop.clone();
         let slot = Slot::begin(&self.activity);
         self.connection.app.tasks.spawn(async move {
             Box::pin(app.live_websocket(taken, stop)).await;
+            drop(latest);
             drop(slot);
         });
     }

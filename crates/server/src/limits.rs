@@ -144,6 +144,23 @@ pub struct Limits {
     pub connection_age_max: Option<Duration>,
 }
 
+impl Limits {
+    /// The bounds of what a server makes when it starts; they stay when it is given others.
+    pub const READ_AT_START: [&'static str; 11] = [
+        "transfer_rate_min",
+        "reply_bytes_waiting_all_max",
+        "commands_max",
+        "connections_max",
+        "watches_max",
+        "followers_max",
+        "sessions_parked_max",
+        "sessions_parked_bytes_max",
+        "drain_timeout",
+        "drain_grace",
+        "address_connections_max",
+    ];
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

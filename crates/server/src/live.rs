@@ -13,7 +13,7 @@ mod calls;
 mod upgrade;
 
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -33,6 +33,7 @@ use crate::command_keys::CommandKeys;
 use crate::connection::App;
 use crate::limits::Limits;
 use crate::pipeline::admitted;
+use crate::reload::ReloadHandle;
 use crate::stop::{Stage, Stop};
 
 /// Answers calls as if they had come over the live protocol: those of processes that a server
@@ -63,13 +64,13 @@ pub(crate) struct Live {
 
 impl Live {
     pub(crate) fn new(
-        app: Weak<App>,
+        latest: ReloadHandle,
         limits: &Limits,
         keys: CommandKeys,
         tasks: TaskTracker,
     ) -> Self {
         let stopping = Signal::new();
-        let calls = Calls { app, stopping: stopping.clone() };
+        let calls = Calls { latest, stopping: stopping.clone() };
         let parked_max = limits.sessions_parked_max;
         let mut config = config(limits);
         if let Some(kept) = keys.lifetime() {
@@ -94,9 +95,9 @@ impl Live {
 
 impl App {
     /// What processes call that this server hosts.
-    pub(crate) fn callee(self: &Arc<Self>) -> Callee {
+    pub(crate) fn callee(&self) -> Callee {
         let stopping = self.live.stopping.clone();
-        Callee(Arc::new(Calls { app: Arc::downgrade(self), stopping }))
+        Callee(Arc::new(Calls { latest: self.latest.clone(), stopping }))
     }
 
     /// Serves a connection that speaks the protocol from its first byte on.

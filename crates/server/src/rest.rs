@@ -54,17 +54,20 @@ pub(crate) enum RestTarget<'a> {
 
 impl Rest {
     /// The bindings of these services.
-    ///
-    /// # Errors
-    /// Rules for paths that only seem to protect a method.
     pub(crate) fn new(
         table: tidewire_rest::Rest,
         services: &[(Interface, Arc<dyn Service>)],
-        access: Option<&AccessGate>,
-    ) -> Result<Self, StartError> {
-        let paths = access.map_or(Ok(()), |gate| gate.check_paths(table.routes()));
-        paths.map_err(StartError::Access)?;
-        Ok(Self { table, services: services.iter().map(|(_, service)| service.clone()).collect() })
+    ) -> Self {
+        Self { table, services: services.iter().map(|(_, service)| service.clone()).collect() }
+    }
+
+    /// Whether these rules protect what they seem to.
+    ///
+    /// # Errors
+    /// Rules for paths that only seem to protect a method.
+    pub(crate) fn check_access(&self, access: Option<&AccessGate>) -> Result<(), StartError> {
+        let paths = access.map_or(Ok(()), |gate| gate.check_paths(self.table.routes()));
+        paths.map_err(StartError::Access)
     }
 
     /// The response that refuses a request, as this server prints errors over REST.

@@ -19,10 +19,10 @@ use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use crate::connection::App;
 use crate::handle::Handle;
 use crate::live::Callee;
 use crate::log_limit::LogLimit;
+use crate::reload::{Latest, ReloadHandle};
 use crate::routes::RouteError;
 use crate::stop::{Stage, Stop};
 use crate::usage::{Bound, Usage};
@@ -44,6 +44,7 @@ pub struct RunningServer {
     pub(crate) tls: bool,
     pub(crate) has_docs: bool,
     pub(crate) callee: Callee,
+    pub(crate) reload: ReloadHandle,
 }
 
 impl RunningServer {
@@ -141,8 +142,9 @@ impl RunningServer {
         false
     }
 
-    /// Waits for Ctrl-C or SIGTERM, then drains; a second signal cuts off at once. SIGHUP is logged
-    /// and changes no setting of the server: they are read at start.
+    /// Waits for Ctrl-C or SIGTERM, then drains; a second signal cuts off at once. SIGHUP is
+    /// left to whoever has the [`reload_handle`](crate::Builder::reload_handle); without one it is
+    /// logged, and changes no setting.
     ///
     /// Signals are heard from the call on, before the future is awaited: a program that says that
     /// it listens in between is stopped gently by whoever reads that.
@@ -150,7 +152,7 @@ impl RunningServer {
     /// # Errors
     /// When the signals cannot be listened to; `Interrupted` after a second one.
     pub fn until_stopped(self) -> impl Future<Output = io::Result<bool>> + Send {
-        let signals = Signals::listen();
+        let signals = Signals::listen(self.reload.is_taken());
         async move {
             let mut signals = signals?;
             let drains = self.handle.drains.clone();
@@ -189,11 +191,14 @@ struct Signals {
     terminate: unix::Signal,
     interrupt: unix::Signal,
     hangup: unix::Signal,
+    /// Whether somebody else reads settings at SIGHUP.
+    is_followed: bool,
 }
 
 impl Signals {
-    fn listen() -> io::Result<Self> {
+    fn listen(is_followed: bool) -> io::Result<Self> {
         Ok(Self {
+            is_followed,
             terminate: unix::signal(SignalKind::terminate())?,
             interrupt: unix::signal(SignalKind::interrupt())?,
             hangup: unix::signal(SignalKind::hangup())?,
@@ -206,7 +211,7 @@ impl Signals {
             tokio::select! {
                 _ = self.interrupt.recv() => return,
                 _ = self.terminate.recv() => return,
-                _ = self.hangup.recv() => {
+                _ = self.hangup.recv() => if !self.is_followed {
                     tracing::info!("SIGHUP changes no setting of the server; they are read when it starts");
                 }
             }
@@ -216,7 +221,7 @@ impl Signals {
 
 /// Accepts connections of one listener until a drain begins.
 pub(crate) struct Acceptor {
-    pub(crate) app: Arc<App>,
+    pub(crate) latest: Arc<Latest>,
     pub(crate) listener: Listener,
     pub(crate) connections: Arc<Semaphore>,
     pub(crate) addresses: Addresses,
@@ -245,27 +250,27 @@ impl Acceptor {
                 }
             };
             let Some(place) = self.addresses.enter(&accepted) else {
-                self.app.counters.reach(Bound::AddressConnections);
+                self.latest.now().counters.reach(Bound::AddressConnections);
                 continue;
             };
-            let app = Arc::clone(&self.app);
+            let latest = Arc::clone(&self.latest);
             let stop = self.stop.clone();
             #[cfg(feature = "tls")]
             let tls = self.tls.clone();
             self.tasks.spawn(async move {
-                let counters = Arc::clone(&app.counters);
+                let counters = Arc::clone(&latest.now().counters);
                 let _counted = counters.connection();
                 match accepted {
                     #[cfg(feature = "tls")]
                     AcceptedSocket::Tcp(stream, peer) if tls.is_some() => {
                         let tls = tls.expect("checked in the guard");
-                        serve_tls(app, tls, stream, peer, stop).await;
+                        serve_tls(latest, tls, stream, peer, stop).await;
                     }
                     AcceptedSocket::Tcp(stream, peer) => {
-                        app.serve(stream, Arc::new(Peer::new(peer)), stop).await;
+                        latest.serve(stream, Arc::new(Peer::new(peer)), stop).await;
                     }
                     AcceptedSocket::Unix(stream) => {
-                        app.serve(stream, Arc::new(Peer::new(None)), stop).await;
+                        latest.serve(stream, Arc::new(Peer::new(None)), stop).await;
                     }
                 }
                 drop((place, permit));
@@ -285,13 +290,13 @@ static REFUSED: LogLimit = LogLimit::new();
 
 #[cfg(feature = "tls")]
 async fn serve_tls(
-    app: Arc<App>,
+    latest: Arc<Latest>,
     tls: tidewire_listen::Tls,
     stream: tokio::net::TcpStream,
     peer: std::net::SocketAddr,
     stop: Stop,
 ) {
-    let timeout = app.limits.handshake_timeout;
+    let timeout = latest.now().limits.handshake_timeout;
     let acceptor = tls.acceptor();
     let handshake = tokio::time::timeout(timeout, acceptor.accept(stream));
     let handshake = tokio::select! {
@@ -309,7 +314,7 @@ async fn serve_tls(
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let certificates = certificates.iter().map(|der| der.to_vec()).collect();
     let peer = Arc::new(Peer::new(peer).over_tls().with_certificates(certificates));
-    app.serve(stream, peer, stop).await;
+    latest.serve(stream, peer, stop).await;
 }
 
 /// Why a server did not start.

@@ -49,7 +49,7 @@ impl LayerStack {
 }
 
 /// The gate of the access rules; `None` where everybody may call everything.
-pub(super) fn access_gate<'a>(
+pub(crate) fn access_gate<'a>(
     rules: AccessRules,
     cache: Option<&ReplyCache>,
     served: impl Iterator<Item = &'a Spec> + Clone,

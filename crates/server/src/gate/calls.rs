@@ -5,9 +5,11 @@
 //! still: under more load than a server can take, those that are answered are answered soon.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
+use parking_lot::Mutex;
 use tidewire_service::{Admission, Error, Gate, GateFuture, Head, PermitSource, Phase, Result};
 use tokio::sync::Semaphore;
 
@@ -22,19 +24,62 @@ pub(super) struct Calls {
     counters: Arc<Counters>,
 }
 
-/// Places for calls, which are in the order in which they came.
-struct CallSlots(Semaphore);
+/// Places for calls, which are in the order in which they came. How many there are may change
+/// while they are taken.
+pub(super) struct CallSlots {
+    free: Semaphore,
+    count: Mutex<usize>,
+    /// Of the places that are taken, so many are gone once they are given back.
+    surplus: AtomicUsize,
+}
+
+impl Default for CallSlots {
+    fn default() -> Self {
+        Self { free: Semaphore::new(0), count: Mutex::default(), surplus: AtomicUsize::new(0) }
+    }
+}
+
+impl CallSlots {
+    fn resize(&self, count: usize) {
+        let mut now = self.count.lock();
+        if let Some(fewer) = now.checked_sub(count) {
+            self.surplus.fetch_add(fewer, Ordering::Relaxed);
+            let gone = self.free.forget_permits(fewer);
+            self.free.add_permits(gone - self.settle(gone));
+        } else {
+            let more = count - *now;
+            self.free.add_permits(more - self.settle(more));
+        }
+        *now = count;
+    }
+
+    /// Takes up to so many places off the surplus; returns how many.
+    fn settle(&self, places: usize) -> usize {
+        let less = |surplus: usize| Some(surplus.saturating_sub(places));
+        let before = self.surplus.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        before.unwrap_or_else(|same| same).min(places)
+    }
+}
 
 impl PermitSource for CallSlots {
     fn take_back(&self) {
-        self.0.add_permits(1);
+        if self.surplus.load(Ordering::Relaxed) == 0 || self.settle(1) == 0 {
+            self.free.add_permits(1);
+        }
     }
 }
 
 impl Calls {
-    pub(super) fn new(limits: &Limits, counters: &Arc<Counters>) -> Option<Self> {
-        limits.calls_max.map(|calls_max| Self {
-            places: Arc::new(CallSlots(Semaphore::new(calls_max))),
+    /// The places are as many from now on as these limits say, where they say it.
+    pub(super) fn new(
+        limits: &Limits,
+        places: &Arc<CallSlots>,
+        counters: &Arc<Counters>,
+    ) -> Option<Self> {
+        let calls_max = limits.calls_max?;
+        places.resize(calls_max);
+        Some(Self {
+            places: Arc::clone(places),
             calls_max,
             queue_timeout: limits.queue_timeout,
             counters: Arc::clone(counters),
@@ -44,7 +89,7 @@ impl Calls {
     async fn place(&self, head: &mut Head) -> Result<()> {
         head.context.phase(Phase::Queued);
         let _waiting = self.counters.waiting();
-        let place = self.places.0.acquire();
+        let place = self.places.free.acquire();
         if let Ok(Ok(place)) = tokio::time::timeout(self.queue_timeout, place).await {
             place.forget();
             head.owe(Arc::clone(&self.places) as Arc<dyn PermitSource>);
@@ -68,7 +113,7 @@ impl Gate for Calls {
         if is_health(head) {
             return Admission::Ready(Ok(()));
         }
-        match self.places.0.try_acquire() {
+        match self.places.free.try_acquire() {
             Ok(place) => {
                 place.forget();
                 head.owe(Arc::clone(&self.places) as Arc<dyn PermitSource>);
@@ -81,5 +126,30 @@ impl Gate for Calls {
 
     fn wait<'a>(&'a self, head: &'a mut Head) -> GateFuture<'a> {
         Box::pin(self.place(head))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_that_are_taken_count_when_there_are_fewer_or_more() {
+        let places = CallSlots::default();
+        let take = || places.free.try_acquire().map(tokio::sync::SemaphorePermit::forget).is_ok();
+        places.resize(3);
+        assert!(take() && take() && take() && !take());
+        places.resize(1);
+        places.take_back();
+        assert!(!take(), "two run, and one may");
+        places.take_back();
+        assert!(!take(), "one runs");
+        places.resize(2);
+        assert!(take() && !take());
+        places.resize(0);
+        places.resize(2);
+        assert!(!take(), "two run as before");
+        places.take_back();
+        assert!(take() && !take());
     }
 }

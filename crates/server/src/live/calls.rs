@@ -11,7 +11,7 @@
 //! A command whose deadline passes goes on, so what its caller is told then is *unknown*.
 
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use futures_util::TryFutureExt;
@@ -27,31 +27,39 @@ use crate::deadline::Deadline;
 use crate::observe::Watch;
 use crate::pipeline::admitted;
 use crate::plain::log;
+use crate::reload::ReloadHandle;
 use crate::routes;
 use crate::rpc::{Entry, gathered};
 use crate::run_call::run;
 
 /// Answers the calls of live connections.
 pub(super) struct Calls {
-    pub(super) app: Weak<App>,
+    pub(super) latest: ReloadHandle,
     pub(super) stopping: Signal,
+}
+
+impl Calls {
+    /// The server by the settings that it has now.
+    fn app(&self) -> Option<Arc<App>> {
+        self.latest.now()
+    }
 }
 
 impl Host for Calls {
     fn answer(&self, call: IncomingCall) -> AnswerFuture {
-        match self.app.upgrade() {
+        match self.app() {
             Some(app) => app.answer_live(call, self.stopping.clone()),
             None => error_answer(Error::unavailable("the server stopped")),
         }
     }
 
     fn identify(&self, headers: HeaderMap, peer: Option<Arc<Peer>>) -> Option<IdentityFuture> {
-        let app = self.app.upgrade()?;
+        let app = self.app()?;
         Some(Box::pin(async move { app.identify(headers, peer).await }))
     }
 
     fn knows(&self, path: &str) -> bool {
-        self.app.upgrade().is_some_and(|app| app.methods.find(path).is_some())
+        self.app().is_some_and(|app| app.methods.find(path).is_some())
     }
 }
 
