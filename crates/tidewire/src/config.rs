@@ -108,6 +108,9 @@ pub struct Config {
     /// The file, as it was before it was read.
     #[serde(skip)]
     stamp: Option<Stamp>,
+    /// See [`CorsConfig::or_of_development`].
+    #[serde(skip)]
+    is_of_development: bool,
     #[serde(skip)]
     log_control: LogControl,
     /// What the admin listener shows beside the server.

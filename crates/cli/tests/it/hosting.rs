@@ -98,7 +98,7 @@ impl Served {
         said.pop().unwrap()
     }
 
-    fn hang_up(&self) {
+    pub(crate) fn hang_up(&self) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-HUP", &id]).status().unwrap().success());
     }
@@ -269,7 +269,7 @@ fn a_program_whose_file_is_still_being_written_is_started_when_it_is_there() {
 }
 
 /// Says that it is over, also when an assertion failed.
-struct Ends<'a>(&'a AtomicBool);
+pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
@@ -297,11 +297,11 @@ fn what_a_changed_file_has_that_waits_for_a_restart_is_named() {
     let served = Served::start(folder.path());
     // It follows its file once it serves.
     assert!(ask(&served.address, "/shop/a").starts_with("HTTP/1.1 200 "));
-    let more = "[limits]\ncalls_max = 7\n[auth.paths.\"/shop/*\"]\naccess = \"anonymous\"\n";
+    let more = "[limits]\ncommands_max = 7\n[memo.methods.\"a.B/C\"]\nttl = \"9s\"\n";
     write(folder.path(), "tidewire.toml", &format!("{more}{SETTINGS}"));
     let line = served.says("waits for a restart");
     assert!(
-        line.ends_with("changed, and waits for a restart: limits.calls_max, auth.paths"),
+        line.ends_with("changed, and waits for a restart: limits.commands_max, memo.methods"),
         "{line}"
     );
 }

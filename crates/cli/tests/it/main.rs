@@ -30,6 +30,7 @@ mod restart;
 mod schema;
 mod server;
 mod serving;
+mod settings_reload;
 mod shells;
 mod steering;
 mod trouble;

@@ -161,7 +161,13 @@ impl AuthConfig {
         Ok(builder.access(self.rules()))
     }
 
-    fn rules(&self) -> AccessRules {
+    /// The rules of another, for whom this knows.
+    pub(super) fn with_rules_of(&self, other: &Self) -> Self {
+        let Self { otherwise, reflection, methods, paths, .. } = other.clone();
+        Self { otherwise, reflection, methods, paths, ..self.clone() }
+    }
+
+    pub(super) fn rules(&self) -> AccessRules {
         let mut rules = AccessRules::default();
         if self.ignores_declared {
             rules = rules.without_declared();

@@ -48,6 +48,7 @@ impl CorsConfig {
     /// reach is not for development; and programs and upstreams that answer plain HTTP may decide
     /// otherwise who may call.
     pub fn or_of_development(config: &mut super::Config) {
+        config.is_of_development = true;
         let has_routes = config.programs().any(|program| !program.routes.is_empty())
             || config.upstreams().next().is_some();
         let is_local = config.server.listen.iter().all(Address::is_local);

@@ -10,8 +10,9 @@
 //! | the file cannot be used | it is said, and all stays as it is |
 //!
 //! Of starts that no call waits for there are as many at a time as the machine has cores. No call
-//! fails for it: see [`HostedService::replace`]. Methods (`proto`) and all other settings
-//! are those of the start of the server; the log names those that changed.
+//! fails for it: see [`HostedService::replace`]. Bounds, access rules and other
+//! origins of the server change likewise. Methods (`proto`) and all other settings are those of its
+//! start; the log names those that changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -25,7 +26,7 @@ use tidewire_hosting::{Host, HostedService, Sources};
 use tidewire_memo::Source;
 use tidewire_oplog::{HeardChange, OplogHandle, TextKey};
 use tidewire_proxy::{HeaderRules, RouteError, Routes, Upstream};
-use tidewire_server::Builder;
+use tidewire_server::{Builder, ReloadHandle};
 use tidewire_service::{Call, Codec, Error, Layer, Reply, Service};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -45,6 +46,8 @@ pub struct Programs {
     sites: Routes,
     is_https: bool,
     inventory: Inventory,
+    /// Gives the server other settings.
+    server: ReloadHandle,
     /// What the server was started by.
     started_by: Config,
     running: Vec<RunningProgram>,
@@ -88,7 +91,8 @@ type Stamps = BTreeMap<(String, PathBuf), Option<Stamp>>;
 
 impl Config {
     /// Hosts the programs, and adds them and the upstreams to a server that has nothing at `/` yet;
-    /// without either there is nothing to follow.
+    /// without either the settings of the
+    /// server are followed alone.
     ///
     /// Once the server is started, [`Host::answered_by`] its
     /// [`callee`](tidewire_server::RunningServer::callee) lets programs call back, and
@@ -102,9 +106,6 @@ impl Config {
     pub fn host(&self, builder: Builder) -> Result<(Builder, Option<Programs>), ConfigError> {
         for idle in self.idle_rules(&builder) {
             tracing::warn!("{idle}");
-        }
-        if is_without_routes(self) && self.programs().next().is_none() {
-            return Ok((builder, None));
         }
         distinct(self).map_err(ConfigError::new)?;
         let is_https = self.server.tls.is_some();
@@ -123,6 +124,7 @@ impl Config {
             sites,
             is_https,
             inventory,
+            server: builder.reload_handle(),
             started_by: self.clone(),
             running: Vec::new(),
             upstreams: Vec::new(),
@@ -142,6 +144,11 @@ impl Config {
         }
         Ok((builder, Some(programs)))
     }
+}
+
+/// Whether there is no program and no upstream.
+pub(super) fn hosts_nothing(config: &Config) -> bool {
+    config.programs().next().is_none() && config.upstreams().next().is_none()
 }
 
 /// Whether no program and no upstream has a page.
@@ -283,26 +290,58 @@ impl Programs {
     /// Takes up the configuration, if it can be used; returns how the files of its programs were
     /// before.
     fn reload(&mut self, flags: &Flags) -> Option<Stamps> {
-        let config = flags.load(std::env::vars()).map_err(|error| error.to_string());
+        let is_empty = |file: &Path| std::fs::metadata(file).is_ok_and(|file| file.len() == 0);
+        let config = match flags.file().filter(|file| is_empty(file)) {
+            // As while somebody writes it anew; the rules of whoever may call are not gone.
+            Some(file) => Err(format!("{}: it is empty now", file.display())),
+            None => flags.load(std::env::vars()).map_err(|error| error.to_string()),
+        };
         let config = config.and_then(|config| {
-            let is_empty = |config: &Config| config.programs().next().is_none();
-            if is_empty(&config) && is_without_routes(&config) {
+            if hosts_nothing(&config) && !hosts_nothing(&self.started_by) {
                 // As while somebody writes the file anew, or moves another there.
                 return Err("it has no programs and no upstreams now".to_owned());
             }
             distinct(&config)?;
             let upstreams = self.connect(&config).map_err(|error| error.to_string())?;
-            Ok((config, upstreams))
+            let settings = self.started_by.settings_now(&config);
+            let settings = settings.map_err(|error| error.to_string())?;
+            let checked = self.server.check(&settings);
+            checked.map_err(|error| config.placed(&error.to_string()))?;
+            Ok((config, upstreams, settings))
         });
-        let (config, upstreams) = match config {
+        let (config, upstreams, settings) = match config {
             Ok(usable) => usable,
             Err(error) => {
                 tracing::error!(
-                    "{error}: the configuration cannot be used, programs stay as they are"
+                    "{error}: the configuration cannot be used, settings and programs stay as they are"
                 );
                 return None;
             }
         };
+        if let Err(error) = self.server.reload(settings) {
+            tracing::error!("{error}: settings and programs stay as they are");
+            return None;
+        }
+        let waiting = self.started_by.waits_for_restart(&config);
+        let before = look(&watched(flags.file(), self.programs_of(&config)));
+        if !hosts_nothing(&self.started_by) {
+            self.reload_programs(&config, upstreams);
+        }
+        tracing::info!("settings and programs are those of the configuration");
+        if !waiting.is_empty() {
+            tracing::warn!("changed, and waits for a restart: {}", waiting.join(", "));
+        }
+        Some(before)
+    }
+
+    /// The programs that a configuration has; none where nothing was hosted at the start.
+    fn programs_of<'c>(&self, config: &'c Config) -> impl Iterator<Item = &'c ProgramConfig> {
+        let hosts = !hosts_nothing(&self.started_by);
+        config.programs().filter(move |_| hosts)
+    }
+
+    /// Takes up programs, upstreams and routes of a configuration that can be used.
+    fn reload_programs(&mut self, config: &Config, upstreams: Vec<RunningUpstream>) {
         for known in &self.upstreams {
             let is_same = |other: &RunningUpstream| {
                 other.config.settings == known.config.settings
@@ -313,7 +352,6 @@ impl Programs {
             }
         }
         self.upstreams = upstreams;
-        let before = look(&watched(flags.file(), config.programs()));
         self.running.retain(|running| {
             let service = running.hosted.name();
             let is_wanted = config.programs().any(|config| config.program.name() == service);
@@ -334,12 +372,6 @@ impl Programs {
             Ok(routes) => self.sites.set(routes),
             Err(error) => tracing::error!(%error, "routes stay as they are"),
         }
-        tracing::info!("programs are those of the configuration");
-        let waiting = self.started_by.waits_for_restart(&config);
-        if !waiting.is_empty() {
-            tracing::warn!("changed, and waits for a restart: {}", waiting.join(", "));
-        }
-        Some(before)
     }
 
     /// One table of the configuration, as it is now.
