@@ -366,11 +366,7 @@ impl Builder {
         let private_sockets = self.private_sockets;
         let (latest, health) = self.app(with_reflection)?;
         let app = latest.now();
-        let mut listeners = Vec::new();
-        for address in addresses {
-            let listener = Listener::bind(&address, private_sockets).await;
-            listeners.push(listener.map_err(|cause| StartError::Listen { address, cause })?);
-        }
+        let listeners = bind(addresses, private_sockets).await?;
         let mut running = RunningServer {
             addresses: listeners.iter().filter_map(|listener| listener.address().ok()).collect(),
             tasks: app.tasks.clone(),
@@ -579,6 +575,15 @@ impl Builder {
         };
         Ok((latest.start(shared.edition(settings)?), health))
     }
+}
+
+async fn bind(addresses: Vec<Address>, is_private: bool) -> Result<Vec<Listener>, StartError> {
+    let mut listeners = Vec::new();
+    for address in addresses {
+        let listener = Listener::bind(&address, is_private).await;
+        listeners.push(listener.map_err(|cause| StartError::Listen { address, cause })?);
+    }
+    Ok(listeners)
 }
 
 impl fmt::Debug for Builder {

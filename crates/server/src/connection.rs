@@ -8,6 +8,7 @@
 //! When it ends is in `connection_driver.rs`, what its peer owes it in `activity.rs`.
 
 use parking_lot::Mutex;
+use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
 use std::pin::{Pin, pin};
@@ -53,7 +54,7 @@ use crate::{fault, http1 as calls1, http2 as calls2, plain};
 
 /// What answers requests: a server by the settings that it has for now.
 pub(crate) struct App {
-    /// The how manieth settings these are.
+    /// How often the settings were changed before.
     pub(crate) edition: u64,
     pub(crate) limits: Limits,
     pub(crate) cors: Option<Arc<Policy>>,
@@ -75,7 +76,7 @@ impl Deref for App {
 
 /// What all connections of a server share, whatever becomes of its settings.
 pub(crate) struct Shared {
-    /// The settings that it has now.
+    /// Leads to the settings that it has now.
     pub(crate) latest: ReloadHandle,
     pub(crate) edition_parts: EditionParts,
     pub(crate) methods: Methods,
@@ -156,7 +157,7 @@ impl Latest {
         let ended = match speaks {
             DetectedProtocol::Http1 => {
                 let builder = http1_builder(HeadTimer::new(Arc::clone(&activity), &app.limits));
-                let calls = calls1::Calls { connection, activity };
+                let calls = calls1::Calls { connection: RefCell::new(connection), activity };
                 let http = builder.serve_connection(TokioIo::new(io), calls).with_upgrades();
                 life.live(pin!(http), None).await
             }
@@ -178,7 +179,7 @@ impl Latest {
             Ok(()) => {
                 let taken = taken.lock().take();
                 if let Some(taken) = taken {
-                    Box::pin(app.live_websocket(taken, stop_live)).await;
+                    Box::pin(self.now().live_websocket(taken, stop_live)).await;
                 }
             }
         }
@@ -332,21 +333,18 @@ impl Connection {
         self.taken.lock().take()
     }
 
+    /// This connection, by the settings that the server has now.
+    #[inline]
+    pub(crate) fn up_to_date(&mut self) -> &Self {
+        if self.latest.is_after(&self.app) {
+            self.app = self.latest.now();
+        }
+        self
+    }
+
     /// Answers a request, of HTTP/2 with the slot of its call.
     #[inline]
     pub(crate) fn answer(
-        &self,
-        request: Request<Incoming>,
-        slot: Option<&Arc<Slot>>,
-    ) -> ResponseFuture {
-        if self.latest.is_after(&self.app) {
-            return Self { app: self.latest.now(), ..self.clone() }.answer_by_these(request, slot);
-        }
-        self.answer_by_these(request, slot)
-    }
-
-    /// Answers a request by the settings that are known.
-    fn answer_by_these(
         &self,
         mut request: Request<Incoming>,
         slot: Option<&Arc<Slot>>,

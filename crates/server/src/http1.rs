@@ -10,6 +10,7 @@
 //! After any answer it is closed if nobody reads the body of its request to the end. Whoever knows
 //! that before is told (`Connection: close`; RFC 9112, section 9.6).
 
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,7 +32,8 @@ use crate::response::{ResponseBody, ResponseFuture};
 
 /// The hyper service of one HTTP/1.1 connection.
 pub(crate) struct Calls {
-    pub(crate) connection: Connection,
+    /// Borrowed by one request at a time: one task polls the connection.
+    pub(crate) connection: RefCell<Connection>,
     pub(crate) activity: Arc<Activity>,
 }
 
@@ -41,18 +43,20 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
     type Future = CountedResponse;
 
     fn call(&self, request: Request<Incoming>) -> CountedResponse {
-        self.connection.gathering.owes();
-        self.connection.gathering.begin_body(!request.body().is_end_stream());
+        let mut connection = self.connection.borrow_mut();
+        let connection = connection.up_to_date();
+        connection.gathering.owes();
+        connection.gathering.begin_body(!request.body().is_end_stream());
         if request.extensions().get::<OnUpgrade>().is_some() {
             // Whoever takes the connection over may wait for the client, and it for the answer; and
             // the library lets go of it after an answer that closes it, without shutting it down.
-            self.connection.gathering.end();
+            connection.gathering.end();
         }
         let response = match check(&request) {
-            Ok(()) => self.connection.answer(request, None),
+            Ok(()) => connection.answer(request, None),
             Err(error) => ResponseFuture::ready(refusal(&error)),
         };
-        let gathering = self.connection.gathering.clone();
+        let gathering = connection.gathering.clone();
         let activity = Arc::clone(&self.activity);
         CountedResponse { response, activity, gathering, waiting: None }
     }

@@ -14,6 +14,7 @@
 //! 9113, section 8.2.3): who reads HTTP/1.1's `Cookie` knows of one line only.
 
 use parking_lot::Mutex;
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -36,7 +37,8 @@ use crate::response::ResponseFuture;
 
 /// The hyper service of one HTTP/2 connection.
 pub(crate) struct Calls {
-    connection: Connection,
+    /// Borrowed by one request at a time: one task polls the connection.
+    connection: RefCell<Connection>,
     activity: Arc<Activity>,
     begun: LastCall,
 }
@@ -63,7 +65,7 @@ pub(crate) fn calls(connection: Connection, activity: Arc<Activity>) -> (Calls, 
         unread_body_bytes_max: limits.unread_body_bytes_max,
         unread_body_timeout: limits.unread_body_timeout,
     };
-    (Calls { connection, activity, begun }, streams)
+    (Calls { connection: RefCell::new(connection), activity, begun }, streams)
 }
 
 impl hyper::service::Service<Request<Incoming>> for Calls {
@@ -75,14 +77,16 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
         join_cookies(request.headers_mut());
         let slot = Slot::begin(&self.activity);
         *self.begun.lock() = Some(Arc::clone(&slot));
+        let mut connection = self.connection.borrow_mut();
+        let connection = connection.up_to_date();
         let may_be_taken = request.method() == Method::CONNECT;
         let host = authority::check(request.version(), request.headers(), request.uri());
         let response = match host {
-            Ok(()) => self.connection.answer(request, Some(&slot)),
-            Err(error) => self.connection.refuse_head(request, Some(&slot), &error),
+            Ok(()) => connection.answer(request, Some(&slot)),
+            Err(error) => connection.refuse_head(request, Some(&slot), &error),
         };
-        if may_be_taken && let Some(taken) = self.connection.take_over() {
-            self.go_on(taken);
+        if may_be_taken && let Some(taken) = connection.take_over() {
+            self.go_on(connection, taken);
         }
         CountedResponse { response, slot: Some(slot) }
     }
@@ -90,12 +94,13 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
 
 impl Calls {
     /// Goes on with a stream as a live connection, which for its neighbours is a call that runs.
-    fn go_on(&self, taken: Takeover) {
-        let app = Arc::clone(&self.connection.app);
-        let latest = Arc::clone(&self.connection.latest);
+    fn go_on(&self, connection: &Connection, taken: Takeover) {
+        let app = Arc::clone(&connection.app);
         let stop = app.stop.clone();
         let slot = Slot::begin(&self.activity);
-        self.connection.app.tasks.spawn(async move {
+        // The calls on it find the server through this.
+        let latest = Arc::clone(&connection.latest);
+        connection.app.tasks.spawn(async move {
             Box::pin(app.live_websocket(taken, stop)).await;
             drop(latest);
             drop(slot);

@@ -1,15 +1,15 @@
 //! What of a server's settings may change while it runs: bounds, access rules, other origins and
 //! the addresses that may call.
 //!
-//! A connection keeps the edition that it began with, and a request compares one number: where
-//! another edition is there, it is answered by that. Whatever is under way keeps what it has.
+//! A connection keeps the edition by which it answers. Each of its requests compares one number, and
+//! the connection takes the latest edition where it is another. Whatever is under way keeps what it has.
 //! What is counted of callers, and the places of calls, are the same in all editions.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockUpgradableReadGuard};
 use tidewire_cache::ReplyCache;
 use tidewire_service::{Gate, Method};
 
@@ -122,10 +122,15 @@ impl Latest {
     }
 
     fn reload(&self, settings: Settings) -> Result<(), StartError> {
-        let mut app = self.app.write();
+        // One at a time, while requests go on by what there is.
+        let app = self.app.upgradable_read();
         let edition = app.edition + 1;
-        *app = Arc::new(App { edition, ..Arc::clone(&app.shared).edition_of(settings)? });
+        let next = App { edition, ..Arc::clone(&app.shared).edition_of(settings)? };
+        let mut app = RwLockUpgradableReadGuard::upgrade(app);
+        let before = std::mem::replace(&mut *app, Arc::new(next));
         self.edition.store(edition, Ordering::Release);
+        drop(app);
+        drop(before);
         Ok(())
     }
 }
