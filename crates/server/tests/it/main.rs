@@ -10,6 +10,7 @@ mod host;
 mod http;
 mod http1;
 mod refused;
+mod reload;
 mod rest;
 mod start;
 mod tunnels;
