@@ -330,7 +330,7 @@ impl Builder {
 
     /// What gives the server other settings once it runs.
     pub fn reload_handle(&self) -> ReloadHandle {
-        self.reload.taken()
+        self.reload.hand_out()
     }
 
     /// Speaks TLS on every TCP address.

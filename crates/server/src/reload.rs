@@ -1,8 +1,9 @@
 //! What of a server's settings may change while it runs: bounds, access rules, other origins and
 //! the addresses that may call.
 //!
-//! A connection keeps the edition by which it answers. Each of its requests compares one number, and
-//! the connection takes the latest edition where it is another. Whatever is under way keeps what it has.
+//! A connection keeps the edition by which it answers. Each of its requests compares one number,
+//! and the connection takes the latest edition where it is another. What is under way keeps what
+//! it has.
 //! What is counted of callers, and the places of calls, are the same in all editions.
 
 use std::fmt;
@@ -41,10 +42,10 @@ pub struct Settings {
 ///
 /// [`Builder::reload_handle`]: crate::Builder::reload_handle
 #[derive(Clone, Default)]
-pub struct ReloadHandle(Arc<Reloaded>);
+pub struct ReloadHandle(Arc<ReloadTarget>);
 
 #[derive(Default)]
-struct Reloaded {
+struct ReloadTarget {
     latest: OnceLock<Weak<Latest>>,
     /// Whether anybody outside of the server has the handle.
     is_taken: AtomicBool,
@@ -79,7 +80,7 @@ impl ReloadHandle {
     }
 
     /// The handle, for whoever is to reload.
-    pub(crate) fn taken(&self) -> Self {
+    pub(crate) fn hand_out(&self) -> Self {
         self.0.is_taken.store(true, Ordering::Relaxed);
         self.clone()
     }

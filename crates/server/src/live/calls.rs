@@ -144,6 +144,10 @@ impl App {
                     Err(error) => return error_answer(error),
                 };
                 call.target = Target::Http(target);
+                match std::mem::take(&mut call.body).limit(self.limits.body_bytes_max) {
+                    Ok(body) => call.body = body,
+                    Err(error) => return error_answer(error),
+                }
                 return Box::pin(run(&**service, call, None).outcome().map_err(CallFailure::from));
             }
             _ => None,

@@ -14,6 +14,7 @@ use tidewire_server::{
     AccessRules, Builder, Cors, Limits, ReloadHandle, RunningServer, Server, Settings,
 };
 use tidewire_service::{Access, Call, Code, Codec, Context, Error, Spec, StreamKind};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
@@ -280,5 +281,35 @@ async fn a_later_call_on_an_open_live_session_has_the_new_settings() {
     assert_eq!(refused, Code::ResourceExhausted, "{text}");
     assert!(text.contains("limits.message_bytes_max = 1000"), "{text}");
     assert_eq!(code(link, health(500)).await.unwrap().0, Code::NotFound);
+
+    reload.reload(bounded(|limits| limits.body_bytes_max = 50)).unwrap();
+    let (refused, text) = code(link, post(100)).await.unwrap();
+    assert_eq!(refused, Code::ResourceExhausted, "{text}");
+    assert!(text.contains("limits.body_bytes_max = 50"), "{text}");
+    assert_eq!(code(link, post(50)).await, None);
     assert!(remote.is_connected());
+}
+
+#[tokio::test]
+async fn an_origin_that_is_added_opens_a_live_session_on_an_open_connection() {
+    let (server, reload) = server().await;
+    let mut stream = crate::host::connect(&server).await;
+    let ask = format!(
+        "GET /tidewire.live.v1 HTTP/1.1\r\nhost: test\r\nconnection: upgrade\r\n\
+         upgrade: websocket\r\nsec-websocket-version: 13\r\n\
+         sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+         sec-websocket-protocol: tidewire.live.v1\r\norigin: {ORIGIN_ADDED}\r\n\r\n"
+    );
+    let first = "GET /nowhere HTTP/1.1\r\nhost: test\r\n\r\n";
+    stream.write_all(first.as_bytes()).await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"}") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    assert!(head.starts_with(b"HTTP/1.1 404"));
+    reload.reload(settings()).unwrap();
+    stream.write_all(ask.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(str::from_utf8(&answer).unwrap(), "HTTP/1.1 101");
 }
