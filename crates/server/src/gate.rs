@@ -33,22 +33,22 @@ use crate::usage::Counters;
 
 type Gates = Vec<Arc<dyn Gate>>;
 
-/// What is counted for bounds; it stays when these change.
+/// What the limits count; it stays when they change.
 pub(crate) struct GateState {
     callers: Arc<caller_limits::Callers>,
-    places: Arc<calls::CallSlots>,
+    slots: Arc<calls::CallSlots>,
     counters: Arc<Counters>,
 }
 
 impl GateState {
     pub(crate) fn new(counters: &Arc<Counters>) -> Self {
         let callers = caller_limits::Callers::new(counters);
-        Self { callers, places: Arc::default(), counters: Arc::clone(counters) }
+        Self { callers, slots: Arc::default(), counters: Arc::clone(counters) }
     }
 
-    /// The gates that bounds ask for: those before the gates of the program, and those after them.
+    /// The gates of the limits: those before the gates of the program, and those after them.
     pub(crate) fn gates(&self, limits: &Limits) -> [Gates; 2] {
-        let Self { callers, places, counters } = self;
+        let Self { callers, slots, counters } = self;
         let [mut before, mut after]: [Gates; 2] = Default::default();
         if let Some(gate) = caller_limits::Rate::of_address(limits, callers) {
             before.push(Arc::new(gate));
@@ -56,7 +56,7 @@ impl GateState {
         if let Some(gate) = deadline::Deadlines::new(limits, counters) {
             before.push(Arc::new(gate));
         }
-        if let Some(gate) = calls::Calls::new(limits, places, counters) {
+        if let Some(gate) = calls::Calls::new(limits, slots, counters) {
             before.push(Arc::new(gate));
         }
         if let Some(gate) = caller_limits::CallerCalls::new(limits, callers) {

@@ -18,18 +18,17 @@ use crate::limits::Limits;
 use crate::usage::{Bound, Counters};
 
 pub(super) struct Calls {
-    places: Arc<CallSlots>,
+    slots: Arc<CallSlots>,
     calls_max: usize,
     queue_timeout: Duration,
     counters: Arc<Counters>,
 }
 
-/// Places for calls, which are in the order in which they came. How many there are may change
-/// while they are taken.
+/// Permits of calls, in the order in which the calls came. Their number may change while calls run.
 pub(super) struct CallSlots {
     free: Semaphore,
     count: Mutex<usize>,
-    /// Of the places that are taken, so many are gone once they are given back.
+    /// So many permits end when calls give them back, since the limit was lowered.
     surplus: AtomicUsize,
 }
 
@@ -53,11 +52,11 @@ impl CallSlots {
         *now = count;
     }
 
-    /// Takes up to so many places off the surplus; returns how many.
-    fn settle(&self, places: usize) -> usize {
-        let less = |surplus: usize| Some(surplus.saturating_sub(places));
+    /// Takes up to so many permits off the surplus; returns how many.
+    fn settle(&self, permits: usize) -> usize {
+        let less = |surplus: usize| Some(surplus.saturating_sub(permits));
         let before = self.surplus.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-        before.unwrap_or_else(|same| same).min(places)
+        before.unwrap_or_else(|same| same).min(permits)
     }
 }
 
@@ -70,16 +69,16 @@ impl PermitSource for CallSlots {
 }
 
 impl Calls {
-    /// The places are as many from now on as these limits say, where they say it.
+    /// Sets the number of slots, where there is a limit.
     pub(super) fn new(
         limits: &Limits,
-        places: &Arc<CallSlots>,
+        slots: &Arc<CallSlots>,
         counters: &Arc<Counters>,
     ) -> Option<Self> {
         let calls_max = limits.calls_max?;
-        places.resize(calls_max);
+        slots.resize(calls_max);
         Some(Self {
-            places: Arc::clone(places),
+            slots: Arc::clone(slots),
             calls_max,
             queue_timeout: limits.queue_timeout,
             counters: Arc::clone(counters),
@@ -89,10 +88,10 @@ impl Calls {
     async fn place(&self, head: &mut Head) -> Result<()> {
         head.context.phase(Phase::Queued);
         let _waiting = self.counters.waiting();
-        let place = self.places.free.acquire();
+        let place = self.slots.free.acquire();
         if let Ok(Ok(place)) = tokio::time::timeout(self.queue_timeout, place).await {
             place.forget();
-            head.owe(Arc::clone(&self.places) as Arc<dyn PermitSource>);
+            head.owe(Arc::clone(&self.slots) as Arc<dyn PermitSource>);
             return Ok(());
         }
         Err(self.refusal())
@@ -113,10 +112,10 @@ impl Gate for Calls {
         if is_health(head) {
             return Admission::Ready(Ok(()));
         }
-        match self.places.free.try_acquire() {
+        match self.slots.free.try_acquire() {
             Ok(place) => {
                 place.forget();
-                head.owe(Arc::clone(&self.places) as Arc<dyn PermitSource>);
+                head.owe(Arc::clone(&self.slots) as Arc<dyn PermitSource>);
                 Admission::Ready(Ok(()))
             }
             Err(_) if self.queue_timeout.is_zero() => Admission::Ready(Err(self.refusal())),
@@ -134,22 +133,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_that_are_taken_count_when_there_are_fewer_or_more() {
-        let places = CallSlots::default();
-        let take = || places.free.try_acquire().map(tokio::sync::SemaphorePermit::forget).is_ok();
-        places.resize(3);
+    fn calls_that_run_count_when_the_limit_changes() {
+        let slots = CallSlots::default();
+        let take = || slots.free.try_acquire().map(tokio::sync::SemaphorePermit::forget).is_ok();
+        slots.resize(3);
         assert!(take() && take() && take() && !take());
-        places.resize(1);
-        places.take_back();
+        slots.resize(1);
+        slots.take_back();
         assert!(!take(), "two run, and one may");
-        places.take_back();
+        slots.take_back();
         assert!(!take(), "one runs");
-        places.resize(2);
+        slots.resize(2);
         assert!(take() && !take());
-        places.resize(0);
-        places.resize(2);
+        slots.resize(0);
+        slots.resize(2);
         assert!(!take(), "two run as before");
-        places.take_back();
+        slots.take_back();
         assert!(take() && !take());
     }
 }
