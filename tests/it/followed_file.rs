@@ -20,10 +20,9 @@ async fn a_file_that_changed_before_it_was_followed_is_taken_up() {
     let flags = Flags { file: Some(file.clone()), ..Flags::default() };
     let config = flags.load([]).unwrap();
     std::fs::write(&file, settings("/changed")).unwrap();
-    let (builder, programs) = config.host(config.server().unwrap()).unwrap();
+    let (builder, mut programs) = config.host(config.server().unwrap()).unwrap();
     let server = builder.start().await.unwrap();
     let address = server.url().trim_start_matches("http://").parse().unwrap();
-    let mut programs = programs.expect("there is an upstream");
     let taken_up = async { while send(address, "GET /changed", b"").await.status != 502 {} };
     tokio::select! {
         never = programs.follow(&flags) => match never {},

@@ -9,7 +9,7 @@ use tidewire_server::Builder;
 use tidewire_service::RpcService;
 
 use crate::Exit;
-use crate::config::{Config, ConfigError, Flags, Programs, ServiceEntry};
+use crate::config::{Config, ConfigError, Flags, ServiceEntry};
 
 /// Serves one service over every protocol until Ctrl-C or SIGTERM, then drains.
 ///
@@ -76,19 +76,19 @@ pub async fn serve_with(add: impl FnOnce(Builder) -> Builder) -> Exit {
     let log = config.oplog.start(&captured).await?;
     let builder = add(config.server_with_log(log.as_deref())?);
     let (builder, mut programs) = config.host(builder)?;
-    if let (Some(programs), Some(log)) = (&mut programs, &log) {
+    if let Some(log) = &log {
         programs.share_log(log, captured);
     }
     let running = builder.start().await?;
-    if let Some(host) = programs.as_ref().and_then(Programs::host) {
+    if let Some(host) = programs.host() {
         host.answered_by(running.callee());
     }
     let addresses = running.addresses().to_vec();
-    let stopped = running.until_stopped();
+    let stopped = programs.run_until(running.until_stopped(), &flags);
     for address in addresses {
         tracing::info!(%address, "serving");
     }
-    let outcome = Programs::run_until(programs, stopped, &flags).await;
+    let outcome = stopped.await;
     if let Some(log) = log {
         log.stop().await;
     }

@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 
 use tidewire::Schema;
-use tidewire::config::{
-    Answers, Backend, Config, CorsConfig, Flags, Programs, ServiceConfig, sources,
-};
+use tidewire::config::{Answers, Backend, Config, CorsConfig, Flags, ServiceConfig, sources};
 use tidewire::memo::Graph;
 
 use crate::{Failure, release_memory, serving};
@@ -98,14 +96,14 @@ impl Serve {
             )));
         }
         let (builder, mut programs) = config.host(builder).map_err(Failure::usage)?;
-        if let (Some(programs), Some(log)) = (&mut programs, &log) {
+        if let Some(log) = &log {
             programs.share_log(log, captured);
         }
         let running = builder.start().await;
         let running = running.map_err(|error| {
             serving::start_failure(error, self.port, &self.listen, flags, config)
         })?;
-        if let Some(host) = programs.as_ref().and_then(Programs::host) {
+        if let Some(host) = programs.host() {
             host.answered_by(running.callee());
         }
         release_memory::give_back_code();
@@ -113,7 +111,7 @@ impl Serve {
             tracing::warn!("nobody can call {method}: {}", serving::NO_CREDENTIAL);
         }
         let mut what = format!("serving {}", names.join(", "));
-        if programs.as_ref().is_some_and(|programs| programs.host().is_some()) {
+        if programs.host().is_some() {
             what += &format!("\n{}", config.memo.summary(answers(config)));
         }
         if let Some(log) = &log {
@@ -132,9 +130,9 @@ impl Serve {
             false => Default::default(),
         };
         start += &console;
-        let stopped = running.until_stopped();
+        let stopped = programs.run_until(running.until_stopped(), flags);
         serving::print(&start);
-        let outcome = Programs::run_until(programs, stopped, flags).await;
+        let outcome = stopped.await;
         if let Some(log) = log {
             log.stop().await;
         }

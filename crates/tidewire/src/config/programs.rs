@@ -10,9 +10,9 @@
 //! | the file cannot be used | it is said, and all stays as it is |
 //!
 //! Of starts that no call waits for there are as many at a time as the machine has cores. No call
-//! fails for it: see [`HostedService::replace`]. Bounds, access rules and other
-//! origins of the server change likewise. Methods (`proto`) and all other settings are those of its
-//! start; the log names those that changed.
+//! fails for it: see [`HostedService::replace`]. Limits, access rules and CORS of the server change
+//! likewise. Methods (`proto`) and all other settings are those of its start; the log names those
+//! that changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -91,8 +91,7 @@ type Stamps = BTreeMap<(String, PathBuf), Option<Stamp>>;
 
 impl Config {
     /// Hosts the programs, and adds them and the upstreams to a server that has nothing at `/` yet;
-    /// without either the settings of the
-    /// server are followed alone.
+    /// without either, only the settings of the server are followed.
     ///
     /// Once the server is started, [`Host::answered_by`] its
     /// [`callee`](tidewire_server::RunningServer::callee) lets programs call back, and
@@ -103,7 +102,7 @@ impl Config {
     /// Two services at one route; `.proto` files that do not compile, or lack a service; an
     /// upstream that cannot be one; with programs, a `main` that does not begin with
     /// [`supervisor()`](crate::hosting::supervisor()).
-    pub fn host(&self, builder: Builder) -> Result<(Builder, Option<Programs>), ConfigError> {
+    pub fn host(&self, builder: Builder) -> Result<(Builder, Programs), ConfigError> {
         for idle in self.idle_rules(&builder) {
             tracing::warn!("{idle}");
         }
@@ -142,7 +141,7 @@ impl Config {
         if !is_without_routes(self) {
             builder = builder.mount("/", programs.sites.clone());
         }
-        Ok((builder, Some(programs)))
+        Ok((builder, programs))
     }
 }
 
@@ -226,32 +225,38 @@ impl Programs {
     }
 
     /// Runs beside a server: takes up changes until `stopped` says that it has, and then ends all
-    /// of them. Without programs it waits for the server alone.
+    /// of them. SIGHUP is heard from the call on, before the future is awaited.
     ///
     /// # Errors
     /// Those of `stopped`.
-    pub async fn run_until(
-        programs: Option<Self>,
+    pub fn run_until(
+        mut self,
         stopped: impl Future<Output = io::Result<bool>>,
         flags: &Flags,
-    ) -> io::Result<bool> {
-        let Some(mut programs) = programs else { return stopped.await };
-        let outcome = tokio::select! {
-            outcome = stopped => outcome,
-            never = programs.follow(flags) => match never {},
-        };
-        programs.stop().await;
-        outcome
+    ) -> impl Future<Output = io::Result<bool>> {
+        let hangups = signal(SignalKind::hangup()).ok();
+        async move {
+            let outcome = tokio::select! {
+                outcome = stopped => outcome,
+                never = self.follow_with(flags, hangups) => match never {},
+            };
+            self.stop().await;
+            outcome
+        }
     }
 
     /// Takes up changes of the configuration that `flags` name, and of programs, for as long as it
-    /// is polled.
+    /// is polled. SIGHUP is heard from the call on.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn follow(&mut self, flags: &Flags) -> Infallible {
+    pub fn follow(&mut self, flags: &Flags) -> impl Future<Output = Infallible> {
+        let hangups = signal(SignalKind::hangup()).ok();
+        self.follow_with(flags, hangups)
+    }
+
+    async fn follow_with(&mut self, flags: &Flags, mut hangups: Option<Signal>) -> Infallible {
         let file = flags.file().map(Path::to_owned);
-        let mut hangups = signal(SignalKind::hangup()).ok();
         let file = file.as_deref();
         // What changed since it was read, before anybody followed, is a change, too.
         if let Some(file) = file {
