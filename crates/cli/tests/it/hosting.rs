@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::program::{command, folder, run, until};
 
 /// A program that nobody wrote for Tidewire: it listens at `PORT`, and says what it is asked.
-const PROGRAM: &str = r#"
+pub(crate) const PROGRAM: &str = r#"
 import os
 from http.server import BaseHTTPRequestHandler, HTTPServer
 

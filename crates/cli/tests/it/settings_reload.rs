@@ -1,8 +1,10 @@
 //! Limits, access rules and other origins that change while `tidewire serve` answers.
 
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::hosting::{Served, send, write};
+use crate::hosting::{Ends, PROGRAM, Served, ask, body_of, send, write};
 use crate::program::folder;
 
 const PROTO: &str = r#"
@@ -22,6 +24,14 @@ level = "info"
 proto = "shop.proto"
 "#;
 
+const PROGRAM_SETTINGS: &str = r#"
+[[service]]
+name = "shop"
+route = "/shop/*"
+strip_prefix = true
+run = ["python3", "app.py"]
+"#;
+
 const TAKEN_UP: &str = "settings and programs are those of the configuration";
 /// Of nobody is asked who they are, so nobody may.
 const CLOSED: &str = "[auth.methods.\"shop.v1.Items/Get\"]\naccess = \"authenticated\"\n";
@@ -35,7 +45,9 @@ struct Site {
 impl Site {
     fn start(before: &str, hangs_up: bool) -> Self {
         let settings = format!("{SETTINGS}{before}");
-        let folder = folder(&[("shop.proto", PROTO), ("tidewire.toml", &settings)]);
+        let files =
+            [("shop.proto", PROTO), ("app.py", PROGRAM), ("tidewire.toml", &*padded(&settings))];
+        let folder = folder(&files);
         let served = Served::start(folder.path());
         Self { folder, served, hangs_up }
     }
@@ -47,10 +59,21 @@ impl Site {
     }
 
     fn write(&self, text: &str) {
-        write(self.folder.path(), "tidewire.toml", text);
-        if self.hangs_up {
-            self.served.hang_up();
+        let folder = self.folder.path();
+        if !self.hangs_up {
+            return write(folder, "tidewire.toml", text);
         }
+        // Its size, time and number stay, so only SIGHUP tells that it is another.
+        let file = folder.join("tidewire.toml");
+        let mut file = OpenOptions::new().write(true).open(file).unwrap();
+        let modified = file.metadata().unwrap().modified().unwrap();
+        if text.is_empty() {
+            file.set_len(0).unwrap();
+        } else {
+            file.write_all(padded(text).as_bytes()).unwrap();
+        }
+        file.set_modified(modified).unwrap();
+        self.served.hang_up();
     }
 
     fn get(&self, service: &str, headers: &str) -> String {
@@ -60,6 +83,11 @@ impl Site {
     fn post(&self, service: &str, headers: &str, body: &str) -> String {
         post(&self.served.address, service, headers, body)
     }
+}
+
+/// Settings that are as long as all others.
+fn padded(settings: &str) -> String {
+    format!("{settings:#<2000}")
 }
 
 fn post(address: &str, service: &str, headers: &str, body: &str) -> String {
@@ -120,7 +148,7 @@ fn rules_close_and_open_a_method_while_all_other_calls_go_on() {
                     }
                 });
             }
-            let _over = crate::hosting::Ends(&is_over);
+            let _over = Ends(&is_over);
             assert_eq!(status(&site.get("Items", "")), "200");
             site.change(CLOSED, TAKEN_UP);
             assert_eq!(status(&site.get("Items", "")), "401");
@@ -144,6 +172,36 @@ fn a_file_that_cannot_be_used_changes_nothing_and_the_log_says_why_and_where() {
         let line = site.change(&format!("{CLOSED}{rule}"), "cannot be used");
         assert!(line.contains("tidewire.toml: ") && line.contains("shop.v1.Nothing/Get"), "{line}");
         assert_eq!(status(&site.get("Items", "")), "200");
+    });
+}
+
+#[test]
+fn a_program_stays_as_it_is_beside_settings_that_change_or_cannot_be_used() {
+    each_way(PROGRAM_SETTINGS, |site| {
+        let address = &site.served.address;
+        let first = body_of(&ask(address, "/shop/a"));
+        let (is_over, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let answer = ask(address, "/shop/a");
+                    assert_eq!(status(&answer), "200", "{answer}");
+                    assert_eq!(body_of(&answer), first, "the same process answers");
+                    asked.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            let _over = Ends(&is_over);
+            let unknown = "[limits]\nbody_bytes_mx = 3\n";
+            site.change(&format!("{PROGRAM_SETTINGS}{unknown}"), "cannot be used");
+            assert_eq!(body_of(&ask(address, "/shop/a")), first);
+            let gone = "[auth.methods.\"shop.v1.Gone/Get\"]\naccess = \"anonymous\"\n";
+            site.change(gone, "cannot be used");
+            assert_eq!(body_of(&ask(address, "/shop/a")), first);
+            site.change(&format!("{PROGRAM_SETTINGS}{CLOSED}"), TAKEN_UP);
+            assert_eq!(status(&site.get("Items", "")), "401");
+            assert_eq!(body_of(&ask(address, "/shop/a")), first);
+        });
+        assert!(asked.load(Ordering::Relaxed) > 0);
     });
 }
 
