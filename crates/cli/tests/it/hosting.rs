@@ -164,10 +164,10 @@ fn a_change_of_the_configuration_of_files_and_a_hangup_replace_a_program_under_l
         served.says("the configuration cannot be used");
         assert_eq!(word(), "two");
         write(folder.path(), "tidewire.toml", "");
-        served.says("it has no programs and no upstreams now: the configuration cannot be used");
+        served.says("it is empty now: the configuration cannot be used");
         std::fs::remove_file(folder.path().join("tidewire.toml")).unwrap();
         served.hang_up();
-        served.says("it has no programs and no upstreams now: the configuration cannot be used");
+        served.says("it is gone; put it back: the configuration cannot be used");
         assert_eq!(word(), "two");
         write(
             folder.path(),

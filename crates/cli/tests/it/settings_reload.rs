@@ -206,10 +206,16 @@ fn a_program_stays_as_it_is_beside_settings_that_change_or_cannot_be_used() {
 }
 
 #[test]
-fn an_empty_file_changes_nothing() {
+fn a_file_that_is_empty_or_gone_changes_nothing() {
     each_way(CLOSED, |site| {
         site.write("");
         site.served.says("it is empty now");
+        assert_eq!(status(&site.get("Items", "")), "401");
+        std::fs::remove_file(site.folder.path().join("tidewire.toml")).unwrap();
+        if site.hangs_up {
+            site.served.hang_up();
+        }
+        site.served.says("it is gone");
         assert_eq!(status(&site.get("Items", "")), "401");
     });
 }

@@ -296,10 +296,13 @@ impl Programs {
     /// before.
     fn reload(&mut self, flags: &Flags) -> Option<Stamps> {
         let is_empty = |file: &Path| std::fs::metadata(file).is_ok_and(|file| file.len() == 0);
-        let config = match flags.file().filter(|file| is_empty(file)) {
-            // As while somebody writes it anew; the rules of whoever may call are not gone.
-            Some(file) => Err(format!("{}: it is empty now", file.display())),
-            None => flags.load(std::env::vars()).map_err(|error| error.to_string()),
+        // Somebody may be writing it anew. Without it every access rule would be gone.
+        let config = match (flags.file(), &self.started_by.origins.file) {
+            (None, Some(file)) => Err(format!("{}: it is gone; put it back", file.display())),
+            (Some(file), _) if is_empty(file) => {
+                Err(format!("{}: it is empty now", file.display()))
+            }
+            _ => flags.load(std::env::vars()).map_err(|error| error.to_string()),
         };
         let config = config.and_then(|config| {
             if hosts_nothing(&config) && !hosts_nothing(&self.started_by) {
