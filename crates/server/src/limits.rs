@@ -145,7 +145,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The bounds of what a server makes when it starts; they stay when it is given others.
+    /// Names of the limits that a server reads at start only; a reload does not change them.
     pub const READ_AT_START: [&'static str; 11] = [
         "transfer_rate_min",
         "reply_bytes_waiting_all_max",

@@ -4,7 +4,7 @@
 //! A connection keeps the edition by which it answers. Each of its requests compares one number,
 //! and the connection takes the latest edition where it is another. What is under way keeps what
 //! it has.
-//! What is counted of callers, and the places of calls, are the same in all editions.
+//! All editions share the counters of callers and the slots of calls.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -180,7 +180,7 @@ impl Shared {
         let rules = rules.clone().with_docs(self.has_docs);
         let access = access_gate(rules, parts.cache.as_ref(), served)?;
         self.rest.check_access(access.as_ref())?;
-        // Only what is used has a say in how many places there are.
+        // A check does not change the number of slots.
         let of_limits = if is_used { parts.state.gates(limits) } else { Default::default() };
         let mut all = AllGates::new(of_limits, parts.of_program.clone(), access, is_open);
         all.open.document &= parts.has_document;

@@ -33,7 +33,7 @@ run = ["python3", "app.py"]
 "#;
 
 const TAKEN_UP: &str = "settings and programs are those of the configuration";
-/// Of nobody is asked who they are, so nobody may.
+/// The server accepts no credentials, so nobody may call this method.
 const CLOSED: &str = "[auth.methods.\"shop.v1.Items/Get\"]\naccess = \"authenticated\"\n";
 
 struct Site {
