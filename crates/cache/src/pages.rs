@@ -45,9 +45,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use tidewire_service::{Layer, Service};
+use tidewire_service::{LATE_ANSWERS_MAX, Layer, Service};
 
-use self::commands::{Changes, Hold, NamedTags};
+use self::commands::{Changes, Hold, NamedTags, Slots};
 pub use self::directives::Audience;
 use self::fill::FillBudget;
 use self::flight::Flights;
@@ -95,7 +95,8 @@ pub trait PageRuntime: Send + Sync + 'static {
     /// Runs what nobody waits for: the validation of a page that was used meanwhile.
     fn spawn(&self, work: Pin<Box<dyn Future<Output = ()> + Send>>);
 
-    /// Runs a command to its end, however many others run.
+    /// Runs a command to its end, whose caller is gone. It may be called from any thread, also when
+    /// all ends; then it may drop the command.
     fn run(&self, command: Pin<Box<dyn Future<Output = ()> + Send>>);
 }
 
@@ -126,6 +127,9 @@ struct Inner {
     misses: AtomicU64,
     /// What commands have named.
     named: NamedTags,
+    /// Commands that go on although their callers are gone, and those that are late.
+    orphans: Slots,
+    late: Slots,
     /// Hears of each change that is said here.
     listener: OnceLock<ChangeListener>,
     /// Makes what is held while a command runs.
@@ -157,6 +161,8 @@ impl PageCache {
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             named: NamedTags::default(),
+            orphans: Slots::new(ORPHANS_MAX),
+            late: Slots::new(LATE_ANSWERS_MAX),
             listener: OnceLock::new(),
             holds: OnceLock::new(),
         }))
@@ -215,6 +221,21 @@ impl PageCache {
             return ended + more;
         };
         ended + roots.iter().map(|root| self.changed(root)).sum::<usize>()
+    }
+
+    /// Waits until no command goes on without its caller, and none is late.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn until_commands_end(&self) {
+        let Inner { orphans, late, .. } = &*self.0;
+        std::future::poll_fn(|cx| orphans.poll_empty(cx)).await;
+        std::future::poll_fn(|cx| late.poll_empty(cx)).await;
+    }
+
+    /// How many commands go on without their callers, or are late.
+    pub fn commands_without_callers(&self) -> usize {
+        self.0.orphans.count() + self.0.late.count()
     }
 
     fn tell(&self, change: PageChange<'_>) {
@@ -297,3 +318,5 @@ impl fmt::Debug for PageCache {
 }
 
 const BYTES_MAX: usize = 64 << 20;
+/// How many commands of one service go on without their callers.
+const ORPHANS_MAX: usize = 64;

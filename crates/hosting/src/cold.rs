@@ -29,8 +29,8 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use rustix::io::Errno;
 use tidewire_proxy::{ProxyError, ResponseTimer};
 use tidewire_service::{
-    Body, Call, Code, Context, Error, Headers, LateAnswer, OneLine, Outcome, Protocol, Reply,
-    Result, StreamKind, Target, Upgrade, is_of_gateway,
+    Body, Call, CallerKey, Code, Context, Error, Headers, LateAnswer, OneLine, Outcome,
+    ParentCalls, Protocol, Reply, Result, StreamKind, Target, Upgrade, is_of_gateway,
 };
 
 use crate::download;
@@ -53,6 +53,19 @@ pub(crate) enum CallStage {
     Has(InstancePermit),
 }
 
+/// Whose call it is, and which calls wait for it, as it arrived: less of that goes to a process.
+#[derive(Debug, Clone)]
+pub(crate) struct CallOrigin {
+    pub(crate) caller: CallerKey,
+    pub(crate) enclosing: Option<ParentCalls>,
+}
+
+impl CallOrigin {
+    pub(crate) fn of(context: &Context) -> Self {
+        Self { caller: context.caller_key(), enclosing: context.enclosing().cloned() }
+    }
+}
+
 /// Passes a call to an instance.
 pub(crate) async fn pass(inner: Arc<Inner>, mut call: Call) -> Result<Reply> {
     let is_native = inner.is_native();
@@ -60,6 +73,7 @@ pub(crate) async fn pass(inner: Arc<Inner>, mut call: Call) -> Result<Reply> {
         .await
         .map_err(|error| error.with_outcome(Outcome::NotRun))?;
     call.context.program(&inner.name);
+    let origin = CallOrigin::of(&call.context);
     if call.http_target().is_none() && !is_native {
         let name = inner.name();
         return Err(Error::unimplemented(format!("{name} answers plain HTTP only")));
@@ -74,38 +88,44 @@ pub(crate) async fn pass(inner: Arc<Inner>, mut call: Call) -> Result<Reply> {
             call.context = std::mem::take(&mut call.context).with_protocol(protocol);
         }
     }
-    pass_prepared(inner, call, CallStage::None).await
+    pass_prepared(inner, call, origin, CallStage::None).await
 }
 
 /// [`pass`] of a call as the process gets it.
 pub(crate) async fn pass_prepared(
     inner: Arc<Inner>,
     call: Call,
+    origin: CallOrigin,
     place: CallStage,
 ) -> Result<Reply> {
     let permit = match place {
-        CallStage::None => inner.permit(&call.context).await?,
+        CallStage::None => inner.permit(&origin).await?,
         CallStage::Waits(waiting) => waiting.permit().await?,
         CallStage::Has(permit) => permit,
     };
-    let permit = that_serves(&inner, permit, &call.context).await?;
+    let permit = that_serves(&inner, permit, &origin).await?;
     let again = body_again(&call).map(|body| copy(&call, body));
     match once(&inner, call, permit).await {
         Ok(reply) => Ok(reply),
-        Err(failed) => try_again(&inner, failed, again).await,
+        Err(failed) => try_again(&inner, failed, again, &origin).await,
     }
 }
 
 /// What a call whose process failed comes to: the same once more, where that may be.
-async fn try_again(inner: &Arc<Inner>, failed: CallFailure, again: Option<Call>) -> Result<Reply> {
+async fn try_again(
+    inner: &Arc<Inner>,
+    failed: CallFailure,
+    again: Option<Call>,
+    origin: &CallOrigin,
+) -> Result<Reply> {
     let was_not_run = inner.is_native() && failed.error.outcome() == Outcome::NotRun;
     let may_be_made = |call: &Call| {
         let is_safe_again = !failed.is_to_blame && is_safe(call);
         failed.was_refused || failed.is_crash && (was_not_run || is_safe_again)
     };
     let Some(call) = again.filter(may_be_made) else { return Err(failed.error) };
-    let permit = inner.permit(&call.context).await?;
-    let permit = that_serves(inner, permit, &call.context).await?;
+    let permit = inner.permit(origin).await?;
+    let permit = that_serves(inner, permit, origin).await?;
     Box::pin(once(inner, call, permit)).await.map_err(|failed| failed.error)
 }
 
@@ -114,7 +134,7 @@ async fn try_again(inner: &Arc<Inner>, failed: CallFailure, again: Option<Call>)
 async fn that_serves(
     inner: &Arc<Inner>,
     mut permit: InstancePermit,
-    context: &Context,
+    origin: &CallOrigin,
 ) -> Result<InstancePermit> {
     while let Some(native) = permit.instance.native().filter(|native| !native.serves()) {
         if native.has_left() {
@@ -123,7 +143,7 @@ async fn that_serves(
             inner.ended(permit.instance.id, permit.instance.ended().await);
         }
         drop(permit);
-        permit = inner.permit(context).await?;
+        permit = inner.permit(origin).await?;
     }
     Ok(permit)
 }
@@ -136,8 +156,10 @@ pub(crate) async fn lost_and_again(
     again: Option<Call>,
 ) -> Result<Reply> {
     let subject = again.as_ref().map(CallSubject::of);
+    // A warm call is part of no other.
+    let origin = CallOrigin { caller: permit.caller, enclosing: None };
     let failed = lost(&inner, permit, error, subject).await;
-    try_again(&inner, failed, again).await
+    try_again(&inner, failed, again, &origin).await
 }
 
 /// Why there is no answer.

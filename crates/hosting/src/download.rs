@@ -16,6 +16,9 @@
 //! [`AHEAD_BYTES`] of those that are not being read, so that a small reply gives its place back,
 //! and takes the places of the slowest away. The body of such a reply ends with an error.
 //!
+//! A reply that is slow, whoever's doing that is, such as an event stream, has its place for as
+//! long as its caller has no more than its share (`Pool::vacate_share`).
+//!
 //! Pages pass in pieces of at most [`PIECE_BYTES`], each of which a caller at the rate reads within
 //! the window. A message passes whole, whatever its size.
 
@@ -29,7 +32,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use parking_lot::Mutex;
-use tidewire_service::{Body, Error, Frame, Frames, Result};
+use tidewire_service::{Body, CallerKey, Error, Frame, Frames, Result};
 use tokio::time::Instant;
 
 use crate::cold::broken_off;
@@ -56,6 +59,8 @@ struct OpenReply {
     rate_min: u64,
     /// How much is passed on at once.
     piece_bytes: usize,
+    caller: CallerKey,
+    opened: Instant,
     state: Mutex<ReplyState>,
 }
 
@@ -68,6 +73,10 @@ struct ReplyState {
     /// Since when the caller takes nothing; `None` while it waits for the program.
     since: Option<Instant>,
     pace: Pace,
+    /// How many bytes the caller took.
+    taken: u64,
+    /// Who waits for the program.
+    reader: Option<Waker>,
 }
 
 /// What a reply holds of its program.
@@ -91,12 +100,16 @@ pub(crate) fn hold(frames: Pin<Box<dyn Frames>>, permit: InstancePermit, is_page
     let reply = Arc::new(OpenReply {
         rate_min,
         piece_bytes: if is_page { piece_bytes(rate_min) } else { usize::MAX },
+        caller: permit.caller,
+        opened: Instant::now(),
         state: Mutex::new(ReplyState {
             source: Some(Source { frames, permit }),
             ahead: VecDeque::new(),
             ahead_bytes: 0,
             since: Some(Instant::now()),
             pace: Pace::default(),
+            taken: 0,
+            reader: None,
         }),
     });
     inner.replies.add(&reply);
@@ -117,15 +130,20 @@ impl OpenReply {
         }
         let frame = match state.ahead.pop_front() {
             Some(frame) => frame,
-            None => match ready!(state.poll_program(cx)) {
-                Some(frame) => frame,
-                None => return Poll::Ready(None),
+            None => match state.poll_program(cx) {
+                Poll::Ready(Some(frame)) => frame,
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {
+                    state.reader.get_or_insert_with(|| cx.waker().clone()).clone_from(cx.waker());
+                    return Poll::Pending;
+                }
             },
         };
         let frame = state.piece(frame, self.piece_bytes);
         // What has no place loses none.
         if state.source.is_some() {
             let bytes = frame.as_ref().map_or(0, bytes_of);
+            state.taken = state.taken.saturating_add(bytes as u64);
             state.pace.takes(bytes, self.rate_min);
             state.since = Some(Instant::now());
         }
@@ -151,22 +169,48 @@ impl OpenReply {
         (behind >= WINDOW).then_some((behind, source.permit.instance.id))
     }
 
+    /// Which instance it holds a place of, if the reply is slow, whoever's doing that is.
+    fn look_whole(&self, now: Instant) -> Option<u64> {
+        let open = now.saturating_duration_since(self.opened);
+        let state = self.state.lock();
+        let is_slow = state.taken < self.rate_min.saturating_mul(open.as_secs());
+        let source = state.source.as_ref().filter(|_| open >= WINDOW && is_slow)?;
+        Some(source.permit.instance.id)
+    }
+
     /// Takes its place away, unless it is read again or has none.
     fn lose(&self, name: &str) -> Option<Source> {
         let state = &mut *self.state.lock();
         let source = state.source.take_if(|_| state.since.is_some())?;
         let rate = self.rate_min;
-        let error = Error::deadline_exceeded(format!(
+        state.end(Error::deadline_exceeded(format!(
             "the reply was read slower than limits.transfer_rate_min = {rate} bytes a second while \
              others waited for {name}"
-        ));
-        state.ahead.clear();
-        state.ahead.push_back(Err(error));
+        )));
+        Some(source)
+    }
+
+    /// Takes its place away for another caller, who has fewer, unless it has none.
+    fn lose_share(&self, name: &str) -> Option<Source> {
+        let state = &mut *self.state.lock();
+        let source = state.source.take()?;
+        let rate = self.rate_min;
+        state.end(Error::deadline_exceeded(format!(
+            "the reply was slower than limits.transfer_rate_min = {rate} bytes a second while a \
+             caller who has fewer calls waited for {name}"
+        )));
         Some(source)
     }
 }
 
 impl ReplyState {
+    /// The caller gets this error, and no more.
+    fn end(&mut self, error: Error) {
+        self.ahead.clear();
+        self.ahead.push_back(Err(error));
+        self.reader.take().into_iter().for_each(Waker::wake);
+    }
+
     /// The next frame of the program, whose place is free after the last.
     fn poll_program(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame>>> {
         let Some(source) = &mut self.source else { return Poll::Ready(None) };
@@ -268,6 +312,22 @@ impl Inner {
                 tracing::info!(service, ?behind, "a reply that is read slowly lost its place");
                 self.pool().vacate();
                 drop(source);
+            }
+        }
+        for reply in &open {
+            let Some(id) = reply.look_whole(now) else { continue };
+            let mut pool = self.pool();
+            if !pool.gets_calls(id) || !pool.vacate_share(reply.caller) {
+                continue;
+            }
+            drop(pool);
+            match reply.lose_share(self.name()) {
+                Some(source) => {
+                    let service = self.name();
+                    tracing::info!(service, "a slow reply lost its place to another caller");
+                    drop(source);
+                }
+                None => self.pool().keep(),
             }
         }
         Some(now + LOOK)

@@ -16,7 +16,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tidewire_client::{BuildError, Client, ClientLimits, HttpVersion, Retry};
 use tidewire_proxy::{ask, pass_upgrade, upgrade_header};
-use tidewire_service::{Call, Code, Error, Outcome, Reply, Service};
+use tidewire_service::{Call, Code, Error, LATE_ANSWERS_MAX, Outcome, Reply, Service};
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
 
@@ -500,7 +500,8 @@ async fn until_ready(
 
 fn client(url: &str, life: &LifeLimits) -> Result<Client, BuildError> {
     let mut limits = ClientLimits::default();
-    limits.http1_connections_max = life.concurrency;
+    // Late answers to commands are waited for beside the calls that have a place.
+    limits.http1_connections_max = life.concurrency.saturating_add(LATE_ANSWERS_MAX);
     limits.waiting_max = life.concurrency;
     limits.idle_timeout = UNUSED_MAX;
     let client = Client::builder(url).http(HttpVersion::Http1).retry(Retry::none());

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
-use tidewire_service::{CallerKey, Context, Error, Outcome, Result};
+use tidewire_service::{CallerKey, Error, Outcome, Result};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::cold::CallOrigin;
 use crate::hosted_service::Inner;
 use crate::instance::Instance;
 use crate::pool::{Grant, Refusal, TakeResult};
@@ -21,7 +22,7 @@ pub(crate) struct InstancePermit {
     pub(crate) inner: Arc<Inner>,
     pub(crate) instance: Arc<Instance>,
     /// Whose call has it.
-    caller: CallerKey,
+    pub(crate) caller: CallerKey,
 }
 
 impl Inner {
@@ -29,10 +30,10 @@ impl Inner {
     ///
     /// # Errors
     /// Too many wait; it takes too long; no instance can be started; the service is being ended.
-    pub(crate) async fn permit(self: &Arc<Self>, context: &Context) -> Result<InstancePermit> {
-        let caller = context.caller_key();
+    pub(crate) async fn permit(self: &Arc<Self>, origin: &CallOrigin) -> Result<InstancePermit> {
+        let caller = origin.caller;
         // Who waits for this call is not waited for.
-        let enclosing = context.enclosing();
+        let enclosing = origin.enclosing.as_ref();
         let above = enclosing.and_then(|chain| self.pool().take_above(caller, chain.holders()));
         if let Some(grant) = above {
             return Ok(self.issue_permit(grant));

@@ -18,7 +18,7 @@ use tidewire_schema::Back;
 use tidewire_service::{Body, Call, Error, PendingAnswer, Reply, Result};
 use tokio::time::Instant;
 
-use crate::cold::{self, CallStage};
+use crate::cold::{self, CallOrigin, CallStage};
 use crate::headers;
 use crate::hosted_service::Inner;
 use crate::native::PendingReply;
@@ -69,13 +69,15 @@ impl WarmCall {
             return Ok(Stage::Later(Box::pin(cold::pass(Arc::clone(inner), call))));
         }
         call.context.program(&inner.name);
+        let caller = call.context.caller_key();
         headers::prepare(call);
         let later = |asked: &mut Option<Call>, place| {
             let call = asked.take().expect(TAKEN);
-            Stage::Later(Box::pin(cold::pass_prepared(Arc::clone(inner), call, place)))
+            let origin = CallOrigin { caller, enclosing: None };
+            Stage::Later(Box::pin(cold::pass_prepared(Arc::clone(inner), call, origin, place)))
         };
         let now = Instant::now();
-        let permit = match inner.try_permit(call.context.caller_key(), now)? {
+        let permit = match inner.try_permit(caller, now)? {
             PermitResult::Granted(permit) => permit,
             PermitResult::Queued(waiting) => return Ok(later(asked, CallStage::Waits(waiting))),
         };

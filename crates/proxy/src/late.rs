@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidewire_service::{Error, LateAnswer, Outcome};
 
-/// The answer, or an error once [`LATE_MAX`] is over: then its connection is closed.
+/// The answer, or an error after 10 minutes: then its connection is closed.
 pub fn late(answer: LateAnswer) -> LateAnswer {
     Box::pin(async move {
         tokio::time::timeout(LATE_MAX, answer).await.unwrap_or_else(|_| {

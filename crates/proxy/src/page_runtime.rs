@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime};
 
 use parking_lot::Mutex;
 use tidewire_cache::PageRuntime;
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 /// The clock of tokio and tasks of it, which end with this.
@@ -35,9 +36,10 @@ impl PageRuntime for TokioPages {
     }
 
     fn run(&self, command: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        let Ok(runtime) = Handle::try_current() else { return };
         let mut commands = self.commands.lock();
         while commands.try_join_next().is_some() {}
-        commands.spawn(command);
+        commands.spawn_on(command, &runtime);
     }
 }
 

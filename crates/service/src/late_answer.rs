@@ -14,3 +14,6 @@ pub trait LateListener: Send + Sync {
     /// Whoever passed the call waits for its answer no longer, and the program goes on with it.
     fn hear(&self, answer: LateAnswer);
 }
+
+/// How many late answers of one service are waited for at once. Each has a connection.
+pub const LATE_ANSWERS_MAX: usize = 16;

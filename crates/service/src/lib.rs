@@ -91,7 +91,7 @@ pub use headers::Headers;
 pub use if_none_match::HeldTags;
 pub use interface::{Interface, LayeredService, RpcService};
 pub use interim::{InterimSender, InterimSink};
-pub use late_answer::{LateAnswer, LateListener};
+pub use late_answer::{LATE_ANSWERS_MAX, LateAnswer, LateListener};
 pub use messages::{Frames, Messages};
 pub use observer::{End, EndReason, Observation, Observer, Phase, Phases, Side};
 pub use one_line::{OneLine, is_steering};

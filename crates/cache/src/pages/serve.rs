@@ -481,8 +481,8 @@ impl Shared {
         if !commands::is_command(&call) {
             return self.pass_on(call).await;
         }
-        let cache = self.cache.clone();
-        commands::run(cache, Arc::clone(&self.name), call, |call| self.pass_on(call)).await
+        let shared = Arc::clone(&self);
+        commands::run(&self.cache, &self.name, call, |call| shared.pass_on(call)).await
     }
 
     async fn pass_on(self: Arc<Self>, call: Call) -> Result<Reply> {

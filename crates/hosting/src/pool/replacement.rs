@@ -26,6 +26,11 @@ impl<M: Clone> Pool<M> {
         self.waiting.beyond_share(caller, &self.holders) > self.vacating && self.vacate()
     }
 
+    /// A place that was to be given up is not.
+    pub(crate) fn keep(&mut self) {
+        self.vacating = self.vacating.saturating_sub(1);
+    }
+
     /// Whether an instance gets further calls once it has places.
     pub(crate) fn gets_calls(&self, id: u64) -> bool {
         self.members.iter().any(|member| member.id == id && member.is_active())

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal};
 use tidewire_hosting::{Host, HostedService, Listen, Program, State};
 use tidewire_memo::{Graph, Memo, Source};
 use tidewire_service::{
-    Call, Code, Codec, Context, Error, Idempotency, Method, Service, Spec, StreamKind,
+    Call, Code, Codec, Context, Error, Idempotency, Method, Peer, Service, Spec, StreamKind,
 };
 
 /// A host with a program, and a source that it names.
@@ -111,6 +111,38 @@ async fn a_command_that_nobody_waits_for_counts_when_its_process_dies_later() {
         assert_eq!(reader().await, 2);
         shop.host.stop().await;
     }
+}
+
+#[tokio::test]
+async fn callers_of_methods_whom_nobody_knows_are_told_apart_by_their_addresses() {
+    let host = crate::host();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/frames.py");
+    let command = ["python3", "-I", "-S", script].map(str::to_owned).to_vec();
+    let mut limits = crate::patient_limits();
+    (limits.concurrency, limits.queue_max) = (1, 2);
+    let program = Program::new("shop", command).listen(Listen::Native);
+    let hosted = host.add(program, limits);
+    let ask = |name: &'static str, from: [u8; 4]| {
+        let context = Context::default().with_peer(Arc::new(Peer::new(Some((from, 1).into()))));
+        let request = r#"{"text":"1"}"#;
+        let call = Call::method(method(name, name == "Get"), context, Codec::Json, request);
+        tokio::spawn(hosted.call(call))
+    };
+    let [one, other] = [[192, 0, 2, 1], [192, 0, 2, 2]];
+    let held = ask("Wait", one);
+    hosted.until(|status| status.calls == 1).await;
+    let first = ask("Get", one);
+    hosted.until(|status| status.waiting == 1).await;
+    let second = ask("Get", one);
+    hosted.until(|status| status.waiting == 2).await;
+    let of_other = ask("Get", other);
+    let refused = second.await.unwrap().unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    assert_eq!(hosted.status().waiting, 2, "the queue took in the call of the other address");
+    for call in [held, first, of_other] {
+        call.abort();
+    }
+    host.stop().await;
 }
 
 /// As a host says in the change log that commands run on it.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use http::Method;
 use tidewire_hosting::{HostedService, LifeLimits, Listen, Program};
-use tidewire_service::{Body, Code, Frame, Frames, Reply, Service};
+use tidewire_service::{Body, Call, Code, Frame, Frames, Principal, Reply, Service};
 use tokio::task::JoinHandle;
 
 use crate::{HANG, StoppedClock, call, get, host, limits, programs, python, reply, text, until};
@@ -129,6 +129,57 @@ async fn a_body_that_lost_its_place_is_over_after_its_error() {
     assert_eq!(hosted.status().calls, 1);
     drop(next);
     assert_eq!(hosted.status().calls, 0);
+    host.stop().await;
+}
+
+fn by(who: &str, mut call: Call) -> Call {
+    call.context.set_principal(Principal::new("keys", who));
+    call
+}
+
+#[tokio::test]
+async fn event_streams_of_a_caller_with_more_places_than_another_do_not_keep_it_out() {
+    let host = host().transfer_rate_min(1 << 10);
+    let hosted = host.add(python(&[]), patient(3));
+    let mut streams = Vec::new();
+    for _ in 0..3 {
+        let events = hosted.call(by("ada", call(Method::GET, "/events", ""))).await.unwrap();
+        let mut frames = events.body.into_frames();
+        read(&mut frames).await;
+        streams.push(tokio::spawn(async move {
+            while let Some(frame) = frames.next().await {
+                frame?;
+            }
+            Ok::<_, tidewire_service::Error>(())
+        }));
+    }
+    let _stopped = StoppedClock::stop();
+    // Its own calls wait for it.
+    let own = by("ada", call(Method::GET, "/own", ""));
+    let own = tokio::spawn({
+        let hosted = hosted.clone();
+        async move { hosted.call(own).await }
+    });
+    hosted.until(|status| status.waiting == 1).await;
+    for _ in 0..100 {
+        step().await;
+    }
+    assert_eq!(hosted.status().waiting, 1);
+    let other = by("bob", call(Method::GET, "/other", ""));
+    let other = tokio::spawn({
+        let hosted = hosted.clone();
+        async move { hosted.call(other).await }
+    });
+    hosted.until(|status| status.waiting == 2).await;
+    steps_until_placed(&hosted).await;
+    assert_eq!(other.await.unwrap().unwrap().body.collect(100).await.unwrap(), "/other");
+    own.await.unwrap().unwrap();
+    until(|| streams.iter().any(JoinHandle::is_finished)).await;
+    let lost: Vec<_> = streams.extract_if(.., |stream| stream.is_finished()).collect();
+    let [lost] = <[_; 1]>::try_from(lost).expect("one was enough");
+    let error = lost.await.unwrap().unwrap_err();
+    assert_eq!(error.code(), Code::DeadlineExceeded, "{error}");
+    streams.iter().for_each(JoinHandle::abort);
     host.stop().await;
 }
 

@@ -217,8 +217,19 @@ impl Programs {
         }
     }
 
-    /// Ends all of them; when it returns, no process is left.
+    /// Ends all of them; when it returns, no process is left. Commands of pages whose callers are
+    /// gone have `limits.drain_timeout` to end.
     pub async fn stop(self) {
+        let patience = self.started_by.limits.drain_timeout;
+        let patience = patience.unwrap_or_else(|| tidewire_server::Limits::default().drain_timeout);
+        let ended = tokio::time::timeout(patience, self.pages.until_commands_end()).await;
+        if ended.is_err() {
+            let count = self.pages.commands_without_callers();
+            tracing::warn!(
+                "{count} commands of pages whose callers were gone did not end within \
+                 limits.drain_timeout = {patience:?}; they are cut off"
+            );
+        }
         if let Some(host) = self.host {
             host.stop().await;
         }
