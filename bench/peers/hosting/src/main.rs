@@ -50,7 +50,7 @@ impl Case {
     /// The request, as its bytes.
     fn request(&self) -> Vec<u8> {
         match (self.kind.as_str(), self.state.as_str()) {
-            ("http", _) => b"GET /worker HTTP/1.1\r\nhost: a.example\r\n\r\n".to_vec(),
+            ("http", _) => b"GET /worker HTTP/1.1\r\nhost: localhost\r\n\r\n".to_vec(),
             (_, "cached") => call("Kept", "Ada"),
             _ => call("Greet", "Ada"),
         }
@@ -61,7 +61,7 @@ impl Case {
 fn call(method: &str, name: &str) -> Vec<u8> {
     let body = format!(r#"{{"name":"{name}"}}"#);
     format!(
-        "POST /hosting.v1.Greeter/{method} HTTP/1.1\r\nhost: a.example\r\n\
+        "POST /hosting.v1.Greeter/{method} HTTP/1.1\r\nhost: localhost\r\n\
          content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
