@@ -61,7 +61,7 @@ impl Drop for AddressPermit {
 
 /// The address that callers are told apart by: of IPv6, the network of 64 bits that a subscriber
 /// has.
-pub fn network(address: Option<IpAddr>) -> Option<IpAddr> {
+fn network(address: Option<IpAddr>) -> Option<IpAddr> {
     match address? {
         IpAddr::V6(address) => match address.to_ipv4_mapped() {
             Some(address) => Some(address.into()),

@@ -21,7 +21,7 @@ mod socket_activation;
 mod tls;
 
 pub use address::{Address, ParseAddressError};
-pub use addresses::{AddressPermit, Addresses, network};
+pub use addresses::{AddressPermit, Addresses};
 pub use listener::{AcceptedSocket, Listener};
 #[cfg(feature = "tls")]
 pub use tls::{Tls, TlsError, TlsFiles};

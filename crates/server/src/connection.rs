@@ -80,7 +80,7 @@ pub(crate) struct Shared {
     pub(crate) latest: ReloadHandle,
     pub(crate) edition_parts: EditionParts,
     pub(crate) methods: Methods,
-    /// The its own services, with their schemas.
+    /// The services of the program, with their schemas.
     pub(crate) interfaces: Arc<[Interface]>,
     pub(crate) coders: Arc<Coders>,
     pub(crate) routes: Routes,

@@ -2,8 +2,7 @@
 //! the addresses that may call.
 //!
 //! A connection keeps the edition by which it answers. Each of its requests compares one number,
-//! and the connection takes the latest edition where it is another. What is under way keeps what
-//! it has.
+//! and the connection takes the latest edition where it is another. Calls in flight keep theirs.
 //! All editions share the counters of callers and the slots of calls.
 
 use std::fmt;
@@ -154,7 +153,7 @@ impl Shared {
 
     /// The server by these settings.
     fn edition_of(self: Arc<Self>, settings: Settings) -> Result<App, StartError> {
-        let (AllGates { gates, open, access, .. }, cors) = self.gates(&settings, true)?;
+        let (AllGates { gates, open, access }, cors) = self.gates(&settings, true)?;
         let Settings { limits, callers, .. } = settings;
         let callers = callers.if_any();
         Ok(App { edition: 0, limits, cors, callers, gates, open, access, shared: self })

@@ -1,10 +1,12 @@
 //! Which calls are of one caller, for whoever shares something out among callers.
 
 use core::net::{IpAddr, Ipv6Addr};
+use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 use std::sync::OnceLock;
 
+use crate::Context;
 use crate::peer::Peer;
 use crate::principal::Principal;
 
@@ -13,11 +15,50 @@ use crate::principal::Principal;
 /// address (Unix sockets, calls within the process) are one.
 ///
 /// Two callers have one key by chance only (64 bits, hashed with a secret of this process).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CallerKey(u64);
 
+/// What is known of each caller; its keys are hashes already.
+pub type CallerMap<T> = HashMap<CallerKey, T, BuildHasherDefault<CallerKeyHasher>>;
+
+/// Takes the key for its hash.
+#[derive(Debug, Default)]
+pub struct CallerKeyHasher(u64);
+
+impl Hasher for CallerKeyHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Context {
+    /// Which calls are of the same caller. It does not make a cached reply one of this caller: it
+    /// is for those who share something out among callers.
+    pub fn caller_key(&self) -> CallerKey {
+        CallerKey::new(self.known_principal(), self.known_peer())
+    }
+
+    /// Which calls come from the same address, whoever makes them.
+    pub fn address_key(&self) -> CallerKey {
+        CallerKey::new(None, self.known_peer())
+    }
+}
+
 impl CallerKey {
-    pub(crate) fn new(principal: Option<&Principal>, peer: Option<&Peer>) -> Self {
+    /// Its number, for tables that are split by it.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    fn new(principal: Option<&Principal>, peer: Option<&Peer>) -> Self {
         static SECRET: OnceLock<RandomState> = OnceLock::new();
         let mut hasher = SECRET.get_or_init(RandomState::new).build_hasher();
         match principal {

@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 
-use crate::caller_key::CallerKey;
 use crate::command_key::{self, CommandKey};
 use crate::if_none_match::{self, HeldTags};
 use crate::{
@@ -414,12 +413,6 @@ impl Context {
         }
     }
 
-    /// Which calls are of the same caller. It does not make a cached reply one of this caller
-    /// either: it is for those who share something out among callers.
-    pub fn caller_key(&self) -> CallerKey {
-        CallerKey::new(self.known_principal(), self.peer.as_deref())
-    }
-
     /// The validators of what the caller holds already (`If-None-Match`, a live request, a
     /// replica).
     ///
@@ -547,7 +540,12 @@ impl Context {
     }
 
     /// [`principal`](Self::principal), and nobody is told that it was read.
-    fn known_principal(&self) -> Option<&Principal> {
+    /// The other side, which is not noted as read.
+    pub(crate) fn known_peer(&self) -> Option<&Peer> {
+        self.peer.as_deref()
+    }
+
+    pub(crate) fn known_principal(&self) -> Option<&Principal> {
         let rare = self.rare.as_ref()?;
         rare.principal.as_ref().or(rare.default_principal.as_ref())
     }

@@ -67,7 +67,7 @@ pub use access::Access;
 pub use authorization::Authorization;
 pub use body::{Body, Frame};
 pub use call::{Call, HttpTarget, PathParams, Query, Target};
-pub use caller_key::CallerKey;
+pub use caller_key::{CallerKey, CallerKeyHasher, CallerMap};
 pub use channel::Channel;
 pub use code::Code;
 pub use codec::Codec;

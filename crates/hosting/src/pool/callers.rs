@@ -4,16 +4,16 @@
 //! full to the caller that has fewer calls in it than another: whoever has many calls, however
 //! slowly they end, keeps nobody out by their number.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
-use tidewire_service::CallerKey;
+use tidewire_service::{CallerKey, CallerMap};
 use tokio::sync::oneshot;
 
 use super::{Grant, Refusal};
 
 /// How many places each caller has.
 #[derive(Debug, Default)]
-pub(super) struct Holders(HashMap<CallerKey, usize>);
+pub(super) struct Holders(CallerMap<usize>);
 
 /// The calls that wait for a place, by when they came.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl<M> WaitQueue<M> {
         if self.0.len() < most {
             return true;
         }
-        let mut calls: HashMap<CallerKey, usize> = HashMap::new();
+        let mut calls: CallerMap<usize> = CallerMap::default();
         for waiting in &self.0 {
             *calls.entry(waiting.caller).or_default() += 1;
         }
@@ -115,7 +115,7 @@ impl<M> WaitQueue<M> {
     /// fewer, also once they got them.
     pub(super) fn beyond_share(&self, caller: CallerKey, holders: &Holders) -> usize {
         let mut places = holders.of(caller);
-        let mut others: HashMap<CallerKey, Share> = HashMap::new();
+        let mut others: CallerMap<Share> = CallerMap::default();
         for call in self.0.iter().filter(|call| !call.told.is_closed()) {
             let places = holders.of(call.caller);
             others.entry(call.caller).or_insert(Share { places, waiting: 0 }).waiting += 1;

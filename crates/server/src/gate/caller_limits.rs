@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
-use tidewire_listen::network;
 use tidewire_service::{Admission, Error, Gate, Head, PermitSource, Principal, Result};
 
 use super::caller_table::CallerTable;
@@ -87,13 +86,11 @@ impl Callers {
             let full_at = [&caller.full_at, &caller.address_full_at];
             full_at.iter().any(|full_at| full_at.load(Ordering::Relaxed) > now)
         };
-        match principal {
-            Some(known) => self.known.find((1, known.issuer(), known.subject()), is_needed),
-            None => {
-                let address = head.context.peer().and_then(|peer| peer.address);
-                self.known.find((0, network(address.map(|at| at.ip()))), is_needed)
-            }
-        }
+        let caller = match principal {
+            Some(_) => head.context.caller_key(),
+            None => head.context.address_key(),
+        };
+        self.known.find(caller, is_needed)
     }
 
     /// When a request arrived, in nanoseconds since the server began.
@@ -248,25 +245,6 @@ mod tests {
         let mut head = from(address);
         head.set_arrived(now);
         head
-    }
-
-    #[test]
-    fn callers_are_told_apart_by_principal_or_by_network() {
-        let callers = Callers::new(&Arc::default());
-        let of = |head: &Head| callers.with(head, RateKey::Caller, Arc::as_ptr);
-        let (of, whom) = (|address: &str| of(&from(address)), of);
-        assert_eq!(of("10.0.0.1:1"), of("10.0.0.1:2"));
-        assert_eq!(of("10.0.0.1:1"), of("[::ffff:10.0.0.1]:1"));
-        assert_ne!(of("10.0.0.1:1"), of("10.0.0.2:1"));
-        assert_eq!(of("[2001:db8::1]:1"), of("[2001:db8::ffff:1]:1"));
-        assert_ne!(of("[2001:db8::1]:1"), of("[2001:db8:0:1::1]:1"));
-        let known = |subject: &str, address| {
-            let mut head = from(address);
-            head.context.set_principal(Principal::new("id", subject));
-            whom(&head)
-        };
-        assert_eq!(known("ada", "10.0.0.1:1"), known("ada", "10.0.0.2:1"));
-        assert_ne!(known("ada", "10.0.0.1:1"), known("eve", "10.0.0.1:1"));
     }
 
     #[test]
