@@ -20,17 +20,17 @@
 
 use std::error::Error as _;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::CONNECTION;
 use http::{HeaderName, HeaderValue, StatusCode};
 use rustix::io::Errno;
-use tidewire_proxy::{ProxyError, ResponseTimer};
+use tidewire_proxy::{ProxyError, ResponseTimer, in_time};
 use tidewire_service::{
-    Body, Call, CallerKey, Code, Context, Error, Headers, LateAnswer, OneLine, Outcome,
-    ParentCalls, Protocol, Reply, Result, StreamKind, Target, Upgrade, is_of_gateway,
+    Body, Call, CallerKey, Code, Context, Error, Headers, OneLine, Outcome, ParentCalls, Protocol,
+    Reply, Result, StreamKind, Target, Upgrade, is_of_gateway,
 };
 
 use crate::download;
@@ -203,43 +203,20 @@ async fn once(
     let comes = matches!(call.body, Body::Stream(_));
     let is_http = comes && call.context.protocol() == Some(Protocol::Http);
     let subject = CallSubject::of(&call);
-    let outcome = {
-        // In its place: the future of a call is large, and a timeout that had it would have it
-        // moved.
-        let clock = ResponseTimer::of(&mut call);
-        let has_session = permit.instance.native().is_some();
-        match call.context.late_listener().filter(|_| !has_session) {
-            None => {
-                let answer = pin!(permit.instance.call(call));
-                tokio::select! {
-                    biased;
-                    outcome = answer => Some((outcome, is_http && !clock.has_all())),
-                    () = clock.is_over(timeout) => None,
-                }
-            }
-            Some(listener) => {
-                let instance = Arc::clone(&permit.instance);
-                let mut answer: LateAnswer = Box::pin(async move { instance.call(call).await });
-                tokio::select! {
-                    biased;
-                    outcome = &mut answer => Some((outcome, is_http && !clock.has_all())),
-                    () = clock.is_over(timeout) => {
-                        listener.hear(tidewire_proxy::late(answer));
-                        None
-                    }
-                }
-            }
-        }
-    };
+    let clock = ResponseTimer::of(&mut call);
+    let instance = Arc::clone(&permit.instance);
+    let passed = in_time(call, &clock, timeout, |call| async move { instance.call(call).await });
+    let outcome = passed.await;
+    let is_early = is_http && !clock.has_all();
     match outcome {
-        Some((Ok(mut reply), is_early)) => {
+        Some(Ok(mut reply)) => {
             if is_early {
                 // The rest is not waited for.
                 reply.headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Ok(hold_permit(reply, permit, matches!(subject.target, Target::Http(_))))
         }
-        Some((Err(error), _)) => Err(lost(inner, permit, error, Some(subject)).await),
+        Some(Err(error)) => Err(lost(inner, permit, error, Some(subject)).await),
         None => Err(CallFailure::new(overdue(inner, &permit))),
     }
 }

@@ -36,7 +36,7 @@ mod upstream;
 pub use caller::{tell_plain, tell_principal};
 pub use header_rules::{HeaderChanges, HeaderRuleError, HeaderRules};
 pub use health::ask;
-pub use late::late;
+pub use late::in_time;
 pub use page_runtime::TokioPages;
 pub use proxy_status::ProxyError;
 pub use response_timer::{ResponseTimer, is_whole};

@@ -14,7 +14,6 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -22,14 +21,12 @@ use std::time::Duration;
 use http::header::{CONNECTION, VIA};
 use http::{HeaderValue, Uri, Version};
 use tidewire_client::{BuildError, Builder, Client, ClientLimits, HttpVersion, RawDialer};
-use tidewire_service::{
-    Answer, Body, Call, Error, LateAnswer, Outcome, Protocol, Reply, Result, Service,
-};
+use tidewire_service::{Answer, Body, Call, Error, Outcome, Protocol, Reply, Result, Service};
 use tokio::task::JoinSet;
 
 use crate::caller::tell_plain;
 use crate::health;
-use crate::late::late;
+use crate::late::in_time;
 use crate::proxy_status::ProxyError;
 use crate::response_timer::ResponseTimer;
 use crate::upgrade::{UpgradeAddress, pass_upgrade, upgrade_header};
@@ -211,39 +208,24 @@ impl Inner {
         let comes = matches!(call.body, Body::Stream(_));
         let is_http = comes && call.context.protocol() == Some(Protocol::Http);
         let timer = ResponseTimer::of(&mut call);
-        let outcome = match call.context.late_listener() {
-            None => {
-                let answer = pin!(self.client.call(call));
-                tokio::select! {
-                    biased;
-                    outcome = answer => outcome,
-                    () = timer.is_over(self.request_timeout) => Err(self.overdue()),
-                }
-            }
-            Some(listener) => {
-                let client = self.client.clone();
-                let mut answer: LateAnswer = Box::pin(async move { client.call(call).await });
-                tokio::select! {
-                    biased;
-                    outcome = &mut answer => outcome,
-                    () = timer.is_over(self.request_timeout) => {
-                        listener.hear(late(answer));
-                        Err(self.overdue())
-                    }
-                }
-            }
-        };
+        let client = self.client.clone();
+        let passed =
+            in_time(
+                call,
+                &timer,
+                self.request_timeout,
+                |call| async move { client.call(call).await },
+            );
+        let outcome = passed.await.unwrap_or_else(|| {
+            let text = format!("no response within {:?}", self.request_timeout);
+            Err(Error::deadline_exceeded(text).with_outcome(Outcome::Unknown))
+        });
         let mut reply = outcome.map_err(|error| self.caller_error(error))?;
         if is_http && !timer.has_all() {
             // The rest of the request is not waited for.
             reply.headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         Ok(reply)
-    }
-
-    fn overdue(&self) -> Error {
-        let text = format!("no response within {:?}", self.request_timeout);
-        Error::deadline_exceeded(text).with_outcome(Outcome::Unknown)
     }
 
     /// Passes a request that takes its connection over, to the first server that is there.
