@@ -19,6 +19,7 @@
 //! | `pages/changes.rs` | that what was asked for before a change is not stored after it |
 //! | `pages/flight.rs`, `pages/fill.rs` | who waits for whose response, and a body on its way |
 //! | `pages/commands.rs` | which pages a command ends |
+//! | `pages/run_command.rs` | a command on its way, also without its caller |
 //! | `pages/serve.rs` | the path of a request |
 //!
 //! Cached replies (`reply_cache.rs`) end with what they depend on, and know their handlers. Pages
@@ -34,6 +35,7 @@ mod flight;
 mod page;
 mod page_request;
 mod policy;
+mod run_command;
 mod serve;
 mod table;
 
@@ -47,10 +49,11 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::Mutex;
 use tidewire_service::{LATE_ANSWERS_MAX, Layer, Service};
 
-use self::commands::{Changes, Hold, NamedTags, Slots};
+use self::commands::{Changes, NamedTags};
 pub use self::directives::Audience;
 use self::fill::FillBudget;
 use self::flight::Flights;
+use self::run_command::{Hold, Slots};
 use self::serve::CachedPages;
 use self::table::Table;
 

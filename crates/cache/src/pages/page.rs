@@ -371,3 +371,8 @@ const VARIES_MAX: usize = 32;
 const VALUE_BYTES_MAX: usize = 256;
 /// About what a page takes in the tables that it is found by.
 const ENTRY_BYTES: usize = 320;
+
+/// The length of its body that a head says.
+pub(super) fn declared_length(headers: &HeaderMap) -> Option<usize> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}

@@ -204,3 +204,9 @@ fn is_known(status: StatusCode) -> bool {
         200..=206 | 300..=303 | 305 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 500..=505
     )
 }
+
+/// Whether a response is a failure, instead of which an older one may be used (RFC 5861, section
+/// 4).
+pub(super) fn is_failure(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 500 | 502..=504)
+}

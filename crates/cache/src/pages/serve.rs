@@ -31,6 +31,7 @@ use super::flight::{FlightEnd, FlightLeader, FlightRole};
 use super::page::{self, Failure, Page, Use};
 use super::page_request::{Key, Origin, PageRequest, without_overrides};
 use super::policy::{self, Arrival, Policy};
+use super::run_command;
 use super::table::PageLookup;
 use super::{PageCache, PageSettings};
 
@@ -266,7 +267,7 @@ impl Shared {
                 append_cache_status(error.headers_mut(), &format!("tidewire; fwd={why}"));
                 return Err(error);
             }
-            (Ok(reply), Some(page)) if is_failure(reply.status) => {
+            (Ok(reply), Some(page)) if policy::is_failure(reply.status) => {
                 let status = reply.status.as_u16();
                 let text = format!("{} answered with status {status}", self.name);
                 end(lead, FlightEnd::Failed(failure, Error::unavailable(text)));
@@ -409,7 +410,7 @@ impl Shared {
         match std::mem::take(&mut reply.body) {
             Body::Stream(frames) => {
                 let bytes_max = self.settings.page_bytes_max;
-                let length = declared_length(&reply.headers);
+                let length = page::declared_length(&reply.headers);
                 let budget = &self.cache.0.fills;
                 let on_end = Box::new(|whole| ending.end(whole));
                 let fill = Fill::new(frames, length, bytes_max, budget, on_end);
@@ -440,7 +441,7 @@ impl Shared {
             return None;
         }
         let policy = Policy::of(reply.status, &reply.headers, arrived.arrival, &self.settings)?;
-        let length = declared_length(&reply.headers).or(reply.body.len());
+        let length = page::declared_length(&reply.headers).or(reply.body.len());
         if length.is_some_and(|bytes| bytes > self.settings.page_bytes_max) {
             return None;
         }
@@ -478,11 +479,11 @@ impl Shared {
 
     /// A request that no page answers.
     async fn pass(self: Arc<Self>, call: Call) -> Result<Reply> {
-        if !commands::is_command(&call) {
+        if !run_command::is_command(&call) {
             return self.pass_on(call).await;
         }
         let shared = Arc::clone(&self);
-        commands::run(&self.cache, &self.name, call, |call| shared.pass_on(call)).await
+        run_command::run(&self.cache, &self.name, call, |call| shared.pass_on(call)).await
     }
 
     async fn pass_on(self: Arc<Self>, call: Call) -> Result<Reply> {
@@ -585,11 +586,6 @@ fn collapsed(was: bool) -> &'static str {
     if was { "; collapsed" } else { "" }
 }
 
-/// RFC 5861, section 4.
-fn is_failure(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 500 | 502..=504)
-}
-
 /// Appends to `Cache-Status`: who is nearest to the caller is last.
 fn append_cache_status(headers: &mut Headers, text: &str) {
     if let Ok(value) = HeaderValue::from_str(text) {
@@ -600,8 +596,3 @@ fn append_cache_status(headers: &mut Headers, text: &str) {
 /// How often a request waits for another one before it goes on by itself.
 const TURNS_MAX: u32 = 4;
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
-
-/// The length of its body that a head says.
-fn declared_length(headers: &HeaderMap) -> Option<usize> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
-}
