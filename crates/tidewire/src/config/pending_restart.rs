@@ -28,9 +28,7 @@ impl Config {
         waiting.extend(tables.iter().filter(|(_, is)| *is).map(|(name, _)| (*name).to_owned()));
         waiting
     }
-}
 
-impl Config {
     /// What the server that was started by this has of `now` while it runs. Who is known, and so
     /// what the general rule is, stays.
     pub(super) fn settings_now(&self, now: &Self) -> Result<Settings, ConfigError> {
@@ -45,9 +43,7 @@ impl Config {
         settings.callers = now.server.callers()?;
         Ok(settings)
     }
-}
 
-impl Config {
     /// What is wrong with the settings of its file, with the place there that is to blame.
     pub(super) fn placed(&self, wrong: &str) -> String {
         let Some(file) = &self.origins.file else { return wrong.to_owned() };

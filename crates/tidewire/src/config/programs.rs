@@ -14,17 +14,17 @@
 //! likewise. Methods (`proto`) and all other settings are those of its start; the log names those
 //! that changed.
 
+mod shared_log;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_cache::{PageCache, PageChange, PageSettings};
-use tidewire_hosting::{Host, HostedService, Sources};
-use tidewire_memo::Source;
-use tidewire_oplog::{HeardChange, OplogHandle, TextKey};
+use tidewire_cache::{PageCache, PageSettings};
+use tidewire_hosting::{Host, HostedService};
 use tidewire_proxy::{HeaderRules, RouteError, Routes, Upstream};
 use tidewire_server::{Builder, ReloadHandle};
 use tidewire_service::{Call, Codec, Error, Layer, Reply, Service};
@@ -32,6 +32,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use tidewire_admin::Inventory;
 
+use self::shared_log::SharedLog;
 use super::{Config, ConfigError, Flags, ProgramConfig, ServiceConfig, UpstreamConfig};
 use crate::changes::{Changes, Stamp};
 
@@ -56,15 +57,6 @@ pub struct Programs {
     served: Stamps,
     /// What the server serves of programs by their names: what these had when it started.
     methods: BTreeMap<String, Methods>,
-}
-
-/// The change log, as programs and pages are told of it; both may come first.
-#[derive(Debug, Default)]
-struct SharedLog {
-    handle: Arc<OnceLock<OplogHandle>>,
-    /// What programs name, once there is one.
-    sources: Arc<OnceLock<Arc<Sources>>>,
-    captured: Vec<Source<TextKey>>,
 }
 
 #[derive(Debug)]
@@ -165,56 +157,6 @@ impl Programs {
     /// The pages that are kept of programs and upstreams.
     pub fn pages(&self) -> &PageCache {
         &self.pages
-    }
-
-    /// Lets pages and programs depend on what the change log captures, and tells other hosts by it
-    /// what programs say that they have changed: sources, and tags of pages. Without a log nobody
-    /// hears of changes, so a source of a program is one that may be old.
-    pub fn share_log(
-        &mut self,
-        log: &OplogHandle,
-        captured: impl IntoIterator<Item = Source<TextKey>>,
-    ) {
-        self.log.captured.extend(captured);
-        let names = self.log.captured.iter().map(|source| source.name().to_owned());
-        let captured: BTreeSet<String> = names.collect();
-        let pages = self.pages.clone();
-        let sources = Arc::clone(&self.log.sources);
-        let source_changed = move |source: &str, key: Option<&str>| {
-            pages.source_changed(source, key.unwrap_or_default());
-            // The log has marked what it captures.
-            if let Some(sources) = sources.get().filter(|_| !captured.contains(source)) {
-                sources.changed_elsewhere(source, key);
-            }
-        };
-        let pages = self.pages.clone();
-        let sources = Arc::clone(&self.log.sources);
-        log.on_change(move |change| match change {
-            HeardChange::Key { source: PAGE_TAGS, key } => _ = pages.changed_elsewhere(key),
-            HeardChange::Source(PAGE_TAGS) => _ = pages.all_changed_elsewhere(),
-            HeardChange::Key { source: PAGES_OF, key } => _ = pages.clear(key),
-            HeardChange::Source(PAGES_OF) => _ = pages.all_changed_elsewhere(),
-            HeardChange::Key { source, key } => source_changed(source, Some(key)),
-            HeardChange::Source(source) => source_changed(source, None),
-            _ => {
-                pages.all_changed_elsewhere();
-                sources.get().inspect(|sources| sources.all_changed_elsewhere());
-            }
-        });
-        let of_pages = log.clone();
-        self.pages.on_change(move |change| match change {
-            PageChange::Tag(tag) => of_pages.publish(PAGE_TAGS, Some(tag)),
-            PageChange::Service(name) => of_pages.publish(PAGES_OF, Some(name)),
-            _ => of_pages.publish(PAGE_TAGS, None),
-        });
-        let of_pages = log.clone();
-        self.pages.hold_commands(move || Box::new(of_pages.hold_intent()));
-        // If this host dies in a command, the others drop what the command may have changed.
-        log.intend_commands();
-        let _ = self.log.handle.set(log.clone());
-        if let Some(host) = &self.host {
-            self.log.share(host);
-        }
     }
 
     /// Ends all of them; when it returns, no process is left. Commands of pages whose callers are
@@ -509,19 +451,6 @@ impl Programs {
     }
 }
 
-impl SharedLog {
-    /// Lets the programs of a host name what is captured, and hear of what other hosts say.
-    fn share(&self, host: &Host) {
-        if self.handle.get().is_some() {
-            self.captured.iter().for_each(|source| host.sources().share(*source));
-            let _ = self.sources.set(Arc::clone(host.sources()));
-            if let Some(log) = self.handle.get().cloned() {
-                host.sources().hold_commands(move || Box::new(log.hold_intent()));
-            }
-        }
-    }
-}
-
 impl RunningProgram {
     /// Starts it anew if files of it are others than they were.
     fn renew(&self, before: &Stamps, now: &Stamps) -> bool {
@@ -615,10 +544,6 @@ async fn hung_up(hangups: &mut Option<Signal>) {
     }
 }
 
-/// As which source tags of pages stand in the log. Programs cannot name it by accident.
-const PAGE_TAGS: &str = "tidewire/page-tags";
-/// As which source the pages of whole services stand there.
-const PAGES_OF: &str = "tidewire/pages-of";
 const PAUSE: Duration = Duration::from_millis(500);
 const FILES_MAX: usize = 100_000;
 const DEPTH_MAX: usize = 16;
