@@ -98,8 +98,7 @@ impl Calls for CallsApi {
 
 /// Whether a call is one of those that are asked for.
 pub(crate) fn is_wanted(call: &RecordedCall, method: &str, failed: bool) -> bool {
-    let went_well = matches!(call.outcome, "ok" | "2xx" | "3xx");
-    call.method.contains(method) && !(failed && went_well)
+    call.method.contains(method) && !(failed && call.went_well())
 }
 
 /// A call as a message.

@@ -30,7 +30,7 @@ export function Calls() {
       h(Act, { onAct: () => call("Calls/CaptureBodies", { seconds: 60 }), title: "What is said in calls, without secrets, for 60 s from now on" }, "Capture bodies for 60 s"),
       h(Act, { ask: "Forget all", onAct: async () => { await call("Calls/Clear"); clear(); } }, "Clear")),
     h("p", { class: "muted", role: "status" },
-      `${count(shown.length)} of ${count(rows.length)} calls shown`, dropped > 0 ? `, ${count(dropped)} dropped` : "",
+      `${count(shown.length)} of ${count(rows.length)} calls shown`, dropped > 0 ? `, ${count(dropped)} not kept` : "",
       paused ? "; paused" : how === "poll" ? "; looked for every two seconds (other tabs hold the streams)" : "", "."),
     h(Problem, { error }),
     h("div", { class: "split" },

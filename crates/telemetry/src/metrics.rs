@@ -239,12 +239,12 @@ impl Observer for Metrics {
 struct CountedRequest {
     series: Arc<Series>,
     trace: Option<Trace>,
-    recording: Option<Box<OpenRecord>>,
+    recording: Option<OpenRecord>,
 }
 
 impl Observation for CountedRequest {
     fn phases(&self) -> Phases {
-        if self.recording.is_some() { Phases::ALL } else { Phases::NONE }
+        self.recording.as_ref().map_or(Phases::NONE, OpenRecord::phases)
     }
 
     fn phase(&self, phase: Phase) {
@@ -254,7 +254,7 @@ impl Observation for CountedRequest {
     }
 
     fn wants_messages(&self) -> bool {
-        self.recording.as_ref().is_some_and(|recording| recording.captures())
+        self.recording.as_ref().is_some_and(OpenRecord::captures)
     }
 
     fn message(&self, side: Side, codec: Codec, message: &Bytes) {

@@ -1,22 +1,30 @@
 //! The last calls, one by one, while somebody wants to know them.
 //!
 //! Nothing is kept unless recording is on, which it is for a stated time or while somebody watches:
-//! else a request costs one look at one number. What is kept is bounded, and numbered, so that who
-//! reads behind sees how many are gone. Of headers only what a list names is kept with its value
-//! (`KEPT_HEADERS`); of any other there is its name, since nobody knows which of them are secrets.
-//! Queries and bodies are left out.
+//! else a request costs one look at one number. The last 1,024 calls are kept. Where more than 500
+//! calls come in a second, 500 of them are recorded, and beside them 500 of those that failed, in
+//! brief: so a busy server pays for what somebody can read, and not for every call. Calls are
+//! numbered, so that a reader sees how many are not kept.
+//!
+//! Of headers only what a list names is kept with its value (`KEPT_HEADERS`); of any other there is
+//! its name, since nobody knows which of them are secrets. Queries and bodies are left out.
+
+mod allowance;
+mod open_record;
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use http::HeaderMap;
-use tidewire_service::{Codec, End, Head, OneLine, Phase, Principal, Protocol, Side, Target};
+use tidewire_service::{Head, OneLine, Target};
 
-use crate::message_capture::{Capture, CapturedMessages, Messages, ShowMessage};
-use crate::series::outcome;
+use self::allowance::Allowance;
+pub(crate) use self::open_record::OpenRecord;
+use self::open_record::went_well;
+use crate::message_capture::{Capture, Messages, ShowMessage};
 
 /// The last calls of a server; clones share them.
 #[derive(Debug, Clone, Default)]
@@ -30,6 +38,12 @@ struct Shared {
     /// In milliseconds since `begun`; 0 is not at all.
     until: AtomicU64,
     kept: Mutex<KeptCalls>,
+    /// Calls that ended since the latest one that is kept, and are not.
+    skipped: AtomicU64,
+    /// Calls that may be recorded in full.
+    calls: Allowance,
+    /// Calls beside those, if they fail.
+    failures: Allowance,
     capture: Mutex<Option<Capture>>,
 }
 
@@ -76,19 +90,29 @@ pub struct RecordedCall {
     pub program: Option<Arc<str>>,
     /// When it reached which phase, since it began.
     pub phases: Vec<(&'static str, Duration)>,
-    /// Names of its headers, with the value where that is not a secret.
+    /// Names of its headers, with the value where that is not a secret. None, as no phases,
+    /// messages and ids, for a call that is kept only since it failed.
     pub headers: Vec<(String, Option<String>)>,
     /// Its messages and those of its answer, as far as they were captured.
     pub messages: Messages,
 }
 
-/// Some calls, and how many are gone that came before them.
+impl RecordedCall {
+    /// Whether it did not fail: its outcome is `ok`, `2xx` or `3xx`.
+    #[must_use]
+    pub fn went_well(&self) -> bool {
+        went_well(self.outcome)
+    }
+}
+
+/// Some calls, and how many beside them are not kept.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct RecordedCalls {
     /// In the order in which they ended.
     pub calls: Vec<Arc<RecordedCall>>,
-    /// Calls after the asked number that are not kept any more.
+    /// Calls up to [`next`](Self::next) that are not kept: newer ones took their place, or more
+    /// came than are recorded in a second.
     pub dropped: u64,
     /// The number to ask with for more.
     pub next: u64,
@@ -170,18 +194,20 @@ impl Record {
         let kept = self.lock();
         // A number of another start of the program says nothing here.
         let number = if number > kept.last { 0 } else { number };
-        let first = kept.calls.front().map_or(kept.last + 1, |call| call.number);
-        let dropped = first.saturating_sub(number.saturating_add(1));
-        let mut recorded = RecordedCalls { dropped, next: kept.last, ..RecordedCalls::default() };
+        let mut recorded = RecordedCalls { next: kept.last, ..RecordedCalls::default() };
+        let mut seen = number;
+        let mut looked_at = 0;
         for call in kept.calls.iter().filter(|call| call.number > number) {
             if recorded.calls.len() == limit {
-                recorded.next = recorded.calls.last().map_or(number, |call| call.number);
+                recorded.next = seen;
                 break;
             }
+            (seen, looked_at) = (call.number, looked_at + 1);
             if wanted(call) {
                 recorded.calls.push(Arc::clone(call));
             }
         }
+        recorded.dropped = recorded.next - number - looked_at;
         recorded
     }
 
@@ -202,8 +228,16 @@ impl Record {
     }
 
     /// What is kept of a request that begins; `None` while nobody wants to know.
-    pub(crate) fn begin(&self, head: &Head) -> Option<Box<OpenRecord>> {
-        self.is_on().then(|| Box::new(OpenRecord::new(self.clone(), head)))
+    pub(crate) fn begin(&self, head: &Head) -> Option<OpenRecord> {
+        self.is_on().then(|| match self.0.calls.take() {
+            true => OpenRecord::full(self.clone(), head),
+            false => OpenRecord::brief(self.clone(), head),
+        })
+    }
+
+    /// A call ended that is not kept.
+    fn skip(&self) {
+        self.0.skipped.fetch_add(1, Ordering::Relaxed);
     }
 
     fn push(&self, mut call: RecordedCall) {
@@ -216,8 +250,11 @@ impl Record {
         kept.calls.push_back(Arc::new(call));
     }
 
+    /// What is kept, with the number of the latest as it is now.
     fn lock(&self) -> MutexGuard<'_, KeptCalls> {
-        self.0.kept.lock()
+        let mut kept = self.0.kept.lock();
+        kept.last += self.0.skipped.swap(0, Ordering::Relaxed);
+        kept
     }
 }
 
@@ -225,8 +262,9 @@ impl Default for Shared {
     fn default() -> Self {
         let wanted = AtomicUsize::new(0);
         let until = AtomicU64::new(0);
-        let (kept, capture) = Default::default();
-        Self { wanted, begun: Instant::now(), until, kept, capture }
+        let [calls, failures] = [(); 2].map(|()| Allowance::new(CALLS_PER_SECOND, CALLS_MAX));
+        let (kept, capture, skipped) = Default::default();
+        Self { wanted, begun: Instant::now(), until, kept, skipped, calls, failures, capture }
     }
 }
 
@@ -238,94 +276,6 @@ pub struct RecordingGuard(Record);
 impl Drop for RecordingGuard {
     fn drop(&mut self) {
         self.0.0.wanted.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A request that is recorded and not over.
-#[derive(Debug)]
-pub(crate) struct OpenRecord {
-    into: Record,
-    begun: Instant,
-    is_plain: bool,
-    call: RecordedCall,
-    /// One more than the microseconds at which each phase was reached; 0 where it was not.
-    phases: [AtomicU32; PHASES.len()],
-    captured: Option<CapturedMessages>,
-}
-
-impl OpenRecord {
-    fn new(into: Record, head: &Head) -> Self {
-        let Head { target, context, .. } = head;
-        let headers = context.headers();
-        let peer = context.peer().and_then(|peer| peer.address);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let call = RecordedCall {
-            number: 0,
-            at_ms: millis(now),
-            method: cut(&called(target)),
-            protocol: context.protocol().map_or("inside", Protocol::as_str),
-            peer: peer.map_or_else(|| "-".to_owned(), |peer| peer.ip().to_string()),
-            caller: String::new(),
-            request_id: cut(text(headers, "x-request-id")),
-            trace_id: text(headers, "traceparent").get(3..35).unwrap_or_default().to_owned(),
-            outcome: "",
-            status: 0,
-            took: Duration::ZERO,
-            bytes_in: 0,
-            bytes_out: 0,
-            from_memory: false,
-            program: None,
-            phases: Vec::new(),
-            headers: visible_headers(headers),
-            messages: Messages::default(),
-        };
-        let captured = match target {
-            Target::Method(method) => {
-                into.capture().map(|show| CapturedMessages::new(show, method.clone()))
-            }
-            _ => None,
-        };
-        let is_plain = matches!(target, Target::Http(_));
-        let begun = Instant::now();
-        let phases = Default::default();
-        Self { into, begun, is_plain, call, phases, captured }
-    }
-
-    pub(crate) fn phase(&self, phase: Phase) {
-        let at = u32::try_from(self.begun.elapsed().as_micros()).unwrap_or(u32::MAX - 1);
-        if let Some(reached) = self.phases.get(phase as usize) {
-            reached.store(at.saturating_add(1), Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) const fn captures(&self) -> bool {
-        self.captured.is_some()
-    }
-
-    pub(crate) fn message(&self, side: Side, codec: Codec, message: &[u8]) {
-        if let Some(captured) = &self.captured {
-            captured.message(side, codec, message);
-        }
-    }
-
-    pub(crate) fn end(&self, end: &End, from_memory: bool) {
-        let reached = self.phases.iter().zip(PHASES).filter_map(|(at, name)| {
-            let at = at.load(Ordering::Relaxed).checked_sub(1)?;
-            Some((name, Duration::from_micros(at.into())))
-        });
-        self.into.push(RecordedCall {
-            outcome: outcome(end, self.is_plain),
-            status: end.status.map_or(0, |status| status.as_u16()),
-            took: end.took,
-            bytes_in: end.bytes_in,
-            bytes_out: end.bytes_out,
-            from_memory,
-            program: end.program.clone(),
-            caller: cut(end.caller.as_ref().map_or("", Principal::subject)),
-            phases: reached.collect(),
-            messages: self.captured.as_ref().map(CapturedMessages::take).unwrap_or_default(),
-            ..self.call.clone()
-        });
     }
 }
 
@@ -344,54 +294,19 @@ pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-fn visible_headers(headers: &HeaderMap) -> Vec<(String, Option<String>)> {
-    let shown = headers.iter().take(HEADERS_MAX).map(|(name, value)| {
-        let is_kept = KEPT_HEADERS.contains(&name.as_str());
-        let value = is_kept.then(|| cut(&String::from_utf8_lossy(value.as_bytes())));
-        (cut(name.as_str()), value)
-    });
-    shown.collect()
-}
-
-/// The begin of a text that a caller chose, as it can be shown.
-fn cut(text: &str) -> String {
-    OneLine(text).to_string().chars().take(TEXT_MAX).collect()
-}
-
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The phases by their numbers.
-const PHASES: [&str; 7] =
-    ["gates", "queued", "handler", "memo", "computed", "first byte", "written"];
+/// Calls that are kept, and calls that may be recorded at once after a quiet time.
 const CALLS_MAX: usize = 1024;
-const HEADERS_MAX: usize = 64;
-const TEXT_MAX: usize = 256;
-/// Headers whose values are not secrets, whoever sends them.
-const KEPT_HEADERS: [&str; 16] = [
-    "accept",
-    "accept-encoding",
-    "connect-protocol-version",
-    "connect-timeout-ms",
-    "content-encoding",
-    "content-length",
-    "content-type",
-    "grpc-encoding",
-    "grpc-accept-encoding",
-    "grpc-timeout",
-    "host",
-    "if-none-match",
-    "te",
-    "traceparent",
-    "user-agent",
-    "x-request-id",
-];
+/// Calls that are recorded in a second, and calls that failed beside them. A watcher is sent 500.
+const CALLS_PER_SECOND: u32 = 500;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidewire_service::{Context, EndReason, Spec, StreamKind};
+    use tidewire_service::{Code, Context, End, EndReason, Phase, Protocol, Spec, StreamKind};
 
     fn head(headers: &[(&'static str, &'static str)]) -> Head {
         let spec = Spec::dynamic("a.B", "Get", StreamKind::Unary, ["", ""]);
@@ -403,8 +318,14 @@ mod tests {
     }
 
     fn call(record: &Record) {
-        if let Some(recording) = record.begin(&head(&[])) {
-            recording.end(&End::new(EndReason::Answered), false);
+        end_with(record, None);
+    }
+
+    fn end_with(record: &Record, code: Option<Code>) {
+        if let Some(recording) = record.begin(&head(&[("accept", "a/b")])) {
+            let mut end = End::new(EndReason::Answered);
+            end.code = code;
+            recording.end(&end, false);
         }
     }
 
@@ -441,7 +362,8 @@ mod tests {
     fn the_oldest_calls_give_way_and_who_reads_behind_is_told_how_many() {
         let record = Record::default();
         let _watching = record.watch();
-        (0..CALLS_MAX + 10).for_each(|_| call(&record));
+        // Failures are recorded beside the others, so that all of these are.
+        (0..CALLS_MAX + 10).for_each(|_| end_with(&record, Some(Code::NotFound)));
         let some = record.after(5, 3, |_| true);
         let numbers: Vec<_> = some.calls.iter().map(|call| call.number).collect();
         assert_eq!((numbers, some.dropped, some.next), (vec![11, 12, 13], 5, 13));
@@ -451,6 +373,24 @@ mod tests {
         assert_eq!(record.after(u64::MAX, 1, |_| true).calls[0].number, 11, "of another start");
         assert_eq!(record.call(9), None);
         assert_eq!(record.call(11).unwrap().number, 11);
+    }
+
+    #[test]
+    fn of_a_flood_some_calls_are_recorded_and_failures_in_any_case() {
+        let record = Record::default();
+        let _watching = record.watch();
+        (0..CALLS_MAX + 500).for_each(|_| call(&record));
+        end_with(&record, Some(Code::NotFound));
+        call(&record);
+        let all = record.after(0, usize::MAX, |_| true);
+        assert_eq!(all.next, CALLS_MAX as u64 + 502, "all of them have a number");
+        assert_eq!(all.dropped + all.calls.len() as u64, all.next);
+        assert!(all.dropped > 0);
+        let failed = all.calls.iter().find(|call| call.outcome == "not_found").unwrap();
+        assert_eq!(failed.number, CALLS_MAX as u64 + 501);
+        assert_eq!((failed.method.as_str(), failed.protocol), ("a.B/Get", "grpc"));
+        let [first, ..] = all.calls.as_slice() else { panic!("none is kept") };
+        assert_eq!(first.headers, [("accept".to_owned(), Some("a/b".to_owned()))]);
     }
 
     #[test]

@@ -93,7 +93,7 @@ fn of_all(listed: &ListCallsReply) -> String {
         );
     }
     if listed.dropped > 0 {
-        let _ = writeln!(text, "{} earlier ones were dropped", listed.dropped);
+        let _ = writeln!(text, "{} others are not kept", listed.dropped);
     }
     if !listed.recording {
         text += "calls are not recorded now; --record 60 does that for a minute\n";
