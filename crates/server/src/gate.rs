@@ -9,11 +9,16 @@
 
 pub(crate) mod access;
 pub(crate) mod access_paths;
+pub(crate) mod authority;
 mod caller_limits;
 mod caller_table;
+pub(crate) mod callers;
 mod calls;
+pub(crate) mod cors;
 mod deadline;
+pub(crate) mod hosts;
 pub(crate) mod open;
+pub(crate) mod origin;
 #[cfg(test)]
 mod path_programs;
 mod path_readings;
@@ -29,7 +34,7 @@ use tidewire_service::{Error, Gate, Head, Target};
 use self::access::AccessGate;
 use self::open::OpenTargets;
 use crate::limits::Limits;
-use crate::usage::Counters;
+use crate::runtime::usage::Counters;
 
 type Gates = Vec<Arc<dyn Gate>>;
 

@@ -19,7 +19,7 @@ use tidewire_service::{Admission, Error, Gate, Head, PermitSource, Principal, Re
 use super::caller_table::CallerTable;
 use super::later;
 use crate::limits::Limits;
-use crate::usage::{Bound, Counters};
+use crate::runtime::usage::{Bound, Counters};
 
 /// The callers of a server.
 pub(super) struct Callers {

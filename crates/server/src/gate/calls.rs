@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 
 use super::{is_health, later};
 use crate::limits::Limits;
-use crate::usage::{Bound, Counters};
+use crate::runtime::usage::{Bound, Counters};
 
 pub(super) struct Calls {
     slots: Arc<CallSlots>,

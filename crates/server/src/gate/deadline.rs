@@ -14,7 +14,7 @@ use tidewire_service::{Admission, DeadlineOwner, Error, Gate, Head, Result, Stre
 use tokio::time::Instant;
 
 use crate::limits::Limits;
-use crate::usage::{Bound, Counters};
+use crate::runtime::usage::{Bound, Counters};
 
 pub(super) struct Deadlines {
     least: Duration,

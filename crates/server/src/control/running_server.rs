@@ -1,0 +1,444 @@
+//! A running server: its addresses, and how it ends.
+//!
+//! A drain takes five steps: health says NOT_SERVING, `limits.drain_grace` passes, listeners close,
+//! connections finish the calls they have and close, running commands are joined. What is left
+//! after `limits.drain_timeout` is cut off. A connection without a call, be it in a TLS handshake
+//! or half a head, is not waited for, but for a second after it was accepted: its first request may
+//! be on its way.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire_listen::{AcceptedSocket, Address, Addresses, Listener, notify};
+use tidewire_memo::Driver;
+use tidewire_service::Peer;
+use tokio::signal::unix::{self, SignalKind};
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+use crate::control::handle::Handle;
+use crate::control::reload::{Latest, ReloadHandle};
+use crate::protocols::live::Callee;
+use crate::runtime::log_limit::LogLimit;
+use crate::runtime::stop::{Stage, Stop};
+use crate::runtime::usage::{Bound, Usage};
+use crate::services::routes::RouteError;
+
+/// A running server. Dropping it cuts everything off; [`drain`](Self::drain) ends it gently.
+#[derive(Debug)]
+pub struct RunningServer {
+    pub(crate) addresses: Vec<Address>,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stop: Stop,
+    pub(crate) commands: crate::request::command::Commands,
+    pub(crate) handle: Handle,
+    /// What watches over it, until it ended.
+    pub(crate) beside: Option<Box<Self>>,
+    pub(crate) drain_grace: Duration,
+    pub(crate) drain_timeout: Duration,
+    /// Tells the time in the graph of what is kept.
+    pub(crate) _driver: Option<Driver>,
+    pub(crate) tls: bool,
+    pub(crate) has_docs: bool,
+    pub(crate) callee: Callee,
+    pub(crate) reload: ReloadHandle,
+}
+
+impl RunningServer {
+    /// Where it listens, in the order of the configuration, with the ports that the system chose.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// The first TCP address as the start of a URL, `http://127.0.0.1:8080` or `https://…`; empty
+    /// when it listens on Unix sockets only.
+    pub fn url(&self) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        let tcp = self.addresses.iter().find(|address| matches!(address, Address::Tcp(_)));
+        tcp.map_or_else(String::new, |address| format!("{scheme}://{address}"))
+    }
+
+    /// Where the docs page is, `http://127.0.0.1:8080/docs`; `None` where it is off, or no browser
+    /// reaches it.
+    pub fn docs_url(&self) -> Option<String> {
+        let url = self.url();
+        (self.has_docs && !url.is_empty()).then(|| format!("{url}{}", crate::gate::open::DOCS_PATH))
+    }
+
+    /// What processes call that this program hosts; it answers until the server has ended.
+    pub fn callee(&self) -> Callee {
+        self.callee.clone()
+    }
+
+    /// How many commands run in tasks of the server.
+    pub fn commands_running(&self) -> usize {
+        self.commands.running()
+    }
+
+    /// What it is doing, and how often its bounds were reached.
+    pub fn usage(&self) -> Usage {
+        self.handle.usage()
+    }
+
+    /// What others may know of it.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// What was started beside it; see [`Builder::beside`](crate::Builder::beside).
+    pub fn beside(&self) -> Option<&Self> {
+        self.beside.as_deref()
+    }
+
+    /// Ends the server: running calls may end, within `limits.drain_timeout`.
+    ///
+    /// Returns whether every call and every command ended by itself.
+    pub async fn drain(self) -> bool {
+        self.handle.health.shut_down();
+        let grace = self.drain_grace;
+        let timeout = self.drain_timeout;
+        if !grace.is_zero() {
+            tracing::info!(
+                "draining: calls are taken for limits.drain_grace = {grace:?} more, until load balancers know"
+            );
+            tokio::time::sleep(grace).await;
+        }
+        self.stop.advance(Stage::Draining);
+        self.tasks.close();
+        let Usage { connections_open: connections, commands_running: commands, .. } = self.usage();
+        if connections + commands > 0 {
+            tracing::info!(
+                connections,
+                commands,
+                "draining: what runs may end within limits.drain_timeout = {timeout:?}"
+            );
+        }
+        let ended = async {
+            self.tasks.wait().await;
+            self.commands.join().await;
+        };
+        if tokio::time::timeout(timeout, ended).await.is_ok() {
+            tracing::info!("drained: every call and command ended by itself");
+            return true;
+        }
+        let commands = self.commands.running();
+        self.stop.advance(Stage::CutOff);
+        self.commands.cut_off();
+        self.tasks.wait().await;
+        self.commands.join().await;
+        let calls = self.stop.calls_cut_off();
+        if calls + commands == 0 {
+            tracing::info!("drained: the connections that were left had no calls, and were closed");
+            return true;
+        }
+        tracing::warn!(
+            calls,
+            commands,
+            "what still ran after limits.drain_timeout = {timeout:?} was cut off"
+        );
+        false
+    }
+
+    /// Waits for Ctrl-C or SIGTERM, then drains; a second signal cuts off at once. SIGHUP is
+    /// left to whoever has the [`reload_handle`](crate::Builder::reload_handle); without one it is
+    /// logged, and changes no setting.
+    ///
+    /// Signals are heard from the call on, before the future is awaited: a program that says that
+    /// it listens in between is stopped gently by whoever reads that.
+    ///
+    /// # Errors
+    /// When the signals cannot be listened to; `Interrupted` after a second one.
+    pub fn until_stopped(self) -> impl Future<Output = io::Result<bool>> + Send {
+        let signals = Signals::listen(self.reload.is_taken());
+        async move {
+            let mut signals = signals?;
+            let drains = self.handle.drains.clone();
+            notify::tell(notify::READY);
+            tokio::select! {
+                () = signals.next() => {}
+                () = poll_fn(|cx| drains.poll_fired(cx)) => {}
+            }
+            notify::tell(notify::STOPPING);
+            let stop = self.stop.clone();
+            let commands = self.commands.clone();
+            tokio::select! {
+                in_time = self.drain() => Ok(in_time),
+                () = signals.next() => {
+                    stop.advance(Stage::CutOff);
+                    commands.cut_off();
+                    Err(io::Error::new(io::ErrorKind::Interrupted, TWICE))
+                }
+            }
+        }
+    }
+}
+
+const TWICE: &str = "a second signal came before the drain was over; what still ran was cut off";
+
+impl Drop for RunningServer {
+    fn drop(&mut self) {
+        self.stop.advance(Stage::CutOff);
+        self.commands.cut_off();
+    }
+}
+
+/// The signals that end a program, listened to from one to the next, so that none is missed
+/// between.
+struct Signals {
+    terminate: unix::Signal,
+    interrupt: unix::Signal,
+    hangup: unix::Signal,
+    /// Whether somebody else reads settings at SIGHUP.
+    is_followed: bool,
+}
+
+impl Signals {
+    fn listen(is_followed: bool) -> io::Result<Self> {
+        Ok(Self {
+            is_followed,
+            terminate: unix::signal(SignalKind::terminate())?,
+            interrupt: unix::signal(SignalKind::interrupt())?,
+            hangup: unix::signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for the next one.
+    async fn next(&mut self) {
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => return,
+                _ = self.terminate.recv() => return,
+                _ = self.hangup.recv() => if !self.is_followed {
+                    tracing::info!("SIGHUP changes no setting of the server; they are read when it starts");
+                }
+            }
+        }
+    }
+}
+
+/// Accepts connections of one listener until a drain begins.
+pub(crate) struct Acceptor {
+    pub(crate) latest: Arc<Latest>,
+    pub(crate) listener: Listener,
+    pub(crate) connections: Arc<Semaphore>,
+    pub(crate) addresses: Addresses,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stop: Stop,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<tidewire_listen::Tls>,
+}
+
+impl Acceptor {
+    pub(crate) async fn run(self) {
+        loop {
+            let accepted = tokio::select! {
+                () = self.stop.reached(Stage::Draining) => return,
+                accepted = self.accept() => accepted,
+            };
+            let (accepted, permit) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of file descriptors, most likely: waiting lets some go.
+                    if let Some(left_out) = REFUSED.line() {
+                        tracing::warn!(%error, left_out, "a connection could not be accepted");
+                    }
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            };
+            let Some(place) = self.addresses.enter(&accepted) else {
+                self.latest.now().counters.reach(Bound::AddressConnections);
+                continue;
+            };
+            let latest = Arc::clone(&self.latest);
+            let stop = self.stop.clone();
+            #[cfg(feature = "tls")]
+            let tls = self.tls.clone();
+            self.tasks.spawn(async move {
+                let counters = Arc::clone(&latest.now().counters);
+                let _counted = counters.connection();
+                match accepted {
+                    #[cfg(feature = "tls")]
+                    AcceptedSocket::Tcp(stream, peer) if tls.is_some() => {
+                        let tls = tls.expect("checked in the guard");
+                        serve_tls(latest, tls, stream, peer, stop).await;
+                    }
+                    AcceptedSocket::Tcp(stream, peer) => {
+                        latest.serve(stream, Arc::new(Peer::new(peer)), stop).await;
+                    }
+                    AcceptedSocket::Unix(stream) => {
+                        latest.serve(stream, Arc::new(Peer::new(None)), stop).await;
+                    }
+                }
+                drop((place, permit));
+            });
+        }
+    }
+
+    async fn accept(&self) -> io::Result<(AcceptedSocket, tokio::sync::OwnedSemaphorePermit)> {
+        let permit = Arc::clone(&self.connections).acquire_owned().await;
+        let permit = permit.map_err(io::Error::other)?;
+        Ok((self.listener.accept().await?, permit))
+    }
+}
+
+/// Connections that could not be accepted.
+static REFUSED: LogLimit = LogLimit::new();
+
+#[cfg(feature = "tls")]
+async fn serve_tls(
+    latest: Arc<Latest>,
+    tls: tidewire_listen::Tls,
+    stream: tokio::net::TcpStream,
+    peer: std::net::SocketAddr,
+    stop: Stop,
+) {
+    let timeout = latest.now().limits.handshake_timeout;
+    let acceptor = tls.acceptor();
+    let handshake = tokio::time::timeout(timeout, acceptor.accept(stream));
+    let handshake = tokio::select! {
+        handshake = handshake => handshake,
+        () = stop.reached(Stage::Draining) => return,
+    };
+    let stream = match handshake {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::debug!(%error, %peer, "TLS handshake failed"),
+        Err(_) => {
+            let text = "a connection is closed after limits.handshake_timeout";
+            return tracing::debug!(%peer, "{text} = {timeout:?}");
+        }
+    };
+    let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    let certificates = certificates.iter().map(|der| der.to_vec()).collect();
+    let peer = Arc::new(Peer::new(peer).over_tls().with_certificates(certificates));
+    latest.serve(stream, peer, stop).await;
+}
+
+/// Why a server did not start.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// An address cannot be listened on.
+    Listen {
+        /// The address.
+        address: Address,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// A route cannot be served.
+    Route(RouteError),
+    /// A REST route cannot be served.
+    Rest(tidewire_rest::RestError),
+    /// A bound is outside of what it may be.
+    Limits(crate::limits::LimitsError),
+    /// The settings for other origins cannot work.
+    Cors(crate::gate::cors::CorsError),
+    /// Two services have a method at the same path.
+    DuplicateMethod(String),
+    /// The docs page is switched on, and reflection, which publishes the same, is off.
+    DocsWithoutReflection,
+    /// The descriptors of a service do not fit together, as reflection needs them to.
+    Descriptors(String),
+    /// A rule for requests of a service does not compile.
+    Rules {
+        /// The service.
+        service: String,
+        /// The rules, with file, line and column.
+        cause: tidewire_schema::SchemaError,
+    },
+    /// The thread that tells the memo graph the time cannot be started.
+    Memo(io::Error),
+    /// A rule of whoever may call is for nothing that is served.
+    Access(crate::gate::access::AccessError),
+    /// A method's replies are cached for everybody, and not everybody may call it.
+    PublicCache {
+        /// The method, `shop.v1.Items/Get`.
+        method: String,
+        /// Who may call it.
+        access: tidewire_service::Access,
+    },
+    /// Cache settings are for what is not a served query, or refine what is not cached.
+    Terms(tidewire_cache::OverrideError),
+    /// Keys are said to be kept by what is not a unary command that is served.
+    CommandKeys(String),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listen { address, cause } if cause.kind() == io::ErrorKind::AddrInUse => write!(
+                f,
+                "{address} is in use by another program; stop it, or listen elsewhere: server.listen in \
+                 tidewire.toml, or TIDEWIRE_SERVER_LISTEN (port 0 is any free port)"
+            ),
+            Self::Listen { address, .. } => write!(f, "cannot listen on {address}"),
+            Self::Route(error) => error.fmt(f),
+            Self::Rest(error) => error.fmt(f),
+            Self::Limits(error) => error.fmt(f),
+            Self::Cors(error) => error.fmt(f),
+            Self::DuplicateMethod(path) => {
+                write!(f, "method {path} is served twice; remove one of the services")
+            }
+            Self::DocsWithoutReflection => f.write_str(
+                "server.docs is on and reflection is off, but the page shows the schema; set \
+                 server.reflection = true too, or remove server.docs",
+            ),
+            Self::Descriptors(why) => write!(f, "the services' descriptors do not fit: {why}"),
+            Self::Rules { service, cause } => write!(f, "{service} cannot be served: {cause}"),
+            Self::Memo(_) => f.write_str("the clock of the memo graph cannot be started"),
+            Self::Terms(error) => error.fmt(f),
+            Self::CommandKeys(method) => {
+                write!(
+                    f,
+                    "command_keys names {method}, which is not a unary command of this server"
+                )
+            }
+            Self::Access(error) => error.fmt(f),
+            Self::PublicCache { method, access } => write!(
+                f,
+                "{method} has cache: PUBLIC, but only {} may call it, and HTTP caches would give its \
+                 replies to everybody; set cache: CALLER in its .proto or memo.methods, or let everybody \
+                 call it",
+                describe(access)
+            ),
+        }
+    }
+}
+
+fn describe(access: &tidewire_service::Access) -> &'static str {
+    match access {
+        tidewire_service::Access::Authenticated => "authenticated callers",
+        _ => "callers with certain scopes",
+    }
+}
+
+impl std::error::Error for StartError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Listen { cause, .. } if cause.kind() != io::ErrorKind::AddrInUse => Some(cause),
+            Self::Memo(cause) => Some(cause),
+            Self::Listen { .. }
+            | Self::Route(_)
+            | Self::Rest(_)
+            | Self::Limits(_)
+            | Self::Cors(_)
+            | Self::DuplicateMethod(_)
+            | Self::Terms(_)
+            | Self::CommandKeys(_)
+            | Self::Access(_)
+            | Self::PublicCache { .. }
+            | Self::DocsWithoutReflection
+            | Self::Descriptors(_)
+            | Self::Rules { .. } => None,
+        }
+    }
+}
+
+impl From<RouteError> for StartError {
+    fn from(error: RouteError) -> Self {
+        Self::Route(error)
+    }
+}

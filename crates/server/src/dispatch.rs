@@ -1,0 +1,5 @@
+//! From a request to its protocol: the only place that knows all of them.
+
+pub(crate) mod dispatcher;
+pub(crate) mod lookup;
+pub(crate) mod pipeline;

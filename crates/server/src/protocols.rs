@@ -1,0 +1,5 @@
+//! What a request means in each protocol, and what its response is there.
+
+pub(crate) mod live;
+pub(crate) mod rest;
+pub(crate) mod rpc;

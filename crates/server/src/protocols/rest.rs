@@ -1,0 +1,304 @@
+//! REST as it is played here: what the crate `rest` makes of a head, a body and a reply, on the one
+//! way of a request.
+//!
+//! A service sees a call like any other: its method, a codec, the request message. What a server
+//! without annotated methods pays is one look at an empty router. A client gets gzip where it takes
+//! that.
+
+mod compress;
+mod describe;
+mod events;
+mod reply;
+mod stream;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
+use http::{Method, Response, StatusCode, Uri};
+use tidewire_rest::{Binding, Request, RestOptions};
+use tidewire_service::{
+    Body, CachedBody, Call, Codec, Context, Error, Frame, Interface, Result, Service, StreamKind,
+};
+
+use self::describe::RequestRules;
+use crate::control::running_server::StartError;
+use crate::dispatch::dispatcher::App;
+use crate::dispatch::pipeline::InboundRequest;
+use crate::gate::access::AccessGate;
+use crate::request::body::{RequestBody, UnreadBody, check_length};
+use crate::request::command::Command;
+use crate::request::run_call::run;
+use crate::response::plain;
+
+/// The REST bindings of a server and the services behind them.
+pub(crate) struct Rest {
+    table: tidewire_rest::Rest,
+    services: Vec<Arc<dyn Service>>,
+}
+
+/// What [`Rest::find`] came to.
+pub(crate) enum RestTarget<'a> {
+    /// A method and the service that has it.
+    Binding(&'a Arc<Binding>, &'a Arc<dyn Service>),
+    /// The OpenAPI document.
+    Document,
+    /// No call: the answer to a verb that the path is not known under.
+    Response(Response<Body>),
+    /// Not REST: plain routes, mounts, or nothing.
+    Elsewhere,
+}
+
+impl Rest {
+    /// The bindings of these services.
+    pub(crate) fn new(
+        table: tidewire_rest::Rest,
+        services: &[(Interface, Arc<dyn Service>)],
+    ) -> Self {
+        Self { table, services: services.iter().map(|(_, service)| service.clone()).collect() }
+    }
+
+    /// Whether these rules protect what they seem to.
+    ///
+    /// # Errors
+    /// Rules for paths that only seem to protect a method.
+    pub(crate) fn check_access(&self, access: Option<&AccessGate>) -> Result<(), StartError> {
+        let paths = access.map_or(Ok(()), |gate| gate.check_paths(self.table.routes()));
+        paths.map_err(StartError::Access)
+    }
+
+    /// The response that refuses a request, as this server prints errors over REST.
+    pub(crate) fn refusal(&self, error: &Error) -> Response<Body> {
+        refusal(self.table.options(), error)
+    }
+
+    /// Finds what a request is for.
+    pub(crate) fn find(&self, verb: &Method, path: &str) -> RestTarget<'_> {
+        match self.table.find(verb, path) {
+            tidewire_rest::RestMatch::Binding(binding) => {
+                RestTarget::Binding(binding, &self.services[binding.interface()])
+            }
+            tidewire_rest::RestMatch::Document => RestTarget::Document,
+            tidewire_rest::RestMatch::WrongVerb(verbs) => {
+                RestTarget::Response(self.wrong_verb(&verbs))
+            }
+            tidewire_rest::RestMatch::Elsewhere => RestTarget::Elsewhere,
+        }
+    }
+
+    /// The OpenAPI document. It is made off the threads that serve: a large schema keeps them for
+    /// as long as thousands of calls would.
+    pub(crate) async fn document(app: Arc<App>) -> Response<Body> {
+        let make = move |app: &App| {
+            let served = RequestRules::new(app.access.as_deref(), app.validates);
+            app.rest.table.document(&served)
+        };
+        let made = match app.rest.table.has_document() {
+            true => Ok(make(&app)),
+            false => tokio::task::spawn_blocking(move || make(&app)).await,
+        };
+        let Ok(document) = made else {
+            return plain::error_response(&Error::internal("the document cannot be made"));
+        };
+        let mut response = Response::new(Body::Full(document));
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(CONTENT_TYPE, json);
+        // It may have been asked for with a credential.
+        plain::uncached(response.headers_mut());
+        response
+    }
+
+    /// The response for a path that is known under other verbs.
+    fn wrong_verb(&self, allowed: &[Method]) -> Response<Body> {
+        let names: Vec<_> = allowed.iter().map(Method::as_str).collect();
+        let names = names.join(", ");
+        let mut error = Error::unimplemented(format!("this path answers {names}"))
+            .with_http_status(StatusCode::METHOD_NOT_ALLOWED);
+        if let Ok(value) = HeaderValue::from_str(&names) {
+            error.headers_mut().insert(ALLOW, value);
+        }
+        self.refusal(&error)
+    }
+}
+
+/// One request on its way to a method.
+pub(crate) struct Transcoder {
+    pub(crate) app: Arc<App>,
+    pub(crate) binding: Arc<Binding>,
+    pub(crate) service: Arc<dyn Service>,
+}
+
+impl Transcoder {
+    /// Answers the request.
+    pub(crate) async fn run(self, request: InboundRequest) -> Response<Body> {
+        let options = self.binding.options();
+        let head = request.verb == Method::HEAD;
+        let is_get = head || request.verb == Method::GET;
+        let gzip = options.compression && compress::accepted(request.context.headers());
+        let (mut response, keeper) = match self.answer(request).await {
+            Ok(answered) => answered,
+            Err(error) => (refusal(options, &error), None),
+        };
+        if is_get {
+            plain::uncached(response.headers_mut());
+        }
+        let response = if options.compression {
+            let kept = keeper.map(|keeper| (keeper, self.binding.format()));
+            compress::apply(response, gzip, kept)
+        } else {
+            response
+        };
+        if head { without_body(response) } else { response }
+    }
+
+    /// The answer, and who keeps it.
+    async fn answer(
+        &self,
+        inbound: InboundRequest,
+    ) -> Result<(Response<Body>, Option<Arc<dyn CachedBody>>)> {
+        let InboundRequest { verb, uri, version, mut context, body, watch, .. } = inbound;
+        let limits = &self.app.limits;
+        let method = self.binding.method();
+        // A stream of messages is bounded message by message.
+        let streams = method.kind.client_streams();
+        let body_bytes_max = if streams { usize::MAX } else { limits.body_bytes_max };
+        check_length(context.headers(), body_bytes_max)?;
+        let has_body = !hyper::body::Body::is_end_stream(&body);
+        let request = match Request::new(&self.binding, &uri, context.headers(), has_body) {
+            Ok(request) => request,
+            Err(error) => {
+                // Closing before the body is read would break the client's sending.
+                Box::pin(UnreadBody::of(body).read_on(limits)).await;
+                return Err(error);
+            }
+        };
+        let wants_events = self.binding.wants_events(&verb, context.headers());
+        let style = self.binding.style(context.headers());
+        let mut command = self.app.commands.command(method);
+        let mut arriving =
+            RequestBody::new(body, watch.map(|watch| watch.counter())).limit(body_bytes_max);
+        let leftover = arriving.leftover(version);
+        let body = match at_once(&mut arriving, method.kind).await? {
+            WithHead::Whole(bytes) => Body::Full(request.message(&bytes)?),
+            WithHead::Part(first) => {
+                let first = futures_util::stream::iter(first.map(|data| Ok(Frame::Data(data))));
+                let body = Body::frames(first.chain(arriving));
+                if streams {
+                    stream::messages(request, body, limits.message_bytes_max)
+                } else {
+                    one_message(
+                        request,
+                        body,
+                        limits.body_bytes_max,
+                        command.as_mut().map(Command::awaited),
+                    )
+                }
+            }
+        };
+        add_host(&mut context, &uri);
+        let held = context.held_tags();
+        if !held.is_empty() {
+            context.set_held(held.validators(self.binding.edition()));
+        }
+        let call = Call::method(method.clone(), context, Codec::Proto, body);
+        if wants_events {
+            return Ok((events::response(&self.app, &self.binding, call).await?, None));
+        }
+        let outcome = run(&*self.service, call, command).outcome().await;
+        if let Some(leftover) = leftover {
+            Box::pin(leftover.read_on(limits)).await;
+        }
+        let reply = outcome?;
+        let script = self.app.faults.then(|| reply.script().cloned()).flatten();
+        let keeper = match &reply.body {
+            Body::Full(message) => reply.freshness.keeper(message).cloned(),
+            _ => None,
+        };
+        let kept = keeper.as_deref();
+        let mut response = reply::response(&self.binding, reply, style, &held, kept).await?;
+        events::vary(&self.binding, &mut response);
+        if let Some(script) = script {
+            response.extensions_mut().insert(script);
+        }
+        Ok((response, keeper))
+    }
+}
+
+/// What came of a body with its head.
+enum WithHead {
+    /// All of it.
+    Whole(Bytes),
+    /// Its beginning, if anything.
+    Part(Option<Bytes>),
+}
+
+/// Looks once what came with the head; a stream of messages is not looked at, nor what the client
+/// sends only once that is read.
+///
+/// # Errors
+/// Those of the body.
+async fn at_once(body: &mut RequestBody, kind: StreamKind) -> Result<WithHead> {
+    if kind.client_streams() || body.waits_to_be_asked() {
+        return Ok(WithHead::Part(None));
+    }
+    if body.is_over() {
+        return Ok(WithHead::Whole(Bytes::new()));
+    }
+    Ok(match poll_fn(|cx| Poll::Ready(body.poll_piece(cx))).await {
+        Poll::Pending => WithHead::Part(None),
+        Poll::Ready(None) => WithHead::Whole(Bytes::new()),
+        Poll::Ready(Some(piece)) => match piece? {
+            Frame::Data(data) if body.is_over() => WithHead::Whole(data),
+            Frame::Data(data) => WithHead::Part(Some(data)),
+            Frame::Trailers(_) => WithHead::Whole(Bytes::new()),
+        },
+    })
+}
+
+/// The request message, once somebody asks.
+fn one_message(
+    request: Request,
+    body: Body,
+    bytes_max: usize,
+    mut command: Option<Command>,
+) -> Body {
+    Body::stream(futures_util::stream::once(async move {
+        let bytes = match request.takes_body() {
+            Ok(()) => body.collect(bytes_max).await?,
+            Err(unwanted) => body.collect(0).await.map_err(|_| unwanted)?,
+        };
+        let message = request.message(&bytes)?;
+        if let Some(command) = &mut command {
+            command.begin()?;
+        }
+        Ok(message)
+    }))
+}
+
+/// The response that refuses a request.
+fn refusal(options: &RestOptions, error: &Error) -> Response<Body> {
+    plain::error_response_in(options.errors, error)
+}
+
+/// HTTP/2 has the host in its target; who makes a URL, or looks who is asked for, reads the header.
+/// Where both are there the target counts (RFC 9113, section 8.3.1; RFC 9112, section 3.2.2).
+pub(crate) fn add_host(context: &mut Context, uri: &Uri) {
+    if let Some(authority) = uri.authority()
+        && context.headers().get(HOST).is_none_or(|host| host != authority.as_str())
+        && let Ok(host) = HeaderValue::from_str(authority.as_str())
+    {
+        context.headers_mut().insert(HOST, host);
+    }
+}
+
+/// The answer to `HEAD`: the length of what `GET` would send, and nothing of it.
+fn without_body(mut response: Response<Body>) -> Response<Body> {
+    let body = std::mem::take(response.body_mut());
+    if let Some(length) = body.len().filter(|length| *length > 0) {
+        response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    response
+}

@@ -1,0 +1,130 @@
+//! From a reply to an HTTP response over REST: status, headers, body.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, TRANSFER_ENCODING};
+use http::{HeaderMap, Response, StatusCode};
+use tidewire_rest::{Binding, PrintedReply, Style};
+use tidewire_service::{Body, CachedBody, HeldTags, Reply, Result};
+
+use super::stream::Chunks;
+use crate::protocols::rpc::gathered;
+use crate::response::plain;
+
+/// The response for a reply; `held` is what its caller holds, `keeper` who keeps its message.
+///
+/// # Errors
+/// A reply that is not a message of its type; for a stream, what failed before anything was sent.
+pub(crate) async fn response(
+    binding: &Arc<Binding>,
+    mut reply: Reply,
+    style: Style,
+    held: &HeldTags,
+    keeper: Option<&dyn CachedBody>,
+) -> Result<Response<Body>> {
+    if reply.freshness.validator().is_some() || reply.is_unchanged() {
+        plain::tag(&mut reply, held, binding.edition());
+    }
+    if reply.is_unchanged() {
+        return Ok(plain::response(reply, |body| body));
+    }
+    let Reply { status, headers, body, .. } = reply;
+    let status = binding.status(status);
+    let mut response = if binding.method().kind.server_streams() {
+        Box::pin(stream(binding, body, style)).await?
+    } else {
+        let message = match body {
+            Body::Full(message) => message,
+            other => Box::pin(gathered(other)).await?.0,
+        };
+        one(binding, message, status, keeper)?
+    };
+    *response.status_mut() = status;
+    add_headers(response.headers_mut(), headers.into_map());
+    Ok(response)
+}
+
+/// Headers of the reply, without those that describe a body which is not sent as it was.
+fn add_headers(headers: &mut HeaderMap, of_reply: HeaderMap) {
+    if of_reply.is_empty() {
+        return;
+    }
+    let before = std::mem::replace(headers, of_reply);
+    for name in [CONTENT_LENGTH, TRANSFER_ENCODING, CONTENT_TYPE] {
+        headers.remove(name);
+    }
+    headers.extend(before);
+}
+
+fn one(
+    binding: &Binding,
+    message: Bytes,
+    status: StatusCode,
+    keeper: Option<&dyn CachedBody>,
+) -> Result<Response<Body>> {
+    if matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+        return Ok(Response::new(Body::Empty));
+    }
+    let PrintedReply { content_type, body } = match keeper {
+        Some(keeper) => binding.print_kept(message, keeper)?,
+        None => binding.print(message)?,
+    };
+    Ok(with_type(Body::Full(body), content_type))
+}
+
+async fn stream(binding: &Arc<Binding>, body: Body, style: Style) -> Result<Response<Body>> {
+    match style {
+        // Sent at once: a peer that waits for the first line may wait for the headers first.
+        Style::Lines => {
+            let body = Body::stream(Chunks::new(body, binding, style));
+            Ok(with_type(body, style.content_type()))
+        }
+        Style::Array => {
+            let body = begin_stream(Chunks::new(body, binding, style)).await?;
+            Ok(with_type(body, style.content_type()))
+        }
+        Style::Raw => raw_stream(binding, body).await,
+    }
+}
+
+/// A stream whose first chunk is there, so that an error before it is an error response.
+async fn begin_stream(mut chunks: Chunks) -> Result<Body> {
+    let first = chunks.next().await.transpose()?.unwrap_or_default();
+    if chunks.is_done() {
+        return Ok(Body::Full(first));
+    }
+    Ok(Body::stream(futures_util::stream::iter([Ok(first)]).chain(chunks)))
+}
+
+/// Chunks of raw bytes, of the type that the first one says.
+async fn raw_stream(binding: &Arc<Binding>, body: Body) -> Result<Response<Body>> {
+    let mut frames = http_body_util::BodyStream::new(body);
+    let first = loop {
+        match frames.next().await.transpose()? {
+            None => break Bytes::new(),
+            Some(frame) => {
+                if let Ok(data) = frame.into_data() {
+                    break data;
+                }
+            }
+        }
+    };
+    let content_type = binding.print(first.clone())?.content_type;
+    let rest = frames.filter_map(|frame| {
+        let data = frame.map(|frame| frame.into_data().ok()).transpose();
+        std::future::ready(data)
+    });
+    let all = Body::stream(futures_util::stream::iter([Ok(first)]).chain(rest));
+    let chunks = Chunks::new(all, binding, Style::Raw);
+    Ok(with_type(begin_stream(chunks).await?, content_type))
+}
+
+fn with_type(body: Body, content_type: Option<HeaderValue>) -> Response<Body> {
+    let mut response = Response::new(body);
+    if let Some(content_type) = content_type {
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+    }
+    response
+}

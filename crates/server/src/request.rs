@@ -1,0 +1,10 @@
+//! A request whatever its protocol: its body, who observes it, its deadline, and how its call runs.
+
+pub(crate) mod body;
+pub(crate) mod catch_panic;
+pub(crate) mod command;
+pub(crate) mod deadline;
+pub(crate) mod message_listeners;
+pub(crate) mod observe;
+pub(crate) mod run_call;
+pub(crate) mod trace;

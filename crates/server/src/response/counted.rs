@@ -1,0 +1,127 @@
+//! The body of a reply on its way out: in pieces, counted until they have left the server.
+//!
+//! The HTTP library takes a piece of any size as soon as a client would take one byte of it, and
+//! then says no more of it. So pieces are small, what waits is counted where it is handed over, and
+//! each piece keeps its slot until the library lets go of it (`activity.rs`).
+//!
+//! Over HTTP/1.1, where one reply at a time is on its way, only large ones are counted.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{HeaderMap, Response};
+use http_body::{Frame, SizeHint};
+use tidewire_service::{Body, Error};
+
+use crate::response::body::{Kind, ResponseBody};
+use crate::response::plain;
+use crate::socket::activity::{Activity, Slot};
+
+/// The body of a reply that is counted.
+pub(crate) struct ReplyBody {
+    body: ResponseBody,
+    /// What is left of a large piece.
+    rest: Bytes,
+    slot: Arc<Slot>,
+    /// It does not say that too much waits.
+    is_counted: bool,
+}
+
+impl ReplyBody {
+    /// Counts what waits of a response; when that is too much, what is answered instead.
+    pub(crate) fn counted(response: Response<ResponseBody>, slot: Arc<Slot>) -> Response<Self> {
+        let (response, is_counted) = match slot.hold(response.body().waiting_bytes()) {
+            Ok(()) => (response, true),
+            Err(error) => (too_busy(response.headers(), &error), false),
+        };
+        response.map(|body| Self { body, rest: Bytes::new(), slot, is_counted })
+    }
+
+    /// [`counted`](Self::counted) over HTTP/1.1, if it is large.
+    pub(crate) fn counted_if_large(
+        response: Response<ResponseBody>,
+        activity: &Arc<Activity>,
+    ) -> Response<ResponseBody> {
+        if response.body().waiting_bytes() < LARGE_BYTES {
+            return response;
+        }
+        let counted = Self::counted(response, Slot::begin(activity));
+        counted.map(|body| ResponseBody::of(Kind::Counted(Box::new(body))))
+    }
+
+    /// The next piece of what is there.
+    fn piece(&mut self) -> Result<Frame<Bytes>, Error> {
+        let data = self.rest.split_to(self.rest.len().min(PIECE_BYTES));
+        if self.is_counted {
+            self.slot.hold(data.len() + self.rest.len() + self.body.waiting_bytes())?;
+        }
+        Ok(Frame::data(self.slot.hand_over(data)))
+    }
+}
+
+impl http_body::Body for ReplyBody {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let this = &mut *self;
+        if this.rest.is_empty() {
+            match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) if data.is_empty() => {
+                        return Poll::Ready(Some(Ok(Frame::data(data))));
+                    }
+                    Ok(data) => this.rest = data,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                end => return Poll::Ready(end),
+            }
+        }
+        Poll::Ready(Some(this.piece()))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match (self.rest.len() as u64, self.body.size_hint()) {
+            (0, hint) => hint,
+            (rest, hint) => match hint.exact() {
+                Some(exact) => SizeHint::with_exact(exact + rest),
+                None => SizeHint::default(),
+            },
+        }
+    }
+}
+
+/// The error in the protocol of the response that it takes the place of.
+fn too_busy(headers: &HeaderMap, error: &Error) -> Response<ResponseBody> {
+    tracing::debug!(%error, "a reply is not sent");
+    let content_type = headers.get(CONTENT_TYPE).cloned();
+    let mut response = plain::error_response(error).map(ResponseBody::plain);
+    if let Some(content_type) = content_type
+        && content_type.as_bytes().starts_with(b"application/grpc")
+        && let Ok(message) = HeaderValue::from_str(error.message())
+    {
+        // Of a message without anything that would have to be escaped.
+        let headers = response.headers_mut();
+        headers.insert("grpc-status", HeaderValue::from(u16::from(error.code().number())));
+        headers.insert("grpc-message", message);
+        headers.insert(CONTENT_TYPE, content_type);
+        *response.status_mut() = http::StatusCode::OK;
+        *response.body_mut() = ResponseBody::plain(Body::Empty);
+    }
+    response
+}
+
+/// What is handed over at once: the size of the largest frame that HTTP/2 has by default.
+const PIECE_BYTES: usize = 16 << 10;
+/// From here on a reply over HTTP/1.1 is counted.
+const LARGE_BYTES: usize = 32 << 10;

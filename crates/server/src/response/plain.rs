@@ -1,0 +1,402 @@
+//! Plain HTTP: from a request to a [`Call`] and from a [`Reply`] to a response.
+
+use bytes::{BufMut, BytesMut};
+use http::header::{
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, HeaderValue, TRAILER, VARY,
+};
+use http::{HeaderMap, Method, Response, StatusCode, Version};
+use tidewire_cache::Audience;
+use tidewire_rest::{ErrorFormat, PrintedReply};
+use tidewire_service::{
+    Body, Context, Error, Frame, Headers, HeldTags, OneLine, Reply, Validator, settle_vary,
+};
+use tidewire_wire::{Head, negotiate};
+
+use crate::request::observe::{EndCause, RequestFailure, Watch};
+use crate::runtime::log_limit::LogLimit;
+
+/// The response for a reply, around what `wrap` makes of its body.
+#[inline]
+pub(crate) fn response<B>(mut reply: Reply, wrap: impl FnOnce(Body) -> B) -> Response<B> {
+    if reply.freshness.validator().is_some() || reply.is_unchanged() {
+        tag(&mut reply, &HeldTags::default(), "");
+    }
+    announce(&mut reply);
+    let Reply { status, headers, body, trailers, .. } = reply;
+    let body = if trailers.is_empty() { body } else { with_trailers(body, trailers) };
+    let mut response = Response::new(wrap(body));
+    *response.status_mut() = status;
+    // The map that was there is empty and owns nothing; its destructor would look for what it owns.
+    std::mem::forget(std::mem::replace(response.headers_mut(), headers.into_map()));
+    settle_vary(response.headers_mut());
+    response
+}
+
+/// The same for a page of plain HTTP, which may depend on what the gateway says of its caller.
+#[inline]
+pub(crate) fn page<B>(reply: Reply, wrap: impl FnOnce(Body) -> B) -> Response<B> {
+    let mut response = response(reply, wrap);
+    if varies_by_gateway(response.headers()) {
+        for_one(response.headers_mut());
+    }
+    response
+}
+
+/// Says that no cache on the way may give this to anybody without asking, where nothing else was
+/// said: the reply of a method to `GET` is cached only if the method asks for it, and caches that
+/// are told nothing keep a reply for as long as they see fit (RFC 9111, section 4.2.2).
+pub(crate) fn uncached(headers: &mut HeaderMap) {
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("private, no-cache"));
+}
+
+/// By what a page may be its caller's alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Credential {
+    /// A gate found out who calls.
+    Known,
+    /// None did, and the request has `Authorization`, which the program may look at.
+    Authorization,
+}
+
+impl Credential {
+    /// That of a request.
+    #[inline]
+    pub(crate) fn of(context: &Context) -> Option<Self> {
+        if context.caller_kind().is_known {
+            return Some(Self::Known);
+        }
+        context.headers().contains_key(AUTHORIZATION).then_some(Self::Authorization)
+    }
+}
+
+/// Says that a page is its caller's, unless it says itself whose it is: it was made for a caller
+/// with a credential, and no cache on the way knows every header that a caller may be known by.
+/// Beside `Authorization`, which caches know, `s-maxage` and `must-revalidate` say it, too (RFC
+/// 9111, section 3.5). What some caches read before `Cache-Control` goes, unless the page is for
+/// all by that.
+///
+/// `private` goes before what was there: of a directive that is there twice the first one counts,
+/// and a quotation that does not end would take in what follows. What gRPC says passes as
+/// it is.
+pub(crate) fn callers_own(headers: &mut HeaderMap, credential: Credential) {
+    let is_grpc = |it: &HeaderValue| it.as_bytes().starts_with(b"application/grpc");
+    if headers.get(CONTENT_TYPE).is_some_and(is_grpc) {
+        return;
+    }
+    let says = Audience::of_response(headers);
+    let is_shared = says.is_shared && credential == Credential::Authorization;
+    if (says.is_all || is_shared) && !says.is_one {
+        return;
+    }
+    if !says.is_one {
+        let said: Vec<_> = headers.get_all(CACHE_CONTROL).iter().cloned().collect();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("private"));
+        said.into_iter().for_each(|line| _ = headers.append(CACHE_CONTROL, line));
+    }
+    TARGETED.iter().for_each(|name| _ = headers.remove(*name));
+}
+
+/// Says that no cache on the way may give a page to anybody without asking, whoever it was made
+/// for: it depends on what only the gateway adds to requests (`Vary: Tidewire-Principal`). No
+/// request that such a cache sees has that header, so all would be the same to it.
+fn for_one(headers: &mut HeaderMap) {
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    headers.remove(EXPIRES);
+    TARGETED.iter().for_each(|name| _ = headers.remove(*name));
+}
+
+/// What some caches read in place of `Cache-Control`.
+const TARGETED: [&str; 3] = ["cdn-cache-control", "surrogate-control", "x-accel-expires"];
+
+fn varies_by_gateway(headers: &HeaderMap) -> bool {
+    let lines = headers.get_all(VARY).iter();
+    let mut names = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+    names.any(|name| {
+        let start = name.trim_ascii_start().get(..GATEWAY_HEADERS.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(GATEWAY_HEADERS))
+    })
+}
+
+/// What the names of those headers begin with.
+const GATEWAY_HEADERS: &[u8] = b"tidewire-";
+
+/// Names the content of a reply for whoever asks again (`If-None-Match`): RFC 9110, section 8.8.3.
+///
+/// The validator names the bytes as the service gave them, so it stands for that one
+/// representation; what is printed from it gets its `edition` behind it, and what is compressed on
+/// the way its coding. Each is *unchanged* by the tag that it came with.
+pub(crate) fn tag(reply: &mut Reply, held: &HeldTags, edition: &str) {
+    if reply.is_unchanged()
+        && let Some(tag) =
+            reply.freshness.validator().and_then(|content| held.naming(content, edition))
+    {
+        reply.headers.insert(ETAG, tag);
+    }
+    match reply.headers.get(ETAG) {
+        None => {
+            if let Some(tag) = reply.freshness.validator().and_then(|it| strong_tag(it, edition)) {
+                reply.headers.insert(ETAG, tag);
+            }
+        }
+        Some(tag) if !edition.is_empty() => {
+            if let Some(tag) = own_content(tag).and_then(|content| strong_tag(content, edition)) {
+                reply.headers.insert(ETAG, tag);
+            }
+        }
+        Some(_) => {}
+    }
+    if reply.is_unchanged() {
+        reply.status = StatusCode::NOT_MODIFIED;
+        reply.body = Body::Empty;
+    }
+}
+
+/// The tag of this content in this edition; the empty one is the content as it is.
+fn strong_tag(content: Validator, edition: &str) -> Option<HeaderValue> {
+    let mut tag = BytesMut::with_capacity(edition.len() + 35);
+    tag.put_u8(b'"');
+    tag.put_slice(&content.digits());
+    if !edition.is_empty() {
+        tag.put_u8(b'.');
+        tag.put_slice(edition.as_bytes());
+    }
+    tag.put_u8(b'"');
+    HeaderValue::from_maybe_shared(tag.freeze()).ok()
+}
+
+/// Names the trailers that will follow the body: over HTTP/1.1 no others are sent (RFC 9110,
+/// section 6.6.2).
+fn announce<T>(reply: &mut Reply<T>) {
+    for name in reply.trailers.keys() {
+        reply.headers.append(TRAILER, HeaderValue::from(name.clone()));
+    }
+}
+
+/// The content that a tag names by itself, if it is one that was made here.
+fn own_content(tag: &HeaderValue) -> Option<Validator> {
+    tag.to_str().ok()?.strip_prefix('"')?.strip_suffix('"')?.parse().ok()
+}
+
+/// Lets a tag name the bytes that are sent, which were compressed on the way (RFC 9110, section
+/// 8.8.3): one that was made here gets the coding behind it, which
+/// [`Context::caller_validators`] knows; of another we do not know who reads it, so it becomes a
+/// weak one.
+///
+/// [`Context::caller_validators`]: tidewire_service::Context::caller_validators
+pub(crate) fn tag_compressed(headers: &mut HeaderMap, coding: &str) {
+    let Some(tag) = headers.get_mut(ETAG) else { return };
+    let text = tag.to_str().unwrap_or_default();
+    if text.starts_with("W/") {
+        return;
+    }
+    let own = text.trim_matches('"');
+    let other = match own.split('.').next().unwrap_or_default().parse::<Validator>() {
+        Ok(_) => format!("\"{own}-{coding}\"").into_bytes(),
+        Err(_) => [b"W/", tag.as_bytes()].concat(),
+    };
+    if let Ok(other) = HeaderValue::from_bytes(&other) {
+        *tag = other;
+    }
+}
+
+fn with_trailers(body: Body, trailers: Headers) -> Body {
+    let end = futures_util::stream::once(async { Ok(Frame::Trailers(trailers)) });
+    let frames = http_body_util::BodyStream::new(body);
+    Body::frames(futures_util::StreamExt::chain(
+        futures_util::StreamExt::filter_map(frames, async |frame| match frame {
+            Ok(frame) => frame.into_data().ok().map(|data| Ok(Frame::Data(data))),
+            Err(error) => Some(Err(error)),
+        }),
+        end,
+    ))
+}
+
+/// The response for an error: its status and, as JSON, its code and message.
+///
+/// The body has the shape of a Connect error, so a client handles both alike.
+pub(crate) fn error_response(error: &Error) -> Response<Body> {
+    error_response_in(ErrorFormat::Connect, error)
+}
+
+/// The same in the format that REST was told to have; an error whose content type is that of gRPC
+/// is written as gRPC has it, whatever was asked.
+pub(crate) fn error_response_in(format: ErrorFormat, error: &Error) -> Response<Body> {
+    log(error, "http");
+    let mut response = grpc_response(error).unwrap_or_else(|| printed(format, error));
+    // A cache may keep a 404, 405, 414 or 501 that says nothing, and some keep others.
+    uncached(response.headers_mut());
+    response.extensions_mut().insert(RequestFailure::new(error));
+    response
+}
+
+/// `Trailers-Only`: the status in the headers of a reply without a body.
+fn grpc_response(error: &Error) -> Option<Response<Body>> {
+    const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+    if error.headers().get(CONTENT_TYPE) != Some(&GRPC) {
+        return None;
+    }
+    let asked = HeaderMap::from_iter([(CONTENT_TYPE, GRPC)]);
+    let version = Version::HTTP_2;
+    let head = Head { verb: &Method::POST, query: None, version, headers: &asked };
+    let exchange = negotiate(&head, None).ok()?;
+    let mut error = error.clone();
+    let own = std::mem::take(error.headers_mut()).into_map();
+    let told = exchange.failed(error);
+    let mut response = Response::new(Body::Empty);
+    *response.status_mut() = told.status;
+    *response.headers_mut() = own;
+    response.headers_mut().extend(told.headers);
+    Some(response)
+}
+
+fn printed(format: ErrorFormat, error: &Error) -> Response<Body> {
+    let PrintedReply { content_type, body } = format.print(error);
+    let mut response = Response::new(Body::Full(body));
+    *response.status_mut() = error.http_status();
+    *response.headers_mut() = error.headers().clone().into_map();
+    if let Some(content_type) = content_type {
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+    }
+    response
+}
+
+/// The response for a path that is known under other verbs.
+pub(crate) fn wrong_verb(allowed: &str) -> Response<Body> {
+    let mut error = Error::unimplemented(format!("this path answers {allowed}"))
+        .with_http_status(StatusCode::METHOD_NOT_ALLOWED);
+    if let Ok(value) = HeaderValue::from_str(allowed) {
+        error.headers_mut().insert(ALLOW, value);
+    }
+    error_response(&error)
+}
+
+/// Logs an error that is the server's own fault, with its cause; others are the caller's business,
+/// also that it went away.
+pub(crate) fn log(error: &Error, target: &str) {
+    use tidewire_service::Code;
+    let cause = std::error::Error::source(error);
+    let ended = cause.and_then(|cause| cause.downcast_ref::<EndCause>());
+    // A deadline is the caller's own.
+    if error.code() == Code::Canceled || ended == Some(&EndCause::Deadline) {
+        return;
+    }
+    let is_fault = matches!(error.code(), Code::Internal | Code::Unknown | Code::DataLoss);
+    if is_fault || cause.is_some() {
+        let Some(left_out) = FAILED.line() else { return };
+        // What a panic said was logged where it happened.
+        let cause = cause.filter(|_| ended.is_none()).map(|cause| OneLine(cause).to_string());
+        let error = OneLine(error);
+        Watch::with_current(|watch| {
+            let described = watch.map(Watch::described);
+            let call = OneLine(described.as_ref().map_or(target, |it| &it.call));
+            let program = described.as_ref().and_then(|it| it.program);
+            let request_id = described.as_ref().and_then(|it| it.id);
+            tracing::error!(%call, program, request_id, %error, cause, left_out, "a call failed");
+        });
+    }
+}
+
+/// Calls that failed.
+static FAILED: LogLimit = LogLimit::new();
+
+#[cfg(test)]
+mod tests {
+    use tidewire_service::Detail;
+
+    use super::*;
+
+    /// What `Cache-Control` says once the page is its caller's, and whether targeted fields stay.
+    fn callers_own_page(cache_control: &str, credential: Credential) -> (String, bool) {
+        let mut headers = HeaderMap::new();
+        if !cache_control.is_empty() {
+            headers.insert(CACHE_CONTROL, HeaderValue::from_str(cache_control).unwrap());
+        }
+        TARGETED.iter().for_each(|it| _ = headers.insert(*it, HeaderValue::from_static("9")));
+        callers_own(&mut headers, credential);
+        let said: Vec<_> = headers.get_all(CACHE_CONTROL).iter().collect();
+        let said: Vec<_> = said.iter().map(|line| line.to_str().unwrap()).collect();
+        let targeted = TARGETED.iter().filter(|name| headers.contains_key(**name)).count();
+        assert!([0, TARGETED.len()].contains(&targeted), "{cache_control}");
+        (said.join("|"), targeted > 0)
+    }
+
+    #[test]
+    fn a_page_of_a_known_caller_is_his_unless_it_says_that_it_is_for_all() {
+        for (cache_control, expected) in [
+            ("", "private"),
+            ("max-age=60", "private|max-age=60"),
+            ("no-cache", "private|no-cache"),
+            ("max-age=60, PUBLIC", "max-age=60, PUBLIC"),
+            ("s-maxage=60", "private|s-maxage=60"),
+            ("max-age=60, must-revalidate", "private|max-age=60, must-revalidate"),
+            ("no-store", "no-store"),
+            ("no-store, must-understand", "private|no-store, must-understand"),
+            ("public, private", "public, private"),
+            ("private=\"a\"", "private|private=\"a\""),
+            ("x=\"a, public, b\"", "private|x=\"a, public, b\""),
+            ("x=\"a, no-store, b\"", "private|x=\"a, no-store, b\""),
+            ("x=\"a, private, b\"", "private|x=\"a, private, b\""),
+            ("x=\"a\\\", public\"", "private|x=\"a\\\", public\""),
+            ("x=\", public", "private|x=\", public"),
+        ] {
+            let (said, is_for_all) = callers_own_page(cache_control, Credential::Known);
+            assert_eq!(said, expected, "{cache_control}");
+            assert_eq!(is_for_all, expected.ends_with("PUBLIC"), "{cache_control}");
+        }
+    }
+
+    #[test]
+    fn a_page_beside_authorization_is_its_callers_unless_it_says_that_caches_may_share_it() {
+        for (cache_control, expected, is_shared) in [
+            ("", "private", false),
+            ("max-age=60", "private|max-age=60", false),
+            ("public, max-age=60", "public, max-age=60", true),
+            ("s-maxage=60", "s-maxage=60", true),
+            ("max-age=60, must-revalidate", "max-age=60, must-revalidate", true),
+            ("private, s-maxage=60", "private, s-maxage=60", false),
+            ("no-store", "no-store", false),
+        ] {
+            let found = callers_own_page(cache_control, Credential::Authorization);
+            assert_eq!(found, (expected.to_owned(), is_shared), "{cache_control}");
+        }
+    }
+
+    #[test]
+    fn a_page_that_depends_on_what_the_gateway_says_is_for_one_whoever_it_was_made_for() {
+        for (vary, is_own) in
+            [("Tidewire-Principal", true), ("accept, tidewire-PRINCIPAL", true), ("accept", false)]
+        {
+            let mut reply = Reply::new(Body::Empty);
+            reply.headers.insert(VARY, HeaderValue::from_static(vary));
+            let shared = HeaderValue::from_static("public, max-age=60");
+            reply.headers.insert(CACHE_CONTROL, shared.clone());
+            let surrogate = http::HeaderName::from_static("surrogate-control");
+            reply.headers.insert(surrogate, shared);
+            let response = page(reply, |body| body);
+            let expected = if is_own { "private, no-cache" } else { "public, max-age=60" };
+            assert_eq!(response.headers()[CACHE_CONTROL], expected, "{vary}");
+            assert_eq!(response.headers().contains_key("surrogate-control"), !is_own);
+        }
+    }
+
+    #[test]
+    fn an_error_for_grpc_is_told_in_headers_and_counts_as_a_failure() {
+        let mut error = Error::unavailable("shop broke off: 100 % \u{e4}")
+            .with_detail(Detail { type_name: "shop.v1.Why".to_owned(), value: vec![1].into() });
+        let printed = error_response(&error);
+        assert_eq!((printed.status().as_u16(), printed.headers().get("grpc-status")), (503, None));
+        assert_eq!(printed.headers()[CACHE_CONTROL], "private, no-cache");
+        let headers = error.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        headers.insert(http::header::RETRY_AFTER, HeaderValue::from_static("1"));
+        let response = error_response(&error);
+        assert_eq!(response.status(), StatusCode::OK);
+        assert!(matches!(response.body(), Body::Empty));
+        let header = |name| response.headers().get(name).unwrap().to_str().unwrap();
+        assert_eq!(header("content-type"), "application/grpc+proto");
+        assert_eq!((header("grpc-status"), header("retry-after")), ("14", "1"));
+        assert_eq!(header("grpc-message"), "shop broke off: 100 %25 %C3%A4");
+        assert!(!header("grpc-status-details-bin").is_empty());
+        assert!(response.extensions().get::<RequestFailure>().is_some());
+    }
+}
