@@ -3,3 +3,4 @@
 pub(crate) mod dispatcher;
 pub(crate) mod lookup;
 pub(crate) mod pipeline;
+pub(crate) mod response_future;

@@ -2,5 +2,9 @@
 
 pub(crate) mod body;
 pub(crate) mod counted;
+pub(crate) mod error;
 pub(crate) mod faults;
-pub(crate) mod plain;
+pub(crate) mod full;
+pub(crate) mod page;
+pub(crate) mod replies;
+pub(crate) mod tag;

@@ -23,10 +23,11 @@ use hyper::upgrade::OnUpgrade;
 use tidewire_service::{Error, Result};
 
 use crate::dispatch::dispatcher::Connection;
+use crate::dispatch::response_future::ResponseFuture;
 use crate::gate::authority;
-use crate::response::body::{ResponseBody, ResponseFuture};
-use crate::response::counted::ReplyBody;
-use crate::response::plain;
+use crate::response::body::ResponseBody;
+use crate::response::counted::CountedBody;
+use crate::response::error::error_response;
 use crate::socket::activity::Activity;
 use crate::socket::gather::GatherHandle;
 
@@ -101,7 +102,7 @@ impl Future for CountedResponse {
         if self.gathering.is_body_abandoned() && !is_upgrade {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        Poll::Ready(Ok(ReplyBody::counted_if_large(response, &self.activity)))
+        Poll::Ready(Ok(CountedBody::counted_if_large(response, &self.activity)))
     }
 }
 
@@ -136,7 +137,7 @@ fn check_coding(headers: &HeaderMap) -> Result<()> {
 }
 
 fn refusal(error: &Error) -> Response<tidewire_service::Body> {
-    let mut response = plain::error_response(error);
+    let mut response = error_response(error);
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }

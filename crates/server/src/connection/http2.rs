@@ -29,10 +29,11 @@ use hyper::body::Incoming;
 use tokio::time::Sleep;
 
 use crate::dispatch::dispatcher::Connection;
+use crate::dispatch::response_future::ResponseFuture;
 use crate::gate::authority;
 use crate::protocols::live::Takeover;
-use crate::response::body::ResponseFuture;
-use crate::response::counted::ReplyBody;
+use crate::response::body::ResponseBody;
+use crate::response::counted::CountedBody;
 use crate::socket::activity::{Activity, Slot};
 
 /// The hyper service of one HTTP/2 connection.
@@ -69,7 +70,7 @@ pub(crate) fn calls(connection: Connection, activity: Arc<Activity>) -> (Calls, 
 }
 
 impl hyper::service::Service<Request<Incoming>> for Calls {
-    type Response = Response<ReplyBody>;
+    type Response = Response<CountedBody<ResponseBody>>;
     type Error = Infallible;
     type Future = CountedResponse;
 
@@ -128,12 +129,12 @@ pub(crate) struct CountedResponse {
 }
 
 impl Future for CountedResponse {
-    type Output = Result<Response<ReplyBody>, Infallible>;
+    type Output = Result<Response<CountedBody<ResponseBody>>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let response = ready!(Pin::new(&mut self.response).poll(cx));
         let slot = self.slot.take().expect("a response is polled until it is ready, once");
-        Poll::Ready(response.map(|response| ReplyBody::counted(response, slot)))
+        Poll::Ready(response.map(|response| CountedBody::counted(response, slot)))
     }
 }
 

@@ -32,6 +32,7 @@ use crate::connection::driver::{ConnectionDriver, Tick};
 use crate::connection::http1 as calls1;
 use crate::connection::http2 as calls2;
 use crate::control::reload::{EditionParts, Latest, ReloadHandle};
+use crate::dispatch::response_future::ResponseFuture;
 use crate::gate::access::AccessGate;
 use crate::gate::callers::CallerAddresses;
 use crate::gate::cors::{CorsFuture, Policy};
@@ -42,10 +43,10 @@ use crate::protocols::live::{Live, Takeover};
 use crate::protocols::rest::Rest;
 use crate::request::command::Commands;
 use crate::request::run_call::Run;
-use crate::response::body::{BoxedResponse, ResponseBody, ResponseFuture};
+use crate::response::body::{BoxedResponse, ResponseBody};
+use crate::response::error::error_response;
 use crate::response::faults as fault;
-use crate::response::plain;
-use crate::response::plain::Credential;
+use crate::response::page::{self, Credential, callers_own};
 use crate::runtime::stop::{Stage, Stop};
 use crate::runtime::usage::Counters;
 use crate::services::methods::Methods;
@@ -316,13 +317,13 @@ impl Connection {
             let mut response = match outcome {
                 Ok(reply) if is_connect && is_page(&reply) => {
                     let error = not_opened(reply.status);
-                    plain::error_response(&error).map(ResponseBody::plain)
+                    error_response(&error).map(ResponseBody::plain)
                 }
-                Ok(reply) => plain::page(reply, ResponseBody::plain),
-                Err(error) => plain::error_response(&error).map(ResponseBody::plain),
+                Ok(reply) => page::page(reply, ResponseBody::plain),
+                Err(error) => error_response(&error).map(ResponseBody::plain),
             };
             if let Some(credential) = credential {
-                plain::callers_own(response.headers_mut(), credential);
+                callers_own(response.headers_mut(), credential);
             }
             response
         })
@@ -392,7 +393,11 @@ impl Connection {
             self.watched(request, slot)
         };
         if self.app.faults {
-            response = ResponseFuture::Late(fault::play(response, self.goes_away.clone()));
+            response = ResponseFuture::Late(Box::pin(fault::play(
+                response,
+                self.goes_away.clone(),
+                ResponseBody::faulty,
+            )));
         }
         match granted {
             None => response,
@@ -414,7 +419,7 @@ impl Connection {
         error: &Error,
     ) -> ResponseFuture {
         let (parts, body) = self.split(request, slot);
-        let response = plain::error_response(error).map(ResponseBody::plain);
+        let response = error_response(error).map(ResponseBody::plain);
         self.after_body(parts.version, &parts.headers, body, response)
     }
 }

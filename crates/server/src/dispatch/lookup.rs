@@ -32,9 +32,10 @@ use crate::gate::origin;
 use crate::protocols::rest;
 use crate::protocols::rpc;
 use crate::request::deadline;
-use crate::request::observe::RequestFailure;
+use crate::request::failure::RequestFailure;
+use crate::request::failure_log::log;
 use crate::response::body::ResponseBody;
-use crate::response::plain;
+use crate::response::error::{error_response, wrong_verb};
 use crate::services::methods::Entry;
 use crate::services::routes;
 
@@ -127,7 +128,7 @@ impl App {
 
     #[inline]
     fn find_plain(&self, parts: &Parts) -> RequestTarget<'_> {
-        let failed = |error: &Error| plain_answer(parts, plain::error_response(error));
+        let failed = |error: &Error| plain_answer(parts, error_response(error));
         match self.routes.find(&parts.method, &parts.uri) {
             Ok(routes::RouteMatch::Service(service, params)) => {
                 let is_safe = origin::is_safe(&parts.method);
@@ -149,9 +150,7 @@ impl App {
                 ),
                 Err(error) => failed(&error),
             },
-            Ok(routes::RouteMatch::WrongVerb(allowed)) => {
-                plain_answer(parts, plain::wrong_verb(&allowed))
-            }
+            Ok(routes::RouteMatch::WrongVerb(allowed)) => plain_answer(parts, wrong_verb(&allowed)),
             Ok(routes::RouteMatch::Nothing) => self.nothing(parts),
             Err(error) => failed(&error),
         }
@@ -244,19 +243,19 @@ impl RequestTarget<'_> {
 
     /// The response that refuses the request, in its protocol.
     pub(crate) fn refusal(&self, app: &App, parts: &Parts, error: Error) -> Response<ResponseBody> {
-        plain::log(&error, "gate");
+        log(&error, "gate");
         match self {
             Self::Method(_, exchange) => rpc::error_response(exchange, error),
             Self::Answer(answered) if is_rpc(answered.protocol) => {
                 match negotiate(&head(parts), None) {
                     Ok(exchange) => rpc::error_response(&exchange, error),
-                    Err(_) => plain::error_response(&error).map(ResponseBody::plain),
+                    Err(_) => error_response(&error).map(ResponseBody::plain),
                 }
             }
             _ if self.protocol() == Protocol::Rest => {
                 app.rest.refusal(&error).map(ResponseBody::plain)
             }
-            _ => plain::error_response(&error).map(ResponseBody::plain),
+            _ => error_response(&error).map(ResponseBody::plain),
         }
     }
 }

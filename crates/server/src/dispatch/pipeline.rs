@@ -28,15 +28,18 @@ use tokio::time::Instant;
 
 use crate::dispatch::dispatcher::{Connection, UpgradeRequest};
 use crate::dispatch::lookup::RequestTarget;
+use crate::dispatch::response_future::ResponseFuture;
 use crate::protocols::rest::{Rest, Transcoder, add_host};
 use crate::protocols::rpc::RpcCall;
 use crate::request::body::{RawBody, RequestBody, UnreadBody, check_length};
 use crate::request::catch_panic::panicked;
-use crate::request::observe::{EndCause, Watch};
+use crate::request::failure::EndCause;
+use crate::request::observe::Watch;
 use crate::request::run_call::{Run, run};
 use crate::request::trace;
-use crate::response::body::{ResponseBody, ResponseFuture};
-use crate::response::plain;
+use crate::response::body::ResponseBody;
+use crate::response::error::error_response;
+use crate::response::page::{Credential, callers_own, uncached};
 use crate::socket::activity::Slot;
 use crate::socket::body_rate::BodyRate;
 
@@ -148,7 +151,7 @@ impl Connection {
         let refuse = || found.refusal(&self.app, &parts, error);
         let mut response = Watch::within(&mut watch, refuse);
         if matches!(parts.method, Method::GET | Method::HEAD) {
-            plain::uncached(response.headers_mut());
+            uncached(response.headers_mut());
         }
         self.after_body(version, &parts.headers, body, response).watched(watch)
     }
@@ -239,7 +242,7 @@ impl Connection {
                 let InboundRequest { verb, version, context, body, .. } = request;
                 let mut response = answered.response;
                 if matches!(verb, Method::GET | Method::HEAD) {
-                    plain::uncached(response.headers_mut());
+                    uncached(response.headers_mut());
                 }
                 self.after_body(version, context.headers(), body, response)
             }
@@ -262,7 +265,7 @@ impl Connection {
         } else {
             let bytes_max = self.app.limits.body_bytes_max;
             if let Err(error) = check_length(context.headers(), bytes_max) {
-                return ResponseFuture::ready(plain::error_response(&error));
+                return ResponseFuture::ready(error_response(&error));
             }
             let version = body.version;
             let counter = watch.map(|watch| watch.counter());
@@ -274,7 +277,7 @@ impl Connection {
         if is_http11 && upgrade.is_none() {
             context.set_interim(self.gathering.interim_sender());
         }
-        let credential = plain::Credential::of(&context);
+        let credential = Credential::of(&context);
         let is_connect = target.method == Method::CONNECT;
         let call = Call::of_target(Target::Http(target), context, body);
         let answer = run(service, call, None);
@@ -285,14 +288,14 @@ impl Connection {
         }
         let response = match answer {
             Run::Ready(Ok(reply)) => ResponseFuture::Answered(Some(reply)),
-            Run::Ready(Err(error)) => ResponseFuture::ready(plain::error_response(&error)),
+            Run::Ready(Err(error)) => ResponseFuture::ready(error_response(&error)),
             Run::Pending(waiting) => ResponseFuture::Plain(waiting),
         };
         let response = match credential {
             None => response,
             Some(credential) => ResponseFuture::Late(Box::pin(async move {
                 let mut response = response.await.unwrap_or_else(|never| match never {});
-                plain::callers_own(response.headers_mut(), credential);
+                callers_own(response.headers_mut(), credential);
                 response
             })),
         };

@@ -32,7 +32,8 @@ use crate::gate::access::AccessGate;
 use crate::request::body::{RequestBody, UnreadBody, check_length};
 use crate::request::command::Command;
 use crate::request::run_call::run;
-use crate::response::plain;
+use crate::response::error::{error_response, error_response_in};
+use crate::response::page::uncached;
 
 /// The REST bindings of a server and the services behind them.
 pub(crate) struct Rest {
@@ -101,13 +102,13 @@ impl Rest {
             false => tokio::task::spawn_blocking(move || make(&app)).await,
         };
         let Ok(document) = made else {
-            return plain::error_response(&Error::internal("the document cannot be made"));
+            return error_response(&Error::internal("the document cannot be made"));
         };
         let mut response = Response::new(Body::Full(document));
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(CONTENT_TYPE, json);
         // It may have been asked for with a credential.
-        plain::uncached(response.headers_mut());
+        uncached(response.headers_mut());
         response
     }
 
@@ -143,7 +144,7 @@ impl Transcoder {
             Err(error) => (refusal(options, &error), None),
         };
         if is_get {
-            plain::uncached(response.headers_mut());
+            uncached(response.headers_mut());
         }
         let response = if options.compression {
             let kept = keeper.map(|keeper| (keeper, self.binding.format()));
@@ -280,7 +281,7 @@ fn one_message(
 
 /// The response that refuses a request.
 fn refusal(options: &RestOptions, error: &Error) -> Response<Body> {
-    plain::error_response_in(options.errors, error)
+    error_response_in(options.errors, error)
 }
 
 /// HTTP/2 has the host in its target; who makes a URL, or looks who is asked for, reads the header.

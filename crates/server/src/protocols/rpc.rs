@@ -28,17 +28,20 @@ use tidewire_service::{Body, Call, Context, HeldTags, Reply, Result};
 use tidewire_wire::Exchange;
 
 use self::request::Messages;
-pub(crate) use self::response::{FullBody, Replies, error_response, gathered, whole};
+pub(crate) use self::response::{error_response, whole};
 use self::response::{many, one};
 use crate::dispatch::dispatcher::App;
 use crate::dispatch::pipeline::InboundRequest;
 use crate::request::body::{RequestBody, UnreadBody, check_length};
 use crate::request::command::Command;
+use crate::request::failure_log::log;
 use crate::request::observe::Watch;
 use crate::request::run_call::{PendingCall, Run, run};
+use crate::request::single_message::whole_reply;
 use crate::response::body::{BoxedResponse, ResponseBody};
 use crate::response::faults as fault;
-use crate::response::plain::{self, log};
+use crate::response::page::{self, uncached};
+use crate::response::tag::{self, tag_compressed};
 use crate::services::methods::Entry;
 
 /// One call of a method on its way.
@@ -230,7 +233,7 @@ impl RpcCall {
     #[inline]
     fn report(&mut self, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
         if self.exchange.is_get() {
-            plain::uncached(response.headers_mut());
+            uncached(response.headers_mut());
         }
         match self.watch.take() {
             Some(watch) => watch.response(response),
@@ -255,7 +258,7 @@ impl RpcCall {
             }
         };
         if self.exchange.is_single_reply() && matches!(reply.body, Body::Stream(_)) {
-            return self.later(gathered_reply(reply));
+            return self.later(whole_reply(reply));
         }
         let response = self.finish(reply).unwrap_or_else(|error| {
             self.log(&error);
@@ -274,11 +277,11 @@ impl RpcCall {
         let loses_end = fault::loses_trailers(script.as_ref());
         let is_get = exchange.is_get();
         if is_get {
-            plain::tag(&mut reply, &self.held, "");
+            tag::tag(&mut reply, &self.held, "");
             if reply.is_unchanged() {
                 // As the whole answer would (RFC 9110, section 15.4.5).
                 tidewire_service::vary(&mut reply.headers, "accept-encoding");
-                return Ok(plain::response(reply, ResponseBody::plain));
+                return Ok(page::response(reply, ResponseBody::plain));
             }
         }
         let mut response = if exchange.is_single_reply() {
@@ -288,23 +291,13 @@ impl RpcCall {
             many(*exchange, &self.entry.method, reply, seen, loses_end)
         };
         if is_get && let Some(coding) = response.headers().get(CONTENT_ENCODING).cloned() {
-            plain::tag_compressed(response.headers_mut(), coding.to_str().unwrap_or_default());
+            tag_compressed(response.headers_mut(), coding.to_str().unwrap_or_default());
         }
         if let Some(script) = script {
             response.extensions_mut().insert(script);
         }
         Ok(response)
     }
-}
-
-/// A reply of one message that came as a stream, with that message.
-async fn gathered_reply(mut reply: Reply) -> Result<Reply> {
-    let (message, late) = gathered(std::mem::take(&mut reply.body)).await?;
-    reply.body = Body::Full(message);
-    if !late.is_empty() {
-        reply.trailers = late.into();
-    }
-    Ok(reply)
 }
 
 impl Future for RpcCall {

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::request::observe::EndCause;
+use crate::request::failure::EndCause;
 use crate::runtime::log_limit::LogLimit;
 use tidewire_service::{
     Answer, Call, Error, Frame, Frames, Messages, OneLine, PendingAnswer, Progress, Reply, Result,

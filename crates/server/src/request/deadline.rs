@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName};
 use tidewire_service::{Context, DeadlineOwner, Error, Result};
 use tokio::time::Instant;
 
-use crate::request::observe::EndCause;
+use crate::request::failure::EndCause;
 
 /// How long the client waits from now on.
 ///

@@ -19,14 +19,14 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use http_body::{Body as _, Frame};
+use http_body::Frame;
 use tidewire_service::{
     Code, Codec, End, EndReason, Error, Head, Observation, Observer, Permits, Phase, Phases,
     Principal, Side, Target,
 };
 
+use crate::request::failure::RequestFailure;
 use crate::request::trace::REQUEST_ID;
-use crate::response::body::{ResponseBody, ResponseFuture};
 use crate::runtime::stop::{Stage, Stop};
 
 /// One request that is watched; the end is told when the last of its clones is gone.
@@ -184,7 +184,7 @@ impl Watch {
     }
 
     /// Takes note of the response's head, and follows its body.
-    pub(crate) fn response(self, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+    pub(crate) fn response<B: WatchedBody>(self, mut response: Response<B>) -> Response<B> {
         if let Some(id) = &self.0.id {
             response.headers_mut().entry(REQUEST_ID).or_insert_with(|| id.clone());
         }
@@ -198,7 +198,7 @@ impl Watch {
         } else if let Some(length) = length(response.headers()) {
             self.0.length_out.store(length, Ordering::Relaxed);
         }
-        response.body_mut().watch = Some(self);
+        response.body_mut().watch(self);
         response
     }
 
@@ -416,57 +416,24 @@ const HOWS: [EndReason; 5] = [
     EndReason::Drained,
 ];
 
-/// How a request failed, on its response.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RequestFailure {
-    code: Code,
-    how: EndReason,
-}
-
-impl RequestFailure {
-    pub(crate) fn new(error: &Error) -> Self {
-        let cause = std::error::Error::source(error);
-        let how = match cause.and_then(|cause| cause.downcast_ref()) {
-            Some(EndCause::Panicked) => EndReason::Panicked,
-            Some(EndCause::Deadline) => EndReason::Deadline,
-            None => EndReason::Answered,
-        };
-        Self { code: error.code(), how }
-    }
-}
-
-/// Why the server itself ended a call: the cause of the error that it then has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EndCause {
-    Panicked,
-    Deadline,
-}
-
-impl std::fmt::Display for EndCause {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Panicked => "the handler panicked",
-            Self::Deadline => "the deadline passed",
-        })
-    }
-}
-
-impl std::error::Error for EndCause {}
-
-/// Whether an error says that the caller's deadline passed here.
-pub(crate) fn is_late(error: &Error) -> bool {
-    let cause = std::error::Error::source(error);
-    cause.and_then(|cause| cause.downcast_ref()) == Some(&EndCause::Deadline)
+/// A body that tells a watch of its frames.
+pub(crate) trait WatchedBody: http_body::Body {
+    /// Tells this one from now on.
+    fn watch(&mut self, watch: Watch);
 }
 
 /// A response that comes later, and is watched.
-pub(crate) struct WatchedResponse {
-    pub(crate) response: ResponseFuture,
+pub(crate) struct WatchedResponse<F> {
+    pub(crate) response: F,
     pub(crate) watch: Option<Watch>,
 }
 
-impl Future for WatchedResponse {
-    type Output = Result<Response<ResponseBody>, Infallible>;
+impl<F, B> Future for WatchedResponse<F>
+where
+    F: Future<Output = Result<Response<B>, Infallible>> + Unpin,
+    B: WatchedBody,
+{
+    type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let Self { response, watch } = &mut *self;

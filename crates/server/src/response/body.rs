@@ -1,91 +1,26 @@
-//! Responses as the HTTP library takes them: a future that is small, since the library moves it
-//! about, and one body for all protocols.
+//! The body of a response: one type for all protocols, as the HTTP library takes it.
 
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::Response;
 use http_body::{Frame, SizeHint};
-use tidewire_service::{Body, Error, Reply};
+use tidewire_service::{Body, Error};
 
-use crate::gate::cors::CorsFuture;
-use crate::protocols::rpc::{FullBody, Replies, RpcCall};
-use crate::request::observe::{Watch, WatchedResponse};
-use crate::request::run_call::PendingCall;
-use crate::response::counted::ReplyBody;
+use crate::request::observe::{Watch, WatchedBody};
+use crate::response::counted::{CountableBody, CountedBody};
 use crate::response::faults::Faulty;
-use crate::response::plain;
-
-/// The future of a response.
-pub(crate) enum ResponseFuture {
-    /// It is there.
-    Ready(Option<Box<Response<ResponseBody>>>),
-    /// The reply of a plain HTTP service is there.
-    Answered(Option<Box<Reply>>),
-    /// A plain HTTP service runs.
-    Plain(PendingCall),
-    /// REST.
-    Rest(BoxedResponse<Body>),
-    /// An RPC protocol.
-    Rpc(Box<RpcCall>),
-    /// Everything else.
-    Late(BoxedResponse<ResponseBody>),
-    /// Told to whoever observes.
-    Watched(Box<WatchedResponse>),
-    /// Says who may read it.
-    Marked(Box<CorsFuture<Self>>),
-}
+use crate::response::full::FullBody;
+use crate::response::replies::Replies;
 
 /// A boxed future of a response.
 pub(crate) type BoxedResponse<B> = Pin<Box<dyn Future<Output = Response<B>> + Send>>;
 
-impl ResponseFuture {
-    /// A response that is there.
-    pub(crate) fn ready(response: Response<Body>) -> Self {
-        Self::Ready(Some(Box::new(response.map(ResponseBody::plain))))
-    }
-
-    /// The same response, told to whoever observes.
-    pub(crate) fn watched(self, watch: Option<Watch>) -> Self {
-        Self::Watched(Box::new(WatchedResponse { response: self, watch }))
-    }
-}
-
-const TAKEN: &str = "a response is polled until it is ready, once";
-
-impl Future for ResponseFuture {
-    type Output = Result<Response<ResponseBody>, Infallible>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut *self {
-            Self::Ready(response) => Poll::Ready(Ok(*response.take().expect(TAKEN))),
-            Self::Answered(reply) => {
-                let reply = reply.take().expect(TAKEN);
-                Poll::Ready(Ok(plain::page(*reply, ResponseBody::plain)))
-            }
-            Self::Plain(answer) => Pin::new(answer).poll(cx).map(|outcome| {
-                Ok(match outcome {
-                    Ok(reply) => plain::page(reply, ResponseBody::plain),
-                    Err(error) => plain::error_response(&error).map(ResponseBody::plain),
-                })
-            }),
-            Self::Rest(response) => {
-                response.as_mut().poll(cx).map(|response| Ok(response.map(ResponseBody::plain)))
-            }
-            Self::Rpc(call) => Pin::new(&mut **call).poll(cx).map(Ok),
-            Self::Late(response) => response.as_mut().poll(cx).map(Ok),
-            Self::Watched(response) => Pin::new(&mut **response).poll(cx),
-            Self::Marked(response) => Pin::new(&mut **response).poll(cx),
-        }
-    }
-}
-
 /// The body of a response, and who is told of it.
 pub(crate) struct ResponseBody {
     kind: Kind,
-    pub(crate) watch: Option<Watch>,
+    watch: Option<Watch>,
 }
 
 /// What a body consists of. What is seldom or large is boxed, since every response is moved about.
@@ -99,7 +34,7 @@ pub(crate) enum Kind {
     /// Wrong on purpose.
     Faulty(Box<Faulty<ResponseBody>>),
     /// Large, and counted until it has left.
-    Counted(Box<ReplyBody>),
+    Counted(Box<CountedBody<ResponseBody>>),
 }
 
 impl ResponseBody {
@@ -113,8 +48,22 @@ impl ResponseBody {
         Self { kind, watch: None }
     }
 
-    /// How many bytes are there and wait to be sent.
-    pub(crate) fn waiting_bytes(&self) -> usize {
+    /// A body that is wrong on purpose.
+    pub(crate) fn faulty(body: Faulty<Self>) -> Self {
+        Self::of(Kind::Faulty(Box::new(body)))
+    }
+}
+
+impl CountableBody for ResponseBody {
+    fn plain(body: Body) -> Self {
+        Self::plain(body)
+    }
+
+    fn counted(body: CountedBody<Self>) -> Self {
+        Self::of(Kind::Counted(Box::new(body)))
+    }
+
+    fn waiting_bytes(&self) -> usize {
         match &self.kind {
             Kind::Plain(Body::Full(bytes)) => bytes.len(),
             Kind::Plain(_) | Kind::Counted(_) => 0,
@@ -122,6 +71,12 @@ impl ResponseBody {
             Kind::Replies(body) => body.waiting_bytes(),
             Kind::Faulty(body) => body.inner().waiting_bytes(),
         }
+    }
+}
+
+impl WatchedBody for ResponseBody {
+    fn watch(&mut self, watch: Watch) {
+        self.watch = Some(watch);
     }
 }
 

@@ -16,13 +16,28 @@ use http::{HeaderMap, Response};
 use http_body::{Frame, SizeHint};
 use tidewire_service::{Body, Error};
 
-use crate::response::body::{Kind, ResponseBody};
-use crate::response::plain;
+use crate::response::error::error_response;
 use crate::socket::activity::{Activity, Slot};
 
+/// A body that can be counted.
+pub(crate) trait CountableBody:
+    http_body::Body<Data = Bytes, Error = Error> + Unpin
+{
+    /// A body of one piece, or of none.
+    fn plain(body: Body) -> Self;
+
+    /// The body that is counted, as one that may not be.
+    fn counted(body: CountedBody<Self>) -> Self
+    where
+        Self: Sized;
+
+    /// How many bytes are there and wait to be sent.
+    fn waiting_bytes(&self) -> usize;
+}
+
 /// The body of a reply that is counted.
-pub(crate) struct ReplyBody {
-    body: ResponseBody,
+pub(crate) struct CountedBody<B> {
+    body: B,
     /// What is left of a large piece.
     rest: Bytes,
     slot: Arc<Slot>,
@@ -30,9 +45,9 @@ pub(crate) struct ReplyBody {
     is_counted: bool,
 }
 
-impl ReplyBody {
+impl<B: CountableBody> CountedBody<B> {
     /// Counts what waits of a response; when that is too much, what is answered instead.
-    pub(crate) fn counted(response: Response<ResponseBody>, slot: Arc<Slot>) -> Response<Self> {
+    pub(crate) fn counted(response: Response<B>, slot: Arc<Slot>) -> Response<Self> {
         let (response, is_counted) = match slot.hold(response.body().waiting_bytes()) {
             Ok(()) => (response, true),
             Err(error) => (too_busy(response.headers(), &error), false),
@@ -41,15 +56,12 @@ impl ReplyBody {
     }
 
     /// [`counted`](Self::counted) over HTTP/1.1, if it is large.
-    pub(crate) fn counted_if_large(
-        response: Response<ResponseBody>,
-        activity: &Arc<Activity>,
-    ) -> Response<ResponseBody> {
+    pub(crate) fn counted_if_large(response: Response<B>, activity: &Arc<Activity>) -> Response<B> {
         if response.body().waiting_bytes() < LARGE_BYTES {
             return response;
         }
         let counted = Self::counted(response, Slot::begin(activity));
-        counted.map(|body| ResponseBody::of(Kind::Counted(Box::new(body))))
+        counted.map(B::counted)
     }
 
     /// The next piece of what is there.
@@ -62,7 +74,7 @@ impl ReplyBody {
     }
 }
 
-impl http_body::Body for ReplyBody {
+impl<B: CountableBody> http_body::Body for CountedBody<B> {
     type Data = Bytes;
     type Error = Error;
 
@@ -102,10 +114,10 @@ impl http_body::Body for ReplyBody {
 }
 
 /// The error in the protocol of the response that it takes the place of.
-fn too_busy(headers: &HeaderMap, error: &Error) -> Response<ResponseBody> {
+fn too_busy<B: CountableBody>(headers: &HeaderMap, error: &Error) -> Response<B> {
     tracing::debug!(%error, "a reply is not sent");
     let content_type = headers.get(CONTENT_TYPE).cloned();
-    let mut response = plain::error_response(error).map(ResponseBody::plain);
+    let mut response = error_response(error).map(B::plain);
     if let Some(content_type) = content_type
         && content_type.as_bytes().starts_with(b"application/grpc")
         && let Ok(message) = HeaderValue::from_str(error.message())
@@ -116,7 +128,7 @@ fn too_busy(headers: &HeaderMap, error: &Error) -> Response<ResponseBody> {
         headers.insert("grpc-message", message);
         headers.insert(CONTENT_TYPE, content_type);
         *response.status_mut() = http::StatusCode::OK;
-        *response.body_mut() = ResponseBody::plain(Body::Empty);
+        *response.body_mut() = B::plain(Body::Empty);
     }
     response
 }

@@ -16,45 +16,45 @@
 mod messages;
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Response;
 use http::header::CONTENT_TYPE;
 use http_body::{Body, Frame, SizeHint};
 use tidewire_service::{Error, Fault, Script, Signal};
 use tokio::time::Sleep;
 
 use self::messages::{MessageCutter, Piece};
-use crate::response::body::{BoxedResponse, Kind, ResponseBody, ResponseFuture};
 
 /// Whether the end of a response is left out.
 pub(crate) fn loses_trailers(script: Option<&Script>) -> bool {
     script.is_some_and(|script| script.faults().contains(&Fault::LoseTrailers))
 }
 
-/// The response as its script wants it.
-pub(crate) fn play(response: ResponseFuture, goes_away: Signal) -> BoxedResponse<ResponseBody> {
-    Box::pin(async move {
-        let mut response = response.await.unwrap_or_else(|never| match never {});
-        let Some(script) = response.extensions_mut().remove::<Script>() else { return response };
-        let cutter = MessageCutter::of(response.headers().get(CONTENT_TYPE));
-        let mut plan = Plan { truncate_after: u64::MAX, ..Plan::default() };
-        for fault in script.faults() {
-            match fault {
-                Fault::HeadDelay(delay) => tokio::time::sleep(*delay).await,
-                Fault::ContentType(value) => {
-                    response.headers_mut().insert(CONTENT_TYPE, value.clone());
-                }
-                other => plan.add(other),
+/// The response as its script wants it: with what `wrap` makes of a body that misbehaves.
+pub(crate) async fn play<B>(
+    response: impl Future<Output = Result<Response<B>, Infallible>>,
+    goes_away: Signal,
+    wrap: impl FnOnce(Faulty<B>) -> B,
+) -> Response<B> {
+    let mut response = response.await.unwrap_or_else(|never| match never {});
+    let Some(script) = response.extensions_mut().remove::<Script>() else { return response };
+    let cutter = MessageCutter::of(response.headers().get(CONTENT_TYPE));
+    let mut plan = Plan { truncate_after: u64::MAX, ..Plan::default() };
+    for fault in script.faults() {
+        match fault {
+            Fault::HeadDelay(delay) => tokio::time::sleep(*delay).await,
+            Fault::ContentType(value) => {
+                response.headers_mut().insert(CONTENT_TYPE, value.clone());
             }
+            other => plan.add(other),
         }
-        response.map(|body| {
-            let faulty = Faulty::new(body, plan, cutter, goes_away);
-            ResponseBody::of(Kind::Faulty(Box::new(faulty)))
-        })
-    })
+    }
+    response.map(|body| wrap(Faulty::new(body, plan, cutter, goes_away)))
 }
 
 /// What goes wrong with a body.

@@ -25,11 +25,11 @@ use tidewire_service::{
 use crate::control::reload::ReloadHandle;
 use crate::dispatch::dispatcher::App;
 use crate::dispatch::pipeline::admitted;
-use crate::protocols::rpc::gathered;
 use crate::request::deadline::Deadline;
+use crate::request::failure_log::log;
 use crate::request::observe::Watch;
 use crate::request::run_call::run;
-use crate::response::plain::log;
+use crate::request::single_message::whole_reply;
 use crate::services::methods::Entry;
 use crate::services::routes;
 
@@ -184,7 +184,7 @@ impl App {
         Box::pin(async move {
             let outcome = match running.outcome().await {
                 Ok(reply) if !method.kind.server_streams() && reply.body.len().is_none() => {
-                    Box::pin(whole(reply)).await
+                    Box::pin(whole_reply(reply)).await
                 }
                 outcome => outcome,
             };
@@ -197,7 +197,7 @@ impl App {
                     Outcome::Unknown if is_unary_command && !error.is_upstream() => {
                         Outcome::Unknown
                     }
-                    _ if is_unary_command && crate::request::observe::is_late(&error) => {
+                    _ if is_unary_command && crate::request::failure::is_late(&error) => {
                         Outcome::Unknown
                     }
                     _ => Outcome::Answered,
@@ -217,16 +217,6 @@ impl App {
         };
         Ok(())
     }
-}
-
-/// A reply of one message, which comes as a stream, with that message whole.
-async fn whole(mut reply: Reply) -> Result<Reply> {
-    let (message, late) = gathered(std::mem::take(&mut reply.body)).await?;
-    reply.body = Body::Full(message);
-    if !late.is_empty() {
-        reply.trailers = late.into();
-    }
-    Ok(reply)
 }
 
 /// Tells who observes what became of a call, at the end of its answer.

@@ -30,7 +30,7 @@ use tidewire_service::{Body, Error, Peer};
 use crate::dispatch::dispatcher::App;
 use crate::gate::cors::Policy;
 use crate::gate::origin::{is_of_other_site, is_own_page};
-use crate::response::plain;
+use crate::response::error::error_response;
 
 /// A connection that will be handed over.
 pub(crate) struct Takeover {
@@ -52,7 +52,7 @@ impl App {
         let how = upgrade_kind(request)?;
         let key = match self.check_upgrade(request, how, peer) {
             Ok(key) => key,
-            Err(error) => return Some((plain::error_response(&error), None)),
+            Err(error) => return Some((error_response(&error), None)),
         };
         let mut response = Response::new(Body::Empty);
         let headers = response.headers_mut();

@@ -24,7 +24,7 @@ use http::{HeaderMap, Response};
 use tidewire_service::{Body, CachedBody, Coding, Form, Format, Frame, Frames};
 use tidewire_wire::{AcceptedCoding, accepted_codings};
 
-use crate::response::plain::tag_compressed;
+use crate::response::tag::tag_compressed;
 
 /// Whether a client takes gzip (RFC 9110, section 12.5.3).
 pub(crate) fn accepted(headers: &HeaderMap) -> bool {

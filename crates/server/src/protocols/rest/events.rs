@@ -26,7 +26,7 @@ use tidewire_service::{
 
 use crate::app::follow::{FollowStep, FollowedQuery};
 use crate::dispatch::dispatcher::App;
-use crate::response::plain;
+use crate::request::failure_log::log;
 
 /// A stream of events.
 struct Events {
@@ -129,7 +129,7 @@ fn event(binding: &Binding, answer: Result<Reply>) -> Result<Bytes> {
 }
 
 fn error_event(binding: &Binding, error: &Error) -> Bytes {
-    plain::log(error, &binding.method().path);
+    log(error, &binding.method().path);
     failed_event(&binding.options().errors.print(error).body)
 }
 

@@ -10,8 +10,9 @@ use tidewire_rest::{Binding, PrintedReply, Style};
 use tidewire_service::{Body, CachedBody, HeldTags, Reply, Result};
 
 use super::stream::Chunks;
-use crate::protocols::rpc::gathered;
-use crate::response::plain;
+use crate::request::single_message::message_of;
+use crate::response::page::{self};
+use crate::response::tag::{self};
 
 /// The response for a reply; `held` is what its caller holds, `keeper` who keeps its message.
 ///
@@ -25,10 +26,10 @@ pub(crate) async fn response(
     keeper: Option<&dyn CachedBody>,
 ) -> Result<Response<Body>> {
     if reply.freshness.validator().is_some() || reply.is_unchanged() {
-        plain::tag(&mut reply, held, binding.edition());
+        tag::tag(&mut reply, held, binding.edition());
     }
     if reply.is_unchanged() {
-        return Ok(plain::response(reply, |body| body));
+        return Ok(page::response(reply, |body| body));
     }
     let Reply { status, headers, body, .. } = reply;
     let status = binding.status(status);
@@ -37,7 +38,7 @@ pub(crate) async fn response(
     } else {
         let message = match body {
             Body::Full(message) => message,
-            other => Box::pin(gathered(other)).await?.0,
+            other => Box::pin(message_of(other)).await?.0,
         };
         one(binding, message, status, keeper)?
     };

@@ -11,7 +11,7 @@ use http_body::Body as _;
 use tidewire_rest::{Binding, Lines, Request, Style, Writer};
 use tidewire_service::{Body, Error, Frame, Frames, Result};
 
-use crate::response::plain;
+use crate::request::failure_log::log;
 
 /// One message a line, or a chunk of a raw body; path and query are the same for each.
 pub(crate) fn messages(request: Request, body: Body, line_bytes_max: usize) -> Body {
@@ -96,7 +96,7 @@ impl Chunks {
     fn fail(&mut self, error: Error) {
         self.frames = None;
         if self.writer.fail(&error) {
-            plain::log(&error, &self.binding.method().path);
+            log(&error, &self.binding.method().path);
         } else {
             self.failed = Some(error);
         }

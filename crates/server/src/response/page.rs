@@ -1,19 +1,13 @@
-//! Plain HTTP: from a request to a [`Call`] and from a [`Reply`] to a response.
+//! The reply of a plain HTTP service as a response, and whom caches on the way may give it to.
 
-use bytes::{BufMut, BytesMut};
 use http::header::{
-    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, HeaderValue, TRAILER, VARY,
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, EXPIRES, HeaderValue, TRAILER, VARY,
 };
-use http::{HeaderMap, Method, Response, StatusCode, Version};
+use http::{HeaderMap, Response};
 use tidewire_cache::Audience;
-use tidewire_rest::{ErrorFormat, PrintedReply};
-use tidewire_service::{
-    Body, Context, Error, Frame, Headers, HeldTags, OneLine, Reply, Validator, settle_vary,
-};
-use tidewire_wire::{Head, negotiate};
+use tidewire_service::{Body, Context, Frame, Headers, HeldTags, Reply, settle_vary};
 
-use crate::request::observe::{EndCause, RequestFailure, Watch};
-use crate::runtime::log_limit::LogLimit;
+use crate::response::tag::tag;
 
 /// The response for a reply, around what `wrap` makes of its body.
 #[inline]
@@ -120,82 +114,11 @@ fn varies_by_gateway(headers: &HeaderMap) -> bool {
 /// What the names of those headers begin with.
 const GATEWAY_HEADERS: &[u8] = b"tidewire-";
 
-/// Names the content of a reply for whoever asks again (`If-None-Match`): RFC 9110, section 8.8.3.
-///
-/// The validator names the bytes as the service gave them, so it stands for that one
-/// representation; what is printed from it gets its `edition` behind it, and what is compressed on
-/// the way its coding. Each is *unchanged* by the tag that it came with.
-pub(crate) fn tag(reply: &mut Reply, held: &HeldTags, edition: &str) {
-    if reply.is_unchanged()
-        && let Some(tag) =
-            reply.freshness.validator().and_then(|content| held.naming(content, edition))
-    {
-        reply.headers.insert(ETAG, tag);
-    }
-    match reply.headers.get(ETAG) {
-        None => {
-            if let Some(tag) = reply.freshness.validator().and_then(|it| strong_tag(it, edition)) {
-                reply.headers.insert(ETAG, tag);
-            }
-        }
-        Some(tag) if !edition.is_empty() => {
-            if let Some(tag) = own_content(tag).and_then(|content| strong_tag(content, edition)) {
-                reply.headers.insert(ETAG, tag);
-            }
-        }
-        Some(_) => {}
-    }
-    if reply.is_unchanged() {
-        reply.status = StatusCode::NOT_MODIFIED;
-        reply.body = Body::Empty;
-    }
-}
-
-/// The tag of this content in this edition; the empty one is the content as it is.
-fn strong_tag(content: Validator, edition: &str) -> Option<HeaderValue> {
-    let mut tag = BytesMut::with_capacity(edition.len() + 35);
-    tag.put_u8(b'"');
-    tag.put_slice(&content.digits());
-    if !edition.is_empty() {
-        tag.put_u8(b'.');
-        tag.put_slice(edition.as_bytes());
-    }
-    tag.put_u8(b'"');
-    HeaderValue::from_maybe_shared(tag.freeze()).ok()
-}
-
 /// Names the trailers that will follow the body: over HTTP/1.1 no others are sent (RFC 9110,
 /// section 6.6.2).
 fn announce<T>(reply: &mut Reply<T>) {
     for name in reply.trailers.keys() {
         reply.headers.append(TRAILER, HeaderValue::from(name.clone()));
-    }
-}
-
-/// The content that a tag names by itself, if it is one that was made here.
-fn own_content(tag: &HeaderValue) -> Option<Validator> {
-    tag.to_str().ok()?.strip_prefix('"')?.strip_suffix('"')?.parse().ok()
-}
-
-/// Lets a tag name the bytes that are sent, which were compressed on the way (RFC 9110, section
-/// 8.8.3): one that was made here gets the coding behind it, which
-/// [`Context::caller_validators`] knows; of another we do not know who reads it, so it becomes a
-/// weak one.
-///
-/// [`Context::caller_validators`]: tidewire_service::Context::caller_validators
-pub(crate) fn tag_compressed(headers: &mut HeaderMap, coding: &str) {
-    let Some(tag) = headers.get_mut(ETAG) else { return };
-    let text = tag.to_str().unwrap_or_default();
-    if text.starts_with("W/") {
-        return;
-    }
-    let own = text.trim_matches('"');
-    let other = match own.split('.').next().unwrap_or_default().parse::<Validator>() {
-        Ok(_) => format!("\"{own}-{coding}\"").into_bytes(),
-        Err(_) => [b"W/", tag.as_bytes()].concat(),
-    };
-    if let Ok(other) = HeaderValue::from_bytes(&other) {
-        *tag = other;
     }
 }
 
@@ -211,98 +134,8 @@ fn with_trailers(body: Body, trailers: Headers) -> Body {
     ))
 }
 
-/// The response for an error: its status and, as JSON, its code and message.
-///
-/// The body has the shape of a Connect error, so a client handles both alike.
-pub(crate) fn error_response(error: &Error) -> Response<Body> {
-    error_response_in(ErrorFormat::Connect, error)
-}
-
-/// The same in the format that REST was told to have; an error whose content type is that of gRPC
-/// is written as gRPC has it, whatever was asked.
-pub(crate) fn error_response_in(format: ErrorFormat, error: &Error) -> Response<Body> {
-    log(error, "http");
-    let mut response = grpc_response(error).unwrap_or_else(|| printed(format, error));
-    // A cache may keep a 404, 405, 414 or 501 that says nothing, and some keep others.
-    uncached(response.headers_mut());
-    response.extensions_mut().insert(RequestFailure::new(error));
-    response
-}
-
-/// `Trailers-Only`: the status in the headers of a reply without a body.
-fn grpc_response(error: &Error) -> Option<Response<Body>> {
-    const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
-    if error.headers().get(CONTENT_TYPE) != Some(&GRPC) {
-        return None;
-    }
-    let asked = HeaderMap::from_iter([(CONTENT_TYPE, GRPC)]);
-    let version = Version::HTTP_2;
-    let head = Head { verb: &Method::POST, query: None, version, headers: &asked };
-    let exchange = negotiate(&head, None).ok()?;
-    let mut error = error.clone();
-    let own = std::mem::take(error.headers_mut()).into_map();
-    let told = exchange.failed(error);
-    let mut response = Response::new(Body::Empty);
-    *response.status_mut() = told.status;
-    *response.headers_mut() = own;
-    response.headers_mut().extend(told.headers);
-    Some(response)
-}
-
-fn printed(format: ErrorFormat, error: &Error) -> Response<Body> {
-    let PrintedReply { content_type, body } = format.print(error);
-    let mut response = Response::new(Body::Full(body));
-    *response.status_mut() = error.http_status();
-    *response.headers_mut() = error.headers().clone().into_map();
-    if let Some(content_type) = content_type {
-        response.headers_mut().insert(CONTENT_TYPE, content_type);
-    }
-    response
-}
-
-/// The response for a path that is known under other verbs.
-pub(crate) fn wrong_verb(allowed: &str) -> Response<Body> {
-    let mut error = Error::unimplemented(format!("this path answers {allowed}"))
-        .with_http_status(StatusCode::METHOD_NOT_ALLOWED);
-    if let Ok(value) = HeaderValue::from_str(allowed) {
-        error.headers_mut().insert(ALLOW, value);
-    }
-    error_response(&error)
-}
-
-/// Logs an error that is the server's own fault, with its cause; others are the caller's business,
-/// also that it went away.
-pub(crate) fn log(error: &Error, target: &str) {
-    use tidewire_service::Code;
-    let cause = std::error::Error::source(error);
-    let ended = cause.and_then(|cause| cause.downcast_ref::<EndCause>());
-    // A deadline is the caller's own.
-    if error.code() == Code::Canceled || ended == Some(&EndCause::Deadline) {
-        return;
-    }
-    let is_fault = matches!(error.code(), Code::Internal | Code::Unknown | Code::DataLoss);
-    if is_fault || cause.is_some() {
-        let Some(left_out) = FAILED.line() else { return };
-        // What a panic said was logged where it happened.
-        let cause = cause.filter(|_| ended.is_none()).map(|cause| OneLine(cause).to_string());
-        let error = OneLine(error);
-        Watch::with_current(|watch| {
-            let described = watch.map(Watch::described);
-            let call = OneLine(described.as_ref().map_or(target, |it| &it.call));
-            let program = described.as_ref().and_then(|it| it.program);
-            let request_id = described.as_ref().and_then(|it| it.id);
-            tracing::error!(%call, program, request_id, %error, cause, left_out, "a call failed");
-        });
-    }
-}
-
-/// Calls that failed.
-static FAILED: LogLimit = LogLimit::new();
-
 #[cfg(test)]
 mod tests {
-    use tidewire_service::Detail;
-
     use super::*;
 
     /// What `Cache-Control` says once the page is its caller's, and whether targeted fields stay.
@@ -377,26 +210,5 @@ mod tests {
             assert_eq!(response.headers()[CACHE_CONTROL], expected, "{vary}");
             assert_eq!(response.headers().contains_key("surrogate-control"), !is_own);
         }
-    }
-
-    #[test]
-    fn an_error_for_grpc_is_told_in_headers_and_counts_as_a_failure() {
-        let mut error = Error::unavailable("shop broke off: 100 % \u{e4}")
-            .with_detail(Detail { type_name: "shop.v1.Why".to_owned(), value: vec![1].into() });
-        let printed = error_response(&error);
-        assert_eq!((printed.status().as_u16(), printed.headers().get("grpc-status")), (503, None));
-        assert_eq!(printed.headers()[CACHE_CONTROL], "private, no-cache");
-        let headers = error.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-        headers.insert(http::header::RETRY_AFTER, HeaderValue::from_static("1"));
-        let response = error_response(&error);
-        assert_eq!(response.status(), StatusCode::OK);
-        assert!(matches!(response.body(), Body::Empty));
-        let header = |name| response.headers().get(name).unwrap().to_str().unwrap();
-        assert_eq!(header("content-type"), "application/grpc+proto");
-        assert_eq!((header("grpc-status"), header("retry-after")), ("14", "1"));
-        assert_eq!(header("grpc-message"), "shop broke off: 100 %25 %C3%A4");
-        assert!(!header("grpc-status-details-bin").is_empty());
-        assert!(response.extensions().get::<RequestFailure>().is_some());
     }
 }
