@@ -4,3 +4,4 @@ pub(crate) mod builder;
 pub(crate) mod handle;
 pub(crate) mod reload;
 pub(crate) mod running_server;
+pub(crate) mod start_error;

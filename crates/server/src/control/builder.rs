@@ -19,7 +19,8 @@ use crate::builtin::freshness;
 use crate::builtin::health::Health;
 use crate::control::handle::Handle;
 use crate::control::reload::{EditionParts, Latest, ReloadHandle, Settings};
-use crate::control::running_server::{Acceptor, RunningServer, StartError};
+use crate::control::running_server::{Acceptor, RunningServer};
+use crate::control::start_error::StartError;
 use crate::dispatch::dispatcher::Shared;
 use crate::gate::access::AccessRules;
 use crate::gate::callers::CallerAddresses;
@@ -446,7 +447,9 @@ impl Builder {
         if self.docs == Some(true) && !self.with_reflection() {
             return Err(StartError::DocsWithoutReflection);
         }
-        self.command_keys.check(&self.services, self.offer.as_deref())
+        self.command_keys
+            .check(&self.services, self.offer.as_deref())
+            .map_err(StartError::CommandKeys)
     }
 
     /// Whether reflection is on: as it was set, or where every address is local.

@@ -14,7 +14,7 @@ use tidewire_cache::ReplyCache;
 use tidewire_service::{Gate, Method};
 
 use crate::control::builder::access_gate;
-use crate::control::running_server::StartError;
+use crate::control::start_error::StartError;
 use crate::dispatch::dispatcher::{App, Shared};
 use crate::gate::access::AccessRules;
 use crate::gate::callers::CallerAddresses;
@@ -178,7 +178,7 @@ impl Shared {
         let served = parts.served.iter().map(|method| &**method);
         let rules = rules.clone().with_docs(self.has_docs);
         let access = access_gate(rules, parts.cache.as_ref(), served)?;
-        self.rest.check_access(access.as_ref())?;
+        self.rest.check_access(access.as_ref()).map_err(StartError::Access)?;
         // A check does not change the number of slots.
         let of_limits = if is_used { parts.state.gates(limits) } else { Default::default() };
         let mut all = AllGates::new(of_limits, parts.of_program.clone(), access, is_open);

@@ -36,7 +36,7 @@ use crate::request::failure::RequestFailure;
 use crate::request::failure_log::log;
 use crate::response::body::ResponseBody;
 use crate::response::error::{error_response, wrong_verb};
-use crate::services::methods::Entry;
+use crate::services::entry::Entry;
 use crate::services::routes;
 
 /// What a request is for.

@@ -25,10 +25,9 @@ use tidewire_service::{
 };
 
 use self::describe::RequestRules;
-use crate::control::running_server::StartError;
 use crate::dispatch::dispatcher::App;
 use crate::dispatch::pipeline::InboundRequest;
-use crate::gate::access::AccessGate;
+use crate::gate::access::{AccessError, AccessGate};
 use crate::request::body::{RequestBody, UnreadBody, check_length};
 use crate::request::command::Command;
 use crate::request::run_call::run;
@@ -66,9 +65,8 @@ impl Rest {
     ///
     /// # Errors
     /// Rules for paths that only seem to protect a method.
-    pub(crate) fn check_access(&self, access: Option<&AccessGate>) -> Result<(), StartError> {
-        let paths = access.map_or(Ok(()), |gate| gate.check_paths(self.table.routes()));
-        paths.map_err(StartError::Access)
+    pub(crate) fn check_access(&self, access: Option<&AccessGate>) -> Result<(), AccessError> {
+        access.map_or(Ok(()), |gate| gate.check_paths(self.table.routes()))
     }
 
     /// The response that refuses a request, as this server prints errors over REST.

@@ -42,7 +42,7 @@ use crate::response::body::{BoxedResponse, ResponseBody};
 use crate::response::faults as fault;
 use crate::response::page::{self, uncached};
 use crate::response::tag::{self, tag_compressed};
-use crate::services::methods::Entry;
+use crate::services::entry::Entry;
 
 /// One call of a method on its way.
 pub(crate) struct RpcCall {

@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use tidewire_service::{Idempotency, Interface, Method, Service, ServiceSource, StreamKind};
 
-use crate::control::running_server::StartError;
-
 /// The methods that keep keys, and for how long.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CommandKeys {
@@ -34,13 +32,15 @@ impl CommandKeys {
         method.idempotency == Idempotency::Idempotent || self.methods.contains(&*method.path)
     }
 
+    /// Whether they are all unary commands of these services.
+    ///
     /// # Errors
-    /// Names one that is not a unary command of these services.
+    /// The path of one that is not.
     pub(crate) fn check(
         &self,
         services: &[(Interface, Arc<dyn Service>)],
         offer: Option<&dyn ServiceSource>,
-    ) -> Result<(), StartError> {
+    ) -> Result<(), String> {
         let mut commands = BTreeSet::new();
         let mut serve = |interface: &Interface| {
             let is_command =
@@ -52,6 +52,6 @@ impl CommandKeys {
         let offered = offer.map(ServiceSource::services).unwrap_or_default();
         offered.iter().for_each(|(interface, _)| serve(interface));
         let misfit = self.methods.difference(&commands).next();
-        misfit.map_or(Ok(()), |method| Err(StartError::CommandKeys(method.clone())))
+        misfit.map_or(Ok(()), |method| Err(method.clone()))
     }
 }

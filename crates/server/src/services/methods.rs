@@ -8,6 +8,7 @@ use foldhash::{HashMap, HashMapExt};
 use http::StatusCode;
 use tidewire_service::{Error, Interface, Method, RpcService, Service};
 
+use crate::services::entry::Entry;
 use crate::services::reloadable::ReloadableServices;
 
 /// The methods of all services of a server, by path.
@@ -15,12 +16,6 @@ pub(crate) struct Methods {
     own: HashMap<String, Arc<Entry>>,
     /// Those that are others from time to time.
     offered: Option<Arc<ReloadableServices>>,
-}
-
-/// A method and who answers it.
-pub(crate) struct Entry {
-    pub(crate) method: Method,
-    pub(crate) service: Arc<dyn Service>,
 }
 
 impl Methods {

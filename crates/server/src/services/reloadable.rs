@@ -7,15 +7,16 @@
 
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use tidewire_rest::Schemas;
+use tidewire_schema::SchemaError;
 use tidewire_service::{Answer, Call, Error, Interface, Layer, Service, ServiceSource, stack};
 use tidewire_validate::Validate;
 
-use crate::control::running_server::StartError;
-use crate::services::methods::Entry;
+use crate::services::entry::Entry;
 
 type ServedMethods = Vec<(Interface, Arc<dyn Service>)>;
 
@@ -104,12 +105,27 @@ impl Service for UncheckedService {
     }
 }
 
+/// Rules of requests that do not compile.
+#[derive(Debug)]
+pub(crate) struct RulesError {
+    /// The service that they are of.
+    pub(crate) service: String,
+    /// The rules, with file, line and column.
+    pub(crate) cause: SchemaError,
+}
+
+impl fmt::Display for RulesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} cannot be served: {}", self.service, self.cause)
+    }
+}
+
 /// Services within layers, and behind the rules of their requests.
 pub(crate) fn layered(
     mut services: ServedMethods,
     layers: &[Arc<dyn Layer>],
     validates: bool,
-) -> Result<ServedMethods, StartError> {
+) -> Result<ServedMethods, RulesError> {
     let mut schemas = Schemas::default();
     for (interface, service) in &mut services {
         if validates {
@@ -125,11 +141,11 @@ fn validated(
     interface: &Interface,
     service: Arc<dyn Service>,
     schemas: &mut Schemas,
-) -> Result<Arc<dyn Service>, StartError> {
+) -> Result<Arc<dyn Service>, RulesError> {
     let rules = schemas
         .of(interface)
         .and_then(|schema| Validate::of(interface, &schema))
-        .map_err(|cause| StartError::Rules { service: interface.name().to_owned(), cause })?;
+        .map_err(|cause| RulesError { service: interface.name().to_owned(), cause })?;
     Ok(match rules {
         Some(rules) => rules.layer(service),
         None => service,

@@ -7,7 +7,7 @@ use tidewire_cache::ReplyCache;
 use tidewire_service::{Access, CacheScope, Interface, Layer, Service, Spec, stack};
 
 use crate::builtin::reflection::Reflection;
-use crate::control::running_server::StartError;
+use crate::control::start_error::StartError;
 use crate::gate::access::{AccessGate, AccessRules};
 use crate::runtime::clock::TokioClock;
 use crate::services::methods::Methods;

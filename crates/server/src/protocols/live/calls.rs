@@ -30,7 +30,7 @@ use crate::request::failure_log::log;
 use crate::request::observe::Watch;
 use crate::request::run_call::run;
 use crate::request::single_message::whole_reply;
-use crate::services::methods::Entry;
+use crate::services::entry::Entry;
 use crate::services::routes;
 
 /// Answers the calls of live connections.
