@@ -32,8 +32,9 @@ mod services;
 mod socket;
 
 pub use control::builder::{Builder, Server};
+pub use control::edition::Settings;
 pub use control::handle::{Handle, ServerIdentity};
-pub use control::reload::{ReloadHandle, Settings};
+pub use control::reload::ReloadHandle;
 pub use control::running_server::RunningServer;
 pub use control::start_error::StartError;
 pub use gate::access::{AccessError, AccessRules};

@@ -1,6 +1,7 @@
 //! What every part of a running server looks at: how it stops, what it counts, the time.
 
 pub(crate) mod clock;
+pub(crate) mod latest;
 pub(crate) mod log_limit;
 pub(crate) mod stop;
 pub(crate) mod usage;

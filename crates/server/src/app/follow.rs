@@ -18,8 +18,7 @@ use tidewire_service::{
 };
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::control::reload::ReloadHandle;
-use crate::dispatch::dispatcher::App;
+use crate::app::{App, AppHandle};
 use crate::runtime::clock::TokioClock;
 
 /// The answers to one query.
@@ -82,7 +81,7 @@ impl FollowedQuery {
 
 /// Makes the call again and again. Not a strong reference: a stream that nobody reads must not keep
 /// a server that is gone.
-struct Repeater(ReloadHandle);
+struct Repeater(AppHandle);
 
 impl Service for Repeater {
     fn call(&self, call: Call) -> Answer {

@@ -13,19 +13,19 @@ use tidewire_service::{
     Validator,
 };
 
+use crate::app::AppHandle;
 use crate::app::follow::{FollowStep, FollowedQuery};
 use crate::builtin::proto::tidewire::live::v1::watch_reply::Answer;
 use crate::builtin::proto::tidewire::live::v1::watch_request::Request;
 use crate::builtin::proto::tidewire::live::v1::{
     Detail, Failure, Freshness, FreshnessServer, WatchReply, WatchRequest,
 };
-use crate::control::reload::ReloadHandle;
 
 /// The service of a server.
-struct Watcher(ReloadHandle);
+struct Watcher(AppHandle);
 
 /// The service that tells of the answers of a server.
-pub(crate) fn service(latest: ReloadHandle) -> impl RpcService {
+pub(crate) fn service(latest: AppHandle) -> impl RpcService {
     FreshnessServer::new(Watcher(latest))
 }
 

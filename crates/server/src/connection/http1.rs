@@ -22,7 +22,7 @@ use hyper::body::{Body, Incoming};
 use hyper::upgrade::OnUpgrade;
 use tidewire_service::{Error, Result};
 
-use crate::dispatch::dispatcher::Connection;
+use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::response_future::ResponseFuture;
 use crate::gate::authority;
 use crate::response::body::ResponseBody;
@@ -34,7 +34,7 @@ use crate::socket::gather::GatherHandle;
 /// The hyper service of one HTTP/1.1 connection.
 pub(crate) struct Calls {
     /// Borrowed by one request at a time: one task polls the connection.
-    pub(crate) connection: RefCell<Connection>,
+    pub(crate) dispatcher: RefCell<Dispatcher>,
     pub(crate) activity: Arc<Activity>,
 }
 
@@ -44,20 +44,20 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
     type Future = CountedResponse;
 
     fn call(&self, request: Request<Incoming>) -> CountedResponse {
-        let mut connection = self.connection.borrow_mut();
-        let connection = connection.up_to_date();
-        connection.gathering.owes();
-        connection.gathering.begin_body(!request.body().is_end_stream());
+        let mut dispatcher = self.dispatcher.borrow_mut();
+        let dispatcher = dispatcher.up_to_date();
+        dispatcher.gathering.owes();
+        dispatcher.gathering.begin_body(!request.body().is_end_stream());
         if request.extensions().get::<OnUpgrade>().is_some() {
             // Whoever takes the connection over may wait for the client, and it for the answer; and
             // the library lets go of it after an answer that closes it, without shutting it down.
-            connection.gathering.end();
+            dispatcher.gathering.end();
         }
         let response = match check(&request) {
-            Ok(()) => connection.answer(request, None),
+            Ok(()) => dispatcher.answer(request, None),
             Err(error) => ResponseFuture::ready(refusal(&error)),
         };
-        let gathering = connection.gathering.clone();
+        let gathering = dispatcher.gathering.clone();
         let activity = Arc::clone(&self.activity);
         CountedResponse { response, activity, gathering, waiting: None }
     }

@@ -28,10 +28,10 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
-use crate::dispatch::dispatcher::Connection;
+use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::response_future::ResponseFuture;
 use crate::gate::authority;
-use crate::protocols::live::Takeover;
+use crate::protocols::live::upgrade::Takeover;
 use crate::response::body::ResponseBody;
 use crate::response::counted::CountedBody;
 use crate::socket::activity::{Activity, Slot};
@@ -39,7 +39,7 @@ use crate::socket::activity::{Activity, Slot};
 /// The hyper service of one HTTP/2 connection.
 pub(crate) struct Calls {
     /// Borrowed by one request at a time: one task polls the connection.
-    connection: RefCell<Connection>,
+    dispatcher: RefCell<Dispatcher>,
     activity: Arc<Activity>,
     begun: LastCall,
 }
@@ -57,16 +57,16 @@ pub(crate) struct Streams {
 type LastCall = Arc<Mutex<Option<Arc<Slot>>>>;
 
 /// The service and the executor of one connection.
-pub(crate) fn calls(connection: Connection, activity: Arc<Activity>) -> (Calls, Streams) {
+pub(crate) fn calls(dispatcher: Dispatcher, activity: Arc<Activity>) -> (Calls, Streams) {
     let begun = LastCall::default();
-    let limits = &connection.app.limits;
+    let limits = &dispatcher.app.limits;
     let streams = Streams {
         begun: Arc::clone(&begun),
         reply_progress_timeout: limits.reply_progress_timeout,
         unread_body_bytes_max: limits.unread_body_bytes_max,
         unread_body_timeout: limits.unread_body_timeout,
     };
-    (Calls { connection: RefCell::new(connection), activity, begun }, streams)
+    (Calls { dispatcher: RefCell::new(dispatcher), activity, begun }, streams)
 }
 
 impl hyper::service::Service<Request<Incoming>> for Calls {
@@ -78,16 +78,16 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
         join_cookies(request.headers_mut());
         let slot = Slot::begin(&self.activity);
         *self.begun.lock() = Some(Arc::clone(&slot));
-        let mut connection = self.connection.borrow_mut();
-        let connection = connection.up_to_date();
+        let mut dispatcher = self.dispatcher.borrow_mut();
+        let dispatcher = dispatcher.up_to_date();
         let may_be_taken = request.method() == Method::CONNECT;
         let host = authority::check(request.version(), request.headers(), request.uri());
         let response = match host {
-            Ok(()) => connection.answer(request, Some(&slot)),
-            Err(error) => connection.refuse_head(request, Some(&slot), &error),
+            Ok(()) => dispatcher.answer(request, Some(&slot)),
+            Err(error) => dispatcher.refuse_head(request, Some(&slot), &error),
         };
-        if may_be_taken && let Some(taken) = connection.take_over() {
-            self.go_on(connection, taken);
+        if may_be_taken && let Some(taken) = dispatcher.take_over() {
+            self.go_on(dispatcher, taken);
         }
         CountedResponse { response, slot: Some(slot) }
     }
@@ -95,15 +95,15 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
 
 impl Calls {
     /// Goes on with a stream as a live connection, which for its neighbours is a call that runs.
-    fn go_on(&self, connection: &Connection, taken: Takeover) {
-        let app = Arc::clone(&connection.app);
+    fn go_on(&self, dispatcher: &Dispatcher, taken: Takeover) {
+        let app = Arc::clone(&dispatcher.app);
         let stop = app.stop.clone();
         let slot = Slot::begin(&self.activity);
         // The calls on it find the server through this.
-        let latest = Arc::clone(&connection.latest);
-        connection.app.tasks.spawn(async move {
-            Box::pin(app.live_websocket(taken, stop)).await;
-            drop(latest);
+        let server = Arc::clone(&dispatcher.server);
+        dispatcher.app.tasks.spawn(async move {
+            Box::pin(server.live.serve_websocket(&app, taken, stop)).await;
+            drop(server);
             drop(slot);
         });
     }

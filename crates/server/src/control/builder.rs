@@ -14,14 +14,17 @@ use tidewire_service::{Gate, Interface, Layer, Observer, RpcService, Service, Se
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
+use crate::app::{AppHandle, EditionParts, Shared};
 use crate::builtin::docs::{self, Docs};
 use crate::builtin::freshness;
 use crate::builtin::health::Health;
+use crate::connection::acceptor::Acceptor;
+use crate::control::edition::Settings;
 use crate::control::handle::Handle;
-use crate::control::reload::{EditionParts, Latest, ReloadHandle, Settings};
-use crate::control::running_server::{Acceptor, RunningServer};
+use crate::control::reload::ReloadHandle;
+use crate::control::running_server::RunningServer;
 use crate::control::start_error::StartError;
-use crate::dispatch::dispatcher::Shared;
+use crate::dispatch::server_state::ServerState;
 use crate::gate::access::AccessRules;
 use crate::gate::callers::CallerAddresses;
 use crate::gate::cors::Cors;
@@ -31,6 +34,7 @@ use crate::limits::Limits;
 use crate::protocols::live::Live;
 use crate::protocols::rest::Rest;
 use crate::request::command::Commands;
+use crate::runtime::latest::Latest;
 use crate::runtime::stop::Stop;
 use crate::runtime::usage::Counters;
 use crate::services::command_keys::CommandKeys;
@@ -38,7 +42,6 @@ use crate::services::methods::Methods;
 use crate::services::reloadable::{ReloadableServices, layered};
 use crate::socket::activity::UnreadBytes;
 
-pub(crate) use parts::access_gate;
 use parts::{LayerStack, Route, add_reflection, routes, templates};
 
 /// One port, all protocols; see [`Server::builder`].
@@ -365,8 +368,9 @@ impl Builder {
         // What is wrong with the settings is said first, whoever has the port.
         let beside = self.beside.take();
         let private_sockets = self.private_sockets;
-        let (latest, health) = self.app(with_reflection)?;
-        let app = latest.now();
+        let reload = self.reload.clone();
+        let (server, health) = self.assemble(with_reflection)?;
+        let app = server.latest.now();
         let listeners = bind(addresses, private_sockets).await?;
         let mut running = RunningServer {
             addresses: listeners.iter().filter_map(|listener| listener.address().ok()).collect(),
@@ -383,8 +387,8 @@ impl Builder {
             #[cfg(not(feature = "tls"))]
             tls: false,
             has_docs: app.has_docs,
-            reload: app.latest.clone(),
-            callee: app.callee(),
+            reload,
+            callee: server.live.callee(),
         };
         running.handle.addresses = running.addresses.clone().into();
         running.handle.tls = running.tls;
@@ -396,12 +400,12 @@ impl Builder {
             let started = Box::pin(make(running.handle()).start()).await;
             running.beside = Some(Box::new(started?));
         }
-        let kept = Arc::clone(&latest);
+        let kept = Arc::clone(&server);
         let stop = running.stop.clone();
-        running.tasks.spawn(async move { kept.now().live.keep(stop).await });
+        running.tasks.spawn(async move { kept.live.keep(stop).await });
         for listener in listeners {
             let acceptor = Acceptor {
-                latest: Arc::clone(&latest),
+                server: Arc::clone(&server),
                 listener,
                 connections: Arc::clone(&connections),
                 addresses: addresses_open.clone(),
@@ -438,7 +442,7 @@ impl Builder {
     pub fn check(self) -> Result<(), StartError> {
         self.check_settings()?;
         let with_reflection = self.with_reflection();
-        self.app(with_reflection).map(|_| ())
+        self.assemble(with_reflection).map(|_| ())
     }
 
     fn check_settings(&self) -> Result<(), StartError> {
@@ -477,11 +481,11 @@ impl Builder {
     }
 
     #[expect(clippy::too_many_lines, reason = "each part is made of those before it, once")]
-    fn app(self, with_reflection: bool) -> Result<(Arc<Latest>, Health), StartError> {
+    fn assemble(self, with_reflection: bool) -> Result<(Arc<ServerState>, Health), StartError> {
         let docs_asked = with_reflection && self.docs.unwrap_or_else(|| self.is_local());
         let mut own: Vec<_> = self.services.iter().map(|(i, _)| i.clone()).collect();
         own.push(Health::new([], None).service().interface());
-        own.push(freshness::service(ReloadHandle::default()).interface());
+        own.push(freshness::service(AppHandle::default()).interface());
         let offered = self.offer.iter().flat_map(|offer| offer.services());
         let offered: Vec<_> = offered.map(|(interface, _)| interface).collect();
         let interfaces = || own.iter().chain(&offered);
@@ -542,7 +546,7 @@ impl Builder {
                 docs.add_to(&mut routes);
             }
         }
-        let rest = Rest::new(rest, &services);
+        let rest = Arc::new(Rest::new(rest, &services));
         let settings = Settings {
             limits: self.limits.clone(),
             access: self.access,
@@ -550,16 +554,15 @@ impl Builder {
             callers: self.callers,
         };
         let tasks = TaskTracker::new();
-        let latest = self.reload;
+        let latest = self.reload.app();
+        let live = Live::new(latest.clone(), &self.limits, self.command_keys, tasks.clone());
         let shared = Shared {
             latest: latest.clone(),
-            live: Live::new(latest.clone(), &self.limits, self.command_keys, tasks.clone()),
             followers: Arc::new(Semaphore::new(self.limits.followers_max)),
             interfaces,
-            methods: methods.with(freshness::service(latest.clone())),
+            methods: methods.with(freshness::service(latest)),
             coders: Arc::default(),
             routes,
-            rest,
             hosts: self.hosts,
             commands: Commands::new(self.limits.commands_max),
             validates: self.validation,
@@ -576,7 +579,9 @@ impl Builder {
             waiting: Arc::new(UnreadBytes::new(&self.limits)),
             has_docs: with_docs,
         };
-        Ok((latest.start(shared.edition(settings)?), health))
+        let app = settings.edition(Arc::new(shared), &rest, 0)?;
+        let latest = Arc::new(Latest::new(0, app));
+        Ok((self.reload.start(ServerState { latest, rest, live }), health))
     }
 }
 

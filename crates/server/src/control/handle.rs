@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tidewire_listen::Address;
 use tidewire_service::{Interface, Method, Signal};
 
+use crate::app::Shared;
 use crate::builtin::health::Health;
-use crate::dispatch::dispatcher::Shared;
 use crate::request::command::Commands;
 use crate::runtime::usage::{Counters, Usage};
 use crate::services::reloadable::ReloadableServices;

@@ -27,9 +27,9 @@ use tidewire_service::{
 };
 use tidewire_wire::{Dialect, Exchange, Head, Refusal, negotiate, speaks};
 
-use crate::dispatch::dispatcher::App;
+use crate::app::App;
 use crate::gate::origin;
-use crate::protocols::rest;
+use crate::protocols::rest::{Rest, RestTarget};
 use crate::protocols::rpc;
 use crate::request::deadline;
 use crate::request::failure::RequestFailure;
@@ -60,15 +60,22 @@ pub(crate) struct EarlyResponse {
     pub(crate) response: Response<ResponseBody>,
 }
 
-impl App {
+/// Where requests are looked up.
+#[derive(Clone, Copy)]
+pub(crate) struct Lookup<'a> {
+    pub(crate) app: &'a App,
+    pub(crate) rest: &'a Rest,
+}
+
+impl<'a> Lookup<'a> {
     /// Finds what a request is for.
     #[inline]
-    pub(crate) fn find(&self, parts: &Parts) -> RequestTarget<'_> {
+    pub(crate) fn find(self, parts: &Parts) -> RequestTarget<'a> {
         let path = parts.uri.path();
-        if let Some(entry) = self.methods.find(path) {
+        if let Some(entry) = self.app.methods.find(path) {
             return match negotiate(&head(parts), Some(&entry.method)) {
                 Ok(exchange)
-                    if self.web_json_to_routes && self.has_web_json_route(&exchange, parts) =>
+                    if self.app.web_json_to_routes && self.has_web_json_route(&exchange, parts) =>
                 {
                     self.find_plain(parts)
                 }
@@ -84,12 +91,10 @@ impl App {
             };
         }
         match self.rest.find(&parts.method, path) {
-            rest::RestTarget::Elsewhere => self.find_plain(parts),
-            rest::RestTarget::Document => RequestTarget::Document,
-            rest::RestTarget::Response(response) => {
-                early_response(http(parts), Protocol::Rest, response)
-            }
-            rest::RestTarget::Binding(binding, service) => match self
+            RestTarget::Elsewhere => self.find_plain(parts),
+            RestTarget::Document => RequestTarget::Document,
+            RestTarget::Response(response) => early_response(http(parts), Protocol::Rest, response),
+            RestTarget::Binding(binding, service) => match self
                 .own_page(binding.method(), parts)
                 .and_then(|()| deadline::of(&parts.headers))
             {
@@ -106,33 +111,34 @@ impl App {
 
     /// Whether a route takes JSON for a stream, which no RPC protocol does.
     #[cold]
-    fn has_route_instead(&self, method: &tidewire_service::Method, parts: &Parts) -> bool {
+    fn has_route_instead(self, method: &tidewire_service::Method, parts: &Parts) -> bool {
         let is_of_none = method.kind != StreamKind::Unary && is_method_in_json(parts);
-        let found = || self.routes.find(&parts.method, &parts.uri);
+        let found = || self.app.routes.find(&parts.method, &parts.uri);
         is_of_none && matches!(found(), Ok(routes::RouteMatch::Service(..)))
     }
 
     /// Whether a route takes gRPC-Web with JSON whose client gives no name
     /// ([`Builder::web_json_to_routes`](crate::Builder::web_json_to_routes)).
     #[cold]
-    fn has_web_json_route(&self, exchange: &Exchange, parts: &Parts) -> bool {
+    fn has_web_json_route(self, exchange: &Exchange, parts: &Parts) -> bool {
         exchange.dialect() == Dialect::GrpcWeb
             && exchange.codec() == Codec::Json
             && !exchange.kind().client_streams()
             && !parts.headers.contains_key("x-user-agent")
             && matches!(
-                self.routes.find(&parts.method, &parts.uri),
+                self.app.routes.find(&parts.method, &parts.uri),
                 Ok(routes::RouteMatch::Service(..))
             )
     }
 
     #[inline]
-    fn find_plain(&self, parts: &Parts) -> RequestTarget<'_> {
+    fn find_plain(self, parts: &Parts) -> RequestTarget<'a> {
         let failed = |error: &Error| plain_answer(parts, error_response(error));
-        match self.routes.find(&parts.method, &parts.uri) {
+        match self.app.routes.find(&parts.method, &parts.uri) {
             Ok(routes::RouteMatch::Service(service, params)) => {
                 let is_safe = origin::is_safe(&parts.method);
-                let own = if is_safe { Ok(()) } else { origin::check(parts, self.cors.as_deref()) };
+                let own =
+                    if is_safe { Ok(()) } else { origin::check(parts, self.app.cors.as_deref()) };
                 match own.and_then(|()| deadline::of(&parts.headers)) {
                     Ok(timeout) => {
                         RequestTarget::Plain(Cow::Borrowed(service), params, None, timeout)
@@ -158,16 +164,16 @@ impl App {
 
     /// Whether a request may run a method, by the page that it comes from.
     #[inline]
-    fn own_page(&self, method: &tidewire_service::Method, parts: &Parts) -> Result<(), Error> {
+    fn own_page(self, method: &tidewire_service::Method, parts: &Parts) -> Result<(), Error> {
         if method.is_query() {
             return Ok(());
         }
-        origin::check(parts, self.cors.as_deref())
+        origin::check(parts, self.app.cors.as_deref())
     }
 
     /// Nothing is at the path; who speaks an RPC protocol is told so in it.
     #[cold]
-    fn nothing(&self, parts: &Parts) -> RequestTarget<'_> {
+    fn nothing(self, parts: &Parts) -> RequestTarget<'a> {
         let path = parts.uri.path();
         let head = head(parts);
         if speaks(&head).is_none() && !is_method_in_json(parts) {
@@ -179,7 +185,7 @@ impl App {
             Err(refusal) => refusal_response(target, protocol_of(parts), refusal),
             Ok(exchange) => {
                 let protocol = exchange.dialect().protocol();
-                let response = rpc::error_response(&exchange, self.methods.unknown(path));
+                let response = rpc::error_response(&exchange, self.app.methods.unknown(path));
                 RequestTarget::Answer(Box::new(EarlyResponse { target, protocol, response }))
             }
         }
@@ -242,7 +248,12 @@ impl RequestTarget<'_> {
     }
 
     /// The response that refuses the request, in its protocol.
-    pub(crate) fn refusal(&self, app: &App, parts: &Parts, error: Error) -> Response<ResponseBody> {
+    pub(crate) fn refusal(
+        &self,
+        rest: &Rest,
+        parts: &Parts,
+        error: Error,
+    ) -> Response<ResponseBody> {
         log(&error, "gate");
         match self {
             Self::Method(_, exchange) => rpc::error_response(exchange, error),
@@ -252,9 +263,7 @@ impl RequestTarget<'_> {
                     Err(_) => error_response(&error).map(ResponseBody::plain),
                 }
             }
-            _ if self.protocol() == Protocol::Rest => {
-                app.rest.refusal(&error).map(ResponseBody::plain)
-            }
+            _ if self.protocol() == Protocol::Rest => rest.refusal(&error).map(ResponseBody::plain),
             _ => error_response(&error).map(ResponseBody::plain),
         }
     }

@@ -15,45 +15,31 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use futures_util::FutureExt;
 use http::request::Parts;
-use http::{Extensions, HeaderMap, Method, Request, Response, Uri, Version};
+use http::{Extensions, HeaderMap, Method, Request, Response, Version};
 use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
-use tidewire_service::{
-    Body, Call, Context, Error, Gate, Head, HeadParts, HttpTarget, Phase, Result, Target, admit,
-    ask,
-};
+use tidewire_service::{Context, Error, Head, HeadParts, HttpTarget, Phase, Service, ask};
 use tokio::time::Instant;
 
-use crate::dispatch::dispatcher::{Connection, UpgradeRequest};
-use crate::dispatch::lookup::RequestTarget;
+use crate::dispatch::dispatcher::Dispatcher;
+use crate::dispatch::lookup::{Lookup, RequestTarget};
 use crate::dispatch::response_future::ResponseFuture;
-use crate::protocols::rest::{Rest, Transcoder, add_host};
+use crate::protocols::plain::{PlainHttp, PlainResponse};
+use crate::protocols::rest::Transcoder;
 use crate::protocols::rpc::RpcCall;
-use crate::request::body::{RawBody, RequestBody, UnreadBody, check_length};
+use crate::request::admission::admitted;
+use crate::request::body::{RawBody, UnreadBody, check_length};
 use crate::request::catch_panic::panicked;
-use crate::request::failure::EndCause;
+use crate::request::host::add_host;
+use crate::request::inbound::InboundRequest;
 use crate::request::observe::Watch;
-use crate::request::run_call::{Run, run};
 use crate::request::trace;
 use crate::response::body::ResponseBody;
-use crate::response::error::error_response;
-use crate::response::page::{Credential, callers_own, uncached};
+use crate::response::page::uncached;
 use crate::socket::activity::Slot;
 use crate::socket::body_rate::BodyRate;
 
-/// A request whose head was let pass.
-pub(crate) struct InboundRequest {
-    pub(crate) verb: Method,
-    pub(crate) uri: Uri,
-    pub(crate) version: Version,
-    pub(crate) context: Context,
-    pub(crate) body: RawBody,
-    pub(crate) watch: Option<Watch>,
-}
-
-impl Connection {
+impl Dispatcher {
     /// Answers a request where nobody watches.
     #[inline]
     pub(crate) fn pass(
@@ -62,7 +48,7 @@ impl Connection {
         slot: Option<&Arc<Slot>>,
     ) -> ResponseFuture {
         let (parts, body) = self.split(request, slot);
-        let found = self.app.find(&parts);
+        let found = self.lookup().find(&parts);
         let Parts { method: verb, uri, version, headers, extensions, .. } = parts;
         let context = self.context((&found, None), &verb, headers, extensions);
         match found {
@@ -85,7 +71,7 @@ impl Connection {
     ) -> ResponseFuture {
         let (parts, body) = self.split(request, slot);
         let app = &self.app;
-        let found = app.find(&parts);
+        let found = self.lookup().find(&parts);
         let target = found.target(&parts);
         let Parts { method: verb, uri, version, headers, extensions, .. } = parts;
         let now = Instant::now();
@@ -114,21 +100,21 @@ impl Connection {
                 self.refuse(&found, refused, error)
             }
             Ok(Some(waits)) => {
-                let connection = self.clone();
+                let dispatcher = self.clone();
                 let found = found.into_owned();
                 ResponseFuture::Late(Box::pin(async move {
                     // Should this be dropped while it waits, its end is told before its guards go.
                     let mut head = head;
                     #[allow(clippy::redundant_locals, reason = "it is dropped before the head")]
                     let watch = watch;
-                    let gates = &connection.app.gates_of(&head.target)[waits..];
+                    let gates = &dispatcher.app.gates_of(&head.target)[waits..];
                     let decision = admitted(gates, &mut head, true).await;
                     let HeadParts { context, permits, .. } = head.into_parts();
                     let watch = Some(watch.keep(permits, context.principal()));
                     let request = InboundRequest { verb, uri, version, context, body, watch };
                     let response = match decision {
-                        Ok(()) => connection.accept(found, request),
-                        Err(error) => connection.refuse(&found, request, error),
+                        Ok(()) => dispatcher.accept(found, request),
+                        Err(error) => dispatcher.refuse(&found, request, error),
                     };
                     response.await.unwrap_or_else(|never| match never {})
                 }))
@@ -148,7 +134,7 @@ impl Connection {
         let (mut parts, ()) = Request::new(()).into_parts();
         (parts.method, parts.uri, parts.version) = (verb, uri, version);
         parts.headers = std::mem::take(context.headers_mut());
-        let refuse = || found.refusal(&self.app, &parts, error);
+        let refuse = || found.refusal(&self.server.rest, &parts, error);
         let mut response = Watch::within(&mut watch, refuse);
         if matches!(parts.method, Method::GET | Method::HEAD) {
             uncached(response.headers_mut());
@@ -235,8 +221,8 @@ impl Connection {
                 ResponseFuture::Rest(Box::pin(transcoder.run(request)))
             }
             RequestTarget::Document => {
-                let app = Arc::clone(&self.app);
-                ResponseFuture::Rest(Box::pin(Rest::document(app)))
+                let rest = Arc::clone(&self.server.rest);
+                ResponseFuture::Rest(Box::pin(rest.document(Arc::clone(&self.app))))
             }
             RequestTarget::Answer(answered) => {
                 let InboundRequest { verb, version, context, body, .. } = request;
@@ -253,63 +239,23 @@ impl Connection {
     #[inline]
     fn plain(
         &self,
-        service: &dyn tidewire_service::Service,
+        service: &dyn Service,
         target: HttpTarget,
-        mut context: Context,
+        context: Context,
         (body, watch): (RawBody, Option<Watch>),
     ) -> ResponseFuture {
-        let mut unread = None;
-        let is_http11 = body.version == Version::HTTP_11;
-        let body = if hyper::body::Body::is_end_stream(&body) {
-            Body::Empty
-        } else {
-            let bytes_max = self.app.limits.body_bytes_max;
-            if let Err(error) = check_length(context.headers(), bytes_max) {
-                return ResponseFuture::ready(error_response(&error));
-            }
-            let version = body.version;
-            let counter = watch.map(|watch| watch.counter());
-            let mut body = RequestBody::new(body, counter).limit(bytes_max);
-            unread = body.leftover(version);
-            Body::frames(body)
-        };
-        let upgrade = context.extensions().get::<OnUpgrade>().cloned();
-        if is_http11 && upgrade.is_none() {
-            context.set_interim(self.gathering.interim_sender());
+        let plain = PlainHttp { app: &self.app, gathering: &self.gathering, service };
+        match plain.answer(target, context, body, watch) {
+            PlainResponse::Ready(response) => ResponseFuture::Ready(Some(response)),
+            PlainResponse::Answered(reply) => ResponseFuture::Answered(Some(reply)),
+            PlainResponse::Running(call) => ResponseFuture::Plain(call),
+            PlainResponse::Late(response) => ResponseFuture::Late(response),
         }
-        let credential = Credential::of(&context);
-        let is_connect = target.method == Method::CONNECT;
-        let call = Call::of_target(Target::Http(target), context, body);
-        let answer = run(service, call, None);
-        if let Some(upgrade) = upgrade {
-            return ResponseFuture::Late(
-                self.upgradable(answer, UpgradeRequest { upgrade, is_connect, credential }),
-            );
-        }
-        let response = match answer {
-            Run::Ready(Ok(reply)) => ResponseFuture::Answered(Some(reply)),
-            Run::Ready(Err(error)) => ResponseFuture::ready(error_response(&error)),
-            Run::Pending(waiting) => ResponseFuture::Plain(waiting),
-        };
-        let response = match credential {
-            None => response,
-            Some(credential) => ResponseFuture::Late(Box::pin(async move {
-                let mut response = response.await.unwrap_or_else(|never| match never {});
-                callers_own(response.headers_mut(), credential);
-                response
-            })),
-        };
-        match unread {
-            None => response,
-            Some(unread) => {
-                let app = Arc::clone(&self.app);
-                ResponseFuture::Late(Box::pin(async move {
-                    let response = response.await.unwrap_or_else(|never| match never {});
-                    unread.discard_what_came(&app.limits).await;
-                    response
-                }))
-            }
-        }
+    }
+
+    #[inline]
+    fn lookup(&self) -> Lookup<'_> {
+        Lookup { app: &self.app, rest: &self.server.rest }
     }
 
     /// Answers at once, and then reads and forgets what is left of the request's body: over
@@ -336,27 +282,5 @@ impl Connection {
             UnreadBody::of(body).read_on(&app.limits).await;
             response
         }))
-    }
-}
-
-/// Asks the gates, of which the first has said that it waits if it is `waiting`: no longer than the
-/// caller waits, and a panic refuses.
-pub(crate) async fn admitted(
-    gates: &[Arc<dyn Gate>],
-    head: &mut Head,
-    waiting: bool,
-) -> Result<()> {
-    if gates.is_empty() {
-        return Ok(());
-    }
-    let deadline = head.context.deadline();
-    let asked = AssertUnwindSafe(admit(gates, head, waiting)).catch_unwind();
-    let asked = async { asked.await.unwrap_or_else(|panic| Err(panicked(&*panic))) };
-    match deadline {
-        None => asked.await,
-        Some(at) => tokio::time::timeout_at(at.into(), asked).await.unwrap_or_else(|_| {
-            Err(Error::deadline_exceeded("the deadline passed while a gate decided")
-                .with_cause(EndCause::Deadline))
-        }),
     }
 }

@@ -10,28 +10,26 @@
 //! is resumed only by its own principal. Every call passes the gates again (`live/calls.rs`).
 
 mod calls;
-mod upgrade;
+mod identity;
+pub(crate) mod upgrade;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, COOKIE, HeaderValue, WWW_AUTHENTICATE};
-use http::{HeaderMap, Method, Uri};
 use tidewire_live::{
-    AnswerFuture, Arrival, BoundNames, ByteStream, Config, ConnectionEnd, Host, Identity,
-    IncomingCall, Links, PATH, Reason, Transport, Violation, WebSocket, feature, random_boot,
+    AnswerFuture, Arrival, BoundNames, ByteStream, Config, ConnectionEnd, Host, IncomingCall,
+    Links, Reason, Transport, WebSocket, feature, random_boot,
 };
-use tidewire_service::{Code, Context, Error, Head, HttpTarget, Peer, Protocol, Signal, Target};
+use tidewire_service::{Peer, Signal};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::task::TaskTracker;
 
 use self::calls::Calls;
-pub(crate) use self::upgrade::Takeover;
-use crate::control::reload::ReloadHandle;
-use crate::dispatch::dispatcher::App;
-use crate::dispatch::pipeline::admitted;
+use self::identity::identify;
+use self::upgrade::Takeover;
+use crate::app::{App, AppHandle};
 use crate::limits::Limits;
 use crate::runtime::stop::{Stage, Stop};
 use crate::services::command_keys::CommandKeys;
@@ -56,30 +54,27 @@ impl fmt::Debug for Callee {
 /// The live protocol of a server.
 pub(crate) struct Live {
     links: Links,
-    /// Tells handlers of a drain.
-    stopping: Signal,
-    /// Which methods keep the keys of their commands.
-    keys: CommandKeys,
+    calls: Arc<Calls>,
 }
 
 impl Live {
     pub(crate) fn new(
-        latest: ReloadHandle,
+        latest: AppHandle,
         limits: &Limits,
         keys: CommandKeys,
         tasks: TaskTracker,
     ) -> Self {
-        let stopping = Signal::new();
-        let calls = Calls { latest, stopping: stopping.clone() };
         let parked_max = limits.sessions_parked_max;
         let mut config = config(limits);
         if let Some(kept) = keys.lifetime() {
             config.features |= feature::DURABLE;
             config.keys_kept = kept;
         }
-        let links = Links::new(config, Arc::new(calls), tasks, parked_max)
+        let calls = Arc::new(Calls { latest, stopping: Signal::new(), keys });
+        let host = Arc::clone(&calls);
+        let links = Links::new(config, host, tasks, parked_max)
             .bounded(limits.sessions_parked_bytes_max, limits.reply_bytes_waiting_all_max);
-        Self { links, stopping, keys }
+        Self { links, calls }
     }
 
     /// Looks after sessions without a connection until the server drains; then nobody resumes them.
@@ -88,45 +83,43 @@ impl Live {
             () = self.links.keep() => {}
             () = stop.reached(Stage::Draining) => {}
         }
-        self.stopping.fire();
+        self.calls.stopping.fire();
         self.links.expire_parked();
     }
-}
 
-impl App {
     /// What processes call that this server hosts.
     pub(crate) fn callee(&self) -> Callee {
-        let stopping = self.live.stopping.clone();
-        Callee(Arc::new(Calls { latest: self.latest.clone(), stopping }))
+        Callee(Arc::clone(&self.calls))
     }
 
     /// Serves a connection that speaks the protocol from its first byte on.
-    pub(crate) async fn live_stream(
+    pub(crate) async fn serve_stream(
         &self,
+        app: &App,
         io: impl AsyncRead + AsyncWrite + Unpin + Send,
         first: Bytes,
         peer: Arc<Peer>,
         stop: Stop,
     ) {
         let arrival = Arrival { first, peer: Some(peer), ..Arrival::default() };
-        self.live(ByteStream::new(io), arrival, stop).await;
+        self.serve(app, ByteStream::new(io), arrival, stop).await;
     }
 
     /// Serves a WebSocket once it is handed over.
-    pub(crate) async fn live_websocket(&self, taken: Takeover, stop: Stop) {
-        let handed_over = tokio::time::timeout(self.limits.handshake_timeout, taken.connection);
+    pub(crate) async fn serve_websocket(&self, app: &App, taken: Takeover, stop: Stop) {
+        let handed_over = tokio::time::timeout(app.limits.handshake_timeout, taken.connection);
         let Ok(Ok(connection)) = handed_over.await else { return };
         let arrival =
             Arrival { upgrade: taken.headers, peer: Some(taken.peer), ..Arrival::default() };
         let socket = WebSocket::server(hyper_util::rt::TokioIo::new(connection)).await;
-        self.live(socket, arrival, stop).await;
+        self.serve(app, socket, arrival, stop).await;
     }
 
-    async fn live<T: Transport>(&self, transport: T, arrival: Arrival, stop: Stop) {
+    async fn serve<T: Transport>(&self, app: &App, transport: T, arrival: Arrival, stop: Stop) {
         let peer = arrival.peer.clone();
-        let identify = async |headers| self.identify(headers, peer).await;
+        let identify = async |headers| identify(app, headers, peer).await;
         let greeted = tokio::select! {
-            greeted = self.live.links.greet(transport, arrival, identify) => greeted,
+            greeted = self.links.greet(transport, arrival, identify) => greeted,
             () = stop.reached(Stage::Draining) => Err(None),
         };
         let Ok((link, connection)) = greeted else { return };
@@ -134,7 +127,7 @@ impl App {
         let ended = tokio::select! {
             ended = &mut runs => ended,
             () = stop.reached(Stage::Draining) => {
-                link.drain(milliseconds(self.limits.drain_timeout), 0);
+                link.drain(milliseconds(app.limits.drain_timeout), 0);
                 tokio::select! {
                     ended = &mut runs => ended,
                     () = stop.reached(Stage::CutOff) => {
@@ -145,53 +138,8 @@ impl App {
                 }
             }
         };
-        self.live.links.left(&link, ended);
+        self.links.left(&link, ended);
     }
-
-    /// Whose a connection is, as the gates find out; the empty text for nobody's.
-    pub(super) async fn identify(
-        &self,
-        headers: HeaderMap,
-        peer: Option<Arc<Peer>>,
-    ) -> Result<Identity, Violation> {
-        let credentials = [AUTHORIZATION, COOKIE]
-            .iter()
-            .flat_map(|name| headers.get_all(name))
-            .map(|value| value.as_bytes().to_vec())
-            .collect::<Vec<_>>();
-        let target = HttpTarget::new(Method::GET, Uri::from_static(PATH));
-        let certificate = peer.as_ref().and_then(|peer| peer.certificates.first().cloned());
-        let context = Context::new(headers).with_protocol(Protocol::Live).with_peer(peer);
-        let mut head = Head::new(Target::Http(target), context);
-        let admitted = admitted(&self.gates, &mut head, false).await;
-        let ends = self.gates.iter().filter_map(|gate| gate.expires(&head)).min();
-        let expires_in =
-            ends.map(|ends| ends.duration_since(SystemTime::now()).unwrap_or_default());
-        if let Err(error) = admitted
-            && is_refused(&error, head.context.headers())
-        {
-            return Err(Violation::new(Reason::Unauthenticated, error.message().to_owned()));
-        }
-        let parts = match head.context.principal() {
-            Some(known) => vec![known.issuer().into(), known.subject().into()],
-            None => credentials,
-        };
-        let parts = parts.into_iter().chain(certificate);
-        let parts = parts.flat_map(|part: Vec<u8>| [part.len().to_le_bytes().to_vec(), part]);
-        let principal = parts.flatten().collect::<Vec<u8>>().into();
-        Ok(Identity { principal, expires_in })
-    }
-}
-
-/// Whether a credential is refused, and not merely missing (RFC 6750, section 3). A cookie may mean
-/// nothing to anybody; a gate that means one says so call by call.
-fn is_refused(error: &Error, headers: &HeaderMap) -> bool {
-    let challenge = error.headers().get(WWW_AUTHENTICATE).map(HeaderValue::as_bytes);
-    let is_of_credential = match challenge {
-        Some(challenge) => challenge.windows(6).any(|part| part == b"error="),
-        None => headers.contains_key(AUTHORIZATION),
-    };
-    error.code() == Code::Unauthenticated && is_of_credential
 }
 
 /// The protocol's settings.

@@ -17,19 +17,20 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
-use http::{Method, Response, StatusCode, Uri};
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use http::{Method, Response, StatusCode};
 use tidewire_rest::{Binding, Request, RestOptions};
 use tidewire_service::{
-    Body, CachedBody, Call, Codec, Context, Error, Frame, Interface, Result, Service, StreamKind,
+    Body, CachedBody, Call, Codec, Error, Frame, Interface, Result, Service, StreamKind,
 };
 
 use self::describe::RequestRules;
-use crate::dispatch::dispatcher::App;
-use crate::dispatch::pipeline::InboundRequest;
+use crate::app::App;
 use crate::gate::access::{AccessError, AccessGate};
 use crate::request::body::{RequestBody, UnreadBody, check_length};
 use crate::request::command::Command;
+use crate::request::host::add_host;
+use crate::request::inbound::InboundRequest;
 use crate::request::run_call::run;
 use crate::response::error::{error_response, error_response_in};
 use crate::response::page::uncached;
@@ -90,14 +91,14 @@ impl Rest {
 
     /// The OpenAPI document. It is made off the threads that serve: a large schema keeps them for
     /// as long as thousands of calls would.
-    pub(crate) async fn document(app: Arc<App>) -> Response<Body> {
-        let make = move |app: &App| {
+    pub(crate) async fn document(self: Arc<Self>, app: Arc<App>) -> Response<Body> {
+        let make = |rest: &Self, app: &App| {
             let served = RequestRules::new(app.access.as_deref(), app.validates);
-            app.rest.table.document(&served)
+            rest.table.document(&served)
         };
-        let made = match app.rest.table.has_document() {
-            true => Ok(make(&app)),
-            false => tokio::task::spawn_blocking(move || make(&app)).await,
+        let made = match self.table.has_document() {
+            true => Ok(make(&self, &app)),
+            false => tokio::task::spawn_blocking(move || make(&self, &app)).await,
         };
         let Ok(document) = made else {
             return error_response(&Error::internal("the document cannot be made"));
@@ -280,17 +281,6 @@ fn one_message(
 /// The response that refuses a request.
 fn refusal(options: &RestOptions, error: &Error) -> Response<Body> {
     error_response_in(options.errors, error)
-}
-
-/// HTTP/2 has the host in its target; who makes a URL, or looks who is asked for, reads the header.
-/// Where both are there the target counts (RFC 9113, section 8.3.1; RFC 9112, section 3.2.2).
-pub(crate) fn add_host(context: &mut Context, uri: &Uri) {
-    if let Some(authority) = uri.authority()
-        && context.headers().get(HOST).is_none_or(|host| host != authority.as_str())
-        && let Ok(host) = HeaderValue::from_str(authority.as_str())
-    {
-        context.headers_mut().insert(HOST, host);
-    }
 }
 
 /// The answer to `HEAD`: the length of what `GET` would send, and nothing of it.

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use http::Method;
 use tidewire_cache::ReplyCache;
-use tidewire_service::{Access, CacheScope, Interface, Layer, Service, Spec, stack};
+use tidewire_service::{CacheScope, Interface, Layer, Service, stack};
 
 use crate::builtin::reflection::Reflection;
 use crate::control::start_error::StartError;
-use crate::gate::access::{AccessGate, AccessRules};
 use crate::runtime::clock::TokioClock;
 use crate::services::methods::Methods;
 use crate::services::reloadable::ReloadableServices;
@@ -48,19 +47,6 @@ impl LayerStack {
     }
 }
 
-/// The gate of the access rules; `None` where everybody may call everything.
-pub(crate) fn access_gate<'a>(
-    rules: AccessRules,
-    cache: Option<&ReplyCache>,
-    served: impl Iterator<Item = &'a Spec> + Clone,
-) -> Result<Option<AccessGate>, StartError> {
-    let access = rules.gate(served.clone()).map_err(StartError::Access)?;
-    if let (Some(cache), Some(gate)) = (cache, &access) {
-        public_for_everybody(cache, gate, served)?;
-    }
-    Ok(access)
-}
-
 pub(super) fn add_reflection(
     methods: &mut Methods,
     own: &[Interface],
@@ -72,21 +58,6 @@ pub(super) fn add_reflection(
         let _ = methods.add(&interface, &service);
     }
     Ok(())
-}
-
-/// Refuses replies that are cached for everybody where not everybody may call: caches between would
-/// give them out.
-fn public_for_everybody<'a>(
-    cache: &ReplyCache,
-    gate: &AccessGate,
-    mut served: impl Iterator<Item = &'a Spec>,
-) -> Result<(), StartError> {
-    let is_open = |spec: &Spec| *gate.of_method(spec) == Access::Anonymous;
-    let found = served.find(|spec| cache.is_public(spec) && !is_open(spec));
-    found.map_or(Ok(()), |spec| {
-        let method = spec.path.trim_start_matches('/').to_owned();
-        Err(StartError::PublicCache { method, access: gate.of_method(spec).clone() })
-    })
 }
 
 pub(super) fn templates(routes: &[Route]) -> impl Iterator<Item = &str> {

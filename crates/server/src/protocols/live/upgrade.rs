@@ -27,7 +27,6 @@ use hyper::upgrade::OnUpgrade;
 use tidewire_live::{PATH, SUBPROTOCOL, accept_key};
 use tidewire_service::{Body, Error, Peer};
 
-use crate::dispatch::dispatcher::App;
 use crate::gate::cors::Policy;
 use crate::gate::origin::{is_of_other_site, is_own_page};
 use crate::response::error::error_response;
@@ -41,90 +40,93 @@ pub(crate) struct Takeover {
     pub(super) peer: Arc<Peer>,
 }
 
-impl App {
-    /// The answer to a request that wants to become a live connection, and that connection unless
-    /// it is refused; `None` when that is not what it wants.
-    pub(crate) fn live_upgrade<B>(
-        &self,
-        request: &mut Request<B>,
-        peer: &Arc<Peer>,
-    ) -> Option<(Response<Body>, Option<Takeover>)> {
-        let how = upgrade_kind(request)?;
-        let key = match self.check_upgrade(request, how, peer) {
-            Ok(key) => key,
-            Err(error) => return Some((error_response(&error), None)),
-        };
-        let mut response = Response::new(Body::Empty);
-        let headers = response.headers_mut();
-        headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
-        if let Some(key) = key {
-            headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-            headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
-            headers.insert(SEC_WEBSOCKET_ACCEPT, key);
-            *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-        }
-        if self.withholds_cookies(request, peer) {
-            request.headers_mut().remove(COOKIE);
-        }
-        let connection = request.extensions_mut().remove::<OnUpgrade>()?;
-        let headers = of_connection(std::mem::take(request.headers_mut()));
-        let peer = Arc::clone(peer);
-        Some((response, Some(Takeover { connection, headers, peer })))
+/// The answer to a request that wants to become a live connection, and that connection unless
+/// it is refused; `None` when that is not what it wants.
+pub(crate) fn upgrade<B>(
+    cors: Option<&Policy>,
+    request: &mut Request<B>,
+    peer: &Arc<Peer>,
+) -> Option<(Response<Body>, Option<Takeover>)> {
+    let how = upgrade_kind(request)?;
+    let key = match check_upgrade(cors, request, how, peer) {
+        Ok(key) => key,
+        Err(error) => return Some((error_response(&error), None)),
+    };
+    let mut response = Response::new(Body::Empty);
+    let headers = response.headers_mut();
+    headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
+    if let Some(key) = key {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+        headers.insert(SEC_WEBSOCKET_ACCEPT, key);
+        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     }
+    if withholds_cookies(cors, request, peer) {
+        request.headers_mut().remove(COOKIE);
+    }
+    let connection = request.extensions_mut().remove::<OnUpgrade>()?;
+    let headers = of_connection(std::mem::take(request.headers_mut()));
+    let peer = Arc::clone(peer);
+    Some((response, Some(Takeover { connection, headers, peer })))
+}
 
-    /// Checks that it may be; what proves over HTTP/1.1 that it was understood.
-    fn check_upgrade<B>(
-        &self,
-        request: &Request<B>,
-        how: UpgradeKind,
-        peer: &Peer,
-    ) -> Result<Option<HeaderValue>, Error> {
-        let headers = request.headers();
-        if headers.get(SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
-            let mut error = Error::unimplemented("WebSocket version 13 is spoken")
-                .with_http_status(StatusCode::UPGRADE_REQUIRED);
-            error.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
-            return Err(error);
-        }
-        if !lists(headers, &SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL) {
-            let text = format!("{PATH} takes WebSockets of the subprotocol {SUBPROTOCOL}; name it");
-            return Err(Error::invalid_argument(text));
-        }
-        let mut origins = headers.get_all(ORIGIN).iter();
-        if let Some(origin) = origins.find(|origin| !self.may_connect(origin, request, peer)) {
-            let text = format!("pages of {origin:?} may not connect; add it to cors.origins");
-            return Err(Error::permission_denied(text));
-        }
-        if is_of_other_site(headers) && !headers.contains_key(ORIGIN) {
-            let text = "pages of other origins may not connect; see cors.origins";
-            return Err(Error::permission_denied(text));
-        }
-        if how == UpgradeKind::Connect {
-            return Ok(None);
-        }
-        let key = headers.get(SEC_WEBSOCKET_KEY).filter(|key| key.len() == KEY_BYTES);
-        let key = key.and_then(|key| HeaderValue::try_from(accept_key(key.as_bytes())).ok());
-        let key = key.ok_or_else(|| {
-            Error::invalid_argument("header sec-websocket-key is not a base64 key of 16 bytes")
-        })?;
-        Ok(Some(key))
+/// Checks that it may be; what proves over HTTP/1.1 that it was understood.
+fn check_upgrade<B>(
+    cors: Option<&Policy>,
+    request: &Request<B>,
+    how: UpgradeKind,
+    peer: &Peer,
+) -> Result<Option<HeaderValue>, Error> {
+    let headers = request.headers();
+    if headers.get(SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
+        let mut error = Error::unimplemented("WebSocket version 13 is spoken")
+            .with_http_status(StatusCode::UPGRADE_REQUIRED);
+        error.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        return Err(error);
     }
+    if !lists(headers, &SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL) {
+        let text = format!("{PATH} takes WebSockets of the subprotocol {SUBPROTOCOL}; name it");
+        return Err(Error::invalid_argument(text));
+    }
+    let mut origins = headers.get_all(ORIGIN).iter();
+    if let Some(origin) = origins.find(|origin| !may_connect(cors, origin, request, peer)) {
+        let text = format!("pages of {origin:?} may not connect; add it to cors.origins");
+        return Err(Error::permission_denied(text));
+    }
+    if is_of_other_site(headers) && !headers.contains_key(ORIGIN) {
+        let text = "pages of other origins may not connect; see cors.origins";
+        return Err(Error::permission_denied(text));
+    }
+    if how == UpgradeKind::Connect {
+        return Ok(None);
+    }
+    let key = headers.get(SEC_WEBSOCKET_KEY).filter(|key| key.len() == KEY_BYTES);
+    let key = key.and_then(|key| HeaderValue::try_from(accept_key(key.as_bytes())).ok());
+    let key = key.ok_or_else(|| {
+        Error::invalid_argument("header sec-websocket-key is not a base64 key of 16 bytes")
+    })?;
+    Ok(Some(key))
+}
 
-    /// Whether the page may connect, and its cookies say nothing: browsers send them whatever a
-    /// page asks for.
-    fn withholds_cookies<B>(&self, request: &Request<B>, peer: &Peer) -> bool {
-        let withholds = |policy: &Policy, origin: &HeaderValue| {
-            policy.withholds_cookies(origin) && !is_own(origin, request, peer)
-        };
-        let mut origins = request.headers().get_all(ORIGIN).iter();
-        self.cors.as_ref().is_some_and(|policy| origins.any(|origin| withholds(policy, origin)))
-    }
+/// Whether the page may connect, and its cookies say nothing: browsers send them whatever a
+/// page asks for.
+fn withholds_cookies<B>(cors: Option<&Policy>, request: &Request<B>, peer: &Peer) -> bool {
+    let withholds = |policy: &Policy, origin: &HeaderValue| {
+        policy.withholds_cookies(origin) && !is_own(origin, request, peer)
+    };
+    let mut origins = request.headers().get_all(ORIGIN).iter();
+    cors.is_some_and(|policy| origins.any(|origin| withholds(policy, origin)))
+}
 
-    /// Whether pages of this origin may connect: those of this server, and those that are named.
-    fn may_connect<B>(&self, origin: &HeaderValue, request: &Request<B>, peer: &Peer) -> bool {
-        let is_named = || self.cors.as_ref().is_some_and(|policy| policy.names(origin));
-        is_own(origin, request, peer) || is_named()
-    }
+/// Whether pages of this origin may connect: those of this server, and those that are named.
+fn may_connect<B>(
+    cors: Option<&Policy>,
+    origin: &HeaderValue,
+    request: &Request<B>,
+    peer: &Peer,
+) -> bool {
+    let is_named = || cors.is_some_and(|policy| policy.names(origin));
+    is_own(origin, request, peer) || is_named()
 }
 
 /// Whether this origin is the server's own, and the browser does not say otherwise.

@@ -24,8 +24,8 @@ use tidewire_service::{
     Body, Call, Error, FollowOptions, Freshness, Lifetime, Reply, Result, WatchMode,
 };
 
+use crate::app::App;
 use crate::app::follow::{FollowStep, FollowedQuery};
-use crate::dispatch::dispatcher::App;
 use crate::request::failure_log::log;
 
 /// A stream of events.

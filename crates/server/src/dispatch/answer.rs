@@ -1,0 +1,100 @@
+//! Where a request comes in: who calls, for which host, and from which page.
+//!
+//! A browser's question for other origins and a request for a live connection are answered here; all
+//! else goes its way (`pipeline.rs`).
+
+use std::sync::Arc;
+
+use http::Request;
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use tidewire_service::Error;
+
+use crate::dispatch::dispatcher::Dispatcher;
+use crate::dispatch::response_future::ResponseFuture;
+use crate::gate::cors::CorsFuture;
+use crate::protocols::live::upgrade::upgrade;
+use crate::response::body::ResponseBody;
+use crate::response::error::error_response;
+use crate::response::faults as fault;
+use crate::socket::activity::Slot;
+
+impl Dispatcher {
+    /// Answers a request, of HTTP/2 with the slot of its call.
+    #[inline]
+    pub(crate) fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        slot: Option<&Arc<Slot>>,
+    ) -> ResponseFuture {
+        let told = match &self.app.callers {
+            None => Ok(None),
+            Some(callers) => callers.resolve(&mut request, &self.peer),
+        };
+        match told {
+            Ok(None) => self.answer_caller(request, slot),
+            Ok(Some(peer)) => Self { peer, ..self.clone() }.answer_caller(request, slot),
+            Err(error) => self.refuse_head(request, slot, &error),
+        }
+    }
+
+    /// Answers a request whose caller is known by its address.
+    #[inline]
+    fn answer_caller(
+        &self,
+        mut request: Request<Incoming>,
+        slot: Option<&Arc<Slot>>,
+    ) -> ResponseFuture {
+        if let Err(error) = self.app.hosts.check(request.headers(), request.uri()) {
+            return self.refuse_head(request, slot, &error);
+        }
+        if request.extensions().get::<OnUpgrade>().is_some()
+            && let Some((response, taken)) =
+                upgrade(self.app.cors.as_deref(), &mut request, &self.peer)
+        {
+            *self.taken.lock() = taken;
+            return ResponseFuture::ready(response);
+        }
+        let granted = match &self.app.cors {
+            None => None,
+            Some(policy) => match policy.preflight(&request) {
+                Some(response) => return ResponseFuture::ready(response),
+                None => Some((policy, policy.granted(request.headers()))),
+            },
+        };
+        let mut response = if !self.app.watches() {
+            self.pass(request, slot)
+        } else {
+            self.watched(request, slot)
+        };
+        if self.app.faults {
+            response = ResponseFuture::Late(Box::pin(fault::play(
+                response,
+                self.goes_away.clone(),
+                ResponseBody::faulty,
+            )));
+        }
+        match granted {
+            None => response,
+            Some((policy, granted)) => {
+                let policy = Arc::clone(policy);
+                ResponseFuture::Marked(Box::new(CorsFuture { response, policy, granted }))
+            }
+        }
+    }
+}
+
+impl Dispatcher {
+    /// Refuses a request that is for nobody here.
+    #[cold]
+    pub(crate) fn refuse_head(
+        &self,
+        request: Request<Incoming>,
+        slot: Option<&Arc<Slot>>,
+        error: &Error,
+    ) -> ResponseFuture {
+        let (parts, body) = self.split(request, slot);
+        let response = error_response(error).map(ResponseBody::plain);
+        self.after_body(parts.version, &parts.headers, body, response)
+    }
+}
