@@ -1,7 +1,8 @@
 //! The server as its protocols see it: its settings for now, and what all calls use. It knows no
 //! protocol.
 //!
-//! Calls that no HTTP request carries run here too: `answer.rs`, and again and again in `follow.rs`.
+//! Calls that no HTTP request carries run here too, once (`answer.rs`) or again and again
+//! (`follow.rs`).
 
 pub(crate) mod answer;
 pub(crate) mod follow;

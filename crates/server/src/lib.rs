@@ -1,9 +1,10 @@
 //! One port, all protocols.
 //!
 //! ```text
-//! bytes ─▶ listener ─▶ connection ─▶ way: look-up, ─┬─▶ rpc: Connect, gRPC, gRPC-Web ─┬─▶ layers ─▶ service
-//!          tcp, tls,   HTTP/1.1,    observers,      ├─▶ rest (google.api.http) ───────┤
-//!          unix        HTTP/2       gates           └─▶ http: plain handlers, mounts ─┘
+//! bytes ─▶ listener ─▶ connection ─▶ dispatch: ─┬─▶ rpc: Connect, gRPC, gRPC-Web ─┬─▶ layers ─▶ service
+//!          tcp, tls,   HTTP/1.1,    look-up,    ├─▶ rest (google.api.http) ───────┤
+//!          unix        HTTP/2       observers,  └─▶ plain: handlers, mounts ──────┘
+//!                                   gates
 //! ```
 //!
 //! Every service, whatever it is written in, is reached as a
@@ -14,6 +15,23 @@
 //! A command (a method that is not a query) runs to completion in a task that the server owns, even
 //! when its caller goes away; a panic in a handler is one failed call; a drain lets running calls
 //! end.
+//!
+//! Folders import downward only (`xtask/src/tidy/levels.rs`):
+//!
+//! | folder | what is in it |
+//! |---|---|
+//! | `control` | the builder, a running server, its handle, other settings while it runs |
+//! | `connection` | accepting, HTTP/1.1 and HTTP/2, how a connection ends |
+//! | `dispatch` | from a request to its protocol: the only place that knows all of them |
+//! | `builtin` | health, reflection, freshness, the docs page |
+//! | `protocols` | what a request means in `rpc`, `rest`, `plain` and `live` |
+//! | `app` | the server as protocols see it; calls that no HTTP request carries |
+//! | `response` | kinds of bodies, errors, tags, faults on purpose |
+//! | `request` | bodies, observers, deadlines, commands, panics: how a call runs |
+//! | `services` | methods by path, routes, mounts, services that change |
+//! | `gate` | limits of callers, access rules, hosts, origins, addresses |
+//! | `socket` | below HTTP: detection, reads and writes, what a peer owes |
+//! | `runtime`, `limits` | stopping, counters, the clock; every bound |
 
 #![doc = include_str!("../README.md")]
 

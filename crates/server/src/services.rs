@@ -1,4 +1,5 @@
-//! What a server serves: methods by path, plain routes and mounts, services that change while it runs.
+//! What a server serves: methods by path, plain routes and mounts, services that change while it
+//! runs.
 
 pub(crate) mod command_keys;
 pub(crate) mod entry;

@@ -3,7 +3,7 @@
 //!
 //! | a call | answered |
 //! |---|---|
-//! | of a method that is there | by its service, through `run_call.rs` |
+//! | of a method that is there | by its service, through `request/run_call.rs` |
 //! | of a method that is not | UNIMPLEMENTED, which names those that are; *not run* |
 //! | of a command, sent as a query | FAILED_PRECONDITION; *not run* |
 //! | of plain HTTP | by the route at its path, or 404 |

@@ -2,8 +2,8 @@
 //!
 //! | stream | made by |
 //! |---|---|
-//! | `tidewire.live.v1.Freshness/Watch` | `freshness.rs` |
-//! | Server-Sent Events of a REST `GET` | `rest/events.rs` |
+//! | `tidewire.live.v1.Freshness/Watch` | `builtin/freshness.rs` |
+//! | Server-Sent Events of a REST `GET` | `protocols/rest/events.rs` |
 //!
 //! Each answer is its own call: through the gates of its method, told to whoever observes, and
 //! through all layers, so that rights that are taken away end the stream, and answers that are kept

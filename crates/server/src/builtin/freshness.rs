@@ -2,7 +2,7 @@
 //! protocol.
 //!
 //! Whoever may call a query may watch it: each answer passes the gates and layers of the query's
-//! own method, with the headers of the watching call (`follow.rs`). What it costs where nobody
+//! own method, with the headers of the watching call (`app/follow.rs`). What it costs where nobody
 //! watches: a method in the table.
 
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! | what happens | the connection |
 //! |---|---|
-//! | its client ends it, or HTTP does (`head_timer.rs`, keep-alive, `gather.rs`) | is over |
+//! | its client ends it, or HTTP does (`socket/head_timer.rs`, keep-alive, `socket/gather.rs`) | is over |
 //! | HTTP/2, and no call ran for `limits.idle_timeout` | says that it goes away |
 //! | HTTP/2, and what is left of a reply is not taken (`limits.reply_progress_timeout`) | is closed |
 //! | a drain, a reply's script, `limits.connection_age_max` | says that it goes away |

@@ -2,7 +2,7 @@
 //!
 //! | head | answer |
 //! |---|---|
-//! | a host that `authority.rs` refuses | 400 |
+//! | a host that `gate/authority.rs` refuses | 400 |
 //! | `chunked` twice, or not last (RFC 9112, section 6.1) | 400 |
 //! | another transfer coding than `chunked` (RFC 9112, section 6.1) | 501 |
 //!

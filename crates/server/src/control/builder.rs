@@ -1,6 +1,9 @@
-//! Putting a server together.
+//! Putting a server together: its settings. `assembly.rs` makes the parts of them, `start.rs` runs
+//! those.
 
+mod assembly;
 mod parts;
+mod start;
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,41 +11,20 @@ use std::time::Duration;
 
 use http::Method;
 use tidewire_cache::ReplyCache;
-use tidewire_listen::{Address, Addresses, Listener};
+use tidewire_listen::Address;
 use tidewire_rest::RestOptions;
 use tidewire_service::{Gate, Interface, Layer, Observer, RpcService, Service, ServiceSource};
-use tokio::sync::Semaphore;
-use tokio_util::task::TaskTracker;
 
-use crate::app::{AppHandle, EditionParts, Shared};
-use crate::builtin::docs::{self, Docs};
-use crate::builtin::freshness;
-use crate::builtin::health::Health;
-use crate::connection::acceptor::Acceptor;
-use crate::control::edition::Settings;
+use crate::control::builder::parts::Route;
 use crate::control::handle::Handle;
 use crate::control::reload::ReloadHandle;
-use crate::control::running_server::RunningServer;
-use crate::control::start_error::StartError;
-use crate::dispatch::server_state::ServerState;
+use crate::gate;
 use crate::gate::access::AccessRules;
 use crate::gate::callers::CallerAddresses;
 use crate::gate::cors::Cors;
 use crate::gate::hosts::Hosts;
-use crate::gate::{self, GateState};
 use crate::limits::Limits;
-use crate::protocols::live::Live;
-use crate::protocols::rest::Rest;
-use crate::request::command::Commands;
-use crate::runtime::latest::Latest;
-use crate::runtime::stop::Stop;
-use crate::runtime::usage::Counters;
 use crate::services::command_keys::CommandKeys;
-use crate::services::methods::Methods;
-use crate::services::reloadable::{ReloadableServices, layered};
-use crate::socket::activity::UnreadBytes;
-
-use parts::{LayerStack, Route, add_reflection, routes, templates};
 
 /// One port, all protocols; see [`Server::builder`].
 #[derive(Debug)]
@@ -344,81 +326,6 @@ impl Builder {
         self
     }
 
-    /// Opens the addresses and serves until the result is drained or dropped.
-    ///
-    /// # Errors
-    /// [`StartError`]: an address in use, routes, methods or settings that exclude each other.
-    pub async fn start(mut self) -> Result<RunningServer, StartError> {
-        self.check_settings()?;
-        let addresses = if self.listen.is_empty() {
-            vec![Address::Tcp(([127, 0, 0, 1], 8080).into())]
-        } else {
-            self.listen.clone()
-        };
-        let with_reflection = self.with_reflection();
-        #[cfg(feature = "tls")]
-        let tls = self.tls.clone();
-        let connections = Arc::new(Semaphore::new(self.limits.connections_max));
-        let addresses_open = Addresses::new(self.limits.address_connections_max);
-        let drain_timeout = self.limits.drain_timeout;
-        let driver = match &self.memo {
-            Some(cache) => Some(cache.graph().drive().map_err(StartError::Memo)?),
-            None => None,
-        };
-        // What is wrong with the settings is said first, whoever has the port.
-        let beside = self.beside.take();
-        let private_sockets = self.private_sockets;
-        let reload = self.reload.clone();
-        let (server, health) = self.assemble(with_reflection)?;
-        let app = server.latest.now();
-        let listeners = bind(addresses, private_sockets).await?;
-        let mut running = RunningServer {
-            addresses: listeners.iter().filter_map(|listener| listener.address().ok()).collect(),
-            tasks: app.tasks.clone(),
-            stop: app.stop.clone(),
-            commands: app.commands.clone(),
-            handle: app.handle(health),
-            beside: None,
-            drain_grace: app.limits.drain_grace,
-            drain_timeout,
-            _driver: driver,
-            #[cfg(feature = "tls")]
-            tls: tls.is_some(),
-            #[cfg(not(feature = "tls"))]
-            tls: false,
-            has_docs: app.has_docs,
-            reload,
-            callee: server.live.callee(),
-        };
-        running.handle.addresses = running.addresses.clone().into();
-        running.handle.tls = running.tls;
-        #[cfg(feature = "tls")]
-        {
-            running.handle.identity = tls.clone().map(crate::control::handle::ServerIdentity::of);
-        }
-        if let Some(make) = beside {
-            let started = Box::pin(make(running.handle()).start()).await;
-            running.beside = Some(Box::new(started?));
-        }
-        let kept = Arc::clone(&server);
-        let stop = running.stop.clone();
-        running.tasks.spawn(async move { kept.live.keep(stop).await });
-        for listener in listeners {
-            let acceptor = Acceptor {
-                server: Arc::clone(&server),
-                listener,
-                connections: Arc::clone(&connections),
-                addresses: addresses_open.clone(),
-                tasks: running.tasks.clone(),
-                stop: running.stop.clone(),
-                #[cfg(feature = "tls")]
-                tls: tls.clone(),
-            };
-            running.tasks.spawn(acceptor.run());
-        }
-        Ok(running)
-    }
-
     /// Whether a rule of [`AccessRules::path`] is for anything that is served so far as plain HTTP,
     /// or is at one of these `templates` (`/pages/{*rest}`), which are answered by what is mounted
     /// later. What is mounted at `/` may have a page anywhere.
@@ -434,164 +341,6 @@ impl Builder {
         here.extend(self.front_page.iter().map(|_| "/".to_owned()));
         gate::access_paths::is_for_any(rule, here.iter().map(String::as_str))
     }
-
-    /// Whether it would start, apart from its addresses: nothing is listened on.
-    ///
-    /// # Errors
-    /// [`StartError`], as [`start`](Self::start) finds it.
-    pub fn check(self) -> Result<(), StartError> {
-        self.check_settings()?;
-        let with_reflection = self.with_reflection();
-        self.assemble(with_reflection).map(|_| ())
-    }
-
-    fn check_settings(&self) -> Result<(), StartError> {
-        let fault = self.limits.faults().into_iter().next();
-        fault.map_or(Ok(()), |fault| Err(StartError::Limits(fault)))?;
-        if self.docs == Some(true) && !self.with_reflection() {
-            return Err(StartError::DocsWithoutReflection);
-        }
-        self.command_keys
-            .check(&self.services, self.offer.as_deref())
-            .map_err(StartError::CommandKeys)
-    }
-
-    /// Whether reflection is on: as it was set, or where every address is local.
-    fn with_reflection(&self) -> bool {
-        self.reflection.unwrap_or_else(|| self.is_local())
-    }
-
-    fn is_local(&self) -> bool {
-        self.listen.iter().all(Address::is_local)
-    }
-
-    /// Serves until Ctrl-C or SIGTERM, then drains.
-    ///
-    /// # Errors
-    /// [`StartError`], and an I/O error when signals cannot be listened to.
-    pub async fn run(self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        let running = self.start().await?;
-        let addresses = running.addresses().to_vec();
-        let stopped = running.until_stopped();
-        for address in addresses {
-            tracing::info!(%address, "serving");
-        }
-        stopped.await?;
-        Ok(())
-    }
-
-    #[expect(clippy::too_many_lines, reason = "each part is made of those before it, once")]
-    fn assemble(self, with_reflection: bool) -> Result<(Arc<ServerState>, Health), StartError> {
-        let docs_asked = with_reflection && self.docs.unwrap_or_else(|| self.is_local());
-        let mut own: Vec<_> = self.services.iter().map(|(i, _)| i.clone()).collect();
-        own.push(Health::new([], None).service().interface());
-        own.push(freshness::service(AppHandle::default()).interface());
-        let offered = self.offer.iter().flat_map(|offer| offer.services());
-        let offered: Vec<_> = offered.map(|(interface, _)| interface).collect();
-        let interfaces = || own.iter().chain(&offered);
-        if let Some(cache) = &self.memo {
-            let methods = interfaces().flat_map(Interface::methods).map(|method| &**method);
-            cache.check(methods).map_err(StartError::Terms)?;
-        }
-        let layering =
-            LayerStack { outer: self.layers, cache: self.memo, inner: self.inner_layers };
-        let layers = layering.of_methods();
-        let reloadable =
-            |offer| Arc::new(ReloadableServices::new(offer, layers.clone(), self.validation));
-        let offer = self.offer.map(reloadable);
-        let edition = offer.as_ref().map(|offer| offer.now());
-        let offered = || edition.iter().flat_map(|edition| &edition.services);
-        let mut options = self.rest;
-        let has_document = *options.openapi.get_or_insert(with_reflection);
-        let rest = {
-            let plain = self.routes.iter().map(|route| (route.verb.as_ref(), &*route.template));
-            let own = self.services.iter().map(|(interface, _)| interface.clone());
-            let served: Vec<_> =
-                own.chain(offered().map(|(interface, _)| interface.clone())).collect();
-            tidewire_rest::Rest::new(served.iter(), plain, options).map_err(StartError::Rest)?
-        };
-        let has_services = !self.services.is_empty() || offer.is_some();
-        let with_docs =
-            docs_asked && has_services && docs::is_free(&rest, templates(&self.routes), self.docs);
-        let names = self.services.iter().map(|(interface, _)| interface.name().to_owned());
-        let health = Health::new(names, offer.clone());
-        let mut methods = Methods::new(offer.clone());
-        health.add_to(&mut methods);
-        if with_reflection {
-            add_reflection(&mut methods, &own, offer.as_ref())?;
-        }
-        let counters = Arc::new(Counters::default());
-        let ruled = methods.each().chain(interfaces().flat_map(Interface::methods));
-        let edition_parts = EditionParts {
-            state: GateState::new(&counters),
-            of_program: self.gates,
-            served: ruled.cloned().collect(),
-            cache: layering.cache.clone(),
-            has_document,
-        };
-        let mut services = layered(self.services, &layers, self.validation)?;
-        for (interface, service) in &services {
-            methods.add(interface, service).map_err(StartError::DuplicateMethod)?;
-        }
-        let interfaces: Arc<[Interface]> =
-            services.iter().map(|(interface, _)| interface.clone()).collect();
-        services.extend(offered().cloned());
-        let mut routes = routes(self.routes, &layers, |scope| layering.of_page(scope))?;
-        if with_docs || with_reflection && self.front_page.is_some() {
-            let docs = Arc::new(Docs::new(Vec::from(&*interfaces), offer, &rest));
-            if let Some(text) = &self.front_page {
-                docs.add_front_page(&mut routes, text, with_docs);
-            }
-            if with_docs {
-                docs.add_to(&mut routes);
-            }
-        }
-        let rest = Arc::new(Rest::new(rest, &services));
-        let settings = Settings {
-            limits: self.limits.clone(),
-            access: self.access,
-            cors: self.cors,
-            callers: self.callers,
-        };
-        let tasks = TaskTracker::new();
-        let latest = self.reload.app();
-        let live = Live::new(latest.clone(), &self.limits, self.command_keys, tasks.clone());
-        let shared = Shared {
-            latest: latest.clone(),
-            followers: Arc::new(Semaphore::new(self.limits.followers_max)),
-            interfaces,
-            methods: methods.with(freshness::service(latest)),
-            coders: Arc::default(),
-            routes,
-            hosts: self.hosts,
-            commands: Commands::new(self.limits.commands_max),
-            validates: self.validation,
-            shows_host: !edition_parts.of_program.is_empty(),
-            edition_parts,
-            observers: self.observers,
-            counters,
-            traces: self.traces,
-            tasks,
-            stop: Stop::new(),
-            faults: self.faults,
-            web_json_to_routes: self.web_json_to_routes,
-            methods_see_host: self.methods_see_host,
-            waiting: Arc::new(UnreadBytes::new(&self.limits)),
-            has_docs: with_docs,
-        };
-        let app = settings.edition(Arc::new(shared), &rest, 0)?;
-        let latest = Arc::new(Latest::new(0, app));
-        Ok((self.reload.start(ServerState { latest, rest, live }), health))
-    }
-}
-
-async fn bind(addresses: Vec<Address>, is_private: bool) -> Result<Vec<Listener>, StartError> {
-    let mut listeners = Vec::new();
-    for address in addresses {
-        let listener = Listener::bind(&address, is_private).await;
-        listeners.push(listener.map_err(|cause| StartError::Listen { address, cause })?);
-    }
-    Ok(listeners)
 }
 
 impl fmt::Debug for Builder {

@@ -14,7 +14,8 @@ use crate::gate::cors::{Cors, Policy};
 use crate::limits::Limits;
 use crate::protocols::rest::Rest;
 
-/// The settings of a server that may change while it runs; see [`ReloadHandle::reload`].
+/// The settings of a server that may change while it runs; see
+/// [`ReloadHandle::reload`](crate::ReloadHandle::reload).
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Settings {

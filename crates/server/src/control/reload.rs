@@ -33,8 +33,8 @@ struct ReloadTarget {
 impl ReloadHandle {
     /// Answers requests by these settings from now on; calls that are under way go on by those that
     /// they began with. Of the limits, those of connections hold for new connections, and those of
-    /// [`Limits::READ_AT_START`] stay as they are. Before the server started, and once it has
-    /// ended, nothing happens.
+    /// [`Limits::READ_AT_START`](crate::Limits::READ_AT_START) stay as they are. Before the server
+    /// started, and once it has ended, nothing happens.
     ///
     /// # Errors
     /// [`StartError`]: settings by which the server would not start. Nothing changes then.

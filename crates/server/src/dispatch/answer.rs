@@ -1,7 +1,7 @@
 //! Where a request comes in: who calls, for which host, and from which page.
 //!
-//! A browser's question for other origins and a request for a live connection are answered here; all
-//! else goes its way (`pipeline.rs`).
+//! A browser's question for other origins and a request for a live connection are answered here;
+//! all else goes its way (`pipeline.rs`).
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::gate::cors::CorsFuture;
 use crate::protocols::live::upgrade::upgrade;
 use crate::response::body::ResponseBody;
 use crate::response::error::error_response;
-use crate::response::faults as fault;
+use crate::response::faults;
 use crate::socket::activity::Slot;
 
 impl Dispatcher {
@@ -68,7 +68,7 @@ impl Dispatcher {
             self.watched(request, slot)
         };
         if self.app.faults {
-            response = ResponseFuture::Late(Box::pin(fault::play(
+            response = ResponseFuture::Late(Box::pin(faults::play(
                 response,
                 self.goes_away.clone(),
                 ResponseBody::faulty,

@@ -5,7 +5,7 @@
 //! | path of a method | that method, with what its head agrees to; or why that is refused |
 //! | the same of a stream, with JSON and a route at it | that route |
 //! | the same in gRPC-Web with JSON, where `Builder::web_json_to_routes` is on | that route |
-//! | the same for a command, by a page of another origin | 403, in its protocol (`origin.rs`) |
+//! | the same for a command, by a page of another origin | 403 (`gate/origin.rs`) |
 //! | verb and path of a `google.api.http` binding | that binding |
 //! | `/openapi.json`, where that is on | the document of these bindings |
 //! | path of a route or below a mount | that plain HTTP service |

@@ -1,8 +1,8 @@
 //! The path of a request, whatever its protocol.
 //!
 //! ```text
-//! head ─▶ find (lookup.rs) ─▶ observers ─▶ gates ─▶ call: rpc.rs, rest.rs or plain.rs ─▶ response
-//!              │                             │               └▶ run_call.rs: deadline, commands, panics
+//! head ─▶ find (lookup.rs) ─▶ observers ─▶ gates ─▶ call: protocols/ ─▶ response
+//!              │                             │               └▶ request/run_call.rs
 //!              └▶ answered without a call    └▶ refused, in the caller's protocol
 //! ```
 //!
@@ -260,9 +260,9 @@ impl Dispatcher {
 
     /// Answers at once, and then reads and forgets what is left of the request's body: over
     /// HTTP/1.1 closing before that would break the client's sending, and it would never see the
-    /// answer. Over HTTP/2 what it still sends is taken in with its stream (`http2.rs`). After a
-    /// body whose declared length is over the limit, or whose client waits to be told to send it,
-    /// the connection is closed (`gather.rs`).
+    /// answer. Over HTTP/2 what it still sends is taken in with its stream
+    /// (`connection/http2.rs`). After a body whose declared length is over the limit, or whose
+    /// client waits to be told to send it, the connection is closed (`socket/gather.rs`).
     pub(crate) fn after_body(
         &self,
         version: Version,

@@ -9,12 +9,12 @@ use http::Response;
 use tidewire_service::{Body, Reply};
 
 use crate::gate::cors::CorsFuture;
+use crate::protocols::plain::page_of;
 use crate::protocols::rpc::RpcCall;
 use crate::request::observe::{Watch, WatchedResponse};
 use crate::request::run_call::PendingCall;
 use crate::response::body::{BoxedResponse, ResponseBody};
-use crate::response::error::error_response;
-use crate::response::page;
+use crate::response::page::page;
 
 /// The future of a response.
 pub(crate) enum ResponseFuture {
@@ -58,14 +58,9 @@ impl Future for ResponseFuture {
             Self::Ready(response) => Poll::Ready(Ok(*response.take().expect(TAKEN))),
             Self::Answered(reply) => {
                 let reply = reply.take().expect(TAKEN);
-                Poll::Ready(Ok(page::page(*reply, ResponseBody::plain)))
+                Poll::Ready(Ok(page(*reply, ResponseBody::plain)))
             }
-            Self::Plain(answer) => Pin::new(answer).poll(cx).map(|outcome| {
-                Ok(match outcome {
-                    Ok(reply) => page::page(reply, ResponseBody::plain),
-                    Err(error) => error_response(&error).map(ResponseBody::plain),
-                })
-            }),
+            Self::Plain(call) => Pin::new(call).poll(cx).map(|outcome| Ok(page_of(outcome))),
             Self::Rest(response) => {
                 response.as_mut().poll(cx).map(|response| Ok(response.map(ResponseBody::plain)))
             }

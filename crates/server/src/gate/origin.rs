@@ -160,7 +160,7 @@ pub(crate) fn is_own_page(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Cors;
+    use crate::gate::cors::Cors;
     use http::Request;
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! | a connection | found by | goes on |
 //! |---|---|---|
-//! | TCP, TLS, a Unix socket | its first 16 bytes (`detect.rs`) | here |
+//! | TCP, TLS, a Unix socket | its first 16 bytes (`socket/detect.rs`) | here |
 //! | a WebSocket | its upgrade (`live/upgrade.rs`) | here, once it is handed over |
 //!
 //! What sessions are is the crate `live`; whose a connection is, the gates say by the headers of

@@ -39,7 +39,7 @@ use crate::request::observe::Watch;
 use crate::request::run_call::{PendingCall, Run, run};
 use crate::request::single_message::whole_reply;
 use crate::response::body::{BoxedResponse, ResponseBody};
-use crate::response::faults as fault;
+use crate::response::faults;
 use crate::response::page::{self, uncached};
 use crate::response::tag::{self, tag_compressed};
 use crate::services::entry::Entry;
@@ -274,7 +274,7 @@ impl RpcCall {
     fn finish(&mut self, mut reply: Reply) -> Result<Response<ResponseBody>> {
         let Self { app, exchange, .. } = &*self;
         let script = app.faults.then(|| reply.script().cloned()).flatten();
-        let loses_end = fault::loses_trailers(script.as_ref());
+        let loses_end = faults::loses_trailers(script.as_ref());
         let is_get = exchange.is_get();
         if is_get {
             tag::tag(&mut reply, &self.held, "");

@@ -1,14 +1,14 @@
 //! The body of a request as it arrives: bounded, counted, and with a cause when it breaks off.
 //!
 //! While the server waits for it, and not while it has other things to do, it has to go on: see
-//! `body_rate.rs`.
+//! `socket/body_rate.rs`.
 //!
 //! One of these is under the body of every call that did not come whole with its head, whatever its
 //! protocol. Over HTTP/1.1 a connection that ends before the request was read to its end breaks the
 //! client's sending, which then never sees the answer; so what nobody read is put aside
 //! ([`UnreadBody`]) for whoever writes the answer, to be read and forgotten beside it. What then
-//! ends the connection still leaves the client time to see it (`gather.rs`). Over HTTP/2 nothing is
-//! put aside.
+//! ends the connection still leaves the client time to see it (`socket/gather.rs`). Over HTTP/2
+//! nothing is put aside.
 //!
 //! Nothing is forgotten of a body whose client waits to be told to send it (`Expect: 100-continue`;
 //! RFC 9110, section 10.1.1): to read it would tell so. The connection is closed instead, as where
@@ -35,8 +35,8 @@ use crate::socket::gather::{AwaitedBody, GatherHandle};
 
 /// The body of a request as the HTTP library has it, and how fast it has to come.
 ///
-/// Over HTTP/2 what is not read is put aside in the slot of its call (`http2.rs`): a stream whose
-/// body is forgotten is reset, and some clients then lose the reply that came before.
+/// Over HTTP/2 what is not read is put aside in the slot of its call (`connection/http2.rs`): a
+/// stream whose body is forgotten is reset, and some clients then lose the reply that came before.
 pub(crate) struct RawBody {
     body: Option<Incoming>,
     pub(crate) version: Version,

@@ -22,24 +22,21 @@ const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// Gives a request its place and its id, which is returned; of new traces this share is sampled.
 pub(crate) fn mark(context: &mut Context, sampled: f64) -> HeaderValue {
-    if let Some((_, span, _)) = parent(context.headers()) {
-        context.extensions_mut().insert(ParentSpan(span));
+    let parent = TraceParent::of(context.headers());
+    if let Some(parent) = &parent {
+        context.extensions_mut().insert(ParentSpan(parent.span));
     }
     let headers = context.headers_mut();
-    let come = parent(headers);
-    if come.is_none() {
+    if parent.is_none() {
         // It belongs to a trace that is not gone on with (Trace Context, section 3.3.1.1).
         headers.remove(TRACESTATE);
     }
-    let (trace, flags) = come.map_or_else(
-        || {
-            (
-                hex::<32>(fastrand::u128(1..)),
-                if fastrand::f64() < sampled { *b"01" } else { *b"00" },
-            )
-        },
-        |(trace, _, flags)| (trace, flags),
-    );
+    let begin = || TraceParent {
+        trace: hex::<32>(fastrand::u128(1..)),
+        span: *NO_SPAN,
+        flags: if fastrand::f64() < sampled { *b"01" } else { *b"00" },
+    };
+    let TraceParent { trace, flags, .. } = parent.unwrap_or_else(begin);
     let span = hex::<16>(fastrand::u64(1..).into());
     let parts = [b"00-".as_slice(), &trace, b"-", &span, b"-", &flags];
     insert(headers, TRACEPARENT, &parts.concat());
@@ -49,24 +46,39 @@ pub(crate) fn mark(context: &mut Context, sampled: f64) -> HeaderValue {
     }
 }
 
-/// Trace, span and flags of the one `traceparent` that came, if that is one.
-fn parent(headers: &HeaderMap) -> Option<([u8; 32], [u8; 16], [u8; 2])> {
-    let mut values = headers.get_all(TRACEPARENT).iter();
-    let (value, None) = (values.next()?.as_bytes(), values.next()) else { return None };
-    let (version, rest) = value.split_at_checked(2)?;
-    // Later versions may say more behind it (section 3.2.4).
-    let ends = match version {
-        b"00" => rest.len() == 53,
-        b"ff" => false,
-        _ => is_hex(version) && (rest.len() == 53 || rest.get(53) == Some(&b'-')),
-    };
-    let trace = rest.get(1..33)?;
-    let span = rest.get(34..50)?;
-    let flags = rest.get(51..53)?;
-    let dashes = [0, 33, 50].iter().all(|at| rest[*at] == b'-');
-    let is_set = |id: &[u8]| is_hex(id) && id.iter().any(|digit| *digit != b'0');
-    let is_one = ends && dashes && is_set(trace) && is_set(span) && is_hex(flags);
-    is_one.then_some((trace.try_into().ok()?, span.try_into().ok()?, flags.try_into().ok()?))
+/// The span of one that begins a trace.
+const NO_SPAN: &[u8; 16] = &[b'0'; 16];
+
+/// What a `traceparent` says.
+struct TraceParent {
+    trace: [u8; 32],
+    span: [u8; 16],
+    flags: [u8; 2],
+}
+
+impl TraceParent {
+    /// The one that came, if that is one.
+    fn of(headers: &HeaderMap) -> Option<Self> {
+        let mut values = headers.get_all(TRACEPARENT).iter();
+        let (value, None) = (values.next()?.as_bytes(), values.next()) else { return None };
+        let (version, rest) = value.split_at_checked(2)?;
+        // Later versions may say more behind it (section 3.2.4).
+        let ends = match version {
+            b"00" => rest.len() == 53,
+            b"ff" => false,
+            _ => is_hex(version) && (rest.len() == 53 || rest.get(53) == Some(&b'-')),
+        };
+        let trace = rest.get(1..33)?;
+        let span = rest.get(34..50)?;
+        let flags = rest.get(51..53)?;
+        let dashes = [0, 33, 50].iter().all(|at| rest[*at] == b'-');
+        let is_set = |id: &[u8]| is_hex(id) && id.iter().any(|digit| *digit != b'0');
+        let is_one = ends && dashes && is_set(trace) && is_set(span) && is_hex(flags);
+        let trace = trace.try_into().ok()?;
+        let span = span.try_into().ok()?;
+        let flags = flags.try_into().ok()?;
+        is_one.then_some(Self { trace, span, flags })
+    }
 }
 
 fn is_hex(text: &[u8]) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! The HTTP library takes a piece of any size as soon as a client would take one byte of it, and
 //! then says no more of it. So pieces are small, what waits is counted where it is handed over, and
-//! each piece keeps its slot until the library lets go of it (`activity.rs`).
+//! each piece keeps its slot until the library lets go of it (`socket/activity.rs`).
 //!
 //! Over HTTP/1.1, where one reply at a time is on its way, only large ones are counted.
 

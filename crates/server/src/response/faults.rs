@@ -140,7 +140,7 @@ const FLUSH_TIME: Duration = Duration::from_millis(2);
 
 impl<B> Faulty<B> {
     /// Waits once before an end that comes too early: over HTTP/1.1 what was sent before is held
-    /// back (`gather.rs`) until the body has no more for now.
+    /// back (`socket/gather.rs`) until the body has no more for now.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let pause = self.flush.get_or_insert_with(|| Box::pin(tokio::time::sleep(FLUSH_TIME)));
         pause.as_mut().poll(cx)

@@ -1,7 +1,8 @@
 //! The body of a response of many messages in an RPC protocol: each is sealed as it comes.
 //!
 //! Those that are ready together leave together, up to [`BATCH_BYTES`], so that a stream of small
-//! messages does not cost a frame a message, and a slow reader never makes more than that wait here.
+//! messages does not cost a frame a message, and a slow reader never makes more than that wait
+//! here.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};

@@ -7,9 +7,9 @@
 //!
 //! Each call on an HTTP/2 connection has a [`Slot`], which lives until the last byte of its reply
 //! left the server: the pieces that the HTTP library holds ([`Piece`]) keep it. While the library
-//! still runs the stream, its future looks at them (`http2.rs`); what is left after that the
-//! connection looks at, in two ages that it turns over ([`Activity::turn_over`]), so that a stream
-//! costs no clock.
+//! still runs the stream, its future looks at them (`connection/http2.rs`); what is left after that
+//! the connection looks at, in two ages that it turns over ([`Activity::turn_over`]), so that a
+//! stream costs no clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

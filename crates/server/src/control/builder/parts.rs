@@ -1,16 +1,16 @@
-//! What a server is put together of: routes of plain HTTP, layers, the gate of access rules.
+//! What a server is put together of: routes of plain HTTP, layers, services that may change.
 
 use std::sync::Arc;
 
 use http::Method;
 use tidewire_cache::ReplyCache;
-use tidewire_service::{CacheScope, Interface, Layer, Service, stack};
+use tidewire_service::{CacheScope, Interface, Layer, Service, ServiceSource, stack};
 
 use crate::builtin::reflection::Reflection;
 use crate::control::start_error::StartError;
 use crate::runtime::clock::TokioClock;
 use crate::services::methods::Methods;
-use crate::services::reloadable::ReloadableServices;
+use crate::services::reloadable::{Edition, ReloadableServices};
 use crate::services::routes::{RouteError, Routes};
 
 /// A plain HTTP service: for one verb, or mounted for all below a prefix.
@@ -22,16 +22,34 @@ pub(super) struct Route {
 
 /// What services and handlers are wrapped in, the outermost first.
 pub(super) struct LayerStack {
-    pub(super) outer: Vec<Arc<dyn Layer>>,
-    pub(super) cache: Option<ReplyCache>,
-    pub(super) inner: Vec<Arc<dyn Layer>>,
+    outer: Vec<Arc<dyn Layer>>,
+    cache: Option<ReplyCache>,
+    inner: Vec<Arc<dyn Layer>>,
+    methods: Vec<Arc<dyn Layer>>,
 }
 
 impl LayerStack {
+    /// The layers of a server, with replies cached between the outer and the inner ones.
+    pub(super) fn new(
+        outer: Vec<Arc<dyn Layer>>,
+        cache: Option<ReplyCache>,
+        inner: Vec<Arc<dyn Layer>>,
+    ) -> Self {
+        let of_cache = cache.as_ref();
+        let of_cache = of_cache.map(|cache| Arc::new(cache.layer(TokioClock)) as Arc<dyn Layer>);
+        let mut stack = Self { outer, cache, inner, methods: Vec::new() };
+        stack.methods = stack.around(of_cache);
+        stack
+    }
+
+    /// The cache of replies.
+    pub(super) fn cache(&self) -> Option<&ReplyCache> {
+        self.cache.as_ref()
+    }
+
     /// The layers of methods, and of handlers whose replies are not cached.
-    pub(super) fn of_methods(&self) -> Vec<Arc<dyn Layer>> {
-        let cache = self.cache.as_ref();
-        self.around(cache.map(|cache| Arc::new(cache.layer(TokioClock)) as Arc<dyn Layer>))
+    pub(super) fn of_methods(&self) -> &[Arc<dyn Layer>] {
+        &self.methods
     }
 
     /// The layers of a plain HTTP handler whose replies are cached.
@@ -47,6 +65,28 @@ impl LayerStack {
     }
 }
 
+/// Services that may change, as they are while a server is put together.
+pub(super) struct Offer {
+    pub(super) reloadable: Arc<ReloadableServices>,
+    pub(super) edition: Arc<Edition>,
+}
+
+impl Offer {
+    /// This source, within `layers`.
+    pub(super) fn new(
+        source: Arc<dyn ServiceSource>,
+        layers: &[Arc<dyn Layer>],
+        validates: bool,
+    ) -> Self {
+        let reloadable = Arc::new(ReloadableServices::new(source, layers.to_vec(), validates));
+        Self { edition: reloadable.now(), reloadable }
+    }
+}
+
+/// Adds reflection.
+///
+/// # Errors
+/// Descriptors that do not fit together.
 pub(super) fn add_reflection(
     methods: &mut Methods,
     own: &[Interface],

@@ -3,7 +3,7 @@
 //!
 //! | the answer | response |
 //! |---|---|
-//! | says when it ends, or fails and says so | 200: an event now, and one for each change (`follow.rs`) |
+//! | says when it ends, or fails and says so | 200: an event now, and one for each change (`app/follow.rs`) |
 //! | is what the client has that comes back | 200, and only what changes from now on |
 //! | never changes | 200 with its event; 204 to whoever comes back with it, which ends the asking |
 //! | does not say when it ends | 406 |

@@ -1,5 +1,5 @@
-//! Replies and errors as responses of the RPC protocols: one response whose bytes are there, or many
-//! messages as they come.
+//! Replies and errors as responses of the RPC protocols: one response whose bytes are there, or
+//! many messages as they come.
 
 use std::sync::Arc;
 
