@@ -1,4 +1,4 @@
-//! The gates that a server its own has: why a request is refused before its body is read.
+//! The gates that a server has of itself: why a request is refused before its body is read.
 //!
 //! ```text
 //! head ─▶ caller_limits.rs: too often from there? ─▶ deadline.rs ─▶ calls.rs: a place? ─▶ gates of the program (who calls) ─▶ access.rs: may they?
@@ -8,6 +8,7 @@
 //! Each is there only where a setting asks for it, and each refusal names the setting.
 
 pub(crate) mod access;
+pub(crate) mod access_error;
 pub(crate) mod access_paths;
 pub(crate) mod authority;
 mod caller_limits;
@@ -19,17 +20,16 @@ mod deadline;
 pub(crate) mod hosts;
 pub(crate) mod open;
 pub(crate) mod origin;
+pub(crate) mod own_targets;
 #[cfg(test)]
 mod path_programs;
 mod path_readings;
 mod path_steps;
+mod refusal;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use http::StatusCode;
-use http::header::{HeaderValue, RETRY_AFTER};
-use tidewire_service::{Error, Gate, Head, Target};
+use tidewire_service::Gate;
 
 use self::access::AccessGate;
 use self::open::OpenTargets;
@@ -97,19 +97,4 @@ impl AllGates {
         gates.extend(after);
         Self { gates, open, access }
     }
-}
-
-/// Refuses for now: `status` is for protocols that have statuses of HTTP.
-fn later(status: StatusCode, wait: Duration, text: String) -> Error {
-    let mut error = Error::resource_exhausted(text).with_http_status(status);
-    let seconds = wait.as_millis().div_ceil(1000).max(1);
-    if let Ok(value) = HeaderValue::from_str(&seconds.to_string()) {
-        error.headers_mut().insert(RETRY_AFTER, value);
-    }
-    error
-}
-
-/// Whether it is a question of health, which is answered under any load.
-fn is_health(head: &Head) -> bool {
-    matches!(&head.target, Target::Method(method) if method.service == access::HEALTH)
 }

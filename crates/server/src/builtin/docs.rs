@@ -29,7 +29,7 @@ use tidewire_rest::{Schemas, rest_rules};
 use tidewire_schema::{Schema, describe};
 use tidewire_service::{Call, Error, Interface, Method as Rpc, Reply, Result, StreamKind};
 
-use crate::gate::open::{DOCS_PATH, is_of_docs};
+use crate::gate::own_targets::{DOCS_PATH, is_of_docs};
 use crate::services::reloadable::{Edition, ReloadableServices};
 use crate::services::routes::Routes;
 

@@ -21,7 +21,7 @@ use crate::builtin::proto::grpc::reflection::v1::{
     ServiceResponse,
 };
 use crate::builtin::proto::grpc::reflection::v1alpha;
-use crate::gate::open::REFLECTION;
+use crate::gate::own_targets::REFLECTION;
 use crate::services::reloadable::{Edition, ReloadableServices};
 use tidewire_schema::FileIndex;
 

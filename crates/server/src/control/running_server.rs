@@ -59,7 +59,8 @@ impl RunningServer {
     /// reaches it.
     pub fn docs_url(&self) -> Option<String> {
         let url = self.url();
-        (self.has_docs && !url.is_empty()).then(|| format!("{url}{}", crate::gate::open::DOCS_PATH))
+        (self.has_docs && !url.is_empty())
+            .then(|| format!("{url}{}", crate::gate::own_targets::DOCS_PATH))
     }
 
     /// What processes call that this program hosts; it answers until the server has ended.

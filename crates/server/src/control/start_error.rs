@@ -5,7 +5,7 @@ use std::io;
 
 use tidewire_listen::Address;
 
-use crate::gate::access::AccessError;
+use crate::gate::access_error::AccessError;
 use crate::gate::cors::CorsError;
 use crate::limits::LimitsError;
 use crate::services::reloadable::RulesError;

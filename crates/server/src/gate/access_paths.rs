@@ -3,8 +3,9 @@
 
 use tidewire_service::{Access, Spec};
 
-use super::access::{AccessError, AccessGate};
-use super::open::{DOCS_PATH, DOCUMENT};
+use super::access::AccessGate;
+use super::access_error::AccessError;
+use super::own_targets::{DOCS_PATH, DOCUMENT};
 use super::path_readings::folded;
 
 impl AccessGate {
@@ -42,20 +43,6 @@ impl AccessGate {
             (scopes, otherwise) => scopes != otherwise,
         }
     }
-}
-
-/// Refuses a rule with percent signs: the paths of requests are decoded before they are compared,
-/// so that one spelling would be protected, and no other.
-///
-/// # Errors
-/// The rule, and how to write it.
-pub(super) fn check_written(rule: &str) -> Result<(), AccessError> {
-    let why = match percent_encoding::percent_decode_str(rule).decode_utf8() {
-        Ok(decoded) if decoded == rule => return Ok(()),
-        Ok(decoded) => format!("which is percent-encoded; write {:?}", &*decoded),
-        Err(_) => "which is percent-encoded, and not as UTF-8; name a folder above it".to_owned(),
-    };
-    Err(AccessError { rule: format!("auth.paths has {rule:?}"), why })
 }
 
 /// Whether a rule is for a request that may be one of these templates, or of a page that every

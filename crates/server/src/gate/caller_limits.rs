@@ -17,7 +17,7 @@ use http::StatusCode;
 use tidewire_service::{Admission, Error, Gate, Head, PermitSource, Principal, Result};
 
 use super::caller_table::CallerTable;
-use super::later;
+use super::refusal::later;
 use crate::limits::Limits;
 use crate::runtime::usage::{Bound, Counters};
 

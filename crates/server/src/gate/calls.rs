@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tidewire_service::{Admission, Error, Gate, GateFuture, Head, PermitSource, Phase, Result};
 use tokio::sync::Semaphore;
 
-use super::{is_health, later};
+use super::refusal::{is_health, later};
 use crate::limits::Limits;
 use crate::runtime::usage::{Bound, Counters};
 

@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use tidewire_service::{Gate, Target};
 
-use super::access::{AccessGate, HEALTH};
+use super::access::AccessGate;
+use super::own_targets::{DOCUMENT, HEALTH, REFLECTION, is_of_docs};
 
 /// Which targets are open, and the gates that they have: bounds alone.
 pub(crate) struct OpenTargets {
@@ -57,18 +58,3 @@ impl OpenTargets {
         }
     }
 }
-
-/// The services of reflection, of both editions.
-pub(crate) const REFLECTION: [&str; 2] =
-    ["grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];
-
-/// Where the docs page is.
-pub(crate) const DOCS_PATH: &str = "/docs";
-
-/// Whether a path, or a template of one, is that of the docs page or below it.
-pub(crate) fn is_of_docs(path: &str) -> bool {
-    path.strip_prefix(DOCS_PATH).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// Where the OpenAPI document is.
-pub(super) const DOCUMENT: &str = "/openapi.json";

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 
 use foldhash::fast::RandomState;
 
-use super::path_steps::{STEPS, decoded};
+use super::path_steps::{STEPS, decoded, without_slash};
 
 /// How many readings of one path are asked about.
 const READINGS_MAX: usize = 128;
@@ -76,11 +76,6 @@ fn is_escape(rest: &str) -> bool {
         text.len() >= count && text.bytes().take(count).all(|byte| byte.is_ascii_hexdigit())
     };
     digits(rest, 2) || rest.strip_prefix(['u', 'U']).is_some_and(|rest| digits(rest, 4))
-}
-
-/// A path that has a slash at its end, and more than that, without it.
-pub(super) fn without_slash(path: &str) -> Option<&str> {
-    path.strip_suffix('/').filter(|bare| !bare.is_empty())
 }
 
 /// A path without case, for programs that compare capitals or small letters of Unicode: `ß`, `ẞ`

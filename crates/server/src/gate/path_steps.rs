@@ -1,8 +1,6 @@
 //! What programs do to a path before they look at it, each step alone. A step that some programs do
 //! in one place and not in the next does it in the first place: taken again, it goes on.
 
-use super::path_readings::without_slash;
-
 /// What a step makes of a path; `None` where it finds nothing to do.
 type Step = fn(&str) -> Option<String>;
 
@@ -181,4 +179,9 @@ fn trimmed(name: &str) -> &str {
     name.trim_matches(|c: char| {
         c.is_whitespace() || c.is_control() || matches!(c, '\u{feff}' | '\u{fffd}')
     })
+}
+
+/// A path that has a slash at its end, and more than that, without it.
+pub(super) fn without_slash(path: &str) -> Option<&str> {
+    path.strip_suffix('/').filter(|bare| !bare.is_empty())
 }

@@ -26,7 +26,8 @@ use tidewire_service::{
 
 use self::describe::RequestRules;
 use crate::app::App;
-use crate::gate::access::{AccessError, AccessGate};
+use crate::gate::access::AccessGate;
+use crate::gate::access_error::AccessError;
 use crate::request::body::{RequestBody, UnreadBody, check_length};
 use crate::request::command::Command;
 use crate::request::host::add_host;
