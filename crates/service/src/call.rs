@@ -4,15 +4,13 @@
 //! ([`Call::message`]), at no cost when it came with the head; what a handler of plain HTTP wants
 //! of a request (`param`, `query`, `json`) is in `request.rs`.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http::Uri;
 
 use crate::{
-    Body, CacheScope, Codec, Context, Error, Frame, Head, HeadParts, Method, Permits, Result,
-    StreamKind,
+    Body, Codec, Context, Error, Frame, Head, HeadParts, HttpTarget, Method, Permits, Result,
+    Target,
 };
 
 /// A request on its way to a [`Service`](crate::Service).
@@ -34,35 +32,6 @@ pub struct Call {
     pub body: Body,
 }
 
-/// What a call is for.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum Target {
-    /// A method of a service.
-    Method(Method),
-    /// A plain HTTP request.
-    Http(HttpTarget),
-    /// A method that an RPC protocol asks for and no service has, by its path. Gates and observers
-    /// see such requests; services do not.
-    Unknown(Box<str>),
-}
-
-/// The request line of a plain HTTP request, and what the route found in its path.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct HttpTarget {
-    /// The verb.
-    pub method: http::Method,
-    /// Path and query as they arrived.
-    pub uri: Uri,
-    /// The parts of the path that the route names, percent-decoded.
-    pub params: PathParams,
-}
-
-/// The named parts of a matched path, percent-decoded, in the order of the route.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PathParams(Vec<(Arc<str>, String)>);
-
 /// A call whose message is complete, so that it can be made again.
 #[derive(Debug, Clone)]
 pub struct Query {
@@ -71,58 +40,6 @@ pub struct Query {
     codec: Codec,
     accept: Codec,
     message: Bytes,
-}
-
-impl PathParams {
-    /// The value of the part called `name`.
-    pub fn value(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| &**known == name).map(|(_, value)| value.as_str())
-    }
-
-    /// Adds a part.
-    pub fn push(&mut self, name: Arc<str>, value: String) {
-        self.0.push((name, value));
-    }
-
-    /// All parts.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (&**name, value.as_str()))
-    }
-}
-
-impl HttpTarget {
-    /// A target without named parts of its path.
-    #[inline]
-    pub fn new(method: http::Method, uri: Uri) -> Self {
-        Self { method, uri, params: PathParams::default() }
-    }
-
-    /// Sets the named parts of the path.
-    #[must_use]
-    #[inline]
-    pub fn with_params(mut self, params: PathParams) -> Self {
-        self.params = params;
-        self
-    }
-}
-
-impl Target {
-    /// What the target is called in a log line: `/shop.v1.Contacts/Get` or `GET /health`.
-    pub fn describe(&self) -> String {
-        match self {
-            Self::Method(method) => method.path.to_string(),
-            Self::Http(target) => format!("{} {}", target.method, target.uri.path()),
-            Self::Unknown(path) => path.to_string(),
-        }
-    }
-
-    /// Who shares the replies, where they are cached; of unary methods only.
-    pub fn cache_scope(&self) -> Option<&CacheScope> {
-        match self {
-            Self::Method(method) if method.kind == StreamKind::Unary => method.cache.as_ref(),
-            _ => None,
-        }
-    }
 }
 
 impl Call {

@@ -1,27 +1,14 @@
-//! The head of a request, and the gates that it passes before its body is read.
-//!
-//! ```text
-//! head ─▶ gate ─▶ gate ─▶ layers ─▶ (memo) ─▶ validation ─▶ service
-//!           │
-//!           └▶ refused: the body is never read
-//! ```
-//!
-//! A gate sees every request, also one whose target does not exist, and every protocol alike. What
-//! it finds out (who calls) goes into the context; what has to be given back when the request is
-//! over (a permit) it leaves as a guard, or owes it to whoever lent it.
+//! The head of a request: what is known of it before its body is read, and what gates left to be
+//! dropped when it is over.
 
 use std::any::Any;
 use std::fmt;
-use std::future::{Future, poll_fn, ready};
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
-use futures_util::FutureExt;
-
-use crate::{Answer, Call, Context, Error, Result, Service, Target};
+use crate::{Context, Target};
 
 /// What is known of a request before its body is read.
 #[non_exhaustive]
@@ -164,189 +151,12 @@ impl fmt::Debug for Permits {
     }
 }
 
-/// Lets requests pass by their heads: authentication, rates, sizes.
-///
-/// A function that decides at once is a gate:
-///
-/// ```
-/// use tidewire_service::{Error, Gate, Head, Principal};
-/// fn authenticate(head: &mut Head) -> tidewire_service::Result<()> {
-///     match head.context.header("authorization").map(|value| value.as_bytes()) {
-///         Some(b"Bearer ada") => head.context.set_principal(Principal::new("example", "ada")),
-///         _ => return Err(Error::unauthenticated("send a bearer token")),
-///     }
-///     Ok(())
-/// }
-/// # let _: &dyn Gate = &authenticate;
-/// ```
-pub trait Gate: Send + Sync + 'static {
-    /// Lets the request pass, or refuses it, or has to wait before it knows.
-    ///
-    /// A panic refuses the request with [`Code::Internal`](crate::Code::Internal).
-    ///
-    /// # Errors
-    /// Through the admission: why the request is refused; it is answered in the caller's protocol.
-    fn admit(&self, head: &mut Head) -> Admission;
-
-    /// Decides on a request of which [`admit`](Self::admit) just said that it has to wait: for a
-    /// token service, for a place. The deadline goes on meanwhile.
-    ///
-    /// # Errors
-    /// As those of an admission.
-    fn wait<'a>(&'a self, head: &'a mut Head) -> GateFuture<'a> {
-        let _ = head;
-        Box::pin(ready(Err(Error::internal("a gate waits, and does not say for what"))))
-    }
-
-    /// Until when the credential of a request that was let pass is good, where that is known:
-    /// callers of long connections are told, so that they send another one in time.
-    fn expires(&self, head: &Head) -> Option<SystemTime> {
-        let _ = head;
-        None
-    }
-}
-
-/// A gate that waits before it decides.
-pub type GateFuture<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
-
-impl<F> Gate for F
-where
-    F: Fn(&mut Head) -> Result<()> + Send + Sync + 'static,
-{
-    fn admit(&self, head: &mut Head) -> Admission {
-        Admission::Ready(self(head))
-    }
-}
-
-/// What a gate decides: usually at once, and then without an allocation.
-#[must_use = "a request passes only when its admission is ready and well"]
-#[derive(Debug)]
-pub enum Admission {
-    /// It has decided.
-    Ready(Result<()>),
-    /// It is to be asked by [`Gate::wait`].
-    Waits,
-}
-
-/// Asks `gates` in their order until one has to wait, and says which that is.
-///
-/// # Errors
-/// That of the first gate that refuses; later ones are not asked.
-pub fn ask(gates: &[Arc<dyn Gate>], head: &mut Head) -> Result<Option<usize>> {
-    for (number, gate) in gates.iter().enumerate() {
-        match gate.admit(head) {
-            Admission::Ready(decision) => decision?,
-            Admission::Waits => return Ok(Some(number)),
-        }
-    }
-    Ok(None)
-}
-
-/// Passes `head` through `gates` in their order, of which the first waits if it is `waiting`.
-///
-/// # Errors
-/// That of the first gate that refuses; later ones are not asked.
-pub async fn admit(mut gates: &[Arc<dyn Gate>], head: &mut Head, waiting: bool) -> Result<()> {
-    let mut waits = waiting.then_some(0);
-    loop {
-        if let Some(number) = waits {
-            gates[number].wait(head).await?;
-            gates = &gates[number + 1..];
-        }
-        waits = ask(gates, head)?;
-        if waits.is_none() {
-            return Ok(());
-        }
-    }
-}
-
-/// Puts `gates` before `service`, for calls that do not come in through a server: a followed query,
-/// a test. Guards are dropped when the reply's head is there.
-pub fn gated(gates: Vec<Arc<dyn Gate>>, service: Arc<dyn Service>) -> impl Service {
-    GatedService { gates: gates.into(), service }
-}
-
-struct GatedService {
-    gates: Arc<[Arc<dyn Gate>]>,
-    service: Arc<dyn Service>,
-}
-
-impl Service for GatedService {
-    fn call(&self, call: Call) -> Answer {
-        let gates = Arc::clone(&self.gates);
-        let service = Arc::clone(&self.service);
-        Answer::pending(async move {
-            let Call { target, context, codec, accept, body } = call;
-            let mut head = Head::new(target, context);
-            let admitted = AssertUnwindSafe(admit(&gates, &mut head, false)).catch_unwind().await;
-            admitted.unwrap_or_else(|_| Err(Error::internal("a gate panicked")))?;
-            let HeadParts { target, context, permits } = head.into_parts();
-            let mut answer = service.call(Call { target, context, codec, accept, body });
-            let outcome = poll_fn(|cx| Pin::new(&mut answer).poll(cx)).await;
-            drop(permits);
-            outcome
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Waits, and leaves its name in the header `asked`.
-    struct Named(&'static str, bool);
-
-    impl Gate for Named {
-        fn admit(&self, head: &mut Head) -> Admission {
-            if self.1 {
-                return Admission::Waits;
-            }
-            Admission::Ready(self.note(head))
-        }
-
-        fn wait<'a>(&'a self, head: &'a mut Head) -> GateFuture<'a> {
-            Box::pin(ready(self.note(head)))
-        }
-    }
-
-    impl Named {
-        fn note(&self, head: &mut Head) -> Result<()> {
-            let value = http::HeaderValue::from_static(self.0);
-            head.context.headers_mut().append("asked", value);
-            Ok(())
-        }
-    }
-
-    /// Says that it waits, and not how.
-    struct Silent;
-
-    impl Gate for Silent {
-        fn admit(&self, _: &mut Head) -> Admission {
-            Admission::Waits
-        }
-    }
-
     fn head() -> Head {
         Head::new(Target::Unknown("/".into()), Context::default())
-    }
-
-    #[test]
-    fn each_gate_is_asked_once_and_in_order_whether_it_waits_or_not() {
-        let gates: Vec<Arc<dyn Gate>> = [("a", false), ("b", true), ("c", false), ("d", true)]
-            .map(|(name, waits)| Arc::new(Named(name, waits)) as Arc<dyn Gate>)
-            .into();
-        let asked = |head: &Head| {
-            let values = head.context.headers().get_all("asked").iter();
-            values.map(|value| value.to_str().unwrap().to_owned()).collect::<String>()
-        };
-        let mut at_once = head();
-        assert_eq!(ask(&gates, &mut at_once).unwrap(), Some(1));
-        assert_eq!(asked(&at_once), "a");
-        admit(&gates[1..], &mut at_once, true).now_or_never().unwrap().unwrap();
-        assert_eq!(asked(&at_once), "abcd");
-        let mut all = head();
-        admit(&gates, &mut all, false).now_or_never().unwrap().unwrap();
-        assert_eq!(asked(&all), "abcd");
     }
 
     /// Says its number when it is given back, or dropped; some panic then.
@@ -391,12 +201,5 @@ mod tests {
             drop(guards);
             assert_eq!(*back.lock(), (1..=several).collect::<Vec<_>>());
         }
-    }
-
-    #[test]
-    fn a_gate_that_does_not_say_for_what_it_waits_lets_nobody_pass() {
-        let gates: Vec<Arc<dyn Gate>> = vec![Arc::new(Silent)];
-        let refused = admit(&gates, &mut head(), false).now_or_never().unwrap().unwrap_err();
-        assert_eq!(refused.code(), crate::Code::Internal);
     }
 }
