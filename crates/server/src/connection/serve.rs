@@ -51,8 +51,7 @@ pub(crate) async fn serve(
             return tracing::debug!(?address, "a live connection is refused by its address");
         }
         // Boxed, like all of live here, so that connections of HTTP are not the larger for it.
-        let live = server.live.serve_stream(&app, io, first.1, peer, stop);
-        return Box::pin(live).await;
+        return Box::pin(server.live.serve_stream(&app, io, first.1, peer, stop)).await;
     }
     let activity = Activity::new(Arc::clone(&app.waiting), &app.limits);
     let (io, gathering) = Gather::new(io, first, Arc::clone(&activity), &app.limits);
