@@ -3,7 +3,6 @@
 
 mod assembly;
 mod parts;
-mod start;
 
 use std::fmt;
 use std::sync::Arc;
@@ -351,3 +350,6 @@ impl fmt::Debug for Builder {
             .finish_non_exhaustive()
     }
 }
+
+// Last, so that documentation shows its methods of the builder behind those above.
+mod start;
