@@ -19,10 +19,10 @@ use tidewire_service::{
 
 use crate::cached_reply::{CachedReply, Origin, RunResult};
 use crate::key::Key;
+use crate::method_policy::MethodPolicy;
 use crate::privacy::Privacy;
 use crate::refusal::Refusal;
-use crate::table::MethodPolicy;
-use crate::watched_queries::Run;
+use crate::runs::Run;
 
 /// What a caller brings along to a run of the service.
 pub(crate) struct Attempt {

@@ -16,9 +16,9 @@ use tidewire_service::{
 use crate::difference;
 use crate::http::{Credentials, From};
 use crate::key::Key;
+use crate::method_policy::MethodPolicy;
 use crate::refusal::Refusal;
 use crate::staleness::VersionWatch;
-use crate::table::MethodPolicy;
 use crate::weight;
 
 /// The encoded reply, or the error, of a query.

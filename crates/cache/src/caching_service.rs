@@ -16,7 +16,7 @@ use crate::cached_reply::{CachedReply, CallerView};
 use crate::http::{Credentials, From};
 use crate::identity;
 use crate::key::{BorrowedKey, Key, Parts};
-use crate::reply_cache::Settings;
+use crate::settings::Settings;
 use crate::table::{MethodMemo, Table};
 
 /// The layer.

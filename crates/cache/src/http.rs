@@ -16,8 +16,8 @@ use http::HeaderValue;
 use http::header::{AGE, CACHE_CONTROL, HeaderMap, HeaderName, VARY};
 use tidewire_service::{Caching, Headers, Lifetime, vary_by};
 
-use crate::reply_cache::Settings;
 use crate::scope::Scope;
+use crate::settings::Settings;
 
 /// The headers that are the same for all answers of a method.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! The settings of the layer.
+//! The layer as its users make it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,9 +10,12 @@ use tidewire_memo::Graph;
 use tidewire_service::{CacheScope, Caching, Clock, FormsBudget, Layer, Spec};
 
 use crate::caching_service::Memoize;
-use crate::method_override::{self, CacheSetting, MethodOverride, OverrideError};
+use crate::method_override::MethodOverride;
+use crate::mismatch::{Mismatch, OnMismatch};
+use crate::override_error::OverrideError;
 use crate::scope::Scope;
-use crate::verify::{Mismatch, OnMismatch, Turns};
+use crate::settings::Settings;
+use crate::turns::Turns;
 
 /// How replies are memoized; [`layer`](Self::layer) makes the layer.
 ///
@@ -36,41 +39,6 @@ use crate::verify::{Mismatch, OnMismatch, Turns};
 pub struct ReplyCache {
     graph: Graph,
     terms: Settings,
-}
-
-/// What can be set.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) caller_ttl: Duration,
-    pub(crate) compute_timeout: Duration,
-    pub(crate) key_bytes_max: usize,
-    pub(crate) reply_bytes_max: usize,
-    /// What other forms of answers may take, all together.
-    pub(crate) room: Arc<FormsBudget>,
-    /// What caches of HTTP are told where a method says nothing.
-    pub(crate) caching: Caching,
-    /// Which hits are checked.
-    pub(crate) verify: Arc<Turns>,
-    pub(crate) on_mismatch: OnMismatch,
-    /// Headers, beside `authorization` and `cookie`, by which a caller may say who it is.
-    pub(crate) credential_headers: Vec<HeaderName>,
-    /// Whether a caller may be known by a client certificate, which no `vary` can name.
-    pub(crate) certificates: bool,
-    /// By the method's name, `shop.v1.Items/Get`, or its service's, `shop.v1.Items/*`.
-    pub(crate) methods: BTreeMap<String, MethodOverride>,
-}
-
-impl Settings {
-    /// What is set for a method, or for its service.
-    pub(crate) fn of(&self, spec: &Spec) -> MethodOverride {
-        let of = |name: &str| self.methods.get(name).cloned().unwrap_or_default();
-        let mut of_service = of(&format!("{}/*", spec.service));
-        // What a method says itself is more exact; but all of a service can be turned off.
-        if spec.cache.is_some() && of_service.cache != Some(CacheSetting::Off) {
-            of_service.cache = None;
-        }
-        of(method_override::method_name(spec)).or(&of_service)
-    }
 }
 
 impl ReplyCache {

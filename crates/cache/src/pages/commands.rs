@@ -1,82 +1,13 @@
 //! What commands end (RFC 9111, section 4.4): the pages of their target and of what they name, and
 //! those with the tags that they say they have changed.
 
-use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use http::HeaderName;
-use parking_lot::Mutex;
-use tidewire_service::{Answer, Call, Reply, Service};
+use tidewire_service::Reply;
 
-use super::PageCache;
+use super::page_cache::PageCache;
 use super::page_request::{Key, Origin, host_of};
-use super::run_command::{is_command, run};
-
-/// A service whose pages are not kept, and whose commands say what they have changed.
-pub(crate) struct Changes {
-    cache: PageCache,
-    name: Arc<str>,
-    service: Arc<dyn Service>,
-}
-
-impl Changes {
-    pub(crate) fn new(cache: &PageCache, name: &Arc<str>, service: Arc<dyn Service>) -> Self {
-        Self { cache: cache.clone(), name: Arc::clone(name), service }
-    }
-}
-
-impl Service for Changes {
-    fn call(&self, call: Call) -> Answer {
-        if !is_command(&call) {
-            return self.service.call(call);
-        }
-        let Self { cache, name, service } = self;
-        let service = Arc::clone(service);
-        let of = cache.clone();
-        let by = Arc::clone(name);
-        Answer::pending(run(cache, name, call, |call| async move {
-            let mut reply = service.call(call).await?;
-            tags_changed(&of, &by, &reply);
-            reply.headers.remove(CHANGED);
-            Ok(reply)
-        }))
-    }
-}
-
-/// The tags that the commands of each service have ever named, without what is below them: for
-/// `items/7` it is `items`.
-#[derive(Debug, Default)]
-pub(super) struct NamedTags(Mutex<HashMap<Arc<str>, Roots>>);
-
-#[derive(Debug, Default, Clone)]
-struct Roots {
-    tags: BTreeSet<String>,
-    /// There are more than are kept.
-    is_all: bool,
-}
-
-impl NamedTags {
-    fn add(&self, service: &Arc<str>, tag: &str) {
-        let root = tag.split('/').next().unwrap_or_default();
-        let mut services = self.0.lock();
-        let roots = services.entry(Arc::clone(service)).or_default();
-        if !roots.tags.contains(root) {
-            match roots.tags.len() < ROOTS_MAX {
-                true => _ = roots.tags.insert(root.to_owned()),
-                false => roots.is_all = true,
-            }
-        }
-    }
-
-    /// What of other services a service may have changed; `None` is anything.
-    pub(super) fn of(&self, service: &str) -> Option<BTreeSet<String>> {
-        match self.0.lock().get(service) {
-            Some(roots) if roots.is_all => None,
-            Some(roots) => Some(roots.tags.clone()),
-            None => Some(BTreeSet::new()),
-        }
-    }
-}
 
 /// Ends what the response to a command says that it has changed; returns how many changes that is.
 pub(super) fn tags_changed(cache: &PageCache, service: &Arc<str>, reply: &Reply) -> u64 {
@@ -172,9 +103,6 @@ fn without_dots(path: &str) -> String {
 
 /// By which a program says, in the response to a command, what it has changed.
 pub(super) const CHANGED: HeaderName = HeaderName::from_static("tidewire-changed");
-
-/// How many of them are kept of a service; one that names more has named all.
-const ROOTS_MAX: usize = 1000;
 
 #[cfg(test)]
 mod tests {

@@ -15,8 +15,8 @@ use std::time::{Duration, SystemTime};
 use http::header::{AGE, CONTENT_RANGE, DATE, ETAG, EXPIRES, LAST_MODIFIED, SET_COOKIE, VARY};
 use http::{HeaderMap, StatusCode};
 
-use super::PageSettings;
 use super::directives::Directives;
+use super::settings::PageSettings;
 
 /// How a stored response may be used.
 #[derive(Debug, Clone, PartialEq, Eq)]

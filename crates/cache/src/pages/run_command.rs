@@ -7,8 +7,6 @@
 //! | whose outcome is not known, since its program ended, broke off or is late | all pages of its service, and what its service ever named in a response; the same once more when a late answer comes |
 //! | of gRPC whose caller gave it up | nothing: it is given up at the program, too |
 
-use std::any::Any;
-use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,14 +15,11 @@ use std::task::{Context, Poll};
 use futures_util::StreamExt as _;
 use http::Method;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use parking_lot::Mutex;
-use tidewire_service::{
-    Body, Call, Frame, LateAnswer, LateListener, Outcome, Reply, Result, Wakers,
-};
+use tidewire_service::{Body, Call, Frame, LateAnswer, LateListener, Outcome, Reply, Result};
 use tracing::Instrument as _;
 
-use super::PageCache;
 use super::commands::tags_changed;
+use super::page_cache::{Hold, PageCache};
 
 /// Whether a request may change something. `CONNECT` opens a tunnel, or a WebSocket.
 pub(super) fn is_command(call: &Call) -> bool {
@@ -150,9 +145,6 @@ struct Command {
     _hold: Option<Hold>,
 }
 
-/// What is held while a command runs.
-pub(super) type Hold = Box<dyn Any + Send + Sync>;
-
 impl Command {
     fn begin(cache: &PageCache, service: &Arc<str>) -> Self {
         let hold = cache.0.holds.get().map(|hold| hold());
@@ -194,72 +186,5 @@ impl LateListener for LateCommands {
             drop(command);
             drop(slot);
         }));
-    }
-}
-
-/// How many commands of each service go on without a caller.
-#[derive(Debug)]
-pub(super) struct Slots {
-    most: usize,
-    taken: Arc<Mutex<TakenSlots>>,
-}
-
-#[derive(Debug, Default)]
-struct TakenSlots {
-    by_service: HashMap<Arc<str>, usize>,
-    /// Who waits until there are none.
-    waiting: Wakers,
-}
-
-/// One of them, until it is dropped.
-#[derive(Debug)]
-struct Slot {
-    service: Arc<str>,
-    taken: Arc<Mutex<TakenSlots>>,
-}
-
-impl Slots {
-    pub(super) fn new(most: usize) -> Self {
-        Self { most, taken: Arc::default() }
-    }
-
-    fn take(&self, service: &Arc<str>) -> Option<Slot> {
-        let mut taken = self.taken.lock();
-        let count = taken.by_service.entry(Arc::clone(service)).or_default();
-        if *count >= self.most {
-            return None;
-        }
-        *count += 1;
-        Some(Slot { service: Arc::clone(service), taken: Arc::clone(&self.taken) })
-    }
-
-    pub(super) fn poll_empty(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut taken = self.taken.lock();
-        if taken.by_service.is_empty() {
-            return Poll::Ready(());
-        }
-        taken.waiting.add(cx.waker());
-        Poll::Pending
-    }
-
-    pub(super) fn count(&self) -> usize {
-        self.taken.lock().by_service.values().sum()
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        let mut taken = self.taken.lock();
-        if let Some(count) = taken.by_service.get_mut(&self.service) {
-            *count -= 1;
-            if *count == 0 {
-                taken.by_service.remove(&self.service);
-            }
-        }
-        if taken.by_service.is_empty() {
-            let waiting = std::mem::take(&mut taken.waiting);
-            drop(taken);
-            waiting.wake();
-        }
     }
 }

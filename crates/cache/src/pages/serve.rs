@@ -29,11 +29,12 @@ use super::commands::{self, CHANGED};
 use super::fill::Fill;
 use super::flight::{FlightEnd, FlightLeader, FlightRole};
 use super::page::{self, Failure, Page, Use};
+use super::page_cache::PageCache;
 use super::page_request::{Key, Origin, PageRequest, without_overrides};
 use super::policy::{self, Arrival, Policy};
 use super::run_command;
+use super::settings::PageSettings;
 use super::table::PageLookup;
-use super::{PageCache, PageSettings};
 
 /// A service whose pages are kept.
 pub(crate) struct CachedPages(Arc<Shared>);
