@@ -10,6 +10,7 @@ use crate::balance::{Balancer, Source};
 use crate::client::{Client, Inner};
 use crate::dial::Dialer;
 use crate::endpoint::{BuildError, Endpoint};
+use crate::http_version::HttpVersion;
 use crate::limits::ClientLimits;
 use crate::live::{Live, Server};
 use crate::raw::RawDialer;
@@ -17,19 +18,6 @@ use crate::replica::{ReplicaSet, Replicas};
 use crate::resolve::Resolver;
 use crate::retry::{Retries, Retry};
 use crate::trace::Trace;
-
-/// The version of HTTP that a client speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum HttpVersion {
-    /// What ALPN chooses over TLS. Without TLS HTTP/2 for gRPC, else HTTP/1.1.
-    #[default]
-    Auto,
-    /// HTTP/1.1.
-    Http1,
-    /// HTTP/2; without TLS by prior knowledge.
-    Http2,
-}
 
 /// Builds a [`Client`].
 #[derive(Debug, Clone)]
@@ -52,6 +40,13 @@ pub struct Builder {
     resolver: Resolver,
     #[cfg(feature = "tls")]
     tls: Option<crate::Tls>,
+}
+
+impl Client {
+    /// A client of the server at `url`: `http://host:port`, `https://host`, `unix:/path`.
+    pub fn builder(url: impl Into<String>) -> Builder {
+        Builder::new(url.into())
+    }
 }
 
 impl Builder {

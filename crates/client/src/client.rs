@@ -10,7 +10,6 @@ use tidewire_service::{
 use tidewire_wire::Caller;
 
 use crate::balance::{Backend, Balancer};
-use crate::builder::Builder;
 use crate::connect::{ConnectFailure, connect};
 use crate::deadline::{Deadline, Phase, deadline_error, earlier};
 use crate::endpoint::Endpoint;
@@ -50,11 +49,6 @@ pub(crate) struct Inner {
 }
 
 impl Client {
-    /// A client of the server at `url`: `http://host:port`, `https://host`, `unix:/path`.
-    pub fn builder(url: impl Into<String>) -> Builder {
-        Builder::new(url.into())
-    }
-
     pub(crate) fn new(inner: Inner) -> Self {
         Self(Kind::Http(Arc::new(inner)))
     }
@@ -73,7 +67,8 @@ impl Client {
         Channel::new(self.clone()).with_codec(codec)
     }
 
-    /// How many answers are kept here that the server tells of; see [`Builder::replicas`].
+    /// How many answers are kept here that the server tells of; see
+    /// [`Builder::replicas`](crate::Builder::replicas).
     pub fn replicas_held(&self) -> usize {
         match &self.0 {
             Kind::Http(_) => 0,

@@ -15,8 +15,8 @@ use tidewire_service::Error;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::HttpVersion;
 use crate::deadline::{Phase, SharedPhase};
+use crate::http_version::HttpVersion;
 use crate::trace::{Step, TlsSession, Trace, now};
 
 /// An address that can be connected to.

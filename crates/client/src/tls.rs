@@ -17,8 +17,9 @@ use tidewire_service::Error;
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+use crate::endpoint::BuildError;
+use crate::http_version::HttpVersion;
 use crate::trace::TlsSession;
-use crate::{BuildError, HttpVersion};
 
 /// Whom a client trusts, and the certificate that it shows.
 ///
