@@ -13,6 +13,9 @@
 //! | is dead | whoever gets the lock deletes the row and inserts `LOST`, in one transaction |
 //!
 //! A host that lost only its connection registers again; the others have marked too much.
+//!
+//! While a host cannot be registered its commands run all the same, and none waits: it is tried
+//! again after a pause, which grows.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -21,6 +24,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
+
+use crate::error::Error;
 
 /// The source in the log that stands for all that a dead host may not have published.
 pub(crate) const LOST: &str = "tidewire.lost";
@@ -48,6 +53,32 @@ struct Open {
     /// When the last one ended.
     ended: Option<Instant>,
     is_closed: bool,
+    /// When the last step failed: the next one is not made before.
+    retry: Option<Retry>,
+    /// How many commands began that the log does not know of.
+    unregistered: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Retry {
+    at: Instant,
+    pause: Duration,
+}
+
+impl Open {
+    /// How long it is until a step may be made; `None` where it may be made now.
+    fn pause_left(&self) -> Option<Duration> {
+        let at = self.retry?.at;
+        at.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+    }
+
+    /// A step failed; whether it is the first one to fail.
+    fn fail(&mut self) -> bool {
+        let last = self.retry.map(|retry| retry.pause);
+        let pause = last.map_or(RETRY, |pause| (pause * 2).min(RETRY_LONGEST));
+        self.retry = Some(Retry { at: Instant::now() + pause, pause });
+        last.is_none()
+    }
 }
 
 /// Whether the log knows that commands run here.
@@ -58,7 +89,7 @@ pub(crate) enum Registration {
     Registered,
     /// It is being removed.
     Removing,
-    /// It cannot be: the database does not answer, or is a SQLite file.
+    /// It cannot be now, and nobody waits for it.
     Unavailable,
 }
 
@@ -93,8 +124,23 @@ impl Intents {
                 matches!(it, Registration::Registered | Registration::Unavailable)
             };
             let _ = tokio::time::timeout(patience, registration.wait_for(is_tried)).await;
+            self.count_unregistered();
         }
         intent
+    }
+
+    /// A command begins, and has waited. If the log does not know of it the next does not wait.
+    fn count_unregistered(&self) {
+        let is_unknown = self.registration.send_if_modified(|it| {
+            let is_slow = matches!(it, Registration::Absent | Registration::Removing);
+            if is_slow {
+                *it = Registration::Unavailable;
+            }
+            is_slow
+        });
+        if is_unknown || *self.registration.borrow() == Registration::Unavailable {
+            self.open.lock().unregistered += 1;
+        }
     }
 
     /// Begins one without a wait.
@@ -116,7 +162,10 @@ impl Intents {
             let wait = {
                 let open = self.open.lock();
                 let registration = *self.registration.borrow();
+                let pause = open.pause_left().filter(|_| !open.is_closed);
                 match (open.count, registration) {
+                    (_, Registration::Unavailable) if pause.is_some() => pause,
+                    (0, Registration::Registered) if pause.is_some() => pause,
                     (0, Registration::Registered) => {
                         let idle = open.ended.map_or(LINGER, |ended| ended.elapsed());
                         if idle >= LINGER || open.is_closed {
@@ -145,6 +194,38 @@ impl Intents {
     pub(crate) fn set(&self, registration: Registration) {
         self.registration.send_replace(registration);
         self.changed.notify_one();
+    }
+
+    /// The log knows that commands run here.
+    pub(crate) fn registered(&self) {
+        let (retry, unregistered) = {
+            let mut open = self.open.lock();
+            (open.retry.take(), std::mem::take(&mut open.unregistered))
+        };
+        if retry.is_some() {
+            tracing::info!(commands = unregistered, "{REGISTERED_AGAIN}");
+        }
+        self.set(Registration::Registered);
+    }
+
+    /// The host cannot be registered now. Said once, until it can.
+    pub(crate) fn refused(&self, error: &Error) {
+        if self.open.lock().fail() {
+            tracing::warn!(%error, "{UNREGISTERED}");
+        }
+        self.set(Registration::Unavailable);
+    }
+
+    /// The host cannot be removed now, and stays registered.
+    pub(crate) fn kept(&self) {
+        self.open.lock().fail();
+        self.set(Registration::Registered);
+    }
+
+    /// The host was removed.
+    pub(crate) fn removed(&self) {
+        self.open.lock().retry = None;
+        self.set(Registration::Absent);
     }
 
     /// Nothing is registered any more, and nobody waits for it.
@@ -180,12 +261,20 @@ impl Intents {
 
 /// For how long a host stays registered after its last command, so that the next need not wait.
 const LINGER: Duration = Duration::from_secs(1);
+/// The pause after a step that failed; it doubles up to the longest.
+const RETRY: Duration = Duration::from_secs(1);
+const RETRY_LONGEST: Duration = Duration::from_secs(8);
+const UNREGISTERED: &str = "the change log does not know that commands of programs run here: if this host \
+                            dies in one, the others are not told";
+const REGISTERED_AGAIN: &str = "the change log knows again that commands of programs run here; `commands` \
+                                began meanwhile";
 
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt as _;
 
     use super::*;
+    use crate::error::ErrorKind;
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -224,5 +313,40 @@ mod tests {
         drop(intent);
         assert!(intents.next_step().now_or_never().is_none(), "nothing is open");
         assert!(intents.begin(PATIENCE).now_or_never().is_none(), "it is tried again first");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_failure_one_command_in_a_growing_pause_waits() {
+        let error = Error::new(ErrorKind::Database, "locked");
+        let intents = Arc::new(Intents::default());
+        for pause in [1, 2, 4, 8, 8] {
+            let mut first = Box::pin(intents.begin(PATIENCE));
+            assert!((&mut first).now_or_never().is_none());
+            assert_eq!(intents.next_step().await, NextStep::Register);
+            intents.refused(&error);
+            drop(first.await);
+            drop(intents.begin(PATIENCE).now_or_never().expect("it does not wait"));
+            let failed = Instant::now();
+            let mut next = Box::pin(intents.next_step());
+            assert!((&mut next).now_or_never().is_none());
+            tokio::time::advance(Duration::from_secs(pause)).await;
+            assert!(next.now_or_never().is_none(), "nothing is open");
+            assert_eq!(failed.elapsed(), Duration::from_secs(pause));
+        }
+        assert_eq!(intents.open.lock().unregistered, 10);
+        let intent = intents.hold();
+        assert_eq!(intents.next_step().await, NextStep::Register);
+        intents.registered();
+        assert_eq!(intents.open.lock().unregistered, 0);
+        drop(intent);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_commands_that_the_database_never_answers_one_waits() {
+        let intents = Arc::new(Intents::default());
+        let first = intents.begin(PATIENCE).await;
+        let second = intents.begin(PATIENCE).now_or_never().expect("it does not wait");
+        assert_eq!(intents.next_step().await, NextStep::Register);
+        drop((first, second));
     }
 }

@@ -108,6 +108,11 @@ impl Outbox {
     }
 }
 
+/// Logged when the first write of a batch fails, and when one succeeds after that.
+pub(crate) const CHANGES_WAIT: &str = "changes wait to be written into the change log";
+pub(crate) const CHANGES_WRITTEN: &str =
+    "changes that waited are in the change log; to write them failed `failures` times";
+
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt as _;

@@ -2,16 +2,17 @@
 //! first change.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio_postgres::Client;
 
-use super::intent;
-use super::session::{Line, SessionSettings};
+use super::intent::{self, IntentFailure};
+use super::session::{Line, SessionSettings, within};
 use crate::core::Backoff;
 use crate::error::{Error, ErrorKind};
 use crate::intent::{NextStep, Registration};
-use crate::outbox::Batch;
+use crate::outbox::{Batch, CHANGES_WAIT, CHANGES_WRITTEN};
 use crate::sql::identifier;
 use crate::token::Token;
 
@@ -44,9 +45,15 @@ impl WriteFailure {
 }
 
 /// The database refused a statement, or is gone.
-fn write_error(error: tokio_postgres::Error) -> Error {
+pub(super) fn write_error(error: tokio_postgres::Error) -> Error {
     let kind = if error.is_closed() { ErrorKind::Unreachable } else { ErrorKind::Database };
     Error::new(kind, "the change log cannot be written").because(error)
+}
+
+impl From<Error> for IntentFailure {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
 }
 
 impl From<Error> for WriteFailure {
@@ -60,20 +67,21 @@ impl SessionSettings {
     pub(super) async fn publish(&self) {
         let core = &self.core;
         let mut writer = None;
-        let mut backoff = Backoff::new();
         loop {
             tokio::select! {
                 biased;
                 step = core.intents.next_step() => {
-                    let made = self.set_registered(&mut writer, &step).await;
-                    let Err(error) = made else {
-                        backoff = Backoff::new();
-                        continue;
-                    };
-                    tracing::warn!(%error, "{UNREGISTERED}");
-                    core.intents.set(Registration::Unavailable);
-                    writer = None;
-                    backoff.wait().await;
+                    match self.set_registered(&mut writer, &step).await {
+                        Ok(()) => {}
+                        Err(IntentFailure::Locked(_)) if step == NextStep::Remove => {
+                            core.intents.kept();
+                        }
+                        Err(IntentFailure::Locked(error)) => core.intents.refused(&error),
+                        Err(IntentFailure::Other(error)) => {
+                            writer = None;
+                            core.intents.refused(&error);
+                        }
+                    }
                 }
                 batch = core.outbox.take(&core.settings) => self.write_all(&mut writer, batch).await,
                 () = until_closed(writer.as_ref()) => {
@@ -88,6 +96,7 @@ impl SessionSettings {
     async fn write_all(&self, writer: &mut Option<Writer>, mut batch: Batch) {
         let core = &self.core;
         let mut backoff = Backoff::new();
+        let mut failures = 0_u64;
         let token = loop {
             match self.write(writer, &batch).await {
                 Ok(token) => break token,
@@ -102,13 +111,19 @@ impl SessionSettings {
                     batch.reject(at);
                 }
                 Err(WriteFailure::Other(error)) => {
-                    tracing::warn!(%error, "changes wait to be written into the change log");
+                    if failures == 0 {
+                        tracing::warn!(%error, "{CHANGES_WAIT}");
+                    }
+                    failures += 1;
                     *writer = None;
                     core.intents.set(Registration::Unavailable);
                     backoff.wait().await;
                 }
             }
         };
+        if failures > 0 {
+            tracing::info!(failures, "{CHANGES_WRITTEN}");
+        }
         core.outbox.set_written(&batch, token);
         core.wake_others.notify_one();
     }
@@ -150,22 +165,22 @@ impl SessionSettings {
         &self,
         writer: &mut Option<Writer>,
         step: &NextStep,
-    ) -> Result<(), Error> {
+    ) -> Result<(), IntentFailure> {
         let settings = &self.core.settings;
         match step {
             NextStep::Register => {
                 let writer = self.writer(writer).await?;
-                let added = writer.client.query_one(&intent::register(settings), &[]).await;
-                writer.intent = Some(added.map_err(write_error)?.get(0));
-                self.core.intents.set(Registration::Registered);
+                let registered = intent::register(&writer.client, settings);
+                writer.intent = Some(within(INTENT_TIMEOUT, registered).await??);
+                self.core.intents.registered();
             }
             NextStep::Remove => {
                 // With another connection it went, too.
                 if let Some(Writer { client, intent: Some(number), .. }) = writer {
-                    let removed = client.execute(&intent::remove(settings), &[number]).await;
-                    removed.map_err(write_error)?;
+                    let removed = intent::remove(client, settings, *number);
+                    within(INTENT_TIMEOUT, removed).await??;
                 }
-                self.core.intents.set(Registration::Absent);
+                self.core.intents.removed();
             }
         }
         Ok(())
@@ -180,5 +195,5 @@ async fn until_closed(writer: Option<&Writer>) {
     }
 }
 
-const UNREGISTERED: &str = "the change log does not know that commands of programs run here: if this host \
-                      dies in one, the others are not told";
+/// A database that falls silent is as one that is gone.
+const INTENT_TIMEOUT: Duration = Duration::from_secs(5);

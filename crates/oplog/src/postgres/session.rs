@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{AsyncMessage, Client, Config, Socket};
 
-use super::intent;
+use super::intent::{self, IntentFailure};
 use super::poll::{PollStatement, database_error};
 use super::schema::{INSTALL_LOCK, mark_body, tables};
 use super::triggers::{self, TriggerCheck};
@@ -85,8 +85,41 @@ pub(super) struct Session {
     checked: Instant,
     trimmed: Instant,
     has_more_to_trim: bool,
-    /// When it last looked for dead hosts.
-    dead_hosts_checked: Instant,
+    dead_hosts: DeadHostsCheck,
+}
+
+/// When this host looks for dead ones again.
+struct DeadHostsCheck {
+    at: Instant,
+    pause: Duration,
+}
+
+impl DeadHostsCheck {
+    fn new() -> Self {
+        Self { at: Instant::now() + DEAD_HOSTS_CHECK, pause: DEAD_HOSTS_CHECK }
+    }
+
+    /// Tells of hosts that died while commands of programs ran. While somebody holds a lock on the
+    /// table there are fewer looks.
+    async fn look(&mut self, client: &Client, settings: &Settings) -> Result<(), Error> {
+        match intent::remove_dead_hosts(client, settings).await {
+            Ok(found) => {
+                if found {
+                    tracing::warn!("{HOST_DIED}");
+                }
+                *self = Self::new();
+            }
+            Err(IntentFailure::Locked(error)) => {
+                if self.pause == DEAD_HOSTS_CHECK {
+                    tracing::warn!(%error, "{NOT_LOOKED}");
+                }
+                self.pause = (self.pause * 2).min(DEAD_HOSTS_CHECK_LONGEST);
+                self.at = Instant::now() + self.pause;
+            }
+            Err(IntentFailure::Other(error)) => return Err(error),
+        }
+        Ok(())
+    }
 }
 
 impl SessionSettings {
@@ -108,7 +141,8 @@ impl SessionSettings {
         }
         let poll_statement = PollStatement::prepare(&client, &settings.schema).await?;
         poll_statement.poll(&client, &self.core).await?;
-        remove_dead_hosts(&client, settings).await?;
+        let mut dead_hosts = DeadHostsCheck::new();
+        dead_hosts.look(&client, settings).await?;
         let checked = Instant::now();
         Ok(Session {
             client,
@@ -118,7 +152,7 @@ impl SessionSettings {
             checked,
             trimmed: checked,
             has_more_to_trim: false,
-            dead_hosts_checked: checked,
+            dead_hosts,
         })
     }
 
@@ -183,9 +217,8 @@ impl SessionSettings {
                     .await?
                     .map_err(database_error)?;
             }
-            if session.dead_hosts_checked.elapsed() >= DEAD_HOSTS_CHECK {
-                session.dead_hosts_checked = Instant::now();
-                within(answer, remove_dead_hosts(&session.client, settings)).await??;
+            if Instant::now() >= session.dead_hosts.at {
+                within(answer, session.dead_hosts.look(&session.client, settings)).await??;
             }
             if session.has_more_to_trim || session.trimmed.elapsed() >= settings.keep / 10 {
                 session.trimmed = Instant::now();
@@ -221,18 +254,10 @@ impl SessionSettings {
     }
 }
 
-async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, Error> {
+pub(super) async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, Error> {
     tokio::time::timeout(limit, work)
         .await
         .map_err(|_| Error::new(ErrorKind::Unreachable, "PostgreSQL does not answer"))
-}
-
-/// Tells of hosts that died while commands of programs ran.
-async fn remove_dead_hosts(client: &Client, settings: &Settings) -> Result<(), Error> {
-    if intent::remove_dead_hosts(client, settings).await.map_err(database_error)? {
-        tracing::warn!("{HOST_DIED}");
-    }
-    Ok(())
 }
 
 /// Makes the log's tables where they are missing, and replaces `mark()` of another version, if that
@@ -290,6 +315,10 @@ SELECT to_regclass($1) IS NOT NULL AND to_regproc($2) IS NOT NULL AND to_regclas
     EXISTS (SELECT FROM pg_proc WHERE oid = to_regproc($2) AND prosrc = $3 AND proconfig IS NULL)";
 /// The pause between looks for dead hosts.
 const DEAD_HOSTS_CHECK: Duration = Duration::from_secs(1);
+/// While somebody holds a lock on the table.
+const DEAD_HOSTS_CHECK_LONGEST: Duration = Duration::from_secs(8);
+const NOT_LOOKED: &str =
+    "it cannot be seen now whether other hosts died while commands of their programs ran";
 const HOST_DIED: &str = "a host died while commands of its programs ran; on every host pages with \
                       tags, and what depends on sources that only programs change, are stale";
 const OPEN_TIMEOUT: Duration = Duration::from_mins(1);

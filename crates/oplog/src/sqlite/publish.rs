@@ -10,7 +10,7 @@ use super::poll::last_row;
 use super::schema::BUSY_TIMEOUT;
 use crate::change::Change;
 use crate::core::{Backoff, Core};
-use crate::outbox::Batch;
+use crate::outbox::{Batch, CHANGES_WAIT, CHANGES_WRITTEN};
 use crate::token::Token;
 
 /// Writes for ever, on a thread for what blocks. A batch is tried until it is written.
@@ -18,6 +18,7 @@ pub(super) async fn publish(core: Arc<Core>, path: PathBuf) {
     loop {
         let batch = Arc::new(core.outbox.take(&core.settings).await);
         let mut backoff = Backoff::new();
+        let mut failures = 0_u64;
         loop {
             let of_task = (Arc::clone(&core), path.clone(), Arc::clone(&batch));
             let written = spawn_blocking(move || {
@@ -27,8 +28,14 @@ pub(super) async fn publish(core: Arc<Core>, path: PathBuf) {
             // The runtime is shutting down.
             let Ok(written) = written.await else { return };
             let Err(error) = written else { break };
-            tracing::warn!(%error, "changes wait to be written into the change log");
+            if failures == 0 {
+                tracing::warn!(%error, "{CHANGES_WAIT}");
+            }
+            failures += 1;
             backoff.wait().await;
+        }
+        if failures > 0 {
+            tracing::info!(failures, "{CHANGES_WRITTEN}");
         }
         // A file has no marks; whoever is shown this polls once more.
         core.outbox.set_written(&batch, Token::unclear());

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio_postgres::Client;
 
 use crate::cluster;
@@ -86,4 +87,44 @@ async fn commands_run_while_the_database_cannot_be_told() {
     let other = cluster::open(&config).await;
     a.oplog.stop().await;
     assert_eq!(numbers(&other).await, [0; 0]);
+}
+
+#[tokio::test]
+async fn a_lock_on_the_table_holds_up_neither_commands_nor_polls() {
+    let (config, client) = database().await;
+    let a = Host::start(&config).await;
+    let mut operator = cluster::open(&config).await;
+    let lock = operator.transaction().await.unwrap();
+    lock.batch_execute("LOCK TABLE tidewire.intent").await.unwrap();
+    let intent = a.oplog.intend().await;
+    assert!(a.oplog.intend().now_or_never().is_some(), "only the first waits for it");
+    let before = a.oplog.status().counts.polls;
+    // Long enough to look for dead hosts, which is done every second.
+    a.until(|status| status.counts.polls > before + 60 || status.counts.failures > 0).await;
+    assert_eq!(a.oplog.status().counts.failures, 0);
+    lock.rollback().await.unwrap();
+    while numbers(&client).await.is_empty() {
+        pause().await;
+    }
+    drop(intent);
+}
+
+#[tokio::test]
+async fn a_lock_on_the_table_when_commands_are_over_makes_nobody_dead() {
+    let (config, client) = database().await;
+    let (a, b) = (Host::start(&config).await, Host::start(&config).await);
+    let heard = Heard::by(&b.oplog);
+    drop(a.oplog.intend().await);
+    let mut operator = cluster::open(&config).await;
+    let lock = operator.transaction().await.unwrap();
+    lock.batch_execute("LOCK TABLE tidewire.intent").await.unwrap();
+    let before = b.oplog.status().counts.polls;
+    // Until it would have been removed, and missed.
+    b.until(|status| status.counts.polls > before + 100 || status.counts.failures > 0).await;
+    lock.rollback().await.unwrap();
+    while !numbers(&client).await.is_empty() {
+        pause().await;
+    }
+    b.poll().await;
+    assert_eq!(heard.all(), [""; 0]);
 }
