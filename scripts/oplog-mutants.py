@@ -86,6 +86,14 @@ MUTANTS = [
     ("a host that stops leaves its word",
      "let _ = tokio::time::timeout(patience, removed).await;", "let _ = (patience, removed);",
      ["a_host_that_stops_after_its_commands"]),
+    ("a process in a file gives no sign of life",
+     "SET beat = beat + 1 WHERE", "SET beat = beat + 0 WHERE", ["of_a_process_that_is_gone"]),
+    ("a process that died in a file is not told of",
+     "if is_dead {", "if false && is_dead {", ["of_a_process_that_is_gone"]),
+    ("a long transaction is taken for death",
+     "if begun.elapsed() >= WAIT_MAX && silent", "if false && silent", ["a_long_transaction_makes_nobody_dead"]),
+    ("a process that was taken for dead does not say that it lives",
+     "register(&database).map(Some)\n            }", "Ok(None)\n            }", ["a_process_that_was_taken_for_gone"]),
 ]
 
 

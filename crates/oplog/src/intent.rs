@@ -6,11 +6,11 @@
 //! while it is registered, another host writes [`LOST`] into the log, and every host marks what no
 //! table captures.
 //!
-//! | a host | in PostgreSQL |
-//! |---|---|
-//! | registers | inserts a row into `intent`, and takes an advisory lock with the row's number |
-//! | lives | its session holds the lock, which goes with the connection, however that ends |
-//! | is dead | whoever gets the lock deletes the row and inserts `LOST`, in one transaction |
+//! | a host | in PostgreSQL | in a SQLite file |
+//! |---|---|---|
+//! | registers | inserts a row into `intent`, and takes an advisory lock with the row's number | inserts a row into `tidewire_intent` |
+//! | lives | its session holds the lock, which goes with the connection, however that ends | it counts the row's `beat` up, twice a second |
+//! | is dead | whoever gets the lock deletes the row and inserts `LOST`, in one transaction | whoever sees no other beat for 1.5 s does the same |
 //!
 //! A host that lost only its connection registers again; the others have marked too much.
 //!

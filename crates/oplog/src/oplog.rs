@@ -234,7 +234,7 @@ impl OplogHandle {
     /// [`HeardChange::Everything`](crate::HeardChange::Everything).
     ///
     /// Only the first in a second waits, for one statement. Where the database does not answer
-    /// within `oplog.token_wait`, and in a SQLite file, it is an intent that nobody hears of.
+    /// within `oplog.token_wait` it is an intent that nobody hears of.
     ///
     /// # Cancel safety
     /// Cancel safe.

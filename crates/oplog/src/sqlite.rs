@@ -5,6 +5,7 @@
 //! too. Each row has a random nonce: a file that is an older one again has another row, or none,
 //! where this host stopped reading.
 
+mod intent;
 mod poll;
 mod publish;
 mod schema;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use tidewire_memo::{Source, SourceKey};
 use tokio::task::{JoinSet, spawn_blocking};
 
+use self::intent::follow_intents;
 use self::poll::Follower;
 pub use self::poll::last_row;
 use crate::capture::{Capture, CaptureSet};
@@ -125,13 +127,14 @@ impl OpenFile {
     fn follow(self) -> Oplog {
         let Self { core, follower } = self;
         let publisher = publish::publish(Arc::clone(&core), follower.path().to_owned());
-        // Nobody would notice that a host is gone.
-        core.intents.end();
+        let signs = Arc::clone(follower.signs());
+        let intents = follow_intents(Arc::clone(&core), follower.path().to_owned(), signs);
         let mut tasks = JoinSet::new();
         let of_task = Arc::clone(&core);
         let watched = Arc::clone(&core);
         tasks.spawn(async move { follow(of_task, follower).await });
         tasks.spawn(publisher);
+        tasks.spawn(intents);
         tasks.spawn(async move { watched.watch_lease().await });
         Oplog::new(core, tasks)
     }

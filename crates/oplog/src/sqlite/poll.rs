@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rusqlite::{Connection, OpenFlags};
 
+use super::intent::LifeSigns;
 use super::schema::{BUSY_TIMEOUT, install, missing};
 use crate::capture::Capture;
 use crate::change::{Change, ChangeSet};
@@ -18,6 +20,7 @@ pub(super) struct Follower {
     path: PathBuf,
     captures: Vec<Capture>,
     open: Open,
+    signs: Arc<LifeSigns>,
 }
 
 /// The file that is open.
@@ -58,6 +61,14 @@ pub(super) fn open(path: &Path) -> Result<Connection, Error> {
     Ok(database)
 }
 
+/// Opens a file to write it, each time anew, so that a file that was swapped is the one written.
+pub(super) fn open_to_write(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let database = Connection::open_with_flags(path, flags)?;
+    database.busy_timeout(BUSY_TIMEOUT)?;
+    Ok(database)
+}
+
 impl Open {
     fn new(path: &Path) -> Result<Self, Error> {
         // Before it is opened: what is put in its place meanwhile is another.
@@ -78,11 +89,16 @@ impl Open {
 impl Follower {
     pub(super) fn open(path: PathBuf, captures: Vec<Capture>) -> Result<Self, Error> {
         let open = Open::new(&path)?;
-        Ok(Self { path, captures, open })
+        Ok(Self { path, captures, open, signs: Arc::default() })
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What each poll sees of other processes.
+    pub(super) fn signs(&self) -> &Arc<LifeSigns> {
+        &self.signs
     }
 
     /// Polls once, and applies what there is.
@@ -119,7 +135,7 @@ impl Follower {
         let mut is_other_log = false;
         if self.open.schema != Some(schema) {
             let missing = missing(&self.open.database, &core.settings, &self.captures);
-            is_other_log = matches!(&missing, Ok(Some(missing)) if missing.table.is_none());
+            is_other_log = matches!(&missing, Ok(Some(missing)) if missing.is_log);
             self.check(core, missing)?;
         }
         let step = if is_other_log {
@@ -129,6 +145,7 @@ impl Follower {
         } else {
             self.open.rows(core).map_err(failed)?
         };
+        self.signs.read(&self.open.database).map_err(failed)?;
         (self.open.version, self.open.schema) = (Some(version), Some(schema));
         Ok(step)
     }

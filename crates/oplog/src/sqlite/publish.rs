@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
+use rusqlite::{TransactionBehavior, params};
 use tokio::task::spawn_blocking;
 
-use super::poll::last_row;
-use super::schema::BUSY_TIMEOUT;
+use super::poll::{last_row, open_to_write};
 use crate::change::Change;
 use crate::core::{Backoff, Core};
 use crate::outbox::{Batch, CHANGES_WAIT, CHANGES_WRITTEN};
@@ -43,11 +42,8 @@ pub(super) async fn publish(core: Arc<Core>, path: PathBuf) {
     }
 }
 
-/// Opens the file for each batch, so that a file that was swapped is the one written.
 fn write(core: &Core, path: &Path, batch: &Batch) -> rusqlite::Result<()> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut database = Connection::open_with_flags(path, flags)?;
-    database.busy_timeout(BUSY_TIMEOUT)?;
+    let mut database = open_to_write(path)?;
     let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let before = last_row(&transaction)?;
     for Change { source, keys } in &batch.changes {

@@ -1,16 +1,22 @@
-//! The log's table in the file, and putting it and the triggers there.
+//! The log's tables in the file, and putting them and the triggers there.
+//!
+//! | table | holds |
+//! |---|---|
+//! | `tidewire_log` | a row for each change of a captured table's row: which source, which key |
+//! | `tidewire_intent` | a row for each process that runs commands whose changes are still to be published |
 
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, TransactionBehavior};
 
+use super::poll::open_to_write;
 use super::triggers::triggers;
 use crate::capture::Capture;
 use crate::error::{Error, ErrorKind};
 use crate::settings::Settings;
 
-/// The table, and what keeps it short: whoever adds a row removes the one that is too old.
+/// The tables, and what keeps the log short: whoever adds a row removes the one that is too old.
 pub(super) fn tables(rows_max: u32) -> String {
     format!(
         "CREATE TABLE IF NOT EXISTS tidewire_log (
@@ -22,6 +28,10 @@ pub(super) fn tables(rows_max: u32) -> String {
 CREATE TRIGGER IF NOT EXISTS tidewire_log_trim AFTER INSERT ON tidewire_log BEGIN
     DELETE FROM tidewire_log WHERE seq <= NEW.seq - {rows_max};
 END;
+CREATE TABLE IF NOT EXISTS tidewire_intent (
+    id INTEGER PRIMARY KEY,
+    beat INTEGER NOT NULL
+);
 "
     )
 }
@@ -32,9 +42,7 @@ pub(super) fn install(path: &Path, settings: &Settings, captures: &[Capture]) ->
         let text = format!("cannot put the change log into {}", path.display());
         Error::new(ErrorKind::NotInstalled, text).because(error)
     };
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut database = Connection::open_with_flags(path, flags).map_err(refused)?;
-    database.busy_timeout(BUSY_TIMEOUT).map_err(refused)?;
+    let mut database = open_to_write(path).map_err(refused)?;
     if missing(&database, settings, captures)?.is_none() {
         return Ok(());
     }
@@ -55,7 +63,7 @@ pub(super) fn install(path: &Path, settings: &Settings, captures: &[Capture]) ->
     transaction.commit().map_err(refused)
 }
 
-/// What is not there as it has to be: the table, or the trigger of a table.
+/// What is not there as it has to be: a table, or the trigger of a table.
 pub(super) fn missing(
     database: &Connection,
     settings: &Settings,
@@ -73,14 +81,17 @@ pub(super) fn missing(
         }
     };
     if definition("tidewire_log")?.is_none() || definition("tidewire_log_trim")?.is_none() {
-        return Ok(Some(MissingPart { what: "table tidewire_log".to_owned(), table: None }));
+        return Ok(Some(MissingPart { what: "table tidewire_log".to_owned(), is_log: true }));
+    }
+    if definition("tidewire_intent")?.is_none() {
+        return Ok(Some(MissingPart { what: "table tidewire_intent".to_owned(), is_log: false }));
     }
     for trigger in triggers(database, settings, captures)? {
         // SQLite keeps the text, without `IF NOT EXISTS`.
         let expected = trigger.sql.replacen("IF NOT EXISTS ", "", 1);
         if definition(&trigger.name)?.is_none_or(|sql| sql != expected) {
             let what = format!("trigger {} of table {}", trigger.name, trigger.table);
-            return Ok(Some(MissingPart { what, table: Some(trigger.table) }));
+            return Ok(Some(MissingPart { what, is_log: false }));
         }
     }
     Ok(None)
@@ -90,8 +101,7 @@ pub(super) fn missing(
 #[derive(Debug)]
 pub(super) struct MissingPart {
     pub(super) what: String,
-    /// `None`: the log itself.
-    pub(super) table: Option<String>,
+    pub(super) is_log: bool,
 }
 
 /// For how long putting triggers in place, or a poll, waits for a writer.

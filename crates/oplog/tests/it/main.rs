@@ -13,5 +13,6 @@ mod keys;
 mod reset;
 mod simulation;
 mod sqlite;
+mod sqlite_intent;
 mod trouble;
 mod writing;

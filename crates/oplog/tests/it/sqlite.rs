@@ -11,12 +11,12 @@ use tidewire_oplog::{Oplog, ResetReason, Settings, last_row};
 
 use crate::support::{Heard, refusal, settings};
 
-struct Host {
-    oplog: Oplog,
-    world: World,
+pub(crate) struct Host {
+    pub(crate) oplog: Oplog,
+    pub(crate) world: World,
 }
 
-struct World {
+pub(crate) struct World {
     _graph: Arc<Graph>,
     contacts: Source<i64>,
     emails: Source<String>,
@@ -57,7 +57,7 @@ impl World {
         Self { _graph: graph, contacts, emails, count, surname, by_email, rows }
     }
 
-    async fn warm(&self) {
+    pub(crate) async fn warm(&self) {
         for id in 1..=3 {
             self.surname.get(id).await.unwrap();
             self.by_email.get(format!("{id}@x")).await.unwrap();
@@ -66,7 +66,7 @@ impl World {
     }
 
     /// Contacts by id, emails as 11 to 13, 0 for the count.
-    fn fresh(&self) -> Vec<i64> {
+    pub(crate) fn fresh(&self) -> Vec<i64> {
         let contacts = (1..=3).filter(|id| self.surname.cached(id).is_some());
         let emails = (1..=3).filter(|id| self.by_email.cached(&format!("{id}@x")).is_some());
         let count = self.rows.cached(&()).map(|_| 0);
@@ -75,7 +75,7 @@ impl World {
 }
 
 impl Host {
-    async fn start(path: &Path) -> Self {
+    pub(crate) async fn start(path: &Path) -> Self {
         Self::start_with(path, settings()).await
     }
 
@@ -93,7 +93,7 @@ impl Host {
     }
 
     /// Warms, changes, polls: what is in memory still.
-    async fn after(&self, change: impl FnOnce()) -> Vec<i64> {
+    pub(crate) async fn after(&self, change: impl FnOnce()) -> Vec<i64> {
         self.world.warm().await;
         assert_eq!(self.world.fresh(), [0, 1, 2, 3, 11, 12, 13]);
         change();
@@ -106,7 +106,7 @@ impl Host {
     }
 }
 
-fn one<T: rusqlite::types::FromSql>(
+pub(crate) fn one<T: rusqlite::types::FromSql>(
     path: &Path,
     sql: &str,
     params: impl rusqlite::Params,
@@ -120,7 +120,7 @@ fn one<T: rusqlite::types::FromSql>(
 }
 
 /// What a person does in another terminal.
-fn shell(path: &Path, sql: &str) {
+pub(crate) fn shell(path: &Path, sql: &str) {
     let output = Command::new("sqlite3")
         .args(["-bail", "-cmd", ".timeout 60000"])
         .arg(path)
@@ -131,7 +131,7 @@ fn shell(path: &Path, sql: &str) {
     assert!(output.status.success() && errors.is_empty(), "{sql}: {errors}");
 }
 
-fn file(folder: &TempDir) -> PathBuf {
+pub(crate) fn file(folder: &TempDir) -> PathBuf {
     let path = folder.path().join("a.sqlite");
     let database = Connection::open(&path).unwrap();
     database.execute_batch(CONTACTS).unwrap();
