@@ -37,6 +37,7 @@ mod date;
 mod directives;
 mod fill;
 mod flight;
+mod ignored_changes;
 mod named_tags;
 mod page;
 mod page_cache;

@@ -2,6 +2,5 @@
 
 pub(crate) mod clock;
 pub(crate) mod latest;
-pub(crate) mod log_limit;
 pub(crate) mod stop;
 pub(crate) mod usage;

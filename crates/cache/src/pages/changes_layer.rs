@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidewire_service::{Answer, Call, Service};
 
-use super::commands::{CHANGED, tags_changed};
+use super::commands::{CHANGED, ignore, tags_changed};
 use super::page_cache::PageCache;
 use super::run_command::{is_command, run};
 
@@ -23,10 +23,18 @@ impl Changes {
 
 impl Service for Changes {
     fn call(&self, call: Call) -> Answer {
-        if !is_command(&call) {
-            return self.service.call(call);
-        }
         let Self { cache, name, service } = self;
+        if !is_command(&call) {
+            let Some(target) = call.http_target() else { return service.call(call) };
+            let uri = target.uri.clone();
+            let (cache, name) = (cache.clone(), Arc::clone(name));
+            let answer = service.call(call);
+            return Answer::pending(async move {
+                let mut reply = answer.await?;
+                ignore(&cache, &name, uri.path(), &mut reply);
+                Ok(reply)
+            });
+        }
         let service = Arc::clone(service);
         let of = cache.clone();
         let by = Arc::clone(name);

@@ -23,6 +23,15 @@ pub(super) fn tags_changed(cache: &PageCache, service: &Arc<str>, reply: &Reply)
     count
 }
 
+/// Takes what it says that it changed off the reply to a request that is no command, and logs that
+/// nothing ends.
+pub(super) fn ignore(cache: &PageCache, service: &Arc<str>, target: &str, reply: &mut Reply) {
+    if reply.headers.contains_key(CHANGED) {
+        reply.headers.remove(CHANGED);
+        cache.0.ignored.log(service, target, cache.0.runtime.now());
+    }
+}
+
 /// Ends what a command says that it has changed, and the pages that it was sent to or names
 /// (RFC 9111, section 4.4). Returns how many changes that is.
 pub(super) fn changed(

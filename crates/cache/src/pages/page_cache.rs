@@ -12,6 +12,7 @@ use tidewire_service::LATE_ANSWERS_MAX;
 
 use super::fill::FillBudget;
 use super::flight::Flights;
+use super::ignored_changes::IgnoredChanges;
 use super::named_tags::NamedTags;
 use super::slots::Slots;
 use super::table::Table;
@@ -72,6 +73,7 @@ pub(super) struct Inner {
     pub(super) misses: AtomicU64,
     /// What commands have named.
     pub(super) named: NamedTags,
+    pub(super) ignored: IgnoredChanges,
     /// Commands that go on although their callers are gone, and those that are late.
     pub(super) orphans: Slots,
     pub(super) late: Slots,
@@ -106,6 +108,7 @@ impl PageCache {
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             named: NamedTags::default(),
+            ignored: IgnoredChanges::default(),
             orphans: Slots::new(ORPHANS_MAX),
             late: Slots::new(LATE_ANSWERS_MAX),
             listener: OnceLock::new(),

@@ -38,6 +38,11 @@ impl Key {
         Self(format!("{service}\n{scheme}\n{host}\n{prefix}\n{target}").into())
     }
 
+    /// The target, without the prefix.
+    pub(crate) fn target(&self) -> &str {
+        self.0.rsplit('\n').next().unwrap_or_default()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

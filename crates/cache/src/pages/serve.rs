@@ -276,7 +276,7 @@ impl Shared {
             }
             (Ok(reply), _) => reply,
         };
-        reply.headers.remove(CHANGED);
+        commands::ignore(&self.cache, &self.name, asked.key.target(), &mut reply);
         let arrival = self.arrival(asked, began);
         let arrived = ArrivedResponse { arrival, asked_after, why, was_collapsed };
         if reply.status == StatusCode::NOT_MODIFIED
@@ -513,8 +513,9 @@ impl Shared {
                 let mut own = 0;
                 if is_unsafe {
                     own = commands::changed(&self.cache, &self.name, &origin, &whole, &reply);
+                    reply.headers.remove(CHANGED);
                 }
-                reply.headers.remove(CHANGED);
+                commands::ignore(&self.cache, &self.name, &whole, &mut reply);
                 if let Some((asked, request, until)) = posted {
                     let asked_after = self.cache.0.table.lock().last_change();
                     if asked_after == until + own {

@@ -50,6 +50,11 @@ fn answer(stream: &TcpStream, count: &AtomicUsize) -> Option<()> {
         let tag = path.trim_start_matches("/shop/");
         let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=600";
         let length = body.len();
+        // What only the response to a command may say.
+        let head = match path.ends_with("?says") {
+            true => format!("{head}\r\nTidewire-Changed: items/2"),
+            false => head.to_owned(),
+        };
         write!(out, "{head}\r\nCache-Tag: {tag}\r\nContent-Length: {length}\r\n\r\n{body}").ok()?;
     }
 }
@@ -139,34 +144,36 @@ fn url_of(database: &tokio_postgres::Config) -> String {
 
 /// Two hosts on one database, each with this program at `/save` and the shop's pages.
 struct TwoHosts {
-    _runtime: tokio::runtime::Runtime,
     folders: [TempDir; 2],
     hosts: [Served; 2],
 }
 
 impl TwoHosts {
     fn start(shop: &Shop, program: &str) -> Self {
-        let sdk = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/python");
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let database = runtime.block_on(cluster::database());
+        Self::start_on(&url_of(&database), shop, program)
+    }
+
+    fn start_on(url: &str, shop: &Shop, program: &str) -> Self {
+        let sdk = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/python");
         let more = format!(
             "[[service]]\nname = \"saver\"\nroute = \"/save\"\nrun = [\"python3\", \"app.py\"]\n\
              protocol = \"native\"\nenvironment = {{ PYTHONPATH = {sdk:?} }}\n\
-             [oplog]\nurl = \"{}\"\n",
-            url_of(&database)
+             [oplog]\nurl = \"{url}\"\n"
         );
         let settings = settings(shop, &more);
         let folders =
             [(); 2].map(|()| folder(&[("app.py", program), ("tidewire.toml", &settings)]));
         let hosts = folders.each_ref().map(|folder| Served::start(folder.path()));
-        Self { _runtime: runtime, folders, hosts }
+        Self { folders, hosts }
     }
 }
 
 #[test]
 fn what_changes_on_one_host_ends_the_pages_of_another_by_the_change_log() {
     let shop = Shop::start();
-    let TwoHosts { folders, hosts, .. } = &TwoHosts::start(&shop, SAVER);
+    let TwoHosts { folders, hosts } = &TwoHosts::start(&shop, SAVER);
     let pages = ["items/1", "items/2", "items", "orders/7", "orders", "carts/3"];
     let look = |headers: &str| {
         pages.map(|page| body_of(&send(&hosts[1].address, &format!("GET /shop/{page}"), headers)))
@@ -201,7 +208,21 @@ app.serve()
 #[test]
 fn a_host_that_is_killed_before_its_program_says_what_it_saved_leaves_no_page_to_the_others() {
     let shop = Shop::start();
-    let TwoHosts { folders, hosts: [one, other], _runtime } = TwoHosts::start(&shop, SILENT);
+    leaves_no_page(TwoHosts::start(&shop, SILENT));
+}
+
+#[test]
+fn a_process_that_is_killed_before_its_program_says_what_it_saved_leaves_no_page_to_others_on_its_file()
+ {
+    let shop = Shop::start();
+    let data = folder(&[("shop.sqlite", "")]);
+    let url = format!("sqlite:{}", data.path().join("shop.sqlite").display());
+    leaves_no_page(TwoHosts::start_on(&url, &shop, SILENT));
+}
+
+/// Kills the one of two hosts in a command.
+fn leaves_no_page(hosts: TwoHosts) {
+    let TwoHosts { folders, hosts: [one, other] } = hosts;
     let look = || body_of(&ask(&other.address, "/shop/items/1"));
     let before = look();
     assert_eq!(look(), before);
@@ -277,6 +298,26 @@ fn whoever_invalidates_is_told_that_other_hosts_were_not() {
     assert_ne!(body_of(&ask(&served.address, "/shop/items/1")), before);
     run(folder.path(), &["invalidate", "--service", "shop"])
         .check(1, &["1 pages ended here, but other hosts are not told yet"]);
+}
+
+#[test]
+fn a_page_that_says_what_it_changed_changes_nothing_and_the_log_says_so() {
+    let shop = Shop::start();
+    let plain =
+        format!("[[service]]\nname = \"plain\"\nurl = \"{}\"\nroute = \"/plain/*\"\n", shop.url);
+    let folder = folder(&[("tidewire.toml", &settings(&shop, &plain))]);
+    let served = Served::start(folder.path());
+    let other = ask(&served.address, "/shop/items/2");
+    for (path, said) in [
+        ("/shop/a?says", "service=shop path=/shop/a left_out=0"),
+        ("/plain/b?says", "service=plain path=/b left_out=0"),
+    ] {
+        let reply = ask(&served.address, path);
+        assert!(!reply.to_ascii_lowercase().contains("tidewire-changed"), "{reply}");
+        let line = served.says("Tidewire-Changed is ignored here");
+        assert!(line.contains(said) && line.contains("only commands"), "{line}");
+    }
+    assert_eq!(body_of(&ask(&served.address, "/shop/items/2")), body_of(&other));
 }
 
 #[test]

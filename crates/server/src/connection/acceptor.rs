@@ -11,9 +11,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::connection::serve::serve;
 use crate::dispatch::server_state::ServerState;
-use crate::runtime::log_limit::LogLimit;
 use crate::runtime::stop::{Stage, Stop};
 use crate::runtime::usage::Bound;
+use tidewire_service::LogLimit;
 
 /// Accepts connections of one listener until a drain begins.
 pub(crate) struct Acceptor {
@@ -38,7 +38,7 @@ impl Acceptor {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     // Out of file descriptors, most likely: waiting lets some go.
-                    if let Some(left_out) = REFUSED.line() {
+                    if let Some(left_out) = REFUSED.line(std::time::Instant::now()) {
                         tracing::warn!(%error, left_out, "a connection could not be accepted");
                     }
                     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -82,7 +82,7 @@ impl Acceptor {
 }
 
 /// Connections that could not be accepted.
-static REFUSED: LogLimit = LogLimit::new();
+static REFUSED: LogLimit = LogLimit::ten_a_second();
 
 #[cfg(feature = "tls")]
 async fn serve_tls(

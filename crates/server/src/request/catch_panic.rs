@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::request::failure::EndCause;
-use crate::runtime::log_limit::LogLimit;
+use tidewire_service::LogLimit;
 use tidewire_service::{
     Answer, Call, Error, Frame, Frames, Messages, OneLine, PendingAnswer, Progress, Reply, Result,
     Service,
@@ -133,7 +133,7 @@ pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("a value that is not text");
-    if let Some(left_out) = PANICKED.line() {
+    if let Some(left_out) = PANICKED.line(std::time::Instant::now()) {
         let text = "a handler panicked; the call failed, the server goes on";
         tracing::error!(panic = %OneLine(message), left_out, "{text}");
     }
@@ -142,7 +142,7 @@ pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
 }
 
 /// Handlers that panicked.
-static PANICKED: LogLimit = LogLimit::new();
+static PANICKED: LogLimit = LogLimit::ten_a_second();
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@ use tidewire_service::{Code, Error, OneLine};
 
 use crate::request::failure::EndCause;
 use crate::request::observe::Watch;
-use crate::runtime::log_limit::LogLimit;
+use tidewire_service::LogLimit;
 
 /// Logs an error that is the server's own fault, with its cause; others are the caller's business,
 /// also that it went away.
@@ -17,7 +17,7 @@ pub(crate) fn log(error: &Error, target: &str) {
     }
     let is_fault = matches!(error.code(), Code::Internal | Code::Unknown | Code::DataLoss);
     if is_fault || cause.is_some() {
-        let Some(left_out) = FAILED.line() else { return };
+        let Some(left_out) = FAILED.line(std::time::Instant::now()) else { return };
         // What a panic said was logged where it happened.
         let cause = cause.filter(|_| ended.is_none()).map(|cause| OneLine(cause).to_string());
         let error = OneLine(error);
@@ -32,4 +32,4 @@ pub(crate) fn log(error: &Error, target: &str) {
 }
 
 /// Calls that failed.
-static FAILED: LogLimit = LogLimit::new();
+static FAILED: LogLimit = LogLimit::ten_a_second();
