@@ -5,6 +5,7 @@
 //! wrote to its reply. Without a token a request costs one look at a clock.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::HeaderValue;
 use tidewire_oplog::{OplogHandle, TOKEN_HEADER, Token, collect, note};
@@ -69,13 +70,15 @@ struct TokenLayer(OplogHandle);
 
 impl Layer for TokenLayer {
     fn layer(&self, inner: Arc<dyn Service>) -> Arc<dyn Service> {
-        Arc::new(TokenService { inner, log: self.0.clone() })
+        Arc::new(TokenService { inner, log: self.0.clone(), without_token: Arc::default() })
     }
 }
 
 struct TokenService {
     inner: Arc<dyn Service>,
     log: OplogHandle,
+    /// Replies that left without a token since the change log could be written.
+    without_token: Arc<AtomicU64>,
 }
 
 impl Service for TokenService {
@@ -89,8 +92,10 @@ impl Service for TokenService {
         }
         let inner = Arc::clone(&self.inner);
         let log = self.log.clone();
+        let without_token = Arc::clone(&self.without_token);
         Answer::pending(async move {
-            let (reply, token) = collect(call_and_publish(&*inner, call, &log)).await;
+            let called = call_and_publish(&*inner, call, &log, &without_token);
+            let (reply, token) = collect(called).await;
             let mut reply = reply;
             if let (Ok(reply), Ok(value)) = (&mut reply, HeaderValue::try_from(token.to_string()))
                 && !value.is_empty()
@@ -103,7 +108,12 @@ impl Service for TokenService {
 }
 
 /// The reply to a command, once what a program said meanwhile that it has changed is in the log.
-async fn call_and_publish(inner: &dyn Service, call: Call, log: &OplogHandle) -> Result<Reply> {
+async fn call_and_publish(
+    inner: &dyn Service,
+    call: Call,
+    log: &OplogHandle,
+    without_token: &AtomicU64,
+) -> Result<Reply> {
     // Until its changes are in the log, or its reply says that they are not.
     let _intent = log.intend_command().await;
     let before = log.publish_count();
@@ -111,12 +121,24 @@ async fn call_and_publish(inner: &dyn Service, call: Call, log: &OplogHandle) ->
     // Others may have said it: then this waits for them, too.
     if log.publish_count() != before {
         match log.published().await {
-            Ok(token) => note(&token),
-            Err(_) => tracing::warn!(
-                "a reply leaves without a tidewire-token: what its program changed is not in the \
-                 change log within oplog.token_wait, and follows"
-            ),
+            Ok(token) => {
+                note(&token);
+                let replies = without_token.swap(0, Ordering::Relaxed);
+                if replies > 0 {
+                    tracing::info!(replies, "{WITH_TOKEN_AGAIN}");
+                }
+            }
+            Err(_) => {
+                if without_token.fetch_add(1, Ordering::Relaxed) == 0 {
+                    tracing::warn!("{WITHOUT_TOKEN}");
+                }
+            }
         }
     }
     Ok(reply)
 }
+
+const WITHOUT_TOKEN: &str = "a reply leaves without a tidewire-token: what its program changed is not in the change \
+                             log within oplog.token_wait, and follows; so do others until it can be written";
+const WITH_TOKEN_AGAIN: &str =
+    "replies have a tidewire-token again; `replies` left without one meanwhile";

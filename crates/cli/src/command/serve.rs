@@ -114,6 +114,9 @@ impl Serve {
         if programs.host().is_some() {
             what += &format!("\n{}", config.memo.summary(answers(config)));
         }
+        if let Some(doubt) = config.single_writer_doubt() {
+            what += &format!("\n{doubt}");
+        }
         if let Some(log) = &log {
             what += &format!("\n{}", log.status().summary());
         }

@@ -229,6 +229,22 @@ fn how_soon_a_change_is_noticed_is_said_by_the_settings() {
 }
 
 #[test]
+fn a_single_writer_beside_a_change_log_is_doubted() {
+    let single = format!("{CAPTURED}[memo]\nsingle_writer = true\n");
+    for (toml, said) in [
+        (
+            single.clone(),
+            "warning: memo.single_writer = true beside [oplog]: replies that depend on",
+        ),
+        (single.replace("[oplog]\n", "[oplog]\nenabled = false\n"), "nothing wrong"),
+        (CAPTURED.to_owned(), "nothing wrong"),
+    ] {
+        let folder = folder(&[("tidewire.toml", &toml)]);
+        run(folder.path(), &["check"]).check(0, &[said]);
+    }
+}
+
+#[test]
 fn a_service_that_every_server_has_is_refused_by_check_as_by_serve() {
     let health = "syntax = \"proto3\";\npackage grpc.health.v1;\n\
                   service Health { rpc Check(A) returns (A); }\nmessage A {}\n";

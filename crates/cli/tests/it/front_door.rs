@@ -142,6 +142,16 @@ fn url_of(database: &tokio_postgres::Config) -> String {
     format!("postgres:///{}?host={folder}&user=postgres", database.get_dbname().unwrap())
 }
 
+/// A program at `/save`, and a change log.
+fn saver(url: &str) -> String {
+    let sdk = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/python");
+    format!(
+        "[[service]]\nname = \"saver\"\nroute = \"/save\"\nrun = [\"python3\", \"app.py\"]\n\
+         protocol = \"native\"\nenvironment = {{ PYTHONPATH = {sdk:?} }}\n\
+         [oplog]\nurl = \"{url}\"\n"
+    )
+}
+
 /// Two hosts on one database, each with this program at `/save` and the shop's pages.
 struct TwoHosts {
     folders: [TempDir; 2],
@@ -156,13 +166,7 @@ impl TwoHosts {
     }
 
     fn start_on(url: &str, shop: &Shop, program: &str) -> Self {
-        let sdk = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/python");
-        let more = format!(
-            "[[service]]\nname = \"saver\"\nroute = \"/save\"\nrun = [\"python3\", \"app.py\"]\n\
-             protocol = \"native\"\nenvironment = {{ PYTHONPATH = {sdk:?} }}\n\
-             [oplog]\nurl = \"{url}\"\n"
-        );
-        let settings = settings(shop, &more);
+        let settings = settings(shop, &saver(url));
         let folders =
             [(); 2].map(|()| folder(&[("app.py", program), ("tidewire.toml", &settings)]));
         let hosts = folders.each_ref().map(|folder| Served::start(folder.path()));
@@ -298,6 +302,35 @@ fn whoever_invalidates_is_told_that_other_hosts_were_not() {
     assert_ne!(body_of(&ask(&served.address, "/shop/items/1")), before);
     run(folder.path(), &["invalidate", "--service", "shop"])
         .check(1, &["1 pages ended here, but other hosts are not told yet"]);
+}
+
+#[test]
+fn however_many_commands_run_while_the_change_log_is_away_its_end_is_told_once() {
+    let shop = Shop::start();
+    let cluster = cluster::Cluster::start();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let database = runtime.block_on(cluster.database());
+    let more = format!("{}token_wait = \"500ms\"\n", saver(&url_of(&database)));
+    let folder = folder(&[("app.py", SAVER), ("tidewire.toml", &settings(&shop, &more))]);
+    let served = Served::start(folder.path());
+    let save = || send(&served.address, "POST /save", "content-length: 0\r\n");
+    let has_token = || save().contains("tidewire-token: ");
+    until(has_token);
+    cluster.crash();
+    until(|| !has_token());
+    for _ in 0..5 {
+        save();
+    }
+    cluster.resume();
+    until(has_token);
+    let said = served.says_until("replies have a tidewire-token again");
+    for line in [
+        "a reply leaves without a tidewire-token",
+        "the change log does not know that commands",
+        "changes wait to be written",
+    ] {
+        assert_eq!(said.iter().filter(|it| it.contains(line)).count(), 1, "{line}: {said:#?}");
+    }
 }
 
 #[test]

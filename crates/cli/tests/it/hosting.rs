@@ -87,6 +87,11 @@ impl Served {
 
     /// Waits until it logs something, and returns that line.
     pub(crate) fn says(&self, text: &str) -> String {
+        self.says_until(text).pop().unwrap()
+    }
+
+    /// Waits until it logs something, and returns the lines up to that.
+    pub(crate) fn says_until(&self, text: &str) -> Vec<String> {
         // Under load it never stops to say something, so the whole wait is bounded.
         let end = Instant::now() + Duration::from_secs(120);
         let mut said = Vec::new();
@@ -95,7 +100,7 @@ impl Served {
             let line = self.log.recv_timeout(left);
             said.push(line.unwrap_or_else(|_| panic!("{text} is not among {said:#?}")));
         }
-        said.pop().unwrap()
+        said
     }
 
     pub(crate) fn hang_up(&self) {

@@ -302,7 +302,7 @@ pub const KEYS: &[Key] = &[
         "memo.single_writer",
         "true",
         "false",
-        "set this if no other process writes to this database; otherwise cached values expire after 5 s",
+        "set this if no other process writes to this database; otherwise cached values expire after 5 s. Beside `[oplog]` it is a warning: replies that depend on what no table captures never expire, so what another process writes there, or what a host that was killed did not say, stays old",
     ),
     key("memo.key_bytes_max", "16KiB", "16KiB", "largest message or path used as a cache key"),
     key("memo.reply_bytes_max", "1MiB", "1MiB", "largest reply that is cached"),

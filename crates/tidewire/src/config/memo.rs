@@ -86,6 +86,21 @@ pub struct MemoMethodConfig {
     pub stale_if_error: Option<u64>,
 }
 
+impl super::Config {
+    /// What `memo.single_writer` beside a change log means: others may write, or why is there a log?
+    pub fn single_writer_doubt(&self) -> Option<&'static str> {
+        let is_followed = self.oplog.is_on() && self.oplog.url.is_some();
+        let is_single = self.memo.is_on() && self.memo.single_writer == Some(true);
+        (is_followed && is_single).then_some(SINGLE_WRITER_DOUBT)
+    }
+}
+
+/// See [`single_writer_doubt`](super::Config::single_writer_doubt).
+const SINGLE_WRITER_DOUBT: &str = "memo.single_writer = true beside [oplog]: replies that depend on what \
+                                   [[oplog.capture]] does not name never expire, so what another process \
+                                   writes there, or what a host that was killed did not say, stays old; \
+                                   leave it out, or capture the tables";
+
 impl MemoConfig {
     /// Whether answers are kept.
     pub fn is_on(&self) -> bool {

@@ -70,6 +70,10 @@ impl ConfigFile<'_> {
             let error = Finding::error(self.name, why);
             found.findings.push(Finding { severity: Severity::Warning, ..error });
         }
+        if let Some(doubt) = config.single_writer_doubt() {
+            let error = Finding::error(self.name, doubt.to_owned());
+            found.findings.push(Finding { severity: Severity::Warning, ..error });
+        }
         if !found.findings.iter().any(|finding| finding.severity == Severity::Error) {
             self.serve(config, &schemas, found);
         }
