@@ -209,7 +209,7 @@ impl Intents {
     }
 
     /// The host cannot be registered now. Said once, until it can.
-    pub(crate) fn refused(&self, error: &Error) {
+    pub(crate) fn refuse(&self, error: &Error) {
         if self.open.lock().fail() {
             tracing::warn!(%error, "{UNREGISTERED}");
         }
@@ -217,7 +217,7 @@ impl Intents {
     }
 
     /// The host cannot be removed now, and stays registered.
-    pub(crate) fn kept(&self) {
+    pub(crate) fn keep(&self) {
         self.open.lock().fail();
         self.set(Registration::Registered);
     }
@@ -323,7 +323,7 @@ mod tests {
             let mut first = Box::pin(intents.begin(PATIENCE));
             assert!((&mut first).now_or_never().is_none());
             assert_eq!(intents.next_step().await, NextStep::Register);
-            intents.refused(&error);
+            intents.refuse(&error);
             drop(first.await);
             drop(intents.begin(PATIENCE).now_or_never().expect("it does not wait"));
             let failed = Instant::now();

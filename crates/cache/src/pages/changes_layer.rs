@@ -27,7 +27,8 @@ impl Service for Changes {
         if !is_command(&call) {
             let Some(target) = call.http_target() else { return service.call(call) };
             let uri = target.uri.clone();
-            let (cache, name) = (cache.clone(), Arc::clone(name));
+            let cache = cache.clone();
+            let name = Arc::clone(name);
             let answer = service.call(call);
             return Answer::pending(async move {
                 let mut reply = answer.await?;

@@ -23,7 +23,7 @@ pub(super) fn tags_changed(cache: &PageCache, service: &Arc<str>, reply: &Reply)
     count
 }
 
-/// Takes what it says that it changed off the reply to a request that is no command, and logs that
+/// Takes off the reply to anything but a command what it says that it changed, and logs that
 /// nothing ends.
 pub(super) fn ignore(cache: &PageCache, service: &Arc<str>, target: &str, reply: &mut Reply) {
     if reply.headers.contains_key(CHANGED) {

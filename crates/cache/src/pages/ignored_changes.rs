@@ -20,7 +20,7 @@ impl IgnoredChanges {
             limit.line(now)
         };
         if let Some(left_out) = line {
-            let path = target.split('?').next();
+            let path = target.split('?').next().unwrap_or_default();
             tracing::warn!(%service, path, left_out, "{IGNORED}");
         }
     }

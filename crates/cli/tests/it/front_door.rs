@@ -342,8 +342,8 @@ fn a_page_that_says_what_it_changed_changes_nothing_and_the_log_says_so() {
     let served = Served::start(folder.path());
     let other = ask(&served.address, "/shop/items/2");
     for (path, said) in [
-        ("/shop/a?says", "service=shop path=/shop/a left_out=0"),
-        ("/plain/b?says", "service=plain path=/b left_out=0"),
+        ("/shop/a?says", "service=shop path=\"/shop/a\" left_out=0"),
+        ("/plain/b?says", "service=plain path=\"/plain/b\" left_out=0"),
     ] {
         let reply = ask(&served.address, path);
         assert!(!reply.to_ascii_lowercase().contains("tidewire-changed"), "{reply}");

@@ -74,12 +74,12 @@ impl SessionSettings {
                     match self.set_registered(&mut writer, &step).await {
                         Ok(()) => {}
                         Err(IntentFailure::Locked(_)) if step == NextStep::Remove => {
-                            core.intents.kept();
+                            core.intents.keep();
                         }
-                        Err(IntentFailure::Locked(error)) => core.intents.refused(&error),
+                        Err(IntentFailure::Locked(error)) => core.intents.refuse(&error),
                         Err(IntentFailure::Other(error)) => {
                             writer = None;
-                            core.intents.refused(&error);
+                            core.intents.refuse(&error);
                         }
                     }
                 }

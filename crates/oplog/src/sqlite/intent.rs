@@ -135,7 +135,7 @@ pub(super) async fn follow_intents(core: Arc<Core>, path: PathBuf, signs: Arc<Li
         // The runtime is shutting down.
         let Ok(done) = done.await else { return };
         if work == Work::Bury {
-            has_failed_to_tell = told(&core, &signs, has_failed_to_tell, done.map(|_| ()));
+            has_failed_to_tell = end_telling(&core, &signs, has_failed_to_tell, done.map(|_| ()));
             continue;
         }
         own = settle(&core, work, own, done);
@@ -202,18 +202,23 @@ fn settle(
         // Nobody could take its row away either.
         Work::Beat if is_busy => return own,
         Work::Remove if is_busy => {
-            core.intents.kept();
+            core.intents.keep();
             return own;
         }
         _ => {}
     }
     let text = "the change log cannot be written";
-    core.intents.refused(&Error::new(ErrorKind::Database, text).because(error));
+    core.intents.refuse(&Error::new(ErrorKind::Database, text).because(error));
     None
 }
 
 /// Takes the result of telling that others died; whether it failed, which is said once.
-fn told(core: &Core, signs: &LifeSigns, has_failed: bool, done: rusqlite::Result<()>) -> bool {
+fn end_telling(
+    core: &Core,
+    signs: &LifeSigns,
+    has_failed: bool,
+    done: rusqlite::Result<()>,
+) -> bool {
     let Err(error) = done else {
         // This process hears of it by its next poll, as others do.
         core.wanted.notify_one();

@@ -87,7 +87,7 @@ pub struct MemoMethodConfig {
 }
 
 impl super::Config {
-    /// What `memo.single_writer` beside a change log means: others may write, or why is there a log?
+    /// What `memo.single_writer` beside a change log means, which is for what others write.
     pub fn single_writer_doubt(&self) -> Option<&'static str> {
         let is_followed = self.oplog.is_on() && self.oplog.url.is_some();
         let is_single = self.memo.is_on() && self.memo.single_writer == Some(true);
