@@ -215,7 +215,6 @@ fn a_host_that_is_killed_before_its_program_says_what_it_saved_leaves_no_page_to
     leaves_no_page(TwoHosts::start(&shop, SILENT));
 }
 
-#[cfg(feature = "sqlite")]
 #[test]
 fn a_process_that_is_killed_before_its_program_says_what_it_saved_leaves_no_page_to_others_on_its_file()
  {
