@@ -19,7 +19,14 @@ pub(crate) struct RustFile {
     pub(crate) imports: Vec<Import>,
     /// Names of the modules in other files that are declared under `#[cfg(test)]`.
     pub(crate) test_modules: Vec<String>,
+    inline_modules: Vec<InlineModule>,
     test_lines: Vec<RangeInclusive<usize>>,
+}
+
+/// A module whose body stands in its parent's file.
+struct InlineModule {
+    lines: RangeInclusive<usize>,
+    name: String,
 }
 
 /// One token; `::` is one token.
@@ -35,6 +42,8 @@ pub(crate) struct Import {
     pub(crate) line: usize,
     /// The full path, as `std::net::TcpListener`; a glob ends in `*`.
     pub(crate) path: String,
+    /// The name that others find here, if this is a `pub use`; a glob is `*`.
+    pub(crate) export: Option<String>,
 }
 
 impl RustFile {
@@ -51,8 +60,14 @@ impl RustFile {
         flatten(stream, &mut tokens);
         let mut walk = Walk::default();
         walk.visit_file(&syntax);
-        let Walk { imports, test_modules, test_lines } = walk;
-        Ok(Self { syntax, tokens, imports, test_modules, test_lines })
+        let Walk { imports, test_modules, inline_modules, test_lines } = walk;
+        Ok(Self { syntax, tokens, imports, test_modules, inline_modules, test_lines })
+    }
+
+    /// The modules of this file that a line is inside of, the outermost first.
+    pub(crate) fn modules_around(&self, line: usize) -> impl Iterator<Item = &str> {
+        let around = self.inline_modules.iter().filter(move |module| module.lines.contains(&line));
+        around.map(|module| module.name.as_str())
     }
 
     /// Does this line belong to an item under `#[cfg(test)]`?
@@ -145,6 +160,7 @@ fn is_doc(group: &proc_macro2::Group) -> bool {
 struct Walk {
     imports: Vec<Import>,
     test_modules: Vec<String>,
+    inline_modules: Vec<InlineModule>,
     test_lines: Vec<RangeInclusive<usize>>,
 }
 
@@ -159,11 +175,24 @@ impl<'ast> Visit<'ast> for Walk {
                 self.test_modules.push(module.ident.to_string());
             }
         }
+        if let Item::Mod(module) = item
+            && module.content.is_some()
+        {
+            let span = item.span();
+            let lines = span.start().line..=span.end().line;
+            self.inline_modules.push(InlineModule { lines, name: module.ident.to_string() });
+        }
         visit::visit_item(self, item);
     }
 
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        let start = self.imports.len();
         collect_imports(&item.tree, "", &mut self.imports);
+        if matches!(item.vis, syn::Visibility::Inherited) {
+            for import in &mut self.imports[start..] {
+                import.export = None;
+            }
+        }
     }
 }
 
@@ -182,21 +211,25 @@ fn collect_imports(tree: &UseTree, prefix: &str, imports: &mut Vec<Import>) {
             }
         }
         UseTree::Glob(_) => {
-            imports.push(Import { line, path: join("*") });
+            imports.push(Import { line, path: join("*"), export: Some("*".to_owned()) });
         }
-        UseTree::Name(name) => imports.push(import(line, prefix, &name.ident)),
-        UseTree::Rename(name) => imports.push(import(line, prefix, &name.ident)),
+        UseTree::Name(name) => imports.push(import(line, prefix, &name.ident, None)),
+        UseTree::Rename(name) => {
+            imports.push(import(line, prefix, &name.ident, Some(&name.rename)));
+        }
     }
 }
 
-/// `use a::b::{self}` names `a::b`.
-fn import(line: usize, prefix: &str, name: &syn::Ident) -> Import {
+/// `use a::b::{self}` names `a::b`; each name counts as exported here.
+fn import(line: usize, prefix: &str, name: &syn::Ident, alias: Option<&syn::Ident>) -> Import {
     let path = match (name == "self", prefix.is_empty()) {
         (true, _) => prefix.to_owned(),
         (false, true) => name.to_string(),
         (false, false) => format!("{prefix}::{name}"),
     };
-    Import { line, path }
+    let last = path.rsplit("::").next().unwrap_or_default();
+    let export = Some(alias.map_or_else(|| last.to_owned(), ToString::to_string));
+    Import { line, path, export }
 }
 
 /// Is this `#[cfg(test)]` or `#[cfg(all(test, …))]`?

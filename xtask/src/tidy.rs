@@ -5,6 +5,7 @@
 
 mod absences;
 mod architecture;
+mod circles;
 mod edges;
 mod english;
 mod headers;
@@ -34,6 +35,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
         unparsable,
         sizes::check,
         levels::check,
+        circles::check,
         headers::check,
         names::check,
         tables::check,
