@@ -13,11 +13,14 @@
 //! what is inside an `Any`.
 
 mod ast;
+mod check;
 mod eval;
 mod functions;
 mod json;
+mod outcome;
 mod parse;
 mod print;
+mod signatures;
 mod text;
 mod time;
 mod types;
@@ -27,8 +30,8 @@ use std::sync::Arc;
 
 use buffa_descriptor::DescriptorPool;
 
-pub(super) use eval::{Budget, Failure};
 pub(super) use json::{of_json, to_json};
+pub(super) use outcome::{Budget, Failure};
 pub use time::{parse_timestamp, print_timestamp};
 pub(super) use types::Type;
 pub(super) use value::{Value, duration_nanos, is_wrapper};
@@ -73,7 +76,7 @@ impl Program {
     /// What is wrong with it, in one line.
     pub(super) fn of_any_type(text: &str, scope: &Scope<'_>) -> Result<(Self, Type), String> {
         let expr = parse::parse(text)?;
-        let gives = types::check(&expr, scope)?;
+        let gives = check::check(&expr, scope)?;
         Ok((Self { expr }, gives))
     }
 

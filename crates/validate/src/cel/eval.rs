@@ -1,58 +1,20 @@
 //! Evaluating an expression, within a budget.
 //!
 //! Every expression that is looked at costs a step, and more where it makes or searches what is
-//! long. The budget is that of one message with all its rules: an expression that goes through a
-//! list within a list ends with an error and not with a server that stands still.
+//! long.
 
 use std::sync::Arc;
-
-use buffa_descriptor::reflect::ReflectMessage;
 
 use super::Bindings;
 use super::ast::{Expr, MacroKind, Operator};
 use super::functions;
-use super::value::{Value, lookup};
-
-/// What evaluating may still cost, and the time that it sees.
-#[derive(Debug)]
-pub(in super::super) struct Budget {
-    pub(in super::super) steps: u64,
-    /// Nanoseconds since 1970.
-    pub(in super::super) now: i128,
-}
-
-/// Why an expression has no value.
-#[derive(Debug, Clone, PartialEq)]
-pub(in super::super) struct Failure(pub(in super::super) String);
-
-impl Budget {
-    /// What all rules together may cost for one message.
-    pub(in super::super) const STEPS: u64 = 1_000_000;
-
-    pub(super) fn spend(&mut self, steps: u64) -> Result<(), Failure> {
-        match self.steps.checked_sub(steps) {
-            Some(left) => {
-                self.steps = left;
-                Ok(())
-            }
-            None => {
-                self.steps = 0;
-                Err(Failure(format!("takes more than {} steps", Self::STEPS)))
-            }
-        }
-    }
-}
+use super::outcome::{Budget, Failure, Outcome, failure};
+use super::value::Value;
 
 pub(super) struct Evaluation<'a> {
     bindings: &'a Bindings,
-    pub(super) budget: &'a mut Budget,
+    budget: &'a mut Budget,
     items: Vec<(&'a str, Value)>,
-}
-
-pub(super) type Outcome = Result<Value, Failure>;
-
-pub(super) fn failure(text: impl Into<String>) -> Outcome {
-    Err(Failure(text.into()))
 }
 
 impl<'a> Evaluation<'a> {
@@ -69,7 +31,7 @@ impl<'a> Evaluation<'a> {
                 Some(name) => Ok(Value::Type(name.into())),
                 None => {
                     let of = self.run(of)?;
-                    self.field(&of, field, *test)
+                    functions::field(self.budget, &of, field, *test)
                 }
             },
             Expr::Call { name, target, arguments } => {
@@ -77,7 +39,7 @@ impl<'a> Evaluation<'a> {
                 for expr in target.iter().map(|target| &**target).chain(arguments) {
                     values.push(self.run(expr)?);
                 }
-                functions::call(self, name, values)
+                functions::call(self.budget, name, values)
             }
             Expr::Operator { name: Operator::And, operands } => self.logic(operands, false),
             Expr::Operator { name: Operator::Or, operands } => self.logic(operands, true),
@@ -131,32 +93,6 @@ impl<'a> Evaluation<'a> {
             }
         };
         bound.map_or_else(|| failure(format!("{name} is not defined")), Ok)
-    }
-
-    pub(super) fn field(&mut self, of: &Value, field: &str, test: bool) -> Outcome {
-        let value = match of {
-            Value::Message(message) => {
-                let descriptor = message.message_descriptor();
-                let Some(found) = descriptor.field_by_name(field) else {
-                    return failure(format!("{} has no field {field}", descriptor.full_name()));
-                };
-                if test {
-                    return Ok(Value::Bool(message.has(found)));
-                }
-                Value::of_field(message, found)
-            }
-            Value::Map(entries) => {
-                let found = lookup(entries, &Value::text(field));
-                match (test, found) {
-                    (true, found) => Value::Bool(found.is_some()),
-                    (false, Some(found)) => found.clone(),
-                    (false, None) => return failure(format!("no such key: {field}")),
-                }
-            }
-            other => return failure(format!("{} has no field {field}", other.type_name())),
-        };
-        self.budget.spend(value.weight())?;
-        Ok(value)
     }
 
     /// `&&` and `||`: the side that decides does so although the other has no value.

@@ -1,142 +1,18 @@
-//! Operators and functions: what they take, and what they give.
+//! Operators and functions at work; what checking knows of them is in `signatures.rs`.
 //!
-//! The table of [`signature`] is what checking knows; [`call`] does the work. Functions are those
-//! of the language, of its extension for strings, and of protovalidate.
+//! Functions are those of the language, of its extension for strings, and of protovalidate.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use buffa_descriptor::reflect::ReflectMessage;
+
 use super::ast::{Expr, Operator};
-use super::eval::{Evaluation, Failure, Outcome, failure};
-use super::types::Type;
-use super::value::Value;
+use super::outcome::{Budget, Failure, Outcome, failure};
+use super::value::{Value, lookup};
 use super::{print, time};
 use crate::check::{Scalar, are_unique};
 use crate::pattern;
-
-/// Names, and what they take and give: a letter a type, `_` any, the target first.
-const SIGNATURES: &[(&str, &str)] = &[
-    ("size", "t>i y>i l>i m>i"),
-    ("contains", "tt>b yy>b"),
-    ("startsWith", "tt>b yy>b"),
-    ("endsWith", "tt>b yy>b"),
-    ("matches", "tt>b"),
-    ("int", "i>i u>i d>i t>i T>i D>i"),
-    ("uint", "u>u i>u d>u t>u"),
-    ("double", "d>d i>d u>d t>d"),
-    ("string", "t>t b>t i>t u>t d>t y>t T>t D>t"),
-    ("bytes", "y>y t>y"),
-    ("bool", "b>b t>b"),
-    ("timestamp", "T>T t>T i>T"),
-    ("duration", "D>D t>D i>D"),
-    ("dyn", "_>_"),
-    ("type", "_>Y"),
-    ("getField", "_t>_"),
-    ("unique", "l>b"),
-    ("isNan", "d>b"),
-    ("isInf", "d>b di>b"),
-    ("isHostname", "t>b"),
-    ("isEmail", "t>b"),
-    ("isIp", "t>b ti>b"),
-    ("isIpPrefix", "t>b ti>b tb>b tib>b"),
-    ("isUri", "t>b"),
-    ("isUriRef", "t>b"),
-    ("isHostAndPort", "tb>b"),
-    ("charAt", "ti>t"),
-    ("indexOf", "tt>i tti>i"),
-    ("lastIndexOf", "tt>i tti>i"),
-    ("join", "l>t lt>t"),
-    ("lowerAscii", "t>t"),
-    ("upperAscii", "t>t"),
-    ("replace", "ttt>t ttti>t"),
-    ("reverse", "t>t"),
-    ("split", "tt>l tti>l"),
-    ("substring", "ti>t tii>t"),
-    ("trim", "t>t"),
-    ("format", "tl>t"),
-    ("getFullYear", "T>i Tt>i"),
-    ("getMonth", "T>i Tt>i"),
-    ("getDate", "T>i Tt>i"),
-    ("getDayOfMonth", "T>i Tt>i"),
-    ("getDayOfWeek", "T>i Tt>i"),
-    ("getDayOfYear", "T>i Tt>i"),
-    ("getHours", "T>i Tt>i D>i"),
-    ("getMinutes", "T>i Tt>i D>i"),
-    ("getSeconds", "T>i Tt>i D>i"),
-    ("getMilliseconds", "T>i Tt>i D>i"),
-];
-
-/// Functions that are called without a target; `size` and `matches` are called either way.
-const PLAIN: &[&str] = &[
-    "size",
-    "matches",
-    "int",
-    "uint",
-    "double",
-    "string",
-    "bytes",
-    "bool",
-    "timestamp",
-    "duration",
-    "dyn",
-    "type",
-    "getField",
-];
-
-/// The type that a call gives.
-///
-/// # Errors
-/// That there is no such function, or none that takes these.
-pub(super) fn signature(
-    name: &str,
-    target: Option<&Type>,
-    arguments: &[Type],
-) -> Result<Type, String> {
-    let known = SIGNATURES.iter().find(|(known, _)| *known == name);
-    let either = matches!(name, "size" | "matches");
-    let fits_form = either || target.is_none() == PLAIN.contains(&name);
-    let Some((_, forms)) = known.filter(|_| fits_form) else {
-        return Err(match target {
-            Some(target) => format!("{target} has no function {name}()"),
-            None => format!("there is no function {name}()"),
-        });
-    };
-    let given: Vec<&Type> = target.into_iter().chain(arguments).map(Type::plain).collect();
-    for form in forms.split(' ') {
-        let (takes, gives) = form.split_once('>').unwrap_or_default();
-        let fits = takes.len() == given.len()
-            && takes.bytes().zip(&given).all(|(letter, given)| takes_type(letter, given));
-        if fits {
-            return Ok(type_of(gives.as_bytes()[0]));
-        }
-    }
-    let given: Vec<_> = given.iter().map(ToString::to_string).collect();
-    Err(format!("{name}() does not take ({})", given.join(", ")))
-}
-
-fn takes_type(letter: u8, given: &Type) -> bool {
-    match (letter, given) {
-        (b'_', _) | (_, Type::Dyn) => true,
-        (b'l', Type::List(_)) | (b'm', Type::Map(..)) => true,
-        (letter, given) => type_of(letter) == *given,
-    }
-}
-
-fn type_of(letter: u8) -> Type {
-    match letter {
-        b't' => Type::Text,
-        b'y' => Type::Bytes,
-        b'i' => Type::Int,
-        b'u' => Type::Uint,
-        b'd' => Type::Double,
-        b'b' => Type::Bool,
-        b'T' => Type::Timestamp,
-        b'D' => Type::Duration,
-        b'l' => Type::List(Box::new(Type::Text)),
-        b'Y' => Type::Name,
-        _ => Type::Dyn,
-    }
-}
 
 /// Whether a name is that of a type.
 pub(super) fn is_type(name: &str) -> bool {
@@ -188,7 +64,7 @@ pub(super) fn operate(name: Operator, left: Value, right: Value) -> Outcome {
         Operator::GreaterOrEqual => order(Ordering::is_ge),
         Operator::In => match &right {
             Value::List(items) => Ok(Value::Bool(items.iter().any(|item| item.equals(&left)))),
-            Value::Map(entries) => Ok(Value::Bool(super::value::lookup(entries, &left).is_some())),
+            Value::Map(entries) => Ok(Value::Bool(lookup(entries, &left).is_some())),
             other => failure(format!("{} has no items", other.type_name())),
         },
         Operator::Index => index(&left, &right),
@@ -196,9 +72,36 @@ pub(super) fn operate(name: Operator, left: Value, right: Value) -> Outcome {
     }
 }
 
+/// The field of a message or the entry of a map, or whether it is there.
+pub(super) fn field(budget: &mut Budget, of: &Value, field: &str, test: bool) -> Outcome {
+    let value = match of {
+        Value::Message(message) => {
+            let descriptor = message.message_descriptor();
+            let Some(found) = descriptor.field_by_name(field) else {
+                return failure(format!("{} has no field {field}", descriptor.full_name()));
+            };
+            if test {
+                return Ok(Value::Bool(message.has(found)));
+            }
+            Value::of_field(message, found)
+        }
+        Value::Map(entries) => {
+            let found = lookup(entries, &Value::text(field));
+            match (test, found) {
+                (true, found) => Value::Bool(found.is_some()),
+                (false, Some(found)) => found.clone(),
+                (false, None) => return failure(format!("no such key: {field}")),
+            }
+        }
+        other => return failure(format!("{} has no field {field}", other.type_name())),
+    };
+    budget.spend(value.weight())?;
+    Ok(value)
+}
+
 fn index(of: &Value, at: &Value) -> Outcome {
     let found = match (of, at) {
-        (Value::Map(entries), key) => super::value::lookup(entries, key),
+        (Value::Map(entries), key) => lookup(entries, key),
         (Value::List(items), Value::Int(at)) => {
             usize::try_from(*at).ok().and_then(|at| items.get(at))
         }
@@ -261,9 +164,9 @@ fn arithmetic(name: Operator, left: Value, right: Value) -> Outcome {
 }
 
 /// Calls a function; the target is the first value.
-pub(super) fn call(evaluation: &mut Evaluation<'_>, name: &str, values: Vec<Value>) -> Outcome {
+pub(super) fn call(budget: &mut Budget, name: &str, values: Vec<Value>) -> Outcome {
     let weight: u64 = values.iter().map(Value::weight).sum();
-    evaluation.budget.spend(weight)?;
+    budget.spend(weight)?;
     if let Some(found) = time::call(name, &values).or_else(|| print::convert(name, &values)) {
         return found;
     }
@@ -278,7 +181,7 @@ pub(super) fn call(evaluation: &mut Evaluation<'_>, name: &str, values: Vec<Valu
         ("getField", [of, Value::Text(field)]) => {
             let of = of.clone();
             let field = Arc::clone(field);
-            evaluation.field(&of, &field, false)
+            self::field(budget, &of, &field, false)
         }
         ("size", [Value::Text(text)]) => Ok(Value::Int(text.chars().count() as i64)),
         ("size", [Value::Bytes(bytes)]) => Ok(Value::Int(bytes.len() as i64)),
@@ -291,7 +194,7 @@ pub(super) fn call(evaluation: &mut Evaluation<'_>, name: &str, values: Vec<Valu
         ("endsWith", [Value::Bytes(a), Value::Bytes(b)]) => Ok(Value::Bool(a.ends_with(b))),
         ("matches", [Value::Text(text), Value::Text(pattern)]) => {
             // A pattern is compiled anew each time, which costs more than looking through the text.
-            evaluation.budget.spend(1000 + 100 * pattern.len() as u64)?;
+            budget.spend(1000 + 100 * pattern.len() as u64)?;
             let pattern = pattern::compile(pattern).map_err(Failure)?;
             Ok(Value::Bool(pattern.is_match(text.as_bytes())))
         }
@@ -307,7 +210,7 @@ pub(super) fn call(evaluation: &mut Evaluation<'_>, name: &str, values: Vec<Valu
             Ok(Value::text(texts.join(separator.first().and_then(text_of).unwrap_or(""))))
         }
         ("format", [Value::Text(text), Value::List(items)]) => print::format(text, items),
-        (_, [Value::Text(text), rest @ ..]) => text_call(evaluation, name, text, rest),
+        (_, [Value::Text(text), rest @ ..]) => text_call(budget, name, text, rest),
         _ => failure(format!("there is no {name}() for this")),
     }
 }
@@ -358,7 +261,7 @@ fn unique(items: &[Value]) -> bool {
     scalars.is_none_or(|scalars| are_unique(scalars.into_iter()))
 }
 
-fn text_call(evaluation: &mut Evaluation<'_>, name: &str, text: &str, rest: &[Value]) -> Outcome {
+fn text_call(budget: &mut Budget, name: &str, text: &str, rest: &[Value]) -> Outcome {
     let within = |at: i64| usize::try_from(at).ok().filter(|at| *at <= text.chars().count());
     let slice = |from: i64, to: i64| match (within(from), within(to)) {
         (Some(from), Some(to)) if from <= to => {
@@ -401,11 +304,11 @@ fn text_call(evaluation: &mut Evaluation<'_>, name: &str, text: &str, rest: &[Va
                 _ => usize::MAX,
             };
             let times = text.matches(&**from).take(limit).count() as u64;
-            evaluation.budget.spend(times * (to.len() as u64 / 32 + 1))?;
+            budget.spend(times * (to.len() as u64 / 32 + 1))?;
             Ok(Value::text(text.replacen(&**from, to, limit)))
         }
         ("split", [Value::Text(separator), limit @ ..]) => {
-            evaluation.budget.spend(text.len() as u64)?;
+            budget.spend(text.len() as u64)?;
             Ok(split(text, separator, limit.first()))
         }
         _ => failure(format!("there is no {name}() for this")),

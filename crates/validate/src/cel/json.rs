@@ -19,7 +19,7 @@ use buffa_descriptor::reflect::{DynamicMessage, ReflectMessage as _};
 use serde_json::{Map, Value as Json};
 use tidewire_service::Codec;
 
-use super::eval::{Budget, Failure};
+use super::outcome::{Budget, Failure};
 use super::time;
 use super::value::Value;
 use tidewire_schema::MessageRef;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::eval::{Outcome, failure};
+use super::outcome::{Outcome, failure};
 use super::time;
 use super::value::Value;
 

@@ -2,7 +2,7 @@
 //!
 //! Years 1 to 9999; zones are offsets (`+02:00`) or UTC.
 
-use super::eval::{Outcome, failure};
+use super::outcome::{Outcome, failure};
 use super::value::Value;
 
 const SECOND: i128 = 1_000_000_000;
