@@ -6,7 +6,7 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | which bytes are a field's | `scan.rs` |
+//! | which bytes are a field's | `scan.rs`, `payload.rs`, `shape.rs` |
 //! | which members there are, and their order | `print.rs` |
 //! | how a value looks | `value.rs`, `list.rs`, `print_well_known.rs` |
 //! | what is not printed, since a later value took its place | `replaced_value.rs` |
@@ -17,10 +17,12 @@
 mod canonical;
 mod fault;
 mod list;
+mod payload;
 mod print;
 mod print_well_known;
 mod replaced_value;
 mod scan;
+mod shape;
 mod style;
 mod value;
 pub mod well_known;

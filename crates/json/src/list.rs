@@ -5,10 +5,12 @@ use buffa::encoding::Tag;
 use buffa_descriptor::{FieldDescriptor, ScalarType, SingularKind};
 
 use crate::fault::Result;
+use crate::payload::{Payload, text_of, zero};
 use crate::print::{Parts, Printer};
 use crate::replaced_value;
-use crate::scan::{Chain, Payload, Shape};
-use crate::value::{text_of, unzigzag, zero};
+use crate::scan::Chain;
+use crate::shape::Shape;
+use crate::value::unzigzag;
 
 impl<'p, 'b> Printer<'p, 'b, '_> {
     /// A list; false when it has no elements.

@@ -10,8 +10,9 @@ use buffa_descriptor::{
 };
 
 use crate::fault::{Fault, Result};
-use crate::scan::{Chain, Frame, Payload, Shape, Stack};
-use crate::value::zero;
+use crate::payload::{Payload, zero};
+use crate::scan::{Chain, Frame, Stack};
+use crate::shape::Shape;
 use crate::{DEPTH_MAX, JsonStyle, WellKnown, print_well_known};
 
 /// What is printed of a message.

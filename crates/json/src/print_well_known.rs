@@ -10,9 +10,9 @@ use buffa_descriptor::{FieldKind, ScalarType, SingularKind};
 
 use crate::WellKnown;
 use crate::fault::{Fault, Result};
+use crate::payload::{Payload, text_of, zero};
 use crate::print::{Parts, Printer};
-use crate::scan::{Frame, Payload};
-use crate::value::{text_of, zero};
+use crate::scan::Frame;
 use crate::well_known::{BOOL, LIST, NUMBER, STRUCT, TEXT, type_of_url};
 
 /// Prints the form of a type.

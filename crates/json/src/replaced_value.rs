@@ -5,8 +5,8 @@ use buffa::DecodeError;
 use buffa::encoding::Tag;
 use buffa_descriptor::{DescriptorPool, FieldKind, MessageIndex, ScalarType, SingularKind};
 
-use crate::scan::{Payload, Shape};
-use crate::value::text_of;
+use crate::payload::{Payload, text_of};
+use crate::shape::Shape;
 
 /// Looks through one value whose wire type is its kind's; messages nest `depth` deep at most.
 pub(crate) fn check(

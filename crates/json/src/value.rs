@@ -2,15 +2,14 @@
 //!
 //! Scalars go through the functions that generated code prints them with, so the texts agree.
 
-use buffa::DecodeError;
 use buffa::json_helpers as scalar;
 use buffa_descriptor::{EnumIndex, ScalarType, SingularKind};
 use serde::Serialize;
 
 use crate::NULL_VALUE;
 use crate::fault::{Fault, Result};
+use crate::payload::{Payload, text_of};
 use crate::print::{Parts, Printer};
-use crate::scan::Payload;
 
 impl<'b> Printer<'_, 'b, '_> {
     /// One value: of a field, a list or a map.
@@ -136,24 +135,8 @@ fn word_needs_escape(word: [u8; 8]) -> bool {
     (below(word, 0x20) | quote | backslash) & (ONES << 7) != 0
 }
 
-/// The text of a payload.
-pub(crate) fn text_of(payload: Payload<'_>) -> std::result::Result<&str, DecodeError> {
-    std::str::from_utf8(payload.bytes()).map_err(|_| DecodeError::InvalidUtf8)
-}
-
 pub(crate) const fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
-}
-
-/// The bytes of a scalar that nothing was sent of.
-pub(crate) const fn zero(kind: ScalarType) -> Payload<'static> {
-    use ScalarType as S;
-    match kind {
-        S::Double | S::Fixed64 | S::Sfixed64 => Payload::Fixed64(0),
-        S::Float | S::Fixed32 | S::Sfixed32 => Payload::Fixed32(0),
-        S::String | S::Bytes => Payload::Bytes(&[]),
-        _ => Payload::Varint(0),
-    }
 }
 
 #[cfg(test)]
