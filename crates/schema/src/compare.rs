@@ -17,10 +17,11 @@ use tidewire_json::WellKnown;
 
 use crate::FieldError;
 use crate::json::{self, DEPTH_MAX, ELEMENT_MEMORY_MAX, Reader, UnknownMembers, parts_of_any};
+use crate::map_key::parse_key;
 use crate::message::{Message, MessageRef};
 use crate::path::AsPath;
 use crate::types::{Field, Kind};
-use crate::value::{Value, parse_key};
+use crate::value::Value;
 
 impl<'a> MessageRef<'a> {
     /// Whether what is at a path is what a JSON value says.

@@ -24,6 +24,7 @@ mod error;
 mod index;
 mod interface;
 mod json;
+mod map_key;
 mod message;
 mod path;
 mod schema;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use buffa_descriptor::reflect::{MapKey, MapValue, Value as Raw};
 use buffa_descriptor::{DescriptorPool, EnumIndex, ScalarType, SingularKind};
 
+use crate::map_key::parse_key;
 use crate::message::{Message, MessageRef};
 
 /// The value of a field, of an element of a list, of a key or a value of a map.
@@ -255,18 +256,4 @@ fn key_value(key: &MapKey) -> Value<'_> {
         MapKey::U64(value) => Value::U64(*value),
         MapKey::String(value) => Value::String(value),
     }
-}
-
-/// A key as JSON spells it; `None` when it is none of its kind.
-pub(crate) fn parse_key(kind: ScalarType, text: &str) -> Option<MapKey> {
-    use ScalarType as S;
-    Some(match kind {
-        S::Bool => MapKey::Bool(text.parse().ok()?),
-        S::Int32 | S::Sint32 | S::Sfixed32 => MapKey::I32(text.parse().ok()?),
-        S::Int64 | S::Sint64 | S::Sfixed64 => MapKey::I64(text.parse().ok()?),
-        S::Uint32 | S::Fixed32 => MapKey::U32(text.parse().ok()?),
-        S::Uint64 | S::Fixed64 => MapKey::U64(text.parse().ok()?),
-        S::String => MapKey::String(text.to_owned()),
-        S::Double | S::Float | S::Bytes => return None,
-    })
 }

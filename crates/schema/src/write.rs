@@ -14,9 +14,10 @@ use tidewire_service::Codec;
 
 use crate::FieldError;
 use crate::json::{DEPTH_MAX, ELEMENT_MEMORY_MAX, Reader, UnknownMembers};
+use crate::map_key::parse_key;
 use crate::path::{Path, Step};
 use crate::types::MessageType;
-use crate::value::{Value, parse_key};
+use crate::value::Value;
 
 /// Sets what is at a path.
 ///

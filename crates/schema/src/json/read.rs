@@ -26,8 +26,8 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use tidewire_json::WellKnown;
 
 use super::{DEPTH_MAX, ELEMENT_MEMORY_MAX, well_known};
+use crate::map_key::parse_key;
 use crate::types::MessageType;
-use crate::value::parse_key;
 
 /// What becomes of members of a JSON object that name no field of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
