@@ -3,7 +3,7 @@
 use http::Method;
 use tidewire_proto::http::HttpRule;
 
-use crate::binding::RestError;
+use crate::error::RestError;
 use crate::router::Verb;
 
 /// One binding of a method by `google.api.http`, as it was written.

@@ -8,10 +8,11 @@ use buffa_descriptor::{
     FieldDescriptor, FieldKind, MessageDescriptor, MethodDescriptor, ServiceDescriptor,
     SingularKind,
 };
-use tidewire_schema::{Schema, SchemaError};
+use tidewire_schema::Schema;
 use tidewire_service::{Format, Interface, Method};
 
 use crate::annotation::{Rule, rules};
+use crate::error::RestError;
 use crate::field::{ResolveError, list, resolve};
 use crate::options::{JsonOptions, RestOptions};
 use crate::origin::Origin;
@@ -269,23 +270,5 @@ impl fmt::Debug for Binding {
         write!(f, "{} -> {}", self.route(), self.method.path)
     }
 }
-
-/// REST routes that cannot be served.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RestError(pub(crate) String);
-
-impl RestError {
-    pub(crate) fn of_schema(error: SchemaError) -> Self {
-        Self(format!("the services' descriptors do not fit: {error}"))
-    }
-}
-
-impl fmt::Display for RestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for RestError {}
 
 const HTTP_BODY: &str = "google.api.HttpBody";

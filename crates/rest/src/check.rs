@@ -17,7 +17,8 @@ use http::Method;
 use tidewire_service::Interface;
 
 use crate::annotation::Rule;
-use crate::binding::{Binding, Fault, RestError, try_bindings};
+use crate::binding::{Binding, Fault, try_bindings};
+use crate::error::RestError;
 use crate::options::RestOptions;
 use crate::origin::Origin;
 use crate::router::Router;

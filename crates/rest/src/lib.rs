@@ -15,7 +15,7 @@
 //! | which route wins | `router.rs`, `template.rs` of `proto` |
 //! | what an annotation says, and whether it fits its method | `annotation.rs`, `binding.rs`, `check.rs` |
 //! | how path, query and body become a message | `request.rs`, `plan.rs`, `query.rs`, `value.rs` |
-//! | how a reply is printed | `reply.rs`, `writer.rs`, `events.rs` |
+//! | how a reply is printed | `print.rs`, `reply.rs`, `writer.rs`, `events.rs` |
 //! | what errors look like | `problem.rs` |
 //! | what is told to others | `openapi.rs` |
 //!
@@ -28,6 +28,7 @@ mod binding;
 mod check;
 mod content;
 mod describe;
+mod error;
 mod events;
 mod field;
 mod http_body;
@@ -36,6 +37,7 @@ mod openapi;
 mod options;
 mod origin;
 mod plan;
+mod print;
 mod problem;
 mod query;
 mod reply;
@@ -47,9 +49,10 @@ mod value;
 mod writer;
 
 pub use annotation::{Rule as RestRule, rest_rules};
-pub use binding::{Binding, RestError};
+pub use binding::Binding;
 pub use check::{RestFinding, check_rest};
 pub use describe::{Describe, FieldRules, SecurityScheme};
+pub use error::RestError;
 pub use events::{COMMENT, EVENTS, failed_event, retry_event};
 pub use lines::Lines;
 pub use options::{

@@ -10,7 +10,7 @@ use buffa_descriptor::{DescriptorPool, MethodDescriptor, ServiceDescriptor};
 
 use tidewire_proto::Position;
 
-use crate::binding::RestError;
+use crate::error::RestError;
 
 /// Where a method is written.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use http::Method;
 use tidewire_service::{Interface, Spec};
 
-use crate::binding::{Binding, RestError, bindings};
+use crate::binding::{Binding, bindings};
 use crate::describe::Describe;
+use crate::error::RestError;
 use crate::field::list;
 use crate::openapi;
 use crate::options::RestOptions;
