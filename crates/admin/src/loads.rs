@@ -7,16 +7,18 @@
 
 mod command;
 mod plan;
+mod program;
 mod results;
 mod run;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tidewire_server::Handle;
 use tidewire_service::{Context, Error, Reply, Result};
+
+pub use self::program::LoadProgram;
 
 use self::plan::Plan;
 use self::results::Results;
@@ -26,24 +28,6 @@ use crate::proto::tidewire::admin::v1::{
     LoadCommandReply, LoadLimits, Loads, StartLoadRequest, StopLoadRequest,
 };
 use crate::{Inventory, own_server};
-
-/// What makes load: the program `tidewire`, and the folder for results, which is made when there
-/// is one.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct LoadProgram {
-    /// The program.
-    pub program: PathBuf,
-    /// The folder for results.
-    pub folder: PathBuf,
-}
-
-impl LoadProgram {
-    /// Load by `program`, `tidewire`, with results in `folder`.
-    pub fn new(program: impl Into<PathBuf>, folder: impl Into<PathBuf>) -> Self {
-        Self { program: program.into(), folder: folder.into() }
-    }
-}
 
 pub(crate) struct LoadsApi {
     handle: Handle,
