@@ -24,6 +24,7 @@
 
 mod bounds;
 mod builtin;
+mod compile;
 mod descriptors;
 mod diagnostics;
 mod edition;
@@ -48,6 +49,7 @@ mod sources;
 mod suggest;
 mod syntax;
 mod synthetic;
+mod unit;
 mod wire_format;
 
 pub use builtin::builtin_files;

@@ -12,11 +12,11 @@ use crate::descriptors::{Descriptors, File};
 use crate::diagnostics::Diagnostics;
 use crate::explain;
 use crate::linker_workarounds::{self, Workarounds};
-use crate::load::Unit;
 use crate::numbers;
 use crate::option_places;
 use crate::rules;
 use crate::suggest::Names;
+use crate::unit::Unit;
 
 /// Links `units`, which are in order: imports first.
 pub(crate) fn link(units: Vec<Unit>) -> Result<Descriptors, Diagnostics> {

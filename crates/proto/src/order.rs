@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diagnostics::{Diagnostic, Position};
-use crate::load::Unit;
 use crate::sources::IMPORT_DEPTH_MAX;
+use crate::unit::Unit;
 
 /// Puts the files in order, imports first.
 pub(crate) fn in_order(mut units: BTreeMap<String, Unit>) -> Result<Vec<Unit>, Diagnostic> {

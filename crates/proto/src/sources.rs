@@ -1,16 +1,6 @@
-//! Naming what to compile, and compiling it.
-//!
-//! ```text
-//!  Sources ─▶ load: read, parse, follow imports ─▶ link: resolve names ─▶ check options ─▶ Descriptors
-//!                └─▶ diagnostics of every file       └─▶ of every file       └─▶ of every method
-//! ```
-//!
-//! A step runs only when the one before found nothing wrong; each reports all it finds.
+//! Naming what to compile, and how much that may be.
 
 use std::path::PathBuf;
-
-use crate::diagnostics::Diagnostics;
-use crate::{Descriptors, link, load, options};
 
 /// The most bytes one `.proto` file may have: 8 MiB.
 pub const FILE_BYTES_MAX: u64 = 8 << 20;
@@ -75,18 +65,5 @@ impl Sources {
     pub fn descriptor_set(mut self, path: impl Into<PathBuf>) -> Self {
         self.sets.push(path.into());
         self
-    }
-
-    /// Compiles all of it.
-    ///
-    /// # Errors
-    ///
-    /// All that is wrong with the sources, as far as it could be found: parse errors of every file,
-    /// or, when all parse, unknown names and wrong options of every file.
-    pub fn compile(&self) -> Result<Descriptors, Diagnostics> {
-        let loaded = load::load(self)?;
-        let descriptors = link::link(loaded)?;
-        options::check(&descriptors)?;
-        Ok(descriptors)
     }
 }

@@ -13,7 +13,7 @@ use prost_reflect::prost_types::{DescriptorProto, EnumDescriptorProto};
 
 use crate::builtin;
 use crate::diagnostics::Diagnostic;
-use crate::load::Unit;
+use crate::unit::{Unit, built_in};
 
 /// The candidate most like `name`, if one is near enough to be meant.
 pub(crate) fn near<'a>(
@@ -63,7 +63,7 @@ impl Names {
             names.add(unit);
         }
         for name in builtin::names().filter(|name| !units.iter().any(|unit| unit.name == *name)) {
-            if let Some(unit) = crate::load::built_in(name) {
+            if let Some(unit) = built_in(name) {
                 names.add(&unit);
             }
         }

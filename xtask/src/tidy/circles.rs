@@ -47,11 +47,6 @@ const EXCEPTIONS: &[Exception] = &[
         files: 13,
         reason: "one session: what it reads, writes and waits for changes its state",
     },
-    Exception {
-        file: "crates/proto/src/link.rs",
-        files: 10,
-        reason: "the linker resolves names while it loads the files that define them",
-    },
     Exception { file: "crates/cache/src/table.rs", files: 11, reason: "to be opened" },
     Exception { file: "crates/cache/src/pages/table.rs", files: 9, reason: "to be opened" },
     Exception { file: "crates/cli/src/main.rs", files: 5, reason: "to be opened" },

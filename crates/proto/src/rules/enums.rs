@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use prost_reflect::EnumDescriptor;
 
-use super::{Rules, features, path, ranges, step};
+use super::findings::Rules;
+use super::path::{self, step};
+use super::{features, ranges};
 
 /// Refuses what is wrong with an enum.
 pub(super) fn check(rules: &mut Rules<'_>, of_enum: &EnumDescriptor) {

@@ -10,7 +10,9 @@ use prost_reflect::{
     MessageDescriptor,
 };
 
-use super::{Rules, fields, path, step};
+use super::fields;
+use super::findings::Rules;
+use super::path::{self, step};
 use crate::linker_workarounds;
 
 /// The first extension of each number of each message.

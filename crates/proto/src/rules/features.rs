@@ -8,7 +8,8 @@ use prost_reflect::{
 };
 
 use super::fields::is_packable;
-use super::{Rules, path};
+use super::findings::Rules;
+use super::path;
 use crate::edition;
 
 /// The features that change what else a file may say.

@@ -4,7 +4,8 @@ use prost_reflect::prost_types::DescriptorProto;
 use prost_reflect::prost_types::field_options::JsType;
 use prost_reflect::{Cardinality, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 
-use super::{Rules, features, path};
+use super::findings::Rules;
+use super::{features, path};
 
 /// Refuses what is wrong with a message's fields.
 pub(super) fn check(rules: &mut Rules<'_>, message: &MessageDescriptor, written: &DescriptorProto) {

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use prost_reflect::MessageDescriptor;
 use prost_reflect::prost_types::{DescriptorProto, FieldDescriptorProto};
 
-use super::{Rules, features, path, step};
+use super::features;
+use super::findings::Rules;
+use super::path::{self, step};
 use crate::linker_workarounds::{default_json_name, json_name};
 
 /// Refuses JSON names that no field may have, and those that two fields have.

@@ -6,7 +6,8 @@ use prost_reflect::{
     MessageDescriptor, ReflectMessage, Value,
 };
 
-use super::{Rules, step};
+use super::findings::Rules;
+use super::path::step;
 
 /// What an option can be on, as `FieldOptions.OptionTargetType` numbers it.
 #[derive(Debug, Clone, Copy)]

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use prost_reflect::{EnumDescriptor, MessageDescriptor};
 
-use super::{Rules, path, step};
+use super::findings::Rules;
+use super::path::{self, step};
 
 /// A range as it was written, both ends in it, and its place.
 #[derive(Clone, Copy)]

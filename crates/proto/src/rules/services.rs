@@ -6,7 +6,8 @@
 
 use prost_reflect::prost_types::ServiceDescriptorProto;
 
-use super::{Rules, path, step};
+use super::findings::Rules;
+use super::path::{self, step};
 
 /// Refuses types of requests and replies that are names of methods of the service.
 pub(super) fn check(rules: &mut Rules<'_>, index: usize, written: &ServiceDescriptorProto) {
