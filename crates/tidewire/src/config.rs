@@ -36,10 +36,13 @@ mod oplog;
 mod origin;
 mod pages;
 mod pending_restart;
+mod place;
 mod program;
 mod programs;
 mod rest;
 mod service;
+mod service_entry;
+mod service_table;
 mod traces;
 mod upstream;
 mod value;
@@ -47,6 +50,7 @@ mod value;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
+use self::keys::ENV_PREFIX;
 use self::origin::Origins;
 use crate::changes::Stamp;
 use serde::Deserialize;
@@ -70,7 +74,8 @@ pub use self::rest::{
     DefaultsSetting, ErrorsSetting, Int64Setting, NamesSetting, RestConfig, RestServiceConfig,
     UnknownSetting,
 };
-pub use self::service::{Backend, ServiceConfig, ServiceEntry, UpstreamProtocol, sources};
+pub use self::service::{Backend, ServiceConfig, UpstreamProtocol, sources};
+pub use self::service_entry::ServiceEntry;
 pub use self::traces::TracesConfig;
 pub use self::upstream::UpstreamConfig;
 pub use self::value::Part;
@@ -594,8 +599,6 @@ fn set(table: &mut Table, key: &Key, value: Value) {
         table = inner;
     }
 }
-
-const ENV_PREFIX: &str = "TIDEWIRE_";
 
 #[cfg(test)]
 mod bounds;

@@ -55,7 +55,6 @@ const EXCEPTIONS: &[Exception] = &[
     Exception { file: "crates/oplog/src/oplog.rs", files: 5, reason: "to be opened" },
     Exception { file: "crates/server/src/connection.rs", files: 31, reason: "to be opened" },
     Exception { file: "crates/service/src/call.rs", files: 5, reason: "to be opened" },
-    Exception { file: "crates/tidewire/src/config.rs", files: 8, reason: "to be opened" },
 ];
 
 /// Circles that are too large, and exceptions that are too wide.

@@ -16,8 +16,9 @@ use tidewire_service::{Call, Reply};
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, Deserializer};
 
-use super::error::{Position, explain, offset, position};
-use super::{Config, ServiceEntry, TlsConfig, hosts, service};
+use super::error::explain;
+use super::place::{Position, offset, position};
+use super::{Config, ServiceEntry, TlsConfig, hosts, service_entry};
 
 impl Config {
     /// All that is wrong with the text of a configuration file, which is called `name` in what is
@@ -69,7 +70,7 @@ impl Checker<'_> {
             if !incomplete.contains(&offset) {
                 self.report(offset, error.message());
             }
-            incomplete.extend(service::around(table.get_ref(), offset));
+            incomplete.extend(service_entry::around(table.get_ref(), offset));
             if !take_out(table.get_mut(), offset) {
                 return Config::default();
             }

@@ -3,10 +3,6 @@
 use std::fmt;
 use std::path::Path;
 
-use toml::de::DeTable;
-
-use super::service;
-
 /// What is wrong with a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError(String);
@@ -26,13 +22,6 @@ impl ConfigError {
         Self(format!("cannot read {}: {error}", path.display()))
     }
 
-    /// An error in the text of a file: its place, and for a wrong key the nearest right one.
-    pub(super) fn toml(name: &str, text: &str, error: &toml::de::Error) -> Self {
-        let offset = offset(error, DeTable::parse_recoverable(text).0.get_ref());
-        let Position { line, column } = position(text, offset);
-        Self(format!("{name}:{line}:{column}: {}", explain(error.message())))
-    }
-
     /// A value from elsewhere than a file that does not fit.
     pub(super) fn value(name: &str, error: &toml::de::Error) -> Self {
         Self(format!("{name}: {}", explain(error.message())))
@@ -46,29 +35,6 @@ impl ConfigError {
 /// Whether only something is missing, which may come from elsewhere.
 pub(super) fn is_lack(error: &toml::de::Error) -> bool {
     error.message().starts_with("missing field")
-}
-
-/// Where an error in the text of a file is, as a byte. An error of a `[[service]]` as a whole has
-/// the place of all of them, or none.
-pub(super) fn offset(error: &toml::de::Error, table: &DeTable<'_>) -> usize {
-    let span = error.span();
-    let of_all = table.get("service").map(toml::Spanned::span);
-    let is_of_one = span.is_none() || span == of_all;
-    let one = is_of_one.then(|| service::first_wrong(table)).flatten();
-    one.or(span).map_or(0, |span| span.start)
-}
-
-/// A place in a text, both from 1.
-pub(super) struct Position {
-    pub(super) line: usize,
-    pub(super) column: usize,
-}
-
-/// Where a byte of a text is.
-pub(super) fn position(text: &str, offset: usize) -> Position {
-    let before = text.get(..offset).unwrap_or(text);
-    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-    Position { line: before.matches('\n').count() + 1, column }
 }
 
 /// Serde's words in ours: for an unknown key with the nearest known one, for a wrong type with what

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Config, ConfigError, ENV_PREFIX};
+use super::keys::ENV_PREFIX;
+use super::{Config, ConfigError};
 
 /// What was said on the command line: `--config`, `--listen` and `--set`.
 ///

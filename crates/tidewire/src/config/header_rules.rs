@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use tidewire_proxy::{HeaderChanges, HeaderRules};
 
-use super::service::Table;
 use super::value;
 
 /// `request_headers = { set = { X-Shop = "1" }, remove = ["Cookie"] }`.
@@ -18,10 +17,13 @@ pub(super) struct ChangesSetting {
 }
 
 /// The rules of a service.
-pub(super) fn header_rules(table: &Table) -> Result<HeaderRules, String> {
+pub(super) fn header_rules(
+    request: Option<&ChangesSetting>,
+    response: Option<&ChangesSetting>,
+) -> Result<HeaderRules, String> {
     Ok(HeaderRules {
-        request: changes("request_headers", table.request_headers.as_ref())?,
-        response: changes("response_headers", table.response_headers.as_ref())?,
+        request: changes("request_headers", request)?,
+        response: changes("response_headers", response)?,
     })
 }
 

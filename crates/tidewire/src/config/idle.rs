@@ -6,7 +6,7 @@ use tidewire_schema::Diagnostic;
 use tidewire_server::Builder;
 use toml::de::DeTable;
 
-use super::error::{Position, position};
+use super::place::{Position, position};
 use super::{Config, ServiceEntry};
 
 impl Config {

@@ -2,7 +2,10 @@
 
 use toml::Value;
 
-use super::{ConfigError, ENV_PREFIX};
+use super::ConfigError;
+
+/// What the names of variables begin with.
+pub(super) const ENV_PREFIX: &str = "TIDEWIRE_";
 
 /// One setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,9 +10,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use serde::Deserialize;
 use tidewire_cache::PageSettings;
 use tidewire_hosting::{HostedService, LifeLimits, Listen, Program};
 use tidewire_proxy::{HeaderRules, Route};
@@ -22,8 +20,9 @@ use tidewire_service::Codec;
 
 use super::header_rules::header_rules;
 use super::pages::PagesSetting;
-use super::service::{Table, sources};
-use super::{Backend, ConfigError, ServiceConfig, UpstreamProtocol, value};
+use super::service::sources;
+use super::service_table::{CodecSetting, Idle, ListenSetting, Table};
+use super::{Backend, ConfigError, ServiceConfig, UpstreamProtocol};
 
 /// `[[service]]` with `run`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,28 +48,6 @@ pub struct ProgramConfig {
     /// What makes it start anew when it changes, beside its executable.
     watch: Vec<PathBuf>,
 }
-
-/// How a program is told where to listen; see [`Listen`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum ListenSetting {
-    Port,
-    Unix,
-    Inherited,
-}
-
-/// How a program reads and writes messages; see [`Codec`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum CodecSetting {
-    Protobuf,
-    Json,
-}
-
-/// `idle_freeze`, `idle_stop`: a duration, or `"never"`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
-pub(super) struct Idle(#[serde(deserialize_with = "value::duration_or_never")] Option<Duration>);
 
 impl TryFrom<Table> for ProgramConfig {
     type Error = String;
@@ -105,7 +82,8 @@ impl TryFrom<Table> for ProgramConfig {
                         [memo.methods]"
                 .to_owned());
         }
-        let headers = header_rules(&table)?;
+        let headers =
+            header_rules(table.request_headers.as_ref(), table.response_headers.as_ref())?;
         if !headers.is_empty() && routes.is_empty() {
             return Err("request_headers and response_headers go with route".to_owned());
         }

@@ -8,7 +8,8 @@ use tidewire_proxy::{HeaderRules, Route, Upstream, UpstreamSettings};
 use super::header_rules::header_rules;
 use super::pages::PagesSetting;
 use super::program::{is_path_to_ask, routes};
-use super::service::{Table, trusting};
+use super::service::trusting;
+use super::service_table::Table;
 use super::{ConfigError, UpstreamProtocol};
 
 /// `[[service]]` with `url` and without `proto`.
@@ -51,7 +52,8 @@ impl TryFrom<Table> for UpstreamConfig {
                     .to_owned(),
             );
         }
-        let headers = header_rules(&table)?;
+        let headers =
+            header_rules(table.request_headers.as_ref(), table.response_headers.as_ref())?;
         let pages = table.cache.and_then(PagesSetting::settings);
         let name = table.name.filter(|name| !name.trim().is_empty());
         let name = name.unwrap_or_else(|| table.url.first().cloned().unwrap_or_default());
