@@ -13,8 +13,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value as Json};
 use tidewire_schema::{EnumType, Field, Kind, Message, MessageType, Scalar, Schema, Single};
 
-use crate::node::{Node, Number, Position, Tree};
-use crate::view::{View, plain_json};
+use crate::value::node::{Node, Number, Position, Tree};
+use crate::value::view::{View, plain_json};
 
 /// Why a body is not a message, or what of it is left out.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,13 +6,17 @@
 //! error for those who call.
 //!
 //! Conditions are compiled here, answers in `compile/answer.rs`, and what can never happen is
-//! looked for in [`unreachable`](crate::unreachable).
+//! looked for in [`unreachable`](crate::compile::unreachable).
 
 mod answer;
+pub(crate) mod details;
+pub(crate) mod duration;
 mod faults;
 mod fields;
+pub(crate) mod finding;
 mod late;
 mod paths;
+pub(crate) mod unreachable;
 
 use std::sync::Arc;
 
@@ -20,17 +24,17 @@ use tidewire_schema::{Diagnostic, Schema};
 use tidewire_service::Method;
 
 use crate::body::meant;
+use crate::compile::finding::Finding;
+use crate::condition::index::{Conditional, Ranking};
 use crate::condition::{Condition, MORE_OPERATORS, OPERATORS, TestContext};
-use crate::finding::Finding;
-use crate::index::{Conditional, Ranking};
-use crate::node::{Node, Position, Tree};
-use crate::path::{Path, Root};
 use crate::rule::{Answer, MethodRule, Response};
-use crate::view::View;
+use crate::value::node::{Node, Position, Tree};
+use crate::value::path::{Path, Root};
+use crate::value::view::View;
 
 /// The keys of a file, and of a response.
 pub(crate) const FILE_KEYS: [&str; 5] = ["match", "responses", "method", "vars", "include"];
-const RESPONSE_KEYS: [&str; 24] = [
+pub(crate) const RESPONSE_KEYS: [&str; 24] = [
     "when",
     "body",
     "stream_items",
@@ -155,7 +159,7 @@ impl Compiler<'_> {
             is_stateful,
             reads_state,
         };
-        for (place, why) in crate::unreachable::unreachable(&rule) {
+        for (place, why) in unreachable::unreachable(&rule) {
             self.warn(place, why);
         }
         rule
@@ -423,6 +427,3 @@ pub(crate) fn diagnostic(file: &str, place: Position, why: impl Into<String>) ->
         None => diagnostic,
     }
 }
-
-#[cfg(test)]
-mod editors;

@@ -20,20 +20,23 @@
 //! | `gt` `gte` `lt` `lte` | all of them hold of the number; beside a time as RFC 3339 has it, of the time; beside `90s`, of the duration |
 //! | `eq` `ne` | both hold of the text |
 
+pub(crate) mod index;
+pub(crate) mod pattern;
+
 use std::cmp::Ordering;
 
 use serde_json::Value as Json;
 use tidewire_schema::Schema;
 use tidewire_validate::{Expression, NameType, parse_timestamp};
 
-use crate::eval_context::EvalContext;
-use crate::formula;
-use crate::javascript;
-use crate::node::{Node, Number, Position, Tree};
-use crate::path::Path;
-use crate::pattern::Pattern;
-use crate::seconds;
-use crate::view::View;
+use crate::condition::pattern::Pattern;
+use crate::template::formula;
+use crate::value::eval_context::EvalContext;
+use crate::value::javascript;
+use crate::value::node::{Node, Number, Position, Tree};
+use crate::value::path::Path;
+use crate::value::seconds;
+use crate::value::view::View;
 
 /// A path, and what has to be there.
 #[derive(Debug)]
@@ -173,14 +176,15 @@ impl Condition {
     /// What is there, and what was wanted.
     pub(crate) fn miss(&self, eval: &EvalContext<'_>) -> String {
         let actual = self.path.resolve(eval);
-        let wanted = crate::view::short(crate::view::plain_json(&self.expected).to_string());
+        let wanted =
+            crate::value::view::short(crate::value::view::plain_json(&self.expected).to_string());
         match actual.is_absent() {
             true => format!("{} is absent, wanted {wanted}", self.key),
             false => {
                 format!(
                     "{} is {}, wanted {wanted}",
                     self.key,
-                    crate::view::short(actual.for_people())
+                    crate::value::view::short(actual.for_people())
                 )
             }
         }
@@ -386,8 +390,8 @@ const DECIDING: [(&str, Make); 16] = [
         let this = PathTarget { absent: 0.into(), ..PathTarget::default() };
         Test::Length(making.test_of(this, operand))
     }),
-    ("equals", |operand, _, _| Test::Same(crate::view::plain_json(operand))),
-    ("like", |operand, _, _| Test::Like(crate::view::plain_json(operand))),
+    ("equals", |operand, _, _| Test::Same(crate::value::view::plain_json(operand))),
+    ("like", |operand, _, _| Test::Like(crate::value::view::plain_json(operand))),
     ("cel", cel),
 ];
 

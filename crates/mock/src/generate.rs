@@ -33,9 +33,9 @@ use tidewire_validate::RuleSet;
 
 pub(crate) use self::ids::Ids;
 use self::limits::Limits;
-use crate::eval_context::{EvalContext, Request};
-use crate::node::Node;
 use crate::random::Random;
+use crate::value::eval_context::{EvalContext, Request};
+use crate::value::node::Node;
 
 /// What answers from the schema is to be like.
 #[derive(Debug, Clone, Default)]

@@ -11,13 +11,15 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | which response answers | `select.rs`, `index.rs` |
-//! | when a condition holds | `condition.rs`, `view.rs`, `path.rs` |
-//! | what `{{ }}` gives | `template.rs` |
+//! | which response answers | `select.rs`, `condition/index.rs` |
+//! | when a condition holds | `condition.rs`, `value/view.rs`, `value/path.rs` |
+//! | what `{{ }}` gives | `template.rs`, `template/formula.rs` |
 //! | how a body becomes a message | `body.rs` |
 //! | what an answer without a rule is | `generate.rs` |
-//! | what is found in rule files | `compile.rs`, `unreachable.rs` |
+//! | what is found in rule files | `rules.rs`, `compile.rs`, `compile/unreachable.rs` |
 //! | what a reload keeps | `mock/reload.rs` |
+//! | what is sent when | `select/plan.rs`, `select/play.rs` |
+//! | what calls leave behind | `state/sessions.rs`, `state/log.rs` |
 //!
 //! This crate opens no socket, reads no clock and no environment: time comes in by a
 //! [`Clock`](tidewire_service::Clock), files as text.
@@ -27,51 +29,32 @@
 mod body;
 mod compile;
 mod condition;
-mod details;
-mod duration;
-mod eval_context;
-mod explain;
-mod finding;
-mod formula;
 mod generate;
-mod index;
-mod javascript;
-mod log;
 mod mock;
-mod node;
-mod path;
-mod pattern;
-mod plan;
-mod play;
 mod random;
 mod rule;
 mod rules;
-mod seconds;
 mod select;
-mod sessions;
+mod state;
 mod template;
-mod unreachable;
-mod value_template;
-mod verify;
-mod view;
-mod yaml;
+mod value;
 
 /// Rule files, and files like them, as trees in which each value knows its place.
 pub mod document {
-    pub use crate::node::{Node, Number, ObjectMember, Position, Tree};
-    pub use crate::view::plain_json;
-    pub use crate::yaml::{Fault, parse, parse_json};
+    pub use crate::rules::yaml::{Fault, parse, parse_json};
+    pub use crate::value::node::{Node, Number, ObjectMember, Position, Tree};
+    pub use crate::value::view::plain_json;
 }
 
-pub use details::error_details;
-pub use explain::{Explanation, NearMiss, Preview};
-pub use finding::Finding;
-pub use log::{Calls, LoggedCall};
+pub use compile::details::error_details;
+pub use compile::finding::Finding;
+pub use mock::explain::{Explanation, NearMiss, Preview};
+pub use mock::verify::{Times, VerifyError};
 pub use mock::{
     DefaultReply, MethodRules, Mock, MockBuilder, MockedService, RealService, ReloadReport,
     Respond, ResponseBuilder, SessionInfo,
 };
-pub use plan::{Decision, Frames, Outcome, Plan};
 pub use rules::{RULE_FILE_BYTES_MAX, RULE_SCHEMA, RecordedCall, RuleFiles, etag};
-pub use sessions::SESSION_HEADER;
-pub use verify::{Times, VerifyError};
+pub use select::plan::{Decision, Frames, Outcome, Plan};
+pub use state::log::{Calls, LoggedCall};
+pub use state::sessions::SESSION_HEADER;

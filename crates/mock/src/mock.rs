@@ -9,11 +9,13 @@
 
 mod answer;
 mod build;
+pub(crate) mod explain;
 mod faults;
 mod listing;
 mod reactive;
 mod reload;
 mod stubs;
+pub(crate) mod verify;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::HashMap;
@@ -32,9 +34,9 @@ pub use self::listing::{MethodRules, SessionInfo};
 pub use self::reload::ReloadReport;
 use self::stubs::Stubs;
 use crate::generate::GenerateOptions;
-use crate::log::Log;
 use crate::rules::MethodResponses;
-use crate::sessions::{LockedSessions, Sessions};
+use crate::state::log::Log;
+use crate::state::sessions::{LockedSessions, Sessions};
 
 /// Services that exist only as `.proto` files and rules.
 ///

@@ -17,11 +17,11 @@ use tidewire_service::{Code, Codec, Detail, Fault, Result};
 
 use crate::body::BodyFault;
 use crate::condition::Condition;
-use crate::index::Ranking;
-use crate::node::{Node, Position};
+use crate::condition::index::Ranking;
 use crate::random::Random;
 use crate::template::Template;
-use crate::value_template::ValueTemplate;
+use crate::template::value_template::ValueTemplate;
+use crate::value::node::{Node, Position};
 
 /// The rules of one method.
 #[derive(Debug)]

@@ -9,6 +9,10 @@
 //! A file that cannot be read as it is does not keep others from being served: it is a finding, and
 //! calls of its method are told so. Of two files for one method the later one by name stands.
 
+#[cfg(test)]
+mod editors;
+pub(crate) mod yaml;
+
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasher as _;
 use std::path::{Component, Path, PathBuf};
@@ -20,11 +24,10 @@ use tidewire_schema::{Diagnostic, Schema};
 use tidewire_service::Method;
 
 use crate::body::meant;
+use crate::compile::finding::Finding;
 use crate::compile::{Compiler, diagnostic, file_of};
-use crate::finding::Finding;
-use crate::node::{Node, ObjectMember, Tree};
 use crate::rule::{MethodRule, Response};
-use crate::yaml;
+use crate::value::node::{Node, ObjectMember, Tree};
 
 /// The most bytes one rule file may have: 64 MiB.
 pub const RULE_FILE_BYTES_MAX: u64 = 64 << 20;
@@ -140,7 +143,7 @@ impl RuleFiles {
             for response in &rule.responses {
                 // What has further conditions may be answered otherwise by a call without headers.
                 let Some([one]) = response.when.as_deref() else { continue };
-                let equal = one.expected.get("equals").map(crate::view::plain_json);
+                let equal = one.expected.get("equals").map(crate::value::view::plain_json);
                 let requests = match (&*one.key, equal) {
                     ("request", Some(one)) if !streams => vec![one],
                     ("request.items", Some(Json::Array(all))) if streams => all,
@@ -283,7 +286,7 @@ fn one(
         );
         compiled.findings.push(Finding::warning(diagnostic(
             &shown,
-            crate::node::Position::default(),
+            crate::value::node::Position::default(),
             why,
         )));
         if let Err(fault) = read {
@@ -320,7 +323,7 @@ fn one(
         && let Ok(before) = before.rule
     {
         let why = format!("never read: {shown} is for the same method and comes later");
-        let place = crate::node::Position::default();
+        let place = crate::value::node::Position::default();
         compiled.findings.push(Finding::warning(diagnostic(&before.file, place, why)));
     }
 }

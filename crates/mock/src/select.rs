@@ -12,6 +12,9 @@
 //!
 //! Among equals the earlier one goes first. A response whose `times` are used up is passed over.
 
+pub(crate) mod plan;
+pub(crate) mod play;
+
 use std::time::Duration;
 
 use tidewire_schema::{Message, Schema};
@@ -20,16 +23,16 @@ use tidewire_validate::Expression;
 
 use crate::body;
 use crate::compile::Compiler;
-use crate::eval_context::EvalContext;
 use crate::generate::{self, GenerateOptions, Ids};
-use crate::node::{Node, ObjectMember, Tree};
-use crate::plan::{Decision, Frames, Outcome, Plan};
 use crate::random::Random;
 use crate::rule::{
     Answer, Content, Delay, Failure, Item, Items, Line, MethodRule, Reaction, Response, Text,
 };
+use crate::select::plan::{Decision, Frames, Outcome, Plan};
+use crate::template::value_template::ValueTemplate;
 use crate::template::{RENDERED_BYTES_MAX, RenderError, RenderState, Template};
-use crate::value_template::ValueTemplate;
+use crate::value::eval_context::EvalContext;
+use crate::value::node::{Node, ObjectMember, Tree};
 
 /// What does not change while rules stay: the schema, the method, and how replies are encoded.
 #[derive(Debug, Clone, Copy)]

@@ -1,8 +1,8 @@
 //! Text with `{{ expressions }}` in it, parsed once and rendered for each call.
 //!
-//! An expression is a path ([`path`](crate::path)), a call of a function or arithmetic over them.
-//! It gives text; what is not there gives none. Nothing that was rendered is read as a template
-//! again, so a request cannot put expressions in.
+//! An expression is a path ([`path`](crate::value::path)), a call of a function or arithmetic over
+//! them. It gives text; what is not there gives none. Nothing that was rendered is read as a
+//! template again, so a request cannot put expressions in.
 //!
 //! | function | gives |
 //! |---|---|
@@ -10,23 +10,26 @@
 //! | `utils.uuid()` | a UUID |
 //! | `utils.random(min = 0, max = 1)` | a number from min up to max |
 //! | `utils.format("%s…", a, b)` | the text with each `%s` replaced |
-//! | `cel: EXPRESSION` | what an expression of CEL gives ([`formula`](crate::formula)); alone in a text it keeps its type |
+//! | `cel: EXPRESSION` | what an expression of CEL gives ([`formula`](crate::template::formula)); alone in a text it keeps its type |
 //!
 //! What wishmock does with what is none of these is kept: a call of a function that nobody knows
 //! gives its own source, one that fails leaves the braces as they are.
 //!
 //! Bounded: an expression nests 16 deep, and all text of one answer together is 64 MiB at most.
 
+pub(crate) mod formula;
+pub(crate) mod value_template;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::eval_context::{EvalContext, millis};
-use crate::formula::Formula;
-use crate::javascript;
-use crate::node::{Node, Number, Tree};
-use crate::path::{Path, Root};
 use crate::random::Random;
-use crate::view::View;
+use crate::template::formula::Formula;
+use crate::value::eval_context::{EvalContext, millis};
+use crate::value::javascript;
+use crate::value::node::{Node, Number, Tree};
+use crate::value::path::{Path, Root};
+use crate::value::view::View;
 
 /// How much text one answer may be made of.
 pub(crate) const RENDERED_BYTES_MAX: usize = 64 << 20;
@@ -290,7 +293,7 @@ impl Expression {
                 let function = format!("utils.{first}");
                 let meant = match FUNCTIONS.contains(&&*function) {
                     true => format!("; did you mean {{{{{function}()}}}}?"),
-                    false => crate::body::meant(first, &crate::path::ROOTS),
+                    false => crate::body::meant(first, &crate::value::path::ROOTS),
                 };
                 doubts.push(format!("{source} gives nothing: nothing is called {first}{meant}"));
             }
@@ -575,10 +578,10 @@ mod tests {
             .collect();
         let state = HashMap::new();
         let eval = EvalContext {
-            request: crate::eval_context::Request::Many(&[]),
+            request: crate::value::eval_context::Request::Many(&[]),
             headers: &headers,
             message: None,
-            item: Some(crate::eval_context::ItemIndex { index: 1, total: 3 }),
+            item: Some(crate::value::eval_context::ItemIndex { index: 1, total: 3 }),
             state: &state,
             attempt: 2,
             timeout_ms: None,

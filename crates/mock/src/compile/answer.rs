@@ -7,14 +7,14 @@ use tidewire_service::{Code, Codec, Detail};
 
 use super::Compiler;
 use crate::body::{self, meant};
-use crate::duration;
-use crate::node::{Node, Tree};
+use crate::compile::duration;
 use crate::rule::{
     Answer, Content, Delay, EncodedMessage, Failure, Item, Items, Line, Reaction, Response, Text,
 };
 use crate::template::Template;
-use crate::value_template::ValueTemplate;
-use crate::view::View;
+use crate::template::value_template::ValueTemplate;
+use crate::value::node::{Node, Tree};
+use crate::value::view::View;
 
 /// Between two messages of a stream, unless a rule says otherwise.
 const STREAM_DELAY_MS: u64 = 100;
@@ -216,7 +216,7 @@ impl Compiler<'_> {
         }
         let members = node.members().iter().filter(|one| one.key != "@type").cloned().collect();
         let rest = Node { value: Tree::Object(members), place: node.place };
-        let known = crate::details::error_details();
+        let known = crate::compile::details::error_details();
         let schema = match self.schema.message_type(&name) {
             Some(_) => self.schema,
             None => known,

@@ -4,10 +4,10 @@ use http::HeaderValue;
 
 use super::Compiler;
 use crate::body::meant;
-use crate::duration;
-use crate::node::{Node, Tree};
+use crate::compile::duration;
 use crate::rule::{Delay, FaultKind, FaultRule};
-use crate::view::View;
+use crate::value::node::{Node, Tree};
+use crate::value::view::View;
 
 const KINDS: [&str; 7] =
     ["reset", "goaway", "truncate", "dribble", "slow", "drop_trailers", "content_type"];

@@ -7,7 +7,7 @@ use tidewire_schema::{Kind, MessageType, Single};
 
 use super::Compiler;
 use crate::body::no_field;
-use crate::value_template::ValueTemplate;
+use crate::template::value_template::ValueTemplate;
 
 impl Compiler<'_> {
     /// Warns of each name that has a template as its value and that its message does not have.

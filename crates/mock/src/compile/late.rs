@@ -10,8 +10,8 @@
 //! body, or any template in a delay, in the code of an error or in its details.
 
 use super::Compiler;
-use crate::node::{Node, ObjectMember, Tree};
-use crate::value_template::ValueTemplate;
+use crate::template::value_template::ValueTemplate;
+use crate::value::node::{Node, ObjectMember, Tree};
 
 /// What says when messages come, and which.
 const STREAM_KEYS: [&str; 6] =

@@ -6,12 +6,12 @@ use tidewire_schema::{EnumType, Field, Kind, MessageType, Scalar, Single};
 use super::Compiler;
 use crate::body::meant;
 use crate::condition::PathTarget;
-use crate::formula::Formula;
-use crate::node::{Node, Position, Tree};
-use crate::path::{Path, ROOTS, Root};
 use crate::template::Template;
-use crate::value_template::ValueTemplate;
-use crate::view::JSON_TYPES;
+use crate::template::formula::Formula;
+use crate::template::value_template::ValueTemplate;
+use crate::value::node::{Node, Position, Tree};
+use crate::value::path::{Path, ROOTS, Root};
+use crate::value::view::JSON_TYPES;
 
 impl Compiler<'_> {
     /// Whether a path can lead to something.

@@ -11,7 +11,7 @@
 use tidewire_schema::{Message, MessageRef, Value};
 
 use super::words;
-use crate::eval_context::Request;
+use crate::value::eval_context::Request;
 
 /// The ids of a request.
 #[derive(Debug, Default)]

@@ -14,13 +14,14 @@ use tidewire_service::{
 };
 
 use super::{DefaultReply, Mock, RealService, Set, reactive};
-use crate::eval_context::{EvalContext, Request};
-use crate::log::{LoggedCall, REQUESTS_MAX};
-use crate::plan::{Ending, Outcome, Plan};
 use crate::random::Random;
 use crate::rule::MethodRule;
+use crate::select::plan::{Ending, Outcome, Plan};
+use crate::select::play;
 use crate::select::{self, Maker, MethodContext};
-use crate::{play, sessions};
+use crate::state::log::{LoggedCall, REQUESTS_MAX};
+use crate::state::sessions;
+use crate::value::eval_context::{EvalContext, Request};
 
 /// How many messages of a stream of requests a rule may see.
 const STREAM_MESSAGES_MAX: usize = 100_000;

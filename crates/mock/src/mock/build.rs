@@ -13,11 +13,11 @@ use tidewire_validate::RuleSet;
 
 use super::stubs::Stubs;
 use super::{DefaultReply, Mock, MockedMethod, RealService, Set, Shared};
-use crate::finding::Finding;
+use crate::compile::finding::Finding;
 use crate::generate::GenerateOptions;
-use crate::log::Log;
 use crate::rules::{self, RuleFiles};
-use crate::sessions::{SESSION_HEADER, Sessions};
+use crate::state::log::Log;
+use crate::state::sessions::{SESSION_HEADER, Sessions};
 
 /// How many calls the log keeps unless said otherwise.
 const LOG_CALLS: usize = 1_000;

@@ -8,11 +8,11 @@ use tidewire_service::{Error, Method, Result};
 
 use super::Mock;
 use crate::compile::Compiler;
-use crate::node::Tree;
-use crate::plan::Plan;
 use crate::random::Random;
 use crate::rule::{Delay, FaultRule};
-use crate::yaml;
+use crate::rules::yaml;
+use crate::select::plan::Plan;
+use crate::value::node::Tree;
 
 /// By method; the empty name is every method.
 pub(crate) type FaultsByMethod = BTreeMap<String, Arc<GlobalFaults>>;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use tidewire_service::{Error, Result};
 
 use super::Mock;
-use crate::finding::Finding;
+use crate::compile::finding::Finding;
 use crate::rules::RuleFiles;
-use crate::view::View;
+use crate::value::view::View;
 
 /// What answers a method.
 #[derive(Debug, Clone, PartialEq, Eq)]

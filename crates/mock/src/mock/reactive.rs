@@ -21,13 +21,14 @@ use tidewire_service::{
 
 use super::answer::{self, Requests};
 use super::{Mock, MockedMethod, Set};
-use crate::eval_context::{EvalContext, Request};
-use crate::node::Node;
-use crate::plan::{Decision, Ending, Extent, Plan};
 use crate::random::Random;
 use crate::rule::{Answer, MethodRule, Response};
+use crate::select::plan::{Decision, Ending, Extent, Plan};
+use crate::select::play;
 use crate::select::{self, Maker, MethodContext};
-use crate::{play, sessions};
+use crate::state::sessions;
+use crate::value::eval_context::{EvalContext, Request};
+use crate::value::node::Node;
 
 /// How many messages reactions see of what came before.
 const MESSAGES_MAX: usize = 1_000;

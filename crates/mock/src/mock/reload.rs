@@ -11,7 +11,7 @@ use tidewire_schema::Schema;
 use tidewire_service::Signal;
 
 use super::{Mock, Set, build};
-use crate::finding::Finding;
+use crate::compile::finding::Finding;
 use crate::rules::{MethodResponses, RuleFiles};
 
 /// What a reload did.
@@ -115,7 +115,7 @@ fn keep_blank(
     };
     if files.is_blank(&rule.file) {
         let why = "the file is empty, so its earlier rules stay; delete it to have none";
-        let place = crate::node::Position::default();
+        let place = crate::value::node::Position::default();
         let told = crate::compile::diagnostic(&rule.file, place, why);
         reloaded.findings.push(Finding::warning(told));
         reloaded.kept.push(rule.file.to_string());

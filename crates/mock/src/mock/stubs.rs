@@ -16,10 +16,10 @@ use tidewire_service::{Method, Signal};
 
 use super::{Mock, MockedMethod, Set};
 use crate::compile::Compiler;
-use crate::finding::Finding;
-use crate::node::{Node, Position};
+use crate::compile::finding::Finding;
 use crate::rule::MethodRule;
-use crate::sessions::SESSION_HEADER;
+use crate::state::sessions::SESSION_HEADER;
+use crate::value::node::{Node, Position};
 
 /// Counters of stubs begin here: those of files are places in a file.
 const COUNTERS_FROM: u64 = 1 << 32;

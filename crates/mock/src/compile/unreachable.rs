@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::node::Position;
 use crate::rule::{MethodRule, Response};
+use crate::value::node::Position;
 
 /// Where such responses stand, and what is in their way.
 pub(crate) fn unreachable(rule: &MethodRule) -> Vec<(Position, String)> {
@@ -58,7 +58,7 @@ fn conditional<'r>(
         // Two conditions are the same when they are written alike.
         let mut spelled: Vec<String> = when
             .iter()
-            .map(|one| format!("{} {}", one.key, crate::view::plain_json(&one.expected)))
+            .map(|one| format!("{} {}", one.key, crate::value::view::plain_json(&one.expected)))
             .collect();
         spelled.sort_unstable();
         match seen.get(&spelled) {

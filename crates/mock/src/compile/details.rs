@@ -7,7 +7,7 @@ use tidewire_schema::Schema;
 
 /// `google/rpc/error_details.proto`, compiled: `proto/README.md` says how, and a test that it is
 /// what the `.proto` says.
-const DESCRIPTORS: &[u8] = include_bytes!("../proto/error_details.binpb");
+const DESCRIPTORS: &[u8] = include_bytes!("../../proto/error_details.binpb");
 
 /// The schema of the messages that errors carry by custom: `google.rpc.BadRequest` and others.
 pub fn error_details() -> &'static Schema {

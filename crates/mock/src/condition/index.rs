@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 
 use crate::condition::Condition;
-use crate::eval_context::EvalContext;
-use crate::path::Path;
+use crate::value::eval_context::EvalContext;
+use crate::value::path::Path;
 
 type Table = HashMap<String, Vec<u32>, foldhash::fast::FixedState>;
 

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use base64::Engine;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Tag};
 
-use crate::node::{Node, Number, ObjectMember, Position, Tree};
+use crate::value::node::{Node, Number, ObjectMember, Position, Tree};
 
 /// How deep values of a rule file may nest.
 pub(crate) const DEPTH_MAX: usize = 64;
@@ -225,7 +225,7 @@ fn key_text(key: &Node) -> Result<String, Fault> {
         Tree::List(_) | Tree::Object(_) => {
             fault(key.place, "a key that is a list or an object; quote what holds {{ }}")
         }
-        _ => Ok(crate::view::View::Rule(key).text().into_owned()),
+        _ => Ok(crate::value::view::View::Rule(key).text().into_owned()),
     }
 }
 

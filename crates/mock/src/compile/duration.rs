@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::node::{Node, Tree};
 use crate::rule::Delay;
-use crate::view::View;
+use crate::value::node::{Node, Tree};
+use crate::value::view::View;
 
 /// Milliseconds of wishmock's keys: a number or its text; negative values are invalid.
 pub(crate) fn millis(node: &Node) -> Option<Duration> {

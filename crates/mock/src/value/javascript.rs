@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use crate::node::Number;
+use crate::value::node::Number;
 
 /// A number as `String(number)` writes it.
 pub(crate) fn write(number: Number) -> String {

@@ -11,7 +11,7 @@ use http::HeaderMap;
 use parking_lot::{Mutex, MutexGuard};
 use tidewire_service::Signal;
 
-use crate::node::Node;
+use crate::value::node::Node;
 
 /// The header that names a session.
 pub const SESSION_HEADER: &str = "x-mock-session";
@@ -204,7 +204,7 @@ impl Session {
         let before = self.state.get(&key);
         let is_same = before.is_some_and(|before| before.value == value.value);
         let freed = before.map_or(0, |before| size(&key, before));
-        if value.value == crate::node::Tree::Null {
+        if value.value == crate::value::node::Tree::Null {
             self.bytes -= freed;
             return self.state.remove(&key).is_some();
         }
@@ -222,7 +222,7 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::Tree;
+    use crate::value::node::Tree;
 
     fn text(bytes: usize) -> Vec<(String, Node)> {
         vec![("cart".to_owned(), Node::new(Tree::Text("x".repeat(bytes))))]

@@ -10,8 +10,8 @@ use http::HeaderMap;
 use tidewire_schema::Message;
 use tidewire_service::{Code, Method};
 
-use crate::eval_context::Request;
-use crate::plan::Decision;
+use crate::select::plan::Decision;
+use crate::value::eval_context::Request;
 
 /// How many requests of one stream are kept.
 pub(crate) const REQUESTS_MAX: usize = 100;

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tidewire_service::{Body, Clock, Error, Frame, Headers, Reply, Result};
 
-use crate::plan::{Frames, Outcome, Plan};
 use crate::random::Random;
+use crate::select::plan::{Frames, Outcome, Plan};
 
 /// Waits for a while; not at all where there is nothing to wait for.
 pub(crate) async fn wait(timer: &dyn Clock, delay: Duration) {

@@ -18,9 +18,9 @@ use tidewire_schema::{Message, Schema, Value};
 use tidewire_service::Method;
 use tidewire_validate::{Expression, NameType, NameValue};
 
-use crate::eval_context::{EvalContext, Request};
-use crate::view::View;
-use crate::view::plain_json;
+use crate::value::eval_context::{EvalContext, Request};
+use crate::value::view::View;
+use crate::value::view::plain_json;
 
 /// An expression, or why there is none.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ fn name_value<'a>(name: &'static str, eval: &EvalContext<'a>) -> Option<NameValu
         }
         "attempt" => NameValue::Json(eval.attempt.into()),
         "stream" => {
-            let crate::eval_context::ItemIndex { index, total } = eval.item?;
+            let crate::value::eval_context::ItemIndex { index, total } = eval.item?;
             let json = serde_json::json!({
                 "index": index,
                 "total": total,
@@ -129,7 +129,7 @@ fn name_value<'a>(name: &'static str, eval: &EvalContext<'a>) -> Option<NameValu
 /// What `this` is in the operator `cel`: of a value at a path.
 pub(crate) fn this<'a>(view: &View<'a>, absent: &Json) -> NameValue<'a> {
     match view {
-        View::Field(Value::Message(message)) => match crate::view::any_json(*message) {
+        View::Field(Value::Message(message)) => match crate::value::view::any_json(*message) {
             Some(json) => NameValue::Json(json),
             None => NameValue::Message(*message),
         },
@@ -165,10 +165,10 @@ fn json_of(view: &View<'_>, absent: &Json) -> Json {
         },
         View::Rule(node) => plain_json(node),
         View::Number(_) => view.number().map_or(Json::Null, |number| match number {
-            crate::node::Number::Integer(integer) => {
+            crate::value::node::Number::Integer(integer) => {
                 i64::try_from(integer).map_or(Json::Null, Json::from)
             }
-            crate::node::Number::Float(float) => float.into(),
+            crate::value::node::Number::Float(float) => float.into(),
         }),
         View::Bool(value) => (*value).into(),
         View::Text(_) | View::Messages(_) => view.text().into(),

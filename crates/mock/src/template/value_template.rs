@@ -1,9 +1,9 @@
 //! A value of a rule with templates in it: parsed once, made into a value for each call.
 
-use crate::eval_context::EvalContext;
-use crate::formula::Formula;
-use crate::node::{Node, ObjectMember, Position, Tree};
+use crate::template::formula::Formula;
 use crate::template::{RenderError, RenderState, Template};
+use crate::value::eval_context::EvalContext;
+use crate::value::node::{Node, ObjectMember, Position, Tree};
 
 /// A value with templates in its texts; the keys of objects are not templates.
 #[derive(Debug, Clone)]

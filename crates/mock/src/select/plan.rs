@@ -1,6 +1,6 @@
 //! What a caller will get: the outcome of a selection, with nothing left to decide.
 //!
-//! A plan is data. A preview shows it, a test compares it, [`play`](crate::play) plays it.
+//! A plan is data. A preview shows it, a test compares it, [`play`](crate::select::play) plays it.
 
 use std::sync::Arc;
 use std::time::Duration;

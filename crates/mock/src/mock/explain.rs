@@ -7,13 +7,13 @@ use tidewire_schema::UnknownMembers;
 use tidewire_service::{Codec, Context, Error, Result};
 
 use crate::condition::Condition;
-use crate::eval_context::{EvalContext, Request};
-use crate::log::LoggedCall;
 use crate::mock::Mock;
-use crate::path::Root;
-use crate::plan::{Decision, Plan};
 use crate::rule::{MethodRule, Response};
-use crate::sessions::{self, Session};
+use crate::select::plan::{Decision, Plan};
+use crate::state::log::LoggedCall;
+use crate::state::sessions::{self, Session};
+use crate::value::eval_context::{EvalContext, Request};
+use crate::value::path::Root;
 
 /// What a call would get, and how each response of its rules stands to it.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! What a rule file says, as a tree in which each value knows its place.
 //!
-//! YAML and JSON files become the same tree ([`yaml`](crate::yaml)). Numbers keep the digits that
-//! they were written with, since a `double` does not hold every 64-bit integer; a date that is not
-//! quoted stays apart from text, since it never equals any.
+//! YAML and JSON files become the same tree ([`yaml`](crate::rules::yaml)). Numbers keep the digits
+//! that they were written with, since a `double` does not hold every 64-bit integer; a date that is
+//! not quoted stays apart from text, since it never equals any.
 
 use std::fmt;
 

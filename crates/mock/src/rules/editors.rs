@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
-use super::{FILE_KEYS, MORE_OPERATORS, OPERATORS, RESPONSE_KEYS};
-use crate::view::plain_json;
-use crate::yaml;
+use super::{RULE_SCHEMA, RuleFiles, yaml};
+use crate::compile::{FILE_KEYS, RESPONSE_KEYS};
+use crate::condition::{MORE_OPERATORS, OPERATORS};
+use crate::value::view::plain_json;
 
 #[test]
 fn the_schema_for_editors_knows_every_key_and_operator() {
-    let schema: Json = serde_json::from_str(crate::RULE_SCHEMA).unwrap();
+    let schema: Json = serde_json::from_str(RULE_SCHEMA).unwrap();
     let names = |pointer: &str| -> Vec<String> {
         let properties = schema.pointer(pointer).and_then(Json::as_object).unwrap();
         let mut names: Vec<_> = properties.keys().cloned().collect();
@@ -43,7 +44,7 @@ const ODD: [&str; 7] = [
 
 /// Whether the schema takes a rule file.
 fn judge() -> impl Fn(&Json) -> Result<(), String> {
-    let schema: Json = serde_json::from_str(crate::RULE_SCHEMA).unwrap();
+    let schema: Json = serde_json::from_str(RULE_SCHEMA).unwrap();
     move |rule| takes(&schema, &schema, rule, "")
 }
 
@@ -214,7 +215,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
         let path = entry.unwrap().path();
         match path.is_dir() {
             true => found.extend(files(&path)),
-            false if crate::RuleFiles::is_rule_file(&path) => found.push(path),
+            false if RuleFiles::is_rule_file(&path) => found.push(path),
             false => {}
         }
     }

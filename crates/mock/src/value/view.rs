@@ -25,9 +25,9 @@ use serde_json::{Value as Json, json};
 use tidewire_schema::{JsonStyle, Message, MessageRef, Value};
 use tidewire_validate::{parse_timestamp, print_timestamp};
 
-use crate::javascript;
-use crate::node::{Node, Number, Position, Tree};
-use crate::seconds;
+use crate::value::javascript;
+use crate::value::node::{Node, Number, Position, Tree};
+use crate::value::seconds;
 
 /// A value that a rule looks at.
 #[derive(Debug, Clone)]

@@ -15,9 +15,9 @@
 
 use tidewire_schema::{Message, MessageRef, Path as FieldPath, Value};
 
-use crate::eval_context::{EvalContext, Request};
-use crate::node::Node;
-use crate::view::{JSON_TYPES, View};
+use crate::value::eval_context::{EvalContext, Request};
+use crate::value::node::Node;
+use crate::value::view::{JSON_TYPES, View};
 
 /// What a path may begin with.
 pub(crate) const ROOTS: [&str; 7] =

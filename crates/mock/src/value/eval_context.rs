@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use http::HeaderMap;
 use tidewire_schema::Message;
 
-use crate::node::{Node, Number};
-use crate::view::View;
+use crate::value::node::{Node, Number};
+use crate::value::view::View;
 
 /// Everything that conditions and templates may look at.
 #[derive(Debug, Clone)]

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use crate::compile::Compiler;
 use crate::condition::{Condition, PathTarget, TestContext};
-use crate::eval_context::EvalContext;
-use crate::log::{Calls, LoggedCall};
 use crate::mock::Mock;
-use crate::node::{Node, Position};
-use crate::path::Path;
+use crate::state::log::{Calls, LoggedCall};
+use crate::value::eval_context::EvalContext;
+use crate::value::node::{Node, Position};
+use crate::value::path::Path;
 
 /// How often calls are to have come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

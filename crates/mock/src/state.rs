@@ -1,0 +1,4 @@
+//! What calls leave behind: what sessions remember, and the log.
+
+pub(crate) mod log;
+pub(crate) mod sessions;
