@@ -16,8 +16,8 @@ use tidewire::http::header::AUTHORIZATION;
 use tidewire::service::{Answer, Channel};
 use tidewire::{Address, Call, Client, Code, Error, Service};
 
-use crate::Failure;
 use crate::call::printable::printable;
+use crate::failure::Failure;
 
 /// Where an admin listener is.
 #[derive(Debug, clap::Args)]
@@ -120,7 +120,7 @@ fn say_whose(token_file: &Path) {
     let Some(about) = announcement(token_file) else { return };
     let here = std::env::current_dir().unwrap_or_default();
     if !about.ends_with(&format!(", started in {}", here.display())) {
-        crate::report(&format!("no admin.listen here; this is {}", printable(&about)));
+        crate::failure::report(&format!("no admin.listen here; this is {}", printable(&about)));
     }
 }
 

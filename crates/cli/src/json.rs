@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::Failure;
 use crate::call::printable::printable_json;
+use crate::failure::Failure;
 
 /// Whether JSON is asked for.
 #[derive(Debug, Clone, Copy, clap::Args)]

@@ -16,6 +16,7 @@ mod call;
 mod catalog;
 mod colors;
 mod command;
+mod failure;
 mod foreign_flags;
 mod import;
 mod init;
@@ -25,13 +26,12 @@ mod origin;
 mod release_memory;
 mod serving;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::call::printable::printable_lines;
 use crate::command::processes::ProcessAction;
+use crate::failure::{Failure, report};
 
 /// Gives memory back after a peak, which the allocator of the system hardly does: see
 /// `bench-runs/attack.md`.
@@ -141,7 +141,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         // Whoever read the output has enough of it.
-        Err(failure) if is_broken_pipe(&failure.error) => ExitCode::SUCCESS,
+        Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             report(&format!("{:#}", failure.error));
             ExitCode::from(failure.code)
@@ -159,11 +159,6 @@ fn done(outcome: Result<(), Failure>) -> Result<ExitCode, Failure> {
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let mut io = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
-    io.any(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
-}
-
 /// Prints what clap says of the arguments, help among it, and what to write in place of a flag of
 /// another program.
 fn refuse(error: &clap::Error) -> ExitCode {
@@ -172,37 +167,6 @@ fn refuse(error: &clap::Error) -> ExitCode {
         report(&text);
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
-}
-
-/// Reports something on standard error, which nobody may be reading any more; it may have words of
-/// a file or of a server in it.
-fn report(text: &str) {
-    let mut err = std::io::stderr();
-    let said = format!("tidewire: {}", printable_lines(text));
-    let shown = match colors::are_on(&err) {
-        true => colors::marked(&said, "tidewire:", true),
-        false => said,
-    };
-    let _ = writeln!(err, "{shown}");
-}
-
-/// Why a command failed, and the exit code for it.
-struct Failure {
-    error: anyhow::Error,
-    code: u8,
-}
-
-impl Failure {
-    /// The arguments or the configuration are wrong.
-    fn usage(error: impl Into<anyhow::Error>) -> Self {
-        Self { error: error.into(), code: 2 }
-    }
-}
-
-impl<E: Into<anyhow::Error>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self { error: error.into(), code: 1 }
-    }
 }
 
 #[cfg(test)]

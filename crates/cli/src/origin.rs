@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::Failure;
 use crate::call::detect::detect;
 use crate::call::reach::Reach;
 use crate::call::reflection::reflect;
 use crate::call::target::Target;
 use crate::call::watch::Watch;
 use crate::catalog::Catalog;
+use crate::failure::Failure;
 
 /// Where services are described, and what of them is asked for.
 #[derive(Debug, Clone, clap::Args)]

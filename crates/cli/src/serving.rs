@@ -13,7 +13,7 @@ use tidewire::server::StartError;
 use tidewire::{Builder, Echo, RunningServer, Schema};
 use tokio::runtime::{self, Runtime};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// The services of `schema` that are asked for, added to `builder`; `names` gets their names.
 ///
@@ -81,7 +81,7 @@ pub(crate) fn enter_settings_folder() -> std::io::Result<()> {
     let found = folders.into_iter().find(|folder| folder.join(SETTINGS).exists());
     match found {
         Some(folder) if folder != here && is_own(&folder.join(SETTINGS)) => {
-            crate::report(&format!(
+            crate::failure::report(&format!(
                 "the settings are those of {}",
                 folder.join(SETTINGS).display()
             ));

@@ -23,7 +23,7 @@ use super::printable::printable;
 use super::reach::Reach;
 use super::target::Target;
 use super::watch::{Watch, WatchHistory};
-use crate::Failure;
+use crate::failure::Failure;
 
 /// A server, and what it speaks.
 #[derive(Debug, Clone)]

@@ -17,8 +17,8 @@ use tidewire::{Code, Codec, Error, Outcome, Schema};
 
 use super::printable::printable;
 use super::watch::Watch;
-use crate::Failure;
 use crate::catalog::Catalog;
+use crate::failure::Failure;
 
 /// The server cannot be reached, or speaks something else.
 pub(crate) const UNREACHABLE: u8 = 3;

@@ -16,7 +16,7 @@ use super::output::Output;
 use super::reach::Reach;
 use super::rpc::next_frame;
 use super::watch::Watch;
-use crate::Failure;
+use crate::failure::Failure;
 
 /// A request by its verb and path.
 pub(crate) struct Plain {

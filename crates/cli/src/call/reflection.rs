@@ -19,8 +19,8 @@ use super::detect::Server;
 use super::outcome;
 use super::reach::Reach;
 use super::watch::Watch;
-use crate::Failure;
 use crate::catalog::{Catalog, is_built_in, is_end};
+use crate::failure::Failure;
 
 /// The schema of a server's own services, without those that every server has.
 pub(crate) async fn reflect_own(server: &Server, reach: &Reach) -> Result<Catalog, Failure> {

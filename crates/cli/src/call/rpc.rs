@@ -18,8 +18,8 @@ use super::output::Output;
 use super::printable::printable;
 use super::reach::Reach;
 use super::watch::Watch;
-use crate::Failure;
 use crate::catalog::Catalog;
+use crate::failure::Failure;
 
 /// A call that is ready to be made.
 pub(crate) struct Rpc<'a> {

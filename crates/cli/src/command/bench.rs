@@ -9,12 +9,12 @@ use tidewire_bench::{Console, View};
 use tidewire_loadgen::Stop;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::Failure;
 use crate::call::detect::detect;
 use crate::call::reach::Reach;
 use crate::call::reflection::reflect;
 use crate::call::target::Target;
 use crate::call::watch::Watch;
+use crate::failure::Failure;
 
 /// Measures, and gives the exit code that the outcome asks for. Ctrl-C and SIGTERM end a run early,
 /// with the figures so far, and leave no peer behind.

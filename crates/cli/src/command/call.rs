@@ -8,7 +8,6 @@ use anyhow::{anyhow, bail};
 use tidewire::http;
 use tidewire_client::{HttpVersion, Protocol};
 
-use crate::Failure;
 use crate::call::detect::{Server, detect};
 use crate::call::input::Input;
 use crate::call::outcome::UNREACHABLE;
@@ -21,6 +20,7 @@ use crate::call::rpc::Rpc;
 use crate::call::target::Target;
 use crate::call::watch::Watch;
 use crate::catalog::Catalog;
+use crate::failure::Failure;
 
 /// Call a method of a server over Connect, gRPC, gRPC-Web or REST; or any path by plain HTTP.
 ///

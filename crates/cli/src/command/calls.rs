@@ -9,9 +9,9 @@ use tidewire::admin::proto::tidewire::admin::v1::{
     PhaseReached, RecordCallsRequest, SentHeader,
 };
 
-use crate::Failure;
 use crate::admin::{Admin, body_or_failure};
 use crate::call::printable::printable;
+use crate::failure::Failure;
 use crate::json::{self, JsonFlag};
 
 /// Show the last calls of a running server.

@@ -22,7 +22,7 @@ use tidewire::config::MemoConfig;
 
 use self::finding::{Finding, Severity};
 use self::output::Texts;
-use crate::Failure;
+use crate::failure::Failure;
 
 /// The largest message of a reply that is compared with a recorded one.
 const REPLY_BYTES_MAX: usize = 64 << 20;

@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, Command};
 
-use crate::Failure;
 use crate::call::detect::detect;
 use crate::call::reach::Reach;
 use crate::call::reflection::reflect;
 use crate::call::target::Target;
 use crate::call::watch::Watch;
 use crate::catalog::{Catalog, path};
+use crate::failure::Failure;
 use tidewire::schema::describe::template;
 
 /// Print the completion script of a shell.

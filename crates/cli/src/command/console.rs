@@ -5,8 +5,8 @@ use std::io::Write as _;
 use anyhow::anyhow;
 use tidewire::admin::proto::tidewire::admin::v1::{OpenConsoleRequest, SystemClient};
 
-use crate::Failure;
 use crate::admin::{Admin, body_or_failure};
+use crate::failure::Failure;
 
 /// Print the address of the console of a running program, a page that shows its calls, caches,
 /// services and mocks.

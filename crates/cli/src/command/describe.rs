@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 
-use crate::Failure;
 use crate::catalog::{Catalog, is_end};
+use crate::failure::Failure;
 use crate::names;
 use crate::origin::Origin;
 use tidewire::schema::describe::{enumeration, message, method, service, template};

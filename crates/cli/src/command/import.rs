@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use tidewire::config::Config;
 
-use crate::Failure;
 use crate::call::printable::{printable, printable_lines};
+use crate::failure::Failure;
 use crate::import::manifest::{ManifestImport, import};
 
 /// Write a tidewire.toml from a manifest.xml of local_lambdas.

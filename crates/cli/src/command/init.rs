@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::init::{hosting, project, settings};
 
 /// Create a project in Rust in an empty folder, or a tidewire.toml for what a folder has.

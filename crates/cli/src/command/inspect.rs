@@ -11,9 +11,9 @@ use tidewire::admin::proto::tidewire::admin::v1::{
     ObserveMemoRequest, OverviewRequest, SteerMemoReply, SteerMemoRequest, SystemClient,
 };
 
-use crate::Failure;
 use crate::admin::{Admin, body_or_failure};
 use crate::call::printable::printable;
+use crate::failure::Failure;
 use crate::json::{self, JsonFlag};
 
 /// Show the memos and sources of a running server.

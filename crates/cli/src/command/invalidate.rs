@@ -4,8 +4,8 @@ use std::io::Write as _;
 
 use tidewire::admin::proto::tidewire::admin::v1::{InvalidatePagesRequest, PagesClient};
 
-use crate::Failure;
 use crate::admin::{Admin, body_or_failure};
+use crate::failure::Failure;
 
 /// Invalidate cached pages of hosted programs and upstreams.
 #[derive(Debug, clap::Args)]

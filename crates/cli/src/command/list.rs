@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::Failure;
 use crate::catalog::{Catalog, path};
+use crate::failure::Failure;
 use crate::json::{self, JsonFlag};
 use crate::origin::Origin;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tidewire::admin::proto::tidewire::admin::v1::{OverviewRequest, SystemClient};
 use tidewire::mcp::{Allow, Tools};
 
-use crate::Failure;
 use crate::admin::{Admin, body_or_failure};
+use crate::failure::Failure;
 
 /// Serve an assistant (Model Context Protocol) on standard input and output: it can read the calls,
 /// caches, mocks and hosted processes of a running program.

@@ -17,7 +17,8 @@ use crate::call::detect::detect;
 use crate::call::reach::Reach;
 use crate::call::reflection::reflect_own;
 use crate::call::target::Target;
-use crate::{Failure, call, serving};
+use crate::failure::Failure;
+use crate::{call, serving};
 
 /// Serve a mock of every method of `.proto` files: replies come from rules, or are generated from
 /// the schema.

@@ -15,9 +15,9 @@ use tidewire::schema::{Field, Kind, Scalar, Schema, Single};
 use tidewire::{Body, Call, Codec, Context, Method, Service};
 
 use self::import::Import;
-use crate::Failure;
 use crate::admin::{Admin, body_or_failure};
 use crate::call::printable::{printable, printable_json};
+use crate::failure::Failure;
 
 /// Show and change a running mock: rule files, previews, calls, sessions.
 #[derive(Debug, clap::Args)]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use tidewire::config::Flags;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Set up the change log of a database.
 #[derive(Debug, clap::Args)]

@@ -10,9 +10,9 @@ use tidewire::admin::proto::tidewire::admin::v1::{
 };
 use tidewire::validate::print_timestamp;
 
-use crate::Failure;
 use crate::admin::{Admin, body_or_failure};
 use crate::call::printable::printable;
+use crate::failure::Failure;
 use crate::json::{self, JsonFlag};
 
 /// Show the programs that a running server hosts.

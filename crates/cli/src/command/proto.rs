@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use tidewire::schema::builtin_files;
 
-use crate::{Failure, serving};
+use crate::failure::Failure;
+use crate::serving;
 
 /// Write the built-in `.proto` files.
 #[derive(Debug, clap::Args)]

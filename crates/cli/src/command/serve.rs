@@ -6,7 +6,8 @@ use tidewire::Schema;
 use tidewire::config::{Answers, Backend, Config, CorsConfig, Flags, ServiceConfig, sources};
 use tidewire::memo::Graph;
 
-use crate::{Failure, release_memory, serving};
+use crate::failure::Failure;
+use crate::{release_memory, serving};
 
 /// Serve `.proto` files over Connect, gRPC, gRPC-Web and plain HTTP on one port.
 ///

@@ -11,9 +11,9 @@ use tidewire::admin::proto::tidewire::admin::v1::{
     Process, ProcessesClient, SystemClient,
 };
 
-use crate::Failure;
 use crate::admin::{Admin, body_or_failure};
 use crate::call::printable::printable;
+use crate::failure::Failure;
 use crate::json::{self, JsonFlag};
 
 /// Show the activity of a running server: calls per second, times and outcomes by method.

@@ -65,7 +65,7 @@ pub(super) fn check(
     let made = runtime.block_on(drift(&loaded.schema, &files, &client, with_commands));
     let (made, drifts) = made.map_err(|error| anyhow::anyhow!("{error}"))?;
     let all = files.recorded(&loaded.schema).len();
-    crate::report(&format!("{made} of {all} recorded calls were made again"));
+    crate::failure::report(&format!("{made} of {all} recorded calls were made again"));
     for drift in drifts {
         let place =
             Diagnostic::new(&drift.call.file, format!("{}: {}", drift.call.method, drift.what));
@@ -83,7 +83,7 @@ fn tell_passed_on(places: &[Diagnostic]) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    crate::report(&format!(
+    crate::failure::report(&format!(
         "{}:{line}{more}: upstream: true has nobody to answer unless the mock is started with \
          --upstream URL",
         first.file

@@ -26,7 +26,7 @@ use tidewire::{
     Address, Body, Call, Client, Codec, Error, Reply, RunningServer, Server, Service as _, bytes,
 };
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// What wishmock's environment says.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use tidewire::mock::{ImportReport, MockFolders, Program, RuleFile, import, load_stubs};
 
-use crate::Failure;
 use crate::call::printable::{printable, printable_lines};
+use crate::failure::Failure;
 
 /// Write rule files for `tidewire mock` from stubs of another mock server.
 ///
