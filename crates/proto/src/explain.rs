@@ -7,7 +7,7 @@ use miette::Diagnostic as Report;
 use prost_reflect::DescriptorError;
 
 use crate::diagnostics::Diagnostic;
-use crate::mend::MendedText;
+use crate::text::mend::MendedText;
 
 /// What the parser found in `source`, which it read as `mended`.
 pub(crate) fn parse_error(

@@ -22,33 +22,20 @@
 
 #![doc = include_str!("../README.md")]
 
-mod bounds;
 mod builtin;
 mod compile;
 mod descriptors;
 mod diagnostics;
-mod edition;
 mod explain;
-mod folder;
 pub mod http;
-mod image_json;
-mod lexemes;
 mod link;
-mod linker_workarounds;
 mod load;
-mod mend;
-mod numbers;
-mod option_places;
 mod options;
-mod order;
 mod places;
-mod resolve;
 mod rules;
-mod set;
 mod sources;
 mod suggest;
-mod syntax;
-mod synthetic;
+mod text;
 mod unit;
 mod wire_format;
 

@@ -4,18 +4,20 @@
 //! permissive of the two), so that other files may import it. What is handed on says that it is of
 //! an edition; one that came out of a descriptor set is linked already and handed on as it came.
 
+pub(crate) mod linker_workarounds;
+mod option_places;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use prost_reflect::{DescriptorError, DescriptorPool};
 
+use self::linker_workarounds::Workarounds;
 use crate::descriptors::{Descriptors, File};
 use crate::diagnostics::Diagnostics;
 use crate::explain;
-use crate::linker_workarounds::{self, Workarounds};
-use crate::numbers;
-use crate::option_places;
 use crate::rules;
 use crate::suggest::Names;
+use crate::text::numbers;
 use crate::unit::Unit;
 
 /// Links `units`, which are in order: imports first.

@@ -4,6 +4,12 @@
 //! errors and missing imports of all files. Then they are put in order, imports first; a circle of
 //! imports ends there.
 
+mod folder;
+mod image_json;
+mod order;
+pub(crate) mod resolve;
+pub(crate) mod set;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::io::Read;
@@ -12,12 +18,12 @@ use std::path::{Path, PathBuf};
 use prost_reflect::prost_types::FileDescriptorProto;
 use protox::prost::Message;
 
+use self::resolve::Roots;
 use crate::diagnostics::{Diagnostic, Diagnostics};
-use crate::numbers::RealNumbers;
-use crate::resolve::{self, Roots};
 use crate::sources::{DESCRIPTOR_SET_BYTES_MAX, FILE_BYTES_MAX, FILES_MAX, Sources};
+use crate::text::numbers::RealNumbers;
 use crate::unit::{Unit, built_in, parse};
-use crate::{builtin, folder, order, set, suggest, wire_format};
+use crate::{builtin, suggest, wire_format};
 
 /// Reads all of `sources` and what they import; imports come first.
 pub(crate) fn load(sources: &Sources) -> Result<Vec<Unit>, Diagnostics> {

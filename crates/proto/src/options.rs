@@ -245,7 +245,7 @@ pub(crate) fn check(descriptors: &Descriptors) -> Result<(), Diagnostics> {
         for (path, options) in method_options(file.bytes()) {
             let Err(message) = MethodOptions::decode(options) else { continue };
             let name = match &file.path {
-                Some(path) => crate::resolve::display(path),
+                Some(path) => crate::load::resolve::display(path),
                 None => file.name.clone(),
             };
             let diagnostic = Diagnostic::new(name, format!("(tidewire.v1.method): {message}"))

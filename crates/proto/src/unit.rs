@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use prost_reflect::prost_types::FileDescriptorProto;
 
 use crate::diagnostics::Diagnostic;
-use crate::numbers::RealNumbers;
-use crate::{bounds, builtin, edition, explain, mend, set, syntax, synthetic};
+use crate::load::set;
+use crate::text::numbers::RealNumbers;
+use crate::text::{bounds, edition, mend, syntax, synthetic};
+use crate::{builtin, explain};
 
 /// One file, read and parsed but not linked.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use prost_reflect::{
 use super::fields;
 use super::findings::Rules;
 use super::path::{self, step};
-use crate::linker_workarounds;
+use crate::link::linker_workarounds;
 
 /// The first extension of each number of each message.
 pub(super) struct Numbers(BTreeMap<(String, u32), String>);

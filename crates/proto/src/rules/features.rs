@@ -10,7 +10,7 @@ use prost_reflect::{
 use super::fields::is_packable;
 use super::findings::Rules;
 use super::path;
-use crate::edition;
+use crate::text::edition;
 
 /// The features that change what else a file may say.
 #[derive(Debug, Clone, Copy)]

@@ -12,7 +12,7 @@ use prost_reflect::prost_types::{DescriptorProto, FieldDescriptorProto};
 use super::features;
 use super::findings::Rules;
 use super::path::{self, step};
-use crate::linker_workarounds::{default_json_name, json_name};
+use crate::link::linker_workarounds::{default_json_name, json_name};
 
 /// Refuses JSON names that no field may have, and those that two fields have.
 pub(super) fn check(rules: &mut Rules<'_>, message: &MessageDescriptor, written: &DescriptorProto) {
@@ -50,7 +50,7 @@ fn meeting(
     name_of: &dyn Fn(&FieldDescriptorProto) -> String,
 ) -> bool {
     let is_strict = match rules.unit.descriptor.syntax() {
-        crate::edition::SYNTAX => features::is_strict_json(message),
+        crate::text::edition::SYNTAX => features::is_strict_json(message),
         _ => rules.is_proto3(),
     };
     let mut met = BTreeMap::new();

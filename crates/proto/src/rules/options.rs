@@ -88,7 +88,7 @@ fn in_enum(rules: &mut Rules<'_>, of_enum: &EnumDescriptor) {
 fn of(rules: &mut Rules<'_>, path: &[i32], options: &DynamicMessage, target: Target) {
     for (field, value) in options.fields() {
         let place = [number(field.number())];
-        let is_edition = rules.unit.descriptor.syntax() == crate::edition::SYNTAX;
+        let is_edition = rules.unit.descriptor.syntax() == crate::text::edition::SYNTAX;
         if field.name() == "features" && is_edition {
             features(rules, path, &place, value, target);
         } else if field.name() == "features" {

@@ -1,7 +1,7 @@
 //! A `.proto` as words, numbers, strings and marks, comments left out.
 //!
-//! What is looked at before the parser sees the text ([`bounds`](crate::bounds)) and what is
-//! written differently for it ([`mend`](crate::mend)) need no more than this.
+//! What is looked at before the parser sees the text ([`bounds`](crate::text::bounds)) and what is
+//! written differently for it ([`mend`](crate::text::mend)) need no more than this.
 
 /// One lexeme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,16 +7,16 @@
 //! | `"\ud83d\ude00"`, and `"\ud83d"` alone | `"\U0001f600"`, `"\xed\xa0\xbd"` |
 //! | `default = 18446744073709551616` | `default = 18446744073709551616.` |
 //! | `option (o) = -inf`, `-nan` | `-1e999`, ` nan` |
-//! | `optional M m = 2000000000`, in a message set | another number; see [`numbers`](crate::numbers) |
-//! | a file of an edition | a file of proto2; see [`edition`](crate::edition) |
+//! | `optional M m = 2000000000`, in a message set | another number; see [`numbers`](crate::text::numbers) |
+//! | a file of an edition | a file of proto2; see [`edition`](crate::text::edition) |
 //!
 //! Places are those of the text as it was written: what was put in is counted out again.
 
 use prost_reflect::prost_types::SourceCodeInfo;
 
-use crate::edition::{Refusal, Walk};
-use crate::lexemes::{Kind, Lexeme, lexemes};
-use crate::numbers::{self, RealNumbers, StandIn};
+use crate::text::edition::{Refusal, Walk};
+use crate::text::lexemes::{Kind, Lexeme, lexemes};
+use crate::text::numbers::{self, RealNumbers, StandIn};
 
 /// A text for the parser, and where it differs from the one that was written.
 #[derive(Debug, Default)]

@@ -15,7 +15,7 @@ use std::ops::Range;
 use prost_reflect::prost_types::{FileDescriptorProto, SourceCodeInfo};
 use prost_reflect::{DynamicMessage, Value};
 
-use crate::lexemes::{Kind, Lexeme};
+use crate::text::lexemes::{Kind, Lexeme};
 
 /// The edition that is read as text.
 pub(crate) const NAME: &str = "2023";

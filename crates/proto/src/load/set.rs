@@ -8,7 +8,7 @@ use prost_reflect::prost_types::FileDescriptorProto;
 use protox::prost::Message;
 
 use crate::descriptors::SET_FILE;
-use crate::image_json;
+use crate::load::image_json;
 use crate::wire_format::{self, Value};
 
 /// The files of an encoded descriptor set, decoded and as they are.

@@ -1,7 +1,7 @@
 //! Looking at the first statement of a `.proto`, before the parser does.
 //!
 //! The parser knows `syntax = …` only. Here an `edition = …` is met first: 2023 is written for the
-//! parser in another way, by [`edition`](crate::edition), and others are refused.
+//! parser in another way, by [`edition`](crate::text::edition), and others are refused.
 
 /// An `edition = "…"` statement.
 #[derive(Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use prost_reflect::prost_types::{
 use prost_reflect::{DescriptorError, DescriptorPool, DynamicMessage, Value};
 use protox::prost::Message;
 
-use crate::edition;
+use crate::text::edition;
 
 /// What has to be put back into one file.
 #[derive(Debug, Default)]

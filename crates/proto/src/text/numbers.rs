@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use prost_reflect::{DynamicMessage, Value};
 use protox::prost::Message;
 
-use crate::linker_workarounds;
+use crate::link::linker_workarounds;
 
 /// The real number, by the one that stands for it.
 pub(crate) type RealNumbers = BTreeMap<u32, u32>;

@@ -5,7 +5,7 @@
 //! without a field leaves no trace in a descriptor, so it is found here too.
 
 use crate::diagnostics::Diagnostic;
-use crate::lexemes::{Kind, lexemes};
+use crate::text::lexemes::{Kind, lexemes};
 
 /// The most braces, brackets and angle brackets that may be open at once.
 pub(crate) const NESTING_MAX: usize = 64;
