@@ -122,8 +122,8 @@ fn too_large(
         None => format!("up to {FILES_MAX} are allowed"),
     };
     let text = format!(
-        "{} files of `{name}` import each other in a circle ({why}): {}; move what both ends of a \
-         chain need to a file below both, as in {} -> {}",
+        "{} files of `{name}` import each other in a circle ({why}): {}; open it, as at {} -> {}: \
+         move what both need to a file below them",
         circle.len(),
         files.join(", "),
         steps.join(" -> "),
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(
             around("use crate::a::A;\n", &[]),
             [
-                "crates/wire/src/a.rs:1: 5 files of `wire` import each other in a circle (up to 4 are allowed): a.rs, b.rs, c.rs, d.rs, e.rs; move what both ends of a chain need to a file below both, as in a.rs:1 -> b.rs:2 -> c.rs:1 -> d.rs:1 -> e.rs:1 -> a.rs"
+                "crates/wire/src/a.rs:1: 5 files of `wire` import each other in a circle (up to 4 are allowed): a.rs, b.rs, c.rs, d.rs, e.rs; open it, as at a.rs:1 -> b.rs:2 -> c.rs:1 -> d.rs:1 -> e.rs:1 -> a.rs: move what both need to a file below them"
             ]
         );
     }
