@@ -65,7 +65,7 @@ fn check_against(tree: &Tree, exceptions: &[Exception]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut sizes = BTreeMap::new();
     for (name, files) in crates(tree) {
-        let graph = Graph::new(tree, &files);
+        let graph = Graph::new(&files);
         for circle in graph.circles() {
             for file in &circle {
                 sizes.insert(graph.path(*file), circle.len());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::rust_file::{RustFile, Token};
-use crate::tree::{File, Tree};
+use crate::tree::File;
 
 /// More re-exports of re-exports than anyone writes.
 const EXPORTS_MAX: usize = 8;
@@ -32,15 +32,15 @@ struct Modules {
 
 impl<'a> Graph<'a> {
     /// The graph of the files of one crate.
-    pub(crate) fn new(tree: &Tree, files: &[&'a File]) -> Self {
+    pub(crate) fn new(files: &[&'a File]) -> Self {
         let mut modules = Modules::default();
         for (index, file) in files.iter().enumerate() {
-            modules.add(tree, index, file);
+            modules.add(index, file);
         }
         let imports = (0..files.len())
             .map(|index| {
                 let mut found = BTreeMap::new();
-                for mention in mentions(tree, files[index]) {
+                for mention in mentions(files[index]) {
                     let to = modules.absolute(&mention.module, &mention.path);
                     if let Some(to) = to.and_then(|path| modules.resolve(path))
                         && to != index
@@ -119,7 +119,7 @@ impl<'a> Graph<'a> {
 }
 
 impl Modules {
-    fn add(&mut self, tree: &Tree, index: usize, file: &File) {
+    fn add(&mut self, index: usize, file: &File) {
         let Some(rust) = &file.rust else { return };
         let base = module_of(file);
         self.files.insert(base.clone(), index);
@@ -127,7 +127,7 @@ impl Modules {
             let module = module_at(&base, rust, import.line);
             self.files.entry(module.clone()).or_insert(index);
             if let Some(name) = &import.export
-                && !tree.is_test_line(file, import.line)
+                && !rust.is_test_line(import.line)
             {
                 let path = import.path.split("::").map(str::to_owned).collect();
                 self.exports.entry(module).or_default().insert(name.clone(), path);
@@ -196,7 +196,7 @@ struct Mention {
 }
 
 /// The paths that a file imports or names, tests and `pub use` left out.
-fn mentions(tree: &Tree, file: &File) -> Vec<Mention> {
+fn mentions(file: &File) -> Vec<Mention> {
     let Some(rust) = &file.rust else { return Vec::new() };
     let base = module_of(file);
     let imports = rust.imports.iter().filter(|import| import.export.is_none()).map(|import| {
@@ -207,39 +207,39 @@ fn mentions(tree: &Tree, file: &File) -> Vec<Mention> {
         let module = module_at(&base, rust, line);
         Mention { module, path, line }
     });
-    imports.chain(inline).filter(|mention| !tree.is_test_line(file, mention.line)).collect()
+    imports.chain(inline).filter(|mention| !rust.is_test_line(mention.line)).collect()
 }
 
 /// Paths outside of `use` that start with `crate`, `super` or `self`, with their lines.
 fn inline_paths(tokens: &[Token]) -> Vec<(usize, Vec<String>)> {
     let text = |index: usize| tokens.get(index).map_or("", |token| token.text.as_str());
     let mut paths = Vec::new();
-    let mut at = 0;
-    while at < tokens.len() {
-        let start = at;
-        at += 1;
-        // `use<'a>` is what a type captures.
-        if text(start) == "use" && text(start + 1) != "<" {
-            while at < tokens.len() && text(at) != ";" {
-                at += 1;
+    let mut rest = tokens.iter().enumerate();
+    while let Some((start, token)) = rest.next() {
+        match token.text.as_str() {
+            // `use<'a>` is what a type captures.
+            "use" if text(start + 1) != "<" => {
+                rest.find(|(_, token)| token.text == ";");
             }
-            continue;
+            "crate" | "super" | "self" if text(start + 1) == "::" && !is_scope(tokens, start) => {
+                let parts = (start..)
+                    .step_by(2)
+                    .take_while(|at| *at == start || text(*at - 1) == "::" && is_name(text(*at)));
+                let path = parts.map(|at| text(at).to_owned()).collect();
+                paths.push((token.line, path));
+            }
+            _ => {}
         }
-        let is_first = matches!(text(start), "crate" | "super" | "self") && text(at) == "::";
-        let before = start.checked_sub(1).map_or("", text);
-        // `pub(in crate::a)` opens to a module; `$crate` is written for who expands the macro.
-        let is_scope = before == "in" && start >= 2 && text(start - 2) == "(";
-        if !is_first || is_scope || matches!(before, "$" | "::") {
-            continue;
-        }
-        let mut path = vec![text(start).to_owned()];
-        while text(at) == "::" && is_name(text(at + 1)) {
-            path.push(text(at + 1).to_owned());
-            at += 2;
-        }
-        paths.push((tokens[start].line, path));
     }
     paths
+}
+
+/// Whether the path at a token opens to a module, as `pub(in crate::a)` does, goes on from others,
+/// or is written for who expands a macro: `$crate`.
+fn is_scope(tokens: &[Token], start: usize) -> bool {
+    let before =
+        |steps: usize| start.checked_sub(steps).map_or("", |index| tokens[index].text.as_str());
+    matches!(before(1), "$" | "::") || before(1) == "in" && before(2) == "("
 }
 
 fn is_name(token: &str) -> bool {
@@ -263,6 +263,7 @@ fn module_at(base: &[String], rust: &RustFile, line: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::Tree;
 
     /// What each file imports, as `a -> b`.
     fn imports(files: &[(&str, &str)]) -> Vec<String> {
@@ -274,7 +275,7 @@ mod tests {
             files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
         let tree = Tree::of(&files);
         let files: Vec<&File> = tree.files.iter().collect();
-        let graph = Graph::new(&tree, &files);
+        let graph = Graph::new(&files);
         let name = |file: usize| module_of(graph.files[file]).join("/");
         let mut lines = Vec::new();
         for (from, found) in graph.imports.iter().enumerate() {
