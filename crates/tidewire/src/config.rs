@@ -57,7 +57,7 @@ use serde::Deserialize;
 use tidewire_memo::Graph;
 use tidewire_proxy::Route;
 use tidewire_server::{Address, Builder, Hosts, Limits, Server};
-use toml::{Table, Value};
+use toml::Table;
 
 pub use self::admin::{AdminConfig, AdminHandles, LogControl};
 pub use self::auth::{AccessConfig, AccessSetting, ApiKeyConfig, AuthConfig, JwtConfig};
@@ -391,7 +391,7 @@ impl Config {
         let mut origins = Origins::of_file(&table, file);
         for (name, value) in env.into_iter().filter(|(name, _)| name.starts_with(ENV_PREFIX)) {
             let key = keys::of_variable(&name)?;
-            set(&mut table, key, keys::value(key, &value));
+            keys::set(&mut table, key, keys::value(key, &value));
             origins.note(key, &value, &name);
             match table.clone().try_into::<Self>() {
                 Err(error) if error::is_lack(&error) => from = Some(name),
@@ -401,7 +401,7 @@ impl Config {
         }
         for (name, value) in flags {
             let key = keys::of_name(name)?;
-            set(&mut table, key, keys::value(key, value));
+            keys::set(&mut table, key, keys::value(key, value));
             origins.note(key, value, "flag");
             match table.clone().try_into::<Self>() {
                 Err(error) if error::is_lack(&error) => from = Some(name.to_string()),
@@ -585,21 +585,6 @@ fn read(path: &Path) -> Result<(Table, Option<ConfigError>), ConfigError> {
     Ok((table, lacks))
 }
 
-/// Sets `a.b.c` in a table, making the tables on the way.
-fn set(table: &mut Table, key: &Key, value: Value) {
-    let mut parts = key.path.split('.').peekable();
-    let mut table = table;
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() {
-            table.insert(part.to_owned(), value);
-            return;
-        }
-        let next = table.entry(part).or_insert_with(|| Value::Table(Table::new()));
-        let Value::Table(inner) = next else { return };
-        table = inner;
-    }
-}
-
 #[cfg(test)]
 mod bounds;
 
@@ -685,15 +670,23 @@ mod tests {
             let mut table = Table::new();
             if key.path.starts_with("server.tls.") {
                 for other in ["server.tls.certificate", "server.tls.key"] {
-                    set(&mut table, keys::of_name(other).unwrap(), Value::String("x".into()));
+                    keys::set(
+                        &mut table,
+                        keys::of_name(other).unwrap(),
+                        toml::Value::String("x".into()),
+                    );
                 }
             }
             if key.path.starts_with("auth.jwt.") {
                 for other in ["auth.jwt.issuer", "auth.jwt.audience", "auth.jwt.keys"] {
-                    set(&mut table, keys::of_name(other).unwrap(), Value::String("x".into()));
+                    keys::set(
+                        &mut table,
+                        keys::of_name(other).unwrap(),
+                        toml::Value::String("x".into()),
+                    );
                 }
             }
-            set(&mut table, key, keys::value(key, key.example));
+            keys::set(&mut table, key, keys::value(key, key.example));
             table.try_into::<Config>().unwrap_or_else(|e| panic!("{}: {e}", key.path));
         }
     }

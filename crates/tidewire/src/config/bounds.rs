@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use tidewire_server::{Address, LimitRange, Limits};
 
-use super::{Config, KEYS, Key, Table, keys, set};
+use super::{Config, KEYS, Key, Table, keys};
 
 /// Values to try for any key; those of bounds come besides.
 const VALUES: [&str; 9] =
@@ -50,7 +50,7 @@ fn beyond(value: &str, more: i64) -> String {
 /// Whether a server starts with this setting; it then serves.
 async fn agree(key: &Key, value: &str) -> bool {
     let mut table = Table::new();
-    set(&mut table, key, keys::value(key, value));
+    keys::set(&mut table, key, keys::value(key, value));
     let text = toml::to_string(&table).unwrap();
     let (_, faults) = Config::check(&text, "t.toml");
     let anywhere = ("server.listen", "127.0.0.1:0".to_owned());

@@ -1,6 +1,6 @@
 //! The table of all settings that are one value: for the environment, for flags, for the guide.
 
-use toml::Value;
+use toml::{Table, Value};
 
 use super::ConfigError;
 
@@ -459,6 +459,21 @@ pub(super) fn of_name(name: &str) -> Result<&'static Key, ConfigError> {
         let known: Vec<_> = KEYS.iter().map(|key| key.path).collect();
         ConfigError::unknown("key", name, &known)
     })
+}
+
+/// Sets a key, `a.b.c`, in a table, making the tables on the way.
+pub(super) fn set(table: &mut Table, key: &Key, value: Value) {
+    let mut parts = key.path.split('.').peekable();
+    let mut table = table;
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            table.insert(part.to_owned(), value);
+            return;
+        }
+        let next = table.entry(part).or_insert_with(|| Value::Table(Table::new()));
+        let Value::Table(inner) = next else { return };
+        table = inner;
+    }
 }
 
 /// The value of a variable or flag: a boolean or number where it reads as one, else text.
