@@ -16,14 +16,14 @@ use std::sync::atomic::Ordering;
 use tidewire_memo::Graph;
 use tokio::task::JoinHandle;
 
-use crate::callbacks::{Callee, Shared};
-use crate::hosted_service::HostedService;
 use crate::limits::LifeLimits;
-use crate::process_mark::{self, Owner};
-use crate::program::Program;
-use crate::sources::Sources;
+use crate::native::callbacks::{Callee, Shared};
+use crate::native::sources::Sources;
+use crate::process::program::Program;
+use crate::service::HostedService;
 use crate::supervisor;
-use crate::supervisor_client::SupervisorClient;
+use crate::supervisor::client::SupervisorClient;
+use crate::supervisor::process_mark::{self, Owner};
 
 /// Hosts processes.
 ///

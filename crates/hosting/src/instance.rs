@@ -4,6 +4,8 @@
 //! it can be called. It ends by itself, or by SIGTERM and after a grace by SIGKILL; its whole group
 //! does. Dropping it kills it.
 
+pub(crate) mod health;
+
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,19 +22,19 @@ use tidewire_service::{Call, Code, Error, LATE_ANSWERS_MAX, Outcome, Reply, Serv
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
 
-use crate::callbacks::{Peer, Shared};
-use crate::commands::NamedSources;
-use crate::generation::Generation;
 use crate::limits::LifeLimits;
-use crate::listening;
-use crate::native::Native;
-use crate::output::{OutputTail, Pipes};
-use crate::pipe_json::PipeJson;
+use crate::native::callbacks::{Peer, Shared};
+use crate::native::commands::NamedSources;
+use crate::native::pipe_json::PipeJson;
+use crate::native::session::Native;
 use crate::pool::Failure;
-use crate::program::{Listen, Program};
-use crate::ready::{Address, ListenPlace};
-use crate::supervisor_client::{Process, SupervisorClient};
-use crate::supervisor_message::{BoundEnforcement, End, Start};
+use crate::process::generation::Generation;
+use crate::process::listening;
+use crate::process::output::{OutputTail, Pipes};
+use crate::process::program::{Listen, Program};
+use crate::process::ready::{Address, ListenPlace};
+use crate::supervisor::client::{Process, SupervisorClient};
+use crate::supervisor::message::{BoundEnforcement, End, Start};
 
 /// What an instance is started in.
 pub(crate) struct StartContext<'a> {

@@ -33,47 +33,22 @@
 
 #![doc = include_str!("../README.md")]
 
-mod accept_state;
-mod breaker;
-mod callbacks;
-mod caller;
-mod cold;
-mod commands;
-mod control;
-mod download;
-mod free_port;
-mod generation;
-mod headers;
-mod health;
+mod call;
 mod host;
-mod hosted_service;
 mod instance;
 mod limits;
-mod listening;
 mod native;
-mod output;
-mod permit;
-mod pipe_json;
 mod pool;
-mod process_mark;
-mod program;
-mod ready;
-mod sources;
-mod status;
+mod process;
+mod service;
 mod supervisor;
-mod supervisor_client;
-mod supervisor_message;
-mod typed_service;
-mod upload;
-mod usage;
-mod warm;
 
 pub use host::{Host, HostError};
-pub use hosted_service::HostedService;
 pub use limits::LifeLimits;
-pub use output::{Line, Pipe};
-pub use program::{Listen, Program};
-pub use sources::Sources;
-pub use status::{ProcessStatus, State, Status};
+pub use native::sources::Sources;
+pub use process::output::{Line, Pipe};
+pub use process::program::{Listen, Program};
+pub use service::HostedService;
+pub use service::status::{ProcessStatus, State, Status};
+pub use service::typed_service::TypedService;
 pub use supervisor::supervisor;
-pub use typed_service::TypedService;

@@ -25,7 +25,7 @@
 
 use std::time::Duration;
 
-use crate::supervisor_message::Bounds;
+use crate::supervisor::message::Bounds;
 
 /// The bounds of a hosted service's life.
 #[derive(Debug, Clone, PartialEq, Eq)]

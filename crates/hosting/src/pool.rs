@@ -25,10 +25,11 @@ use tidewire_service::CallerKey;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::breaker::Breaker;
 use crate::limits::LifeLimits;
-use crate::supervisor_message::End;
+use crate::pool::breaker::Breaker;
+use crate::supervisor::message::End;
 
+mod breaker;
 mod callers;
 mod instance;
 mod replacement;

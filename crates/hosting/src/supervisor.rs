@@ -15,8 +15,12 @@
 //! | the gateway's end of the socket is closed | all is killed, until nothing is below |
 
 pub(crate) mod cgroups;
+pub(crate) mod client;
+pub(crate) mod message;
+pub(crate) mod process_mark;
 mod spawn;
 mod sweep;
+pub(crate) mod usage;
 mod watch;
 
 use std::collections::{HashMap, HashSet};
@@ -36,9 +40,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
 use self::cgroups::Groups;
+use self::message::{Bounds, End, Order, Start, SupervisorNotice};
+use self::process_mark::Owner;
 use self::watch::WatchedInstances;
-use crate::process_mark::Owner;
-use crate::supervisor_message::{self, Bounds, End, Order, Start, SupervisorNotice};
 
 /// What the process is called.
 pub(crate) const NAME: &str = "tidewire-supervisor";
@@ -147,7 +151,7 @@ impl Supervisor {
 
     async fn receive(&mut self) -> io::Result<Option<(Order, Vec<OwnedFd>)>> {
         let Self { socket, text, .. } = self;
-        socket.async_io(Interest::READABLE, || supervisor_message::receive(&*socket, text)).await
+        socket.async_io(Interest::READABLE, || message::receive(&*socket, text)).await
     }
 
     fn start(&mut self, start: &Start, fds: Vec<OwnedFd>) -> io::Result<()> {
@@ -220,7 +224,7 @@ impl Supervisor {
     /// Waits for the gateway to read, which it always does.
     fn tell(&self, notice: &SupervisorNotice) -> io::Result<()> {
         loop {
-            match supervisor_message::send(&self.socket, notice, &[]) {
+            match message::send(&self.socket, notice, &[]) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     poll(&mut [PollFd::new(&self.socket, PollFlags::OUT)], None)?;
                 }

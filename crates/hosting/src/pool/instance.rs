@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{Step, earliest};
 use crate::limits::LifeLimits;
-use crate::status::State;
+use crate::service::status::State;
 
 #[derive(Debug)]
 pub(super) struct PoolInstance<M> {

@@ -15,8 +15,8 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 
-use crate::process_mark::Owner;
-use crate::supervisor_message::{BoundEnforcement, Bounds, Enforcement};
+use crate::supervisor::message::{BoundEnforcement, Bounds, Enforcement};
+use crate::supervisor::process_mark::Owner;
 
 /// The groups of one instance.
 #[derive(Debug, Default)]

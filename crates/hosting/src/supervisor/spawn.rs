@@ -30,8 +30,8 @@ use rustix::process::{Gid, Pid, Resource, Rlimit, Signal, Uid, WaitOptions, getr
 
 use super::cgroups::Groups;
 use super::watch;
-use crate::process_mark::{self, Owner, ProcessMark};
-use crate::supervisor_message::{BoundEnforcement, Bounds, Enforcement, Start};
+use crate::supervisor::message::{BoundEnforcement, Bounds, Enforcement, Start};
+use crate::supervisor::process_mark::{self, Owner, ProcessMark};
 
 /// The descriptor that a child finds its socket at, as `LISTEN_FDS` has it.
 const SOCKET: RawFd = 3;

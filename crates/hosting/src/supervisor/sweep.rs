@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process};
 
-use crate::process_mark;
+use crate::supervisor::process_mark;
 
 /// Kills adopted processes whose instance is over.
 pub(super) fn orphans(instances: &HashMap<Pid, u64>) {

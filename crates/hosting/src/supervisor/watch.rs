@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Pid, Uid};
 
 use super::sweep;
-use crate::supervisor_message::{BoundEnforcement, Bounds, End, Enforcement};
-use crate::usage;
+use crate::supervisor::message::{BoundEnforcement, Bounds, End, Enforcement};
+use crate::supervisor::usage;
 
 /// What is looked at.
 #[derive(Debug, Default)]

@@ -33,14 +33,14 @@ use tidewire_service::{
     Reply, Result, StreamKind, Target, Upgrade, is_of_gateway,
 };
 
-use crate::download;
-use crate::headers;
-use crate::hosted_service::Inner;
-use crate::permit::{InstancePermit, PromisedPermit};
-use crate::pipe_json::ProtocolViolation;
-use crate::program::Listen;
-use crate::supervisor_message::End;
-use crate::upload;
+use crate::call::download;
+use crate::call::headers;
+use crate::call::permit::{InstancePermit, PromisedPermit};
+use crate::call::upload;
+use crate::native::pipe_json::ProtocolViolation;
+use crate::process::program::Listen;
+use crate::service::Inner;
+use crate::supervisor::message::End;
 
 /// Where a call is on its way to an instance.
 #[derive(Debug)]

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::hosted_service::Inner;
 use crate::pool::Count;
-use crate::usage;
+use crate::service::Inner;
+use crate::supervisor::usage;
 
 /// Where a hosted service is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

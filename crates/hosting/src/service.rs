@@ -3,6 +3,10 @@
 //! The pool decides (`pool.rs`); here is the one task a service that carries it out, the keeper.
 //! Whoever waits for a permit (`permit.rs`) wakes the keeper; nothing is polled.
 
+pub(crate) mod control;
+pub(crate) mod status;
+pub(crate) mod typed_service;
+
 use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::path::PathBuf;
@@ -14,20 +18,20 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::callbacks::Shared;
-use crate::commands::NamedSources;
-use crate::download::OpenReplies;
-use crate::generation::Generation;
-use crate::health;
+use crate::call::download::OpenReplies;
+use crate::call::warm::WarmCall;
+use crate::instance::health;
 use crate::instance::{Instance, StartContext};
 use crate::limits::LifeLimits;
-use crate::output::{Line, OutputTail};
+use crate::native::callbacks::Shared;
+use crate::native::commands::NamedSources;
 use crate::pool::{Failure, Pool, Step};
-use crate::program::{Listen, Program};
-use crate::status::{Figures, Status, micros};
-use crate::supervisor_client::SupervisorClient;
-use crate::supervisor_message::End;
-use crate::warm::WarmCall;
+use crate::process::generation::Generation;
+use crate::process::output::{Line, OutputTail};
+use crate::process::program::{Listen, Program};
+use crate::service::status::{Figures, Status, micros};
+use crate::supervisor::client::SupervisorClient;
+use crate::supervisor::message::End;
 
 /// A hosted service; cheap to clone.
 #[derive(Debug, Clone)]
@@ -60,7 +64,7 @@ impl HostedService {
         sockets: PathBuf,
         shared: Arc<Shared>,
     ) -> Self {
-        let named = Arc::new(NamedSources::new(program.name(), &shared));
+        let named = Arc::new(NamedSources::new(program.name(), &shared.sources));
         Self(Arc::new(Inner {
             pool: Mutex::new(Pool::new(life.clone())),
             name: program.name().into(),

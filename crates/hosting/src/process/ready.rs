@@ -28,15 +28,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{FileType, Mode, OFlags, inotify};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tidewire_proxy::UpgradeAddress;
 use tokio::net::unix::pipe::Receiver;
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::accept_state::{self, PendingConnection};
-use crate::free_port::free_port;
-use crate::native;
-use crate::program::Listen;
-use crate::supervisor_message::User;
+use crate::process::accept_state::{self, PendingConnection};
+use crate::process::free_port::free_port;
+use crate::process::program::Listen;
+use crate::supervisor::message::User;
 
 /// Where one instance listens.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ impl ListenPlace {
                 (Self::Inherited(path), Some(listener.into()))
             }
             Listen::Native => {
-                let (ours, theirs) = native::sockets()?;
+                let (ours, theirs) = session_sockets()?;
                 (Self::Native(Mutex::new(Some(ours))), Some(theirs))
             }
         })
@@ -250,6 +250,16 @@ impl Drop for ListenPlace {
             let _ = path.parent().map(std::fs::remove_dir);
         }
     }
+}
+
+/// Both ends of the socket of a session: the gateway's, and that which the process inherits.
+///
+/// # Errors
+/// When there are no more.
+fn session_sockets() -> io::Result<(UnixSocket, OwnedFd)> {
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    Ok((ours.into(), theirs))
 }
 
 /// Where a program may make its socket: in its own folder that nobody but its user, or this one,

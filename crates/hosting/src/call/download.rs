@@ -35,9 +35,9 @@ use parking_lot::Mutex;
 use tidewire_service::{Body, CallerKey, Error, Frame, Frames, Result};
 use tokio::time::Instant;
 
-use crate::cold::broken_off;
-use crate::hosted_service::Inner;
-use crate::permit::InstancePermit;
+use crate::call::cold::broken_off;
+use crate::call::permit::InstancePermit;
+use crate::service::Inner;
 
 /// The streamed replies of a service that have a place.
 #[derive(Debug, Default)]

@@ -23,15 +23,14 @@ use futures_util::StreamExt;
 use tidewire_live::Link;
 use tidewire_service::{Body, Error, Outcome, Reply};
 
-use crate::callbacks::Shared;
-use crate::sources::Hold;
+use crate::native::sources::{Hold, NAMES_MAX, Sources};
 
 /// The sources that the processes of a service have named.
 #[derive(Debug)]
 pub(crate) struct NamedSources {
     service: String,
-    shared: Arc<Shared>,
-    sources: Mutex<HashSet<String>>,
+    sources: Arc<Sources>,
+    names: Mutex<HashSet<String>>,
 }
 
 /// The commands of one process whose end is not known.
@@ -56,10 +55,10 @@ pub(crate) struct Command {
 }
 
 impl NamedSources {
-    pub(crate) fn new(service: &str, shared: &Arc<Shared>) -> Self {
+    pub(crate) fn new(service: &str, sources: &Arc<Sources>) -> Self {
         let service = service.to_owned();
-        let shared = Arc::clone(shared);
-        Self { service, shared, sources: Mutex::default() }
+        let sources = Arc::clone(sources);
+        Self { service, sources, names: Mutex::default() }
     }
 
     /// The service's name.
@@ -69,16 +68,16 @@ impl NamedSources {
 
     /// A process names a source.
     pub(crate) fn add(&self, source: &str) {
-        let mut sources = self.sources.lock();
-        if !sources.contains(source) && sources.len() < crate::sources::NAMES_MAX {
-            sources.insert(source.to_owned());
+        let mut names = self.names.lock();
+        if !names.contains(source) && names.len() < NAMES_MAX {
+            names.insert(source.to_owned());
         }
     }
 
     /// Any key of any of them may have changed.
     fn changed(&self) {
-        let sources = self.sources.lock().clone();
-        sources.iter().for_each(|source| self.shared.sources.changed_all(source));
+        let names = self.names.lock().clone();
+        names.iter().for_each(|source| self.sources.changed_all(source));
     }
 }
 
@@ -102,7 +101,7 @@ impl Commands {
     pub(crate) fn begin(self: &Arc<Self>, link: &Link) -> Command {
         let mut under_way = self.under_way.lock();
         if under_way.count == 0 {
-            under_way.hold = self.named.shared.sources.hold();
+            under_way.hold = self.named.sources.hold();
         }
         under_way.count += 1;
         drop(under_way);

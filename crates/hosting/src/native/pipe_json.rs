@@ -36,7 +36,7 @@ use tokio::net::UnixStream;
 
 use self::message_end::{MessageEnd, Progress};
 use crate::limits::LifeLimits;
-use crate::ready::Socket;
+use crate::process::ready::Socket;
 
 /// A process that speaks it.
 #[derive(Debug)]

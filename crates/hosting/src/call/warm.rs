@@ -18,11 +18,11 @@ use tidewire_schema::Back;
 use tidewire_service::{Body, Call, Error, PendingAnswer, Reply, Result};
 use tokio::time::Instant;
 
-use crate::cold::{self, CallOrigin, CallStage};
-use crate::headers;
-use crate::hosted_service::Inner;
-use crate::native::PendingReply;
-use crate::permit::{InstancePermit, PermitResult};
+use crate::call::cold::{self, CallOrigin, CallStage};
+use crate::call::headers;
+use crate::call::permit::{InstancePermit, PermitResult};
+use crate::native::session::PendingReply;
+use crate::service::Inner;
 
 /// The future of a call of a hosted service.
 pub(crate) struct WarmCall {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use tidewire_schema::{Schema, SchemaError, SchemaService};
 use tidewire_service::{Answer, Call, Codec, Service};
 
-use crate::hosted_service::HostedService;
-use crate::warm::WarmCall;
+use crate::call::warm::WarmCall;
+use crate::service::HostedService;
 
 /// A hosted process whose messages are in one codec.
 #[derive(Debug, Clone)]

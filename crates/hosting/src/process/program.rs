@@ -7,7 +7,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::supervisor_message::{Bounds, User};
+use crate::supervisor::message::{Bounds, User};
 
 /// What the gateway's environment passes on, where it is set.
 const PASSED_ON: &[&str] =
@@ -166,7 +166,7 @@ impl Program {
         &self,
         id: u64,
         place: &[(&str, &str)],
-    ) -> io::Result<crate::supervisor_message::Start> {
+    ) -> io::Result<crate::supervisor::message::Start> {
         if let Some(folder) = self.folder.as_ref().filter(|folder| !folder.is_dir()) {
             let text = format!("its folder {} does not exist", folder.display());
             return Err(io::Error::new(io::ErrorKind::NotFound, text));
@@ -184,7 +184,7 @@ impl Program {
         let user = self.runs_as()?;
         environment.extend(user.iter().flat_map(User::environment));
         environment.extend(self.environment.iter().cloned());
-        Ok(crate::supervisor_message::Start {
+        Ok(crate::supervisor::message::Start {
             id,
             command: self.command.iter().map(filled).collect(),
             environment,

@@ -22,9 +22,9 @@ use tokio::net::UnixStream;
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
-use crate::process_mark::{self, Owner};
+use crate::supervisor::message::{self, BoundEnforcement, End, Order, Start, SupervisorNotice};
+use crate::supervisor::process_mark::{self, Owner};
 use crate::supervisor::{self, cgroups};
-use crate::supervisor_message::{self, BoundEnforcement, End, Order, Start, SupervisorNotice};
 
 /// Starts processes by a supervisor, of which there is one at a time.
 #[derive(Debug)]
@@ -220,7 +220,7 @@ impl Process {
     pub(crate) fn signal(&self, signal: Signal) {
         let order = Order::Signal { id: self.id, signal: signal.as_raw() };
         // A supervisor that is gone has taken the process with it.
-        if let Err(error) = supervisor_message::send(&self.wire.socket, &order, &[]) {
+        if let Err(error) = message::send(&self.wire.socket, &order, &[]) {
             tracing::debug!(%error, pid = self.pid, "the supervisor takes no signal");
         }
     }
@@ -272,7 +272,7 @@ impl Current {
 async fn read(wire: Arc<Wire>, mut child: Child) {
     let mut text = Vec::new();
     loop {
-        let receive = || supervisor_message::receive(&wire.socket, &mut text);
+        let receive = || message::receive(&wire.socket, &mut text);
         match wire.socket.async_io(Interest::READABLE, receive).await {
             Ok(Some((notice, _))) => wire.notice(notice),
             Ok(None) => break,
@@ -305,9 +305,7 @@ async fn read(wire: Arc<Wire>, mut child: Child) {
 impl Wire {
     async fn send(&self, order: &Order, fds: &[OwnedFd]) -> io::Result<()> {
         let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        self.socket
-            .async_io(Interest::WRITABLE, || supervisor_message::send(&self.socket, order, &fds))
-            .await
+        self.socket.async_io(Interest::WRITABLE, || message::send(&self.socket, order, &fds)).await
     }
 
     fn hang_up(&self) {

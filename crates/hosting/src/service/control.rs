@@ -12,7 +12,7 @@
 
 use tokio::time::Instant;
 
-use crate::hosted_service::HostedService;
+use crate::service::HostedService;
 
 impl HostedService {
     /// Starts a process, unless one runs; [`until`](Self::until) waits for it.

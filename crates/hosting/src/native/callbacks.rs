@@ -22,10 +22,10 @@ use tidewire_service::{Code, Error, Outcome, ParentCalls, Principal, Reply};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::Instant;
 
-use crate::caller::{self, Caller, Rights};
-use crate::commands::{Commands, NamedSources};
-use crate::output::{Rate, printable};
-use crate::sources::Sources;
+use crate::native::caller::{self, Caller, Rights};
+use crate::native::commands::{Commands, NamedSources};
+use crate::native::sources::Sources;
+use crate::process::output::{Rate, printable};
 
 /// What processes of a gateway have in common.
 #[derive(Debug)]

@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering;
 use http::Uri;
 use tidewire_proxy::ask;
 
-use crate::hosted_service::Inner;
 use crate::instance::Instance;
+use crate::service::Inner;
 
 /// Waits until an instance is not well, if it can be asked; returns what it was answered last.
 pub(crate) async fn fails(inner: &Inner, instance: &Instance) -> String {

@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::hosted_service::{HostedService, Inner};
 use crate::limits::LifeLimits;
-use crate::program::Program;
+use crate::process::program::Program;
+use crate::service::{HostedService, Inner};
 
 /// A program and its bounds.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use tidewire_service::{
     Call, Context, Target, headers_without, is_of_connection, is_of_gateway, is_of_proxy,
 };
 
-use crate::caller::Caller;
+use crate::native::caller::Caller;
 
 /// Makes a call what a process gets of it: what else surrounds it stays here, but for whoever waits
 /// for it.

@@ -10,11 +10,11 @@ use tidewire_service::{CallerKey, Error, Outcome, Result};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::cold::CallOrigin;
-use crate::hosted_service::Inner;
+use crate::call::cold::CallOrigin;
 use crate::instance::Instance;
 use crate::pool::{Grant, Refusal, TakeResult};
-use crate::status::micros;
+use crate::service::Inner;
+use crate::service::status::micros;
 
 /// A place at an instance, given back when it is dropped.
 #[derive(Debug)]

@@ -1,0 +1,17 @@
+//! A call of a hosted program, from whoever asks to the end of its answer.
+//!
+//! | file | what it decides |
+//! |---|---|
+//! | `warm.rs` | how a call passes whose process is ready |
+//! | `cold.rs` | how any other passes: one that has to wait, or whose body is a stream |
+//! | `permit.rs` | what a call has while it has a place at an instance, and how it waits for one |
+//! | `headers.rs` | what a program is told of a call; of a page, the crate `proxy` says it |
+//! | `upload.rs` | when a request with a body takes a place, and loses it |
+//! | `download.rs` | when a reply that is read slowly loses its place |
+
+pub(crate) mod cold;
+pub(crate) mod download;
+pub(crate) mod headers;
+pub(crate) mod permit;
+pub(crate) mod upload;
+pub(crate) mod warm;
