@@ -118,7 +118,7 @@ impl Host {
         let keeper = tokio::spawn(Arc::clone(&hosted.0).keep());
         self.services().push((hosted.clone(), keeper));
         if let Some(removed) = self.removed().remove(hosted.name()) {
-            removed.is_followed_by(hosted.clone());
+            removed.is_followed_by(&hosted);
         }
         hosted
     }

@@ -27,7 +27,7 @@ use crate::native::callbacks::{Peer, Shared};
 use crate::native::commands::NamedSources;
 use crate::native::pipe_json::PipeJson;
 use crate::native::session::Native;
-use crate::pool::Failure;
+use crate::pool::grant::Failure;
 use crate::process::generation::Generation;
 use crate::process::listening;
 use crate::process::output::{OutputTail, Pipes};
@@ -344,10 +344,6 @@ impl Failure {
     /// What is not the program's fault.
     fn for_now(error: io::Error) -> Self {
         Self::text(format!("it cannot be started now: {error}"))
-    }
-
-    pub(crate) fn text(text: String) -> Self {
-        Self { text, is_hopeless: false, late_after: None }
     }
 }
 

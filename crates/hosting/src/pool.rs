@@ -17,7 +17,7 @@
 //! new can be called, and then end with their calls.
 //!
 //! Here are the decisions, by the time that is given; [`Step`] says what to do. Processes, sockets
-//! and tasks are in `hosted_service.rs`, so that all of this is tested without any.
+//! and tasks are in `service/keeper.rs`, so that all of this is tested without any.
 
 use std::time::Duration;
 
@@ -26,17 +26,22 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::limits::LifeLimits;
-use crate::pool::breaker::Breaker;
 use crate::supervisor::message::End;
 
 mod breaker;
 mod callers;
+pub(crate) mod grant;
 mod instance;
 mod replacement;
+pub(crate) mod state;
+pub(crate) mod step;
 
+use self::breaker::Breaker;
 use self::callers::{Holders, WaitQueue};
+use self::grant::{Failure, Grant, Refusal};
 use self::instance::{Condition, PoolInstance};
-pub(crate) use self::instance::{Grant, InstanceStatus};
+use self::state::{Count, InstanceStatus};
+use self::step::{Step, earliest};
 
 /// The instances of a service and the calls that wait for one.
 #[derive(Debug)]
@@ -75,43 +80,6 @@ pub(crate) enum TakeResult<M> {
     Later(oneshot::Receiver<Result<Grant<M>, Refusal>>),
     /// There will be none.
     Refused(Refusal),
-}
-
-/// Why a call gets no instance.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// Too many wait.
-    QueueFull,
-    /// It could not be started; the next attempt is not before this.
-    Failed(Failure, Duration),
-    /// It is being ended.
-    Draining,
-}
-
-/// Why an instance could not be started, or crashed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
-    /// What there is to say: `it ended with exit code 1`.
-    pub(crate) text: String,
-    /// The program itself cannot be run.
-    pub(crate) is_hopeless: bool,
-    /// It was not ready within `start_timeout`, which is this.
-    pub(crate) late_after: Option<Duration>,
-}
-
-/// What to do next.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step<M> {
-    /// Start an instance, and tell by `started` or `start_failed`.
-    Start,
-    /// Freeze this one.
-    Freeze(M),
-    /// End this one, and tell by `ended`.
-    Stop(M),
-    /// Nothing before this, unless something happens.
-    Wait(Option<Instant>),
-    /// Nothing ever again.
-    Done,
 }
 
 impl<M: Clone> Pool<M> {
@@ -562,28 +530,6 @@ impl<M: Clone> Pool<M> {
         let rest = self.breaker.rests_until(now).map_or(Duration::ZERO, |until| until - now);
         self.waiting.refuse_all(&Refusal::Failed(failure.clone(), rest));
         self.waiting_since = None;
-    }
-}
-
-/// How many instances are where, and how many were started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Count {
-    pub(crate) is_starting: bool,
-    pub(crate) ready: usize,
-    pub(crate) frozen: usize,
-    /// Those that were started ahead.
-    pub(crate) spares: usize,
-    pub(crate) stopping: usize,
-    pub(crate) waiting: usize,
-    /// Calls that instances have.
-    pub(crate) calls: usize,
-    pub(crate) starts: u64,
-}
-
-fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
     }
 }
 

@@ -29,17 +29,17 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use rustix::io::Errno;
 use tidewire_proxy::{ProxyError, ResponseTimer, in_time};
 use tidewire_service::{
-    Body, Call, CallerKey, Code, Context, Error, Headers, OneLine, Outcome, ParentCalls, Protocol,
-    Reply, Result, StreamKind, Target, Upgrade, is_of_gateway,
+    Body, Call, Code, Error, Headers, OneLine, Outcome, Protocol, Reply, Result, StreamKind,
+    Target, Upgrade, is_of_gateway,
 };
 
 use crate::call::download;
 use crate::call::headers;
-use crate::call::permit::{InstancePermit, PromisedPermit};
+use crate::call::permit::{CallOrigin, InstancePermit, PromisedPermit};
 use crate::call::upload;
 use crate::native::pipe_json::ProtocolViolation;
 use crate::process::program::Listen;
-use crate::service::Inner;
+use crate::service::inner::Inner;
 use crate::supervisor::message::End;
 
 /// Where a call is on its way to an instance.
@@ -51,19 +51,6 @@ pub(crate) enum CallStage {
     Waits(PromisedPermit),
     /// It has one.
     Has(InstancePermit),
-}
-
-/// Whose call it is, and which calls wait for it, as it arrived: less of that goes to a process.
-#[derive(Debug, Clone)]
-pub(crate) struct CallOrigin {
-    pub(crate) caller: CallerKey,
-    pub(crate) enclosing: Option<ParentCalls>,
-}
-
-impl CallOrigin {
-    pub(crate) fn of(context: &Context) -> Self {
-        Self { caller: context.caller_key(), enclosing: context.enclosing().cloned() }
-    }
 }
 
 /// Passes a call to an instance.
@@ -442,17 +429,6 @@ fn take_out_principal(headers: &mut Headers) {
     for name in said {
         headers.remove(name);
     }
-}
-
-/// What callers are told of an answer that ends too early: not by which rule of the protocol, which
-/// the log says.
-pub(crate) fn broken_off(permit: &InstancePermit, error: Error) -> Error {
-    if permit.instance.native().is_none() || !permit.instance.is_out_of_reach(&error) {
-        return error;
-    }
-    let name = permit.instance.generation.program.name();
-    let text = format!("{name} ended in the middle of its answer");
-    Error::new(error.code(), text).with_outcome(error.outcome()).with_cause(error)
 }
 
 const END_IS_KNOWN: Duration = Duration::from_millis(500);

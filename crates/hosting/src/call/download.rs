@@ -35,9 +35,8 @@ use parking_lot::Mutex;
 use tidewire_service::{Body, CallerKey, Error, Frame, Frames, Result};
 use tokio::time::Instant;
 
-use crate::call::cold::broken_off;
 use crate::call::permit::InstancePermit;
-use crate::service::Inner;
+use crate::service::inner::Inner;
 
 /// The streamed replies of a service that have a place.
 #[derive(Debug, Default)]
@@ -349,6 +348,17 @@ impl fmt::Debug for ReplyState {
             .field("pace", pace)
             .finish_non_exhaustive()
     }
+}
+
+/// What callers are told of an answer that ends too early: not by which rule of the protocol, which
+/// the log says.
+fn broken_off(permit: &InstancePermit, error: Error) -> Error {
+    if permit.instance.native().is_none() || !permit.instance.is_out_of_reach(&error) {
+        return error;
+    }
+    let name = permit.instance.generation.program.name();
+    let text = format!("{name} ended in the middle of its answer");
+    Error::new(error.code(), text).with_outcome(error.outcome()).with_cause(error)
 }
 
 fn bytes_of(frame: &Frame) -> usize {

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
-use tidewire_service::{CallerKey, Error, Outcome, Result};
+use tidewire_service::{CallerKey, Context, Error, Outcome, ParentCalls, Result};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::call::cold::CallOrigin;
 use crate::instance::Instance;
-use crate::pool::{Grant, Refusal, TakeResult};
-use crate::service::Inner;
-use crate::service::status::micros;
+use crate::pool::TakeResult;
+use crate::pool::grant::{Grant, Refusal};
+use crate::service::figures::micros;
+use crate::service::inner::Inner;
 
 /// A place at an instance, given back when it is dropped.
 #[derive(Debug)]
@@ -23,6 +23,19 @@ pub(crate) struct InstancePermit {
     pub(crate) instance: Arc<Instance>,
     /// Whose call has it.
     pub(crate) caller: CallerKey,
+}
+
+/// Whose call it is, and which calls wait for it, as it arrived: less of that goes to a process.
+#[derive(Debug, Clone)]
+pub(crate) struct CallOrigin {
+    pub(crate) caller: CallerKey,
+    pub(crate) enclosing: Option<ParentCalls>,
+}
+
+impl CallOrigin {
+    pub(crate) fn of(context: &Context) -> Self {
+        Self { caller: context.caller_key(), enclosing: context.enclosing().cloned() }
+    }
 }
 
 impl Inner {

@@ -21,7 +21,7 @@ use http::{HeaderValue, StatusCode};
 use tidewire_service::{Body, Call, CallerKey, Error, Frame, Frames, Result, Target};
 use tokio::time::{Instant, sleep_until};
 
-use crate::service::Inner;
+use crate::service::inner::Inner;
 
 /// Waits until a call may take a place, which most may at once.
 ///

@@ -18,11 +18,11 @@ use tidewire_schema::Back;
 use tidewire_service::{Body, Call, Error, PendingAnswer, Reply, Result};
 use tokio::time::Instant;
 
-use crate::call::cold::{self, CallOrigin, CallStage};
+use crate::call::cold::{self, CallStage};
 use crate::call::headers;
-use crate::call::permit::{InstancePermit, PermitResult};
+use crate::call::permit::{CallOrigin, InstancePermit, PermitResult};
 use crate::native::session::PendingReply;
-use crate::service::Inner;
+use crate::service::inner::Inner;
 
 /// The future of a call of a hosted service.
 pub(crate) struct WarmCall {

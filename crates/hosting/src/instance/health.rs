@@ -14,10 +14,10 @@ use http::Uri;
 use tidewire_proxy::ask;
 
 use crate::instance::Instance;
-use crate::service::Inner;
 
-/// Waits until an instance is not well, if it can be asked; returns what it was answered last.
-pub(crate) async fn fails(inner: &Inner, instance: &Instance) -> String {
+/// Waits until an instance is not well, if it has a path for that; returns what it was answered
+/// last. `can_be_asked` says whether it runs and has somebody left to answer.
+pub(crate) async fn fails(instance: &Instance, can_be_asked: impl Fn() -> bool) -> String {
     let generation = &instance.generation;
     let path = generation.program.health_path().and_then(|path| path.parse::<Uri>().ok());
     let asked = path.zip(instance.other_client());
@@ -25,7 +25,7 @@ pub(crate) async fn fails(inner: &Inner, instance: &Instance) -> String {
     let mut failures = 0;
     loop {
         tokio::time::sleep(generation.life.health_interval).await;
-        if !inner.pool().can_be_asked(instance.id) {
+        if !can_be_asked() {
             continue;
         }
         let answer = ask(&client, &path).await;
@@ -33,7 +33,7 @@ pub(crate) async fn fails(inner: &Inner, instance: &Instance) -> String {
         match answer {
             Ok(()) => failures = 0,
             // It was frozen meanwhile.
-            Err(_) if !inner.pool().can_be_asked(instance.id) => {}
+            Err(_) if !can_be_asked() => {}
             Err(told) => {
                 failures += 1;
                 if failures == FAILURES_MAX {

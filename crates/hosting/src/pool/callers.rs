@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use tidewire_service::{CallerKey, CallerMap};
 use tokio::sync::oneshot;
 
-use super::{Grant, Refusal};
+use super::grant::{Grant, Refusal};
 
 /// How many places each caller has.
 #[derive(Debug, Default)]

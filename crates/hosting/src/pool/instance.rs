@@ -5,9 +5,10 @@ use std::time::Duration;
 use tidewire_service::CallerKey;
 use tokio::time::Instant;
 
-use super::{Step, earliest};
+use super::grant::Grant;
+use super::state::{InstanceStatus, State};
+use super::step::{Step, earliest};
 use crate::limits::LifeLimits;
-use crate::service::status::State;
 
 #[derive(Debug)]
 pub(super) struct PoolInstance<M> {
@@ -34,28 +35,6 @@ pub(super) enum Condition {
     Ready,
     Frozen,
     Stopping,
-}
-
-/// A place at an instance, to be given back.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Grant<M> {
-    pub(crate) id: u64,
-    pub(crate) caller: CallerKey,
-    pub(crate) instance: M,
-    /// It is frozen, and has to be thawed before it is called.
-    pub(crate) is_frozen: bool,
-    /// It stood by, so that the next one has to be started.
-    pub(crate) was_spare: bool,
-}
-
-/// How an instance is.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct InstanceStatus {
-    pub(crate) state: State,
-    pub(crate) is_spare: bool,
-    pub(crate) calls: usize,
-    pub(crate) requests: u64,
-    pub(crate) age: Duration,
 }
 
 impl<M: Clone> PoolInstance<M> {

@@ -9,10 +9,25 @@
 //! | freeze | are left as they are, and counted | is nothing |
 //! | thaw | — | is nothing |
 //! | close the breaker | — | is nothing |
+//!
+//! | when it is replaced | calls |
+//! |---|---|
+//! | and processes run | go to these until one of the new can be called; then these end with their calls |
+//! | and the new cannot be started | go on going to these; it is tried again after rests that grow |
+//! | and none runs | start one of the new |
+//!
+//! What was kept of the answers ends once calls go to the new one (`service/NAME` changes): an
+//! answer that a process of the old one gives later is not kept, since it was asked before.
+
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use crate::limits::LifeLimits;
+use crate::process::generation::Generation;
+use crate::process::program::Program;
 use crate::service::HostedService;
+use crate::service::inner::Inner;
 
 impl HostedService {
     /// Starts a process, unless one runs; [`until`](Self::until) waits for it.
@@ -60,5 +75,34 @@ impl HostedService {
     pub fn close_breaker(&self) {
         self.0.pool().close_breaker();
         self.0.wake.notify_one();
+    }
+
+    /// Runs another program in the place of this one, or the same by other bounds, or all of it
+    /// anew. No call fails for it, and an error in the new one leaves the old one serving; its name
+    /// stays.
+    pub fn replace(&self, program: Program, life: LifeLimits) {
+        self.0.replace(program, life);
+    }
+
+    /// What it runs, and by which bounds.
+    pub fn runs(&self) -> (Program, LifeLimits) {
+        let generation = self.0.generation();
+        (generation.program.clone(), generation.life.clone())
+    }
+}
+
+impl Inner {
+    pub(crate) fn replace(&self, program: Program, life: LifeLimits) {
+        let serves = {
+            let mut pool = self.pool();
+            let serves = pool.replace(life.clone(), Instant::now());
+            let number = pool.generation();
+            self.set_generation(Arc::new(Generation { number, program, life }));
+            serves
+        };
+        if !serves {
+            self.lost_its_memory();
+        }
+        self.wake.notify_one();
     }
 }

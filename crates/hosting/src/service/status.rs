@@ -1,31 +1,13 @@
-//! What there is to say of a hosted service, and what is counted of it.
+//! What there is to say of a hosted service.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::pool::Count;
-use crate::service::Inner;
+use crate::pool::state::State;
+use crate::service::inner::Inner;
 use crate::supervisor::usage;
-
-/// Where a hosted service is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum State {
-    /// No process serves; the next call starts one, or takes one that stands by.
-    Stopped,
-    /// A process was started and cannot be called yet.
-    Starting,
-    /// A process can be called.
-    Ready,
-    /// All processes are frozen; the next call thaws one.
-    Frozen,
-    /// The last process is asked to end.
-    Stopping,
-    /// Calls are refused for a while, since processes crash or cannot be started.
-    Broken,
-}
 
 /// What there is to say of a hosted service.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,17 +69,6 @@ pub struct ProcessStatus {
     pub cpu_time: Duration,
 }
 
-/// What is counted of a service.
-#[derive(Debug, Default)]
-pub(crate) struct Figures {
-    /// How often memory was short.
-    pub(crate) out_of_memory: AtomicU64,
-    pub(crate) crashes: AtomicU64,
-    pub(crate) start_us: AtomicU64,
-    pub(crate) queued: AtomicU64,
-    pub(crate) queue_us: AtomicU64,
-}
-
 impl Inner {
     pub(crate) fn status(&self) -> Status {
         let pool = self.pool();
@@ -118,7 +89,7 @@ impl Inner {
         });
         let state = match pool.is_broken_until(now) {
             Some(_) if count.ready + count.frozen == 0 => State::Broken,
-            _ => state(&count),
+            _ => count.state(),
         };
         Status {
             state,
@@ -137,19 +108,4 @@ impl Inner {
             queue_time: Duration::from_micros(figures.queue_us.load(Ordering::Relaxed)),
         }
     }
-}
-
-fn state(count: &Count) -> State {
-    match count {
-        Count { ready: 1.., .. } => State::Ready,
-        Count { frozen: 1.., .. } => State::Frozen,
-        Count { is_starting: true, .. } => State::Starting,
-        Count { stopping: 1.., .. } => State::Stopping,
-        _ => State::Stopped,
-    }
-}
-
-/// As counters have it.
-pub(crate) fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
