@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use crate::call::cold::{self, CallStage};
 use crate::call::headers;
 use crate::call::permit::{CallOrigin, InstancePermit, PermitResult};
+use crate::call::policy;
 use crate::native::session::PendingReply;
 use crate::service::inner::Inner;
 
@@ -83,7 +84,7 @@ impl WarmCall {
         };
         let due = now.checked_add(permit.instance.generation.life.request_timeout);
         let is_page = call.http_target().is_some();
-        let again = cold::body_again(call);
+        let again = policy::body_again(call);
         let Some(native) = permit.instance.native() else {
             return Ok(later(asked, CallStage::Has(permit)));
         };
@@ -121,7 +122,7 @@ impl WarmCall {
 
     /// What an error of a call comes to: it is final, or its process is at its end.
     fn lost(&mut self, permit: InstancePermit, error: Error) -> Result<Stage> {
-        if !permit.instance.is_out_of_reach(&error) {
+        if policy::is_final(&permit, &error) {
             return Err(error);
         }
         let again = self.call.take();
@@ -146,7 +147,7 @@ impl Future for WarmCall {
             let outcome = match warm.in_flight.poll_answer(cx) {
                 Poll::Ready(outcome) => outcome,
                 Poll::Pending if warm.due.is_some_and(|due| due <= Instant::now()) => {
-                    let error = cold::overdue(&this.inner, warm.permit.as_ref().expect(TAKEN));
+                    let error = policy::overdue(&this.inner, warm.permit.as_ref().expect(TAKEN));
                     // Nobody waits for it any more.
                     this.stage = Stage::Over;
                     return Poll::Ready(Err(error));
