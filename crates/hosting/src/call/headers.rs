@@ -8,7 +8,7 @@
 //!
 //! A cached reply cannot depend on what is one caller's, and nobody sees which headers a
 //! foreign program reads: so it is not given the others. Who calls is said in a header of our own
-//! (`caller.rs`); what callers say under such a name is removed.
+//! (`native/caller.rs`); what callers say under such a name is removed.
 
 use http::HeaderMap;
 use tidewire_service::{

@@ -8,7 +8,7 @@
 //! when it starts, which saves a round trip. There is no keep-alive and nothing is resumed: the end
 //! of the socket is the end of the session, and what was not answered by then ends *not run* or
 //! *unknown*: `commands.rs` has what becomes of a command then. What a call is told of its caller
-//! is in `headers.rs`, what the process says by itself in `callbacks.rs`.
+//! is in `call/headers.rs`, what the process says by itself in `callbacks.rs`.
 
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;

@@ -2,7 +2,7 @@
 //! anybody accepts them, such as that which a program inherits, or that of a server whose workers
 //! are still to start.
 //!
-//! The system shows it in `/proc/net` (`accepted/rows.rs`):
+//! The system shows it in `/proc/net` (`accept_state/rows.rs`):
 //!
 //! | the program's side of the connection | what is done |
 //! |---|---|

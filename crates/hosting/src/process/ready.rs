@@ -7,7 +7,7 @@
 //! | at a path, of a program of `pipe-json` | once the system says that a socket listens there: a connection would be a request |
 //! | at a path | once the system says that the socket is there, and it accepts a connection |
 //! | any of these, with a path that says whether it is ready | once that answers, too (`instance.rs`) |
-//! | not at all, as it speaks the live protocol | once it says so (`native.rs`) |
+//! | not at all, as it speaks the live protocol | once it says so (`native/session.rs`) |
 //!
 //! A port is a free one when the program is started (`free_port.rs`). Should another program
 //! take it until it listens, it fails and is started again with another one. Each program has
