@@ -20,11 +20,11 @@ use tidewire_service::Peer;
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
-use crate::budget::Budget;
 use crate::driver::{Connection, ConnectionEnd, leave};
-use crate::expiry::{CredentialLife, expires_ms};
+use crate::host::{Host, Identity};
 use crate::link::Link;
-use crate::serve::{Host, Identity};
+use crate::link::budget::Budget;
+use crate::link::expiry::{CredentialLife, expires_ms};
 use crate::session_clock::SessionClock;
 use crate::transport::{Transport, TransportEnd};
 

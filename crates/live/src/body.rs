@@ -11,8 +11,8 @@ use bytes::BytesMut;
 use tidewire_live_proto::{CallId, KeptItems};
 use tidewire_service::{Body, Error, Frame, Frames, Messages, Reply};
 
-use crate::exchange::CallEvent;
 use crate::link::Link;
+use crate::link::exchange::CallEvent;
 
 /// The items of one direction of a call.
 pub(crate) struct ItemStream {

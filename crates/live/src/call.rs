@@ -9,6 +9,10 @@
 //!                                    └──── a stream's head ─▶ reply, whose body is the Open
 //! ```
 
+mod held_call;
+mod submit;
+pub(crate) mod watch_guard;
+
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -19,10 +23,12 @@ use tidewire_live_proto::{CallId, Continuation};
 use tidewire_service::{Body, Call, Error, Frame, Frames, Headers, Messages, Reply, Result};
 
 use crate::body::ItemStream;
+use crate::call::watch_guard::WatchGuard;
 use crate::dependencies::Depends;
-use crate::exchange::{CallEvent, PeerAnswer};
-use crate::link::{CallMap, Link};
-use crate::watch_guard::{WatchGuard, Watcher};
+use crate::link::Link;
+use crate::link::call_map::CallMap;
+use crate::link::exchange::{CallEvent, Exchange, PeerAnswer};
+use crate::link::watcher::Watcher;
 
 /// What became of a call that was made.
 pub(crate) struct CallResult {
@@ -250,7 +256,7 @@ impl Open {
         let ItemStream { link, call, .. } = &self.items;
         let mut state = link.lock();
         let Some(exchange) = state.exchanges.get_mut(call) else {
-            return Poll::Ready(given_up());
+            return Poll::Ready(CallEvent::given_up());
         };
         let heard = ready!(exchange.poll_heard(cx));
         if let CallEvent::Reply(answered) = &heard
@@ -265,7 +271,7 @@ impl Open {
     /// The call is answered, and its answer held.
     fn into_hold(mut self) -> WatchGuard {
         self.is_done = true;
-        self.items.link.hold(self.items.call)
+        WatchGuard::new(self.items.link.clone(), self.items.call)
     }
 
     /// What follows the head of an answer.
@@ -329,15 +335,10 @@ impl Drop for Open {
 }
 
 /// Ends what goes on for a call that is over for its caller.
-fn forget(exchanges: &mut CallMap<crate::exchange::Exchange>, call: CallId) {
+fn forget(exchanges: &mut CallMap<Exchange>, call: CallId) {
     if let Some(mut exchange) = exchanges.remove(&call) {
         exchange.stop();
     }
-}
-
-/// What is heard of a call of which nobody is told any more.
-pub(crate) fn given_up() -> CallEvent {
-    CallEvent::Failed(Error::canceled("the caller gave up"), Vec::new())
 }
 
 impl fmt::Debug for CallFuture {

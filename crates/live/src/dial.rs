@@ -3,13 +3,15 @@
 //!
 //! | after | dialed again |
 //! |---|---|
-//! | a connection that was lost, or taken over by a late hello of this side's own | after a random wait that doubles, see `backoff.rs` |
+//! | a connection that was lost, or taken over by a late hello of this side's own | after a random wait that doubles, see `dial/backoff.rs` |
 //! | a drain | the same, after what the peer asked for |
 //! | a refusal that only another credential mends | not: calls end, and later ones begin a new session |
 //!
 //! While it is not connected, calls wait; those that were never sent end with the first attempt
 //! that fails, since a caller without a deadline would wait for ever for a server that is not
 //! there. What was sent waits to be resumed, for as long as the peer keeps the session.
+
+mod backoff;
 
 use parking_lot::Mutex;
 use std::fmt;
@@ -22,10 +24,10 @@ use tidewire_service::{Call, Code, Error, Outcome, Reply};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use crate::backoff::Backoff;
+use crate::dial::backoff::Backoff;
 use crate::driver::{Connection, ConnectionEnd};
+use crate::host::Host;
 use crate::link::Link;
-use crate::serve::Host;
 use crate::session_clock::SessionClock;
 use crate::transport::Transport;
 

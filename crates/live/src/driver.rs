@@ -7,10 +7,12 @@
 //!
 //! A call of the peer is polled once in place, which is all that most handlers of a fast service
 //! need, and goes on in a task if it has to wait. That is done for 200 µs, or 256 calls
-//! (`turn.rs`); then what they answered is written.
+//! (`driver/turn.rs`); then what they answered is written.
 //!
 //! Nothing is read while the peer does not take what is written to it, and what it does not take
 //! for [`SILENCE`] ends the connection, which parks the session.
+
+mod turn;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -25,11 +27,13 @@ use tidewire_live_proto::{Micros, Reason};
 use tidewire_service::Peer;
 use tokio::time::{Instant, Sleep};
 
+use crate::driver::turn::{SlowMethods, Turn};
 use crate::link::Link;
-use crate::serve::{AnswerTask, RequestParts, Rest};
-use crate::shared_writer::SharedWriter;
+use crate::link::shared_writer::SharedWriter;
+use crate::serve::request::RequestParts;
+use crate::serve::{AnswerTask, Rest, arrived};
+use crate::session_clock::micros;
 use crate::transport::{Transport, TransportEnd};
-use crate::turn::{SlowMethods, Turn};
 
 /// A session's connection.
 pub struct Connection<T> {
@@ -210,7 +214,7 @@ impl<T: Transport> Connection<T> {
         let number = taken.number;
         let in_place = turn.call() && !self.slow.has(number);
         let watch = taken.watch;
-        let arrived = taken.arrived(&self.link, peer);
+        let arrived = arrived(taken, &self.link, peer);
         let runs_on = host.runs_on(&arrived);
         let serving = AnswerTask::of(&self.link, (call, watch), &arrived);
         let rest = match in_place {
@@ -340,10 +344,6 @@ pub(crate) async fn leave(transport: &mut impl Transport, out: &mut Vec<u8>, rea
         io::Result::Ok(())
     };
     let _ = tokio::time::timeout_at(Instant::now() + CLOSE_GRACE, close).await;
-}
-
-pub(crate) fn micros(duration: Duration) -> Micros {
-    Micros::try_from(duration.as_micros()).unwrap_or(Micros::MAX)
 }
 
 impl<T> fmt::Debug for Connection<T> {

@@ -16,47 +16,40 @@
 #![doc = include_str!("../README.md")]
 
 mod accept;
-mod backoff;
 mod body;
-mod budget;
 mod call;
-mod credential;
 mod dependencies;
 mod dial;
 mod driver;
-mod exchange;
-mod expiry;
+mod host;
 mod link;
-mod partial_items;
 mod process;
+mod reply_head;
+mod running;
 mod serve;
 mod session_clock;
-mod shared_writer;
-mod socket;
 mod stream_out;
-mod submit;
 mod transport;
-mod turn;
-mod watch;
-mod watch_guard;
-mod websocket;
 
 pub use accept::{Arrival, Links, random_boot};
+pub use call::watch_guard::WatchGuard;
 pub use call::{CallFuture, OpenCall};
 pub use dependencies::Depends;
 pub use dial::{Dial, Remote};
 pub use driver::{Connection, ConnectionEnd};
-pub use link::{CallMap, Link};
-pub use process::{Process, depends, depends_unheard};
-pub use serve::{
+pub use host::{
     AnswerFuture, CallFailure, CallTarget, Host, Identity, IdentityFuture, IncomingCall,
     ProcessMessage,
 };
+pub use link::Link;
+pub use link::call_map::CallMap;
+pub use link::watcher::{AnswerState, Watcher};
+pub use process::Process;
+pub use running::{depends, depends_unheard};
 pub use session_clock::SessionClock;
-pub use socket::Socket;
 pub use tidewire_live_proto::{
     BoundNames, CallId, ChangedSources, Config, Limits, Reason, Violation, feature,
 };
+pub use transport::socket::Socket;
+pub use transport::websocket::{PATH, SUBPROTOCOL, WebSocket, accept_key, random_key};
 pub use transport::{ByteStream, DirectWriter, Transport, TransportEnd};
-pub use watch_guard::{AnswerState, WatchGuard, Watcher};
-pub use websocket::{PATH, SUBPROTOCOL, WebSocket, accept_key, random_key};

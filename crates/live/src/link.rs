@@ -9,10 +9,22 @@
 //! The session is behind a lock, which is held for as long as the session computes and never across
 //! an `await`. A link outlives its connections: handlers run on while the session waits to be
 //! resumed.
+//!
+//! What a link keeps is in the folder beside this: its calls (`exchange.rs`), what it holds of the
+//! peer's answers (`watcher.rs`), what the peer holds of its (`watch.rs`), its credential, its items.
+
+pub(crate) mod budget;
+pub(crate) mod call_map;
+pub(crate) mod credential;
+pub(crate) mod exchange;
+pub(crate) mod expiry;
+pub(crate) mod partial_items;
+pub(crate) mod shared_writer;
+pub(crate) mod watch;
+pub(crate) mod watcher;
 
 use parking_lot::{Mutex, MutexGuard};
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -22,17 +34,18 @@ use tidewire_live_proto::{CallId, Event, Metadata, Reason, Session, Usage, Viola
 use tidewire_service::{Error, Outcome, Peer, Wakers};
 use tokio_util::task::TaskTracker;
 
-use crate::budget::Budget;
-use crate::call::given_up;
-use crate::credential::NewCredential;
-use crate::exchange::{CallEvent, Exchange};
-use crate::expiry::CredentialLife;
-use crate::partial_items::{Next, PartialItems};
-use crate::serve::{Host, ProcessMessage, RequestParts};
+use crate::host::{Host, ProcessMessage};
+use crate::link::budget::Budget;
+use crate::link::call_map::CallMap;
+use crate::link::credential::NewCredential;
+use crate::link::exchange::{CallEvent, Exchange};
+use crate::link::expiry::CredentialLife;
+use crate::link::partial_items::{Next, PartialItems};
+use crate::link::shared_writer::SharedWriter;
+use crate::link::watch::Watches;
+use crate::link::watcher::{AnswerState, DroppedGuards};
+use crate::serve::request::RequestParts;
 use crate::session_clock::SessionClock;
-use crate::shared_writer::SharedWriter;
-use crate::watch::Watches;
-use crate::watch_guard::{AnswerState, DroppedGuards};
 
 /// One end of a live session; clones share it.
 #[derive(Clone)]
@@ -52,10 +65,6 @@ pub(crate) struct Shared {
     /// What all sessions of its acceptor hold.
     budget: Option<Arc<Budget>>,
 }
-
-/// Something of each call. The numbers of calls are dense and bounded, so a hash that is quick will
-/// do.
-pub type CallMap<T> = HashMap<CallId, T, foldhash::fast::RandomState>;
 
 /// What the lock is around.
 pub(crate) struct State {
@@ -232,12 +241,12 @@ impl Link {
     pub(crate) fn poll_heard(&self, call: CallId, cx: &mut Context<'_>) -> Poll<CallEvent> {
         match self.lock().exchanges.get_mut(&call) {
             Some(exchange) => exchange.poll_heard(cx),
-            None => Poll::Ready(given_up()),
+            None => Poll::Ready(CallEvent::given_up()),
         }
     }
 
     /// A piece of an item was taken, and others follow: the peer may send as much again, of this
-    /// item if it is its turn (`partial_items.rs`).
+    /// item if it is its turn (`link/partial_items.rs`).
     pub(crate) fn took_piece(&self, call: CallId, bytes: usize) {
         let mut state = self.lock();
         if state.unfinished.take(call, bytes) == Next::GoesOn {

@@ -32,3 +32,8 @@ impl SessionClock {
         self.0.checked_add(Duration::from_micros(at))
     }
 }
+
+/// A time as a session counts it.
+pub(crate) fn micros(duration: Duration) -> Micros {
+    Micros::try_from(duration.as_micros()).unwrap_or(Micros::MAX)
+}

@@ -6,6 +6,9 @@
 //! | [`Socket`](crate::Socket) | the same, between a gateway and a process that it hosts |
 //! | [`WebSocket`](crate::WebSocket) | binary messages, each of whole frames |
 
+pub(crate) mod socket;
+pub(crate) mod websocket;
+
 use std::fmt;
 use std::io;
 use std::pin::Pin;

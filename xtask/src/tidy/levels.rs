@@ -7,6 +7,7 @@ use crate::tree::{File, Finding, Tree};
 
 /// A crate and its levels, the lowest first.
 const LEVELS: &[(&str, &[&str])] = &[
+    ("hosting", &["supervisor", "limits", "pool", "process", "native", "instance"]),
     ("memo", &["memory", "store", "graph", "compute"]),
     (
         "mock",

@@ -8,14 +8,12 @@
 //! thread to wake: while calls are open, those that come together are left to it, and written as
 //! one.
 
-use parking_lot::MutexGuard;
 use std::fmt;
 use std::sync::Arc;
 
 use tidewire_live_proto::Micros;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use crate::link::{Link, State};
 use crate::transport::DirectWriter;
 
 /// Writing beside the task of the connection.
@@ -24,7 +22,7 @@ pub(crate) struct SharedWriter {
     /// By what; only by the task where there is nothing.
     pub(crate) by: Option<Arc<dyn DirectWriter>>,
     /// All tasks have one thread.
-    joins: bool,
+    pub(crate) joins: bool,
     /// Somebody has bytes in hand that come before all others.
     pub(crate) is_writing: bool,
     /// What the connection did not take, for its task.
@@ -32,7 +30,7 @@ pub(crate) struct SharedWriter {
     /// When the task looks again by itself; never where there is nothing.
     pub(crate) looks_at: Option<Micros>,
     /// A buffer, kept from one call to the next.
-    buffer: Vec<u8>,
+    pub(crate) buffer: Vec<u8>,
 }
 
 impl SharedWriter {
@@ -46,46 +44,6 @@ impl SharedWriter {
     /// Whether there are bytes that the session has given out and the connection has not taken.
     pub(crate) fn is_busy(&self) -> bool {
         self.is_writing || !self.left.is_empty()
-    }
-}
-
-impl Link {
-    /// Has what is to be written written: here and now if that can be, else by the task of the
-    /// connection.
-    pub(crate) fn write_at_once<'a>(&'a self, mut state: MutexGuard<'a, State>) {
-        let by =
-            state.beside.by.clone().filter(|_| state.is_greeted && state.beside.left.is_empty());
-        let Some(by) = by else { return state.wake() };
-        if state.beside.joins && state.exchanges.len() > 1 {
-            return state.wake();
-        }
-        if state.beside.is_writing {
-            // Whoever does looks again when it is done.
-            return;
-        }
-        let mut out = std::mem::take(&mut state.beside.buffer);
-        while state.session.poll_output(self.0.clock.now(), &mut out) {
-            state.beside.is_writing = true;
-            drop(state);
-            let sent = by.try_send(&out).unwrap_or(0);
-            state = self.lock();
-            state.beside.is_writing = false;
-            if sent < out.len() {
-                state.beside.left = out.split_off(sent);
-                return state.wake();
-            }
-            out.clear();
-        }
-        state.beside.buffer = out;
-        // A deadline may be before what the task waits for, and its last byte what lets it leave;
-        // what the session has to say itself, such as that the call is too large for its peer, is
-        // heard there.
-        let due = state.session.poll_timeout();
-        let looks_at = state.beside.looks_at;
-        let is_sooner = due.is_some_and(|due| looks_at.is_none_or(|at| due < at));
-        if is_sooner || state.session.is_draining() || state.session.has_event() {
-            state.wake();
-        }
     }
 }
 

@@ -16,13 +16,11 @@ use std::task::Waker;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use tidewire_live_proto::{CallId, Change, Micros, OutgoingReply, Refresh, Session, Watch};
-use tidewire_service::{
-    Body, Error, Freshness, Lifetime, Reply, StaleSet, StaleSetEntry, WatchMode,
-};
+use tidewire_live_proto::{CallId, Micros, Session, Watch};
+use tidewire_service::{Body, Freshness, Lifetime, StaleSet, StaleSetEntry, WatchMode};
 
-use crate::link::{CallMap, Link, State};
-use crate::serve::{CallFailure, CallTarget, IncomingCall, head_of};
+use crate::host::{CallTarget, IncomingCall};
+use crate::link::call_map::CallMap;
 use crate::session_clock::SessionClock;
 
 /// The watches of a link.
@@ -84,7 +82,8 @@ impl RepeatableCall {
         Arc::new(Self { target, context, message })
     }
 
-    fn arrived(&self, held: &Freshness) -> IncomingCall {
+    /// The call, of somebody who has this.
+    pub(crate) fn arrived(&self, held: &Freshness) -> IncomingCall {
         let mut context = self.context.clone();
         context.set_held(held.validator().into_iter().collect());
         context.set_watching(WatchMode::Continues);
@@ -128,8 +127,18 @@ impl Watches {
     }
 
     /// How an answer is made again, if it is watched for its values.
-    fn again(&self, call: CallId) -> Option<Arc<RepeatableCall>> {
+    pub(crate) fn again(&self, call: CallId) -> Option<Arc<RepeatableCall>> {
         self.granted.get(&call)?.more.as_ref()?.again.clone()
+    }
+
+    /// Makes answers from now on with other default headers of their caller; returns all calls.
+    pub(crate) fn with_defaults(&mut self, before: &HeaderMap, now: &HeaderMap) -> Vec<CallId> {
+        let watched = self.granted.iter_mut().map(|(call, watched)| {
+            let again = watched.more.as_mut().and_then(|more| more.again.as_mut());
+            again.into_iter().for_each(|again| *again = again.with_defaults(before, now));
+            *call
+        });
+        watched.collect()
     }
 
     pub(crate) fn clear(&mut self) {
@@ -138,7 +147,7 @@ impl Watches {
     }
 
     /// Watches an answer; whether it is stale already.
-    fn watch(
+    pub(crate) fn watch(
         &mut self,
         call: CallId,
         freshness: &Freshness,
@@ -163,7 +172,7 @@ impl Watches {
     }
 
     /// What became stale: those that rang and are, and those whose time is over.
-    fn take_stale(&mut self, session: &Session, clock: SessionClock) -> Vec<CallId> {
+    pub(crate) fn take_stale(&mut self, session: &Session, clock: SessionClock) -> Vec<CallId> {
         let mut stale = Vec::new();
         // The time is not asked for where nothing ends by it: this is done for each answer.
         while let Some(&(due, call)) = self.dues.first().filter(|(due, _)| *due <= clock.now()) {
@@ -179,125 +188,5 @@ impl Watches {
             },
         ));
         stale
-    }
-}
-
-impl State {
-    /// Tells the session what became stale: before it is given an answer, and before it writes.
-    pub(crate) fn tell_stale(&mut self, link: &Link) {
-        self.look_at_expiry(link);
-        for call in self.watches.take_stale(&self.session, link.0.clock) {
-            self.make_stale(link, call);
-        }
-    }
-
-    /// Tells the peer that an answer is stale, and makes that of a watch of values again.
-    pub(crate) fn make_stale(&mut self, link: &Link, call: CallId) {
-        match self.session.stale(call) {
-            Some(change) => self.make_again(link, call, change),
-            None => self.watches.remove(call),
-        }
-    }
-
-    /// Treats all watched answers as changed, and makes them with other default headers of their
-    /// caller: what it may see, and for how long, may be another.
-    pub(crate) fn ask_anew(&mut self, link: &Link, before: &HeaderMap, now: &HeaderMap) {
-        let calls: Vec<_> = self.watches.granted.keys().copied().collect();
-        for call in calls {
-            let watched = self.watches.granted.get_mut(&call).and_then(|it| it.more.as_mut());
-            if let Some(again) = watched.and_then(|more| more.again.as_mut()) {
-                *again = again.with_defaults(before, now);
-            }
-            self.make_stale(link, call);
-        }
-    }
-
-    /// Answers with a reply that its caller may watch.
-    pub(crate) fn reply_watched(
-        &mut self,
-        link: &Link,
-        call: CallId,
-        mut reply: OutgoingReply<'_>,
-        freshness: &Freshness,
-        again: Option<Arc<RepeatableCall>>,
-    ) {
-        if freshness.validator().is_none() || !freshness.is_known() {
-            return self.session.reply(call, reply);
-        }
-        if self.watches.watch(call, freshness, link.0.clock, again) {
-            self.session.stale(call);
-            // It is not watched any more: who wants to go on asks again.
-            reply.max_age_ms = Some(0);
-        }
-        self.session.reply(call, reply.watched());
-        if !self.session.is_watch(call) {
-            self.watches.remove(call);
-        }
-    }
-
-    /// Makes the answer of a watch again, in a task that ends with the watch; not while its
-    /// caller's credential has just expired, and another may come.
-    pub(crate) fn make_again(&mut self, link: &Link, call: CallId, change: Change) {
-        let Some(change) = self.life.defer(call, change) else { return };
-        let again = self.watches.again(call);
-        let (Some(again), Some(host)) = (again, link.0.host.clone()) else {
-            let ended = Error::unavailable("the answer cannot be made again");
-            self.watches.remove(call);
-            return self.session.refresh(call, change, Refresh::Failed(ended));
-        };
-        let held = Freshness::default().with_validator(self.session.watched_validator(call));
-        let link_again = link.clone();
-        let made = async move {
-            let outcome = host.answer(again.arrived(&held)).await;
-            link_again.refresh(call, change, outcome, again).await;
-        };
-        let task = link.0.tasks.spawn(made).abort_handle();
-        let exchange = self.exchanges.entry(call).or_default();
-        // One that began before the last change gives no value.
-        exchange.task.replace(task).into_iter().for_each(|before| before.abort());
-    }
-}
-
-impl Link {
-    async fn refresh(
-        &self,
-        call: CallId,
-        change: Change,
-        outcome: Result<Reply, CallFailure>,
-        again: Arc<RepeatableCall>,
-    ) {
-        let outcome = match outcome {
-            Ok(Reply { body: Body::Stream(_), .. }) => {
-                Err(Error::internal("a watched answer became a stream"))
-            }
-            Ok(reply) => Ok(reply),
-            Err(failed) => Err(failed.error),
-        };
-        let mut state = self.lock();
-        match outcome {
-            Err(error) => {
-                state.watches.remove(call);
-                state.exchanges.remove(&call);
-                state.session.refresh(call, change, Refresh::Failed(error));
-            }
-            Ok(reply) => {
-                state.exchanges.remove(&call);
-                if state.watches.watch(call, &reply.freshness, self.0.clock, Some(again)) {
-                    // It began before the last change, and gives no value.
-                    state.make_stale(self, call);
-                } else {
-                    let refresh = match (&reply.body, reply.is_unchanged()) {
-                        (_, true) => Refresh::Unchanged,
-                        (Body::Full(body), _) => Refresh::Value(head_of(&reply, body)),
-                        _ => Refresh::Value(head_of(&reply, &[])),
-                    };
-                    state.session.refresh(call, change, refresh);
-                    if !state.session.is_watch(call) {
-                        state.watches.remove(call);
-                    }
-                }
-            }
-        }
-        state.wake();
     }
 }

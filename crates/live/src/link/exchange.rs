@@ -15,7 +15,7 @@ use tidewire_service::{Body, Error, Freshness, Lifetime, Reply, Token, Tokens};
 use tokio::task::AbortHandle;
 
 use crate::dependencies::{self, Depends};
-use crate::watch_guard::{AnswerState, Watcher};
+use crate::link::watcher::{AnswerState, Watcher};
 
 /// A call, while anybody has a part in it.
 #[derive(Default)]
@@ -55,6 +55,13 @@ pub(crate) struct PeerAnswer {
     pub(crate) reply: Reply,
     pub(crate) then: Continuation,
     pub(crate) depends: Vec<Depends>,
+}
+
+impl CallEvent {
+    /// What is heard of a call of which nobody is told any more.
+    pub(crate) fn given_up() -> Self {
+        Self::Failed(Error::canceled("the caller gave up"), Vec::new())
+    }
 }
 
 impl PeerAnswer {

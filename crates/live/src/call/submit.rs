@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
 use bytes::Bytes;
+use parking_lot::MutexGuard;
 use tidewire_live_proto::{
     CallId, CallKind, CallRefusal, Destination, Extra, Metadata, Micros, Request, RequestBody,
     Watch,
@@ -17,12 +18,12 @@ use tidewire_service::{
 };
 
 use crate::call::Open;
-use crate::exchange::CallEvent;
+use crate::link::exchange::CallEvent;
+use crate::link::watcher::Watcher;
 use crate::link::{Link, State};
-use crate::process;
-use crate::serve::metadata;
+use crate::reply_head::metadata;
+use crate::running;
 use crate::stream_out::Pour;
-use crate::watch_guard::Watcher;
 
 /// What the session needs of a call; its body stays in the call until there is room for it.
 struct Order<'a> {
@@ -101,6 +102,44 @@ impl Link {
         Poll::Ready(Ok(Open::new(self.clone(), id, streams_out)))
     }
 
+    /// Has what is to be written written: here and now if that can be, else by the task of the
+    /// connection.
+    fn write_at_once<'a>(&'a self, mut state: MutexGuard<'a, State>) {
+        let by =
+            state.beside.by.clone().filter(|_| state.is_greeted && state.beside.left.is_empty());
+        let Some(by) = by else { return state.wake() };
+        if state.beside.joins && state.exchanges.len() > 1 {
+            return state.wake();
+        }
+        if state.beside.is_writing {
+            // Whoever does looks again when it is done.
+            return;
+        }
+        let mut out = take(&mut state.beside.buffer);
+        while state.session.poll_output(self.0.clock.now(), &mut out) {
+            state.beside.is_writing = true;
+            drop(state);
+            let sent = by.try_send(&out).unwrap_or(0);
+            state = self.lock();
+            state.beside.is_writing = false;
+            if sent < out.len() {
+                state.beside.left = out.split_off(sent);
+                return state.wake();
+            }
+            out.clear();
+        }
+        state.beside.buffer = out;
+        // A deadline may be before what the task waits for, and its last byte what lets it leave;
+        // what the session has to say itself, such as that the call is too large for its peer, is
+        // heard there.
+        let due = state.session.poll_timeout();
+        let looks_at = state.beside.looks_at;
+        let is_sooner = due.is_some_and(|due| looks_at.is_none_or(|at| due < at));
+        if is_sooner || state.session.is_draining() || state.session.has_event() {
+            state.wake();
+        }
+    }
+
     /// Until when an answer is wanted, as the session counts it.
     fn deadline(&self, call: &Call) -> Micros {
         call.context.deadline().map_or(Micros::MAX, |at| self.0.clock.micros(at))
@@ -176,7 +215,7 @@ impl<'a> Order<'a> {
             deadline,
             held: context.caller_validators().first().copied(),
             tokens: tokens.map(|token| Bytes::copy_from_slice(token.bytes())).collect(),
-            parent: process::parent(link),
+            parent: running::parent(link.0.is_process),
             watch: if is_watched { Watch::Notify } else { Watch::No },
         })
     }

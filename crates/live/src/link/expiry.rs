@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use tidewire_live_proto::{CallId, Change, Micros};
 
-use crate::driver::micros;
-use crate::link::{Link, State};
+use crate::session_clock::{SessionClock, micros};
 
 /// How long a watch waits for another credential.
 const GRACE: Duration = Duration::from_secs(30);
@@ -34,6 +33,14 @@ enum Phase {
     Good,
     Grace,
     Over,
+}
+
+/// What is due since a credential expired.
+pub(crate) enum Expired {
+    /// Watches of values are suspect.
+    Suspect,
+    /// These are made again.
+    Again(BTreeMap<CallId, Change>),
 }
 
 impl CredentialLife {
@@ -61,30 +68,24 @@ impl CredentialLife {
         self.waiting.insert(call, change);
         None
     }
-}
 
-impl State {
-    /// Does what is due since the credential expired.
-    pub(crate) fn look_at_expiry(&mut self, link: &Link) {
+    /// What is due now, which is done by whoever asks.
+    pub(crate) fn poll_expired(&mut self, clock: SessionClock) -> Option<Expired> {
         // Where no credential ends the time is not asked for: this is done for each answer.
-        let Some(due) = self.life.poll_timeout() else { return };
-        if due > link.0.clock.now() {
-            return;
+        let due = self.poll_timeout()?;
+        if due > clock.now() {
+            return None;
         }
-        match self.life.phase {
+        Some(match self.phase {
             Phase::Good => {
-                self.life.phase = Phase::Grace;
-                for call in self.watches.of_values() {
-                    self.make_stale(link, call);
-                }
+                self.phase = Phase::Grace;
+                Expired::Suspect
             }
             Phase::Grace | Phase::Over => {
-                self.life.phase = Phase::Over;
-                for (call, change) in std::mem::take(&mut self.life.waiting) {
-                    self.make_again(link, call, change);
-                }
+                self.phase = Phase::Over;
+                Expired::Again(std::mem::take(&mut self.waiting))
             }
-        }
+        })
     }
 }
 

@@ -15,9 +15,9 @@ use tidewire_live_proto::{Reason, Violation};
 use tidewire_service::Error;
 use tokio::task::AbortHandle;
 
-use crate::expiry::{CredentialLife, expires_ms};
+use crate::host::Identity;
+use crate::link::expiry::{CredentialLife, expires_ms};
 use crate::link::{Link, State};
-use crate::serve::Identity;
 
 /// The credential that came in place of another, while it is looked at.
 #[derive(Debug, Default)]
