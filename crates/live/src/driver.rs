@@ -29,8 +29,8 @@ use tokio::time::{Instant, Sleep};
 
 use crate::driver::turn::{SlowMethods, Turn};
 use crate::link::Link;
+use crate::link::request::RequestParts;
 use crate::link::shared_writer::SharedWriter;
-use crate::serve::request::RequestParts;
 use crate::serve::{AnswerTask, Rest, arrived};
 use crate::session_clock::micros;
 use crate::transport::{Transport, TransportEnd};

@@ -10,8 +10,8 @@
 //! an `await`. A link outlives its connections: handlers run on while the session waits to be
 //! resumed.
 //!
-//! What a link keeps is in the folder beside this: its calls (`exchange.rs`), what it holds of the
-//! peer's answers (`watcher.rs`), what the peer holds of its (`watch.rs`), its credential, its items.
+//! What a link keeps is in the folder beside this: calls (`exchange.rs`), answers of the peer that
+//! are held (`watcher.rs`), answers that the peer holds (`watch.rs`), credentials, items.
 
 pub(crate) mod budget;
 pub(crate) mod call_map;
@@ -19,6 +19,7 @@ pub(crate) mod credential;
 pub(crate) mod exchange;
 pub(crate) mod expiry;
 pub(crate) mod partial_items;
+pub(crate) mod request;
 pub(crate) mod shared_writer;
 pub(crate) mod watch;
 pub(crate) mod watcher;
@@ -41,10 +42,10 @@ use crate::link::credential::NewCredential;
 use crate::link::exchange::{CallEvent, Exchange};
 use crate::link::expiry::CredentialLife;
 use crate::link::partial_items::{Next, PartialItems};
+use crate::link::request::RequestParts;
 use crate::link::shared_writer::SharedWriter;
 use crate::link::watch::Watches;
 use crate::link::watcher::{AnswerState, DroppedGuards};
-use crate::serve::request::RequestParts;
 use crate::session_clock::SessionClock;
 
 /// One end of a live session; clones share it.

@@ -4,7 +4,6 @@
 //! goes on in a task if it has to wait (`driver.rs`). What the answer is (whole, a stream,
 //! "unchanged", an error with what became of the call) is told to the session here.
 
-pub(crate) mod request;
 mod stale;
 
 use std::pin::Pin;
@@ -18,11 +17,11 @@ use tidewire_service::{Body, Frames, Headers, Outcome, Peer, Reply};
 use crate::body::RequestBody;
 use crate::dependencies::{self, Depends};
 use crate::host::{CallFailure, Host, IncomingCall};
+use crate::link::request::RequestParts;
 use crate::link::watch::RepeatableCall;
 use crate::link::{Link, State};
 use crate::reply_head::{head_made_of, head_of, metadata};
 use crate::running;
-use crate::serve::request::RequestParts;
 use crate::stream_out::Pour;
 
 /// A request as a host sees it.

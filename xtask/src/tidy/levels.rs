@@ -8,6 +8,7 @@ use crate::tree::{File, Finding, Tree};
 /// A crate and its levels, the lowest first.
 const LEVELS: &[(&str, &[&str])] = &[
     ("hosting", &["supervisor", "limits", "pool", "process", "native", "instance"]),
+    ("live", &["session_clock", "dependencies", "host", "reply_head", "transport", "link"]),
     ("memo", &["memory", "store", "graph", "compute"]),
     (
         "mock",

@@ -18,7 +18,8 @@
 //! | messages have any size | a response has up to [`LifeLimits::response_bytes_max`] |
 //!
 //! A response that is not of the protocol is 502 for its caller, and the process that sent it gets
-//! no more calls; one that breaks off is told as that of a program of plain HTTP (`call/policy.rs`).
+//! no more calls; one that breaks off is told as that of a program of plain HTTP
+//! (`call/policy.rs`).
 
 mod message;
 mod message_end;

@@ -8,8 +8,8 @@
 //!            └── Stale ◀─ another answer ◀── Suspect ◀──┘ asked for again, spread in time
 //! ```
 //!
-//! Whoever holds an answer keeps a [`WatchGuard`](crate::WatchGuard); when it is dropped the peer is
-//! asked to tell no more.
+//! Whoever holds an answer keeps a [`WatchGuard`](crate::WatchGuard); when it is dropped the peer
+//! is asked to tell no more.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
