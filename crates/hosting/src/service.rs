@@ -3,7 +3,7 @@
 //! | file | what it decides |
 //! |---|---|
 //! | `inner.rs` | what there is of a service, and what an end of a process comes to |
-//! | `keeper.rs` | how that is done which its pool decides |
+//! | `keeper.rs` | how what its pool decides is carried out |
 //! | `control.rs` | what an operator does to a service |
 //! | `status.rs`, `figures.rs` | what there is to say of a service |
 //! | `typed_service.rs` | such a process as a service of a schema |

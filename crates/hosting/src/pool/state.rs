@@ -49,10 +49,10 @@ impl Count {
     /// Where the service is in its life.
     pub(crate) fn state(&self) -> State {
         match self {
-            Count { ready: 1.., .. } => State::Ready,
-            Count { frozen: 1.., .. } => State::Frozen,
-            Count { is_starting: true, .. } => State::Starting,
-            Count { stopping: 1.., .. } => State::Stopping,
+            Self { ready: 1.., .. } => State::Ready,
+            Self { frozen: 1.., .. } => State::Frozen,
+            Self { is_starting: true, .. } => State::Starting,
+            Self { stopping: 1.., .. } => State::Stopping,
             _ => State::Stopped,
         }
     }

@@ -39,7 +39,7 @@ pub(crate) struct Inner {
     pub(super) shared: Arc<Shared>,
     pub(super) named: Arc<NamedSources>,
     /// Who has its name since it was removed.
-    pub(super) next: OnceLock<Arc<Inner>>,
+    pub(super) next: OnceLock<Arc<Self>>,
 }
 
 impl Inner {
