@@ -1,7 +1,5 @@
 //! The log of a running host.
 
-#[cfg(feature = "sqlite")]
-use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tidewire_memo::WriteGuard;
@@ -41,38 +39,12 @@ pub struct Oplog {
 /// Asks and tells a running [`Oplog`]; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct OplogHandle {
-    core: SharedCore,
+    pub(crate) core: SharedCore,
 }
 
 impl Oplog {
     pub(crate) fn new(core: SharedCore, tasks: JoinSet<()>) -> Self {
         Self { handle: OplogHandle { core }, tasks }
-    }
-
-    /// A log in the PostgreSQL database that the data is in. Connect directly, not through a pooler
-    /// that gives each transaction another connection.
-    #[cfg(feature = "postgres")]
-    pub fn postgres(config: &tokio_postgres::Config) -> crate::PostgresLog {
-        crate::PostgresLog::new(config)
-    }
-
-    /// As [`postgres`](Self::postgres), by a URL: `postgres://user@host/name`.
-    ///
-    /// # Errors
-    /// Text that is not such a URL.
-    #[cfg(feature = "postgres")]
-    pub fn postgres_url(url: &str) -> Result<crate::PostgresLog, crate::Error> {
-        let parsed = url.parse().map_err(|error: tokio_postgres::Error| {
-            let text = "not a URL of a PostgreSQL database; write postgres://user@host/name";
-            crate::Error::new(crate::ErrorKind::Database, text).because(error)
-        });
-        Ok(Self::postgres(&parsed?))
-    }
-
-    /// A log in the SQLite file that the data is in.
-    #[cfg(feature = "sqlite")]
-    pub fn sqlite(path: impl AsRef<Path>) -> crate::SqliteLog {
-        crate::SqliteLog::new(path.as_ref())
     }
 
     /// What may be given to whoever asks and tells.
@@ -150,25 +122,6 @@ impl OplogHandle {
         let token = Token::unclear();
         self.core.wrote(&token);
         token
-    }
-
-    /// Runs `work` in a transaction and marks what it lists when the commit is acknowledged, here
-    /// at once and on other hosts by the log.
-    ///
-    /// # Errors
-    /// When the work fails, or the database does; [`crate::WriteError`] says whether it was rolled
-    /// back.
-    ///
-    /// # Cancel safety
-    /// Dropped before the commit, the transaction is rolled back. Dropped during the commit, it may
-    /// have been committed: then the log has its rows.
-    #[cfg(feature = "postgres")]
-    pub async fn transaction<T, E>(
-        &self,
-        client: &mut tokio_postgres::Client,
-        work: impl AsyncFnOnce(&tokio_postgres::Transaction<'_>, &mut crate::Changes) -> Result<T, E>,
-    ) -> Result<(T, Token), crate::WriteError<E>> {
-        crate::postgres::transaction(&self.core, client, work).await
     }
 
     /// Whether this host's memory includes what the token names, without waiting.

@@ -18,7 +18,6 @@ use tokio::task::JoinSet;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Config, NoTls, Socket};
 
-pub(crate) use self::transaction::transaction;
 pub use self::transaction::{Changes, WriteError};
 
 use self::session::{Connector, SessionSettings, connector};
@@ -27,6 +26,26 @@ use crate::core::Core;
 use crate::error::{Error, ErrorKind};
 use crate::oplog::Oplog;
 use crate::settings::Settings;
+
+impl Oplog {
+    /// A log in the PostgreSQL database that the data is in. Connect directly, not through a pooler
+    /// that gives each transaction another connection.
+    pub fn postgres(config: &Config) -> PostgresLog {
+        PostgresLog::new(config)
+    }
+
+    /// As [`postgres`](Self::postgres), by a URL: `postgres://user@host/name`.
+    ///
+    /// # Errors
+    /// Text that is not such a URL.
+    pub fn postgres_url(url: &str) -> Result<PostgresLog, Error> {
+        let parsed = url.parse().map_err(|error: tokio_postgres::Error| {
+            let text = "not a URL of a PostgreSQL database; write postgres://user@host/name";
+            Error::new(ErrorKind::Database, text).because(error)
+        });
+        Ok(Self::postgres(&parsed?))
+    }
+}
 
 /// What a log in PostgreSQL has to know before it starts; see [`Oplog::postgres`].
 #[must_use = "nothing is followed until `start`"]

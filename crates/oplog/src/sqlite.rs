@@ -26,6 +26,13 @@ use crate::error::{Error, ErrorKind};
 use crate::oplog::Oplog;
 use crate::settings::Settings;
 
+impl Oplog {
+    /// A log in the SQLite file that the data is in.
+    pub fn sqlite(path: impl AsRef<Path>) -> SqliteLog {
+        SqliteLog::new(path.as_ref())
+    }
+}
+
 /// What a log in a SQLite file has to know before it starts; see [`Oplog::sqlite`].
 #[derive(Debug)]
 #[must_use = "nothing is followed until `start`"]

@@ -42,18 +42,6 @@ const EXCEPTIONS: &[Exception] = &[
         files: 7,
         reason: "a computation reads others, and each of them may start more",
     },
-    Exception {
-        file: "crates/live/src/link.rs",
-        files: 13,
-        reason: "one session: what it reads, writes and waits for changes its state",
-    },
-    Exception { file: "crates/cache/src/table.rs", files: 11, reason: "to be opened" },
-    Exception { file: "crates/cache/src/pages/table.rs", files: 9, reason: "to be opened" },
-    Exception { file: "crates/client/src/client.rs", files: 15, reason: "to be opened" },
-    Exception { file: "crates/hosting/src/pool.rs", files: 13, reason: "to be opened" },
-    Exception { file: "crates/oplog/src/oplog.rs", files: 5, reason: "to be opened" },
-    Exception { file: "crates/server/src/connection.rs", files: 31, reason: "to be opened" },
-    Exception { file: "crates/service/src/call.rs", files: 5, reason: "to be opened" },
 ];
 
 /// Circles that are too large, and exceptions that are too wide.

@@ -16,6 +16,7 @@ use tokio_postgres::{Client, Transaction};
 
 use crate::change::{Change, ChangeSet};
 use crate::core::Core;
+use crate::oplog::OplogHandle;
 use crate::settings::Settings;
 use crate::sql::identifier;
 use crate::token::Token;
@@ -53,7 +54,27 @@ pub enum WriteError<E> {
     Unknown(tokio_postgres::Error),
 }
 
-pub(crate) async fn transaction<T, E>(
+impl OplogHandle {
+    /// Runs `work` in a transaction and marks what it lists when the commit is acknowledged, here
+    /// at once and on other hosts by the log.
+    ///
+    /// # Errors
+    /// When the work fails, or the database does; [`WriteError`] says whether it was rolled
+    /// back.
+    ///
+    /// # Cancel safety
+    /// Dropped before the commit, the transaction is rolled back. Dropped during the commit, it may
+    /// have been committed: then the log has its rows.
+    pub async fn transaction<T, E>(
+        &self,
+        client: &mut Client,
+        work: impl AsyncFnOnce(&Transaction<'_>, &mut Changes) -> Result<T, E>,
+    ) -> Result<(T, Token), WriteError<E>> {
+        transaction(&self.core, client, work).await
+    }
+}
+
+async fn transaction<T, E>(
     core: &Core,
     client: &mut Client,
     work: impl AsyncFnOnce(&Transaction<'_>, &mut Changes) -> Result<T, E>,
