@@ -1,4 +1,5 @@
-//! One memo a method, made at its first call. The terms on which it keeps answers: `method_policy.rs`.
+//! One memo a method, made at its first call. The terms on which it keeps answers are in
+//! `method_policy.rs`.
 
 use std::sync::{Arc, OnceLock};
 

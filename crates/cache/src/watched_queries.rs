@@ -9,8 +9,9 @@
 //! | a computation of this process | as a new watcher: what the query read becomes what the computation read |
 //!
 //! The value in the graph is a digest of the reply: its validator, and what it read. The reply
-//! itself is held by [`Run`](crate::runs::Run) until those who wait for it have it, and the last few a method for
-//! watchers who were told of the same change and ask a little later (at most [`RECENT_BYTES_MAX`](crate::runs::RECENT_BYTES_MAX)).
+//! itself is held by [`Run`](crate::runs::Run) until those who wait for it have it, and the last
+//! few a method for watchers who were told of the same change and ask a little later (at most
+//! [`RECENT_BYTES_MAX`](crate::runs::RECENT_BYTES_MAX)).
 
 use std::sync::Arc;
 use std::time::Duration;
