@@ -1,6 +1,7 @@
 //! The log in PostgreSQL: a table that triggers fill, and that every host reads by difference of
 //! snapshots.
 
+mod failure;
 mod intent;
 mod poll;
 mod publish;

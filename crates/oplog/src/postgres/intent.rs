@@ -6,7 +6,7 @@
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-use super::publish::write_error;
+use super::failure::write_error;
 use super::schema::literal;
 use crate::error::{Error, ErrorKind};
 use crate::intent::LOST;

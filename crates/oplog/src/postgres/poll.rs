@@ -5,6 +5,7 @@ use std::pin::pin;
 use futures_util::TryStreamExt as _;
 use tokio_postgres::{Client, Statement};
 
+use super::failure::read_error;
 use super::schema::incarnate;
 use crate::change::{Change, ChangeSet};
 use crate::core::Core;
@@ -22,7 +23,7 @@ pub(super) struct PollStatement {
 impl PollStatement {
     pub(super) async fn prepare(client: &Client, schema: &str) -> Result<Self, Error> {
         let sql = POLL.replace("{schema}", &identifier(schema));
-        let statement = client.prepare(&sql).await.map_err(database_error)?;
+        let statement = client.prepare(&sql).await.map_err(read_error)?;
         Ok(Self { statement, incarnate: incarnate(schema) })
     }
 
@@ -35,7 +36,7 @@ impl PollStatement {
                 return Ok(());
             }
             // The database crashed, or this is its first host.
-            client.batch_execute(&self.incarnate).await.map_err(database_error)?;
+            client.batch_execute(&self.incarnate).await.map_err(read_error)?;
         }
         Err(Error::new(ErrorKind::Corrupt, "the change log has no incarnation and takes none"))
     }
@@ -48,10 +49,10 @@ impl PollStatement {
             (unread.from.to_string(), running)
         });
         let params: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&from, &running];
-        let rows = client.query_raw(&self.statement, params).await.map_err(database_error)?;
+        let rows = client.query_raw(&self.statement, params).await.map_err(read_error)?;
         let mut rows = pin!(rows);
         let mut poll = None::<Poll>;
-        while let Some(row) = rows.try_next().await.map_err(database_error)? {
+        while let Some(row) = rows.try_next().await.map_err(read_error)? {
             let poll = match &mut poll {
                 Some(poll) => poll,
                 none => none.insert(Poll {
@@ -91,12 +92,6 @@ impl PollStatement {
 fn corrupt(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::new(ErrorKind::Corrupt, "the change log shows what PostgreSQL does not write")
         .because(error)
-}
-
-/// The database refused a statement, or is gone.
-pub(super) fn database_error(error: tokio_postgres::Error) -> Error {
-    let kind = if error.is_closed() { ErrorKind::Unreachable } else { ErrorKind::Database };
-    Error::new(kind, "the change log cannot be read").because(error)
 }
 
 /// What the last position does not contain: two conditions on one index.

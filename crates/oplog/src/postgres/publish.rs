@@ -7,10 +7,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_postgres::Client;
 
+use super::failure::write_error;
 use super::intent::{self, IntentFailure};
 use super::session::{Line, SessionSettings, within};
 use crate::core::Backoff;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::intent::{NextStep, Registration};
 use crate::outbox::{Batch, CHANGES_WAIT, CHANGES_WRITTEN};
 use crate::sql::identifier;
@@ -42,12 +43,6 @@ impl WriteFailure {
             false => Self::Other(write_error(error)),
         }
     }
-}
-
-/// The database refused a statement, or is gone.
-pub(super) fn write_error(error: tokio_postgres::Error) -> Error {
-    let kind = if error.is_closed() { ErrorKind::Unreachable } else { ErrorKind::Database };
-    Error::new(kind, "the change log cannot be written").because(error)
 }
 
 impl From<Error> for IntentFailure {

@@ -13,8 +13,9 @@ use tokio::time::Instant;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{AsyncMessage, Client, Config, Socket};
 
+use super::failure::read_error;
 use super::intent::{self, IntentFailure};
-use super::poll::{PollStatement, database_error};
+use super::poll::PollStatement;
 use super::schema::{INSTALL_LOCK, mark_body, tables};
 use super::triggers::{self, TriggerCheck};
 use super::trim;
@@ -134,10 +135,10 @@ impl SessionSettings {
         let (client, line, heard) = self.connect().await?;
         install(&client, settings).await?;
         let settled = triggers::settle(&client, settings, &self.captures, "5s").await;
-        self.tell(&settled.map_err(database_error)?);
+        self.tell(&settled.map_err(read_error)?);
         if settings.wake {
             let listen = format!("LISTEN {}", identifier(&channel(settings)));
-            client.batch_execute(&listen).await.map_err(database_error)?;
+            client.batch_execute(&listen).await.map_err(read_error)?;
         }
         let poll_statement = PollStatement::prepare(&client, &settings.schema).await?;
         poll_statement.poll(&client, &self.core).await?;
@@ -165,7 +166,7 @@ impl SessionSettings {
         let connected = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
         let connected = connected.map_err(|_| unreachable(": no answer within 5 s"))?;
         let (client, line) = connected.map_err(|error| unreachable("").because(error))?;
-        client.batch_execute(SETUP).await.map_err(database_error)?;
+        client.batch_execute(SETUP).await.map_err(read_error)?;
         Ok((client, line, heard))
     }
 
@@ -202,7 +203,7 @@ impl SessionSettings {
                 biased;
                 () = pause.before(core.wake_others.notified()), if settings.wake => {
                     pause.begin(Instant::now());
-                    within(answer, session.client.batch_execute(&notify)).await?.map_err(database_error)?;
+                    within(answer, session.client.batch_execute(&notify)).await?.map_err(read_error)?;
                 }
                 () = core.wanted.notified() => {}
                 () = pause.before(session.heard.notified()) => pause.begin(Instant::now()),
@@ -215,7 +216,7 @@ impl SessionSettings {
                 session.checked = Instant::now();
                 within(HOUSE_TIMEOUT, self.keep_house(&session.client))
                     .await?
-                    .map_err(database_error)?;
+                    .map_err(read_error)?;
             }
             if Instant::now() >= session.dead_hosts.at {
                 within(answer, session.dead_hosts.look(&session.client, settings)).await??;
@@ -223,7 +224,7 @@ impl SessionSettings {
             if session.has_more_to_trim || session.trimmed.elapsed() >= settings.keep / 10 {
                 session.trimmed = Instant::now();
                 let trimmed = within(HOUSE_TIMEOUT, trim::trim(&session.client, settings)).await?;
-                session.has_more_to_trim = trimmed.map_err(database_error)?;
+                session.has_more_to_trim = trimmed.map_err(read_error)?;
             }
         }
     }
@@ -269,7 +270,7 @@ async fn install(client: &Client, settings: &Settings) -> Result<(), Error> {
     let body = mark_body(&settings.schema);
     let intent = format!("{schema}.intent");
     let found = client.query_one(INSTALLED, &[&log, &mark, &body, &intent]).await;
-    let found = found.map_err(database_error)?;
+    let found = found.map_err(read_error)?;
     let exists: bool = found.get(0);
     let is_current: bool = found.get(1);
     if exists && (is_current || !settings.install) {

@@ -235,7 +235,7 @@ fn inline_paths(tokens: &[Token]) -> Vec<(usize, Vec<String>)> {
 }
 
 /// Whether the path at a token opens to a module, as `pub(in crate::a)` does, goes on from others,
-/// or is written for who expands a macro: `$crate`.
+/// or is written where a macro is expanded: `$crate`.
 fn is_scope(tokens: &[Token], start: usize) -> bool {
     let before =
         |steps: usize| start.checked_sub(steps).map_or("", |index| tokens[index].text.as_str());
