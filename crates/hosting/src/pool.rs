@@ -331,6 +331,11 @@ impl<M: Clone> Pool<M> {
         let is_leaving = end == End::Code(0) && member.calls == 0;
         let is_wanted = member.condition != Condition::Stopping && !member.retires;
         if !is_wanted || is_leaving && !member.is_spare {
+            // Its successor serves; why it did not end as it should is told all the same.
+            let is_told = member.condition != Condition::Stopping && end.is_own_doing();
+            if is_told && end != End::Code(0) {
+                self.failure = Some(Failure::text(end.to_string()));
+            }
             return false;
         }
         let is_of_call = end.is_own_doing() && member.calls == 1;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use tidewire::Schema;
 use tidewire::config::{Answers, Backend, Config, CorsConfig, Flags, ServiceConfig, sources};
 use tidewire::memo::Graph;
+use tidewire::oplog::Status;
 
 use crate::failure::Failure;
 use crate::{release_memory, serving};
@@ -111,23 +112,8 @@ impl Serve {
         for method in config.auth.unreachable(&running.handle().methods()) {
             tracing::warn!("nobody can call {method}: {}", serving::NO_CREDENTIAL);
         }
-        let mut what = format!("serving {}", names.join(", "));
-        if programs.host().is_some() {
-            what += &format!("\n{}", config.memo.summary(answers(config)));
-        }
-        if let Some(doubt) = config.single_writer_doubt() {
-            what += &format!("\n{doubt}");
-        }
-        if let Some(log) = &log {
-            what += &format!("\n{}", log.status().summary());
-        }
-        let share = config.memo.verify.map_or(0.0, |share| share.get());
-        if config.memo.is_on() && share > 0.0 {
-            what += "\ncached replies are checked: methods run again for hits (memo.verify)";
-        } else if self.dev {
-            let why = if config.memo.is_on() { "memo.verify = 0" } else { "memo.enabled = false" };
-            what += &format!("\n--dev checks no replies: {why}");
-        }
+        let is_hosting = programs.host().is_some();
+        let what = self.summary(config, &names, is_hosting, log.as_ref().map(|log| log.status()));
         let mut start = serving::start(&running, &what, flags);
         let (console, _announced) = match self.dev && !self.no_console {
             true => serving::console(config, &running),
@@ -142,6 +128,34 @@ impl Serve {
         }
         outcome?;
         Ok(())
+    }
+
+    /// What is served, and what that means for what is cached.
+    fn summary(
+        &self,
+        config: &Config,
+        names: &[String],
+        is_hosting: bool,
+        log: Option<Status>,
+    ) -> String {
+        let mut what = format!("serving {}", names.join(", "));
+        if is_hosting {
+            what += &format!("\n{}", config.memo.summary(answers(config)));
+        }
+        if let Some(doubt) = config.single_writer_doubt() {
+            what += &format!("\n{doubt}");
+        }
+        if let Some(status) = log {
+            what += &format!("\n{}", status.summary());
+        }
+        let share = config.memo.verify.map_or(0.0, |share| share.get());
+        if config.memo.is_on() && share > 0.0 {
+            what += "\ncached replies are checked: methods run again for hits (memo.verify)";
+        } else if self.dev {
+            let why = if config.memo.is_on() { "memo.verify = 0" } else { "memo.enabled = false" };
+            what += &format!("\n--dev checks no replies: {why}");
+        }
+        what
     }
 }
 
