@@ -5,6 +5,7 @@ pub(crate) mod audit;
 pub(crate) mod cached_value;
 pub(crate) mod capture;
 pub(crate) mod get;
+pub(crate) mod hit;
 pub(crate) mod in_order;
 pub(crate) mod inner;
 pub(crate) mod options;

@@ -11,6 +11,7 @@ pub(crate) mod close;
 pub(crate) mod core;
 pub(crate) mod cycle;
 pub(crate) mod deferred;
+pub(crate) mod dependants;
 pub(crate) mod event;
 pub(crate) mod expiry;
 pub(crate) mod flight;

@@ -1,7 +1,7 @@
 //! The typed part of a memo: its function, its table and its nodes.
 //!
-//! What the graph asks of it goes through a function table (see [`crate::graph::owner`]); what hits ask of
-//! it is one search without a lock.
+//! What the graph asks of it goes through a function table (see [`crate::graph::owner`]); hits are in
+//! `hit.rs`.
 #![allow(unsafe_code)]
 
 use std::borrow::Borrow;
@@ -11,8 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicPtr as PlainAtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 
-use crate::compute::cached_value::CachedValue;
-use crate::compute::capture;
 use crate::compute::get::Get;
 use crate::compute::options::Options;
 use crate::compute::work::Share;
@@ -23,7 +21,7 @@ use crate::graph::flight::WorkHead;
 use crate::graph::owner::{Functions, Owner, Refresh};
 use crate::graph::subscriptions::Subscription;
 use crate::memory::hasher::KeyHasher;
-use crate::memory::line::{self, Line, ShortPin, pin};
+use crate::memory::line::pin;
 use crate::memory::sync::MutexGuard;
 use crate::memory::{epoch, pool, running};
 use crate::store::error::Error;
@@ -31,11 +29,11 @@ use crate::store::key::Key;
 use crate::store::node::{EMPTY, GONE, Header};
 use crate::store::slots::Id;
 use crate::store::table::{InsertCount, Place, TABLE_BYTES, Table};
-use crate::store::value::{Head, Outcome};
+use crate::store::value::Outcome;
 
-/// See the module documentation.
+/// The typed part of a memo.
 pub(crate) struct Inner<K, V> {
-    table: Table<Node<K, V>>,
+    pub(super) table: Table<Node<K, V>>,
     hasher: KeyHasher,
     pub(crate) owner: Owner,
     /// Null when closed.
@@ -91,130 +89,6 @@ impl<K: Key, V: Send + Sync + 'static> Inner<K, V> {
             &made.owner
         });
         inner.expect("register calls its argument")
-    }
-
-    /// The lock-free path: no read-modify-write, no allocation, one relaxed bit at the first visit.
-    ///
-    /// `serve` is called pinned, with a current value and the line of this thread.
-    #[inline(always)]
-    pub(crate) fn hit<Q, R>(
-        &'static self,
-        key: &Q,
-        serve: impl FnOnce(*const Head, &Line) -> R,
-    ) -> Option<R>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        if let Some((_pin, head, line)) = self.find_hot(key) {
-            return Some(serve(head, line));
-        }
-        self.hit_slow(key, serve)
-    }
-
-    /// What nearly every hit finds. The pin keeps it.
-    #[inline(always)]
-    fn find_hot<Q>(&'static self, key: &Q) -> Option<(ShortPin, *const Head, &'static Line)>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        if cfg!(shuttle) {
-            return None;
-        }
-        // SAFETY: the line of this thread, used only while it runs.
-        let line = unsafe { &*line::mine() };
-        let pin = line.try_pin()?;
-        let node = self.table.find_first(self.hash(key))?;
-        if node.key.borrow() != key {
-            return None;
-        }
-        Some((pin, node.header.hot()?, line))
-    }
-
-    /// The value of `key` if it can be served the short way.
-    #[inline(always)]
-    pub(crate) fn hot<Q>(&'static self, key: &Q) -> Option<CachedValue<V>>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        let (_pin, head, line) = self.find_hot(key)?;
-        // SAFETY: pinned, the head of a value.
-        Some(unsafe { CachedValue::pinned(head, line) })
-    }
-
-    /// The value of a node if it is current, the long way. Pinned.
-    pub(crate) fn long_hit(&'static self, node: &Node<K, V>) -> Option<CachedValue<V>> {
-        let head = self.visit(node)?;
-        // SAFETY: pinned, the head of a value; the line of this thread, which is running.
-        Some(unsafe { CachedValue::pinned(head, &*line::mine()) })
-    }
-
-    /// The value of `key` if it is in memory and current.
-    #[inline(always)]
-    pub(crate) fn cached<Q>(&'static self, key: &Q) -> Option<CachedValue<V>>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        // SAFETY: `hit` calls it pinned, with the head of a value.
-        self.hit(key, |head, line| unsafe { CachedValue::pinned(head, line) })
-    }
-
-    /// The same, of which an absence is not noted.
-    pub(crate) fn peek<Q>(&'static self, key: &Q) -> Option<CachedValue<V>>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        let _pin = pin();
-        self.long_hit(self.find(self.hash(key), key)?)
-    }
-
-    /// The same where something is unusual: a computation reads, the key is not where the search begins,
-    /// nobody has asked for it yet, or somebody wants to hear of hits.
-    #[inline(never)]
-    fn hit_slow<Q, R>(
-        &'static self,
-        key: &Q,
-        serve: impl FnOnce(*const Head, &Line) -> R,
-    ) -> Option<R>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        let _pin = pin();
-        let hash = self.hash(key);
-        let Some(head) = self.find(hash, key).and_then(|node| self.visit(node)) else {
-            if let Some(frame) = capture::current() {
-                frame.misses((self.owner.number, hash));
-            }
-            return None;
-        };
-        // SAFETY: the line of this thread, which is running.
-        Some(serve(head, unsafe { &*line::mine() }))
-    }
-
-    /// A current value, with everything that a read of it entails. Pinned.
-    fn visit(&'static self, node: &Node<K, V>) -> Option<*const Head> {
-        let head = node.header.visited_hot()?;
-        if let Some(frame) = capture::current() {
-            // SAFETY: a value is retired after it was replaced, and the pin holds.
-            frame.record(self.owner.graph, node.header.id, unsafe { &*head }.version());
-        }
-        if self.owner.is_probed() {
-            self.note_hit(node.header.id);
-        }
-        Some(head)
-    }
-
-    #[cold]
-    fn note_hit(&self, id: Id) {
-        let mut core = self.shared().core.lock();
-        if let Some(node) = core.node(id) {
-            core.note_hit(node);
-        }
     }
 
     #[inline(always)]

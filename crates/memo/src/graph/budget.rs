@@ -157,35 +157,13 @@ impl Core {
         self.weigh(&owner.queue, node, (owner.node_bytes + edges).saturating_add(value_bytes));
     }
 
-    /// Follows a list of dependants that had this size on the heap.
-    fn weigh_dependants(&mut self, node: &Header, before: usize) {
-        let after = node.dependants(&self.slots).heap_bytes();
-        if before != after {
-            let weight = node.weight.get() as usize;
-            self.weigh(self.queue(node), node, (weight + after).saturating_sub(before));
-        }
-    }
-
+    /// Counts more for a node.
     pub(crate) fn add_weight(&mut self, node: &Header, more: usize) {
         self.weigh(self.queue(node), node, (node.weight.get() as usize).saturating_add(more));
     }
 
-    /// Makes `id` a dependant of `node`.
-    pub(crate) fn add_dependant(&mut self, node: &Header, id: Id) {
-        let before = node.dependants(&self.slots).heap_bytes();
-        node.add_dependant(&mut self.slots, id);
-        self.weigh_dependants(node, before);
-    }
-
-    /// Takes the list of dependants; whoever walks it marks each of them.
-    pub(crate) fn take_dependants(&mut self, node: &Header) -> crate::store::edges::Edges {
-        let taken = node.take_dependants(&mut self.slots, self.tick);
-        self.weigh_dependants(node, taken.heap_bytes());
-        taken
-    }
-
     #[inline]
-    fn weigh(&mut self, queue: &Queue, node: &Header, weight: usize) {
+    pub(crate) fn weigh(&mut self, queue: &Queue, node: &Header, weight: usize) {
         let weight = u32::try_from(weight).unwrap_or(u32::MAX);
         let old = node.weight.replace(weight) as usize;
         queue.bytes.set(queue.bytes.get() - old + weight as usize);
@@ -324,7 +302,7 @@ impl Core {
         true
     }
 
-    fn queue(&self, node: &Header) -> &'static Queue {
+    pub(crate) fn queue(&self, node: &Header) -> &'static Queue {
         &self.owner(node).queue
     }
 
