@@ -144,6 +144,12 @@ impl Error {
         self
     }
 
+    /// The same, of any kind.
+    pub(crate) fn with_boxed_cause(mut self, cause: Box<dyn StdError + Send + Sync>) -> Self {
+        self.0.cause = Some(Arc::from(cause));
+        self
+    }
+
     /// Adds a detail message for the caller.
     #[must_use]
     pub fn with_detail(mut self, detail: Detail) -> Self {

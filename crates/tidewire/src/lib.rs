@@ -33,7 +33,7 @@
 //! | to | names | and modules |
 //! |---|---|---|
 //! | serve | [`serve`], [`serve_with`], [`Server`], [`Limits`] | [`config`], [`server`], [`rest`] |
-//! | answer | [`Context`], [`Reply`], [`Error`], [`Code`], [`Stream`] | [`service`], [`validate`] |
+//! | answer | [`Context`], [`Reply`], [`Error`], [`ResultExt`], [`Code`], [`Stream`] | [`types`], [`service`], [`validate`] |
 //! | answer plain HTTP | [`Call`], [`Head`], [`Body`] | [`http`] |
 //! | stand around services | [`Layer`], [`Gate`], [`Principal`] | [`gate`], [`auth`] |
 //! | call | [`Client`] | [`client`], [`service::Channel`], [`service::follow`] |
@@ -83,7 +83,7 @@ pub use tidewire_schema::{Implementation, Message, Schema};
 pub use tidewire_server::{Address, Builder, Limits, RunningServer, Server};
 pub use tidewire_service::{
     Body, Call, Code, Codec, Context, Detail, Error, Gate, Head, Headers, Layer, Method, Outcome,
-    Principal, Reply, Result, RpcService, Service, Stream, generated,
+    Principal, Reply, Result, ResultExt, RpcService, Service, Stream, generated,
 };
 pub use tidewire_telemetry as telemetry;
 
@@ -125,6 +125,25 @@ pub mod service {
         Observer, OneLine, PathParams, Peer, PermitSource, Permits, Phase, Phases, Protocol, Query,
         Script, Sender, ServiceSource, Side, Signal, Spec, Staleness, StreamKind, Target, Token,
         Tokens, Upgrade, Validator, follow, is_steering, parse_duration,
+    };
+}
+
+/// What fields of generated messages are made of: well-known messages of protobuf, enums and
+/// messages inside of messages.
+///
+/// ```
+/// use std::time::SystemTime;
+/// use tidewire::types::{MessageField, Timestamp};
+///
+/// let opened_at: MessageField<Timestamp> = Timestamp::from(SystemTime::now()).into();
+/// assert!(opened_at.as_option().is_some());
+/// ```
+pub mod types {
+    pub use tidewire_service::generated::buffa::{EnumValue, MessageField};
+    pub use tidewire_service::generated::buffa_types::google::protobuf::{
+        Any, BoolValue, BytesValue, DoubleValue, Duration, Empty, FieldMask, FloatValue,
+        Int32Value, Int64Value, ListValue, NullValue, StringValue, Struct, Timestamp, UInt32Value,
+        UInt64Value, Value,
     };
 }
 
