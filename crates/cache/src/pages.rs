@@ -31,6 +31,8 @@
 
 mod changes;
 mod changes_layer;
+mod command;
+mod command_response;
 mod commands;
 mod conditions;
 mod date;

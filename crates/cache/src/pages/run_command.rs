@@ -2,7 +2,7 @@
 //!
 //! | a command | ends |
 //! |---|---|
-//! | answered | what its response names, also where its caller is gone by then |
+//! | answered | what its response names, also where its caller is gone by then; it is over when the response is complete (`command_response.rs`) |
 //! | that was not sent, or that its caller broke off before all of it was there | nothing: no program acts on an incomplete request (RFC 9112, section 8) |
 //! | whose outcome is not known, since its program ended, broke off or is late | all pages of its service, and what its service ever named in a response; the same once more when a late answer comes |
 //! | of gRPC whose caller gave it up | nothing: it is given up at the program, too |
@@ -15,11 +15,13 @@ use std::task::{Context, Poll};
 use futures_util::StreamExt as _;
 use http::Method;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use tidewire_service::{Body, Call, Frame, LateAnswer, LateListener, Outcome, Reply, Result};
+use tidewire_service::{Body, Call, Frame, LateAnswer, LateListener, Reply, Result};
 use tracing::Instrument as _;
 
+use super::command::Command;
+use super::command_response::until_complete;
 use super::commands::tags_changed;
-use super::page_cache::{Hold, PageCache};
+use super::page_cache::PageCache;
 
 /// Whether a request may change something. `CONNECT` opens a tunnel, or a WebSocket.
 pub(super) fn is_command(call: &Call) -> bool {
@@ -65,27 +67,34 @@ impl Future for CommandAnswer {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let running = self.0.as_mut().expect("not polled once it is ready");
         let reply = std::task::ready!(running.answer.as_mut().poll(cx));
-        if let Some(running) = self.0.take() {
-            running.command.end(&reply, &running.upload);
-        }
-        Poll::Ready(reply)
+        let Some(running) = self.0.take() else { return Poll::Ready(reply) };
+        Poll::Ready(match reply {
+            Ok(reply) => Ok(until_complete(running.command, reply)),
+            Err(error) => {
+                running.command.fail(&error, running.upload.is_broken());
+                Err(error)
+            }
+        })
     }
 }
 
 impl Drop for CommandAnswer {
     fn drop(&mut self) {
-        let Some(RunningCommand { answer, mut command, upload, is_grpc }) = self.0.take() else {
+        let Some(RunningCommand { answer, command, upload, is_grpc }) = self.0.take() else {
             return;
         };
         if is_grpc || !upload.is_complete() {
-            command.is_settled = true;
+            command.settle();
             return;
         }
         let cache = command.cache.clone();
         let Some(slot) = cache.0.orphans.take(&command.service) else { return };
         cache.0.runtime.run(Box::pin(async move {
-            let reply = answer.await;
-            command.end(&reply, &upload);
+            match answer.await {
+                // What it says after its head is for nobody.
+                Ok(reply) => drop(until_complete(command, reply)),
+                Err(error) => command.fail(&error, upload.is_broken()),
+            }
             drop(slot);
         }));
     }
@@ -133,37 +142,6 @@ impl Upload {
 
     fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Relaxed)
-    }
-}
-
-/// A command under way. Dropped without an end, it may have changed anything.
-struct Command {
-    cache: PageCache,
-    service: Arc<str>,
-    is_settled: bool,
-    /// Dropped last: other hosts are told that this one runs a command.
-    _hold: Option<Hold>,
-}
-
-impl Command {
-    fn begin(cache: &PageCache, service: &Arc<str>) -> Self {
-        let hold = cache.0.holds.get().map(|hold| hold());
-        Self { cache: cache.clone(), service: Arc::clone(service), is_settled: false, _hold: hold }
-    }
-
-    fn end(mut self, reply: &Result<Reply>, upload: &Upload) {
-        self.is_settled = match reply {
-            Ok(_) => true,
-            Err(error) => error.outcome() == Outcome::NotRun || upload.is_broken(),
-        };
-    }
-}
-
-impl Drop for Command {
-    fn drop(&mut self) {
-        if !self.is_settled {
-            self.cache.may_have_changed(&self.service);
-        }
     }
 }
 

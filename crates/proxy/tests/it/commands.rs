@@ -209,3 +209,73 @@ async fn commands_without_callers_are_bounded_and_can_be_waited_for() {
     all_end.await;
     assert_eq!(cached.pages.commands_without_callers(), 0);
 }
+
+/// Answers a command with half of a body, and with the other half when it may.
+async fn slow_writer(go: &Arc<Notify>, rest: Step) -> Origin {
+    let go = Arc::clone(go);
+    let rest = std::sync::Mutex::new(Some(rest));
+    Origin::start(move |_| {
+        let head = [("Content-Length", "8"), ("Tidewire-Changed", "items/1")];
+        let mut steps = ok(&head, "half");
+        steps.push(Step::Wait(Arc::clone(&go)));
+        steps.extend(rest.lock().unwrap().take());
+        steps
+    })
+    .await
+}
+
+/// How many commands are held now.
+fn count_holds(cached: &CachingProxy) -> Arc<()> {
+    let held = Arc::new(());
+    let each = Arc::clone(&held);
+    cached.pages.hold_commands(move || Box::new(Arc::clone(&each)));
+    held
+}
+
+#[tokio::test]
+async fn a_command_is_over_when_its_response_is_complete() {
+    let origin = shop().await;
+    let go = Arc::default();
+    let writer = slow_writer(&go, Step::Send(b"more".to_vec())).await;
+    let cached = CachingProxy::new(&origin);
+    let held = count_holds(&cached);
+    let idle = Arc::strong_count(&held);
+    let writes = behind(&cached, &writer.url(), PATIENT);
+    let reply = writes.call(call(Method::POST, "/save", &[], "x")).await.unwrap();
+    let before = cached.get("/").await.body;
+    assert_eq!(Arc::strong_count(&held), idle + 1, "half of it is there");
+    go.notify_one();
+    assert_eq!(reply.body.collect(100).await.unwrap(), "halfmore");
+    assert_eq!(Arc::strong_count(&held), idle);
+    assert_eq!(cached.get("/").await.body, before, "it named what it changed in its head");
+}
+
+#[tokio::test]
+async fn a_command_whose_response_breaks_off_ends_what_its_service_has_ever_named() {
+    let origin = shop().await;
+    let go = Arc::default();
+    let writer = slow_writer(&go, Step::Close).await;
+    let cached = CachingProxy::new(&origin);
+    let writes = behind(&cached, &writer.url(), PATIENT);
+    let reply = writes.call(call(Method::POST, "/save", &[], "x")).await.unwrap();
+    let before = cached.get("/").await.body;
+    assert_eq!(cached.get("/").await.body, before);
+    go.notify_one();
+    reply.body.collect(100).await.unwrap_err();
+    assert_ne!(cached.get("/").await.body, before);
+}
+
+#[tokio::test]
+async fn a_caller_who_breaks_the_response_to_a_command_off_ends_nothing() {
+    let origin = shop().await;
+    let writer = slow_writer(&Arc::default(), Step::Close).await;
+    let cached = CachingProxy::new(&origin);
+    let held = count_holds(&cached);
+    let idle = Arc::strong_count(&held);
+    let writes = behind(&cached, &writer.url(), PATIENT);
+    let reply = writes.call(call(Method::POST, "/save", &[], "x")).await.unwrap();
+    let before = cached.get("/").await.body;
+    drop(reply);
+    assert_eq!(Arc::strong_count(&held), idle);
+    assert_eq!(cached.get("/").await.body, before);
+}
