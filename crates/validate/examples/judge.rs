@@ -5,7 +5,7 @@
 //!                                                                     └▶ protovalidate-go ▶ verdict
 //! ```
 //!
-//! `cargo run --package tidewire-schema --example judge -- [VALUES [SEED [MESSAGE]]]`: so many
+//! `cargo run --package tidewire-validate --example judge -- [VALUES [SEED [MESSAGE]]]`: so many
 //! values a message, from this seed, of messages with this in their name. A verdict is the same
 //! when both find the message valid, both the same violations (field, rule, name of the rule, key
 //! or value; in any order), or both no verdict. Every difference is printed, and one that
