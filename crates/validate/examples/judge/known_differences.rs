@@ -41,7 +41,8 @@ const NAMED_ZONE: &str = "BookHaircutAppointmentRequest";
 /// Field 3 as an empty group, as `generate.rs` puts it at the end of some messages.
 const EMPTY_GROUP: [u8; 2] = [0x1b, 0x1c];
 
-/// RFC 4291 has no address that ends in a single colon, and RFC 6874 puts the zone after the address.
+/// RFC 4291 has no address that ends in a single colon, and RFC 6874 puts the zone after the
+/// address.
 fn has_colon_before_zone(message: &[u8]) -> bool {
     message.windows(3).any(|part| part[0] != b':' && part[1..] == *b":%")
 }
