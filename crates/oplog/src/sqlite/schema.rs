@@ -39,7 +39,9 @@ CREATE TABLE IF NOT EXISTS tidewire_intent (
 /// Puts what is missing into the file.
 pub(super) fn install(path: &Path, settings: &Settings, captures: &[Capture]) -> Result<(), Error> {
     let refused = |error: rusqlite::Error| {
-        let text = format!("cannot put the change log into {}", path.display());
+        let next =
+            if path.exists() { "" } else { ", which does not exist; make the database first" };
+        let text = format!("cannot put the change log into {}{next}", path.display());
         Error::new(ErrorKind::NotInstalled, text).because(error)
     };
     let mut database = open_to_write(path).map_err(refused)?;

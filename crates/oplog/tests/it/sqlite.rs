@@ -354,7 +354,8 @@ async fn what_cannot_be_captured_is_said_at_the_start() {
     }
     let absent = folder.path().join("absent.sqlite");
     let started = Oplog::sqlite(&absent).capture("contact", &source, ["id"]).start().await;
-    assert!(refusal(started).contains("absent.sqlite"));
+    let text = refusal(started);
+    assert!(text.contains("absent.sqlite") && text.contains("make the database first"), "{text}");
     assert!(!absent.exists());
     let mut by_hand = settings();
     by_hand.install = false;
