@@ -5,9 +5,11 @@ One server (bench/peers/operated, with an admin listener) on one core; h2load on
 Between the slices a tail of all topics (`Tail.Watch`, what the console's pages read) is opened and closed in turn, so
 that both see the same machine. A second server has never had a tail: it is measured in the same turns. CPU time is
 what the kernel counted for the server's threads (/proc/PID/task/*/schedstat, in ns), all of it: writing to the
-tail's reader, too. A ratio is of neighbouring slices; the table has their median and the middle half of them.
+tail's reader, too. A tail begins with all calls of its first moment, before it is held to 500 a second: a page is open
+for minutes, so `--warm` calls come before each slice, of every kind; with `--warm 0` each slice has that moment in it.
+A slice with a tail is compared with the mean of the two beside it; the table has the median and the middle half.
 
-Needs h2load (Debian: nghttp2-client) and taskset. Usage: bench/tail.py [--slices 15] [--calls 100000]
+Needs h2load (Debian: nghttp2-client) and taskset. Usage: bench/tail.py [--slices 40] [--calls 50000] [--warm 5000]
 """
 import argparse, glob, json, os, re, socket, statistics, struct, subprocess, sys, tempfile, threading
 
@@ -27,7 +29,7 @@ class Server:
             settings.write(f'[server]\nlisten = "127.0.0.1:0"\n[admin]\nlisten = "unix:{self.admin}"\n')
         self.process = subprocess.Popen(["taskset", "-c", "0", BIN, file], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.address = self.process.stdout.readline().strip()
-        self.tail, self.batches, self.bytes = None, 0, 0
+        self.tail, self.reader, self.batches, self.bytes = None, None, 0, 0
 
     def cpu(self):
         """Nanoseconds that its threads have run."""
@@ -43,7 +45,8 @@ class Server:
         first = self.tail.recv(1 << 16)
         if b" 200 " not in first.split(b"\r\n", 1)[0]:
             sys.exit(f"the tail is refused: {first!r}")
-        threading.Thread(target=self.read, args=(self.tail,), daemon=True).start()
+        self.reader = threading.Thread(target=self.read, args=(self.tail,), daemon=True)
+        self.reader.start()
 
     def read(self, tail):
         while piece := tail.recv(1 << 20):
@@ -52,17 +55,22 @@ class Server:
 
     def close_tail(self):
         self.tail.shutdown(socket.SHUT_RDWR)
+        self.reader.join()
         self.tail.close()
 
-    def slice(self, command, calls):
+    def slice(self, command, options):
         """CPU time per call, in µs."""
+        if options.warm:
+            self.calls(command, options.warm)
         before = self.cpu()
+        self.calls(command, options.calls)
+        return (self.cpu() - before) / options.calls / 1000
+
+    def calls(self, command, calls):
         output = subprocess.run(["taskset", "-c", "1", *command, "-n", str(calls), f"http://{self.address}{PATH}"], capture_output=True, text=True).stdout
-        took = self.cpu() - before
         good = re.search(r"status codes: (\d+) 2xx", output)
         if not good or int(good.group(1)) != calls or " 0 failed" not in output:
             sys.exit(f"errors are not answers: {output}")
-        return took / calls / 1000
 
 
 def quartiles(values):
@@ -72,8 +80,9 @@ def quartiles(values):
 
 def main():
     arguments = argparse.ArgumentParser()
-    arguments.add_argument("--slices", type=int, default=15)
-    arguments.add_argument("--calls", type=int, default=100000)
+    arguments.add_argument("--slices", type=int, default=40)
+    arguments.add_argument("--calls", type=int, default=50000)
+    arguments.add_argument("--warm", type=int, default=5000)
     options = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         body = os.path.join(folder, "body")
@@ -82,22 +91,24 @@ def main():
         kinds = {"Connect JSON, HTTP/1.1, c=8": [*common, "--h1", "-c", "8"], "Connect JSON, HTTP/2, c=8 m=8": [*common, "-c", "8", "-m", "8"]}
         servers = [Server(folder, name) for name in ("watched", "never")]
         watched, never = servers
-        print("| call | CPU, no tail ever | tail open / closed before | closed again / never | batches read |\n|---|--:|--:|--:|--:|")
+        print("| call | CPU, no tail ever | tail open / closed | closed again / never | batches read |\n|---|--:|--:|--:|--:|")
         try:
             for kind, command in kinds.items():
                 for server in servers:
-                    server.slice(command, options.calls)
+                    server.slice(command, options)
                 plain, with_tail, again = [], [], []
                 batches = watched.batches
+                before = watched.slice(command, options)
                 for _ in range(options.slices):
-                    closed = watched.slice(command, options.calls)
-                    none = never.slice(command, options.calls)
                     watched.open_tail()
-                    opened = watched.slice(command, options.calls)
+                    opened = watched.slice(command, options)
                     watched.close_tail()
+                    after = watched.slice(command, options)
+                    none = never.slice(command, options)
                     plain.append(none)
-                    with_tail.append(opened / closed)
-                    again.append(closed / none)
+                    with_tail.append(opened / ((before + after) / 2))
+                    again.append(after / none)
+                    before = after
                 print(f"| {kind} | {statistics.median(plain):.2f} µs | {quartiles(with_tail)} | {quartiles(again)} | {watched.batches - batches:,} |", flush=True)
         finally:
             for server in servers:
