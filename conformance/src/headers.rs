@@ -1,13 +1,13 @@
 //! Headers of the suite's messages to those of Tidewire, and back: for server and client alike.
 
-use tidewire::http::HeaderMap;
+use tidewire::Headers;
 use tidewire::http::header::{HeaderName, HeaderValue};
 
 use crate::proto::connectrpc::conformance::v1::Header;
 
 /// What the suite asks for; a name or value that HTTP does not have is left out.
-pub(crate) fn header_map(headers: &[Header]) -> HeaderMap {
-    let mut map = HeaderMap::new();
+pub(crate) fn header_map(headers: &[Header]) -> Headers {
+    let mut map = Headers::new();
     for header in headers {
         for value in &header.value {
             if let (Ok(name), Ok(value)) =
@@ -21,7 +21,7 @@ pub(crate) fn header_map(headers: &[Header]) -> HeaderMap {
 }
 
 /// What came, for the suite to compare.
-pub(crate) fn headers(map: &HeaderMap) -> Vec<Header> {
+pub(crate) fn headers(map: &Headers) -> Vec<Header> {
     let of = |name: &HeaderName| {
         let values = map.get_all(name).iter();
         values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()

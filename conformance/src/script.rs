@@ -11,8 +11,9 @@ use futures_util::StreamExt;
 use futures_util::stream::unfold;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tidewire::service::ThinHeaders;
 use tidewire::service::{Frame, Spec, StreamKind};
-use tidewire::{Body, Call, Client, Codec, Context, Error, Headers, Service};
+use tidewire::{Body, Call, Client, Codec, Context, Error, Service};
 use tokio::sync::mpsc;
 
 use crate::headers::{header_map, headers};
@@ -93,8 +94,8 @@ enum Cancel {
 /// What came back so far.
 #[derive(Default)]
 struct PartialReply {
-    headers: Headers,
-    trailers: Headers,
+    headers: ThinHeaders,
+    trailers: ThinHeaders,
     payloads: Vec<ConformancePayload>,
 }
 

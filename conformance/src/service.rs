@@ -4,8 +4,7 @@ use std::time::{Duration, Instant};
 
 use buffa::{EnumValue, Message, MessageField, MessageName};
 use futures_util::stream::unfold;
-use tidewire::http::HeaderMap;
-use tidewire::{Code, Context, Detail, Error, Reply, Result, Stream};
+use tidewire::{Code, Context, Detail, Error, Headers, Reply, Result, Stream};
 
 use crate::headers::{header_map, headers};
 use crate::proto::connectrpc::conformance::v1::__buffa::oneof::unary_response_definition::Response;
@@ -240,6 +239,6 @@ fn any<M: Message + MessageName>(message: &M) -> Any {
     Any::pack(message, M::TYPE_URL)
 }
 
-fn metadata(definition: &StreamResponseDefinition) -> (HeaderMap, HeaderMap) {
+fn metadata(definition: &StreamResponseDefinition) -> (Headers, Headers) {
     (header_map(&definition.response_headers), header_map(&definition.response_trailers))
 }

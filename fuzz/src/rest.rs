@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Method, Uri};
+use http::{HeaderValue, Method, Uri};
 use tidewire_rest::{Binding, Lines, Request, Rest, RestMatch, RestOptions, UnknownNames};
 use tidewire_schema::{Schema, Sources};
-use tidewire_service::Codec;
+use tidewire_service::{Codec, Headers};
 
 const PROTO: &str = r#"
 syntax = "proto3";
@@ -134,8 +134,8 @@ fn lines(request: &Request, body: &[u8], by: usize) -> Vec<Result<Bytes, String>
     messages
 }
 
-fn headers() -> HeaderMap {
-    let mut headers = HeaderMap::new();
+fn headers() -> Headers {
+    let mut headers = Headers::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers
 }

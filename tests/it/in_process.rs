@@ -1,8 +1,7 @@
 //! A generated client speaks to a generated server in the same process, without a socket.
 
-use tidewire::http::HeaderMap;
 use tidewire::service::Channel;
-use tidewire::{Body, Call, Code, Codec, Context, Reply, Result, Stream};
+use tidewire::{Body, Call, Code, Codec, Context, Headers, Reply, Result, Stream};
 use tidewire_tests::behaviour::Behaviour;
 use tidewire_tests::proto::*;
 
@@ -72,7 +71,7 @@ async fn a_stream_that_is_passed_on_keeps_its_trailers_unless_it_gets_others() {
     while passed_on.next().await.unwrap().is_some() {}
     assert_eq!(passed_on.trailers()["x-counted"], "2");
 
-    let mut replaced = count().await.with_trailers(HeaderMap::new);
+    let mut replaced = count().await.with_trailers(Headers::new);
     while replaced.next().await.unwrap().is_some() {}
     assert!(replaced.trailers().is_empty());
 }

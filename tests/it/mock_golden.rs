@@ -189,7 +189,7 @@ impl Caller {
 }
 
 impl Got {
-    fn add_trailers(&mut self, trailers: &tidewire::http::HeaderMap) {
+    fn add_trailers(&mut self, trailers: &tidewire::Headers) {
         for (name, value) in trailers {
             self.trailers.push((name.to_string(), value.to_str().unwrap().to_owned()));
         }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tidewire::http::HeaderValue;
 use tidewire::http::header::HeaderName;
-use tidewire::http::{HeaderMap, HeaderValue};
-use tidewire::{Code, Context, Detail, Error, Reply, Result, Stream};
+use tidewire::{Code, Context, Detail, Error, Headers, Reply, Result, Stream};
 
 use crate::proto::*;
 
@@ -105,6 +105,6 @@ impl BehaviourService for Behaviour {
 }
 
 /// The trailers of `Count`, which are not known before its end.
-fn count_of(sent: usize) -> HeaderMap {
-    HeaderMap::from_iter([(HeaderName::from_static("x-counted"), HeaderValue::from(sent))])
+fn count_of(sent: usize) -> Headers {
+    Headers::from_iter([(HeaderName::from_static("x-counted"), HeaderValue::from(sent))])
 }

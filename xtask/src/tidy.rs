@@ -9,6 +9,7 @@ mod circles;
 mod edges;
 mod english;
 mod headers;
+mod hidden_types;
 mod large_files;
 mod levels;
 mod names;
@@ -37,6 +38,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
         levels::check,
         circles::check,
         headers::check,
+        hidden_types::check,
         names::check,
         tables::check,
         large_files::check,

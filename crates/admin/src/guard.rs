@@ -16,8 +16,10 @@
 use std::time::Instant;
 
 use http::header::{CONTENT_TYPE, HOST, ORIGIN};
-use http::{HeaderMap, StatusCode, Uri};
-use tidewire_service::{Admission, Authorization, Error, Gate, Head, Principal, Result, Target};
+use http::{StatusCode, Uri};
+use tidewire_service::{
+    Admission, Authorization, Error, Gate, Head, Headers, Principal, Result, Target,
+};
 
 use crate::{ACT, READ, SignIn, Token};
 
@@ -51,7 +53,7 @@ impl Guard {
     }
 
     /// Whose token was shown, where one was.
-    pub(crate) fn principal_of_token(&self, headers: &HeaderMap) -> Result<Option<Principal>> {
+    pub(crate) fn principal_of_token(&self, headers: &Headers) -> Result<Option<Principal>> {
         let token = match Authorization::of(headers)? {
             Authorization::None => return Ok(None),
             Authorization::Bearer(token) => token,
@@ -87,7 +89,7 @@ impl Gate for Guard {
 }
 
 /// Whether a request is not a page's but our own.
-pub(crate) fn is_ours(headers: &HeaderMap) -> Result<()> {
+pub(crate) fn is_ours(headers: &Headers) -> Result<()> {
     // Of a request over HTTP/2 the server has made it of `:authority`.
     let host = headers.get(HOST).map(|host| host.to_str().unwrap_or_default());
     if host.is_some_and(|host| !is_here(host)) {
@@ -113,7 +115,7 @@ pub(crate) fn is_ours(headers: &HeaderMap) -> Result<()> {
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
 /// Whether a body is said to be JSON or protobuf, and not only not said to be something else.
-pub(crate) fn is_said_to_be_data(headers: &HeaderMap) -> bool {
+pub(crate) fn is_said_to_be_data(headers: &Headers) -> bool {
     headers.contains_key(CONTENT_TYPE) && is_data(headers)
 }
 
@@ -125,7 +127,7 @@ fn is_here(host: &str) -> bool {
 }
 
 /// Whether a body, where one is said to come, is JSON or protobuf.
-pub(crate) fn is_data(headers: &HeaderMap) -> bool {
+pub(crate) fn is_data(headers: &Headers) -> bool {
     let Some(value) = headers.get(CONTENT_TYPE) else { return true };
     let text = value.to_str().unwrap_or_default().to_ascii_lowercase();
     let kind = text.split(';').next().unwrap_or_default().trim();
@@ -142,7 +144,7 @@ mod tests {
     use http::header::AUTHORIZATION;
     use http::{HeaderName, HeaderValue};
 
-    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+    fn headers(lines: &[(&'static str, &'static str)]) -> Headers {
         let line = |(name, value): &(&'static str, &'static str)| {
             (HeaderName::from_static(name), HeaderValue::from_static(value))
         };
@@ -201,7 +203,7 @@ mod tests {
             sign_in: SignIn::default(),
         };
         let token = format!("Bearer {}", std::fs::read_to_string(&path).unwrap().trim());
-        let mut headers = HeaderMap::new();
+        let mut headers = Headers::new();
         headers.append(AUTHORIZATION, token.parse().unwrap());
         assert!(guard.principal_of_token(&headers).unwrap().is_some());
         for other in ["Bearer x", &token] {
@@ -225,6 +227,6 @@ mod tests {
         ] {
             assert_eq!(is_data(&headers(&[("content-type", kind)])), data, "{kind}");
         }
-        assert!(is_data(&HeaderMap::new()));
+        assert!(is_data(&Headers::new()));
     }
 }

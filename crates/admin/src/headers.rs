@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
-use tidewire_service::{Error, Result};
+use http::{HeaderName, HeaderValue};
+use tidewire_service::{Error, Headers, Result};
 
 use crate::proto::tidewire::admin::v1::SentHeader;
 use crate::redact;
@@ -13,8 +13,8 @@ use crate::redact;
 ///
 /// # Errors
 /// A name or a value that HTTP does not have.
-pub(crate) fn to_send(said: &BTreeMap<String, String>) -> Result<HeaderMap> {
-    let mut headers = HeaderMap::new();
+pub(crate) fn to_send(said: &BTreeMap<String, String>) -> Result<Headers> {
+    let mut headers = Headers::new();
     for (name, value) in said {
         let wrong = || Error::invalid_argument(format!("{name:?} cannot be sent as a header"));
         let value = HeaderValue::from_str(value).map_err(|_| wrong())?;

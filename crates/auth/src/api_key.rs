@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderName;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-use tidewire_service::{Error, Principal, Result};
+use tidewire_service::{Error, Headers, Principal, Result};
 
 /// API keys and whose they are.
 #[derive(Clone)]
@@ -51,7 +51,7 @@ impl ApiKeys {
     ///
     /// # Errors
     /// When there is a key that nobody has, or more than one.
-    pub(crate) fn principal(&self, headers: &HeaderMap) -> Result<Option<Principal>> {
+    pub(crate) fn principal(&self, headers: &Headers) -> Result<Option<Principal>> {
         let mut values = headers.get_all(&self.header).iter();
         let Some(value) = values.next() else { return Ok(None) };
         if values.next().is_some() {
@@ -121,7 +121,7 @@ mod tests {
         Sha256::digest(key).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    fn sent(values: &[&'static str]) -> HeaderMap {
+    fn sent(values: &[&'static str]) -> Headers {
         let values = values.iter().map(|value| HeaderValue::from_static(value));
         values.map(|value| (HeaderName::from_static("x-api-key"), value)).collect()
     }
@@ -132,7 +132,7 @@ mod tests {
         let keys = ApiKeys::new(HeaderName::from_static("x-api-key"));
         let keys = keys.key(&hash("opensesame"), ci.clone()).unwrap();
         assert_eq!(keys.principal(&sent(&["opensesame"])).unwrap(), Some(ci));
-        assert_eq!(keys.principal(&HeaderMap::new()).unwrap(), None);
+        assert_eq!(keys.principal(&Headers::new()).unwrap(), None);
         for wrong in [&["opensesam"][..], &[""], &["opensesame", "opensesame"]] {
             let error = keys.principal(&sent(wrong)).unwrap_err();
             assert_eq!(error.code(), tidewire_service::Code::Unauthenticated);

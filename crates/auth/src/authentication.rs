@@ -186,9 +186,9 @@ impl fmt::Debug for Authentication {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderMap, HeaderName};
+    use http::HeaderName;
     use sha2::{Digest, Sha256};
-    use tidewire_service::{Context, HttpTarget, Principal, Target};
+    use tidewire_service::{Context, Headers, HttpTarget, Principal, Target};
 
     use super::*;
 
@@ -204,7 +204,7 @@ mod tests {
         let gate = Authentication::new(SystemTime::now).api_keys(keys);
         let of = |key: Option<&'static str>| {
             let headers = key.map(|key| (name.clone(), HeaderValue::from_static(key)));
-            let mut context = Context::new(HeaderMap::from_iter(headers));
+            let mut context = Context::new(Headers::from_iter(headers));
             context.set_default_principal(program.clone());
             let target = HttpTarget::new(http::Method::GET, http::Uri::from_static("/"));
             let mut head = Head::new(Target::Http(target), context);

@@ -5,12 +5,12 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use ::http::StatusCode;
-use ::http::header::{HeaderMap, SET_COOKIE};
+use ::http::header::SET_COOKIE;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tidewire_service::{
     Body, CachedBody, Code, Error, Forms, FormsBudget, Freshness, Headers, Lifetime, Reply, Result,
-    Staleness, Validator,
+    Staleness, ThinHeaders, Validator,
 };
 
 use crate::difference;
@@ -41,8 +41,8 @@ pub(crate) struct Entry {
 enum CachedOutcome {
     Reply {
         status: StatusCode,
-        headers: Headers,
-        trailers: Headers,
+        headers: ThinHeaders,
+        trailers: ThinHeaders,
         validator: Validator,
     },
     Error(Error),
@@ -221,7 +221,7 @@ impl CachedReply {
             {
                 let freshness = freshness.with_validator(*validator);
                 let unchanged = Reply::unchanged(*validator).with_freshness(freshness);
-                let told = told.map_or_else(|| headers.clone(), Headers::from);
+                let told = told.map_or_else(|| headers.clone(), ThinHeaders::from);
                 Ok(unchanged.with_headers(told))
             }
             _ => self.give_with(freshness, told),
@@ -259,7 +259,7 @@ impl CachedReply {
             parts.update((bytes.len() as u64).to_le_bytes());
             parts.update(bytes);
         };
-        let fields = |part: &mut dyn FnMut(&[u8]), headers: &HeaderMap| {
+        let fields = |part: &mut dyn FnMut(&[u8]), headers: &Headers| {
             part(&headers.len().to_le_bytes());
             for (name, value) in headers {
                 part(name.as_str().as_bytes());
@@ -343,7 +343,7 @@ impl CachedReply {
         self.give_with(self.0.own.clone(), None)
     }
 
-    fn give_with(&self, freshness: Freshness, told: Option<HeaderMap>) -> Result<Reply> {
+    fn give_with(&self, freshness: Freshness, told: Option<Headers>) -> Result<Reply> {
         match &self.0.answer {
             CachedOutcome::Error(error) => {
                 let mut error = error.clone().with_freshness(freshness);
@@ -387,11 +387,11 @@ impl CachedReply {
     }
 
     /// The headers of the answer with what caches are told.
-    fn cache_headers(&self, from: From, credentials: Credentials) -> HeaderMap {
+    fn cache_headers(&self, from: From, credentials: Credentials) -> Headers {
         let own = match &self.0.answer {
             CachedOutcome::Reply { headers, .. } => headers,
             CachedOutcome::Error(error) => error.headers(),
-            CachedOutcome::Digest { .. } => &Headers::default(),
+            CachedOutcome::Digest { .. } => &ThinHeaders::default(),
         };
         let rules = &self.0.terms.rules;
         match from {
@@ -491,7 +491,7 @@ fn refusal(reply: &Reply, reply_bytes_max: usize) -> Option<Refusal> {
     (bytes > reply_bytes_max).then_some(Refusal::TooLarge { bytes, reply_bytes_max })
 }
 
-fn sets_cookie(headers: &HeaderMap, trailers: &HeaderMap) -> bool {
+fn sets_cookie(headers: &Headers, trailers: &Headers) -> bool {
     headers.contains_key(SET_COOKIE) || trailers.contains_key(SET_COOKIE)
 }
 

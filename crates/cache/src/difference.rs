@@ -1,9 +1,9 @@
 //! In what two replies differ first, for whoever looks for the reason.
 
-use http::HeaderMap;
+use tidewire_service::Headers;
 
 /// The first header that differs.
-pub(crate) fn headers(one: &HeaderMap, other: &HeaderMap) -> Option<String> {
+pub(crate) fn headers(one: &Headers, other: &Headers) -> Option<String> {
     let differs =
         |name: &&http::HeaderName| !one.get_all(*name).iter().eq(other.get_all(*name).iter());
     let name = one.keys().chain(other.keys()).find(differs)?;

@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use http::HeaderValue;
-use http::header::{AGE, CACHE_CONTROL, HeaderMap, HeaderName, VARY};
+use http::header::{AGE, CACHE_CONTROL, HeaderName, VARY};
 use tidewire_service::{Caching, Headers, Lifetime, vary_by};
 
 use crate::scope::Scope;
@@ -93,8 +93,8 @@ impl Rules {
         own: &Headers,
         age: Option<Duration>,
         credentials: Credentials,
-    ) -> HeaderMap {
-        let mut told = HeaderMap::with_capacity(TOLD_HEADERS);
+    ) -> Headers {
+        let mut told = Headers::with_capacity(TOLD_HEADERS);
         for (name, value) in own.iter() {
             told.append(name, value.clone());
         }
@@ -179,9 +179,9 @@ mod tests {
             (&["Accept", "cookie"], "Accept, cookie, x-tenant"),
             (&["*"], "*"),
         ] {
-            let mut said = HeaderMap::new();
+            let mut said = Headers::new();
             own.iter().for_each(|line| _ = said.append(VARY, HeaderValue::from_static(line)));
-            let told = rules.cache_headers(&said.into(), None, Credentials::default());
+            let told = rules.cache_headers(&said, None, Credentials::default());
             let lines: Vec<_> = told.get_all(VARY).iter().collect();
             assert_eq!(lines, [expected], "{own:?}");
         }

@@ -3,7 +3,6 @@
 //! it has to be what the process takes; `tests/it/memory.rs` compares both.
 
 use bytes::Bytes;
-use http::HeaderMap;
 use tidewire_service::{Error, Headers};
 
 /// An allocation of so many bytes.
@@ -30,7 +29,7 @@ pub(crate) fn headers(headers: &Headers) -> usize {
     let values = headers.values().map(|value| allocation(value.len()) + allocation(3 * WORD));
     // A table of numbers that is a third larger, and the entries with a name, a value and links.
     let slots = headers.capacity() * 4 / 3;
-    allocation(size_of::<HeaderMap>())
+    allocation(size_of::<Headers>())
         + allocation(slots * 4)
         + allocation(headers.capacity() * ENTRY_BYTES)
         + values.sum::<usize>()

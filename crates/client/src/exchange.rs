@@ -87,14 +87,14 @@ pub(crate) async fn exchange(
     };
     if is_http1 && let Some(interim) = interim.clone() {
         hyper::ext::on_informational(&mut request, move |response| {
-            interim.send(response.status(), response.headers().clone());
+            interim.send(response.status(), response.headers().clone().into());
         });
     }
     tell(trace.as_ref(), || Step::Request {
         method: request.method(),
         uri: request.uri(),
         version: request.version(),
-        headers: request.headers(),
+        headers: request.headers().clone().into(),
     });
     lease.begin();
     let host = Arc::clone(&lease.pool.target.host);
@@ -123,7 +123,7 @@ pub(crate) async fn exchange(
     tell(trace.as_ref(), || Step::Response {
         status: head.status,
         version: head.version,
-        headers: &head.headers,
+        headers: head.headers.clone().into(),
     });
     let body = ResponseBody {
         incoming,
@@ -260,7 +260,7 @@ async fn with_interim(
     let Some(interim) = interim else { return response.await };
     poll_fn(|cx| {
         while let Poll::Ready(Some(Ok(first))) = response.poll_informational(cx) {
-            interim.send(first.status(), first.headers().clone());
+            interim.send(first.status(), first.headers().clone().into());
         }
         Pin::new(&mut response).poll(cx)
     })
@@ -284,7 +284,9 @@ impl ResponseBody {
                 Ok(data) => Frame::Data(data),
                 Err(frame) => {
                     let trailers = frame.into_trailers().unwrap_or_default();
-                    tell(self.trace.as_ref(), || Step::Trailers { trailers: &trailers });
+                    tell(self.trace.as_ref(), || Step::Trailers {
+                        trailers: trailers.clone().into(),
+                    });
                     Frame::Trailers(trailers.into())
                 }
             }))),

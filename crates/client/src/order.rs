@@ -80,7 +80,7 @@ impl Order {
     pub(crate) fn of(call: Call) -> Result<Self> {
         let Call { target, context, codec, body, .. } = call;
         let interim = context.interim().cloned();
-        let headers = context.into_headers();
+        let headers = HeaderMap::from(context.into_headers());
         match target {
             Target::Method(method) => {
                 let body = match body {
@@ -94,7 +94,7 @@ impl Order {
             }
             Target::Http(HttpTarget { method, uri, .. }) => {
                 // Of `Host` the connection says whether it is passed on.
-                let mut headers = end_to_end(headers);
+                let mut headers = HeaderMap::from(end_to_end(headers.into()));
                 // Of `http://host#x` it is shown as `/`, and has nothing to be sent.
                 let path = uri.path_and_query().filter(|path| *path != "/").cloned();
                 let path = path.unwrap_or_else(|| PathAndQuery::from_static("/"));

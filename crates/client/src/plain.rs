@@ -24,7 +24,7 @@ pub(crate) async fn reply(received: ResponseStart) -> Result<Reply> {
     check(head.status, &head.headers)?;
     let mut reply = Reply::new(Body::Empty).with_status(head.status);
     let is_chunked = head.headers.contains_key(TRANSFER_ENCODING);
-    let mut headers = end_to_end(head.headers);
+    let mut headers = end_to_end(head.headers.into());
     if is_chunked {
         // RFC 9112, section 6.3: it counts in place of a length, which is taken out before others
         // are told it.

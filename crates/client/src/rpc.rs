@@ -180,7 +180,9 @@ impl Reader {
                 Event::More => {}
                 Event::EndSeen => {
                     if let Some(trailers) = self.replies.end_trailers() {
-                        tell(self.body.trace(), || Step::Trailers { trailers });
+                        tell(self.body.trace(), || Step::Trailers {
+                            trailers: trailers.clone().into(),
+                        });
                     }
                     continue;
                 }
@@ -199,7 +201,7 @@ impl Reader {
                     }
                     self.replies.push(data);
                 }
-                Some(Ok(Frame::Trailers(trailers))) => self.replies.trailers(trailers.into_map()),
+                Some(Ok(Frame::Trailers(trailers))) => self.replies.trailers(trailers.into()),
                 Some(Err(error)) => return Poll::Ready(self.replies.broke(error)),
                 None => self.finish(),
             }

@@ -9,7 +9,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::{HeaderMap, Method, StatusCode, Uri, Version};
+use http::{Method, StatusCode, Uri, Version};
+use tidewire_service::Headers;
 
 /// Sees each step of a call; cheap to clone.
 ///
@@ -78,7 +79,7 @@ pub enum Step<'a> {
         /// HTTP/1.1 or HTTP/2.
         version: Version,
         /// All headers.
-        headers: &'a HeaderMap,
+        headers: Headers,
     },
     /// A message goes out, or a chunk of a plain HTTP body.
     MessageSent {
@@ -94,7 +95,7 @@ pub enum Step<'a> {
         /// HTTP/1.1 or HTTP/2.
         version: Version,
         /// All headers, those of the protocol too.
-        headers: &'a HeaderMap,
+        headers: Headers,
     },
     /// A message came in, or a chunk of a plain HTTP body.
     MessageReceived {
@@ -104,7 +105,7 @@ pub enum Step<'a> {
     /// Trailers came in: HTTP trailers, or the last message of gRPC-Web and Connect streams.
     Trailers {
         /// All of them, those of the protocol too.
-        trailers: &'a HeaderMap,
+        trailers: Headers,
     },
     /// An attempt failed and another one follows.
     Retrying {

@@ -105,13 +105,12 @@ fn passed_on(context: Context, host: Option<HeaderValue>) -> Context {
 mod tests {
     use std::sync::Arc;
 
-    use http::HeaderMap;
-    use tidewire_service::Peer;
+    use tidewire_service::{Headers, Peer};
 
     use super::*;
 
-    fn passed(names: &[&'static str], peer: Option<Peer>) -> HeaderMap {
-        let mut headers = HeaderMap::new();
+    fn passed(names: &[&'static str], peer: Option<Peer>) -> Headers {
+        let mut headers = Headers::new();
         for name in names {
             headers.insert(*name, HeaderValue::from_static("a"));
         }
@@ -133,7 +132,7 @@ mod tests {
         assert_eq!(told["x-forwarded-for"], "192.0.2.7");
         assert_eq!(told["x-forwarded-host"], "a");
         assert_eq!(told["x-forwarded-proto"], "https");
-        let mut headers = HeaderMap::new();
+        let mut headers = Headers::new();
         headers.insert("connection", HeaderValue::from_static("x-forwarded-for, x-own"));
         headers.insert("x-own", HeaderValue::from_static("a"));
         let peer = Arc::new(Peer::new(Some(([192, 0, 2, 7], 1234).into())));
@@ -143,7 +142,7 @@ mod tests {
 
     #[test]
     fn an_upstream_of_a_cached_query_gets_what_is_in_the_key() {
-        let mut headers = HeaderMap::new();
+        let mut headers = Headers::new();
         for name in
             ["authorization", "x-tenant", "x-own", "x-forwarded-for", "traceparent", "tracestate"]
         {

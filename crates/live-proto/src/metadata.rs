@@ -5,7 +5,8 @@
 //! are written by the session in front of it and read once, into [`Fields`](crate::fields::Fields).
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
+use tidewire_service::Headers;
 
 use crate::reason::Violation;
 use crate::varint;
@@ -186,7 +187,7 @@ impl Metadata {
     }
 
     /// Headers and trailers of `service` replies, encoded.
-    pub fn from_maps(headers: &HeaderMap, trailers: &HeaderMap) -> Self {
+    pub fn from_maps(headers: &Headers, trailers: &Headers) -> Self {
         let mut builder = Self::builder();
         for (name, value) in headers {
             builder = builder.header(name.as_str(), value.as_bytes());
@@ -300,9 +301,9 @@ impl Metadata {
 #[derive(Debug)]
 pub struct MetadataMaps {
     /// The entries before the trailers mark.
-    pub headers: HeaderMap,
+    pub headers: Headers,
     /// Those after it.
-    pub trailers: HeaderMap,
+    pub trailers: Headers,
 }
 
 /// The entries before the trailers mark, and those after it.
@@ -311,12 +312,12 @@ pub(crate) struct SplitMetadata<'a> {
     pub(crate) trailers: &'a [u8],
 }
 
-fn to_map<'a>(pairs: impl Iterator<Item = (&'a str, &'a [u8])>) -> HeaderMap {
+fn to_map<'a>(pairs: impl Iterator<Item = (&'a str, &'a [u8])>) -> Headers {
     pairs
         .filter_map(|(name, value)| {
             Some((name.parse::<HeaderName>().ok()?, HeaderValue::from_bytes(value).ok()?))
         })
-        .fold(HeaderMap::new(), |mut map, (name, value)| {
+        .fold(Headers::new(), |mut map, (name, value)| {
             map.append(name, value);
             map
         })

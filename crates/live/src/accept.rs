@@ -12,11 +12,10 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::HeaderMap;
 use tidewire_live_proto::{
     Acceptor, Config, Hello, Metadata, Reason, SessionId, Sessions, Violation,
 };
-use tidewire_service::Peer;
+use tidewire_service::{Headers, Peer};
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
@@ -44,7 +43,7 @@ pub struct Links {
 #[derive(Debug, Default)]
 pub struct Arrival {
     /// The headers of its HTTP upgrade, if it began with one.
-    pub upgrade: HeaderMap,
+    pub upgrade: Headers,
     /// What was read of it already.
     pub first: Bytes,
     /// Its other side.
@@ -83,10 +82,10 @@ impl Links {
         &self,
         mut transport: T,
         arrival: Arrival,
-        identify: impl AsyncFnOnce(HeaderMap) -> Result<Identity, Violation>,
+        identify: impl AsyncFnOnce(Headers) -> Result<Identity, Violation>,
     ) -> Result<(Link, Connection<T>), Option<Violation>> {
         let mut acceptor = Acceptor::new(self.config.clone(), self.clock.now());
-        let upgrade = Metadata::from_maps(&arrival.upgrade, &HeaderMap::new());
+        let upgrade = Metadata::from_maps(&arrival.upgrade, &Headers::new());
         acceptor.upgraded_with(upgrade);
         acceptor.input().extend_from_slice(&arrival.first);
         if arrival.is_started_here {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use tidewire_live_proto::{CallId, Continuation};
-use tidewire_service::{Body, Call, Error, Frame, Frames, Headers, Messages, Reply, Result};
+use tidewire_service::{Body, Call, Error, Frame, Frames, Messages, Reply, Result, ThinHeaders};
 
 use crate::body::ItemStream;
 use crate::call::watch_guard::WatchGuard;
@@ -286,7 +286,7 @@ impl Open {
     /// The one message of a reply that came as a stream.
     async fn one(mut self, reply: Reply) -> Result<Reply> {
         let mut message = None;
-        let mut trailers = Headers::default();
+        let mut trailers = ThinHeaders::default();
         while let Some(frame) = poll_fn(|cx| self.items.poll_frame(cx)).await {
             match frame? {
                 Frame::Trailers(late) => trailers = late,

@@ -12,8 +12,8 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use http::HeaderMap;
 use tidewire_live_proto::{Metadata, MetadataBuilder};
+use tidewire_service::Headers;
 
 /// What a hosted process read for an answer, as it names it.
 pub type Depends = tidewire_live_proto::Depends<Bytes>;
@@ -33,8 +33,8 @@ pub(crate) fn owned(read: tidewire_live_proto::Depends<&[u8]>) -> Depends {
 
 /// The metadata of an answer, with what it depended on in at most `max` bytes.
 pub(crate) fn metadata(
-    headers: &HeaderMap,
-    trailers: &HeaderMap,
+    headers: &Headers,
+    trailers: &Headers,
     depends: &[Depends],
     max: u16,
 ) -> Metadata {
@@ -55,7 +55,7 @@ pub(crate) fn metadata(
     if fits(&coarse) { coarse } else { with(&[&Depends::Untold]) }
 }
 
-fn put(builder: MetadataBuilder, headers: &HeaderMap) -> MetadataBuilder {
+fn put(builder: MetadataBuilder, headers: &Headers) -> MetadataBuilder {
     headers
         .iter()
         .fold(builder, |builder, (name, value)| builder.header(name.as_str(), value.as_bytes()))
@@ -101,7 +101,7 @@ mod tests {
             ),
             (keys(1, &long, 1), vec![Depends::Untold]),
         ];
-        let mut headers = HeaderMap::new();
+        let mut headers = Headers::new();
         headers.insert("x-own", "1".parse().unwrap());
         for (read, said) in cases {
             let metadata = metadata(&headers, &headers, &read, 16_384);

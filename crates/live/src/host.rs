@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
 use tidewire_live_proto::{CallId, ChangedSources, PeerMethod, Violation};
-use tidewire_service::{Body, Context, Error, Outcome, Peer, Reply};
+use tidewire_service::{Body, Context, Error, Headers, Outcome, Peer, Reply};
 
 /// Answers the calls of peers.
 pub trait Host: Send + Sync + 'static {
@@ -34,7 +33,7 @@ pub trait Host: Send + Sync + 'static {
     ///
     /// # Errors
     /// Why its credential is refused.
-    fn identify(&self, headers: HeaderMap, peer: Option<Arc<Peer>>) -> Option<IdentityFuture> {
+    fn identify(&self, headers: Headers, peer: Option<Arc<Peer>>) -> Option<IdentityFuture> {
         let _ = (headers, peer);
         None
     }
@@ -73,7 +72,7 @@ pub enum ProcessMessage {
         /// The text.
         text: String,
         /// The fields, as headers.
-        fields: HeaderMap,
+        fields: Headers,
     },
     /// Sources changed.
     Changed(ChangedSources),

@@ -32,7 +32,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use tidewire_live_proto::{CallId, Event, Metadata, Reason, Session, Usage, Violation};
-use tidewire_service::{Error, Outcome, Peer, Wakers};
+use tidewire_service::{Error, Headers, Outcome, Peer, Wakers};
 use tokio_util::task::TaskTracker;
 
 use crate::host::{Host, ProcessMessage};
@@ -482,8 +482,8 @@ fn process_message(event: Event<'_>) -> Option<ProcessMessage> {
 }
 
 /// What an `end` says beside that it is one: the session hands trailers out as headers.
-fn trailers(metadata: &Metadata) -> http::HeaderMap {
-    if metadata.is_empty() { http::HeaderMap::new() } else { metadata.to_maps().headers }
+fn trailers(metadata: &Metadata) -> Headers {
+    if metadata.is_empty() { Headers::new() } else { metadata.to_maps().headers }
 }
 
 impl fmt::Debug for Link {

@@ -5,9 +5,8 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
 use tidewire_live_proto::{Config, Metadata, Session, Violation};
-use tidewire_service::{Call, Reply, Result};
+use tidewire_service::{Call, Headers, Reply, Result};
 use tokio_util::task::TaskTracker;
 
 use crate::driver::Connection;
@@ -51,8 +50,8 @@ impl Process {
     }
 
     /// Writes a line to the log of the host: 1 trace, 2 debug, 3 info, 4 warn, 5 error.
-    pub fn log(&self, level: u8, text: &str, fields: &HeaderMap) {
-        let fields = Metadata::from_maps(fields, &HeaderMap::new());
+    pub fn log(&self, level: u8, text: &str, fields: &Headers) {
+        let fields = Metadata::from_maps(fields, &Headers::new());
         let mut state = self.0.lock();
         state.session.log(level, text, &fields);
         state.wake();

@@ -1,8 +1,7 @@
 //! What the session is told of a reply, beside its payload.
 
-use http::HeaderMap;
 use tidewire_live_proto::{Metadata, OutgoingReply, varint};
-use tidewire_service::{Freshness, Lifetime, Reply, Token};
+use tidewire_service::{Freshness, Headers, Lifetime, Reply, Token};
 
 use crate::dependencies::{self, Depends};
 
@@ -34,7 +33,7 @@ pub(crate) fn head_of<'a>(reply: &'a Reply, payload: &'a [u8]) -> OutgoingReply<
 }
 
 /// Headers and trailers as the protocol has them, without those that are HTTP's own.
-pub(crate) fn metadata(headers: &HeaderMap, trailers: &HeaderMap) -> Metadata {
+pub(crate) fn metadata(headers: &Headers, trailers: &Headers) -> Metadata {
     match headers.is_empty() && trailers.is_empty() {
         true => Metadata::default(),
         false => Metadata::from_maps(headers, trailers),

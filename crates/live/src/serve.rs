@@ -12,7 +12,7 @@ use std::task::{Context as TaskContext, Poll};
 
 use bytes::Bytes;
 use tidewire_live_proto::{CallId, Watch};
-use tidewire_service::{Body, Frames, Headers, Outcome, Peer, Reply};
+use tidewire_service::{Body, Frames, Outcome, Peer, Reply, ThinHeaders};
 
 use crate::body::RequestBody;
 use crate::dependencies::{self, Depends};
@@ -43,7 +43,7 @@ pub(crate) struct AnswerTask {
 pub(crate) type Rest = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The items of an answer, and trailers unless they have others.
-type Items = (Pin<Box<dyn Frames>>, Headers);
+type Items = (Pin<Box<dyn Frames>>, ThinHeaders);
 
 impl AnswerTask {
     pub(crate) fn of(link: &Link, (call, watch): (CallId, Watch), arrived: &IncomingCall) -> Self {
@@ -150,7 +150,7 @@ impl AnswerTask {
         let mut state = self.link.lock();
         match outcome {
             Ok(Some(trailers)) => {
-                let trailers = metadata(&trailers, &Headers::default());
+                let trailers = metadata(&trailers, &ThinHeaders::default());
                 state.session.finish(self.call, &trailers);
             }
             Ok(None) => {}

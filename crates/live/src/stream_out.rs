@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tidewire_live_proto::{CallId, Push};
-use tidewire_service::{Error, Frame, Frames, Headers, Messages};
+use tidewire_service::{Error, Frame, Frames, Messages, ThinHeaders};
 
 use crate::link::{Link, State};
 
@@ -32,7 +32,7 @@ pub(crate) struct Pour<S> {
     messages: Messages,
     /// It does not fit in with what is put together.
     next: Option<Bytes>,
-    trailers: Headers,
+    trailers: ThinHeaders,
     /// How it ended, behind what is put together.
     end: Option<Result<(), Error>>,
 }
@@ -42,7 +42,7 @@ where
     S: Frames + Unpin,
 {
     /// Sends `frames` as the items of `call`; with `trailers`, unless it has others.
-    pub(crate) fn new(link: Link, call: CallId, frames: S, trailers: Headers) -> Self {
+    pub(crate) fn new(link: Link, call: CallId, frames: S, trailers: ThinHeaders) -> Self {
         let messages = Messages::default();
         Self { link, call, frames, messages, next: None, trailers, end: None }
     }
@@ -118,7 +118,7 @@ where
     S: Frames + Unpin,
 {
     /// The trailers; none when the peer wants no more.
-    type Output = Result<Option<Headers>, Error>;
+    type Output = Result<Option<ThinHeaders>, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut turn = Turn::begin();

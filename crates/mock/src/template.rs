@@ -572,7 +572,7 @@ mod tests {
     use super::*;
 
     fn render(text: &str) -> String {
-        let headers: http::HeaderMap = [("x-a", "7")]
+        let headers: tidewire_service::Headers = [("x-a", "7")]
             .map(|(k, v)| (k.parse().unwrap(), v.parse().unwrap()))
             .into_iter()
             .collect();

@@ -1,13 +1,12 @@
 //! Who calls, as a server of plain HTTP behind this one is told: in a header that only the gateway
 //! sets.
 
-use http::HeaderMap;
-use tidewire_service::{Context, PRINCIPAL_HEADER, Principal, remove_gateway_headers};
+use tidewire_service::{Context, Headers, PRINCIPAL_HEADER, Principal, remove_gateway_headers};
 
 use crate::forwarded;
 
 /// Says in headers who calls.
-pub fn tell_principal(headers: &mut HeaderMap, principal: Option<&Principal>) {
+pub fn tell_principal(headers: &mut Headers, principal: Option<&Principal>) {
     if let Some(principal) = principal {
         headers.insert(PRINCIPAL_HEADER, principal.to_header());
     }

@@ -9,18 +9,18 @@
 use std::net::SocketAddr;
 
 use http::header::{CONNECTION, HOST};
-use http::{HeaderMap, HeaderValue, Uri};
-use tidewire_service::{Forwarded, is_for_all};
+use http::{HeaderValue, Uri};
+use tidewire_service::{Forwarded, Headers, is_for_all};
 
 /// The host that a request asks for.
-pub(crate) fn host<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> {
+pub(crate) fn host<'a>(headers: &'a Headers, uri: &'a Uri) -> Option<&'a str> {
     let of_uri = uri.authority().map(http::uri::Authority::as_str);
     of_uri.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok()))
 }
 
 /// Sets these headers; `prefix` was taken off the path.
 pub(crate) fn set(
-    headers: &mut HeaderMap,
+    headers: &mut Headers,
     uri: &Uri,
     address: Option<SocketAddr>,
     is_https: bool,
@@ -42,14 +42,14 @@ pub(crate) fn set(
 }
 
 /// Takes out names that a program could take for others.
-fn take_out(headers: &mut HeaderMap) {
+fn take_out(headers: &mut Headers) {
     let is_out = |name: &str| name.contains(['_', '.']);
     let names: Vec<_> = headers.keys().filter(|name| is_out(name.as_str())).cloned().collect();
     names.iter().for_each(|name| _ = headers.remove(name));
 }
 
 /// Takes out what is of the caller's connection alone, but for its wish to become another.
-pub(crate) fn settle_connection(headers: &mut HeaderMap) {
+pub(crate) fn settle_connection(headers: &mut Headers) {
     if !headers.contains_key(CONNECTION) {
         return;
     }
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn what_callers_say_of_themselves_is_replaced() {
-        let mut headers = HeaderMap::new();
+        let mut headers = Headers::new();
         headers.insert(HOST, HeaderValue::from_static("shop.example"));
         headers.insert(FOR, HeaderValue::from_static("10.0.0.1"));
         headers.insert(FORWARDED, HeaderValue::from_static("for=10.0.0.1"));
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn no_name_that_a_program_could_take_for_one_of_a_proxy_passes() {
-        let mut headers = HeaderMap::new();
+        let mut headers = Headers::new();
         for name in [
             "x-forwarded-ssl",
             "x-forwarded-user",
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_caller_cannot_have_them_taken_out_on_the_way() {
-        let mut headers = HeaderMap::new();
+        let mut headers = Headers::new();
         headers.insert(CONNECTION, HeaderValue::from_static("X-Forwarded-For, Upgrade, x-own"));
         headers.append(CONNECTION, HeaderValue::from_static("x-forwarded-proto"));
         headers.insert("x-own", HeaderValue::from_static("a"));

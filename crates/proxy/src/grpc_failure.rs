@@ -2,12 +2,12 @@
 //! that there was one. The error gets the content type of gRPC, by which the server writes it as a
 //! reply of that protocol.
 
+use http::HeaderValue;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue};
-use tidewire_service::{Answer, Error, Progress};
+use tidewire_service::{Answer, Error, Headers, Progress};
 
 /// Whether a request is one of gRPC, but for gRPC-Web, whose failures are in a body.
-pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
+pub(crate) fn is_grpc(headers: &Headers) -> bool {
     let of_grpc = |value: &HeaderValue| {
         let rest = value.as_bytes().strip_prefix(b"application/grpc");
         rest.is_some_and(|rest| rest.first().is_none_or(|byte| matches!(byte, b'+' | b';')))
@@ -48,7 +48,7 @@ mod tests {
             ("application/json", false),
         ] {
             let value = HeaderValue::from_static(content_type);
-            assert_eq!(is_grpc(&HeaderMap::from_iter([(CONTENT_TYPE, value)])), expected);
+            assert_eq!(is_grpc(&Headers::from_iter([(CONTENT_TYPE, value)])), expected);
         }
     }
 }

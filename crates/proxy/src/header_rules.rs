@@ -11,8 +11,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
-use tidewire_service::{Answer, Call, Layer, Progress, Reply, Service, is_of_connection};
+use http::{HeaderName, HeaderValue};
+use tidewire_service::{Answer, Call, Headers, Layer, Progress, Reply, Service, is_of_connection};
 
 /// The header rules of a service: a [`Layer`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl HeaderChanges {
         self.remove.is_empty() && self.set.is_empty()
     }
 
-    fn apply(&self, headers: &mut HeaderMap) {
+    fn apply(&self, headers: &mut Headers) {
         self.remove.iter().for_each(|name| _ = headers.remove(name));
         self.set.iter().for_each(|(name, value)| _ = headers.insert(name, value.clone()));
     }
@@ -139,7 +139,7 @@ mod tests {
         changes.remove("X-Old").unwrap();
         changes.remove("X-Both").unwrap();
         changes.set("x-both", "new").unwrap();
-        let mut headers = HeaderMap::new();
+        let mut headers = Headers::new();
         for name in ["x-old", "x-both", "x-both", "x-other"] {
             headers.append(name, HeaderValue::from_static("a"));
         }

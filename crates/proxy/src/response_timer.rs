@@ -178,15 +178,15 @@ impl<F> Drop for WatchedBody<F> {
 #[cfg(test)]
 mod tests {
     use http::header::CONTENT_TYPE;
-    use http::{HeaderMap, HeaderValue, Method};
-    use tidewire_service::Context;
+    use http::{HeaderValue, Method};
+    use tidewire_service::{Context, Headers};
 
     use super::*;
 
     /// Whether a call of this content type may take an hour.
     async fn is_endless(content_type: &'static str, body: Body) -> bool {
         let value = HeaderValue::from_static(content_type);
-        let context = Context::new(HeaderMap::from_iter([(CONTENT_TYPE, value)]));
+        let context = Context::new(Headers::from_iter([(CONTENT_TYPE, value)]));
         let mut call = Call::http(Method::POST, "/a.B/C".parse().unwrap(), context, body);
         let timer = ResponseTimer::of(&mut call);
         if let Body::Stream(frames) = call.body {

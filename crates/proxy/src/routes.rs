@@ -327,8 +327,10 @@ mod tests {
     }
 
     async fn ask(host: &'static str, path: &str) -> String {
-        let headers =
-            http::HeaderMap::from_iter([(http::header::HOST, HeaderValue::from_static(host))]);
+        let headers = tidewire_service::Headers::from_iter([(
+            http::header::HOST,
+            HeaderValue::from_static(host),
+        )]);
         let uri = path.parse().unwrap();
         let call =
             Call::http(Method::GET, uri, Context::new(headers), tidewire_service::Body::Empty);

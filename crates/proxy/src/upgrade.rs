@@ -110,7 +110,7 @@ where
     Ok(match response.status() {
         StatusCode::SWITCHING_PROTOCOLS if is_over_http2 => {
             let reply = switched(response);
-            let mut headers = end_to_end(reply.headers.clone().into_map());
+            let mut headers = end_to_end(reply.headers.clone().into());
             headers.remove(SEC_WEBSOCKET_ACCEPT);
             reply.with_status(StatusCode::OK).with_headers(headers)
         }
@@ -134,7 +134,7 @@ fn request(call: Call, wanted: HeaderValue) -> Result<Request<String>> {
     headers.remove(CONTENT_LENGTH);
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, wanted);
-    *request.headers_mut() = headers;
+    *request.headers_mut() = headers.into();
     Ok(request)
 }
 
@@ -169,7 +169,7 @@ fn to_reply(response: Response<Incoming>) -> Reply {
             })
         })
     });
-    let headers = end_to_end(head.headers);
+    let headers = end_to_end(head.headers.into());
     Reply::new(Body::frames(frames)).with_status(head.status).with_headers(headers)
 }
 

@@ -23,10 +23,10 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Method, Uri};
+use http::{HeaderValue, Method, Uri};
 use tidewire_rest::{Binding, Request, Rest, RestMatch, RestOptions};
 use tidewire_schema::Schema;
-use tidewire_service::Codec;
+use tidewire_service::{Codec, Headers};
 
 struct Counting;
 
@@ -134,7 +134,7 @@ fn request(
     body: &[u8],
 ) -> Case {
     let (rest, uri, body) = (Arc::clone(rest), Uri::from_static(uri), Bytes::copy_from_slice(body));
-    let mut headers = HeaderMap::new();
+    let mut headers = Headers::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let run = move || {
         let binding = find_binding(&rest, &verb, &uri);
@@ -213,7 +213,7 @@ fn start() {
     let uri = Uri::from_static("/r7/7?next.next.id=1");
     let clock = Instant::now();
     let binding = find_binding(&rest, &Method::GET, &uri);
-    let request = Request::new(&binding, &uri, &HeaderMap::new(), false).expect("it is right");
+    let request = Request::new(&binding, &uri, &Headers::new(), false).expect("it is right");
     let message = request.message(b"").expect("it is right");
     black_box(binding.print(message).expect("it is right"));
     println!("{:<24} {:>9.3} ms", "first call", clock.elapsed().as_secs_f64() * 1e3);

@@ -1,8 +1,8 @@
 //! What the headers of a request say of its body and of the reply that is wanted.
 
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, StatusCode};
-use tidewire_service::{Error, Result};
+use http::{HeaderValue, StatusCode};
+use tidewire_service::{Error, Headers, Result};
 
 use crate::binding::Binding;
 
@@ -10,7 +10,7 @@ use crate::binding::Binding;
 ///
 /// # Errors
 /// 415 for another content type or a compressed body.
-pub(crate) fn check(binding: &Binding, headers: &HeaderMap, has_body: bool) -> Result<()> {
+pub(crate) fn check(binding: &Binding, headers: &Headers, has_body: bool) -> Result<()> {
     if !has_body {
         return Ok(());
     }
@@ -52,12 +52,12 @@ fn expected_types(binding: &Binding) -> &'static str {
 }
 
 /// The content type of a request.
-pub(crate) fn content_type(headers: &HeaderMap) -> Option<&HeaderValue> {
+pub(crate) fn content_type(headers: &Headers) -> Option<&HeaderValue> {
     headers.get(CONTENT_TYPE)
 }
 
 /// Whether a stream of replies is to come as lines.
-pub(crate) fn wants_lines(headers: &HeaderMap) -> bool {
+pub(crate) fn wants_lines(headers: &Headers) -> bool {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.flat_map(|value| value.split(',')).any(|range| {
         let essence = range.split(';').next().unwrap_or_default().trim();

@@ -8,9 +8,9 @@
 //! | `data` | the JSON of the answer, or of the error |
 
 use bytes::Bytes;
+use http::Method;
 use http::header::ACCEPT;
-use http::{HeaderMap, Method};
-use tidewire_service::{StreamKind, Validator};
+use tidewire_service::{Headers, StreamKind, Validator};
 
 use crate::binding::Binding;
 
@@ -22,7 +22,7 @@ pub const EVENTS: &str = "text/event-stream";
 
 impl Binding {
     /// Whether a client that asks so wants the answers to a query as events.
-    pub fn wants_events(&self, verb: &Method, headers: &HeaderMap) -> bool {
+    pub fn wants_events(&self, verb: &Method, headers: &Headers) -> bool {
         self.is_followable()
             && *verb == Method::GET
             && headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).any(|value| {
@@ -40,7 +40,7 @@ impl Binding {
     }
 
     /// The answer that a client has which comes back.
-    pub fn held_event(&self, headers: &HeaderMap) -> Option<Validator> {
+    pub fn held_event(&self, headers: &Headers) -> Option<Validator> {
         let id = headers.get("last-event-id")?.to_str().ok()?;
         id.strip_suffix(self.edition())?.strip_suffix('.')?.parse().ok()
     }

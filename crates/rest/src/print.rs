@@ -2,8 +2,8 @@
 //! the bytes of a `google.api.HttpBody` as they are.
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
-use tidewire_service::{CachedBody, Coding, Form, Result, StreamKind};
+use http::StatusCode;
+use tidewire_service::{CachedBody, Coding, Form, Headers, Result, StreamKind};
 
 use crate::binding::Binding;
 use crate::content;
@@ -52,7 +52,7 @@ impl Binding {
     }
 
     /// What a stream of replies looks like to a client that sent these headers.
-    pub fn style(&self, headers: &HeaderMap) -> Style {
+    pub fn style(&self, headers: &Headers) -> Style {
         match self.method.kind {
             _ if self.reply.raw => Style::Raw,
             StreamKind::Bidi => Style::Lines,

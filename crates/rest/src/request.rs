@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Uri};
+use http::{HeaderValue, Uri};
 use tidewire_schema::UnknownMembers;
-use tidewire_service::{Code, Error, Result};
+use tidewire_service::{Code, Error, Headers, Result};
 
 use crate::binding::Binding;
 use crate::content;
@@ -32,7 +32,7 @@ impl Request {
     pub fn new(
         binding: &Arc<Binding>,
         uri: &Uri,
-        headers: &HeaderMap,
+        headers: &Headers,
         has_body: bool,
     ) -> Result<Self> {
         content::check(binding, headers, has_body)?;

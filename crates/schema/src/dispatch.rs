@@ -232,7 +232,8 @@ impl Wire {
                     },
                     Ok(None) => {
                         let trailers = messages.trailers().clone();
-                        (!trailers.is_empty()).then_some((Ok(Frame::Trailers(trailers)), None))
+                        (!trailers.is_empty())
+                            .then_some((Ok(Frame::Trailers(trailers.into())), None))
                     }
                     Err(error) => Some((Err(error), None)),
                 }

@@ -26,6 +26,7 @@ mod path_programs;
 mod path_readings;
 mod path_steps;
 mod refusal;
+pub(crate) mod vary;
 
 use std::sync::Arc;
 

@@ -1,9 +1,8 @@
 //! The credential in the header `authorization` (RFC 9110, section 11.6.2; RFC 6750).
 
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-use crate::{Error, Result};
+use crate::{Error, Headers, Result};
 
 /// What a request shows in the header `authorization`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +20,7 @@ impl<'a> Authorization<'a> {
     ///
     /// # Errors
     /// `UNAUTHENTICATED` where the header occurs more than once.
-    pub fn of(headers: &'a HeaderMap) -> Result<Self> {
+    pub fn of(headers: &'a Headers) -> Result<Self> {
         const SCHEME: &[u8] = b"bearer ";
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let Some(value) = values.next() else { return Ok(Self::None) };
@@ -43,7 +42,7 @@ mod tests {
     #[test]
     fn a_bearer_token_is_told_from_other_schemes_and_sent_once() {
         let check = |sent: &[&'static str]| {
-            let mut headers = HeaderMap::new();
+            let mut headers = Headers::new();
             for value in sent {
                 headers.append(AUTHORIZATION, HeaderValue::from_static(value));
             }

@@ -17,7 +17,7 @@ use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 
 use crate::messages::OneByOne;
-use crate::{Error, Frames, Headers};
+use crate::{Error, Frames, ThinHeaders};
 
 /// The bytes of a request or a reply.
 #[derive(Default)]
@@ -39,7 +39,7 @@ pub enum Frame {
     /// A message, or a chunk of a plain HTTP body.
     Data(Bytes),
     /// Trailers: at most once, and last.
-    Trailers(Headers),
+    Trailers(ThinHeaders),
 }
 
 impl Body {
@@ -239,7 +239,7 @@ impl http_body::Body for Body {
             }
             Self::Stream(frames) => frames.as_mut().poll_next(cx).map_ok(|frame| match frame {
                 Frame::Data(data) => http_body::Frame::data(data),
-                Frame::Trailers(trailers) => http_body::Frame::trailers(trailers.into_map()),
+                Frame::Trailers(trailers) => http_body::Frame::trailers(trailers.into()),
             }),
         }
     }

@@ -9,16 +9,16 @@
 //!
 //! Headers that only a gateway or a proxy may say are never among them.
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderName;
 
-use crate::{CacheScope, Context, is_of_gateway, is_of_proxy};
+use crate::{CacheScope, Context, Headers, is_of_gateway, is_of_proxy};
 
 impl Context {
     /// The headers that a reply cached for `scope` may depend on; see the table of this file. No
     /// other part of the context is read.
     #[must_use]
-    pub fn headers_of_cached(&self, scope: &CacheScope) -> HeaderMap {
-        let mut headers = HeaderMap::new();
+    pub fn headers_of_cached(&self, scope: &CacheScope) -> Headers {
+        let mut headers = Headers::new();
         let mut take = |name: &str| {
             if !is_of_gateway(name)
                 && !is_of_proxy(name)

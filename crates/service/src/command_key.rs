@@ -6,9 +6,7 @@
 
 use std::fmt;
 
-use http::HeaderMap;
-
-use crate::{Error, Principal, Result};
+use crate::{Error, Headers, Principal, Result};
 
 /// The key of a command: a text of visible ASCII and whatever a principal's name has.
 ///
@@ -40,7 +38,7 @@ pub(crate) const HEADER: &str = "idempotency-key";
 const ID_BYTES_MAX: usize = 255;
 
 /// The id in the header `Idempotency-Key`.
-pub(crate) fn of_headers(headers: &HeaderMap) -> Result<Option<&str>> {
+pub(crate) fn of_headers(headers: &Headers) -> Result<Option<&str>> {
     let mut values = headers.get_all(HEADER).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {

@@ -13,19 +13,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
+use http::{Extensions, HeaderName, HeaderValue};
 
 use crate::command_key::{self, CommandKey};
 use crate::if_none_match::{self, HeldTags};
 use crate::{
-    DeadlineOwner, InterimSender, LateListener, Observation, ParentCalls, Peer, Phase, Principal,
-    Result, Signal, Tokens, Validator,
+    DeadlineOwner, Headers, InterimSender, LateListener, Observation, ParentCalls, Peer, Phase,
+    Principal, Result, Signal, Tokens, Validator,
 };
 
 /// What surrounds a call.
 #[derive(Clone, Default)]
 pub struct Context {
-    headers: HeaderMap,
+    headers: Headers,
     deadline: Option<Instant>,
     deadline_owner: DeadlineOwner,
     peer: Option<Arc<Peer>>,
@@ -148,8 +148,8 @@ pub struct CallerKind {
 impl Context {
     /// A context with these headers, and nothing else known.
     #[inline]
-    pub fn new(headers: HeaderMap) -> Self {
-        Self { headers, ..Self::default() }
+    pub fn new(headers: impl Into<Headers>) -> Self {
+        Self { headers: headers.into(), ..Self::default() }
     }
 
     /// Sets the point in time after which no answer is wanted.
@@ -332,19 +332,19 @@ impl Context {
     }
 
     /// Request headers; duplicates and their order are kept.
-    pub fn headers(&self) -> &HeaderMap {
+    pub fn headers(&self) -> &Headers {
         self.read(ContextPart::Headers);
         &self.headers
     }
 
     /// Request headers, to be changed by a layer or before an outgoing call.
-    pub fn headers_mut(&mut self) -> &mut HeaderMap {
+    pub fn headers_mut(&mut self) -> &mut Headers {
         self.read(ContextPart::Headers);
         &mut self.headers
     }
 
     /// To set a header, which depends on none that came.
-    pub(crate) fn headers_to_set(&mut self) -> &mut HeaderMap {
+    pub(crate) fn headers_to_set(&mut self) -> &mut Headers {
         &mut self.headers
     }
 
@@ -504,12 +504,12 @@ impl Context {
     }
 
     /// The headers, taken out.
-    pub fn into_headers(self) -> HeaderMap {
+    pub fn into_headers(self) -> Headers {
         self.into_http().0
     }
 
-    /// The headers and extensions, taken out, as an [`http::Request`] has them.
-    pub fn into_http(self) -> (HeaderMap, Extensions) {
+    /// The headers and extensions, taken out: what an [`http::Request`] has, too.
+    pub fn into_http(self) -> (Headers, Extensions) {
         self.read(ContextPart::Headers);
         self.read(ContextPart::Extensions);
         (self.headers, self.extensions)
@@ -605,7 +605,7 @@ mod tests {
     use super::*;
     use crate::{Code, Token};
 
-    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+    fn headers(pairs: &[(&'static str, &'static str)]) -> Headers {
         let pairs = pairs
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
@@ -660,7 +660,7 @@ mod tests {
         let long = Box::leak("x".repeat(256).into_boxed_str());
         for bad in ["", "a b", "\u{e4}", long] {
             let value = HeaderValue::from_bytes(bad.as_bytes()).expect("a header value");
-            let mut map = HeaderMap::new();
+            let mut map = Headers::new();
             map.insert("idempotency-key", value);
             let error = Context::new(map).command_key().expect_err(bad);
             assert_eq!(error.code(), Code::InvalidArgument, "{bad}");

@@ -6,25 +6,27 @@
 //! What is for all recipients stays, whoever names it in `Connection`: no sender may (section
 //! 7.6.1), and `Cache-Control: private` would be lost to the caches behind this one.
 
-use http::{HeaderMap, header};
+use http::header;
+
+use crate::Headers;
 
 /// The headers of a message without those of its connection.
 ///
 /// ```
 /// use http::HeaderValue;
-/// let mut headers = http::HeaderMap::new();
+/// let mut headers = tidewire_service::Headers::new();
 /// headers.insert("connection", HeaderValue::from_static("x-hop, close"));
 /// headers.insert("x-hop", HeaderValue::from_static("1"));
 /// headers.insert("host", HeaderValue::from_static("shop.example"));
 /// let passed = tidewire_service::end_to_end(headers);
 /// assert_eq!(passed.keys().collect::<Vec<_>>(), ["host"]);
 /// ```
-pub fn end_to_end(headers: HeaderMap) -> HeaderMap {
+pub fn end_to_end(headers: Headers) -> Headers {
     headers_without(headers, is_of_connection)
 }
 
 /// The headers without what the predicate says, and without what a `Connection` header names.
-pub fn headers_without(headers: HeaderMap, is_dropped: impl Fn(&str) -> bool) -> HeaderMap {
+pub fn headers_without(headers: Headers, is_dropped: impl Fn(&str) -> bool) -> Headers {
     // Most have nothing of the kind.
     if headers.keys().all(|name| name != header::CONNECTION && !is_dropped(name.as_str())) {
         return headers;
@@ -85,9 +87,9 @@ pub fn is_of_connection(name: &str) -> bool {
     )
 }
 
-fn filtered(headers: HeaderMap, is_dropped: impl Fn(&str) -> bool) -> HeaderMap {
+fn filtered(headers: Headers, is_dropped: impl Fn(&str) -> bool) -> Headers {
     // As many names as there were fit for certain; there may be any number of values.
-    let mut kept = HeaderMap::with_capacity(headers.keys_len());
+    let mut kept = Headers::with_capacity(headers.keys_len());
     let mut last = None;
     for (name, value) in headers {
         last = name.or(last);
@@ -107,7 +109,7 @@ mod tests {
 
     #[test]
     fn what_is_for_all_cannot_be_named() {
-        let mut headers = HeaderMap::new();
+        let mut headers = Headers::new();
         let named = "Cache-Control, vary, SET-COOKIE, x-hop";
         headers.insert("connection", HeaderValue::from_static(named));
         for name in ["cache-control", "vary", "set-cookie", "x-hop"] {
@@ -119,7 +121,7 @@ mod tests {
 
     #[test]
     fn headers_of_a_connection_stay_behind() {
-        let mut headers = HeaderMap::new();
+        let mut headers = Headers::new();
         for (name, value) in [
             ("x-a", "1"),
             ("connection", "close, X-Hop"),

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
 
 use crate::headers::header;
-use crate::{Code, Freshness, Headers, Result};
+use crate::{Code, Freshness, Headers, Result, ThinHeaders};
 
 /// Why a call failed.
 ///
@@ -30,8 +30,8 @@ struct Inner {
     code: Code,
     message: String,
     details: Vec<Detail>,
-    headers: Headers,
-    trailers: Headers,
+    headers: ThinHeaders,
+    trailers: ThinHeaders,
     http_status: Option<StatusCode>,
     freshness: Freshness,
     outcome: Outcome,
@@ -50,9 +50,9 @@ pub struct ErrorParts {
     /// Messages for the caller's program.
     pub details: Vec<Detail>,
     /// Headers sent with the error where the protocol has them apart from trailers.
-    pub headers: Headers,
+    pub headers: ThinHeaders,
     /// Trailers sent with the error.
-    pub trailers: Headers,
+    pub trailers: ThinHeaders,
 }
 
 /// What became of a call that ended with an error.
@@ -127,8 +127,8 @@ impl Error {
             code,
             message: message.into(),
             details: Vec::new(),
-            headers: Headers::default(),
-            trailers: Headers::default(),
+            headers: ThinHeaders::default(),
+            trailers: ThinHeaders::default(),
             http_status: None,
             freshness: Freshness::default(),
             outcome: Outcome::Answered,
@@ -190,7 +190,7 @@ impl Error {
     }
 
     /// Headers, to be changed.
-    pub fn headers_mut(&mut self) -> &mut Headers {
+    pub fn headers_mut(&mut self) -> &mut ThinHeaders {
         &mut self.0.headers
     }
 
@@ -242,7 +242,7 @@ impl Error {
     }
 
     /// Trailers, to be changed.
-    pub fn trailers_mut(&mut self) -> &mut Headers {
+    pub fn trailers_mut(&mut self) -> &mut ThinHeaders {
         &mut self.0.trailers
     }
 

@@ -16,7 +16,9 @@
 use core::net::IpAddr;
 
 use bytes::{BufMut, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
+
+use crate::Headers;
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const OF_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -38,7 +40,7 @@ pub struct Forwarded<'a> {
 
 impl Forwarded<'_> {
     /// Says it in headers, in place of what callers say in such headers.
-    pub fn tell(self, headers: &mut HeaderMap) {
+    pub fn tell(self, headers: &mut Headers) {
         remove_proxy_headers(headers);
         let address = self.address.and_then(address_header);
         let prefix = self.prefix.and_then(|prefix| HeaderValue::from_str(prefix).ok());
@@ -75,7 +77,7 @@ fn address_header(address: IpAddr) -> Option<HeaderValue> {
 }
 
 /// Removes the headers that only a proxy may say.
-fn remove_proxy_headers(headers: &mut HeaderMap) {
+fn remove_proxy_headers(headers: &mut Headers) {
     let names: Vec<_> = headers.keys().filter(|name| is_of_proxy(name.as_str())).cloned().collect();
     names.iter().for_each(|name| _ = headers.remove(name));
 }
@@ -112,7 +114,7 @@ mod tests {
 
     #[test]
     fn what_callers_say_is_replaced_by_what_is_known() {
-        let mut headers = HeaderMap::new();
+        let mut headers = Headers::new();
         for name in OVERRIDES.into_iter().chain(["forwarded", "x-forwarded-for", "x-own"]) {
             headers.insert(name, HeaderValue::from_static("evil"));
         }

@@ -11,11 +11,11 @@
 
 use std::fmt::Write;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::Principal;
+use crate::{Headers, Principal};
 
 /// Tells a hosted program who calls.
 pub const PRINCIPAL_HEADER: HeaderName = HeaderName::from_static("tidewire-principal");
@@ -36,7 +36,7 @@ pub fn is_of_gateway(name: &str) -> bool {
 }
 
 /// Removes the headers that only a gateway and its programs say.
-pub fn remove_gateway_headers(headers: &mut HeaderMap) {
+pub fn remove_gateway_headers(headers: &mut Headers) {
     let names: Vec<_> =
         headers.keys().filter(|name| is_of_gateway(name.as_str())).cloned().collect();
     names.iter().for_each(|name| _ = headers.remove(name));

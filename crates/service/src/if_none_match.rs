@@ -3,16 +3,16 @@
 //! Only tags that are validators, or those of a compressed form of one, count, compared weakly: a
 //! tag of somebody else names nothing here. `*` is any current reply.
 
+use http::HeaderValue;
 use http::header::IF_NONE_MATCH;
-use http::{HeaderMap, HeaderValue};
 
-use crate::Validator;
+use crate::{Headers, Validator};
 
 /// At most as many tags are looked at; a cache sends one or two.
 const TAGS_MAX: usize = 16;
 
 /// The validators in the header.
-pub(crate) fn of_headers(headers: &HeaderMap) -> Vec<Validator> {
+pub(crate) fn of_headers(headers: &Headers) -> Vec<Validator> {
     if !headers.contains_key(IF_NONE_MATCH) {
         return Vec::new();
     }
@@ -22,7 +22,7 @@ pub(crate) fn of_headers(headers: &HeaderMap) -> Vec<Validator> {
 }
 
 /// Whether the caller holds any reply at all: `*`.
-pub(crate) fn is_any(headers: &HeaderMap) -> bool {
+pub(crate) fn is_any(headers: &Headers) -> bool {
     headers.get(IF_NONE_MATCH).is_some_and(|value| value.as_bytes().trim_ascii() == b"*")
 }
 
@@ -44,7 +44,7 @@ fn validator(tag: &str, edition: &str) -> Option<Validator> {
 pub struct HeldTags(Vec<HeaderValue>);
 
 impl HeldTags {
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
+    pub(crate) fn of(headers: &Headers) -> Self {
         Self(headers.get_all(IF_NONE_MATCH).into_iter().cloned().collect())
     }
 
@@ -91,7 +91,7 @@ mod tests {
             ("*".to_owned(), vec![]),
             (format!("\"{}\"", one.to_string().to_uppercase()), vec![]),
         ] {
-            let mut headers = HeaderMap::new();
+            let mut headers = Headers::new();
             headers.append(IF_NONE_MATCH, HeaderValue::from_str(&text).expect("a header value"));
             assert_eq!(of_headers(&headers), expected, "{text}");
         }
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn a_tag_of_one_edition_names_nothing_in_another() {
         let one = Validator::new([0xab; 16]);
-        let mut headers = HeaderMap::new();
+        let mut headers = Headers::new();
         let tags = format!("\"{one}.e1\", W/\"{one}.e2-gzip\", \"{one}\"");
         headers.append(IF_NONE_MATCH, HeaderValue::from_str(&tags).expect("a header value"));
         let held = HeldTags::of(&headers);

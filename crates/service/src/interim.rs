@@ -8,12 +8,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
+
+use crate::Headers;
 
 /// Sends interim responses to the callers of one connection.
 pub trait InterimSink: Send + Sync + 'static {
     /// Sends one, unless the response to the call of this number has begun.
-    fn send(&self, call: u64, status: StatusCode, headers: HeaderMap);
+    fn send(&self, call: u64, status: StatusCode, headers: Headers);
 }
 
 /// Sends interim responses to the caller of one call; cheap to clone.
@@ -31,7 +33,7 @@ impl InterimSender {
 
     /// Sends an interim response without the headers of its connection. What comes too late, 100
     /// and 101, and what is not an interim response are dropped.
-    pub fn send(&self, status: StatusCode, headers: HeaderMap) {
+    pub fn send(&self, status: StatusCode, headers: Headers) {
         let is_passed = status.is_informational()
             && !matches!(status, StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS);
         if is_passed {

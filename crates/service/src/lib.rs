@@ -36,6 +36,7 @@ mod gate;
 mod gated;
 mod gateway_headers;
 mod head;
+mod header_names;
 mod headers;
 mod if_none_match;
 mod interface;
@@ -62,6 +63,7 @@ mod spec;
 mod stale_set;
 mod stream;
 mod target;
+mod thin_headers;
 mod token;
 mod typed_stream;
 mod types;
@@ -93,7 +95,10 @@ pub use gateway_headers::{
     CALLER_RIGHTS, PRINCIPAL_HEADER, RIGHTS_HEADER, is_of_gateway, remove_gateway_headers,
 };
 pub use head::{Head, HeadParts, PermitSource, Permits};
-pub use headers::Headers;
+pub use header_names::{InsertName, LookupName};
+pub use headers::{
+    HeaderEntry, HeaderValues, HeaderValuesIter, Headers, HeadersIntoIter, HeadersIter,
+};
 pub use if_none_match::HeldTags;
 pub use interface::{Interface, LayeredService, RpcService};
 pub use interim::{InterimSender, InterimSink};
@@ -117,10 +122,11 @@ pub use spec::{CacheScope, Caching, Idempotency, Method, Names, Spec, StreamKind
 pub use stale_set::{StaleNumbers, StaleSet, StaleSetEntry};
 pub use stream::{Sender, Stream};
 pub use target::{HttpTarget, PathParams, Target};
+pub use thin_headers::ThinHeaders;
 pub use token::{Token, Tokens};
 pub use types::{RegisterTypes, register_types};
 pub use upgrade::{Duplex, Upgrade};
-pub use vary::{settle_vary, vary, vary_by};
+pub use vary::{settle_vary, vary, vary_by, vary_line};
 pub use wakers::Wakers;
 
 /// The outcome of a call: a value, or an [`Error`] with a [`Code`].

@@ -11,7 +11,7 @@ use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
 use crate::headers::header;
-use crate::{Body, Error, Freshness, Headers, Result, Script, Upgrade, Validator};
+use crate::{Body, Error, Freshness, Result, Script, ThinHeaders, Upgrade, Validator};
 
 /// A successful answer.
 ///
@@ -26,13 +26,13 @@ pub struct Reply<T = Body> {
     /// The HTTP status; protocols with their own notion of success do not send it.
     pub status: StatusCode,
     /// Headers; duplicates and their order are kept.
-    pub headers: Headers,
+    pub headers: ThinHeaders,
     /// What was asked for.
     pub body: T,
     /// Sent after the body where the protocol can; REST sends none, and plain HTTP/1.1 to those
     /// only who send `TE: trailers`. A body that is a stream may instead end with
     /// [`Frame::Trailers`](crate::Frame::Trailers).
-    pub trailers: Headers,
+    pub trailers: ThinHeaders,
     /// How long it stays true.
     pub freshness: Freshness,
     kind: Option<Box<Kind>>,
@@ -52,9 +52,9 @@ impl<T> Reply<T> {
     pub fn new(body: T) -> Self {
         Self {
             status: StatusCode::OK,
-            headers: Headers::default(),
+            headers: ThinHeaders::default(),
             body,
-            trailers: Headers::default(),
+            trailers: ThinHeaders::default(),
             freshness: Freshness::default(),
             kind: None,
         }
@@ -112,7 +112,7 @@ impl<T> Reply<T> {
 
     /// Sets all headers.
     #[must_use]
-    pub fn with_headers(mut self, headers: impl Into<Headers>) -> Self {
+    pub fn with_headers(mut self, headers: impl Into<ThinHeaders>) -> Self {
         self.headers = headers.into();
         self
     }
@@ -161,7 +161,7 @@ impl<T> Reply<T> {
 
     /// Sets all trailers.
     #[must_use]
-    pub fn with_trailers(mut self, trailers: impl Into<Headers>) -> Self {
+    pub fn with_trailers(mut self, trailers: impl Into<ThinHeaders>) -> Self {
         self.trailers = trailers.into();
         self
     }

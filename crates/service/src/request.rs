@@ -89,14 +89,14 @@ fn plain<T>() -> &'static str {
 mod tests {
     use std::sync::Arc;
 
-    use http::{HeaderMap, HeaderValue, Method, Uri};
+    use http::{HeaderValue, Method, Uri};
     use serde::Deserialize;
 
     use super::*;
-    use crate::{Body, Code, Context, HttpTarget, PathParams, Target};
+    use crate::{Body, Code, Context, Headers, HttpTarget, PathParams, Target};
 
     fn call(uri: &'static str, content_type: &'static str, body: &'static str) -> Call {
-        let mut headers = HeaderMap::new();
+        let mut headers = Headers::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         let mut call = Call::http(
             Method::POST,

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use futures_util::{StreamExt, TryStreamExt};
 
-use crate::{Error, Headers, Result};
+use crate::{Error, Headers, Result, ThinHeaders};
 
 pub use self::sender::Sender;
 
@@ -23,7 +23,7 @@ pub use self::sender::Sender;
 /// ```
 pub struct Stream<T> {
     parts: Parts<T>,
-    trailers: Headers,
+    trailers: ThinHeaders,
 }
 
 /// What a stream is made of; gone once it ended or failed.
@@ -35,7 +35,7 @@ type BoxedParts<T> = Pin<Box<dyn futures_core::Stream<Item = Result<Part<T>>> + 
 pub(crate) enum Part<T> {
     Message(T),
     /// At most once, and last.
-    Trailers(Headers),
+    Trailers(ThinHeaders),
 }
 
 impl<T: 'static> Stream<T> {
@@ -48,7 +48,7 @@ impl<T: 'static> Stream<T> {
     pub(crate) fn from_parts(
         parts: impl futures_core::Stream<Item = Result<Part<T>>> + Send + 'static,
     ) -> Self {
-        Self { parts: Parts(Some(Box::pin(parts))), trailers: Headers::default() }
+        Self { parts: Parts(Some(Box::pin(parts))), trailers: ThinHeaders::default() }
     }
 
     pub(crate) fn into_parts(
@@ -132,7 +132,7 @@ impl<T: 'static> Stream<T> {
     ///
     /// Trailers that are known before belong to [`Reply::trailers`](crate::Reply::trailers).
     #[must_use]
-    pub fn with_trailers<H: Into<Headers> + 'static>(
+    pub fn with_trailers<H: Into<ThinHeaders> + 'static>(
         self,
         trailers: impl FnOnce() -> H + Send + 'static,
     ) -> Self

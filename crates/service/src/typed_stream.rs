@@ -133,10 +133,10 @@ impl<P> MessageEncoder<P> {
 mod tests {
     use bytes::Bytes;
     use futures_util::{FutureExt, StreamExt};
-    use http::{HeaderMap, HeaderValue};
+    use http::HeaderValue;
 
     use super::*;
-    use crate::{Code, Headers};
+    use crate::{Code, Headers, ThinHeaders};
 
     type Text = buffa_types::google::protobuf::StringValue;
 
@@ -145,9 +145,9 @@ mod tests {
     }
 
     /// Reads a body several messages at a time, and what ends it: how many times it was asked, too.
-    fn taken(body: Body, at_once: u32) -> (Vec<Bytes>, Result<Headers, Code>, u32) {
+    fn taken(body: Body, at_once: u32) -> (Vec<Bytes>, Result<ThinHeaders, Code>, u32) {
         let (mut frames, mut messages) = (body.into_frames(), Messages::default());
-        let (mut all, mut trailers, mut asked) = (Vec::new(), Headers::default(), 0);
+        let (mut all, mut trailers, mut asked) = (Vec::new(), ThinHeaders::default(), 0);
         loop {
             messages.clear();
             messages.allow(at_once);
@@ -172,8 +172,8 @@ mod tests {
         [0, 1, 0, 125, 126, 127, 5000, 16_380, 16_384, 40_000, 0].into_iter().chain(0..1000)
     }
 
-    fn trailers() -> HeaderMap {
-        HeaderMap::from_iter([(http::header::AGE, HeaderValue::from_static("7"))])
+    fn trailers() -> Headers {
+        Headers::from_iter([(http::header::AGE, HeaderValue::from_static("7"))])
     }
 
     #[test]

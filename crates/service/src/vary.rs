@@ -6,15 +6,17 @@
 //! has no other form), so nothing is added to it.
 
 use bytes::Bytes;
-use http::HeaderMap;
 use http::header::{HeaderValue, VARY};
+
+use crate::Headers;
 
 /// Adds a name to `Vary` unless it is there, and leaves one line of it.
 ///
 /// ```
-/// use http::{HeaderMap, HeaderValue, header::VARY};
+/// use http::{HeaderValue, header::VARY};
+/// use tidewire_service::Headers;
 ///
-/// let mut headers = HeaderMap::new();
+/// let mut headers = Headers::new();
 /// tidewire_service::vary(&mut headers, "accept");
 /// tidewire_service::vary(&mut headers, "accept-encoding");
 /// assert_eq!(headers[VARY], "accept, accept-encoding");
@@ -22,49 +24,53 @@ use http::header::{HeaderValue, VARY};
 /// tidewire_service::vary(&mut headers, "origin");
 /// assert_eq!(headers[VARY], "*");
 /// ```
-pub fn vary(headers: &mut HeaderMap, name: &'static str) {
+pub fn vary(headers: &mut Headers, name: &'static str) {
     vary_by(headers, &HeaderValue::from_static(name));
 }
 
 /// Adds a list of names to `Vary`, each unless it is there, and leaves one line of it: `*` where
 /// any of them is that.
-pub fn vary_by(headers: &mut HeaderMap, added: &HeaderValue) {
-    let mut lines = headers.get_all(VARY).iter();
-    match (lines.next(), lines.next()) {
-        (None, _) => {
-            headers.insert(VARY, added.clone());
-        }
-        (Some(line), None) if !has(line, ALL) && names(added).all(|name| has(line, name)) => return,
-        _ => {
-            let mut all = joined(headers);
-            let known = |name: &&[u8]| headers.get_all(VARY).iter().any(|line| has(line, name));
-            for name in names(added).filter(|name| !known(name)) {
-                push(&mut all, name);
-            }
-            // Values and names of headers, joined, are one.
-            if let Ok(all) = HeaderValue::from_maybe_shared(Bytes::from(all)) {
-                headers.insert(VARY, all);
-            }
-        }
+pub fn vary_by(headers: &mut Headers, added: &HeaderValue) {
+    if let Some(line) = vary_line(|| headers.get_all(VARY).iter(), added) {
+        headers.insert(VARY, line);
     }
-    settle_vary(headers);
+}
+
+/// What stands in place of these lines of `Vary` once a list of names is added to them; `None`
+/// where they stay.
+pub fn vary_line<'a, I>(lines: impl Fn() -> I, added: &HeaderValue) -> Option<HeaderValue>
+where
+    I: Iterator<Item = &'a HeaderValue>,
+{
+    let mut before = lines();
+    match (before.next(), before.next()) {
+        (None, _) if !has(added, ALL) => return Some(added.clone()),
+        (Some(line), None) if !has(line, ALL) && names(added).all(|name| has(line, name)) => {
+            return None;
+        }
+        _ => {}
+    }
+    if has(added, ALL) || lines().any(|line| has(line, ALL)) {
+        return Some(HeaderValue::from_static("*"));
+    }
+    let length: usize = lines().map(|line| line.len() + 2).sum();
+    let mut all = Vec::with_capacity(length + ROOM);
+    lines().for_each(|line| push(&mut all, line.as_bytes()));
+    for name in names(added).filter(|name| !lines().any(|line| has(line, name))) {
+        push(&mut all, name);
+    }
+    // Values and names of headers, joined, are one.
+    HeaderValue::from_maybe_shared(Bytes::from(all)).ok()
 }
 
 /// Leaves `*` alone in `Vary` where it is among what that says.
-pub fn settle_vary(headers: &mut HeaderMap) {
+pub fn settle_vary(headers: &mut Headers) {
     if headers.get_all(VARY).iter().any(|line| has(line, ALL)) {
         headers.insert(VARY, HeaderValue::from_static("*"));
     }
 }
 
 const ALL: &[u8] = b"*";
-
-fn joined(headers: &HeaderMap) -> Vec<u8> {
-    let length: usize = headers.get_all(VARY).iter().map(|line| line.len() + 2).sum();
-    let mut all = Vec::with_capacity(length + ROOM);
-    headers.get_all(VARY).iter().for_each(|line| push(&mut all, line.as_bytes()));
-    all
-}
 
 /// For the name that is added.
 const ROOM: usize = 32;
@@ -88,11 +94,11 @@ fn has(line: &HeaderValue, name: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn with(lines: &[&'static str]) -> HeaderMap {
+    fn with(lines: &[&'static str]) -> Headers {
         lines.iter().map(|line| (VARY, HeaderValue::from_static(line))).collect()
     }
 
-    fn lines(headers: &HeaderMap) -> Vec<&str> {
+    fn lines(headers: &Headers) -> Vec<&str> {
         headers.get_all(VARY).iter().map(|line| line.to_str().unwrap()).collect()
     }
 

@@ -95,15 +95,15 @@ mod tests {
     use super::*;
     use parking_lot::Mutex;
 
-    use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
-    use tidewire_service::{Context, HttpTarget, Phase, Principal};
+    use http::{HeaderValue, Method, StatusCode, Uri};
+    use tidewire_service::{Context, Headers, HttpTarget, Phase, Principal};
 
     fn written(format: LineFormat, sample: f64, status: StatusCode, times: usize) -> Vec<String> {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let into = Arc::clone(&lines);
         let log = AccessLog::new(format, move |line| into.lock().push(line.to_owned()));
         let log = log.sample(sample);
-        let mut headers = HeaderMap::new();
+        let mut headers = Headers::new();
         headers.insert("authorization", HeaderValue::from_static("Bearer hunter2"));
         headers.insert("x-request-id", HeaderValue::from_static("id-1"));
         let uri = Uri::from_static("/page?token=hunter2");

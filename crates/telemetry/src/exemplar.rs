@@ -7,8 +7,7 @@
 use parking_lot::Mutex;
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use http::HeaderMap;
+use tidewire_service::Headers;
 
 use crate::histogram::BOUNDS;
 
@@ -18,7 +17,7 @@ pub(crate) struct Trace([u8; 32]);
 
 impl Trace {
     /// The trace of a request, where it has one that is sampled (Trace Context, section 3.2.2).
-    pub(crate) fn sampled(headers: &HeaderMap) -> Option<Self> {
+    pub(crate) fn sampled(headers: &Headers) -> Option<Self> {
         let parent = headers.get("traceparent")?.as_bytes();
         let flags = std::str::from_utf8(parent.get(53..55)?).ok()?;
         let is_sampled = u8::from_str_radix(flags, 16).ok()? & 1 == 1;

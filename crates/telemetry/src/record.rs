@@ -18,8 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use http::HeaderMap;
-use tidewire_service::{Head, OneLine, Target};
+use tidewire_service::{Head, Headers, OneLine, Target};
 
 use self::allowance::Allowance;
 pub(crate) use self::open_record::OpenRecord;
@@ -290,7 +289,7 @@ pub(crate) fn called(target: &Target) -> String {
 }
 
 /// A header of which there is one at most, as text.
-pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+pub(crate) fn text<'a>(headers: &'a Headers, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 

@@ -121,10 +121,12 @@ pub mod service {
     pub use tidewire_service::{
         Access, Answer, CacheScope, Caching, Channel, Clock, CommandKey, ContextPart, ContextWatch,
         DURATION_FORMAT, Duplex, End, EndReason, ErrorParts, Fault, FollowOptions, Frame,
-        Freshness, HttpTarget, Idempotency, Interface, LayeredService, Lifetime, Observation,
-        Observer, OneLine, PathParams, Peer, PermitSource, Permits, Phase, Phases, Protocol, Query,
-        Script, Sender, ServiceSource, Side, Signal, Spec, Staleness, StreamKind, Target, Token,
-        Tokens, Upgrade, Validator, follow, is_steering, parse_duration,
+        Freshness, HeaderEntry, HeaderValues, HeaderValuesIter, HeadersIntoIter, HeadersIter,
+        HttpTarget, Idempotency, InsertName, Interface, LayeredService, Lifetime, LookupName,
+        Observation, Observer, OneLine, PathParams, Peer, PermitSource, Permits, Phase, Phases,
+        Protocol, Query, Script, Sender, ServiceSource, Side, Signal, Spec, Staleness, StreamKind,
+        Target, ThinHeaders, Token, Tokens, Upgrade, Validator, follow, is_steering,
+        parse_duration,
     };
 }
 

@@ -24,14 +24,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once, OnceLock};
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 use tidewire_live::{
     AnswerFuture, CallFailure, CallTarget, Config, Host, IncomingCall, Limits, Process, Reason,
     Socket, feature,
 };
 use tidewire_memo::{SourceKey, has_read, read_untracked};
 use tidewire_service::{
-    Answer, CALLER_RIGHTS, Call, Error, Method, Outcome, PRINCIPAL_HEADER, Principal,
+    Answer, CALLER_RIGHTS, Call, Error, Headers, Method, Outcome, PRINCIPAL_HEADER, Principal,
     RIGHTS_HEADER, Result, RpcService, Service, StreamKind,
 };
 
@@ -176,7 +176,7 @@ pub enum Level {
 /// prints is there too, without level and fields.
 pub fn log(level: Level, text: &str, fields: &[(&'static str, &dyn Display)]) {
     let Some(process) = PROCESS.get() else { return };
-    let mut said = HeaderMap::new();
+    let mut said = Headers::new();
     for (name, value) in fields {
         // What is not a header is left out, as it is by every program that is hosted.
         if let (Ok(name), Ok(value)) =

@@ -261,7 +261,7 @@ impl Encoding {
     /// Weights are those of RFC 9110, section 12.5.3; gRPC and Connect streams have lists without.
     pub(crate) fn preferred(headers: &HeaderMap, name: &HeaderName) -> Option<Self> {
         let mut best: Option<(u16, Self)> = None;
-        for AcceptedCoding { name, weight } in accepted_codings(headers, name) {
+        for AcceptedCoding { name, weight } in accepted_codings(headers.get_all(name)) {
             let encoding = if name == b"*" {
                 Self::Gzip
             } else {
@@ -287,11 +287,9 @@ pub struct AcceptedCoding<'a> {
 
 /// The codings that a header lists, in its order, by RFC 9110, section 12.5.3.
 pub fn accepted_codings<'a>(
-    headers: &'a HeaderMap,
-    name: &HeaderName,
+    values: impl IntoIterator<Item = &'a HeaderValue>,
 ) -> impl Iterator<Item = AcceptedCoding<'a>> {
-    let values = headers.get_all(name).into_iter();
-    values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(|item| {
+    values.into_iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(|item| {
         let mut parts = item.split(|byte| *byte == b';');
         let name = parts.next().unwrap_or_default().trim_ascii();
         AcceptedCoding { name, weight: parts.find_map(weight).unwrap_or(1000) }

@@ -19,7 +19,7 @@ pub(crate) fn success(trailers: HeaderMap) -> HeaderMap {
 
 /// The trailers of a failure.
 pub(crate) fn failure(error: &mut Error) -> HeaderMap {
-    let mut trailers = headers::own(std::mem::take(error.trailers_mut()));
+    let mut trailers = headers::own(std::mem::take(error.trailers_mut()).into());
     status::put(&mut trailers, error);
     trailers
 }

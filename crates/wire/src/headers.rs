@@ -15,12 +15,12 @@ use tidewire_service::{headers_without, is_of_connection};
 
 /// The headers of a call that go to the server.
 pub(crate) fn passed_on(headers: HeaderMap) -> HeaderMap {
-    headers_without(headers, is_request_protocol)
+    headers_without(headers.into(), is_request_protocol).into()
 }
 
 /// The headers or trailers of a response that are the service's own.
 pub(crate) fn own(headers: HeaderMap) -> HeaderMap {
-    headers_without(headers, is_response_protocol)
+    headers_without(headers.into(), is_response_protocol).into()
 }
 
 fn is_request_protocol(name: &str) -> bool {

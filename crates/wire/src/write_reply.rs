@@ -11,7 +11,7 @@
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use tidewire_service::{Error, Result, StreamKind, vary};
+use tidewire_service::{Error, Headers, Result, StreamKind, vary};
 
 use crate::compression::{Coders, Encoding};
 use crate::dialect::{Dialect, Framing};
@@ -109,12 +109,13 @@ impl Exchange {
         trailers: HeaderMap,
         coders: &Coders,
     ) -> Result<Response> {
-        let mut headers = headers::own(headers);
+        let mut headers = Headers::from(headers::own(headers));
         headers.insert(CONTENT_TYPE, self.format.header());
         if self.is_get {
             // A cache on the way keeps one reply for each compression.
             vary(&mut headers, "accept-encoding");
         }
+        let mut headers = HeaderMap::from(headers);
         if !trailers.is_empty() {
             connect::put_trailers(&mut headers, trailers);
         }
@@ -222,7 +223,7 @@ impl Exchange {
     pub fn end_failed(&self, mut error: Error) -> ReplyEnd {
         match self.dialect() {
             Dialect::Connect => {
-                let trailers = std::mem::take(error.trailers_mut()).into_map();
+                let trailers = std::mem::take(error.trailers_mut()).into();
                 self.last(connect::last_envelope(trailers, Some(&error)))
             }
             Dialect::Grpc => {
@@ -242,7 +243,7 @@ impl Exchange {
 
     /// A failure as a whole response, when nothing was sent before.
     pub fn failed(&self, mut error: Error) -> Response {
-        let own = headers::own(std::mem::take(error.headers_mut()).into_map());
+        let own = headers::own(std::mem::take(error.headers_mut()).into());
         if self.format.framing == Framing::Bare {
             return failed_bare(own, error);
         }
@@ -269,7 +270,7 @@ impl Exchange {
 }
 
 fn failed_bare(own: HeaderMap, mut error: Error) -> Response {
-    let trailers = std::mem::take(error.trailers_mut()).into_map();
+    let trailers = HeaderMap::from(std::mem::take(error.trailers_mut()));
     let mut headers = own;
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if !trailers.is_empty() {

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidewire::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use tidewire::http::{HeaderName, HeaderValue, Method, StatusCode};
 use tidewire::service::{Freshness, Peer, Protocol, Signal, Token, Validator};
-use tidewire::{Call, Code, Context, Error, Head, Principal, Reply, Result, Service};
+use tidewire::{Call, Code, Context, Error, Head, Headers, Principal, Reply, Result, Service};
 use tidewire_tests::proto::*;
 
 use super::{PROTOCOLS, answering, client, stage};
@@ -231,7 +231,7 @@ async fn the_last_gate_that_says_who_calls_is_believed() {
 
 #[test]
 fn an_outgoing_context_has_deadline_trace_and_tokens_and_nothing_else() {
-    let mut headers = HeaderMap::new();
+    let mut headers = Headers::new();
     for name in [
         "authorization",
         "cookie",

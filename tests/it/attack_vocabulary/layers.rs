@@ -123,7 +123,7 @@ async fn trailers_that_end_a_unary_body_reach_the_caller_as_those_of_the_reply_d
     let layer = answering(async |call: Call, inner: Arc<dyn Service>| {
         let reply = inner.call(call).await?;
         let message = reply.body.collect(1 << 20).await?;
-        let mut trailers = tidewire::http::HeaderMap::new();
+        let mut trailers = tidewire::Headers::new();
         trailers.insert("x-end", HeaderValue::from_static("1"));
         let frames = [Ok(Frame::Data(message)), Ok(Frame::Trailers(trailers.into()))];
         Ok(Reply::new(Body::frames(stream::iter(frames))))
@@ -415,7 +415,7 @@ async fn nothing_follows_an_error_of_a_stream_within_a_process_either() {
     }
     // With trailers, and a source that is open for ever after its error.
     let open = stream::iter([Err::<u8, _>(Error::aborted("enough"))]).chain(stream::pending());
-    let mut open = tidewire::Stream::new(open).with_trailers(tidewire::http::HeaderMap::new);
+    let mut open = tidewire::Stream::new(open).with_trailers(tidewire::Headers::new);
     assert!(open.next().await.is_err());
     assert!(futures_util::FutureExt::now_or_never(open.next()).unwrap().unwrap().is_none());
 }

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire::http::{HeaderMap, Method, Uri};
+use tidewire::http::{Method, Uri};
 use tidewire::service::{Idempotency, Spec, StreamKind};
-use tidewire::{Call, Client, Codec, Context, Error, Reply, Service};
+use tidewire::{Call, Client, Codec, Context, Error, Headers, Reply, Service};
 use tokio::time::Instant;
 
 use super::Way;
@@ -57,7 +57,7 @@ fn failed(error: &Error) -> Response {
     Response { status: error.http_status().as_u16(), head: lines(error.headers()), body }
 }
 
-fn lines(headers: &HeaderMap) -> String {
+fn lines(headers: &Headers) -> String {
     let line = |(name, value): (&_, &tidewire::http::HeaderValue)| {
         format!("{name}: {}\n", value.to_str().unwrap())
     };

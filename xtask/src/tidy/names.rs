@@ -141,9 +141,9 @@ impl Walk {
     }
 
     fn public_function(&mut self, name: &Ident) {
-        // `get_mut` is what the standard library calls it.
+        // The standard library says `get_mut`, and the crate `http` says `get_all`.
         if let Some(rest) = name.to_string().strip_prefix("get_")
-            && rest != "mut"
+            && !matches!(rest, "mut" | "all")
         {
             self.find(
                 name,

@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
+use http::HeaderName;
 use http::header::{DATE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE};
-use http::{HeaderMap, HeaderName};
+use tidewire_service::Headers;
 
 use super::policy::date;
 
 /// Whether the caller holds what is stored: `If-None-Match`, else `If-Modified-Since`.
-pub(crate) fn is_held(request: &HeaderMap, page: &HeaderMap) -> bool {
+pub(crate) fn is_held(request: &Headers, page: &Headers) -> bool {
     if request.contains_key(IF_NONE_MATCH) {
         let held = request.get_all(IF_NONE_MATCH).iter();
         let tag = page.get(ETAG).map(|tag| weak(tag.as_bytes()));
@@ -39,7 +40,7 @@ pub(crate) enum Part {
 
 /// The part of a page of so many bytes that a request asks for. Several parts at once are all of
 /// it.
-pub(crate) fn part(request: &HeaderMap, page: &HeaderMap, bytes: usize) -> Part {
+pub(crate) fn part(request: &Headers, page: &Headers, bytes: usize) -> Part {
     let Some(range) = request.get(RANGE).and_then(|range| range.to_str().ok()) else {
         return Part::All;
     };
@@ -65,7 +66,7 @@ pub(crate) fn part(request: &HeaderMap, page: &HeaderMap, bytes: usize) -> Part 
 
 /// Whether the caller's other parts are of the stored page: `If-Range`, which only a strong
 /// validator answers.
-pub(crate) fn is_of_this(request: &HeaderMap, page: &HeaderMap) -> bool {
+pub(crate) fn is_of_this(request: &Headers, page: &Headers) -> bool {
     let Some(wanted) = request.get(IF_RANGE) else { return true };
     if wanted.as_bytes().starts_with(b"\"") {
         return page.get(ETAG) == Some(wanted);

@@ -6,8 +6,9 @@
 
 use std::time::Duration;
 
+use http::HeaderValue;
 use http::header::{CACHE_CONTROL, PRAGMA};
-use http::{HeaderMap, HeaderValue};
+use tidewire_service::Headers;
 
 /// Directives, of a request or a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,8 +38,8 @@ pub(crate) struct Directives {
 
 impl Directives {
     /// Those of a request; `Pragma: no-cache` is that of HTTP/1.0.
-    pub(crate) fn of_request(headers: &HeaderMap) -> Self {
-        let mut directives = Self::of_field(headers);
+    pub(crate) fn of_request(headers: &Headers) -> Self {
+        let mut directives = Self::of_values(headers.get_all(CACHE_CONTROL));
         if !headers.contains_key(CACHE_CONTROL) {
             let pragmas = headers.get_all(PRAGMA).iter().filter_map(|value| value.to_str().ok());
             let mut words = pragmas.flat_map(|value| value.split(','));
@@ -50,9 +51,9 @@ impl Directives {
     /// Those of a response, of which the targeted ones count if they can be read. If not, the
     /// response is for one caller if they name that at all, as it is if what cannot be read of
     /// `Cache-Control` does.
-    pub(crate) fn of_response(headers: &HeaderMap) -> Self {
+    pub(crate) fn of_response(headers: &Headers) -> Self {
         targeted(headers).unwrap_or_else(|| {
-            let mut directives = Self::of_field(headers);
+            let mut directives = Self::of_values(headers.get_all(CACHE_CONTROL));
             let values = headers.get_all(TARGETED).iter();
             directives.private |= directives.hints_at_one;
             directives.private |= values.map(HeaderValue::as_bytes).any(restricts);
@@ -60,9 +61,9 @@ impl Directives {
         })
     }
 
-    fn of_field(headers: &HeaderMap) -> Self {
+    fn of_values<'a>(values: impl IntoIterator<Item = &'a HeaderValue>) -> Self {
         let mut directives = Self::default();
-        for value in headers.get_all(CACHE_CONTROL) {
+        for value in values {
             for item in items(&value.as_bytes().escape_ascii_lossy()) {
                 directives.hints_at_one |= !is_directive(&item) && restricts(item.as_bytes());
                 let (name, value) = match item.split_once('=') {
@@ -136,9 +137,9 @@ pub struct Audience {
 }
 
 impl Audience {
-    /// That of a response with these headers.
-    pub fn of_response(headers: &HeaderMap) -> Self {
-        let said = Directives::of_field(headers);
+    /// That of a response with these values of `Cache-Control`.
+    pub fn of_values<'a>(values: impl IntoIterator<Item = &'a HeaderValue>) -> Self {
+        let said = Directives::of_values(values);
         Self {
             is_all: said.public,
             is_one: said.private || said.no_store && !said.must_understand,
@@ -200,7 +201,7 @@ const TARGETED: &str = "cdn-cache-control";
 
 /// What `CDN-Cache-Control` says, if it is there, can be read, and says anything: a dictionary of
 /// structured fields (RFC 8941), whose types have to be right.
-fn targeted(headers: &HeaderMap) -> Option<Directives> {
+fn targeted(headers: &Headers) -> Option<Directives> {
     let values = headers.get_all(TARGETED).iter();
     let values: Option<Vec<_>> = values.map(|value| value.to_str().ok()).collect();
     let text = values.filter(|values| !values.is_empty())?.join(",");
@@ -336,7 +337,7 @@ mod tests {
 
     fn of(name: &'static str, value: &str) -> Directives {
         let value = HeaderValue::from_str(value).unwrap();
-        Directives::of_response(&HeaderMap::from_iter([(HeaderName::from_static(name), value)]))
+        Directives::of_response(&Headers::from_iter([(HeaderName::from_static(name), value)]))
     }
 
     #[test]
@@ -355,8 +356,7 @@ mod tests {
             "max-age=60, private =",
         ] {
             assert!(of("cache-control", text).private, "{text}");
-            let headers = [(CACHE_CONTROL, HeaderValue::from_static(text))];
-            let said = Audience::of_response(&HeaderMap::from_iter(headers));
+            let said = Audience::of_values([&HeaderValue::from_static(text)]);
             assert!(!said.is_one, "{text}: others may read it otherwise");
         }
         for text in [
@@ -372,7 +372,7 @@ mod tests {
             assert!(!of("cache-control", text).private, "{text}");
         }
         for text in ["max-age=60;", "max-age=60;;a", "max-age=60;A", "max-age=60;a=", "public;"] {
-            let headers = HeaderMap::from_iter([
+            let headers = Headers::from_iter([
                 (CACHE_CONTROL, HeaderValue::from_static("private")),
                 (HeaderName::from_static(TARGETED), HeaderValue::from_str(text).unwrap()),
             ]);
@@ -420,7 +420,7 @@ mod tests {
     #[test]
     fn what_is_for_cdns_counts_if_it_can_be_read() {
         let both = |targeted: &str| {
-            let mut headers = HeaderMap::new();
+            let mut headers = Headers::new();
             headers.insert("cdn-cache-control", HeaderValue::from_str(targeted).unwrap());
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
             Directives::of_response(&headers)
@@ -442,7 +442,7 @@ mod tests {
     #[test]
     fn what_is_for_cdns_keeps_a_page_private_also_where_it_cannot_be_read() {
         let is_kept = |targeted: &[u8]| {
-            let mut headers = HeaderMap::new();
+            let mut headers = Headers::new();
             headers.append("cdn-cache-control", HeaderValue::from_bytes(targeted).unwrap());
             let usual = HeaderValue::from_static("public, max-age=60, no-store, must-understand");
             headers.insert(CACHE_CONTROL, usual);

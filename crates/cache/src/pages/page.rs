@@ -8,8 +8,10 @@ use http::header::{
     CONTENT_SECURITY_POLICY, DATE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED,
     RANGE, VARY,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use tidewire_service::{Body, Code, Error, Headers, Reply, headers_without, is_of_connection};
+use http::{HeaderName, HeaderValue, StatusCode};
+use tidewire_service::{
+    Body, Code, Error, Headers, Reply, ThinHeaders, headers_without, is_of_connection,
+};
 
 use super::conditions::{self, Part};
 use super::directives::Directives;
@@ -21,7 +23,7 @@ use crate::weight;
 #[derive(Debug, Clone)]
 pub(crate) struct Page {
     pub(crate) status: StatusCode,
-    pub(crate) headers: Headers,
+    pub(crate) headers: ThinHeaders,
     pub(crate) body: Bytes,
     pub(crate) policy: Policy,
     /// When it arrived, or was found to be right.
@@ -77,7 +79,7 @@ impl Page {
     }
 
     /// Whether a request with these headers, of this caller, may have it (section 4.1).
-    pub(crate) fn is_for(&self, headers: &HeaderMap, caller: Option<u64>) -> bool {
+    pub(crate) fn is_for(&self, headers: &Headers, caller: Option<u64>) -> bool {
         (self.policy.is_public || self.caller == caller)
             && (self.status != StatusCode::PARTIAL_CONTENT
                 || conditions::is_of_this(headers, &self.headers))
@@ -138,7 +140,7 @@ impl Page {
     }
 
     /// The conditions that ask whether it is still right (section 4.3.1), in place of the caller's.
-    pub(crate) fn ask(&self, headers: &mut HeaderMap) {
+    pub(crate) fn ask(&self, headers: &mut Headers) {
         for name in [IF_NONE_MATCH, IF_MODIFIED_SINCE, RANGE, IF_RANGE] {
             headers.remove(name);
         }
@@ -155,7 +157,7 @@ impl Page {
     }
 
     /// Whether a 304 is of this page, and not of another one (section 4.3.4).
-    pub(crate) fn is_named_by(&self, headers: &HeaderMap) -> bool {
+    pub(crate) fn is_named_by(&self, headers: &Headers) -> bool {
         match headers.get(ETAG) {
             Some(tag) => {
                 let opaque = |tag: &HeaderValue| {
@@ -169,7 +171,7 @@ impl Page {
     }
 
     /// The headers that it has once a 304 with these came (section 3.2).
-    pub(crate) fn headers_with(&self, fresh: &HeaderMap) -> Headers {
+    pub(crate) fn headers_with(&self, fresh: &Headers) -> ThinHeaders {
         let mut headers = self.headers.clone();
         let fresh = stored_headers(fresh.clone(), &[]);
         for name in fresh.keys() {
@@ -186,7 +188,7 @@ impl Page {
     }
 
     /// The page as the answer to a request.
-    pub(crate) fn give(&self, asked: &PageRequest, request: &HeaderMap, now: Instant) -> Reply {
+    pub(crate) fn give(&self, asked: &PageRequest, request: &Headers, now: Instant) -> Reply {
         let is_whole = self.status == StatusCode::OK;
         let age = HeaderValue::from(self.age(now).as_secs());
         let is_part = self.status == StatusCode::PARTIAL_CONTENT;
@@ -246,7 +248,7 @@ impl Page {
 
 /// The headers of a response that are stored (section 3.1): without those of its connection, those
 /// for this cache alone, and those that it says are not to be given again.
-pub(crate) fn stored_headers(headers: HeaderMap, omitted: &[String]) -> Headers {
+pub(crate) fn stored_headers(headers: Headers, omitted: &[String]) -> ThinHeaders {
     let kept = headers_without(headers, |name| {
         is_of_connection(name)
             || matches!(name, "age" | "cache-status" | "proxy-authentication-info")
@@ -257,7 +259,7 @@ pub(crate) fn stored_headers(headers: HeaderMap, omitted: &[String]) -> Headers 
 
 /// Adds the time of arrival where a response does not say when it was made (RFC 9110, section
 /// 6.6.1).
-pub(crate) fn set_date(headers: &mut Headers, wall: SystemTime) {
+pub(crate) fn set_date(headers: &mut ThinHeaders, wall: SystemTime) {
     if !headers.contains_key(DATE)
         && let Ok(date) = HeaderValue::from_str(&httpdate::fmt_http_date(wall))
     {
@@ -269,8 +271,8 @@ pub(crate) fn set_date(headers: &mut Headers, wall: SystemTime) {
 /// and of a part `Range`. `None` where there are too many.
 pub(crate) fn varies(
     status: StatusCode,
-    response: &HeaderMap,
-    request: &HeaderMap,
+    response: &Headers,
+    request: &Headers,
 ) -> Option<Vec<(HeaderName, Vec<u8>)>> {
     let mut names = Vec::new();
     for value in response.get_all(VARY) {
@@ -300,7 +302,7 @@ pub(crate) fn varies(
 ///
 /// In `Accept-Language` and `Accept-Encoding` neither case nor order counts, nor a weight of 1 (RFC
 /// 9110, section 12.5).
-fn normal(headers: &HeaderMap, name: &HeaderName) -> Vec<u8> {
+fn normal(headers: &Headers, name: &HeaderName) -> Vec<u8> {
     let mut values = headers.get_all(name).iter().peekable();
     if values.peek().is_none() {
         return Vec::new();
@@ -340,7 +342,7 @@ fn weighted(item: &[u8]) -> Vec<u8> {
 }
 
 /// The tags of a response (`Cache-Tag`).
-pub(crate) fn tags(headers: &HeaderMap) -> Vec<Box<str>> {
+pub(crate) fn tags(headers: &Headers) -> Vec<Box<str>> {
     let values = headers.get_all(CACHE_TAG).iter().filter_map(|value| value.to_str().ok());
     let mut tags: Vec<Box<str>> = values
         .flat_map(|value| value.split(','))
@@ -373,6 +375,6 @@ const VALUE_BYTES_MAX: usize = 256;
 const ENTRY_BYTES: usize = 320;
 
 /// The length of its body that a head says.
-pub(super) fn declared_length(headers: &HeaderMap) -> Option<usize> {
+pub(super) fn declared_length(headers: &Headers) -> Option<usize> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }

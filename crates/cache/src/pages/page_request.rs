@@ -10,8 +10,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, IF_MATCH, IF_UNMODIFIED_SINCE, RANGE};
-use http::{HeaderMap, Method, Uri};
-use tidewire_service::{Body, Call};
+use http::{Method, Uri};
+use tidewire_service::{Body, Call, Headers};
 
 use super::directives::Directives;
 
@@ -67,7 +67,7 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// That of a request, whose headers the gateway has set.
-    pub(crate) fn of(headers: &HeaderMap, uri: &Uri) -> Self {
+    pub(crate) fn of(headers: &Headers, uri: &Uri) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let scheme = match text("x-forwarded-proto").or_else(|| uri.scheme_str()) {
             Some("https") => "https",
@@ -130,7 +130,7 @@ impl PageRequest {
     }
 }
 
-fn is_grpc(headers: &HeaderMap) -> bool {
+fn is_grpc(headers: &Headers) -> bool {
     let content_type = headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes);
     content_type.is_some_and(|it| it.starts_with(b"application/grpc"))
 }
@@ -154,7 +154,7 @@ fn caller(call: &Call) -> Option<u64> {
 }
 
 /// Takes out what would make some servers answer for something else than the key says.
-pub(crate) fn without_overrides(headers: &mut HeaderMap) {
+pub(crate) fn without_overrides(headers: &mut Headers) {
     OVERRIDES.iter().for_each(|name| _ = headers.remove(*name));
 }
 

@@ -12,8 +12,9 @@
 
 use std::time::{Duration, SystemTime};
 
+use http::StatusCode;
 use http::header::{AGE, CONTENT_RANGE, DATE, ETAG, EXPIRES, LAST_MODIFIED, SET_COOKIE, VARY};
-use http::{HeaderMap, StatusCode};
+use tidewire_service::Headers;
 
 use super::directives::Directives;
 use super::settings::PageSettings;
@@ -54,7 +55,7 @@ impl Policy {
     /// The policy of a response to a `GET`; `None` if it must not be stored, or is of no use.
     pub(crate) fn of(
         status: StatusCode,
-        headers: &HeaderMap,
+        headers: &Headers,
         arrival: Arrival,
         settings: &PageSettings,
     ) -> Option<Self> {
@@ -111,7 +112,7 @@ impl Policy {
 }
 
 /// Whether a response says itself how long it is fresh.
-pub(crate) fn is_explicit(headers: &HeaderMap) -> bool {
+pub(crate) fn is_explicit(headers: &Headers) -> bool {
     let directives = Directives::of_response(headers);
     let has_age = directives.s_maxage.or(directives.max_age).is_some();
     has_age || headers.contains_key(EXPIRES) && !directives.is_targeted
@@ -121,7 +122,7 @@ pub(crate) fn is_explicit(headers: &HeaderMap) -> bool {
 /// since nothing is said and its status says nothing about the next request.
 fn lifetime(
     status: StatusCode,
-    headers: &HeaderMap,
+    headers: &Headers,
     directives: &Directives,
     wall: SystemTime,
     settings: &PageSettings,
@@ -146,7 +147,7 @@ fn lifetime(
 
 /// Section 4.2.3. Of several ages the first counts (section 5.1), and what is not a
 /// number is ignored.
-fn initial_age(headers: &HeaderMap, arrival: Arrival) -> Duration {
+fn initial_age(headers: &Headers, arrival: Arrival) -> Duration {
     let date = date(headers, DATE.as_str());
     let apparent = date.and_then(|date| arrival.wall.duration_since(date).ok());
     let said = headers.get(AGE).and_then(|age| age.to_str().ok()?.split(',').next());
@@ -158,13 +159,13 @@ fn initial_age(headers: &HeaderMap, arrival: Arrival) -> Duration {
 }
 
 /// The date in a header; of several the first.
-pub(crate) fn date(headers: &HeaderMap, name: &str) -> Option<SystemTime> {
+pub(crate) fn date(headers: &Headers, name: &str) -> Option<SystemTime> {
     super::date::parse(headers.get(name)?.to_str().ok()?)
 }
 
 /// Whether a page depends on more than a request says: on anything, or on what the gateway tells of
 /// the caller, such as `Tidewire-Principal`, which no request can have.
-fn varies_on_all(headers: &HeaderMap) -> bool {
+fn varies_on_all(headers: &Headers) -> bool {
     let values = headers.get_all(VARY).iter();
     let is_told = |name: &[u8]| {
         name.get(..GATEWAY_PREFIX.len()).is_some_and(|it| it.eq_ignore_ascii_case(GATEWAY_PREFIX))
@@ -186,7 +187,7 @@ fn is_of_request(status: StatusCode) -> bool {
 }
 
 /// Whether a response with 206 is one part of its page, and not several in one body.
-fn is_one_part(headers: &HeaderMap) -> bool {
+fn is_one_part(headers: &Headers) -> bool {
     let mut ranges = headers.get_all(CONTENT_RANGE).iter();
     let first = ranges.next().is_some_and(|range| range.as_bytes().starts_with(b"bytes "));
     first && ranges.next().is_none()

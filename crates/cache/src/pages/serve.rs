@@ -20,7 +20,7 @@ use futures_util::StreamExt;
 use http::header::{
     CONTENT_LENGTH, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, UPGRADE,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 use tidewire_service::{
     Answer, Body, Call, Code, Context, Error, Headers, Outcome, Phase, Reply, Result, Service,
 };
@@ -89,7 +89,7 @@ impl Service for CachedPages {
 }
 
 impl Shared {
-    fn find(&self, asked: &PageRequest, headers: &HeaderMap) -> PageLookup {
+    fn find(&self, asked: &PageRequest, headers: &Headers) -> PageLookup {
         let found = self.cache.0.table.lock().find(&asked.key, headers, asked.caller);
         match found {
             // To a `HEAD` a `Range` says nothing.
@@ -107,7 +107,7 @@ impl Shared {
         &self,
         page: &Page,
         asked: &PageRequest,
-        headers: &HeaderMap,
+        headers: &Headers,
         now: Instant,
         was_collapsed: bool,
     ) -> Reply {
@@ -191,7 +191,7 @@ impl Shared {
     fn may_wait(
         &self,
         asked: &PageRequest,
-        headers: &HeaderMap,
+        headers: &Headers,
         has_page: bool,
         why: &str,
         now: Instant,
@@ -307,7 +307,7 @@ impl Shared {
         &self,
         page: &Page,
         asked: &PageRequest,
-        request: &HeaderMap,
+        request: &Headers,
         now: Instant,
         failed: &str,
     ) -> Reply {
@@ -327,7 +327,7 @@ impl Shared {
         &self,
         page: &Page,
         asked: &PageRequest,
-        request: &HeaderMap,
+        request: &Headers,
         reply: &Reply,
         arrived: &ArrivedResponse,
         lead: Option<FlightLeader>,
@@ -382,7 +382,7 @@ impl Shared {
     fn store(
         &self,
         asked: &PageRequest,
-        request: &HeaderMap,
+        request: &Headers,
         mut reply: Reply,
         arrived: ArrivedResponse,
         lead: Option<FlightLeader>,
@@ -434,7 +434,7 @@ impl Shared {
     fn page(
         &self,
         asked: &PageRequest,
-        request: &HeaderMap,
+        request: &Headers,
         reply: &Reply,
         arrived: &ArrivedResponse,
     ) -> Option<Page> {
@@ -463,7 +463,7 @@ impl Shared {
 
     /// The response to a `HEAD` says something else of a page than what is stored (RFC 9111,
     /// section 4.3.5).
-    fn compare(&self, asked: &PageRequest, request: &HeaderMap, reply: &Reply) {
+    fn compare(&self, asked: &PageRequest, request: &Headers, reply: &Reply) {
         if reply.status != StatusCode::OK {
             return;
         }

@@ -15,7 +15,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::HeaderMap;
+use tidewire_service::Headers;
 
 use super::changes::Changes;
 use super::page::Page;
@@ -104,12 +104,7 @@ impl Table {
     }
 
     /// The page for a request.
-    pub(crate) fn find(
-        &mut self,
-        key: &Key,
-        headers: &HeaderMap,
-        caller: Option<u64>,
-    ) -> PageLookup {
+    pub(crate) fn find(&mut self, key: &Key, headers: &Headers, caller: Option<u64>) -> PageLookup {
         let Some(pages) = self.by_key.get(key) else { return PageLookup::Nothing };
         for id in pages {
             if let Some(slot) = self.slots.get_mut(*id as usize).and_then(Option::as_mut)
@@ -358,7 +353,7 @@ const PASSING: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests {
     use http::StatusCode;
-    use tidewire_service::Headers;
+    use tidewire_service::ThinHeaders;
 
     use super::super::page_request::Origin;
     use super::super::policy::Policy;
@@ -372,7 +367,7 @@ mod tests {
     fn page(bytes: usize, tags: &[&str]) -> Page {
         Page {
             status: StatusCode::OK,
-            headers: Headers::default(),
+            headers: ThinHeaders::default(),
             body: vec![0; bytes].into(),
             policy: Policy {
                 age: Duration::ZERO,
@@ -393,7 +388,7 @@ mod tests {
     }
 
     fn has(table: &mut Table, name: &str) -> bool {
-        matches!(table.find(&key(name), &HeaderMap::new(), None), PageLookup::Page(_))
+        matches!(table.find(&key(name), &Headers::new(), None), PageLookup::Page(_))
     }
 
     #[test]
@@ -460,10 +455,10 @@ mod tests {
     fn pages_for_headers_that_nobody_else_sends_push_out_each_other_alone() {
         let mut table = Table::new(1 << 20);
         let of = |language: &str| {
-            HeaderMap::from_iter([("foo".parse().unwrap(), language.parse().unwrap())])
+            Headers::from_iter([("foo".parse().unwrap(), language.parse().unwrap())])
         };
-        let varying = |headers: &HeaderMap| {
-            let response = HeaderMap::from_iter([(http::header::VARY, "foo".parse().unwrap())]);
+        let varying = |headers: &Headers| {
+            let response = Headers::from_iter([(http::header::VARY, "foo".parse().unwrap())]);
             let varies = super::super::page::varies(StatusCode::OK, &response, headers).unwrap();
             Page { varies, ..page(1, &[]) }
         };

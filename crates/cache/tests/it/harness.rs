@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 use tidewire_cache::ReplyCache;
 use tidewire_memo::Graph;
 use tidewire_service::{
-    Answer, Body, CacheScope, Call, Clock, Codec, Context, Idempotency, Layer, Method, Reply,
-    Result, Service, Spec, StreamKind,
+    Answer, Body, CacheScope, Call, Clock, Codec, Context, Headers, Idempotency, Layer, Method,
+    Reply, Result, Service, Spec, StreamKind,
 };
 
 /// The clock of the runtime of the test.
@@ -94,7 +94,7 @@ pub(crate) async fn text(reply: Reply) -> String {
 
 /// A context with one header; none for an empty name.
 pub(crate) fn from(name: &'static str, value: &'static str) -> Context {
-    let mut headers = HeaderMap::new();
+    let mut headers = Headers::new();
     if !name.is_empty() {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }

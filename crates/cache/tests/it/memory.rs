@@ -5,10 +5,11 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use http::HeaderMap;
 use tidewire_cache::ReplyCache;
 use tidewire_memo::{Graph, Source};
-use tidewire_service::{Body, CacheScope, Call, Codec, Context, Reply, StaleSet, Staleness};
+use tidewire_service::{
+    Body, CacheScope, Call, Codec, Context, Headers, Reply, StaleSet, Staleness,
+};
 
 use crate::harness::{Behind, query};
 
@@ -67,7 +68,7 @@ async fn ask(behind: &Behind, row: u64) {
 }
 
 async fn asked(behind: &Behind, row: u64) -> Reply {
-    let context = Context::new(HeaderMap::new()).with_conditions();
+    let context = Context::new(Headers::new()).with_conditions();
     let body = Body::from(row.to_be_bytes().to_vec());
     let call = Call::method(behind.method(), context, Codec::Proto, body);
     behind.service.call(call).await.expect("an answer")

@@ -5,9 +5,10 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tidewire::Headers;
 
 use anyhow::Context;
-use tidewire::http::{self, HeaderMap};
+use tidewire::http;
 
 use super::printable::printable;
 use super::watch::Watch;
@@ -37,7 +38,7 @@ impl Output {
 
     /// Prints status and headers, if they are wanted and were not printed before: as they came, or
     /// where there is no HTTP response, `headers`.
-    pub(crate) fn head(&self, watch: &Watch, headers: &HeaderMap) -> io::Result<()> {
+    pub(crate) fn head(&self, watch: &Watch, headers: &Headers) -> io::Result<()> {
         if !self.with_head || self.has_head.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
@@ -53,7 +54,7 @@ impl Output {
     }
 
     /// Prints the trailers, if they are wanted and there are any: as they came, or `trailers`.
-    pub(crate) fn trailers(&self, watch: &Watch, trailers: &HeaderMap) -> io::Result<()> {
+    pub(crate) fn trailers(&self, watch: &Watch, trailers: &Headers) -> io::Result<()> {
         let seen = watch.history().trailers;
         let text = lines(if seen.is_empty() { trailers } else { &seen });
         match self.with_head && !text.is_empty() {
@@ -84,7 +85,7 @@ impl Output {
     }
 }
 
-fn lines(headers: &HeaderMap) -> String {
+fn lines(headers: &Headers) -> String {
     let line = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
         format!("{name}: {}\n", printable(&String::from_utf8_lossy(value.as_bytes())))
     };

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use tidewire::http::{HeaderMap, HeaderName, HeaderValue};
+use tidewire::Headers;
+use tidewire::http::{HeaderName, HeaderValue};
 use tidewire_client::{Builder, Client, ClientLimits, HttpVersion, Protocol, Tls, Trace};
 
 /// Flags about the way to a server.
@@ -104,8 +105,8 @@ impl Reach {
     }
 
     /// The headers of a request.
-    pub(crate) fn headers(&self) -> HeaderMap {
-        let mut headers = HeaderMap::new();
+    pub(crate) fn headers(&self) -> Headers {
+        let mut headers = Headers::new();
         for (name, value) in &self.headers {
             headers.append(name.clone(), value.clone());
         }

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
+use tidewire::Headers;
 
-use tidewire::http::{HeaderMap, StatusCode, Version};
+use tidewire::http::{StatusCode, Version};
 use tidewire_client::{Event, Step, Trace};
 
 use super::printable::printable;
@@ -32,8 +33,8 @@ pub(crate) struct WatchHistory {
     pub(crate) version: Option<Version>,
     pub(crate) content_type: String,
     /// As they came, those of the protocol among them.
-    pub(crate) headers: HeaderMap,
-    pub(crate) trailers: HeaderMap,
+    pub(crate) headers: Headers,
+    pub(crate) trailers: Headers,
     started: Option<Instant>,
     connected_at: Option<Instant>,
     secured_at: Option<Instant>,
@@ -205,7 +206,7 @@ fn render(step: &Step<'_>) -> Option<String> {
     Some(text)
 }
 
-fn lines(text: &mut String, mark: &str, headers: &HeaderMap) {
+fn lines(text: &mut String, mark: &str, headers: &Headers) {
     for (name, value) in headers {
         let value = String::from_utf8_lossy(value.as_bytes());
         let _ = writeln!(text, "{mark} {name}: {}", printable(&value));

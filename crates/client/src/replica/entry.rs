@@ -14,7 +14,7 @@ use http::StatusCode;
 use tidewire_live::{AnswerState, WatchGuard, Watcher};
 use tidewire_memo::Source;
 use tidewire_service::{
-    Body, CachedBody, Forms, Freshness, Headers, Lifetime, Reply, Staleness, Validator, Wakers,
+    Body, CachedBody, Forms, Freshness, Lifetime, Reply, Staleness, ThinHeaders, Validator, Wakers,
 };
 
 use super::Shared;
@@ -77,8 +77,8 @@ pub(crate) enum ReplicaStatus {
 #[derive(Clone)]
 pub(crate) struct Content {
     status: StatusCode,
-    headers: Headers,
-    trailers: Headers,
+    headers: ThinHeaders,
+    trailers: ThinHeaders,
     body: Bytes,
     pub(crate) validator: Option<Validator>,
     /// What it said of itself.

@@ -11,8 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName};
-use tidewire_service::{Body, Call, Codec, Context, Method, StreamKind, Target, Validator};
+use http::HeaderName;
+use tidewire_service::{
+    Body, Call, Codec, Context, Headers, Method, StreamKind, Target, Validator,
+};
 
 use crate::trace::now;
 
@@ -25,7 +27,7 @@ struct Parts {
     codec: Codec,
     message: Bytes,
     /// Without those of a trace.
-    headers: HeaderMap,
+    headers: Headers,
 }
 
 /// The same, lent by a call.
@@ -34,7 +36,7 @@ pub(crate) struct BorrowedKey<'a> {
     method: &'a Method,
     codec: Codec,
     message: &'a [u8],
-    headers: &'a HeaderMap,
+    headers: &'a Headers,
 }
 
 impl<'a> BorrowedKey<'a> {
@@ -176,7 +178,7 @@ mod tests {
     use super::*;
 
     fn call(message: &'static str, headers: &[(&'static str, &str)]) -> Call {
-        let mut map = HeaderMap::new();
+        let mut map = Headers::new();
         for (name, value) in headers {
             map.append(*name, value.parse().expect("a header value"));
         }

@@ -12,7 +12,8 @@ use http::header::CONNECTION;
 use http::{HeaderName, HeaderValue};
 use tidewire_proxy::{ResponseTimer, in_time};
 use tidewire_service::{
-    Body, Call, Error, Headers, Outcome, Protocol, Reply, Result, Target, Upgrade, is_of_gateway,
+    Body, Call, Error, Outcome, Protocol, Reply, Result, Target, ThinHeaders, Upgrade,
+    is_of_gateway,
 };
 
 use crate::call::download;
@@ -172,7 +173,7 @@ pub(crate) fn hold_permit(mut reply: Reply, permit: InstancePermit, is_page: boo
 }
 
 /// Takes out who calls, which the gateway says to programs, and no program to callers.
-fn take_out_principal(headers: &mut Headers) {
+fn take_out_principal(headers: &mut ThinHeaders) {
     let says_who_calls = |name: &&HeaderName| {
         is_of_gateway(name.as_str())
             && ["principal", "rights"].contains(&&name.as_str()["tidewire-".len()..])

@@ -10,9 +10,8 @@
 //! foreign program reads: so it is not given the others. Who calls is said in a header of our own
 //! (`native/caller.rs`); what callers say under such a name is removed.
 
-use http::HeaderMap;
 use tidewire_service::{
-    Call, Context, Target, headers_without, is_of_connection, is_of_gateway, is_of_proxy,
+    Call, Context, Headers, Target, headers_without, is_of_connection, is_of_gateway, is_of_proxy,
 };
 
 use crate::native::caller::Caller;
@@ -31,7 +30,7 @@ pub(crate) fn prepare(call: &mut Call) {
 }
 
 /// The headers of a call that go to a process.
-fn for_process(target: &Target, context: &mut Context) -> HeaderMap {
+fn for_process(target: &Target, context: &mut Context) -> Headers {
     if let Some(scope) = target.cache_scope() {
         return context.headers_of_cached(scope);
     }

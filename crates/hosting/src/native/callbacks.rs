@@ -156,7 +156,7 @@ impl Peer {
     }
 
     /// Logs a line of it, with its level and fields; no more of them than of what it prints.
-    fn log(&self, level: u64, text: &str, fields: &http::HeaderMap) {
+    fn log(&self, level: u64, text: &str, fields: &tidewire_service::Headers) {
         let Some(left_out) = self.logged.lock().takes(Instant::now()) else { return };
         let mut fields: Vec<_> = fields
             .iter()

@@ -13,10 +13,9 @@
 //!
 //! So a program has no rights but its own and those of whom it is just answering.
 
-use http::HeaderMap;
 use tidewire_service::{
-    CALLER_RIGHTS, CacheScope, Call, Context, Error, Principal, RIGHTS_HEADER, Result, StreamKind,
-    Target,
+    CALLER_RIGHTS, CacheScope, Call, Context, Error, Headers, Principal, RIGHTS_HEADER, Result,
+    StreamKind, Target,
 };
 
 /// Who calls, as far as a program may know.
@@ -78,7 +77,7 @@ impl Rights {
     ///
     /// # Errors
     /// It asks for what there is not.
-    pub(crate) fn take(headers: &mut HeaderMap) -> Result<Self> {
+    pub(crate) fn take(headers: &mut Headers) -> Result<Self> {
         let is_known = headers.get_all(RIGHTS_HEADER).iter().all(|value| value == CALLER_RIGHTS);
         match headers.remove(RIGHTS_HEADER) {
             None => Ok(Self::Own),
@@ -143,7 +142,7 @@ mod tests {
     #[test]
     fn rights_are_the_programs_own_unless_it_asks() {
         let asked = |values: &[&'static str]| {
-            let mut headers = HeaderMap::new();
+            let mut headers = Headers::new();
             for value in values {
                 headers.append(RIGHTS_HEADER, HeaderValue::from_static(value));
             }

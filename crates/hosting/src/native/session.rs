@@ -25,7 +25,7 @@ use tidewire_live::{
     random_boot,
 };
 use tidewire_memo::read_untracked;
-use tidewire_service::{Body, Call, Headers, Outcome, Reply, Result, Target, end_to_end};
+use tidewire_service::{Body, Call, Outcome, Reply, Result, Target, ThinHeaders, end_to_end};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -319,9 +319,9 @@ impl CallParts {
     }
 }
 
-fn from_process(headers: &mut Headers) {
+fn from_process(headers: &mut ThinHeaders) {
     if !headers.is_empty() {
-        *headers = end_to_end(std::mem::take(headers).into_map()).into();
+        *headers = end_to_end(std::mem::take(headers).into()).into();
     }
 }
 

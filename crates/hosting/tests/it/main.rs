@@ -30,9 +30,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use http::{HeaderMap, Method};
+use http::Method;
 use tidewire_hosting::{Host, HostedService, LifeLimits, Listen, Program};
-use tidewire_service::{Body, Call, Context, Error, Frame, Frames, Reply, Service};
+use tidewire_service::{Body, Call, Context, Error, Frame, Frames, Headers, Reply, Service};
 
 /// Moves the clock of the gateway on.
 async fn some_time_passes(time: Duration) {
@@ -165,7 +165,7 @@ fn limits(change: impl FnOnce(&mut LifeLimits)) -> LifeLimits {
 
 fn call(method: Method, path: &str, body: impl Into<Body>) -> Call {
     let uri = path.parse().expect("a path");
-    Call::http(method, uri, Context::new(HeaderMap::new()), body)
+    Call::http(method, uri, Context::new(Headers::new()), body)
 }
 
 async fn reply(hosted: &HostedService, path: &str) -> Result<Reply, Error> {

@@ -14,7 +14,7 @@ use tidewire_live_proto::{
 };
 use tidewire_service::{
     Body, Call, Codec, Error, Frames, Headers, Idempotency, Outcome, Result, StreamKind, Target,
-    Validator,
+    ThinHeaders, Validator,
 };
 
 use crate::call::Open;
@@ -164,7 +164,8 @@ impl Link {
     fn send_items(&self, call: CallId, frames: Items) {
         let link = self.clone();
         let sends = async move {
-            if let Err(error) = Pour::new(link.clone(), call, frames, Headers::default()).await {
+            if let Err(error) = Pour::new(link.clone(), call, frames, ThinHeaders::default()).await
+            {
                 return link.give_up(call, error);
             }
             // Also when it is over, or wants no more.

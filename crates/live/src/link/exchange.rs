@@ -7,11 +7,11 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use tidewire_live_proto::{
     Continuation, IncomingReply, KeptItems, Metadata, MetadataMaps, Piece, varint,
 };
-use tidewire_service::{Body, Error, Freshness, Lifetime, Reply, Token, Tokens};
+use tidewire_service::{Body, Error, Freshness, Headers, Lifetime, Reply, Token, Tokens};
 use tokio::task::AbortHandle;
 
 use crate::dependencies::{self, Depends};
@@ -45,7 +45,7 @@ pub(crate) enum CallEvent {
     /// A piece of one.
     Piece(Piece),
     /// No more items; trailers.
-    End(Box<HeaderMap>),
+    End(Box<Headers>),
     /// It ended without an answer, or with an error that was made of this.
     Failed(Error, Vec<Depends>),
 }

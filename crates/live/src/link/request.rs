@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::HeaderMap;
 use tidewire_live_proto::{
     CallId, CommandOrigin, IncomingRequest, Metadata, Micros, RequestLine, Session, Watch,
 };
-use tidewire_service::{Body, Context, Peer, Protocol, Token, Tokens, Validator, WatchMode};
+use tidewire_service::{
+    Body, Context, Headers, Peer, Protocol, Token, Tokens, Validator, WatchMode,
+};
 
 use crate::host::{CallTarget, Host, IncomingCall};
 use crate::link::exchange::owned;
@@ -23,7 +24,7 @@ pub(crate) struct RequestParts {
     pub(crate) watch: Watch,
     target: CallTarget,
     metadata: Metadata,
-    headers: HeaderMap,
+    headers: Headers,
     body: Option<Bytes>,
     deadline: Option<Micros>,
     held: Option<Validator>,
@@ -48,7 +49,7 @@ impl RequestParts {
             watch: request.watch(),
             target,
             metadata: request.metadata(),
-            headers: HeaderMap::new(),
+            headers: Headers::new(),
             body: (!request.is_streaming())
                 .then(|| owned(request.payload(), || request.share_payload())),
             deadline: request.deadline(),

@@ -15,9 +15,8 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use bytes::Bytes;
-use http::HeaderMap;
 use tidewire_live_proto::{CallId, Micros, Session, Watch};
-use tidewire_service::{Body, Freshness, Lifetime, StaleSet, StaleSetEntry, WatchMode};
+use tidewire_service::{Body, Freshness, Headers, Lifetime, StaleSet, StaleSetEntry, WatchMode};
 
 use crate::host::{CallTarget, IncomingCall};
 use crate::link::call_map::CallMap;
@@ -64,7 +63,7 @@ impl RepeatableCall {
     }
 
     /// The same call with other default headers of its caller: those that it said itself stay.
-    fn with_defaults(&self, before: &HeaderMap, now: &HeaderMap) -> Arc<Self> {
+    fn with_defaults(&self, before: &Headers, now: &Headers) -> Arc<Self> {
         let mut context = self.context.clone();
         let headers = context.headers_mut();
         let names = before.keys().chain(now.keys().filter(|name| !before.contains_key(*name)));
@@ -132,7 +131,7 @@ impl Watches {
     }
 
     /// Makes answers from now on with other default headers of their caller; returns all calls.
-    pub(crate) fn with_defaults(&mut self, before: &HeaderMap, now: &HeaderMap) -> Vec<CallId> {
+    pub(crate) fn with_defaults(&mut self, before: &Headers, now: &Headers) -> Vec<CallId> {
         let watched = self.granted.iter_mut().map(|(call, watched)| {
             let again = watched.more.as_mut().and_then(|more| more.again.as_mut());
             again.into_iter().for_each(|again| *again = again.with_defaults(before, now));

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
 use tidewire_live_proto::{CallId, Change, OutgoingReply, Refresh};
-use tidewire_service::{Body, Error, Freshness, Reply};
+use tidewire_service::{Body, Error, Freshness, Headers, Reply};
 
 use crate::host::CallFailure;
 use crate::link::expiry::Expired;
@@ -43,7 +42,7 @@ impl State {
 
     /// Treats all watched answers as changed, and makes them with other default headers of their
     /// caller: what it may see, and for how long, may be another.
-    pub(crate) fn ask_anew(&mut self, link: &Link, before: &HeaderMap, now: &HeaderMap) {
+    pub(crate) fn ask_anew(&mut self, link: &Link, before: &Headers, now: &Headers) {
         for call in self.watches.with_defaults(before, now) {
             self.make_stale(link, call);
         }

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http::HeaderMap;
 use tidewire_live::{
     AnswerFuture, Arrival, ByteStream, CallFailure, Config, Host, Identity, IdentityFuture,
     IncomingCall, Links, random_boot,
 };
 use tidewire_live_proto::{CallId, Continuation, Event, Metadata, Request, Session, Watch};
-use tidewire_service::{Code, Codec, Error, Peer};
+use tidewire_service::{Code, Codec, Error, Headers, Peer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -40,7 +39,7 @@ impl Host for Guarded {
         }
     }
 
-    fn identify(&self, _: HeaderMap, _: Option<Arc<Peer>>) -> Option<IdentityFuture> {
+    fn identify(&self, _: Headers, _: Option<Arc<Peer>>) -> Option<IdentityFuture> {
         self.is_expired.store(false, Ordering::SeqCst);
         Some(Box::pin(std::future::ready(Ok(identity()))))
     }

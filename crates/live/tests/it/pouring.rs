@@ -37,7 +37,7 @@ async fn read(reply: Result<Reply>) -> (Vec<Bytes>, End) {
     while let Some(frame) = frames.next().await {
         match frame {
             Ok(Frame::Data(item)) => items.push(item),
-            Ok(Frame::Trailers(late)) => trailers = late,
+            Ok(Frame::Trailers(late)) => trailers = late.into(),
             Err(error) => return (items, Err(error.code())),
         }
     }
@@ -129,11 +129,11 @@ async fn what_follows_a_frame_that_is_full_to_the_byte_comes_behind_it() {
     for (size, fill) in [(127, 128), (1022, 16), (16_382, 1), (16_381, 1), (8190, 2)] {
         for count in [fill - 1, fill, fill + 1, 2 * fill] {
             let items: Vec<_> = (0..count).map(|n| Bytes::from(vec![n as u8; size])).collect();
-            let mut trailers = http::HeaderMap::new();
+            let mut trailers = Headers::new();
             trailers.insert("x-count", http::HeaderValue::from(count));
             let ends: [(Option<Result<Frame>>, End); 3] = [
                 (None, Ok(Headers::default())),
-                (Some(Ok(Frame::Trailers(trailers.clone().into()))), Ok(trailers.into())),
+                (Some(Ok(Frame::Trailers(trailers.clone().into()))), Ok(trailers)),
                 (Some(Err(Error::not_found("no more"))), Err(Code::NotFound)),
             ];
             for (last, end) in ends {

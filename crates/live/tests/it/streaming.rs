@@ -16,7 +16,7 @@ async fn read(reply: Reply) -> (Vec<Bytes>, Result<Headers, Code>) {
     while let Some(frame) = frames.next().await {
         match frame {
             Ok(Frame::Data(item)) => items.push(item),
-            Ok(Frame::Trailers(late)) => trailers = late,
+            Ok(Frame::Trailers(late)) => trailers = late.into(),
             Err(error) => return (items, Err(error.code())),
         }
     }
@@ -54,12 +54,12 @@ async fn items_of_every_size_come_in_order_both_ways_and_then_the_trailers() {
     let echoed = link.call(streamed("Echo", StreamKind::Bidi, body)).await.unwrap();
     assert!(read(echoed).await == (items.clone(), Ok(Headers::default())));
 
-    let mut trailers = http::HeaderMap::new();
+    let mut trailers = Headers::new();
     trailers.insert("x-count", http::HeaderValue::from_static("10034"));
     let end = [Ok(Frame::Trailers(trailers.clone().into()))];
     give(&served, futures_util::stream::iter(items.clone().into_iter().map(data).chain(end)));
     let reply = link.call(given()).await.unwrap();
-    assert!(read(reply).await == (items, Ok(trailers.into())));
+    assert!(read(reply).await == (items, Ok(trailers)));
 }
 
 #[tokio::test]

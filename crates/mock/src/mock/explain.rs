@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
 use tidewire_schema::UnknownMembers;
-use tidewire_service::{Codec, Context, Error, Result};
+use tidewire_service::{Codec, Context, Error, Headers, Result};
 
 use crate::condition::Condition;
 use crate::mock::Mock;
@@ -66,7 +65,7 @@ impl Mock {
         &self,
         method: &str,
         requests: &[serde_json::Value],
-        headers: &HeaderMap,
+        headers: &Headers,
     ) -> Result<Preview> {
         let set = self.set();
         let path = format!("/{}", method.trim_start_matches('/'));

@@ -13,10 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
 use tidewire_schema::Message;
 use tidewire_service::{
-    Body, Codec, Context, Error, Frame, Headers, Method, Reply, Result, Script,
+    Body, Codec, Context, Error, Frame, Headers, Method, Reply, Result, Script, ThinHeaders,
 };
 
 use super::answer::{self, Requests};
@@ -124,7 +123,7 @@ struct RunningStream {
     waiting: VecDeque<(Duration, Result<Bytes>)>,
     /// What ends the stream once nothing waits any more.
     ending: Option<(Duration, Option<Error>)>,
-    trailers: HeaderMap,
+    trailers: Headers,
     /// What goes wrong when it is sent, and how much was sent.
     script: Script,
     sent: Extent,
@@ -143,7 +142,7 @@ impl ReactiveStream {
             random: Random::of(seed, &[&number.to_le_bytes()]),
             waiting: VecDeque::new(),
             ending: None,
-            trailers: HeaderMap::new(),
+            trailers: Headers::new(),
             script: Script::default(),
             sent: Extent::NOTHING,
             is_logged: false,
@@ -163,13 +162,12 @@ impl ReactiveStream {
                 match running.step().await {
                     Ok(Some(bytes)) => Some((Ok(Frame::Data(bytes)), Some(running))),
                     Ok(None) => {
-                        let trailers = Headers::from(std::mem::take(&mut running.trailers));
+                        let trailers = ThinHeaders::from(std::mem::take(&mut running.trailers));
                         (!trailers.is_empty()).then_some((Ok(Frame::Trailers(trailers)), None))
                     }
                     Err(error) => {
                         running.log(Some(&error));
-                        let error =
-                            play::with_metadata(error, &HeaderMap::new(), &running.trailers);
+                        let error = play::with_metadata(error, &Headers::new(), &running.trailers);
                         Some((Err(error), None))
                     }
                 }

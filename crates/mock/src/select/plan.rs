@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
-use tidewire_service::{Code, Error, Fault, Method, Script, Signal};
+use tidewire_service::{Code, Error, Fault, Headers, Method, Script, Signal};
 
 use crate::compile::file_of;
 use crate::random::Random;
@@ -22,9 +21,9 @@ pub struct Plan {
     /// Nothing happens for this long.
     pub delay: Duration,
     /// Headers of the reply, or of the error.
-    pub headers: HeaderMap,
+    pub headers: Headers,
     /// Trailers of the reply, or of the error.
-    pub trailers: HeaderMap,
+    pub trailers: Headers,
     /// The messages, encoded as the caller wants them.
     pub outcome: Outcome,
     /// What goes wrong when it is sent.
@@ -161,8 +160,8 @@ impl Plan {
 
     /// A plan of an outcome and nothing else.
     pub(crate) fn of(outcome: Outcome) -> Self {
-        let headers = HeaderMap::new();
-        let trailers = HeaderMap::new();
+        let headers = Headers::new();
+        let trailers = Headers::new();
         let delay = Duration::ZERO;
         let script = Script::default();
         Self { rule: None, delay, headers, trailers, outcome, script, state: None }

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
-use tidewire_service::{Body, Clock, Error, Frame, Headers, Reply, Result};
+use tidewire_service::{Body, Clock, Error, Frame, Headers, Reply, Result, ThinHeaders};
 
 use crate::random::Random;
 use crate::select::plan::{Frames, Outcome, Plan};
@@ -40,7 +39,7 @@ pub(crate) fn reply(plan: Plan, streams: bool, timer: &Arc<dyn Clock>) -> Result
         }
         // An error that is the end of a stream can have faults; one that is all there is cannot.
         Outcome::Error(error) if streams && is_faulty => {
-            let error = with_metadata(error, &HeaderMap::new(), &trailers);
+            let error = with_metadata(error, &Headers::new(), &trailers);
             let body = Body::frames(futures_util::stream::iter([Err(error)]));
             Ok(scripted(Reply::new(body).with_headers(headers)))
         }
@@ -50,7 +49,7 @@ pub(crate) fn reply(plan: Plan, streams: bool, timer: &Arc<dyn Clock>) -> Result
 }
 
 /// An error with the headers and trailers that go with it.
-pub(crate) fn with_metadata(mut error: Error, headers: &HeaderMap, trailers: &HeaderMap) -> Error {
+pub(crate) fn with_metadata(mut error: Error, headers: &Headers, trailers: &Headers) -> Error {
     for (name, value) in headers {
         error.headers_mut().append(name.clone(), value.clone());
     }
@@ -70,13 +69,13 @@ struct PlayedStream {
     error: Option<Error>,
     first_delay: Duration,
     error_delay: Duration,
-    trailers: HeaderMap,
+    trailers: Headers,
     timer: Arc<dyn Clock>,
     /// Whether anything was sent: the first message has no pause before it, unless it has its own.
     has_begun: bool,
 }
 
-fn stream(frames: Frames, timer: Arc<dyn Clock>, trailers: HeaderMap) -> Body {
+fn stream(frames: Frames, timer: Arc<dyn Clock>, trailers: Headers) -> Body {
     let order = (0..frames.list.len()).collect();
     let mut playing = PlayedStream {
         list: frames.list,
@@ -97,11 +96,11 @@ fn stream(frames: Frames, timer: Arc<dyn Clock>, trailers: HeaderMap) -> Body {
         match playing.step().await {
             Some(Ok(bytes)) => Some((Ok(Frame::Data(bytes)), Some(playing))),
             Some(Err(error)) => {
-                let error = with_metadata(error, &HeaderMap::new(), &playing.trailers);
+                let error = with_metadata(error, &Headers::new(), &playing.trailers);
                 Some((Err(error), None))
             }
             None => {
-                let trailers = Headers::from(std::mem::take(&mut playing.trailers));
+                let trailers = ThinHeaders::from(std::mem::take(&mut playing.trailers));
                 (!trailers.is_empty()).then_some((Ok(Frame::Trailers(trailers)), None))
             }
         }

@@ -6,9 +6,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use http::HeaderMap;
 use tidewire_schema::Message;
-use tidewire_service::{Code, Method};
+use tidewire_service::{Code, Headers, Method};
 
 use crate::select::plan::Decision;
 use crate::value::eval_context::Request;
@@ -33,7 +32,7 @@ pub struct LoggedCall {
     /// The session, empty where the call named none.
     pub session: String,
     /// The request's headers.
-    pub headers: HeaderMap,
+    pub headers: Headers,
     /// What was asked; of a stream the first 100 messages.
     pub requests: Arc<[Message]>,
     /// The response of a rule that answered; `None` where the schema alone did.

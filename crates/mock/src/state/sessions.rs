@@ -7,9 +7,8 @@
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
-use http::HeaderMap;
 use parking_lot::{Mutex, MutexGuard};
-use tidewire_service::Signal;
+use tidewire_service::{Headers, Signal};
 
 use crate::value::node::Node;
 
@@ -59,7 +58,7 @@ pub(crate) struct Session {
 }
 
 /// The name of the session of a call.
-pub(crate) fn name(headers: &HeaderMap) -> &str {
+pub(crate) fn name(headers: &Headers) -> &str {
     headers.get(SESSION_HEADER).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use http::HeaderMap;
 use tidewire_schema::Message;
+use tidewire_service::Headers;
 
 use crate::value::node::{Node, Number};
 use crate::value::view::View;
@@ -13,7 +13,7 @@ use crate::value::view::View;
 #[derive(Debug, Clone)]
 pub(crate) struct EvalContext<'a> {
     pub(crate) request: Request<'a>,
-    pub(crate) headers: &'a HeaderMap,
+    pub(crate) headers: &'a Headers,
     /// The message that a bidirectional rule answers.
     pub(crate) message: Option<&'a Message>,
     /// The item of a stream that is made.

@@ -169,7 +169,7 @@ pub(crate) async fn stream(mock: &Mock, name: &str, requests: &[Json], most: usi
                 let at = begun.elapsed().as_millis();
                 streamed.messages.push((at, serde_json::from_slice(&bytes).unwrap()));
             }
-            Some(Ok(Frame::Trailers(trailers))) => streamed.trailers = trailers,
+            Some(Ok(Frame::Trailers(trailers))) => streamed.trailers = trailers.into(),
             Some(Err(error)) => streamed.error = Some(error),
             None => break,
         }

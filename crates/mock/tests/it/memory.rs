@@ -160,7 +160,7 @@ responses:
   - {body: {note: fallback}}
 ",
     );
-    let headers = http::HeaderMap::new();
+    let headers = tidewire_service::Headers::new();
     let preview = mock
         .preview("shop.v1.Cart/Price", &[json!({"sku": "milk", "quantity": 12})], &headers)
         .unwrap();

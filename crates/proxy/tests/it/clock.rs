@@ -121,7 +121,7 @@ impl CachingProxy {
         };
         let (status, headers) = (reply.status, reply.headers.clone());
         let body = reply.body.collect(1 << 24).await.unwrap();
-        Got { status, headers, body: String::from_utf8(body.to_vec()).unwrap() }
+        Got { status, headers: headers.into(), body: String::from_utf8(body.to_vec()).unwrap() }
     }
 
     /// A request that can be made by a task.

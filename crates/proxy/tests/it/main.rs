@@ -14,9 +14,9 @@ mod upgrades;
 
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderName, HeaderValue, Method};
 use tidewire_proxy::{Upstream, UpstreamSettings};
-use tidewire_service::{Body, Call, Context, Error, Peer, Reply, Service};
+use tidewire_service::{Body, Call, Context, Error, Headers, Peer, Reply, Service};
 
 /// An upstream with servers at these URLs.
 fn upstream(urls: &[&str]) -> Upstream {
@@ -30,7 +30,7 @@ fn upstream_with(urls: &[&str], change: impl FnOnce(&mut UpstreamSettings)) -> U
 }
 
 fn call(method: Method, target: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Call {
-    let mut map = HeaderMap::new();
+    let mut map = Headers::new();
     map.insert("host", HeaderValue::from_static("shop.example"));
     for (name, value) in headers {
         let value = HeaderValue::from_bytes(value.as_bytes()).unwrap();

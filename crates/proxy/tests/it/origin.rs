@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 use parking_lot::Mutex;
+use tidewire_service::Headers;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufStream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -16,7 +17,7 @@ use tokio::task::JoinSet;
 pub(crate) struct Received {
     pub(crate) method: String,
     pub(crate) target: String,
-    pub(crate) headers: HeaderMap,
+    pub(crate) headers: Headers,
     pub(crate) body: Vec<u8>,
     /// How many requests were received before, on all connections.
     pub(crate) number: usize,
@@ -168,11 +169,11 @@ async fn line(stream: &mut BufStream<TcpStream>) -> std::io::Result<String> {
     Ok(String::from_utf8(line).unwrap())
 }
 
-async fn head(stream: &mut BufStream<TcpStream>) -> std::io::Result<(String, String, HeaderMap)> {
+async fn head(stream: &mut BufStream<TcpStream>) -> std::io::Result<(String, String, Headers)> {
     let first = line(stream).await?;
     let mut words = first.split(' ').map(str::to_owned);
     let (method, target) = (words.next().unwrap(), words.next().unwrap());
-    let mut headers = HeaderMap::new();
+    let mut headers = Headers::new();
     loop {
         let line = line(stream).await?;
         let Some((name, value)) = line.split_once(':') else {
@@ -183,7 +184,7 @@ async fn head(stream: &mut BufStream<TcpStream>) -> std::io::Result<(String, Str
     }
 }
 
-async fn body(stream: &mut BufStream<TcpStream>, headers: &HeaderMap) -> std::io::Result<Vec<u8>> {
+async fn body(stream: &mut BufStream<TcpStream>, headers: &Headers) -> std::io::Result<Vec<u8>> {
     let length = headers.get("content-length").map(|it| it.to_str().unwrap().parse().unwrap());
     let mut body = vec![0; length.unwrap_or(0)];
     stream.read_exact(&mut body).await?;

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Method, Uri};
+use http::{HeaderValue, Method, Uri};
 use tidewire_rest::{Binding, JsonOptions, Request, Rest, RestError, RestMatch, RestOptions};
 use tidewire_schema::Schema;
-use tidewire_service::{Codec, Error, Result};
+use tidewire_service::{Codec, Error, Headers, Result};
 
 /// The bindings of the service `t.T`.
 pub(crate) struct Api {
@@ -60,7 +60,7 @@ impl Api {
 /// The message of a request.
 pub(crate) fn read(binding: &Arc<Binding>, target: &str, body: &[u8]) -> Result<Bytes, Error> {
     let uri: Uri = target.parse().expect("it is a target");
-    let mut headers = HeaderMap::new();
+    let mut headers = Headers::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Request::new(binding, &uri, &headers, !body.is_empty())?.message(body)
 }

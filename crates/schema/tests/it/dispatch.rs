@@ -1,12 +1,13 @@
 //! Services of functions from messages to messages: all four kinds, and what goes wrong.
 
 use futures_util::StreamExt;
+use http::HeaderValue;
 use http::header::{HeaderName, VIA};
-use http::{HeaderMap, HeaderValue};
 use serde_json::json;
 use tidewire_schema::{Implementation, Message, Schema};
 use tidewire_service::{
-    Body, Call, Code, Codec, Context, Error, Frame, Method, Reply, Result, RpcService, Stream,
+    Body, Call, Code, Codec, Context, Error, Frame, Headers, Method, Reply, Result, RpcService,
+    Stream,
 };
 
 use crate::schema;
@@ -35,7 +36,7 @@ impl Implementation for Shop {
         second.set("count", 2)?;
         let trailers = || {
             let name = HeaderName::from_static("x-sent");
-            HeaderMap::from_iter([(name, HeaderValue::from_static("2"))])
+            Headers::from_iter([(name, HeaderValue::from_static("2"))])
         };
         Ok(Reply::new(Stream::from_values([request, second]).with_trailers(trailers)))
     }
@@ -75,7 +76,7 @@ struct Nothing;
 impl Implementation for Nothing {}
 
 /// Calls a method of the shop: the frames of its reply, as text.
-async fn call(method: &str, codec: Codec, body: Body) -> Result<(Vec<String>, HeaderMap)> {
+async fn call(method: &str, codec: Codec, body: Body) -> Result<(Vec<String>, Headers)> {
     let schema = schema();
     let service = schema.implement("shop.v1.Items", Shop(schema.clone())).unwrap();
     ask(&service, method, codec, body).await
@@ -86,7 +87,7 @@ async fn ask(
     method: &str,
     codec: Codec,
     body: Body,
-) -> Result<(Vec<String>, HeaderMap)> {
+) -> Result<(Vec<String>, Headers)> {
     let interface = service.interface();
     let method = interface.methods().iter().find(|one| one.method == method).unwrap().clone();
     let reply = service.call(Call::method(method, Context::default(), codec, body)).await?;
@@ -95,11 +96,11 @@ async fn ask(
         body => body,
     };
     let Body::Stream(frames) = &mut frames else { panic!("it is a stream") };
-    let (mut texts, mut trailers) = (Vec::new(), HeaderMap::new());
+    let (mut texts, mut trailers) = (Vec::new(), Headers::new());
     while let Some(frame) = frames.next().await {
         match frame? {
             Frame::Data(bytes) => texts.push(String::from_utf8_lossy(&bytes).into_owned()),
-            Frame::Trailers(found) => trailers = found.into_map(),
+            Frame::Trailers(found) => trailers = found.into(),
         }
     }
     Ok((texts, trailers))

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use http::Request;
+use http::header::CONTENT_LENGTH;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tidewire_service::Error;
@@ -95,6 +96,6 @@ impl Dispatcher {
     ) -> ResponseFuture {
         let (parts, body) = self.split(request, slot);
         let response = error_response(error).map(ResponseBody::plain);
-        self.after_body(parts.version, &parts.headers, body, response)
+        self.after_body(parts.version, parts.headers.get(CONTENT_LENGTH), body, response)
     }
 }

@@ -15,6 +15,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use http::header::{CONTENT_LENGTH, HeaderValue};
 use http::request::Parts;
 use http::{Extensions, HeaderMap, Method, Request, Response, Version};
 use hyper::body::Incoming;
@@ -133,13 +134,13 @@ impl Dispatcher {
         let InboundRequest { verb, uri, version, mut context, body, mut watch } = request;
         let (mut parts, ()) = Request::new(()).into_parts();
         (parts.method, parts.uri, parts.version) = (verb, uri, version);
-        parts.headers = std::mem::take(context.headers_mut());
+        parts.headers = std::mem::take(context.headers_mut()).into();
         let refuse = || found.refusal(&self.server.rest, &parts, error);
         let mut response = Watch::within(&mut watch, refuse);
         if matches!(parts.method, Method::GET | Method::HEAD) {
             uncached(response.headers_mut());
         }
-        self.after_body(version, &parts.headers, body, response).watched(watch)
+        self.after_body(version, parts.headers.get(CONTENT_LENGTH), body, response).watched(watch)
     }
 
     /// Answers a request that the gates let pass.
@@ -230,7 +231,7 @@ impl Dispatcher {
                 if matches!(verb, Method::GET | Method::HEAD) {
                     uncached(response.headers_mut());
                 }
-                self.after_body(version, context.headers(), body, response)
+                self.after_body(version, context.headers().get(CONTENT_LENGTH), body, response)
             }
         }
     }
@@ -266,14 +267,14 @@ impl Dispatcher {
     pub(crate) fn after_body(
         &self,
         version: Version,
-        headers: &HeaderMap,
+        declared: Option<&HeaderValue>,
         body: RawBody,
         response: Response<ResponseBody>,
     ) -> ResponseFuture {
         let nothing_to_read = version == Version::HTTP_2
             || body.waits_to_be_asked()
             || hyper::body::Body::is_end_stream(&body)
-            || check_length(headers, self.app.limits.body_bytes_max).is_err();
+            || check_length(declared, self.app.limits.body_bytes_max).is_err();
         if nothing_to_read {
             return ResponseFuture::Ready(Some(Box::new(response)));
         }

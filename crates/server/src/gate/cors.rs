@@ -27,6 +27,8 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use tidewire_service::Body;
 
+use crate::gate::vary::vary;
+
 /// Which pages of other origins may call from a browser, and how.
 ///
 /// ```
@@ -170,7 +172,7 @@ impl Policy {
             headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
             headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, allowed);
             if self.any_header {
-                tidewire_service::vary(headers, "access-control-request-headers");
+                vary(headers, "access-control-request-headers");
             }
             headers.insert(ACCESS_CONTROL_MAX_AGE, self.max_age.clone());
         }
@@ -214,7 +216,7 @@ impl Policy {
 
     /// Says in a response who may read it. Caches must tell callers apart in either case.
     fn mark(&self, granted: Option<HeaderValue>, headers: &mut HeaderMap) {
-        tidewire_service::vary(headers, "origin");
+        vary(headers, "origin");
         let Some(origin) = granted else { return };
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         if self.credentials {

@@ -4,6 +4,7 @@ mod upgrade;
 
 use std::sync::Arc;
 
+use http::header::CONTENT_LENGTH;
 use http::{Method, Response, Version};
 use hyper::upgrade::OnUpgrade;
 use tidewire_service::{Body, Call, Context, Error, HttpTarget, Reply, Result, Service, Target};
@@ -79,7 +80,7 @@ impl PlainHttp<'_> {
             Body::Empty
         } else {
             let bytes_max = self.app.limits.body_bytes_max;
-            if let Err(error) = check_length(context.headers(), bytes_max) {
+            if let Err(error) = check_length(context.headers().get(CONTENT_LENGTH), bytes_max) {
                 return PlainResponse::failed(&error);
             }
             let version = body.version;

@@ -166,7 +166,7 @@ impl Transcoder {
         // A stream of messages is bounded message by message.
         let streams = method.kind.client_streams();
         let body_bytes_max = if streams { usize::MAX } else { limits.body_bytes_max };
-        check_length(context.headers(), body_bytes_max)?;
+        check_length(context.headers().get(CONTENT_LENGTH), body_bytes_max)?;
         let has_body = !hyper::body::Body::is_end_stream(&body);
         let request = match Request::new(&self.binding, &uri, context.headers(), has_body) {
             Ok(request) => request,

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::task::{Context as Waker, Poll, ready};
 
 use bytes::Bytes;
-use http::header::CONTENT_ENCODING;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::{Response, Version};
 use tidewire_service::{Body, Call, Context, HeldTags, Reply, Result};
 use tidewire_wire::Exchange;
@@ -120,7 +120,9 @@ impl RpcCall {
             Ok(requests) => requests,
             Err(error) => {
                 let limits = &self.app.limits;
-                let readable = check_length(context.headers(), limits.body_bytes_max).is_ok();
+                let readable =
+                    check_length(context.headers().get(CONTENT_LENGTH), limits.body_bytes_max)
+                        .is_ok();
                 if self.version < Version::HTTP_2 && readable {
                     self.leftover = Some(UnreadBody::of(body));
                 }

@@ -20,9 +20,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::header::{CONTENT_LENGTH, EXPECT};
+use http::header::{EXPECT, HeaderValue};
 use http::request::Parts;
-use http::{HeaderMap, StatusCode, Version};
+use http::{StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tidewire_service::{Error, Frame, Result};
@@ -338,13 +338,13 @@ fn discard(mut body: RawBody, limits: &Limits) -> impl Future<Output = ()> + use
     }
 }
 
-/// Refuses a body by the length that its head declares.
+/// Refuses a body by the length that its head declares (`Content-Length`).
 ///
 /// # Errors
 /// When that is over the limit.
 #[inline]
-pub(crate) fn check_length(headers: &HeaderMap, bytes_max: usize) -> Result<()> {
-    let Some(declared) = headers.get(CONTENT_LENGTH) else { return Ok(()) };
+pub(crate) fn check_length(declared: Option<&HeaderValue>, bytes_max: usize) -> Result<()> {
+    let Some(declared) = declared else { return Ok(()) };
     let declared: Option<u64> = declared.to_str().ok().and_then(|text| text.parse().ok());
     match declared {
         Some(length) if length > bytes_max as u64 => Err(too_large(Some(length), bytes_max)),

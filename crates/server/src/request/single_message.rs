@@ -27,7 +27,7 @@ pub(crate) async fn message_of(body: Body) -> Result<(Bytes, HeaderMap)> {
     let mut trailers = HeaderMap::new();
     while let Some(frame) = futures_util::StreamExt::next(&mut frames).await {
         match frame? {
-            Frame::Trailers(late) => trailers = late.into_map(),
+            Frame::Trailers(late) => trailers = late.into(),
             Frame::Data(data) if message.is_none() => message = Some(data),
             Frame::Data(_) => {
                 return Err(Error::internal("the service sent several messages for one"));

@@ -13,8 +13,8 @@
 //! It is off unless [`Builder::traces`](crate::Builder::traces) says otherwise, and costs nothing
 //! then.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
-use tidewire_service::{Context, ParentSpan};
+use http::{HeaderName, HeaderValue};
+use tidewire_service::{Context, Headers, ParentSpan};
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -58,7 +58,7 @@ struct TraceParent {
 
 impl TraceParent {
     /// The one that came, if that is one.
-    fn of(headers: &HeaderMap) -> Option<Self> {
+    fn of(headers: &Headers) -> Option<Self> {
         let mut values = headers.get_all(TRACEPARENT).iter();
         let (value, None) = (values.next()?.as_bytes(), values.next()) else { return None };
         let (version, rest) = value.split_at_checked(2)?;
@@ -96,7 +96,7 @@ fn hex<const DIGITS: usize>(number: u128) -> [u8; DIGITS] {
     std::array::from_fn(|at| HEX[(number >> (4 * (DIGITS - 1 - at)) & 15) as usize])
 }
 
-fn insert(headers: &mut HeaderMap, name: HeaderName, value: &[u8]) -> HeaderValue {
+fn insert(headers: &mut Headers, name: HeaderName, value: &[u8]) -> HeaderValue {
     let value = HeaderValue::from_bytes(value).expect("digits are a value");
     headers.insert(name, value.clone());
     value
@@ -106,16 +106,16 @@ fn insert(headers: &mut HeaderMap, name: HeaderName, value: &[u8]) -> HeaderValu
 mod tests {
     use super::*;
 
-    fn marked(lines: &[(&'static str, &str)]) -> (HeaderMap, String) {
+    fn marked(lines: &[(&'static str, &str)]) -> (Headers, String) {
         let lines = lines.iter().map(|(name, value)| {
             (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
         });
-        let mut context = Context::new(lines.collect());
+        let mut context = Context::new(lines.collect::<Headers>());
         let id = mark(&mut context, 0.0);
         (context.headers().clone(), id.to_str().unwrap().to_owned())
     }
 
-    fn traceparent(headers: &HeaderMap) -> &str {
+    fn traceparent(headers: &Headers) -> &str {
         headers[TRACEPARENT].to_str().unwrap()
     }
 

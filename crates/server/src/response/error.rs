@@ -39,7 +39,7 @@ fn grpc_response(error: &Error) -> Option<Response<Body>> {
     let head = Head { verb: &Method::POST, query: None, version, headers: &asked };
     let exchange = negotiate(&head, None).ok()?;
     let mut error = error.clone();
-    let own = std::mem::take(error.headers_mut()).into_map();
+    let own = std::mem::take(error.headers_mut()).into();
     let told = exchange.failed(error);
     let mut response = Response::new(Body::Empty);
     *response.status_mut() = told.status;
@@ -52,7 +52,7 @@ fn printed(format: ErrorFormat, error: &Error) -> Response<Body> {
     let PrintedReply { content_type, body } = format.print(error);
     let mut response = Response::new(Body::Full(body));
     *response.status_mut() = error.http_status();
-    *response.headers_mut() = error.headers().clone().into_map();
+    *response.headers_mut() = error.headers().clone().into();
     if let Some(content_type) = content_type {
         response.headers_mut().insert(CONTENT_TYPE, content_type);
     }

@@ -5,7 +5,7 @@ use http::header::{
 };
 use http::{HeaderMap, Response};
 use tidewire_cache::Audience;
-use tidewire_service::{Body, Context, Frame, Headers, HeldTags, Reply, settle_vary};
+use tidewire_service::{Body, Context, Frame, HeldTags, Reply, ThinHeaders, settle_vary};
 
 use crate::response::tag::tag;
 
@@ -16,13 +16,15 @@ pub(crate) fn response<B>(mut reply: Reply, wrap: impl FnOnce(Body) -> B) -> Res
         tag(&mut reply, &HeldTags::default(), "");
     }
     announce(&mut reply);
+    if !reply.headers.is_empty() {
+        settle_vary(&mut reply.headers);
+    }
     let Reply { status, headers, body, trailers, .. } = reply;
     let body = if trailers.is_empty() { body } else { with_trailers(body, trailers) };
     let mut response = Response::new(wrap(body));
     *response.status_mut() = status;
     // The map that was there is empty and owns nothing; its destructor would look for what it owns.
-    std::mem::forget(std::mem::replace(response.headers_mut(), headers.into_map()));
-    settle_vary(response.headers_mut());
+    std::mem::forget(std::mem::replace(response.headers_mut(), headers.into()));
     response
 }
 
@@ -77,7 +79,7 @@ pub(crate) fn callers_own(headers: &mut HeaderMap, credential: Credential) {
     if headers.get(CONTENT_TYPE).is_some_and(is_grpc) {
         return;
     }
-    let says = Audience::of_response(headers);
+    let says = Audience::of_values(headers.get_all(CACHE_CONTROL));
     let is_shared = says.is_shared && credential == Credential::Authorization;
     if (says.is_all || is_shared) && !says.is_one {
         return;
@@ -122,7 +124,7 @@ fn announce<T>(reply: &mut Reply<T>) {
     }
 }
 
-fn with_trailers(body: Body, trailers: Headers) -> Body {
+fn with_trailers(body: Body, trailers: ThinHeaders) -> Body {
     let end = futures_util::stream::once(async { Ok(Frame::Trailers(trailers)) });
     let frames = http_body_util::BodyStream::new(body);
     Body::frames(futures_util::StreamExt::chain(

@@ -85,7 +85,7 @@ impl Replies {
             match self.poll_source(cx) {
                 Poll::Ready(Some(Ok(Frame::Data(message)))) => self.add(message),
                 Poll::Ready(Some(Ok(Frame::Trailers(trailers)))) => {
-                    self.trailers = trailers.into_map();
+                    self.trailers = trailers.into();
                 }
                 Poll::Ready(Some(Err(error))) => self.fail(error),
                 Poll::Ready(None) => self.finish(),

@@ -52,7 +52,9 @@ where
         let mut request = Request::new(call.body);
         *request.method_mut() = target.method;
         *request.uri_mut() = target.uri;
-        (*request.headers_mut(), *request.extensions_mut()) = call.context.into_http();
+        let (headers, extensions) = call.context.into_http();
+        *request.headers_mut() = headers.into();
+        *request.extensions_mut() = extensions;
         let mut service = self.0.clone();
         Answer::pending(async move {
             let failed = |e: S::Error| {

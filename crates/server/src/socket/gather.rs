@@ -36,8 +36,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use http::{HeaderMap, StatusCode};
-use tidewire_service::{InterimSender, InterimSink};
+use http::StatusCode;
+use tidewire_service::{Headers, InterimSender, InterimSink};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
@@ -96,7 +96,7 @@ struct Flags {
 }
 
 impl InterimSink for Flags {
-    fn send(&self, call: u64, status: StatusCode, headers: HeaderMap) {
+    fn send(&self, call: u64, status: StatusCode, headers: Headers) {
         self.interim.send(call, status, &headers);
     }
 }

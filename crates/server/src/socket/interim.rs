@@ -19,8 +19,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Context;
 
 use futures_util::task::AtomicWaker;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use parking_lot::Mutex;
+use tidewire_service::Headers;
 
 /// The interim responses of the call that a connection waits for.
 #[derive(Default)]
@@ -79,7 +80,7 @@ impl InterimQueue {
     }
 
     /// Takes an interim response of this call.
-    pub(crate) fn send(&self, call: u64, status: StatusCode, headers: &HeaderMap) {
+    pub(crate) fn send(&self, call: u64, status: StatusCode, headers: &Headers) {
         let mut queued = self.queued.lock();
         if call != self.current.load(Ordering::Acquire) {
             return;
@@ -99,7 +100,7 @@ impl InterimQueue {
     }
 }
 
-fn write(bytes: &mut Vec<u8>, status: StatusCode, headers: &HeaderMap) {
+fn write(bytes: &mut Vec<u8>, status: StatusCode, headers: &Headers) {
     let reason = status.canonical_reason().unwrap_or_default();
     bytes.extend_from_slice(format!("HTTP/1.1 {} {reason}\r\n", status.as_u16()).as_bytes());
     for (name, value) in headers {
@@ -126,9 +127,9 @@ mod tests {
     #[test]
     fn what_comes_while_a_call_waits_is_written_and_nothing_else() {
         let queue = InterimQueue::default();
-        let hints = HeaderMap::from_iter([("link".parse().unwrap(), "</a>".parse().unwrap())]);
+        let hints = Headers::from_iter([("link".parse().unwrap(), "</a>".parse().unwrap())]);
         let first = queue.begin();
-        queue.send(first, StatusCode::PROCESSING, &HeaderMap::new());
+        queue.send(first, StatusCode::PROCESSING, &Headers::new());
         queue.send(first, StatusCode::EARLY_HINTS, &hints);
         assert!(queue.has_some());
         let text = "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
@@ -150,7 +151,7 @@ mod tests {
         let queue = InterimQueue::default();
         let call = queue.begin();
         let large =
-            HeaderMap::from_iter([("a".parse().unwrap(), "x".repeat(9_000).parse().unwrap())]);
+            Headers::from_iter([("a".parse().unwrap(), "x".repeat(9_000).parse().unwrap())]);
         (0..1000).for_each(|_| queue.send(call, StatusCode::EARLY_HINTS, &large));
         assert_eq!(written(&queue).matches("103").count(), 3);
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use buffa::{Message, MessageField};
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Method, Uri};
-use tidewire_service::{Call, Context, Error, Result, Service};
+use http::{HeaderValue, Method, Uri};
+use tidewire_service::{Call, Context, Error, Headers, Result, Service};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
@@ -126,7 +126,7 @@ impl Collector {
 }
 
 fn head() -> Context {
-    let mut headers = HeaderMap::new();
+    let mut headers = Headers::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
     Context::new(headers)
 }

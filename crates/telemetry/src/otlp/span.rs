@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use buffa::MessageField;
-use http::{HeaderMap, Uri};
+use http::Uri;
 use tidewire_service::{
-    Code, End, EndReason, Head, Observation, Observer, ParentSpan, Phase, Phases, Protocol,
-    Service, Target,
+    Code, End, EndReason, Head, Headers, Observation, Observer, ParentSpan, Phase, Phases,
+    Protocol, Service, Target,
 };
 
 use super::export::Exporter;
@@ -162,7 +162,7 @@ fn name_and_attributes(target: &Target) -> (String, Vec<proto::Attribute>) {
 }
 
 /// The place of a request in its trace, where that is sampled: of the header that the server made.
-fn placed(headers: &HeaderMap) -> Option<proto::Span> {
+fn placed(headers: &Headers) -> Option<proto::Span> {
     let text = headers.get("traceparent")?.to_str().ok()?;
     let flags = u8::from_str_radix(text.get(53..55)?, 16).ok()?;
     let span = proto::Span {

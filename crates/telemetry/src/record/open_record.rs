@@ -4,9 +4,8 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use http::HeaderMap;
 use tidewire_service::{
-    Codec, End, Head, OneLine, Phase, Phases, Principal, Protocol, Side, Target,
+    Codec, End, Head, Headers, OneLine, Phase, Phases, Principal, Protocol, Side, Target,
 };
 
 use super::{Record, RecordedCall, called, millis, text};
@@ -198,7 +197,7 @@ impl FullRecord {
     }
 }
 
-fn visible_headers(headers: &HeaderMap) -> Vec<(String, Option<String>)> {
+fn visible_headers(headers: &Headers) -> Vec<(String, Option<String>)> {
     let shown = headers.iter().take(HEADERS_MAX).map(|(name, value)| {
         let is_kept = KEPT_HEADERS.contains(&name.as_str());
         let value = is_kept.then(|| cut(&String::from_utf8_lossy(value.as_bytes())));

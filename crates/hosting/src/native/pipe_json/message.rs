@@ -7,11 +7,11 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, EXPECT};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tidewire_service::{
-    Body, Error, HttpTarget, Reply, Result, end_to_end, headers_without, is_of_connection,
+    Body, Error, Headers, HttpTarget, Reply, Result, end_to_end, headers_without, is_of_connection,
 };
 
 use super::message_end::is_before;
@@ -34,7 +34,7 @@ struct RequestHead<'a> {
 ///
 /// # Errors
 /// None that is known: all of it can be JSON.
-pub(super) fn request(target: &HttpTarget, headers: &HeaderMap, body: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn request(target: &HttpTarget, headers: &Headers, body: &[u8]) -> Result<Vec<u8>> {
     let uri = target.uri.path_and_query().map_or("/", |uri| uri.as_str());
     let headers = headers_without(headers.clone(), |name| is_of_connection(name) || name == EXPECT);
     let pairs = headers.iter().map(|(name, value)| (name.as_str(), text_of(value)));
@@ -76,7 +76,7 @@ pub(super) fn response(text: &[u8], is_head: bool) -> Result<Reply, String> {
     let object: ResponseObject<'_> = serde_json::from_slice(&text[begin..])
         .map_err(|error| format!("its response cannot be read: {error}"))?;
     let status = status(object.status, object.body.is_some())?;
-    let mut headers = HeaderMap::new();
+    let mut headers = Headers::new();
     add_headers(object.headers, &mut headers)?;
     let mut headers = end_to_end(headers);
     let body = body(object.body.as_deref().unwrap_or_default())?;
@@ -107,7 +107,7 @@ fn status(status: Option<Value>, has_body: bool) -> Result<StatusCode, String> {
 }
 
 /// An object of names and values, or of names and lists of values; or pairs as requests have them.
-fn add_headers(said: Value, headers: &mut HeaderMap) -> Result<(), String> {
+fn add_headers(said: Value, headers: &mut Headers) -> Result<(), String> {
     match said {
         Value::Null => Ok(()),
         Value::Object(members) => add_members(members, headers),
@@ -126,7 +126,7 @@ fn not_headers() -> String {
     "headers of its response are neither an object nor a list of pairs".to_owned()
 }
 
-fn add_members(members: Map<String, Value>, headers: &mut HeaderMap) -> Result<(), String> {
+fn add_members(members: Map<String, Value>, headers: &mut Headers) -> Result<(), String> {
     members.iter().try_for_each(|(name, value)| match value {
         Value::Array(values) => {
             values.iter().try_for_each(|value| add_header(name, value, headers))
@@ -135,7 +135,7 @@ fn add_members(members: Map<String, Value>, headers: &mut HeaderMap) -> Result<(
     })
 }
 
-fn add_header(name: &str, value: &Value, headers: &mut HeaderMap) -> Result<(), String> {
+fn add_header(name: &str, value: &Value, headers: &mut Headers) -> Result<(), String> {
     let text = match value {
         Value::Null => return Ok(()),
         Value::String(text) => text.clone(),
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_request_is_one_object_with_all_its_headers() {
-        let mut headers = HeaderMap::new();
+        let mut headers = Headers::new();
         for (name, value) in [
             ("accept", &b"a"[..]),
             ("accept", b"b"),

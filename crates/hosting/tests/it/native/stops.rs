@@ -233,7 +233,7 @@ async fn what_a_process_does_not_take_is_refused_at_once_and_does_not_reach_it()
     let error = gateway.text("Do", &"a".repeat(70_000)).await.unwrap_err();
     assert_eq!(error.code(), Code::ResourceExhausted, "{error}");
     assert!(error.message().contains("body_max"), "{error}");
-    let mut headers = http::HeaderMap::new();
+    let mut headers = tidewire_service::Headers::new();
     headers.insert("x-large", "a".repeat(300).parse().unwrap());
     let body = json!({ "text": "who" }).to_string();
     let error = gateway.reply("Do", Context::new(headers), body).await.unwrap_err();

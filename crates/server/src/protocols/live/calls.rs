@@ -7,9 +7,8 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
 use tidewire_live::{AnswerFuture, CallFailure, CallTarget, Host, IdentityFuture, IncomingCall};
-use tidewire_service::{Call, Codec, Error, Head, HttpTarget, Peer, Signal, Target};
+use tidewire_service::{Call, Codec, Error, Head, Headers, HttpTarget, Peer, Signal, Target};
 
 use crate::app::answer::error_answer;
 use crate::app::{App, AppHandle};
@@ -72,7 +71,7 @@ impl Host for Calls {
         }
     }
 
-    fn identify(&self, headers: HeaderMap, peer: Option<Arc<Peer>>) -> Option<IdentityFuture> {
+    fn identify(&self, headers: Headers, peer: Option<Arc<Peer>>) -> Option<IdentityFuture> {
         let app = self.app()?;
         Some(Box::pin(async move { identify(&app, headers, peer).await }))
     }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::header::{AUTHORIZATION, COOKIE, HeaderValue, WWW_AUTHENTICATE};
-use http::{HeaderMap, Method, Uri};
+use http::{Method, Uri};
 use tidewire_live::{Identity, PATH, Reason, Violation};
-use tidewire_service::{Code, Context, Error, Head, HttpTarget, Peer, Protocol, Target};
+use tidewire_service::{Code, Context, Error, Head, Headers, HttpTarget, Peer, Protocol, Target};
 
 use crate::app::App;
 use crate::request::admission::admitted;
@@ -14,7 +14,7 @@ use crate::request::admission::admitted;
 /// Whose a connection is, as the gates find out; the empty text for nobody's.
 pub(super) async fn identify(
     app: &App,
-    headers: HeaderMap,
+    headers: Headers,
     peer: Option<Arc<Peer>>,
 ) -> Result<Identity, Violation> {
     let credentials = [AUTHORIZATION, COOKIE]
@@ -46,7 +46,7 @@ pub(super) async fn identify(
 
 /// Whether a credential is refused, and not merely missing (RFC 6750, section 3). A cookie may mean
 /// nothing to anybody; a gate that means one says so call by call.
-fn is_refused(error: &Error, headers: &HeaderMap) -> bool {
+fn is_refused(error: &Error, headers: &Headers) -> bool {
     let challenge = error.headers().get(WWW_AUTHENTICATE).map(HeaderValue::as_bytes);
     let is_of_credential = match challenge {
         Some(challenge) => challenge.windows(6).any(|part| part == b"error="),

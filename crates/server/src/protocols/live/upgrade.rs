@@ -25,7 +25,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::ext::Protocol;
 use hyper::upgrade::OnUpgrade;
 use tidewire_live::{PATH, SUBPROTOCOL, accept_key};
-use tidewire_service::{Body, Error, Peer};
+use tidewire_service::{Body, Error, Headers, Peer};
 
 use crate::gate::cors::Policy;
 use crate::gate::origin::{is_of_other_site, is_own_page};
@@ -35,7 +35,7 @@ use crate::response::error::error_response;
 pub(crate) struct Takeover {
     pub(super) connection: OnUpgrade,
     /// The headers of its request that say who it is.
-    pub(super) headers: HeaderMap,
+    pub(super) headers: Headers,
     /// Who opened it.
     pub(super) peer: Arc<Peer>,
 }
@@ -65,7 +65,7 @@ pub(crate) fn upgrade<B>(
         request.headers_mut().remove(COOKIE);
     }
     let connection = request.extensions_mut().remove::<OnUpgrade>()?;
-    let headers = of_connection(std::mem::take(request.headers_mut()));
+    let headers = of_connection(std::mem::take(request.headers_mut()).into());
     let peer = Arc::clone(peer);
     Some((response, Some(Takeover { connection, headers, peer })))
 }
@@ -170,7 +170,7 @@ fn lists(headers: &HeaderMap, name: &HeaderName, wanted: &str) -> bool {
 
 /// The headers that say something of the connection's calls: not those of HTTP's connection, nor of
 /// the handshake.
-fn of_connection(mut headers: HeaderMap) -> HeaderMap {
+fn of_connection(mut headers: Headers) -> Headers {
     let dropped = headers
         .keys()
         .filter(|name| {

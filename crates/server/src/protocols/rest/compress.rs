@@ -21,15 +21,16 @@ use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderValue,
 };
 use http::{HeaderMap, Response};
-use tidewire_service::{Body, CachedBody, Coding, Form, Format, Frame, Frames};
+use tidewire_service::{Body, CachedBody, Coding, Form, Format, Frame, Frames, Headers};
 use tidewire_wire::{AcceptedCoding, accepted_codings};
 
+use crate::gate::vary::vary;
 use crate::response::tag::tag_compressed;
 
 /// Whether a client takes gzip (RFC 9110, section 12.5.3).
-pub(crate) fn accepted(headers: &HeaderMap) -> bool {
+pub(crate) fn accepted(headers: &Headers) -> bool {
     let mut any = false;
-    for AcceptedCoding { name, weight } in accepted_codings(headers, &ACCEPT_ENCODING) {
+    for AcceptedCoding { name, weight } in accepted_codings(headers.get_all(ACCEPT_ENCODING)) {
         match name {
             _ if name.eq_ignore_ascii_case(b"gzip") => return weight > 0,
             b"*" => any = weight > 0,
@@ -52,7 +53,7 @@ pub(crate) fn apply(
     // they were chosen alike (RFC 9110, section 15.4.5).
     let has_tag = parts.headers.contains_key(ETAG) && !is_fixed(&parts.headers);
     if is_worth_it || has_tag {
-        tidewire_service::vary(&mut parts.headers, "accept-encoding");
+        vary(&mut parts.headers, "accept-encoding");
     }
     if !accepted || !is_worth_it {
         return Response::from_parts(parts, body);
@@ -168,11 +169,11 @@ mod tests {
             ("*;q=0", false),
             ("identity, deflate", false),
         ] {
-            let mut headers = HeaderMap::new();
+            let mut headers = Headers::new();
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(header));
             assert_eq!(accepted(&headers), expected, "{header}");
         }
-        assert!(!accepted(&HeaderMap::new()));
+        assert!(!accepted(&Headers::new()));
     }
 
     #[test]

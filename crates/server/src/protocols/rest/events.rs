@@ -26,6 +26,7 @@ use tidewire_service::{
 
 use crate::app::App;
 use crate::app::follow::{FollowStep, FollowedQuery};
+use crate::gate;
 use crate::request::failure_log::log;
 
 /// A stream of events.
@@ -147,7 +148,7 @@ fn with_headers(mut response: Response<Body>) -> Response<Body> {
 pub(crate) fn vary(binding: &Binding, response: &mut Response<Body>) {
     let cached = response.headers().get(CACHE_CONTROL).and_then(|value| value.to_str().ok());
     if binding.is_followable() && cached.is_some_and(|text| text.contains("max-age")) {
-        tidewire_service::vary(response.headers_mut(), "accept");
+        gate::vary::vary(response.headers_mut(), "accept");
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) async fn response(
         one(binding, message, status, keeper)?
     };
     *response.status_mut() = status;
-    add_headers(response.headers_mut(), headers.into_map());
+    add_headers(response.headers_mut(), headers.into());
     Ok(response)
 }
 

@@ -52,15 +52,15 @@ pub(super) fn one(
     let message = match body {
         Body::Full(message) if !without_end && let Some(keeper) = freshness.keeper(&message) => {
             let message = Message::cached(message, Arc::clone(keeper));
-            let headers = headers.into_map();
-            let trailers = trailers.into_map();
+            let headers = headers.into();
+            let trailers = trailers.into();
             return Ok(whole(exchange.reply(headers, message, trailers, coders)));
         }
         Body::Full(message) => message,
         Body::Empty | Body::Stream(_) => Bytes::new(),
     };
-    let headers = headers.into_map();
-    let trailers = trailers.into_map();
+    let headers = headers.into();
+    let trailers = trailers.into();
     if without_end {
         return without_trailers(exchange, headers, message, coders);
     }
@@ -90,10 +90,10 @@ pub(super) fn many(
     without_end: bool,
 ) -> Response<ResponseBody> {
     let Reply { headers, body, trailers, .. } = reply;
-    let body = Replies::new(exchange, method, body, trailers.into_map(), coders)
+    let body = Replies::new(exchange, method, body, trailers.into(), coders)
         .without_end(without_end)
         .watched(watch);
     let mut response = Response::new(ResponseBody::of(Kind::Replies(Box::new(body))));
-    *response.headers_mut() = exchange.head(headers.into_map());
+    *response.headers_mut() = exchange.head(headers.into());
     response
 }

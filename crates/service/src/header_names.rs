@@ -1,0 +1,40 @@
+//! What names a header of [`Headers`](crate::Headers): a constant of HTTP, or a text.
+//!
+//! Nobody else implements these traits, so that what is inside of `Headers` may change.
+
+use http::HeaderName;
+
+/// Names a header that may be there: a [`HeaderName`], a text, or a reference to one of them. The
+/// case of letters does not count.
+pub trait LookupName: sealed::Lookup {}
+
+impl<N: sealed::Lookup> LookupName for N {}
+
+/// Names a header that is set: a [`HeaderName`], a reference to one, or a text in the program.
+///
+/// # Panics
+/// Where such a text is not the name of a header. What comes from outside is parsed to a
+/// [`HeaderName`].
+pub trait InsertName: sealed::Insert {}
+
+impl<N: sealed::Insert> InsertName for N {}
+
+mod sealed {
+    use http::header::{AsHeaderName, IntoHeaderName};
+
+    use super::HeaderName;
+
+    pub trait Lookup: AsHeaderName {}
+
+    impl Lookup for HeaderName {}
+    impl Lookup for &HeaderName {}
+    impl Lookup for &str {}
+    impl Lookup for String {}
+    impl Lookup for &String {}
+
+    pub trait Insert: IntoHeaderName {}
+
+    impl Insert for HeaderName {}
+    impl Insert for &HeaderName {}
+    impl Insert for &'static str {}
+}
