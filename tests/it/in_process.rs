@@ -97,7 +97,7 @@ async fn a_reply_that_is_no_message_is_a_fault_of_the_service_and_not_of_its_cal
 /// Asks another service for each call of its own.
 struct Gateway(BehaviourServiceClient);
 
-impl BehaviourService for Gateway {
+impl BehaviourServicePartial for Gateway {
     async fn fail(&self, context: Context, request: FailRequest) -> Result<Reply<FailReply>> {
         let passes_on = request.with_detail;
         let outcome = BehaviourService::fail(&self.0, context.outgoing(), request).await;

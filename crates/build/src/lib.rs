@@ -16,15 +16,16 @@
 //! ```
 //!
 //! gives one module a package (`shop.v1` is `proto::shop::v1`) with the messages, which `buffa`'s
-//! generator makes, and for each service the trait to implement, a server over an implementation, a
-//! client over a channel, and a module of method specs, which are ours and made here. Beside the
-//! packages are `DESCRIPTOR_SET`, the encoded descriptors of all of it, imports included, and
-//! `register_types`, which tells a registry of the messages that a `google.protobuf.Any` in JSON
-//! may hold.
+//! generator makes, and for each service the trait to implement, one for implementations of some
+//! methods only, a server over an implementation, a client over a channel, and a module of method
+//! specs, which are ours and made here. Beside the packages are `DESCRIPTOR_SET`, the encoded
+//! descriptors of all of it, imports included, and `register_types`, which tells a registry of the
+//! messages that a `google.protobuf.Any` in JSON may hold.
 //!
 //! | for `service Greeter` | is |
 //! |---|---|
 //! | `Greeter` | the trait: `fn greet(&self, Context, GreetRequest) -> impl Future<Output = Result<Reply<GreetReply>>>` |
+//! | `GreeterPartial` | to implement in place of `Greeter` where only some methods are served; the others answer `unimplemented` |
 //! | `GreeterServer<T>` | the `Service` and `RpcService` that serves a `T: Greeter` |
 //! | `GreeterClient` | calls over a `Channel`; implements `Greeter` too |
 //! | `greeter::GREET`, `greeter::METHODS` | the `Spec` of each method |

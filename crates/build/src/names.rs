@@ -11,7 +11,7 @@ use proc_macro2::Ident;
 use crate::messages::Corpus;
 
 /// Names that are taken in one scope.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct NameScope(BTreeSet<String>);
 
 impl NameScope {

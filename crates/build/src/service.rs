@@ -28,6 +28,10 @@ struct Service {
     deprecated: bool,
     /// The trait.
     handler: Ident,
+    /// The trait of implementations that serve only some methods.
+    partial: Ident,
+    /// A type parameter that is called as no message is.
+    parameter: Ident,
     server: Ident,
     client: Ident,
     /// The module of method specs.
@@ -142,6 +146,8 @@ impl Gather<'_> {
             docs: comments::doc(comment, &format!("The service `{name}`.")),
             deprecated: service.options.as_option().is_some_and(|o| o.deprecated == Some(true)),
             handler: taken.take_own(simple),
+            partial: taken.take(&format!("{simple}Partial")),
+            parameter: taken.clone().take("T"),
             server: taken.take(&format!("{simple}Server")),
             client: taken.take(&format!("{simple}Client")),
             specs: taken.take(&names::snake(simple)),

@@ -292,7 +292,7 @@ async fn layers_see_a_call_in_the_order_that_is_written_down() {
 #[tokio::test]
 async fn an_error_keeps_its_freshness_through_generated_code_and_layers() {
     struct DefaultReply;
-    impl BehaviourService for DefaultReply {
+    impl BehaviourServicePartial for DefaultReply {
         async fn look(&self, _: Context, _: LookRequest) -> tidewire::Result<Reply<LookReply>> {
             Err(Error::not_found("nothing").with_freshness(Freshness::immutable()))
         }
@@ -320,7 +320,7 @@ async fn an_error_keeps_its_freshness_through_generated_code_and_layers() {
 
 struct Nothing;
 
-impl BehaviourService for Nothing {}
+impl BehaviourServicePartial for Nothing {}
 
 impl Implementation for Nothing {}
 
@@ -344,8 +344,11 @@ async fn every_kind_of_method_that_is_left_out_is_unimplemented_on_every_protoco
                 Err(error) => error,
                 Ok(mut reply) => reply.body.next().await.unwrap_err(),
             };
-            for error in [unary, sum, count, chat] {
+            for (method, error) in [("Echo", unary), ("Sum", sum), ("Count", count), ("Chat", chat)]
+            {
                 assert_eq!(error.code(), Code::Unimplemented, "{protocol:?}: {error}");
+                let message = format!("/{name}/{method} is not implemented");
+                assert_eq!(error.message(), message, "{protocol:?}");
             }
         }
     }
@@ -395,7 +398,7 @@ async fn a_backend_of_bytes_serves_every_protocol_in_the_codec_that_it_is_asked_
 async fn nothing_follows_an_error_of_a_stream_within_a_process_either() {
     // `Stream`: an error ends the stream.
     struct Failing;
-    impl BehaviourService for Failing {
+    impl BehaviourServicePartial for Failing {
         async fn count(
             &self,
             _: Context,

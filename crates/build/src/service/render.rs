@@ -14,38 +14,85 @@ use super::{Kind, Method, Service};
 
 /// All the code of `service`.
 pub(super) fn service(service: &Service) -> TokenStream {
-    [handler(service), server(service), specs(service), client(service)].into_iter().collect()
+    [handler(service), partial(service), server(service), specs(service), client(service)]
+        .into_iter()
+        .collect()
 }
 
-/// The trait that an implementation implements.
+/// The trait that an implementation implements. All of its methods are required.
 fn handler(service: &Service) -> TokenStream {
-    let Service { docs, handler, .. } = service;
+    let Service { docs, handler, partial, .. } = service;
     let deprecated = deprecated(service.deprecated);
     let functions = service.methods.iter().map(|method| {
         let docs = &method.docs;
         let deprecated = self::deprecated(method.deprecated);
         let head = head(method);
-        let answer = answer(method);
-        let parameter = parameter(method);
-        let path = format!("/{}/{}", service.name, method.name);
-        quote! {
-            #docs
-            #deprecated
-            #head -> impl ::core::future::Future<Output = #answer> + ::core::marker::Send {
-                let _ = (context, #parameter);
-                ::core::future::ready(::__tidewire_service::dispatch::left_out(#path))
-            }
-        }
+        let future = future(method);
+        quote!(#docs #deprecated #head -> #future;)
     });
+    let message = format!("`{{Self}}` does not implement `{handler}`");
+    let note = format!("implement `{handler}`, or `{partial}` to serve only some of its methods");
     quote! {
         #docs
         #deprecated
+        #[diagnostic::on_unimplemented(message = #message, note = #note)]
         pub trait #handler: ::core::marker::Send + ::core::marker::Sync + 'static {
             #[doc(hidden)]
             const ERRORS: ::__tidewire_service::dispatch::Errors =
                 ::__tidewire_service::dispatch::Errors::Own;
 
             #(#functions)*
+        }
+    }
+}
+
+/// The trait of an implementation that says that it is partial: no method of it is required, and
+/// whoever implements it implements the other trait.
+fn partial(service: &Service) -> TokenStream {
+    let Service { name, handler, partial, parameter: this, .. } = service;
+    let docs = [
+        format!(
+            " Some methods of `{name}`: implement it in place of [`{handler}`], which it makes"
+        ),
+        " you implement. A method that you leave out answers `unimplemented`.".to_owned(),
+    ];
+    let deprecated = deprecated(service.deprecated);
+    let functions = service.methods.iter().map(|method| {
+        let docs = &method.docs;
+        let deprecated = self::deprecated(method.deprecated);
+        let head = head(method);
+        let future = future(method);
+        let parameter = parameter(method);
+        let path = format!("/{name}/{}", method.name);
+        quote! {
+            #docs
+            #deprecated
+            #head -> #future {
+                let _ = (context, #parameter);
+                ::core::future::ready(::__tidewire_service::dispatch::left_out(#path))
+            }
+        }
+    });
+    let forwarded = service.methods.iter().map(|method| {
+        let function = &method.function;
+        let head = head(method);
+        let future = future(method);
+        let parameter = parameter(method);
+        quote! {
+            #head -> #future {
+                <#this as #partial>::#function(self, context, #parameter)
+            }
+        }
+    });
+    quote! {
+        #(#[doc = #docs])*
+        #deprecated
+        pub trait #partial: ::core::marker::Send + ::core::marker::Sync + 'static {
+            #(#functions)*
+        }
+
+        impl<#this: #partial> #handler for #this {
+            #(#forwarded)*
         }
     }
 }
@@ -304,6 +351,12 @@ fn request(method: &Method) -> TokenStream {
         Kind::Unary | Kind::Server => quote!(#path),
         Kind::Client | Kind::Bidi => quote!(::__tidewire_service::Stream<#path>),
     }
+}
+
+/// The future of what comes back.
+fn future(method: &Method) -> TokenStream {
+    let answer = answer(method);
+    quote!(impl ::core::future::Future<Output = #answer> + ::core::marker::Send)
 }
 
 /// What comes back: a reply of a message or of a stream of them, or an error.

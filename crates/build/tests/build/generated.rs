@@ -97,9 +97,14 @@ fn a_service_becomes_a_trait_a_server_a_client_and_specs() {
             _ => false,
         })
     };
-    for wanted in
-        ["struct Contact", "trait Shop", "struct ShopServer", "struct ShopClient", "mod shop"]
-    {
+    for wanted in [
+        "struct Contact",
+        "trait Shop",
+        "trait ShopPartial",
+        "struct ShopServer",
+        "struct ShopClient",
+        "mod shop",
+    ] {
         assert!(has(wanted), "no {wanted}");
     }
 }

@@ -7,16 +7,17 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A program that implements the trait of `greet.v1.Greeter`, with `body` in the `impl`.
-fn program(body: &str) -> String {
+/// A program that implements the trait `name` of `greet.v1.Greeter`, with `body` in the `impl`.
+fn program(name: &str, body: &str) -> String {
     format!(
         r"#![allow(unused)]
-use tidewire_build_fixture::proto::greet::v1::{{GreetReply, GreetRequest, Greeter, GreeterServer}};
-use tidewire_build_fixture::service::{{Context, Error, Reply, Result}};
+use tidewire_build_fixture::proto::greet::v1::*;
+use tidewire_build_fixture::service::generated::buffa_types::google::protobuf::Empty;
+use tidewire_build_fixture::service::{{Context, Error, Reply, Result, Stream}};
 
 struct Mine;
 
-impl Greeter for Mine {{
+impl {name} for Mine {{
 {body}
 }}
 
@@ -27,16 +28,27 @@ fn main() {{
     )
 }
 
-const RIGHT: &str = "
+const GREET: &str = "
     async fn greet(&self, _: Context, request: GreetRequest) -> Result<Reply<GreetReply>> {
         Ok(GreetReply { text: request.name, ..Default::default() }.into())
     }";
 
+/// All methods but `greet`.
+const OTHERS: &str = "
+    async fn count(&self, _: Context, _: CountRequest) -> Result<Reply<Stream<CountReply>>> { todo!() }
+    async fn sum(&self, _: Context, _: Stream<SumRequest>) -> Result<Reply<SumReply>> { todo!() }
+    async fn chat(
+        &self,
+        _: Context,
+        _: Stream<GreetRequest>,
+    ) -> Result<Reply<Stream<GreetReply>>> { todo!() }
+    async fn reset(&self, _: Context, _: Empty) -> Result<Reply<Empty>> { todo!() }";
+
 /// What the compiler says; empty when it says nothing.
-fn said(name: &str, body: &str) -> String {
+fn said(name: &str, program: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join(format!("{name}.rs"));
-    std::fs::write(&source, program(body)).unwrap();
+    std::fs::write(&source, program).unwrap();
     let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     rustc.args(["--edition", "2024", "--crate-type", "bin", "--emit", "metadata"]);
@@ -65,9 +77,37 @@ fn newest(deps: &Path, name: &str) -> PathBuf {
 }
 
 #[test]
-fn the_right_program_compiles_and_a_method_may_be_left_out() {
-    assert_eq!(said("right", RIGHT), "");
-    assert_eq!(said("nothing", ""), "");
+fn the_right_program_compiles_and_a_forgotten_method_does_not() {
+    let all = format!("{GREET}{OTHERS}");
+    assert_eq!(said("right", &program("Greeter", &all)), "");
+    let text = said("forgotten", &program("Greeter", OTHERS));
+    for part in ["not all trait items implemented, missing: `greet`", "missing `greet` in impl"] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+}
+
+#[test]
+fn an_implementation_that_says_that_it_is_partial_may_leave_out_any_method() {
+    for (name, body) in [("one", GREET), ("the_others", OTHERS), ("nothing", "")] {
+        assert_eq!(said(name, &program("GreeterPartial", body)), "", "{name}");
+    }
+}
+
+#[test]
+fn both_ways_are_named_where_there_is_neither_and_two_are_one_too_many() {
+    let neither = program("Clone", "fn clone(&self) -> Self { Mine }");
+    let text = said("neither", &neither);
+    for part in [
+        "`Mine` does not implement `Greeter`",
+        "implement `Greeter`, or `GreeterPartial` to serve only some of its methods",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+    let both = program("GreeterPartial", GREET);
+    let text = said("both", &format!("{both}\nimpl Greeter for Mine {{ {GREET}{OTHERS} }}"));
+    for part in ["conflicting implementations of trait", "Greeter` for type `Mine`"] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
 }
 
 #[test]
@@ -116,7 +156,7 @@ fn each_mistake_is_told_by_the_names_that_users_know() {
             &["future cannot be sent between threads safely", "has type `Rc<i32>`", "greet"],
         ),
     ] {
-        let text = said(name, body);
+        let text = said(name, &program("Greeter", &format!("{body}{OTHERS}")));
         assert!(!text.is_empty(), "{name} compiles");
         for part in parts {
             assert!(text.contains(part), "{name}: {part:?} is not in:\n{text}");
