@@ -6,6 +6,16 @@
 use crate::{Names, Principal};
 
 /// Who may call a method.
+///
+/// ```
+/// # mod tidewire { pub use tidewire_service::*; pub mod service { pub use tidewire_service::*; } }
+/// use tidewire::Principal;
+/// use tidewire::service::Access;
+///
+/// let access = Access::scopes(&["orders.read", "orders.write"]);
+/// let ada = Principal::new("https://id.example", "ada").with_scope("orders.read");
+/// assert_eq!(access.lacking(&ada).collect::<Vec<_>>(), ["orders.write"]);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {

@@ -20,6 +20,22 @@ use crate::messages::OneByOne;
 use crate::{Error, Frames, ThinHeaders};
 
 /// The bytes of a request or a reply.
+///
+/// ```
+/// # use tidewire_service as tidewire;
+/// use tidewire::{Body, Code};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tidewire::Result<()> {
+/// let body = Body::from("hello");
+/// assert_eq!(body.len(), Some(5));
+/// assert_eq!(body.collect(1024).await?, "hello");
+///
+/// let error = Body::from("hello").limit(3).unwrap_err();
+/// assert_eq!(error.code(), Code::ResourceExhausted);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Default)]
 pub enum Body {
     /// Nothing.
@@ -34,6 +50,24 @@ pub enum Body {
 /// One item of a streamed body.
 ///
 /// Exhaustive on purpose: another kind of frame is a decision for every protocol.
+///
+/// A plain HTTP handler that sends its body as it is made:
+///
+/// ```
+/// # mod tidewire { pub use tidewire_service::*; pub mod service { pub use tidewire_service::*; } }
+/// use tidewire::service::Frame;
+/// use tidewire::{Body, Headers};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tidewire::Result<()> {
+/// let mut trailers = Headers::default();
+/// trailers.insert("rows", http::HeaderValue::from(2));
+/// let frames = [Frame::Data("ada\n".into()), Frame::Data("bob\n".into()), Frame::Trailers(trailers)];
+/// let body = Body::frames(futures_util::stream::iter(frames.map(Ok)));
+/// assert_eq!(body.collect(1024).await?, "ada\nbob\n");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub enum Frame {
     /// A message, or a chunk of a plain HTTP body.

@@ -17,6 +17,30 @@ use crate::{
 ///
 /// It is not `Clone`, since its body may be a stream: [`Call::buffered`] gives a [`Query`], which
 /// is.
+///
+/// A handler is tested by calling it; no server is needed:
+///
+/// ```
+/// # use tidewire_service as tidewire;
+/// use tidewire::{Body, Call, Context, Result, Service};
+///
+/// #[derive(serde::Deserialize)]
+/// struct Parameters { name: String }
+///
+/// async fn greet(call: Call) -> Result<String> {
+///     let Parameters { name } = call.query()?;
+///     Ok(format!("Hello, {name}!"))
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tidewire::Result<()> {
+/// let uri = http::Uri::from_static("/greet?name=Ada");
+/// let call = Call::http(http::Method::GET, uri, Context::default(), Body::Empty);
+/// let reply = greet.call(call).await?;
+/// assert_eq!(reply.body.collect(1024).await?, "Hello, Ada!");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Call {
@@ -33,6 +57,42 @@ pub struct Call {
 }
 
 /// A call whose message is complete, so that it can be made again.
+///
+/// A layer that asks once more when the service was not there:
+///
+/// ```
+/// # use tidewire_service as tidewire;
+/// use std::sync::Arc;
+/// use tidewire::{Body, Call, Code, Context, Error, Service};
+///
+/// fn retry(inner: Arc<dyn Service>) -> Arc<dyn Service> {
+///     Arc::new(move |call: Call| {
+///         let inner = inner.clone();
+///         async move {
+///             let query = call.buffered().await?;
+///             match inner.call(query.clone().into_call()).await {
+///                 Err(error) if error.code() == Code::Unavailable => {
+///                     inner.call(query.into_call()).await
+///                 }
+///                 outcome => outcome,
+///             }
+///         }
+///     })
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tidewire::Result<()> {
+/// let calls = Arc::new(std::sync::atomic::AtomicU32::new(0));
+/// let flaky = move |_: Call| {
+///     let is_first = calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
+///     async move { if is_first { Err(Error::unavailable("later")) } else { Ok("hello") } }
+/// };
+/// let uri = http::Uri::from_static("/");
+/// let call = Call::http(http::Method::GET, uri, Context::default(), Body::Empty);
+/// assert!(retry(Arc::new(flaky)).call(call).await.is_ok());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Query {
     target: Target,

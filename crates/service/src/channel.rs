@@ -12,6 +12,41 @@ use crate::typed_stream::{decode_all, encode_all};
 use crate::{Body, Call, Codec, Context, Error, Reply, Result, Service, Spec, Stream};
 
 /// Where a client sends its calls; cheap to clone.
+///
+/// Generated clients speak to one. Whatever is a [`Service`] is a channel: a client of another
+/// program, a server in this one, a function in a test.
+///
+/// ```
+/// # mod tidewire {
+/// #     pub use tidewire_service::*;
+/// #     pub mod service { pub use tidewire_service::*; }
+/// #     pub mod types { pub use tidewire_service::generated::buffa_types::google::protobuf::*; }
+/// # }
+/// use tidewire::service::{Channel, Spec, StreamKind};
+/// use tidewire::types::{Empty, Timestamp};
+/// use tidewire::{Body, Call, Codec, Context, Reply};
+///
+/// static NOW: Spec = Spec::new(
+///     "lab.v1.Clock",
+///     "Now",
+///     "/lab.v1.Clock/Now",
+///     StreamKind::Unary,
+///     ["google.protobuf.Empty", "google.protobuf.Timestamp"],
+/// );
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tidewire::Result<()> {
+/// let clock = async |call: Call| {
+///     let now = Timestamp { seconds: 7, ..Default::default() };
+///     Ok(Reply::new(Body::from(call.accept.encode(&now)?)))
+/// };
+/// let channel = Channel::new(clock).with_codec(Codec::Json);
+/// // What `client.now(Empty::default())` of a generated client does:
+/// let now: Reply<Timestamp> = channel.unary(&NOW, Context::default(), Empty::default()).await?;
+/// assert_eq!(now.body.seconds, 7);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Channel {
     service: Arc<dyn Service>,

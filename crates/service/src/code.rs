@@ -9,6 +9,17 @@ use std::str::FromStr;
 use http::StatusCode;
 
 /// Why a call failed, as seen by the caller.
+///
+/// ```
+/// # use tidewire_service as tidewire;
+/// use tidewire::Code;
+///
+/// assert_eq!(Code::NotFound.as_str(), "not_found");
+/// assert_eq!("not_found".parse(), Ok(Code::NotFound));
+/// // Over REST and plain HTTP, and over gRPC:
+/// assert_eq!(Code::NotFound.http_status(), 404);
+/// assert_eq!(Code::NotFound.number(), 5);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Code {

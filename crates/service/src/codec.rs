@@ -15,6 +15,20 @@ use crate::{Error, Messages, Result};
 /// How a message becomes bytes.
 ///
 /// Exhaustive on purpose: another encoding is a decision for every protocol.
+///
+/// ```
+/// # mod tidewire {
+/// #     pub use tidewire_service::*;
+/// #     pub mod types { pub use tidewire_service::generated::buffa_types::google::protobuf::*; }
+/// # }
+/// use tidewire::Codec;
+/// use tidewire::types::Timestamp;
+///
+/// let time: Timestamp = Codec::Json.decode_request(b"\"1970-01-01T00:01:00Z\"")?;
+/// assert_eq!(time.seconds, 60);
+/// assert_eq!(Codec::Proto.encode(&time)?.as_ref(), [8, 60]);
+/// # Ok::<(), tidewire::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Codec {
     /// Protobuf's binary encoding.

@@ -11,6 +11,17 @@ use crate::{Error, Headers, Principal, Result};
 /// The key of a command: a text of visible ASCII and whatever a principal's name has.
 ///
 /// A service stores it in the transaction of the command, with what it answered.
+///
+/// ```
+/// # use tidewire_service as tidewire;
+/// use tidewire::Context;
+///
+/// let context = Context::default().with_header("idempotency-key", "order-4711")?;
+/// let key = context.command_key()?.expect("the caller sent one");
+/// let again = Context::default().with_header("idempotency-key", "order-4711")?;
+/// assert_eq!(again.command_key()?, Some(key));
+/// # Ok::<(), tidewire::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CommandKey(String);
 

@@ -23,6 +23,24 @@ use crate::{
 };
 
 /// What surrounds a call.
+///
+/// A handler reads what came with the request, and makes its own calls with what goes on from it:
+///
+/// ```
+/// # use tidewire_service as tidewire;
+/// use tidewire::{Context, Principal};
+///
+/// let mut context = Context::default()
+///     .with_header("authorization", "Bearer ada")?
+///     .with_header("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")?;
+/// context.set_principal(Principal::new("https://id.example", "ada"));
+///
+/// assert_eq!(context.principal().map(Principal::subject), Some("ada"));
+/// let outgoing = context.outgoing();
+/// assert!(outgoing.header("traceparent").is_some());
+/// assert!(outgoing.header("authorization").is_none(), "credentials are not passed on");
+/// # Ok::<(), tidewire::Error>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct Context {
     headers: Headers,
@@ -62,6 +80,17 @@ struct Command {
 }
 
 /// The protocol that a call arrived by.
+///
+/// A layer or an observer may treat protocols differently:
+///
+/// ```
+/// # mod tidewire { pub mod service { pub use tidewire_service::*; } }
+/// use tidewire::service::Protocol;
+///
+/// let has_trailers = |protocol| matches!(protocol, Protocol::Grpc | Protocol::GrpcWeb);
+/// assert!(has_trailers(Protocol::Grpc));
+/// assert_eq!(Protocol::GrpcWeb.as_str(), "grpc-web");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Protocol {
@@ -125,6 +154,33 @@ pub enum ContextPart<'a> {
 }
 
 /// Is told what a computation reads of a context; see [`Context::watch`].
+///
+/// ```
+/// # mod tidewire { pub use tidewire_service::*; pub mod service { pub use tidewire_service::*; } }
+/// use std::sync::{Arc, atomic::{AtomicBool, Ordering}};
+/// use tidewire::Context;
+/// use tidewire::service::{ContextPart, ContextWatch};
+///
+/// /// Notes whether an answer may be another one for another caller.
+/// #[derive(Default)]
+/// struct DependsOnCaller(AtomicBool);
+///
+/// impl ContextWatch for DependsOnCaller {
+///     fn read(&self, part: ContextPart<'_>) {
+///         if matches!(part, ContextPart::Principal | ContextPart::Header("authorization")) {
+///             self.0.store(true, Ordering::Relaxed);
+///         }
+///     }
+/// }
+///
+/// let watch = Arc::new(DependsOnCaller::default());
+/// let mut context = Context::default();
+/// context.watch(watch.clone());
+/// context.header("accept-language");
+/// assert!(!watch.0.load(Ordering::Relaxed));
+/// context.principal();
+/// assert!(watch.0.load(Ordering::Relaxed));
+/// ```
 pub trait ContextWatch: Send + Sync + 'static {
     /// This part is being read.
     fn read(&self, part: ContextPart<'_>);

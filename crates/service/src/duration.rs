@@ -10,10 +10,11 @@ pub const DURATION_FORMAT: &str = "500ms, 10s or 1m 30s";
 /// Units are `ns`, `us` (or `µs`), `ms`, `s`, `m` (or `min`), `h` and `d`.
 ///
 /// ```
+/// # mod tidewire { pub mod service { pub use tidewire_service::*; } }
 /// use std::time::Duration;
-/// assert_eq!(tidewire_service::parse_duration("1m 30s"), Some(Duration::from_secs(90)));
-/// assert_eq!(tidewire_service::parse_duration("1.5"), Some(Duration::from_millis(1500)));
-/// assert_eq!(tidewire_service::parse_duration("soon"), None);
+/// assert_eq!(tidewire::service::parse_duration("1m 30s"), Some(Duration::from_secs(90)));
+/// assert_eq!(tidewire::service::parse_duration("1.5"), Some(Duration::from_millis(1500)));
+/// assert_eq!(tidewire::service::parse_duration("soon"), None);
 /// ```
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();

@@ -18,7 +18,8 @@ use crate::{Code, Freshness, Headers, Result, ThinHeaders};
 /// One pointer wide, so that `Result<Reply, Error>` stays small.
 ///
 /// ```
-/// use tidewire_service::{Code, Error};
+/// # use tidewire_service as tidewire;
+/// use tidewire::{Code, Error};
 /// let error = Error::not_found("no contact has id 7; list them at /contacts");
 /// assert_eq!(error.code(), Code::NotFound);
 /// ```
@@ -40,6 +41,15 @@ struct Inner {
 }
 
 /// What an error tells the caller; see [`Error::into_parts`].
+///
+/// ```
+/// # use tidewire_service as tidewire;
+/// use tidewire::{Code, Error};
+///
+/// let cause = std::io::Error::other("password=hunter2");
+/// let parts = Error::unavailable("try again").with_cause(cause).into_parts();
+/// assert_eq!((parts.code, parts.message.as_str()), (Code::Unavailable, "try again"));
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ErrorParts {
@@ -56,6 +66,19 @@ pub struct ErrorParts {
 }
 
 /// What became of a call that ended with an error.
+///
+/// It decides whether a command may be sent again:
+///
+/// ```
+/// # use tidewire_service as tidewire;
+/// use tidewire::{Error, Outcome};
+///
+/// let may_be_sent_again = |error: &Error| matches!(error.outcome(), Outcome::NotRun | Outcome::Behind);
+/// let refused = Error::unavailable("connection refused").with_outcome(Outcome::NotRun);
+/// assert!(may_be_sent_again(&refused));
+/// let lost = Error::unavailable("connection reset").with_outcome(Outcome::Unknown);
+/// assert!(!may_be_sent_again(&lost));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -73,6 +96,21 @@ pub enum Outcome {
 }
 
 /// A protobuf message attached to an error, as `google.protobuf.Any` carries it.
+///
+/// Any generated message is a detail:
+///
+/// ```
+/// # mod tidewire {
+/// #     pub use tidewire_service::*;
+/// #     pub mod types { pub use tidewire_service::generated::buffa_types::google::protobuf::*; }
+/// # }
+/// use tidewire::types::Timestamp;
+/// use tidewire::{Detail, Error};
+///
+/// let opens_at = Timestamp { seconds: 1_800_000_000, ..Default::default() };
+/// let error = Error::failed_precondition("the shop is closed").with_detail(Detail::new(&opens_at));
+/// assert_eq!(error.details()[0].type_name, "google.protobuf.Timestamp");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Detail {
     /// The full name of the message, such as `google.rpc.RetryInfo`, without

@@ -15,6 +15,28 @@ use futures_util::future::{Either, select};
 use crate::{Error, Freshness, Lifetime, Query, Reply, Result, Service, Stream, WatchMode};
 
 /// Tells the time and waits for it.
+///
+/// With the clock of tokio:
+///
+/// ```
+/// # mod tidewire { pub mod service { pub use tidewire_service::*; } }
+/// use std::pin::Pin;
+/// use std::time::Instant;
+/// use tidewire::service::Clock;
+///
+/// struct TokioTime;
+///
+/// impl Clock for TokioTime {
+///     fn now(&self) -> Instant {
+///         Instant::now()
+///     }
+///
+///     fn sleep_until(&self, at: Instant) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+///         Box::pin(tokio::time::sleep_until(at.into()))
+///     }
+/// }
+/// # let _: &dyn Clock = &TokioTime;
+/// ```
 pub trait Clock: Send + Sync + 'static {
     /// The present.
     fn now(&self) -> Instant;
@@ -24,6 +46,15 @@ pub trait Clock: Send + Sync + 'static {
 }
 
 /// How a query is followed.
+///
+/// ```
+/// # mod tidewire { pub mod service { pub use tidewire_service::*; } }
+/// use std::time::Duration;
+/// use tidewire::service::FollowOptions;
+///
+/// let twice_a_second = FollowOptions::default().with_min_interval(Duration::from_millis(500));
+/// assert_eq!(twice_a_second.timeout, Duration::from_secs(30));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FollowOptions {

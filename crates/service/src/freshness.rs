@@ -18,6 +18,19 @@ use bytes::Bytes;
 use crate::{CachedBody, StaleSet, StaleSetEntry, Tokens};
 
 /// How long an answer stays true. The default says that nothing is known, and takes no room.
+///
+/// A handler says for how long its answer is right; an answer that combines several is as fresh as
+/// the least fresh of them:
+///
+/// ```
+/// # mod tidewire { pub mod service { pub use tidewire_service::*; } }
+/// use std::time::Duration;
+/// use tidewire::service::{Freshness, Lifetime};
+///
+/// let rates = Freshness::lasting(Duration::from_secs(60));
+/// let countries = Freshness::immutable();
+/// assert_eq!(rates.and(countries).lifetime(), Lifetime::For(Duration::from_secs(60)));
+/// ```
 #[derive(Clone, Default)]
 pub struct Freshness(FreshnessKind);
 
@@ -52,6 +65,16 @@ struct Details {
 ///
 /// Equal bytes have equal validators on any host. Equal content in unequal bytes costs sending it
 /// again, never a stale answer. As text it is 32 hexadecimal digits, which is the `ETag` of HTTP.
+///
+/// ```
+/// # mod tidewire { pub mod service { pub use tidewire_service::*; } }
+/// use tidewire::service::Validator;
+///
+/// let validator = Validator::new([0xab; 16]);
+/// let etag = validator.to_string();
+/// assert_eq!(etag.len(), 32);
+/// assert_eq!(etag.parse(), Ok(validator));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Validator([u8; 16]);
 
@@ -69,6 +92,33 @@ pub enum Lifetime {
 }
 
 /// Tells when an answer stops being true. Once stale, it stays stale.
+///
+/// Ends when a program says so:
+///
+/// ```
+/// # mod tidewire { pub mod service { pub use tidewire_service::*; } }
+/// use std::sync::Arc;
+/// use std::task::{Context, Poll};
+/// use tidewire::service::{Freshness, Signal, Staleness};
+///
+/// struct Until(Signal);
+///
+/// impl Staleness for Until {
+///     fn is_stale(&self) -> bool {
+///         self.0.has_fired()
+///     }
+///
+///     fn poll_stale(&self, cx: &mut Context<'_>) -> Poll<()> {
+///         self.0.poll_fired(cx)
+///     }
+/// }
+///
+/// let changed = Signal::new();
+/// let freshness = Freshness::tracked(Arc::new(Until(changed.clone())));
+/// assert!(!freshness.is_stale());
+/// changed.fire();
+/// assert!(freshness.is_stale());
+/// ```
 pub trait Staleness: Send + Sync + 'static {
     /// Whether the answer is stale by now.
     fn is_stale(&self) -> bool;

@@ -22,8 +22,9 @@ use crate::{Error, Head, Result};
 /// A function that decides at once is a gate:
 ///
 /// ```
-/// use tidewire_service::{Error, Gate, Head, Principal};
-/// fn authenticate(head: &mut Head) -> tidewire_service::Result<()> {
+/// # use tidewire_service as tidewire;
+/// use tidewire::{Error, Gate, Head, Principal};
+/// fn authenticate(head: &mut Head) -> tidewire::Result<()> {
 ///     match head.context.header("authorization").map(|value| value.as_bytes()) {
 ///         Some(b"Bearer ada") => head.context.set_principal(Principal::new("example", "ada")),
 ///         _ => return Err(Error::unauthenticated("send a bearer token")),
@@ -72,6 +73,43 @@ where
 }
 
 /// What a gate decides: usually at once, and then without an allocation.
+///
+/// A gate that asks another service, and so has to wait:
+///
+/// ```
+/// # use tidewire_service as tidewire;
+/// use tidewire::{Error, Gate, Head};
+/// # mod gate { pub use tidewire_service::{Admission, GateFuture}; }
+/// use gate::{Admission, GateFuture};
+///
+/// struct Sessions;
+///
+/// impl Sessions {
+///     async fn is_open(&self, _session: &[u8]) -> bool {
+///         true // as a database says
+///     }
+/// }
+///
+/// impl Gate for Sessions {
+///     fn admit(&self, head: &mut Head) -> Admission {
+///         match head.context.header("x-session") {
+///             Some(_) => Admission::Waits,
+///             None => Admission::Ready(Err(Error::unauthenticated("send x-session"))),
+///         }
+///     }
+///
+///     fn wait<'a>(&'a self, head: &'a mut Head) -> GateFuture<'a> {
+///         Box::pin(async {
+///             let session = head.context.header("x-session").map(|value| value.as_bytes().to_vec());
+///             match self.is_open(&session.unwrap_or_default()).await {
+///                 true => Ok(()),
+///                 false => Err(Error::unauthenticated("the session is over; sign in")),
+///             }
+///         })
+///     }
+/// }
+/// # let _: &dyn Gate = &Sessions;
+/// ```
 #[must_use = "a request passes only when its admission is ready and well"]
 #[derive(Debug)]
 pub enum Admission {

@@ -46,7 +46,8 @@ impl Principal {
     /// The value of [`PRINCIPAL_HEADER`].
     ///
     /// ```
-    /// use tidewire_service::Principal;
+    /// # use tidewire_service as tidewire;
+    /// use tidewire::Principal;
     /// let ada = Principal::new("https://id.example", "ada").with_scope("read");
     /// let text = r#"{"issuer":"https://id.example","subject":"ada","scopes":["read"],"claims":{}}"#;
     /// assert_eq!(ada.to_header(), text);

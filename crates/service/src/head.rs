@@ -11,6 +11,29 @@ use std::time::Instant;
 use crate::{Context, Target};
 
 /// What is known of a request before its body is read.
+///
+/// A gate is tested with a head:
+///
+/// ```
+/// # mod tidewire { pub use tidewire_service::*; pub mod service { pub use tidewire_service::*; } }
+/// use tidewire::service::{HttpTarget, Target};
+/// use tidewire::{Context, Error, Head, Result};
+///
+/// fn reads_only(head: &mut Head) -> Result<()> {
+///     match &head.target {
+///         Target::Method(method) if method.is_query() => Ok(()),
+///         Target::Http(target) if target.method.is_safe() => Ok(()),
+///         _ => Err(Error::unavailable("under maintenance; reading is possible")),
+///     }
+/// }
+///
+/// let head = |method| {
+///     let target = HttpTarget::new(method, http::Uri::from_static("/orders"));
+///     Head::new(Target::Http(target), Context::default())
+/// };
+/// assert!(reads_only(&mut head(http::Method::GET)).is_ok());
+/// assert!(reads_only(&mut head(http::Method::POST)).is_err());
+/// ```
 #[non_exhaustive]
 pub struct Head {
     /// What is called.
@@ -37,6 +60,39 @@ enum Permit {
 }
 
 /// Who lends requests something of which there is a number, such as places.
+///
+/// A gate that lets ten requests in at a time:
+///
+/// ```
+/// # mod tidewire { pub use tidewire_service::*; pub mod service { pub use tidewire_service::*; } }
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// use tidewire::service::{PermitSource, Target};
+/// use tidewire::{Context, Error, Head};
+///
+/// struct Places(AtomicU32);
+///
+/// impl PermitSource for Places {
+///     fn take_back(&self) {
+///         self.0.fetch_add(1, Ordering::Relaxed);
+///     }
+/// }
+///
+/// let places = Arc::new(Places(AtomicU32::new(10)));
+/// let taken = Arc::clone(&places);
+/// let gate = move |head: &mut Head| {
+///     taken.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |free| free.checked_sub(1))
+///         .map_err(|_| Error::resource_exhausted("ten requests are under way; try again"))?;
+///     head.owe(taken.clone());
+///     Ok(())
+/// };
+/// let mut head = Head::new(Target::Unknown("/".into()), Context::default());
+/// gate(&mut head)?;
+/// assert_eq!(places.0.load(Ordering::Relaxed), 9);
+/// drop(head);
+/// assert_eq!(places.0.load(Ordering::Relaxed), 10);
+/// # Ok::<(), tidewire::Error>(())
+/// ```
 pub trait PermitSource: Send + Sync + 'static {
     /// One that was lent is back.
     fn take_back(&self);

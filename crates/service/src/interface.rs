@@ -12,6 +12,19 @@ use bytes::Bytes;
 use crate::{Answer, Call, Layer, Method, Service, Spec};
 
 /// The methods of one service and the descriptors of their messages.
+///
+/// What a service says of itself, such as to a test that compares it with what was agreed on:
+///
+/// ```
+/// # mod tidewire { pub mod service { pub use tidewire_service::*; } }
+/// use std::sync::Arc;
+/// use tidewire::service::{Interface, Spec, StreamKind};
+///
+/// let now = Spec::dynamic("lab.v1.Clock", "Now", StreamKind::Unary, ["A", "B"]);
+/// let interface = Interface::dynamic("lab.v1.Clock".to_owned(), vec![Arc::new(now).into()], "");
+/// let methods: Vec<_> = interface.methods().iter().map(|method| &*method.method).collect();
+/// assert_eq!((interface.name(), methods), ("lab.v1.Clock", vec!["Now"]));
+/// ```
 #[derive(Debug, Clone)]
 pub struct Interface {
     name: Cow<'static, str>,
@@ -20,6 +33,28 @@ pub struct Interface {
 }
 
 /// A service of methods, in contrast to a plain HTTP handler.
+///
+/// Generated servers are such services, and each may have layers that others do not have:
+///
+/// ```
+/// # mod tidewire { pub use tidewire_service::*; pub mod service { pub use tidewire_service::*; } }
+/// use std::sync::Arc;
+/// use tidewire::{Call, Error, RpcService, Service};
+///
+/// # use tidewire::service::{Answer, Interface};
+/// # struct GreeterServer;
+/// # impl Service for GreeterServer {
+/// #     fn call(&self, _: Call) -> Answer { Answer::ready(Ok("hello".into())) }
+/// # }
+/// # impl RpcService for GreeterServer {
+/// #     fn interface(&self) -> Interface { Interface::new("greeter.v1.Greeter", &[], b"") }
+/// # }
+/// let closed = |_: Arc<dyn Service>| -> Arc<dyn Service> {
+///     Arc::new(async |_: Call| Err::<String, _>(Error::unavailable("closed until Monday")))
+/// };
+/// let service = GreeterServer.layer(closed);
+/// assert_eq!(service.interface().name(), "greeter.v1.Greeter");
+/// ```
 pub trait RpcService: Service {
     /// What it offers.
     fn interface(&self) -> Interface;

@@ -9,6 +9,37 @@ use http::StatusCode;
 use crate::{Code, Codec, Principal};
 
 /// Is told what becomes of one request.
+///
+/// Tells how long requests wait for a place before they run; see [`Observer`](crate::Observer) for
+/// how one begins.
+///
+/// ```
+/// # mod tidewire { pub mod service { pub use tidewire_service::*; } }
+/// use std::sync::Mutex;
+/// use std::time::Instant;
+/// use tidewire::service::{End, Observation, Phase, Phases};
+///
+/// #[derive(Default)]
+/// struct Waiting(Mutex<Option<Instant>>);
+///
+/// impl Observation for Waiting {
+///     fn phases(&self) -> Phases {
+///         Phases::NONE.with(Phase::Queued).with(Phase::Handler)
+///     }
+///
+///     fn phase(&self, phase: Phase) {
+///         let before = self.0.lock().unwrap().replace(Instant::now());
+///         if let (Phase::Handler, Some(queued)) = (phase, before) {
+///             println!("waited for {:?}", queued.elapsed());
+///         }
+///     }
+///
+///     fn end(&self, _: &End) {}
+/// }
+/// # let waiting = Waiting::default();
+/// # waiting.phase(Phase::Queued);
+/// # assert!(waiting.0.lock().unwrap().is_some());
+/// ```
 pub trait Observation: Send + Sync + 'static {
     /// The phases that are told, asked once: each that is not saves every request something.
     fn phases(&self) -> Phases {
@@ -72,6 +103,15 @@ pub enum Side {
 }
 
 /// Some of the phases.
+///
+/// ```
+/// # mod tidewire { pub mod service { pub use tidewire_service::*; } }
+/// use tidewire::service::{Phase, Phases};
+///
+/// let wanted = Phases::NONE.with(Phase::Queued).with(Phase::Handler);
+/// assert!(wanted.has(Phase::Queued));
+/// assert!(!wanted.has(Phase::Memo));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Phases(u8);
 
@@ -113,6 +153,20 @@ impl Phases {
 }
 
 /// How a request ended.
+///
+/// ```
+/// # mod tidewire { pub use tidewire_service::*; pub mod service { pub use tidewire_service::*; } }
+/// use tidewire::Code;
+/// use tidewire::service::{End, EndReason};
+///
+/// /// What an operator has to look at.
+/// fn is_a_fault(end: &End) -> bool {
+///     end.how == EndReason::Panicked || matches!(end.code, Some(Code::Internal | Code::DataLoss))
+/// }
+///
+/// assert!(is_a_fault(&End::new(EndReason::Panicked)));
+/// assert!(!is_a_fault(&End::new(EndReason::Canceled)));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct End {
@@ -137,6 +191,16 @@ pub struct End {
 }
 
 /// What ended a request.
+///
+/// ```
+/// # mod tidewire { pub mod service { pub use tidewire_service::*; } }
+/// use tidewire::service::EndReason;
+///
+/// // Whose doing it was that a call came to no end:
+/// let by_the_caller = |how| matches!(how, EndReason::Canceled | EndReason::Deadline);
+/// assert!(by_the_caller(EndReason::Canceled));
+/// assert!(!by_the_caller(EndReason::Drained));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndReason {

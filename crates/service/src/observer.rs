@@ -13,6 +13,44 @@ use std::sync::Arc;
 use crate::{Head, Observation};
 
 /// Sees every request begin.
+///
+/// Counts errors by their codes:
+///
+/// ```
+/// # mod tidewire { pub use tidewire_service::*; pub mod service { pub use tidewire_service::*; } }
+/// use std::collections::BTreeMap;
+/// use std::sync::{Arc, Mutex};
+/// use tidewire::service::{End, EndReason, Observation, Observer, Phases, Target};
+/// use tidewire::{Code, Context, Head};
+///
+/// #[derive(Clone, Default)]
+/// struct Errors(Arc<Mutex<BTreeMap<Code, u64>>>);
+///
+/// impl Observer for Errors {
+///     fn begin(&self, _: &Head) -> Arc<dyn Observation> {
+///         Arc::new(self.clone())
+///     }
+/// }
+///
+/// impl Observation for Errors {
+///     fn phases(&self) -> Phases {
+///         Phases::NONE // only the end counts
+///     }
+///
+///     fn end(&self, end: &End) {
+///         if let Some(code) = end.code {
+///             *self.0.lock().unwrap().entry(code).or_default() += 1;
+///         }
+///     }
+/// }
+///
+/// let errors = Errors::default();
+/// let head = Head::new(Target::Unknown("/".into()), Context::default());
+/// let mut end = End::new(EndReason::Answered);
+/// end.code = Some(Code::NotFound);
+/// errors.begin(&head).end(&end);
+/// assert_eq!(errors.0.lock().unwrap()[&Code::NotFound], 1);
+/// ```
 pub trait Observer: Send + Sync + 'static {
     /// A request's head has arrived.
     ///

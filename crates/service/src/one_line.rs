@@ -10,7 +10,8 @@ use std::fmt::{self, Write as _};
 /// of text or is not seen: `\n`, `\u{1b}`, `\u{200b}`. All else, backslashes too, stays as it is.
 ///
 /// ```
-/// use tidewire_service::OneLine;
+/// # mod tidewire { pub mod service { pub use tidewire_service::*; } }
+/// use tidewire::service::OneLine;
 /// assert_eq!(OneLine("a\nb \u{1b}[31m").to_string(), "a\\nb \\u{1b}[31m");
 /// ```
 #[derive(Debug, Clone, Copy)]

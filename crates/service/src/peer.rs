@@ -6,6 +6,15 @@ use std::fmt;
 use std::sync::OnceLock;
 
 /// The other side of the connection that a call arrived by.
+///
+/// ```
+/// # mod tidewire { pub mod service { pub use tidewire_service::*; } }
+/// use tidewire::service::Peer;
+///
+/// let peer = Peer::new("192.0.2.7:50000".parse().ok()).over_tls();
+/// assert_eq!(peer.scheme(), "https");
+/// assert!(peer.certificates.is_empty(), "it showed no client certificate");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peer {

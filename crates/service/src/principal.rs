@@ -9,7 +9,8 @@ use serde_json::Value;
 /// answers that are kept for one caller only.
 ///
 /// ```
-/// use tidewire_service::Principal;
+/// # use tidewire_service as tidewire;
+/// use tidewire::Principal;
 /// let ada = Principal::new("https://id.example", "ada").with_scope("contacts.write");
 /// assert!(ada.has_scope("contacts.write"));
 /// ```

@@ -16,7 +16,8 @@ use crate::{Body, Error, Freshness, Result, Script, ThinHeaders, Upgrade, Valida
 /// A successful answer.
 ///
 /// ```
-/// use tidewire_service::Reply;
+/// # use tidewire_service as tidewire;
+/// use tidewire::Reply;
 /// let reply = Reply::new(42).with_status(http::StatusCode::CREATED);
 /// assert_eq!(reply.map(|n| n + 1).body, 43);
 /// ```
@@ -237,6 +238,22 @@ impl Reply {
 
     /// An answer of plain HTTP with a value as JSON.
     ///
+    /// An answer of plain HTTP is anything that [`Call`](crate::Call)'s handler turns into a reply:
+    ///
+    /// ```
+    /// # use tidewire_service as tidewire;
+    /// use tidewire::{Call, Reply, Result};
+    ///
+    /// #[derive(serde::Serialize)]
+    /// struct Order { id: u64, item: &'static str }
+    ///
+    /// async fn order(_: Call) -> Result<Reply> {
+    ///     Reply::json(&Order { id: 7, item: "tea" })
+    /// }
+    /// # let reply = Reply::json(&Order { id: 7, item: "tea" })?;
+    /// # assert_eq!(reply.headers["content-type"], "application/json");
+    /// # Ok::<(), tidewire::Error>(())
+    /// ```
     /// # Errors
     /// [`Code::Internal`](crate::Code::Internal) when the value has no JSON form, such as a map
     /// with keys that are not text.

@@ -16,6 +16,29 @@ use crate::{Call, Error, Result};
 impl Call {
     /// A named part of the path: `call.param::<u64>("id")?` for `/orders/{id}`.
     ///
+    /// ```
+    /// # mod tidewire {
+    /// #     pub use tidewire_service::*;
+    /// #     pub mod service { pub use tidewire_service::*; }
+    /// # }
+    /// # use std::sync::Arc;
+    /// # use tidewire::service::{HttpTarget, PathParams, Target};
+    /// use tidewire::{Call, Code};
+    ///
+    /// // GET /orders/{id}
+    /// fn id(call: &Call) -> tidewire::Result<u64> {
+    ///     call.param("id")
+    /// }
+    /// # let called = |id: &str| {
+    /// #     let mut params = PathParams::default();
+    /// #     params.push(Arc::from("id"), id.to_owned());
+    /// #     let target = HttpTarget::new(http::Method::GET, http::Uri::from_static("/"));
+    /// #     Call::of_target(Target::Http(target.with_params(params)), Default::default(), "")
+    /// # };
+    /// assert_eq!(id(&called("7"))?, 7);
+    /// assert_eq!(id(&called("seven")).unwrap_err().code(), Code::InvalidArgument);
+    /// # Ok::<(), tidewire::Error>(())
+    /// ```
     /// # Errors
     /// [`Code::InvalidArgument`](crate::Code::InvalidArgument) when the part does not parse;
     /// [`Code::Internal`](crate::Code::Internal) when the route has no such part.
@@ -32,6 +55,25 @@ impl Call {
     /// The query string as a value: `?page=2&tag=a&tag=b` for a struct with `page` and a list
     /// `tag`.
     ///
+    /// ```
+    /// # use tidewire_service as tidewire;
+    /// use tidewire::{Call, Result};
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Page {
+    ///     #[serde(default)]
+    ///     page: u32,
+    ///     #[serde(default)]
+    ///     tag: Vec<String>,
+    /// }
+    ///
+    /// # let uri = http::Uri::from_static("/orders?page=2&tag=new&tag=paid");
+    /// # let call = Call::http(http::Method::GET, uri, Default::default(), "");
+    /// // GET /orders?page=2&tag=new&tag=paid
+    /// let page: Page = call.query()?;
+    /// assert_eq!((page.page, page.tag.len()), (2, 2));
+    /// # Ok::<(), tidewire::Error>(())
+    /// ```
     /// # Errors
     /// [`Code::InvalidArgument`](crate::Code::InvalidArgument) that says what does not fit.
     pub fn query<T: DeserializeOwned>(&self) -> Result<T> {

@@ -13,7 +13,8 @@ pub trait ResultExt<T> {
     /// the server's log has it.
     ///
     /// ```
-    /// use tidewire_service::{Code, Result, ResultExt as _};
+    /// # use tidewire_service as tidewire;
+    /// use tidewire::{Code, Result, ResultExt as _};
     ///
     /// fn limit(setting: &str) -> Result<u32> {
     ///     Ok(setting.trim().parse::<u32>().internal()?)
@@ -21,7 +22,6 @@ pub trait ResultExt<T> {
     /// assert_eq!(limit("12").unwrap(), 12);
     /// assert_eq!(limit("a dozen").unwrap_err().code(), Code::Internal);
     /// ```
-    ///
     /// # Errors
     /// `internal`, where there is an error.
     fn internal(self) -> Result<T>;

@@ -8,6 +8,20 @@ use std::time::Duration;
 use http::HeaderValue;
 
 /// What goes wrong with a reply, in order.
+///
+/// A reply that is slow and then breaks off, for the test of a client:
+///
+/// ```
+/// # mod tidewire { pub use tidewire_service::*; pub mod service { pub use tidewire_service::*; } }
+/// use std::time::Duration;
+/// use tidewire::service::{Fault, Script};
+/// use tidewire::Reply;
+///
+/// let script = Script::new(Fault::HeadDelay(Duration::from_millis(200)))
+///     .then(Fault::TruncateAfter(3));
+/// let reply = Reply::text("hello").with_script(script);
+/// assert_eq!(reply.script().map(|script| script.faults().len()), Some(2));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Script(Vec<Fault>);
 

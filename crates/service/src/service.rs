@@ -22,7 +22,8 @@ use crate::{CacheScope, Call, Error, Reply, Result};
 /// An async function from [`Call`] to anything that becomes a [`Reply`] is a service:
 ///
 /// ```
-/// use tidewire_service::{Call, Result, Service};
+/// # use tidewire_service as tidewire;
+/// use tidewire::{Call, Result, Service};
 /// async fn greet(call: Call) -> Result<String> {
 ///     Ok(format!("Hello, {}!", call.param::<String>("name")?))
 /// }
@@ -96,6 +97,34 @@ where
 }
 
 /// Wraps a service into another: limits, memoization, validation.
+///
+/// A function from a service to a service is a layer:
+///
+/// ```
+/// # use tidewire_service as tidewire;
+/// use std::sync::Arc;
+/// use tidewire::{Body, Call, Context, Layer, Service};
+///
+/// fn stamp(inner: Arc<dyn Service>) -> Arc<dyn Service> {
+///     Arc::new(move |call: Call| {
+///         let answer = inner.call(call);
+///         async move {
+///             let mut reply = answer.await?;
+///             reply.set_header("x-served-by", "host-7")?;
+///             Ok(reply)
+///         }
+///     })
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tidewire::Result<()> {
+/// let service = stamp.layer(Arc::new(async |_: Call| Ok("hello")));
+/// let uri = http::Uri::from_static("/");
+/// let call = Call::http(http::Method::GET, uri, Context::default(), Body::Empty);
+/// assert_eq!(service.call(call).await?.headers["x-served-by"], "host-7");
+/// # Ok(())
+/// # }
+/// ```
 pub trait Layer: Send + Sync + 'static {
     /// The wrapped service.
     fn layer(&self, inner: Arc<dyn Service>) -> Arc<dyn Service>;
@@ -117,6 +146,22 @@ pub fn stack(layers: &[Arc<dyn Layer>], service: Arc<dyn Service>) -> Arc<dyn Se
 
 /// The future of a reply.
 ///
+/// A service that is more than a function implements [`Service`], and makes its answers:
+///
+/// ```
+/// # mod tidewire { pub use tidewire_service::*; pub mod service { pub use tidewire_service::*; } }
+/// use tidewire::service::Answer;
+/// use tidewire::{Call, Reply, Service};
+///
+/// struct Version(&'static str);
+///
+/// impl Service for Version {
+///     fn call(&self, _: Call) -> Answer {
+///         Answer::ready(Ok(Reply::text(self.0)))
+///     }
+/// }
+/// # let _: &dyn Service = &Version("7");
+/// ```
 /// # Panics
 /// When polled again after it was ready.
 pub struct Answer(State);

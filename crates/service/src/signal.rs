@@ -14,7 +14,8 @@ use crate::{Staleness, Wakers};
 /// Something that happens once; clones share it.
 ///
 /// ```
-/// # use tidewire_service::Signal;
+/// # mod tidewire { pub mod service { pub use tidewire_service::*; } }
+/// use tidewire::service::Signal;
 /// let signal = Signal::new();
 /// let waiting = signal.clone();
 /// signal.fire();

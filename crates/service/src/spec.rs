@@ -22,6 +22,19 @@ use std::time::Duration;
 use crate::Access;
 
 /// The facts of one method.
+///
+/// What a gate, a layer or an observer knows of the method that is called:
+///
+/// ```
+/// # mod tidewire { pub mod service { pub use tidewire_service::*; } }
+/// use tidewire::service::{Idempotency, Spec, StreamKind};
+///
+/// let messages = ["shop.v1.GetRequest", "shop.v1.Contact"];
+/// let spec = Spec::dynamic("shop.v1.Contacts", "Get", StreamKind::Unary, messages)
+///     .idempotency(Idempotency::NoSideEffects);
+/// assert_eq!(spec.path, "/shop.v1.Contacts/Get");
+/// assert!(spec.is_query());
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Spec {
@@ -57,6 +70,16 @@ pub struct Spec {
 
 /// For how long caches of HTTP may answer, although nobody tells them of changes; in seconds, as
 /// they count. What is not said is `None`.
+///
+/// ```
+/// # mod tidewire { pub mod service { pub use tidewire_service::*; } }
+/// use tidewire::service::Caching;
+///
+/// let of_method = Caching { max_age: Some(60), ..Caching::NONE };
+/// let of_server = Caching { max_age: Some(5), stale_if_error: Some(600), ..Caching::NONE };
+/// let both = of_method.or(of_server);
+/// assert_eq!((both.max_age, both.stale_if_error), (Some(60), Some(600)));
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Caching {
     /// Without asking (`max-age`, RFC 9111, section 5.2.2.1).
@@ -84,6 +107,14 @@ impl Caching {
 }
 
 /// Which sides of a call send a stream of messages.
+///
+/// ```
+/// # mod tidewire { pub mod service { pub use tidewire_service::*; } }
+/// use tidewire::service::StreamKind;
+///
+/// assert!(StreamKind::Server.server_streams());
+/// assert!(!StreamKind::Server.client_streams());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StreamKind {
     /// One request, one reply.
@@ -108,6 +139,20 @@ pub enum Idempotency {
 }
 
 /// Who may share a cached reply.
+///
+/// Of a plain HTTP handler it is said where the handler is served:
+///
+/// ```
+/// # mod tidewire { pub use tidewire_service::*; pub mod service { pub use tidewire_service::*; } }
+/// use tidewire::service::CacheScope;
+/// use tidewire::{Call, Service};
+///
+/// async fn page(_: Call) -> tidewire::Result<&'static str> {
+///     Ok("the same for everybody who reads English")
+/// }
+/// let served = page.cached(CacheScope::vary(&["accept-language"]));
+/// assert_eq!(served.cache(), Some(CacheScope::vary(&["accept-language"])));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CacheScope {
@@ -285,6 +330,18 @@ impl Spec {
 }
 
 /// A handle to the [`Spec`] of a method, static or shared; cheap to clone.
+///
+/// ```
+/// # mod tidewire { pub use tidewire_service::*; pub mod service { pub use tidewire_service::*; } }
+/// use tidewire::Method;
+/// use tidewire::service::{Spec, StreamKind};
+///
+/// static GET: Spec =
+///     Spec::new("shop.v1.Contacts", "Get", "/shop.v1.Contacts/Get", StreamKind::Unary, ["A", "B"]);
+/// let method = Method::from(&GET);
+/// assert_eq!(method.service, "shop.v1.Contacts");
+/// assert!(!method.is_query(), "whatever does not say so is a command");
+/// ```
 #[derive(Clone)]
 pub struct Method(Handle);
 

@@ -18,7 +18,8 @@ pub use self::sender::Sender;
 /// Messages as they come, then trailers if there are any; an error ends the stream.
 ///
 /// ```
-/// use tidewire_service::Stream;
+/// # use tidewire_service as tidewire;
+/// use tidewire::Stream;
 /// let squares = Stream::from_values((1..4).map(|n| n * n));
 /// ```
 pub struct Stream<T> {
@@ -93,7 +94,8 @@ impl<T: 'static> Stream<T> {
     /// A stream of what an async function makes of a state, until it makes nothing.
     ///
     /// ```
-    /// use tidewire_service::Stream;
+    /// # use tidewire_service as tidewire;
+    /// use tidewire::Stream;
     /// let countdown = Stream::unfold(3, async |n| (n > 0).then(|| (Ok(n), n - 1)));
     /// ```
     pub fn unfold<S, F, Fut>(state: S, f: F) -> Self
@@ -150,6 +152,19 @@ impl<T: 'static> Stream<T> {
 impl<T> Stream<T> {
     /// The next message: `None` at the end.
     ///
+    /// ```
+    /// # use tidewire_service as tidewire;
+    /// use tidewire::{Error, Stream};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> tidewire::Result<()> {
+    /// let mut numbers = Stream::from_results([Ok(1), Err(Error::aborted("enough")), Ok(3)]);
+    /// assert_eq!(numbers.next().await?, Some(1));
+    /// assert!(numbers.next().await.is_err());
+    /// assert_eq!(numbers.next().await?, None, "an error ends a stream");
+    /// # Ok(())
+    /// # }
+    /// ```
     /// # Errors
     /// The error that ended the stream; nothing follows it.
     ///

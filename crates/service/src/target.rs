@@ -7,6 +7,14 @@ use http::Uri;
 use crate::{CacheScope, Method, StreamKind};
 
 /// What a call is for.
+///
+/// ```
+/// # mod tidewire { pub mod service { pub use tidewire_service::*; } }
+/// use tidewire::service::{HttpTarget, Target};
+///
+/// let target = HttpTarget::new(http::Method::GET, http::Uri::from_static("/health?verbose"));
+/// assert_eq!(Target::Http(target).describe(), "GET /health");
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Target {
@@ -20,6 +28,23 @@ pub enum Target {
 }
 
 /// The request line of a plain HTTP request, and what the route found in its path.
+///
+/// A handler's test says what the route would have found in the path:
+///
+/// ```
+/// # mod tidewire { pub use tidewire_service::*; pub mod service { pub use tidewire_service::*; } }
+/// use std::sync::Arc;
+/// use tidewire::service::{HttpTarget, PathParams, Target};
+/// use tidewire::{Body, Call, Context};
+///
+/// let mut params = PathParams::default();
+/// params.push(Arc::from("id"), "7".to_owned());
+/// let target = HttpTarget::new(http::Method::GET, http::Uri::from_static("/orders/7"));
+/// let target = Target::Http(target.with_params(params));
+/// let call = Call::of_target(target, Context::default(), Body::Empty);
+/// assert_eq!(call.param::<u64>("id")?, 7);
+/// # Ok::<(), tidewire::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct HttpTarget {
@@ -32,6 +57,16 @@ pub struct HttpTarget {
 }
 
 /// The named parts of a matched path, percent-decoded, in the order of the route.
+///
+/// ```
+/// # mod tidewire { pub mod service { pub use tidewire_service::*; } }
+/// use std::sync::Arc;
+/// use tidewire::service::PathParams;
+///
+/// let mut params = PathParams::default();
+/// params.push(Arc::from("id"), "a b".to_owned()); // `/orders/a%20b` at `/orders/{id}`
+/// assert_eq!(params.value("id"), Some("a b"));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PathParams(Vec<(Arc<str>, String)>);
 

@@ -12,10 +12,32 @@ use bytes::Bytes;
 const TOKEN_BYTES_MAX: usize = 256;
 
 /// One token: at most 256 bytes that mean something to whoever made it.
+///
+/// ```
+/// # mod tidewire { pub mod service { pub use tidewire_service::*; } }
+/// use tidewire::service::Token;
+///
+/// assert!(Token::new("log 1: 4711").is_some());
+/// assert!(Token::new("").is_none());
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(Bytes);
 
 /// Distinct tokens in the order of their bytes. Empty ones take no room.
+///
+/// A caller that read from one host and then asks another sends what it has seen:
+///
+/// ```
+/// # mod tidewire { pub use tidewire_service::*; pub mod service { pub use tidewire_service::*; } }
+/// use tidewire::Context;
+/// use tidewire::service::{Token, Tokens};
+///
+/// let seen = Tokens::from(Token::new("log 1: 4711").expect("1 to 256 bytes"));
+/// let mut context = Context::default();
+/// context.add_tokens(&seen);
+/// context.add_tokens(&seen);
+/// assert_eq!(context.tokens().iter().count(), 1);
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tokens(Vec<Token>);
 

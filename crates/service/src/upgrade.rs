@@ -18,6 +18,28 @@ type Run = dyn FnOnce(Pin<Box<dyn Duplex>>) -> Pin<Box<dyn Future<Output = ()> +
 
 /// What runs on a connection that a reply takes over; see
 /// [`Reply::upgrade`](crate::Reply::upgrade).
+///
+/// Says back what it hears:
+///
+/// ```
+/// # mod tidewire { pub use tidewire_service::*; pub mod service { pub use tidewire_service::*; } }
+/// use tidewire::service::Upgrade;
+/// use tidewire::{Call, Reply, Result};
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+///
+/// async fn echo(_: Call) -> Result<Reply> {
+///     let upgrade = Upgrade::new(|mut connection| async move {
+///         let mut bytes = [0; 1024];
+///         while let Ok(count @ 1..) = connection.read(&mut bytes).await {
+///             if connection.write_all(&bytes[..count]).await.is_err() {
+///                 break;
+///             }
+///         }
+///     });
+///     Reply::upgrade(http::StatusCode::SWITCHING_PROTOCOLS, upgrade).with_header("upgrade", "echo")
+/// }
+/// # let _: &dyn tidewire::Service = &echo;
+/// ```
 pub struct Upgrade(Box<Run>);
 
 impl Upgrade {

@@ -9,6 +9,28 @@ use crate::{Error, Result};
 
 /// The writing end of a stream; see [`Stream::channel`]. The stream ends when all of its senders
 /// are dropped, or with the first error that is sent.
+///
+/// A task that goes on sending what it hears until the reader goes away:
+///
+/// ```
+/// # use tidewire_service as tidewire;
+/// use tidewire::Stream;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tidewire::Result<()> {
+/// let (sender, mut ticks) = Stream::channel(1);
+/// let task = tokio::spawn(async move {
+///     let mut number = 0_u64;
+///     while sender.send(number).await.is_ok() {
+///         number += 1;
+///     }
+/// });
+/// assert_eq!(ticks.next().await?, Some(0));
+/// drop(ticks);
+/// assert!(task.await.is_ok(), "the task ended, since nobody reads");
+/// # Ok(())
+/// # }
+/// ```
 pub struct Sender<T>(mpsc::Sender<Result<T>>);
 
 impl<T: Send + 'static> Stream<T> {
@@ -16,8 +38,9 @@ impl<T: Send + 'static> Stream<T> {
     /// then senders wait.
     ///
     /// ```
+    /// # use tidewire_service as tidewire;
     /// use futures_util::FutureExt;
-    /// use tidewire_service::Stream;
+    /// use tidewire::Stream;
     /// let (sender, mut numbers) = Stream::channel(8);
     /// let sending = async move {
     ///     sender.send(1).await?;
@@ -27,7 +50,7 @@ impl<T: Send + 'static> Stream<T> {
     /// sending.now_or_never().expect("there is room for both")?;
     /// let next = numbers.next().now_or_never().expect("there is a message")?;
     /// assert_eq!(next, Some(1));
-    /// # Ok::<(), tidewire_service::Error>(())
+    /// # Ok::<(), tidewire::Error>(())
     /// ```
     pub fn channel(capacity: usize) -> (Sender<T>, Self) {
         let (sender, receiver) = mpsc::channel(capacity.max(1));
