@@ -85,6 +85,24 @@ pub use wishmock::{Wishmock, WishmockPorts};
 pub type SetLogLevel = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
 /// What an admin listener tells of, beside the server itself.
+///
+/// ```
+/// # mod tidewire {
+/// #     pub mod admin { pub use tidewire_admin::*; } pub mod memo { pub use tidewire_memo::*; }
+/// #     pub mod telemetry { pub use tidewire_telemetry::*; } pub use tidewire_server::*;
+/// # }
+/// use tidewire::{Address, Server};
+/// use tidewire::admin::{Admin, Token};
+/// use tidewire::memo::Graph;
+/// use tidewire::telemetry::Metrics;
+///
+/// let metrics = Metrics::new();
+/// let admin = Admin::new(Token::unknown()?, metrics.clone(), Graph::global());
+/// let server = Server::builder()
+///     .observer(metrics)
+///     .beside(|handle| admin.server(Address::Tcp(([127, 0, 0, 1], 9090).into()), handle));
+/// # Ok::<(), tidewire::admin::TokenError>(())
+/// ```
 #[derive(Clone)]
 #[must_use = "nothing listens until a server is built from it"]
 pub struct Admin {

@@ -3,6 +3,15 @@
 use crate::redact::{has_credential, is_secret};
 
 /// One setting, its value, and where that comes from.
+///
+/// ```
+/// # mod tidewire { pub mod admin { pub use tidewire_admin::*; } }
+/// use tidewire::admin::Setting;
+///
+/// let about = "How many orders are packed at once.";
+/// let setting = Setting::new("shop.packers", "4", "SHOP_PACKERS", about);
+/// assert_eq!(setting.origin, "SHOP_PACKERS");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Setting {

@@ -12,6 +12,15 @@ use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
 /// The token of an admin listener; it prints as nothing.
+///
+/// ```
+/// # mod tidewire { pub mod admin { pub use tidewire_admin::*; } }
+/// use tidewire::admin::Token;
+///
+/// let token = Token::unknown()?;
+/// assert!(!token.is_that(&Token::unknown()?), "each is another one");
+/// # Ok::<(), tidewire::admin::TokenError>(())
+/// ```
 #[derive(Clone)]
 pub struct Token(Arc<str>);
 

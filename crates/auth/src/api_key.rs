@@ -14,6 +14,18 @@ use subtle::ConstantTimeEq;
 use tidewire_service::{Error, Headers, Principal, Result};
 
 /// API keys and whose they are.
+///
+/// ```
+/// # mod tidewire { pub mod auth { pub use tidewire_auth::*; } pub use tidewire_service::*; }
+/// use tidewire::Principal;
+/// use tidewire::auth::ApiKeys;
+///
+/// // printf secret | sha256sum
+/// let sha256 = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+/// let robot = Principal::new("shop", "robot").with_scope("orders.read");
+/// let keys = ApiKeys::new(http::HeaderName::from_static("x-api-key")).key(sha256, robot)?;
+/// # Ok::<(), tidewire::auth::ApiKeyError>(())
+/// ```
 #[derive(Clone)]
 pub struct ApiKeys {
     header: HeaderName,
@@ -90,6 +102,16 @@ impl fmt::Debug for ApiKeys {
 }
 
 /// A key that cannot be added.
+///
+/// ```
+/// # mod tidewire { pub mod auth { pub use tidewire_auth::*; } pub use tidewire_service::*; }
+/// use tidewire::Principal;
+/// use tidewire::auth::{ApiKeyError, ApiKeys};
+///
+/// let keys = ApiKeys::new(http::HeaderName::from_static("x-api-key"));
+/// let error = keys.key("secret", Principal::new("shop", "robot")).err();
+/// assert!(matches!(error, Some(ApiKeyError::NotAHash)), "the key itself is not configured");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApiKeyError {
     /// It is not SHA-256 in hexadecimal digits.

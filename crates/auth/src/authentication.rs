@@ -20,6 +20,30 @@ use tidewire_service::{Admission, Error, Gate, GateFuture, Head, Result};
 use crate::ApiKeys;
 
 /// Finds out who calls; see the crate.
+///
+/// ```
+/// # mod tidewire {
+/// #     pub mod auth { pub use tidewire_auth::*; }
+/// #     pub mod service { pub use tidewire_service::*; }
+/// #     pub use tidewire_service::*;
+/// # }
+/// use std::time::SystemTime;
+/// use tidewire::auth::{ApiKeys, Authentication};
+/// use tidewire::service::Target;
+/// use tidewire::{Context, Gate, Head, Principal};
+/// # use tidewire_service::Admission;
+///
+/// let sha256 = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"; // of `secret`
+/// let keys = ApiKeys::new(http::HeaderName::from_static("x-api-key"))
+///     .key(sha256, Principal::new("shop", "robot"))?;
+/// let gate = Authentication::new(SystemTime::now).api_keys(keys);
+///
+/// let context = Context::default().with_header("x-api-key", "secret").expect("a header");
+/// let mut head = Head::new(Target::Unknown("/".into()), context);
+/// assert!(matches!(gate.admit(&mut head), Admission::Ready(Ok(()))));
+/// assert_eq!(head.context.principal().map(Principal::subject), Some("robot"));
+/// # Ok::<(), tidewire::auth::ApiKeyError>(())
+/// ```
 #[derive(Clone)]
 #[must_use = "it is a gate, and does nothing until a server has it"]
 pub struct Authentication {

@@ -20,6 +20,15 @@ use crate::keys::{FetchReason, FetchedKeys, Key, Keys};
 use crate::verified_tokens::VerifiedTokens;
 
 /// What a token has to say.
+///
+/// ```
+/// # mod tidewire { pub mod auth { pub use tidewire_auth::*; } pub use tidewire_service::*; }
+/// use std::time::Duration;
+/// use tidewire::auth::TokenRequirements;
+///
+/// let wanted = TokenRequirements::new("https://id.example", "shop").leeway(Duration::from_secs(5));
+/// assert_eq!(wanted.audience, "shop");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TokenRequirements {

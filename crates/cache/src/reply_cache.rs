@@ -34,6 +34,53 @@ use crate::turns::Turns;
 /// Answers that are stale and not asked for go as others are kept
 /// ([`Memo::sweep`](tidewire_memo::Memo::sweep)). Time passes in the graph only when somebody says
 /// so: [`Graph::drive`] or [`Graph::advance`].
+///
+/// A server has one by `Server::builder().memo(cache)`. This is what it does to a handler that
+/// reads a source:
+///
+/// ```
+/// # mod tidewire {
+/// #     pub use tidewire_cache::ReplyCache; pub mod memo { pub use tidewire_memo::*; }
+/// #     pub use tidewire_service::*; pub mod service { pub use tidewire_service::*; }
+/// # }
+/// # struct TokioClock;
+/// # impl tidewire::service::Clock for TokioClock {
+/// #     fn now(&self) -> std::time::Instant { std::time::Instant::now() }
+/// #     fn sleep_until(
+/// #         &self, at: std::time::Instant,
+/// #     ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+/// #         Box::pin(tokio::time::sleep_until(at.into()))
+/// #     }
+/// # }
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// use tidewire::memo::{Graph, Source};
+/// use tidewire::service::CacheScope;
+/// use tidewire::{Body, Call, Context, Layer, ReplyCache, Service};
+///
+/// static RUNS: AtomicU32 = AtomicU32::new(0);
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tidewire::Result<()> {
+/// let graph = Graph::new();
+/// let news = Source::<()>::new_in(&graph, "news");
+/// let page = move |_: Call| async move {
+///     news.read(&());
+///     Ok(format!("edition {}", RUNS.fetch_add(1, Ordering::Relaxed) + 1))
+/// };
+/// let cache = ReplyCache::new(&graph);
+/// let cached = cache.page_layer(TokioClock, CacheScope::Public).layer(Arc::new(page));
+/// let get = || {
+///     let uri = http::Uri::from_static("/news");
+///     cached.call(Call::http(http::Method::GET, uri, Context::default(), Body::Empty))
+/// };
+/// assert_eq!(get().await?.body.collect(64).await?, "edition 1");
+/// assert_eq!(get().await?.body.collect(64).await?, "edition 1");
+/// news.changed(&());
+/// assert_eq!(get().await?.body.collect(64).await?, "edition 2");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 #[must_use = "a reply cache does nothing until it is a layer of something"]
 pub struct ReplyCache {

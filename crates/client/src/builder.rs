@@ -20,6 +20,26 @@ use crate::retry::{Retries, Retry};
 use crate::trace::Trace;
 
 /// Builds a [`Client`].
+///
+/// ```
+/// # mod tidewire {
+/// #     pub mod client { pub use tidewire_client::*; }
+/// #     pub use tidewire_client::Client;
+/// #     pub use tidewire_service::*;
+/// # }
+/// use std::time::Duration;
+/// use tidewire::Client;
+/// use tidewire::client::{Protocol, Retry};
+///
+/// let client = Client::builder("http://10.0.0.7:50051")
+///     .url("http://10.0.0.8:50051")
+///     .protocol(Protocol::Grpc)
+///     .timeout(Duration::from_secs(2))
+///     .retry(Retry::none())
+///     .build()?;
+/// assert_eq!(client.open_connections(), 0, "it connects when it is called");
+/// # Ok::<(), tidewire::client::BuildError>(())
+/// ```
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until build"]
 pub struct Builder {

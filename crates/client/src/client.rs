@@ -28,6 +28,25 @@ use crate::trace::{Step, Trace, now, tell};
 /// plain HTTP; and a [`Channel`], so generated clients take it. Connections are opened when they
 /// are needed and kept for further calls; they end with the last clone and the last reply being
 /// read.
+///
+/// Any plain HTTP server is called as a handler would be; a generated client takes
+/// [`channel`](Self::channel):
+///
+/// ```
+/// # mod tidewire { pub use tidewire_client::Client; pub use tidewire_service::*; }
+/// use tidewire::{Body, Call, Client, Code, Context, Service};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = Client::builder("http://127.0.0.1:9").build()?; // nobody listens there
+/// // let greeter = GreeterClient::new(client.channel());
+/// let uri = http::Uri::from_static("/health");
+/// let call = Call::http(http::Method::GET, uri, Context::default(), Body::Empty);
+/// let error = client.call(call).await.unwrap_err();
+/// assert_eq!(error.code(), Code::Unavailable);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Client(Kind);
 

@@ -41,6 +41,14 @@ pub(crate) enum ServerPlace {
 }
 
 /// A client that cannot be built.
+///
+/// ```
+/// # mod tidewire { pub use tidewire_client::Client; pub use tidewire_service::*; }
+/// use tidewire::Client;
+///
+/// let error = Client::builder("ftp://10.0.0.7").build().unwrap_err();
+/// assert!(error.to_string().contains("ftp"), "{error}");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuildError(String);
 

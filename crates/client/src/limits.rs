@@ -23,6 +23,23 @@
 use std::time::Duration;
 
 /// The bounds of a client.
+///
+/// ```
+/// # mod tidewire {
+/// #     pub mod client { pub use tidewire_client::*; }
+/// #     pub use tidewire_client::Client;
+/// #     pub use tidewire_service::*;
+/// # }
+/// use std::time::Duration;
+/// use tidewire::Client;
+/// use tidewire::client::ClientLimits;
+///
+/// let mut limits = ClientLimits::default();
+/// limits.connect_timeout = Duration::from_secs(1);
+/// limits.message_bytes_max = 64 * 1024 * 1024;
+/// let client = Client::builder("http://10.0.0.7:8080").limits(limits).build()?;
+/// # Ok::<(), tidewire::client::BuildError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientLimits {

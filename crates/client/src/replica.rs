@@ -44,6 +44,24 @@ use self::key::{Key, KeyView};
 use crate::live::Live;
 
 /// How remote queries are replicated; see [`Builder::replicas`](crate::Builder::replicas).
+///
+/// ```
+/// # mod tidewire {
+/// #     pub mod client { pub use tidewire_client::*; }
+/// #     pub use tidewire_client::Client;
+/// #     pub use tidewire_service::*;
+/// # }
+/// # use tidewire_memo as memo;
+/// use memo::Graph;
+/// use tidewire::Client;
+/// use tidewire::client::{Replicas, WhenLost};
+///
+/// // What is asked for once is answered here until the server says that it changed.
+/// let replicas = Replicas::new(&Graph::global()).when_lost(WhenLost::Serve);
+/// let client = Client::builder("ws://10.0.0.7:8080").replicas(replicas).build()?;
+/// assert_eq!(client.replicas_held(), 0);
+/// # Ok::<(), tidewire::client::BuildError>(())
+/// ```
 #[derive(Debug, Clone)]
 #[must_use = "it is a setting of a client"]
 pub struct Replicas {

@@ -26,6 +26,23 @@ use http::{HeaderName, HeaderValue};
 use tidewire_service::{Code, Error, Idempotency, Method};
 
 /// How failed calls are made again.
+///
+/// ```
+/// # mod tidewire {
+/// #     pub mod client { pub use tidewire_client::*; }
+/// #     pub use tidewire_client::Client;
+/// #     pub use tidewire_service::*;
+/// # }
+/// use std::time::Duration;
+/// use tidewire::Client;
+/// use tidewire::client::Retry;
+///
+/// let mut retry = Retry::default();
+/// retry.attempts_max = 5;
+/// retry.backoff_max = Duration::from_secs(2);
+/// let client = Client::builder("http://10.0.0.7:8080").retry(retry).build()?;
+/// # Ok::<(), tidewire::client::BuildError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retry {

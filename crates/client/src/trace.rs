@@ -41,6 +41,24 @@ pub struct Event<'a> {
 ///
 /// A retried call goes through them again. A call that takes a connection from the pool has
 /// [`Reused`](Self::Reused) in place of the steps before it.
+///
+/// Which address a call went to, and whether its connection was there already:
+///
+/// ```
+/// # mod tidewire {
+/// #     pub mod client { pub use tidewire_client::*; }
+/// #     pub use tidewire_client::Client;
+/// #     pub use tidewire_service::*;
+/// # }
+/// use tidewire::client::{Step, Trace};
+///
+/// let trace = Trace::new(|event| match event.step {
+///     Step::Connecting { to } => println!("{:?}: connects to {to}", event.at),
+///     Step::Reused { to } => println!("{:?}: goes on with {to}", event.at),
+///     _ => {}
+/// });
+/// // Client::builder("http://10.0.0.7:8080").trace(trace)
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Step<'a> {

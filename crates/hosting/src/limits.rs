@@ -28,6 +28,18 @@ use std::time::Duration;
 use crate::supervisor::message::Bounds;
 
 /// The bounds of a hosted service's life.
+///
+/// ```
+/// # mod tidewire { pub mod hosting { pub use tidewire_hosting::*; } }
+/// use std::time::Duration;
+/// use tidewire::hosting::LifeLimits;
+///
+/// let mut life = LifeLimits::default();
+/// life.instances_max = 4;
+/// life.spares = 1;
+/// life.idle_stop = Some(Duration::from_secs(300));
+/// # let _ = life;
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LifeLimits {

@@ -1,6 +1,15 @@
 //! How JSON is printed where servers may differ.
 
 /// How JSON is printed; the default is canonical proto JSON, the text that generated code prints.
+///
+/// ```
+/// # mod tidewire { pub mod schema { pub use tidewire_json::JsonStyle; } }
+/// use tidewire::schema::JsonStyle;
+///
+/// // As a page wants it that was written for REST:
+/// let style = JsonStyle::default().with_proto_names().with_defaults();
+/// # let _ = style;
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct JsonStyle {
     pub(crate) proto_names: bool,

@@ -6,6 +6,17 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Where a server listens, or listens by now.
+///
+/// ```
+/// # mod tidewire { pub use tidewire_listen::*; }
+/// use tidewire::Address;
+///
+/// let tcp: Address = "127.0.0.1:8080".parse()?;
+/// assert!(tcp.is_local());
+/// let socket: Address = "unix:/run/shop.sock".parse()?;
+/// assert!(matches!(socket, Address::Unix(_)));
+/// # Ok::<(), tidewire::ParseAddressError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     /// A TCP port; 0 lets the system choose one.

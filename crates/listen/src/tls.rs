@@ -65,6 +65,23 @@ struct State {
 }
 
 /// PEM files of an identity, and whether clients need one.
+///
+/// A certificate that is renewed while the server runs:
+///
+/// ```
+/// # mod tidewire { pub mod server { pub use tidewire_listen::{Tls, TlsFiles}; } }
+/// use tidewire::server::{Tls, TlsFiles};
+///
+/// let files = TlsFiles {
+///     certificate: "no/such/shop.pem".into(),
+///     key: "no/such/shop.key".into(),
+///     also: Vec::new(),
+///     client_authorities: None,
+///     clients_optional: false,
+/// };
+/// let error = Tls::of_files(files).err().expect("the files are read at once, and when they change");
+/// assert!(error.to_string().contains("no/such/shop.pem"), "{error}");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
     /// The certificate chain.

@@ -12,6 +12,24 @@ use crate::graph::{Graph, Shared};
 
 /// Expires values of a graph while it lives. All drivers of a graph share one thread; dropping the last
 /// one joins it.
+///
+/// ```
+/// # mod tidewire { pub mod memo { pub use tidewire_memo::*; } }
+/// use std::time::Duration;
+/// use tidewire::memo::{Graph, Memo};
+///
+/// # futures::executor::block_on(async {
+/// let graph = Graph::new();
+/// let driver = graph.drive()?; // without one nothing expires
+/// let rate = Memo::infallible_in(&graph, "rate", async |_: u32| 7).ttl(Duration::from_millis(1));
+/// rate.get(1).await?;
+/// while rate.cached(&1).is_some() {
+///     std::thread::yield_now();
+/// }
+/// drop(driver);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[must_use = "nothing expires after the driver is dropped"]
 pub struct Driver {
     _running: Arc<dyn Any + Send + Sync>,

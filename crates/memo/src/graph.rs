@@ -49,6 +49,21 @@ use crate::memory::{line, sync, wake};
 /// [`Closed`](crate::ErrorKind::Closed), and watches end. Handles (`Memo`, `Source`) are `Copy` and may
 /// outlive it, which is why some 10 KiB of a closed graph with one memo and one source, and 4 KiB for each
 /// further one, are never freed: make a graph for what lives as long as the program, not for a request.
+///
+/// ```
+/// # mod tidewire { pub mod memo { pub use tidewire_memo::*; } }
+/// use tidewire::memo::{Graph, Memo};
+///
+/// # futures::executor::block_on(async {
+/// let graph = Graph::new();
+/// let double = Memo::infallible_in(&graph, "double", async |n: u32| 2 * n);
+/// assert_eq!(*double.get(21).await?, 42);
+/// assert_eq!(graph.stats().started, 1);
+/// assert_eq!(*double.get(21).await?, 42);
+/// assert_eq!(graph.stats().started, 1, "the second one came from memory");
+/// # Ok::<(), tidewire::memo::Error>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone)]
 pub struct Graph {
     pub(crate) shared: &'static Shared,

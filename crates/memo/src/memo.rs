@@ -27,6 +27,29 @@ use crate::watch::{Notify, Watch};
 ///
 /// The function may read sources, memos and its key. What else it reads (a clock, a file, a service) is
 /// invisible to the graph; bound its life with [`Memo::ttl`].
+///
+/// ```
+/// # mod tidewire { pub mod memo { pub use tidewire_memo::*; } }
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// use tidewire::memo::{Memo, Source};
+///
+/// static RUNS: AtomicU32 = AtomicU32::new(0);
+/// # futures::executor::block_on(async {
+/// let rows = Source::<u32>::new("rows");
+/// let square = Memo::infallible("square", move |id: u32| async move {
+///     rows.read(&id);
+///     RUNS.fetch_add(1, Ordering::Relaxed);
+///     id * id
+/// });
+/// assert_eq!(*square.get(3).await?, 9);
+/// assert_eq!(*square.get(3).await?, 9);
+/// assert_eq!(RUNS.load(Ordering::Relaxed), 1);
+/// rows.changed(&3);
+/// assert_eq!(*square.get(3).await?, 9);
+/// assert_eq!(RUNS.load(Ordering::Relaxed), 2, "a change makes it run again");
+/// # Ok::<(), tidewire::memo::Error>(())
+/// # }).unwrap();
+/// ```
 pub struct Memo<K: 'static, V: 'static> {
     pub(crate) inner: &'static Inner<K, V>,
 }

@@ -482,6 +482,27 @@ impl<K: Key> Mark for AllKeys<K> {
 }
 
 /// While it lives, nothing that reads the source is memoized; see [`Source::suspend`].
+///
+/// ```
+/// # mod tidewire { pub mod memo { pub use tidewire_memo::*; } }
+/// use tidewire::memo::{Graph, Memo, Source};
+///
+/// # futures::executor::block_on(async {
+/// let graph = Graph::new();
+/// let rows = Source::<u32>::new_in(&graph, "rows");
+/// let read = Memo::infallible_in(&graph, "read", move |id: u32| async move {
+///     rows.read(&id);
+///     id
+/// });
+/// let lost = rows.suspend(); // the connection that tells of changes is lost
+/// read.get(1).await?;
+/// assert!(read.cached(&1).is_none(), "it was answered and not kept");
+/// drop(lost);
+/// read.get(1).await?;
+/// assert!(read.cached(&1).is_some());
+/// # Ok::<(), tidewire::memo::Error>(())
+/// # }).unwrap();
+/// ```
 #[must_use = "the source goes on when the suspension is dropped"]
 pub struct Suspension {
     resume: Box<dyn Send + Sync>,

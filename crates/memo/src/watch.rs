@@ -79,6 +79,26 @@ impl<K: Key, V: Send + Sync + 'static> Drop for Post<K, V> {
 /// early cutoff absorbs yields nothing. A value that lives shorter than a poll takes may be skipped,
 /// never the last one. An error that is memoized is yielded once; one that is not is computed anew by
 /// the next poll, so pause before you ask again. The stream ends when the memo is closed.
+///
+/// ```
+/// # mod tidewire { pub mod memo { pub use tidewire_memo::*; } }
+/// use tidewire::memo::{Graph, Memo, Source};
+///
+/// # futures::executor::block_on(async {
+/// let graph = Graph::new();
+/// let rows = Source::<u32>::new_in(&graph, "rows");
+/// let read = Memo::infallible_in(&graph, "read", move |id: u32| async move {
+///     rows.read(&id);
+///     std::time::Instant::now() // a database would be asked here
+/// });
+/// let mut values = read.watch(1);
+/// let first = values.next().await.expect("the memo is open")?;
+/// rows.changed(&1);
+/// let second = values.next().await.expect("the memo is open")?;
+/// assert_ne!(first.version(), second.version());
+/// # Ok::<(), tidewire::memo::Error>(())
+/// # }).unwrap();
+/// ```
 #[must_use = "streams do nothing unless polled"]
 pub struct Watch<K: Key, V: Send + Sync + 'static> {
     post: Post<K, V>,
@@ -159,6 +179,25 @@ impl<K: Key, V: Send + Sync + 'static> Stream for Watch<K, V> {
 /// Any mark after the stream was made is reported; marks that come before it is polled again are
 /// reported once. After a report nothing more comes until somebody has brought the value up to date
 /// again. The stream ends when the memo is closed.
+///
+/// ```
+/// # mod tidewire { pub mod memo { pub use tidewire_memo::*; } }
+/// use tidewire::memo::{Graph, Memo, Source};
+///
+/// # futures::executor::block_on(async {
+/// let graph = Graph::new();
+/// let rows = Source::<u32>::new_in(&graph, "rows");
+/// let read = Memo::infallible_in(&graph, "read", move |id: u32| async move {
+///     rows.read(&id);
+///     id
+/// });
+/// read.get(1).await?;
+/// let mut changes = read.notify(1);
+/// rows.changed(&1);
+/// assert_eq!(changes.next().await, Some(()), "tell whoever shows the value");
+/// # Ok::<(), tidewire::memo::Error>(())
+/// # }).unwrap();
+/// ```
 #[must_use = "streams do nothing unless polled"]
 pub struct Notify<K: Key, V: Send + Sync + 'static> {
     post: Post<K, V>,

@@ -50,6 +50,13 @@ pub(crate) enum Step {
 }
 
 /// Why everything was marked stale.
+///
+/// ```
+/// # mod tidewire { pub mod oplog { pub use tidewire_oplog::*; } }
+/// use tidewire::oplog::ResetReason;
+///
+/// assert_eq!(ResetReason::Trimmed.as_str(), "trimmed");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ResetReason {

@@ -5,6 +5,18 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind};
 
 /// How a host follows the log.
+///
+/// ```
+/// # mod tidewire { pub mod oplog { pub use tidewire_oplog::*; } }
+/// use std::time::Duration;
+/// use tidewire::oplog::Settings;
+///
+/// let mut settings = Settings::default();
+/// settings.poll = Duration::from_millis(100);
+/// assert_eq!(settings.fault(), None);
+/// settings.schema = String::new();
+/// assert!(settings.fault().is_some(), "it says which setting is wrong");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Settings {

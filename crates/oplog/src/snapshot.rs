@@ -9,6 +9,17 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A snapshot of PostgreSQL, `pg_current_snapshot()`.
+///
+/// ```
+/// # mod tidewire { pub mod oplog { pub use tidewire_oplog::*; } }
+/// use tidewire::oplog::Snapshot;
+///
+/// // As `pg_current_snapshot()` prints it: 12 was still running.
+/// let snapshot: Snapshot = "10:20:12".parse()?;
+/// assert!(snapshot.contains(11));
+/// assert!(!snapshot.contains(12));
+/// # Ok::<(), tidewire::oplog::SnapshotError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
     xmin: u64,

@@ -18,6 +18,17 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crate::cursor::{Incarnation, Position};
 
 /// Changes that a later read must show.
+///
+/// ```
+/// # mod tidewire { pub mod oplog { pub use tidewire_oplog::*; } }
+/// use tidewire::oplog::{Incarnation, Token};
+///
+/// let log = Incarnation([7; 16]);
+/// let mut seen = Token::of(&log, 20);
+/// seen.merge(&Token::of(&log, 30));
+/// assert!(!seen.is_empty());
+/// assert_eq!(Token::parse(&seen.to_string()), seen, "a caller gives it back as it was");
+/// ```
 #[derive(Clone, PartialEq, Eq, Default, Hash)]
 pub struct Token {
     /// `None`: nothing is asked for, or what was asked for cannot be told.

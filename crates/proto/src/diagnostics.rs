@@ -7,6 +7,14 @@ use std::error::Error;
 use std::fmt;
 
 /// One thing wrong with the sources.
+///
+/// ```
+/// # mod tidewire { pub mod schema { pub use tidewire_proto::*; } }
+/// use tidewire::schema::Diagnostic;
+///
+/// let diagnostic = Diagnostic::new("shop.proto", "message Item has no fields").at(3, 1);
+/// assert!(diagnostic.to_string().contains("shop.proto"), "{diagnostic}");
+/// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct Diagnostic {

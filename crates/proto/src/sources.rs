@@ -21,6 +21,18 @@ pub const IMPORT_DEPTH_MAX: usize = 256;
 ///
 /// Imports are looked up in the includes in order, then in the descriptor sets, then among the
 /// built-in files.
+///
+/// ```
+/// # mod tidewire { pub mod schema { pub use tidewire_proto::*; } }
+/// # let folder = std::env::temp_dir().join("tidewire-sources-doctest");
+/// # std::fs::create_dir_all(&folder)?;
+/// # std::fs::write(folder.join("shop.proto"), "syntax = \"proto3\"; message Item {}")?;
+/// use tidewire::schema::Sources;
+///
+/// let descriptors = Sources::new().folder(&folder).compile()?;
+/// assert_eq!(descriptors.files().len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
     pub(crate) includes: Vec<PathBuf>,

@@ -64,6 +64,18 @@ impl Default for RestOptions {
 }
 
 /// How a reply message is printed. All forms are read alike.
+///
+/// ```
+/// # mod tidewire { pub mod rest { pub use tidewire_rest::*; } }
+/// use tidewire::rest::{Defaults, FieldNames, JsonOptions};
+///
+/// let as_in_the_proto = JsonOptions {
+///     defaults: Defaults::Omitted,
+///     names: FieldNames::Original,
+///     ..JsonOptions::default()
+/// };
+/// assert_ne!(as_in_the_proto, JsonOptions::default());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct JsonOptions {
     /// Whether fields with their default value are printed.
@@ -122,6 +134,15 @@ pub enum FieldNames {
 }
 
 /// What errors look like.
+///
+/// ```
+/// # mod tidewire { pub mod rest { pub use tidewire_rest::*; } }
+/// use tidewire::rest::{ErrorFormat, RestOptions, UnknownNames};
+///
+/// let mut options = RestOptions::default();
+/// options.errors = ErrorFormat::Problem;
+/// options.unknown_members = UnknownNames::Refused;
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ErrorFormat {
     /// `{"code":"not_found","message":"…"}`, as Connect has it.

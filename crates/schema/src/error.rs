@@ -5,6 +5,29 @@ use std::fmt;
 use tidewire_proto::Diagnostics;
 
 /// Why a schema cannot be used.
+///
+/// ```
+/// # mod tidewire {
+/// #     pub mod schema { pub use tidewire_schema::*; }
+/// #     pub use tidewire_schema::{Message, Schema};
+/// #     pub use tidewire_service::*;
+/// # }
+/// # let folder = std::env::temp_dir().join("tidewire-schema-error-doctest");
+/// # std::fs::create_dir_all(&folder)?;
+/// # std::fs::write(folder.join("shop.proto"), r#"syntax = "proto3";
+/// # message Item { string name }"#)?;
+/// use tidewire::Schema;
+/// use tidewire::schema::SchemaError;
+///
+/// match Schema::from_folder(&folder) {
+///     Err(SchemaError::Sources(found)) => {
+///         let first = found.iter().next().expect("there is one at least");
+///         assert_eq!(first.file.rsplit("/").next(), Some("shop.proto"));
+///     }
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SchemaError {
@@ -29,6 +52,21 @@ impl fmt::Display for SchemaError {
 impl std::error::Error for SchemaError {}
 
 /// Why a field cannot be read or written: its path, and what is wrong there.
+///
+/// ```
+/// # mod tidewire { pub use tidewire_schema::{Message, Schema}; pub use tidewire_service::*; }
+/// # let folder = std::env::temp_dir().join("tidewire-field-error-doctest");
+/// # std::fs::create_dir_all(&folder)?;
+/// # std::fs::write(folder.join("shop.proto"), r#"syntax = "proto3";
+/// # message Item { string name = 1; }"#)?;
+/// # let schema = Schema::from_folder(&folder)?;
+/// use tidewire::Schema;
+///
+/// let mut item = schema.message("Item")?;
+/// let error = item.set("price", 4.2).unwrap_err();
+/// assert_eq!(error.path(), "price");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldError(Box<Inner>);
 

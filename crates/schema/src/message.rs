@@ -158,6 +158,26 @@ impl From<MessageRef<'_>> for Message {
 }
 
 /// A borrowed [`Message`], or one that is part of another.
+///
+/// ```
+/// # mod tidewire {
+/// #     pub mod schema { pub use tidewire_schema::*; }
+/// #     pub use tidewire_schema::{Message, Schema};
+/// #     pub use tidewire_service::*;
+/// # }
+/// # let folder = std::env::temp_dir().join("tidewire-message-ref-doctest");
+/// # std::fs::create_dir_all(&folder)?;
+/// # std::fs::write(folder.join("shop.proto"), r#"syntax = "proto3";
+/// # message Order { Item item = 1; } message Item { string name = 1; }"#)?;
+/// # let schema = Schema::from_folder(&folder)?;
+/// use tidewire::schema::Value;
+/// use tidewire::{Codec, Schema};
+///
+/// let order = schema.decode("Order", Codec::Json, br#"{"item":{"name":"tea"}}"#)?;
+/// let item = order.get("item")?.and_then(Value::as_message).expect("it is a message");
+/// assert_eq!(item.encode(Codec::Json)?, r#"{"name":"tea"}"#);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct MessageRef<'a>(pub(crate) &'a DynamicMessage);
 

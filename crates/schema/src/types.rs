@@ -14,6 +14,28 @@ use buffa_descriptor::{
 use crate::comment;
 
 /// A message type of a schema.
+///
+/// ```
+/// # mod tidewire {
+/// #     pub mod schema { pub use tidewire_schema::*; }
+/// #     pub use tidewire_schema::{Message, Schema};
+/// #     pub use tidewire_service::*;
+/// # }
+/// # let folder = std::env::temp_dir().join("tidewire-types-doctest");
+/// # std::fs::create_dir_all(&folder)?;
+/// # std::fs::write(folder.join("shop.proto"), r#"syntax = "proto3";
+/// # message Order { string item = 1; int64 total_cents = 2; }"#)?;
+/// # let schema = Schema::from_folder(&folder)?;
+/// use tidewire::Schema;
+/// use tidewire::schema::{Kind, Scalar, Single};
+///
+/// let order = schema.message_type("Order").expect("it is in the schema");
+/// let names: Vec<_> = order.fields().map(|field| field.json_name()).collect();
+/// assert_eq!(names, ["item", "totalCents"]);
+/// let item = order.field("item").expect("it has such a field");
+/// assert!(matches!(item.kind(), Kind::One(Single::Scalar(Scalar::String))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct MessageType<'a> {
     pub(crate) pool: &'a Arc<DescriptorPool>,
@@ -107,6 +129,22 @@ impl fmt::Debug for MessageType<'_> {
 }
 
 /// A field of a message type, or an extension of it.
+///
+/// ```
+/// # mod tidewire { pub use tidewire_schema::{Message, Schema}; pub use tidewire_service::*; }
+/// # let folder = std::env::temp_dir().join("tidewire-field-doctest");
+/// # std::fs::create_dir_all(&folder)?;
+/// # std::fs::write(folder.join("shop.proto"), r#"syntax = "proto3";
+/// # message Order { optional int64 total_cents = 2; }"#)?;
+/// # let schema = Schema::from_folder(&folder)?;
+/// use tidewire::Schema;
+///
+/// let order = schema.message_type("Order").expect("it is in the schema");
+/// let total = order.field("total_cents").expect("it has such a field");
+/// assert_eq!((total.number(), total.json_name()), (2, "totalCents"));
+/// assert!(total.has_presence(), "zero is told from nothing");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Field<'a> {
     pub(crate) message: MessageType<'a>,
@@ -185,6 +223,22 @@ impl fmt::Debug for Field<'_> {
 }
 
 /// A oneof of a message type.
+///
+/// ```
+/// # mod tidewire { pub use tidewire_schema::{Message, Schema}; pub use tidewire_service::*; }
+/// # let folder = std::env::temp_dir().join("tidewire-oneof-doctest");
+/// # std::fs::create_dir_all(&folder)?;
+/// # std::fs::write(folder.join("shop.proto"), r#"syntax = "proto3";
+/// # message Payment { oneof by { string card = 1; string iban = 2; } }"#)?;
+/// # let schema = Schema::from_folder(&folder)?;
+/// use tidewire::{Codec, Schema};
+///
+/// let payment = schema.decode("Payment", Codec::Json, br#"{"iban":"NL00"}"#)?;
+/// assert_eq!(payment.which("by").map(|field| field.name()), Some("iban"));
+/// let by = payment.message_type().oneofs().next().expect("it has one");
+/// assert_eq!(by.fields().count(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Oneof<'a> {
     message: MessageType<'a>,
@@ -216,6 +270,27 @@ impl fmt::Debug for Oneof<'_> {
 }
 
 /// What a field holds.
+///
+/// ```
+/// # mod tidewire {
+/// #     pub mod schema { pub use tidewire_schema::*; }
+/// #     pub use tidewire_schema::{Message, Schema};
+/// #     pub use tidewire_service::*;
+/// # }
+/// # let folder = std::env::temp_dir().join("tidewire-kind-doctest");
+/// # std::fs::create_dir_all(&folder)?;
+/// # std::fs::write(folder.join("shop.proto"), r#"syntax = "proto3";
+/// # message Order { repeated string items = 1; map<string, int64> cents = 2; }"#)?;
+/// # let schema = Schema::from_folder(&folder)?;
+/// use tidewire::Schema;
+/// use tidewire::schema::{Kind, Scalar, Single};
+///
+/// let order = schema.message_type("Order").expect("it is in the schema");
+/// let items = order.field("items").expect("it has such a field");
+/// assert!(matches!(items.kind(), Kind::List(Single::Scalar(Scalar::String))));
+/// assert!(matches!(order.field("cents").map(|field| field.kind()), Some(Kind::Map { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub enum Kind<'a> {
     /// One value.
@@ -310,6 +385,21 @@ impl Scalar {
 }
 
 /// An enum of a schema.
+///
+/// ```
+/// # mod tidewire { pub use tidewire_schema::{Message, Schema}; pub use tidewire_service::*; }
+/// # let folder = std::env::temp_dir().join("tidewire-enum-doctest");
+/// # std::fs::create_dir_all(&folder)?;
+/// # std::fs::write(folder.join("shop.proto"), r#"syntax = "proto3";
+/// # enum State { STATE_UNSPECIFIED = 0; STATE_PAID = 1; }"#)?;
+/// # let schema = Schema::from_folder(&folder)?;
+/// use tidewire::Schema;
+///
+/// let state = schema.enum_type("State").expect("it is in the schema");
+/// assert_eq!(state.name_of(1), Some("STATE_PAID"));
+/// assert_eq!(state.number_of("STATE_LOST"), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct EnumType<'a> {
     pub(crate) pool: &'a Arc<DescriptorPool>,

@@ -13,6 +13,26 @@ use crate::message::{Message, MessageRef};
 ///
 /// Integers and floats have the width of their field. Numbers, text and bytes of Rust are values
 /// too ([`Message::set`] takes them), and so are messages.
+///
+/// ```
+/// # mod tidewire {
+/// #     pub mod schema { pub use tidewire_schema::*; }
+/// #     pub use tidewire_schema::{Message, Schema};
+/// #     pub use tidewire_service::*;
+/// # }
+/// # let folder = std::env::temp_dir().join("tidewire-value-doctest");
+/// # std::fs::create_dir_all(&folder)?;
+/// # std::fs::write(folder.join("shop.proto"), r#"syntax = "proto3";
+/// # message Order { repeated string items = 1; int64 cents = 2; }"#)?;
+/// # let schema = Schema::from_folder(&folder)?;
+/// use tidewire::schema::Value;
+/// use tidewire::{Codec, Schema};
+///
+/// let order = schema.decode("Order", Codec::Json, br#"{"items":["tea"],"cents":"420"}"#)?;
+/// assert!(matches!(order.get("cents")?, Some(Value::I64(420))));
+/// assert_eq!(order.get("items[0]")?.and_then(Value::as_str), Some("tea"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub enum Value<'a> {
     /// `bool`.
@@ -166,6 +186,27 @@ impl<'a> From<&'a Message> for Value<'a> {
 }
 
 /// The elements of a `repeated` field.
+///
+/// ```
+/// # mod tidewire {
+/// #     pub mod schema { pub use tidewire_schema::*; }
+/// #     pub use tidewire_schema::{Message, Schema};
+/// #     pub use tidewire_service::*;
+/// # }
+/// # let folder = std::env::temp_dir().join("tidewire-list-doctest");
+/// # std::fs::create_dir_all(&folder)?;
+/// # std::fs::write(folder.join("shop.proto"), r#"syntax = "proto3";
+/// # message Order { repeated string items = 1; }"#)?;
+/// # let schema = Schema::from_folder(&folder)?;
+/// use tidewire::schema::Value;
+/// use tidewire::{Codec, Schema};
+///
+/// let order = schema.decode("Order", Codec::Json, br#"{"items":["tea","cocoa"]}"#)?;
+/// let Some(Value::List(items)) = order.get("items")? else { panic!("they are there") };
+/// let names: Vec<_> = items.iter().filter_map(Value::as_str).collect();
+/// assert_eq!(names, ["tea", "cocoa"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct List<'a> {
     pub(crate) pool: &'a Arc<DescriptorPool>,
@@ -205,6 +246,26 @@ impl fmt::Debug for List<'_> {
 }
 
 /// The entries of a `map` field, ordered by key.
+///
+/// ```
+/// # mod tidewire {
+/// #     pub mod schema { pub use tidewire_schema::*; }
+/// #     pub use tidewire_schema::{Message, Schema};
+/// #     pub use tidewire_service::*;
+/// # }
+/// # let folder = std::env::temp_dir().join("tidewire-map-doctest");
+/// # std::fs::create_dir_all(&folder)?;
+/// # std::fs::write(folder.join("shop.proto"), r#"syntax = "proto3";
+/// # message Order { map<string, string> labels = 1; }"#)?;
+/// # let schema = Schema::from_folder(&folder)?;
+/// use tidewire::schema::Value;
+/// use tidewire::{Codec, Schema};
+///
+/// let order = schema.decode("Order", Codec::Json, br#"{"labels":{"color":"green"}}"#)?;
+/// let Some(Value::Map(labels)) = order.get("labels")? else { panic!("they are there") };
+/// assert_eq!(labels.get("color").and_then(Value::as_str), Some("green"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Map<'a> {
     pub(crate) pool: &'a Arc<DescriptorPool>,

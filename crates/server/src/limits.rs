@@ -55,6 +55,17 @@ use std::time::Duration;
 pub use self::range::{LimitRange, LimitsError};
 
 /// The bounds of a server.
+///
+/// ```
+/// # mod tidewire { pub use tidewire_server::*; pub use tidewire_service::*; }
+/// use tidewire::{Limits, Server};
+///
+/// let mut limits = Limits::default();
+/// limits.calls_max = Some(100);
+/// limits.body_bytes_max = 64 * 1024;
+/// assert!(limits.faults().is_empty(), "each is within what it may be");
+/// let server = Server::builder().limits(limits);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {

@@ -23,6 +23,16 @@ pub enum LineFormat {
 }
 
 /// Has a line written for each request.
+///
+/// ```
+/// # mod tidewire { pub mod telemetry { pub use tidewire_telemetry::*; } }
+/// use tidewire::telemetry::{AccessLog, LineFormat};
+///
+/// // One request in ten, as JSON, to standard error:
+/// let log = AccessLog::new(LineFormat::Json, |line| eprintln!("{line}")).sample(0.1);
+/// // Server::builder().observer(log)
+/// # let _: &dyn tidewire_service::Observer = &log;
+/// ```
 #[derive(Clone)]
 #[must_use = "it is an observer, and does nothing until a server has it"]
 pub struct AccessLog {

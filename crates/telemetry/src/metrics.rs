@@ -18,6 +18,18 @@ use crate::text::Exposition;
 
 /// Counts every request of a server, and records calls while somebody wants them; clones share all
 /// that.
+///
+/// ```
+/// # mod tidewire { pub mod telemetry { pub use tidewire_telemetry::*; } }
+/// use tidewire::telemetry::{Exposition, Format, Metrics};
+///
+/// let metrics = Metrics::new(); // Server::builder().observer(metrics.clone())
+/// let mut text = Exposition::new(Format::Prometheus);
+/// metrics.expose(&mut text);
+/// let text = text.into_text(); // what `/metrics` answers
+/// # let _ = text;
+/// assert!(metrics.figures().is_empty(), "nothing was called yet");
+/// ```
 #[derive(Clone, Default)]
 pub struct Metrics {
     all: Arc<RwLock<All>>,

@@ -26,6 +26,21 @@ use self::open_record::went_well;
 use crate::message_capture::{Capture, Messages, ShowMessage};
 
 /// The last calls of a server; clones share them.
+///
+/// ```
+/// # mod tidewire { pub mod telemetry { pub use tidewire_telemetry::*; } }
+/// use std::time::Duration;
+/// use tidewire::telemetry::Metrics;
+///
+/// let metrics = Metrics::new();
+/// let record = metrics.record();
+/// assert!(!record.is_on(), "nobody looks, so nothing is kept");
+/// let watching = record.watch();
+/// assert!(record.is_on());
+/// drop(watching);
+/// record.keep_for(Duration::from_secs(60));
+/// assert!(record.is_on());
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Record(Arc<Shared>);
 

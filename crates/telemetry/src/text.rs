@@ -9,6 +9,14 @@ use crate::exemplar::Exemplar;
 use crate::histogram::{BOUNDS, BucketCounts};
 
 /// How a text of metrics is written.
+///
+/// ```
+/// # mod tidewire { pub mod telemetry { pub use tidewire_telemetry::*; } }
+/// use tidewire::telemetry::Format;
+///
+/// let format = Format::asked_by("application/openmetrics-text; version=1.0.0");
+/// assert_eq!(format, Format::OpenMetrics);
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Format {
     /// The exposition format of Prometheus, 0.0.4.
@@ -19,6 +27,18 @@ pub enum Format {
 }
 
 /// A text of metrics being written, family by family.
+///
+/// Numbers of the program itself beside those of its calls:
+///
+/// ```
+/// # mod tidewire { pub mod telemetry { pub use tidewire_telemetry::*; } }
+/// use tidewire::telemetry::{Exposition, Format};
+///
+/// let mut text = Exposition::new(Format::Prometheus);
+/// text.family("shop_baskets", "gauge", "Baskets that are open.");
+/// text.sample("", &[("country", "nl".to_owned())], 3);
+/// assert!(text.into_text().contains("shop_baskets{country=\"nl\"} 3"));
+/// ```
 #[derive(Debug, Default)]
 pub struct Exposition {
     text: String,

@@ -68,6 +68,28 @@ pub use violation::{Violation, Violations};
 pub const VIOLATIONS_MAX: usize = 100;
 
 /// The compiled rules of a schema.
+///
+/// ```
+/// # mod tidewire {
+/// #     pub mod validate { pub use tidewire_validate::*; }
+/// #     pub use tidewire_schema::Schema; pub use tidewire_service::*;
+/// # }
+/// # let folder = std::env::temp_dir().join("tidewire-rule-set-doctest");
+/// # std::fs::create_dir_all(&folder)?;
+/// # std::fs::write(folder.join("shop.proto"), r#"syntax = "proto3"; package shop.v1;
+/// # import "buf/validate/validate.proto";
+/// # message Item { string name = 1 [(buf.validate.field).string.min_len = 1]; }"#)?;
+/// # let schema = Schema::from_folder(&folder)?;
+/// use tidewire::validate::RuleSet;
+/// use tidewire::{Code, Schema};
+///
+/// // string name = 1 [(buf.validate.field).string.min_len = 1];
+/// let rules = RuleSet::new(&schema)?;
+/// let error = rules.check("shop.v1.Item", b"").unwrap_err();
+/// assert_eq!(error.code(), Code::InvalidArgument);
+/// assert!(error.message().contains("name"), "{error}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct RuleSet {
     pool: Arc<DescriptorPool>,
     plans: Vec<MessagePlan>,

@@ -189,6 +189,28 @@ fn path(elements: &[Element], codec: Codec) -> String {
 }
 
 /// All broken rules of a message that were collected; never empty.
+///
+/// ```
+/// # mod tidewire {
+/// #     pub mod validate { pub use tidewire_validate::*; }
+/// #     pub use tidewire_schema::Schema;
+/// # }
+/// # let folder = std::env::temp_dir().join("tidewire-violations-doctest");
+/// # std::fs::create_dir_all(&folder)?;
+/// # std::fs::write(folder.join("shop.proto"), r#"syntax = "proto3"; package shop.v1;
+/// # import "buf/validate/validate.proto";
+/// # message Item { string name = 1 [(buf.validate.field).string.min_len = 1]; }"#)?;
+/// # let schema = Schema::from_folder(&folder)?;
+/// use tidewire::Schema;
+/// use tidewire::validate::RuleSet;
+///
+/// let rules = RuleSet::new(&schema)?;
+/// let item = rules.rules("shop.v1.Item").expect("it has rules");
+/// let violations = item.violations(b"")?.expect("an item without a name");
+/// let first = violations.iter().next().expect("there is one at least");
+/// assert_eq!((first.field().as_str(), first.rule_id()), ("name", "string.min_len"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Violations(pub(super) Vec<Violation>);
 

@@ -23,6 +23,14 @@ use crate::envelope::Message;
 use crate::sender::Sender;
 
 /// What a client compresses.
+///
+/// ```
+/// # mod tidewire { pub mod client { pub use tidewire_wire::{Compression, Encoding}; } }
+/// use tidewire::client::{Compression, Encoding};
+///
+/// let compression = Compression::requests(Encoding::Zstd).from_bytes(4096);
+/// // Client::builder("http://10.0.0.7:8080").compression(compression)
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compression {
     pub(crate) requests: Option<Encoding>,
@@ -31,6 +39,13 @@ pub struct Compression {
 }
 
 /// A way to compress.
+///
+/// ```
+/// # mod tidewire { pub mod client { pub use tidewire_wire::Encoding; } }
+/// use tidewire::client::Encoding;
+///
+/// assert_eq!(Encoding::Gzip.as_str(), "gzip");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Encoding {

@@ -14,6 +14,20 @@ use crate::store::value::{Head, Outcome, value_of};
 /// without an allocation and without touching a shared counter.
 ///
 /// It stays valid whatever happens to the memo; holding it keeps its memory alive beyond the budget.
+///
+/// ```
+/// # mod tidewire { pub mod memo { pub use tidewire_memo::*; } }
+/// use tidewire::memo::{CachedValue, Graph, Memo};
+///
+/// # futures::executor::block_on(async {
+/// let graph = Graph::new();
+/// let name = Memo::infallible_in(&graph, "name", async |id: u32| format!("contact {id}"));
+/// let value: CachedValue<String> = name.get(7).await?;
+/// drop(graph); // the memo is gone; what was given out stays
+/// assert_eq!(value.len(), "contact 7".len());
+/// # Ok::<(), tidewire::memo::Error>(())
+/// # }).unwrap();
+/// ```
 pub struct CachedValue<V> {
     head: NonNull<Head>,
     /// `None`: the handle owns a count instead.

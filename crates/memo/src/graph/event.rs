@@ -44,6 +44,23 @@ pub enum Cause {
 }
 
 /// Which events are recorded, and how many are kept. See [`Graph::record_events`](crate::Graph::record_events).
+///
+/// What happened to one memo, for a test or a console:
+///
+/// ```
+/// # mod tidewire { pub mod memo { pub use tidewire_memo::*; } }
+/// use tidewire::memo::{EventKind, Graph, Memo, Recording};
+///
+/// # futures::executor::block_on(async {
+/// let graph = Graph::new();
+/// graph.record_events(Recording::everything().without(EventKind::Hit));
+/// let double = Memo::infallible_in(&graph, "double", async |n: u32| 2 * n);
+/// double.get(1).await?;
+/// let kinds: Vec<_> = graph.take_events().iter().map(|event| event.kind).collect();
+/// assert_eq!(kinds, [EventKind::Started, EventKind::Published]);
+/// # Ok::<(), tidewire::memo::Error>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Recording {
     kinds: u32,

@@ -1,6 +1,27 @@
 //! Counters of a graph, for metrics and for the stress program.
 
 /// What happened in a graph since it was made, and what it holds now.
+///
+/// How a test asks whether a change reached what it should, and nothing else:
+///
+/// ```
+/// # mod tidewire { pub mod memo { pub use tidewire_memo::*; } }
+/// use tidewire::memo::{Graph, Memo, Source};
+///
+/// # futures::executor::block_on(async {
+/// let graph = Graph::new();
+/// let rows = Source::<u32>::new_in(&graph, "rows");
+/// let read = Memo::infallible_in(&graph, "read", move |id: u32| async move {
+///     rows.read(&id);
+///     id
+/// });
+/// read.get(1).await?;
+/// read.get(2).await?;
+/// rows.changed(&1);
+/// assert_eq!(graph.stats().marked, 1);
+/// # Ok::<(), tidewire::memo::Error>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

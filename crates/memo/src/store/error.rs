@@ -11,6 +11,19 @@ use std::sync::atomic::Ordering::Relaxed;
 ///
 /// [`ErrorKind`] says who is at fault; [`Error::source`](std::error::Error::source) and
 /// [`Error::downcast_ref`] reach the error that the memoized function returned.
+///
+/// ```
+/// # mod tidewire { pub mod memo { pub use tidewire_memo::*; } }
+/// use tidewire::memo::{ErrorKind, Graph, Memo};
+///
+/// # futures::executor::block_on(async {
+/// let graph = Graph::new();
+/// let number = Memo::new_in(&graph, "number", async |text: String| text.parse::<u32>());
+/// let error = number.get("seven".to_owned()).await.unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Failed);
+/// assert!(error.downcast_ref::<std::num::ParseIntError>().is_some());
+/// # });
+/// ```
 #[derive(Clone)]
 pub struct Error(Arc<Repr>);
 

@@ -14,6 +14,21 @@ use crate::store::node::{DIRTY, EMPTY, FADED, FRESH, GHOST, Header};
 use crate::store::slots::Id;
 
 /// A memo or a source, as the graph sees it.
+///
+/// ```
+/// # mod tidewire { pub mod memo { pub use tidewire_memo::*; } }
+/// use tidewire::memo::{Graph, Memo};
+///
+/// # futures::executor::block_on(async {
+/// let graph = Graph::new();
+/// let double = Memo::infallible_in(&graph, "double", async |n: u32| 2 * n);
+/// double.get(1).await?;
+/// double.get(2).await?;
+/// let owners = graph.owners();
+/// assert_eq!((&*owners[0].name, owners[0].entries), ("double", 2));
+/// # Ok::<(), tidewire::memo::Error>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OwnerInfo {
@@ -76,6 +91,21 @@ pub enum EntryState {
 }
 
 /// Some entries, and where the next ones are.
+///
+/// ```
+/// # mod tidewire { pub mod memo { pub use tidewire_memo::*; } }
+/// use tidewire::memo::{EntryState, Graph, Memo};
+///
+/// # futures::executor::block_on(async {
+/// let graph = Graph::new();
+/// let double = Memo::infallible_in(&graph, "double", async |n: u32| 2 * n);
+/// double.get(21).await?;
+/// let page = graph.entries("double", 0, 10);
+/// assert_eq!((page.entries[0].key.as_str(), page.entries[0].state), ("21", EntryState::Fresh));
+/// assert!(page.next.is_none());
+/// # Ok::<(), tidewire::memo::Error>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     /// In no order that means anything.
@@ -85,6 +115,24 @@ pub struct Page {
 }
 
 /// An entry and what is around it.
+///
+/// ```
+/// # mod tidewire { pub mod memo { pub use tidewire_memo::*; } }
+/// use tidewire::memo::{Graph, Memo, Source};
+///
+/// # futures::executor::block_on(async {
+/// let graph = Graph::new();
+/// let rows = Source::<u32>::new_in(&graph, "rows");
+/// let read = Memo::infallible_in(&graph, "read", move |id: u32| async move {
+///     rows.read(&id);
+///     id
+/// });
+/// read.get(7).await?;
+/// let around = read.entry(&7).expect("it is in memory");
+/// assert_eq!((&*around.dependencies[0].memo, &*around.dependencies[0].key), ("rows", "7"));
+/// # Ok::<(), tidewire::memo::Error>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Neighbourhood {

@@ -80,6 +80,35 @@ impl Server {
 }
 
 /// A server being put together.
+///
+/// What stands around services is said once, and holds for every protocol:
+///
+/// ```
+/// # mod tidewire { pub use tidewire_server::*; pub use tidewire_service::*; }
+/// use tidewire::{Call, Error, Head, Server};
+///
+/// fn authenticate(head: &mut Head) -> tidewire::Result<()> {
+///     match head.context.header("authorization") {
+///         Some(_) => Ok(()),
+///         None => Err(Error::unauthenticated("send authorization")),
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = Server::builder()
+///     .listen(std::net::SocketAddr::from(([127, 0, 0, 1], 0)))
+///     .gate(authenticate)
+///     .route(http::Method::GET, "/hello/{name}", async |call: Call| {
+///         Ok(format!("Hello, {}!", call.param::<String>("name")?))
+///     })
+///     .start()
+///     .await?;
+/// assert!(server.url().starts_with("http://127.0.0.1:"));
+/// assert!(server.drain().await);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a server does nothing until it is started"]
 pub struct Builder {
     services: Vec<(Interface, Arc<dyn Service>)>,

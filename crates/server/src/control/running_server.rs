@@ -22,6 +22,27 @@ use crate::runtime::stop::{Stage, Stop};
 use crate::runtime::usage::Usage;
 
 /// A running server. Dropping it cuts everything off; [`drain`](Self::drain) ends it gently.
+///
+/// A test starts a server at a port that the system chooses, and ends it:
+///
+/// ```
+/// # mod tidewire { pub use tidewire_server::*; pub use tidewire_service::*; }
+/// use tidewire::{Call, Server};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = Server::builder()
+///     .listen(std::net::SocketAddr::from(([127, 0, 0, 1], 0)))
+///     .route(http::Method::GET, "/", async |_: Call| Ok("hello"))
+///     .start()
+///     .await?;
+/// let url = server.url(); // for a client
+/// # assert!(url.starts_with("http://127.0.0.1:"));
+/// assert_eq!(server.usage().connections_open, 0);
+/// assert!(server.drain().await, "every call ended by itself");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct RunningServer {
     pub(crate) addresses: Vec<Address>,

@@ -12,6 +12,27 @@ use crate::services::reloadable::RulesError;
 use crate::services::routes::RouteError;
 
 /// Why a server did not start.
+///
+/// ```
+/// # mod tidewire {
+/// #     pub use tidewire_server::*;
+/// #     pub use tidewire_service::*;
+/// #     pub mod server { pub use tidewire_server::*; }
+/// # }
+/// use tidewire::server::StartError;
+/// use tidewire::{Call, Server};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let started = Server::builder()
+///     .listen(std::net::SocketAddr::from(([127, 0, 0, 1], 0)))
+///     .route(http::Method::GET, "/orders/{id}", async |_: Call| Ok("by id"))
+///     .route(http::Method::GET, "/orders/{name}", async |_: Call| Ok("by name"))
+///     .start()
+///     .await;
+/// assert!(matches!(started, Err(StartError::Route(_))), "one path, two handlers");
+/// # }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StartError {

@@ -9,6 +9,15 @@ use std::time::Duration;
 use super::Limits;
 
 /// A bound that cannot work; see [`Limits::faults`].
+///
+/// ```
+/// # mod tidewire { pub use tidewire_server::*; pub use tidewire_service::*; }
+/// use tidewire::Limits;
+///
+/// let mut limits = Limits::default();
+/// limits.streams_max = 0;
+/// assert_eq!(limits.faults()[0].key(), "limits.streams_max");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitsError {
     range: &'static Range,

@@ -6,6 +6,30 @@ use std::time::Instant;
 use tidewire_service::Clock;
 
 /// Tells the time of tokio, which tests can pause.
+///
+/// ```
+/// # mod tidewire {
+/// #     pub use tidewire_server::*;
+/// #     pub use tidewire_service::*;
+/// #     pub mod server { pub use tidewire_server::*; }
+/// #     pub mod service { pub use tidewire_service::*; }
+/// # }
+/// use tidewire::server::TokioClock;
+/// use tidewire::service::{Clock, FollowOptions, follow};
+/// use tidewire::{Body, Call, Context};
+/// use std::sync::Arc;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tidewire::Result<()> {
+/// let uri = http::Uri::from_static("/");
+/// let query = Call::http(http::Method::GET, uri, Context::default(), Body::Empty).buffered().await?;
+/// let hello = Arc::new(async |_: Call| Ok("hello"));
+/// let mut answers = follow(hello, query, FollowOptions::default(), TokioClock);
+/// assert!(answers.next().await?.is_some());
+/// assert!(answers.next().await?.is_none(), "nothing says when the first one ends");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TokioClock;
 

@@ -6,6 +6,17 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// A bound that refuses or ends something.
+///
+/// ```
+/// # mod tidewire {
+/// #     pub use tidewire_server::*;
+/// #     pub use tidewire_service::*;
+/// #     pub mod server { pub use tidewire_server::*; }
+/// # }
+/// use tidewire::server::Bound;
+///
+/// assert_eq!(Bound::ALL[0].key(), "limits.calls_max");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Bound {
