@@ -81,6 +81,17 @@ pub use self::upstream::UpstreamConfig;
 pub use self::value::Part;
 
 /// Everything that can be set.
+///
+/// ```
+/// use tidewire::config::Config;
+///
+/// let text = "[limits]\ncalls_max = 100\n\n[cors]\norigins = [\"https://app.example\"]\n";
+/// let config = Config::parse(text, "tidewire.toml")?;
+/// let server = config.server()?; // a builder: add services, then start it
+/// assert_eq!(config.limits().calls_max, Some(100));
+/// # let _ = server;
+/// # Ok::<(), tidewire::config::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
@@ -127,6 +138,17 @@ pub struct Config {
 }
 
 /// `[server]`.
+///
+/// ```
+/// use tidewire::config::Config;
+///
+/// let config = Config::parse(
+///     "[server]\nlisten = [\"127.0.0.1:8080\", \"unix:/run/shop.sock\"]\n",
+///     "tidewire.toml",
+/// )?;
+/// assert_eq!(config.server.listen.len(), 2);
+/// # Ok::<(), tidewire::config::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
@@ -160,6 +182,15 @@ pub struct ServerConfig {
 }
 
 /// `[server.tls]`: PEM files.
+///
+/// ```
+/// use tidewire::config::Config;
+///
+/// let text = "[server.tls]\ncertificate = \"shop.pem\"\nkey = \"shop.key\"\n";
+/// let tls = Config::parse(text, "tidewire.toml")?.server.tls.expect("it is there");
+/// assert_eq!(tls.certificate.to_str(), Some("shop.pem"));
+/// # Ok::<(), tidewire::config::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -178,6 +209,23 @@ pub struct TlsConfig {
 }
 
 /// `[[server.tls.also]]`: PEM files of one more certificate, for the names that it has.
+///
+/// ```
+/// use tidewire::config::Config;
+///
+/// let text = r#"
+/// [server.tls]
+/// certificate = "shop.pem"
+/// key = "shop.key"
+///
+/// [[server.tls.also]]
+/// certificate = "tenants.pem"
+/// key = "tenants.key"
+/// "#;
+/// let tls = Config::parse(text, "tidewire.toml")?.server.tls.expect("it is there");
+/// assert_eq!(tls.also[0].key.to_str(), Some("tenants.key"));
+/// # Ok::<(), tidewire::config::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -189,6 +237,15 @@ pub struct TlsPair {
 }
 
 /// `[limits]`.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::config::Config;
+///
+/// let config = Config::parse("[limits]\nidle_timeout = \"1m 30s\"\n", "tidewire.toml")?;
+/// assert_eq!(config.limits().idle_timeout, Duration::from_secs(90));
+/// # Ok::<(), tidewire::config::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
@@ -296,6 +353,15 @@ pub struct LimitsConfig {
 }
 
 /// `[validation]`.
+///
+/// ```
+/// use tidewire::config::Config;
+///
+/// assert!(Config::default().validation.enabled, "requests are checked unless this is set");
+/// let config = Config::parse("[validation]\nenabled = false\n", "tidewire.toml")?;
+/// assert!(!config.validation.enabled);
+/// # Ok::<(), tidewire::config::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
@@ -305,6 +371,15 @@ pub struct ValidationConfig {
 }
 
 /// `[log]`; with the feature `log` its `start` starts it.
+///
+/// ```
+/// use tidewire::config::{AccessLogSetting, Config};
+///
+/// let config = Config::parse("[log]\nlevel = \"warn\"\naccess = \"json\"\n", "tidewire.toml")?;
+/// assert_eq!(config.log.level, "warn");
+/// assert_eq!(config.log.access, Some(AccessLogSetting::Json));
+/// # Ok::<(), tidewire::config::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]

@@ -36,6 +36,21 @@ use tidewire_service::{
 };
 
 /// What a program serves when it is hosted.
+///
+/// ```no_run
+/// use tidewire::program::Program;
+/// use tidewire::{Call, Result};
+///
+/// async fn page(call: Call) -> Result<String> {
+///     Ok(format!("you asked for {}", call.describe()))
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tidewire::Exit {
+/// // With methods: Program::new().service(ShopServer::new(Shop::default()))
+/// Program::new().pages(page).run().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Default)]
 pub struct Program {
     methods: HashMap<String, (Method, Arc<dyn Service>)>,

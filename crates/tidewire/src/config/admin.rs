@@ -13,6 +13,15 @@ use tidewire_telemetry::{AccessLog, LineFormat, Metrics};
 use super::{AccessLogSetting, Config, ConfigError, LogConfig, value};
 
 /// `[admin]`.
+///
+/// ```
+/// use tidewire::config::Config;
+///
+/// let text = "[admin]\nlisten = \"127.0.0.1:9090\"\ntoken_file = \"admin.token\"\n";
+/// let admin = Config::parse(text, "tidewire.toml")?.admin;
+/// assert!(admin.listen.is_some_and(|address| address.is_local()));
+/// # Ok::<(), tidewire::config::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]

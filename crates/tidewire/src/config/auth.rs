@@ -14,6 +14,24 @@ use tidewire_service::{Access, Method, Principal};
 use super::{ConfigError, value};
 
 /// `[auth]`.
+///
+/// ```
+/// use tidewire::config::Config;
+///
+/// let text = r#"
+/// [auth.jwt]
+/// issuer = "https://id.example"
+/// audience = "shop"
+/// keys = "https://id.example/keys"
+///
+/// [auth.methods]
+/// "shop.v1.Orders/*" = { scopes = ["orders"] }
+/// "#;
+/// let auth = Config::parse(text, "tidewire.toml")?.auth;
+/// assert_eq!(auth.jwt.map(|jwt| jwt.audience).as_deref(), Some("shop"));
+/// assert!(auth.methods.contains_key("shop.v1.Orders/*"));
+/// # Ok::<(), tidewire::config::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
@@ -43,6 +61,22 @@ pub struct AuthConfig {
 }
 
 /// `[auth.jwt]`.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::config::Config;
+///
+/// let text = r#"
+/// [auth.jwt]
+/// issuer = "https://id.example"
+/// audience = "shop"
+/// keys = "https://id.example/keys"
+/// leeway = "5s"
+/// "#;
+/// let jwt = Config::parse(text, "tidewire.toml")?.auth.jwt.expect("it is there");
+/// assert_eq!(jwt.leeway, Some(Duration::from_secs(5)));
+/// # Ok::<(), tidewire::config::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -65,6 +99,20 @@ pub struct JwtConfig {
 }
 
 /// `[[auth.api_key]]`.
+///
+/// ```
+/// use tidewire::config::Config;
+///
+/// let text = r#"
+/// [[auth.api_key]]
+/// subject = "reports"
+/// sha256 = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"
+/// scopes = ["orders.read"]
+/// "#;
+/// let auth = Config::parse(text, "tidewire.toml")?.auth;
+/// assert_eq!(auth.api_keys[0].subject, "reports");
+/// # Ok::<(), tidewire::config::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]

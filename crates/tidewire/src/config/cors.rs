@@ -8,6 +8,14 @@ use tidewire_server::{Address, Cors};
 use super::value;
 
 /// `[cors]`.
+///
+/// ```
+/// use tidewire::config::Config;
+///
+/// let config = Config::parse("[cors]\norigins = [\"https://app.example\"]\n", "tidewire.toml")?;
+/// assert_eq!(config.cors.origins, ["https://app.example"]);
+/// # Ok::<(), tidewire::config::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]

@@ -4,6 +4,14 @@ use std::fmt;
 use std::path::Path;
 
 /// What is wrong with a configuration.
+///
+/// ```
+/// use tidewire::config::Config;
+///
+/// let error = Config::parse("[server]\nlisen = \"127.0.0.1:8080\"\n", "tidewire.toml").unwrap_err();
+/// let text = error.to_string();
+/// assert!(text.contains("tidewire.toml") && text.contains("did you mean listen"), "{text}");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError(String);
 

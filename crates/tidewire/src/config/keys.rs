@@ -8,6 +8,13 @@ use super::ConfigError;
 pub(super) const ENV_PREFIX: &str = "TIDEWIRE_";
 
 /// One setting.
+///
+/// ```
+/// use tidewire::config::KEYS;
+///
+/// let listen = KEYS.iter().find(|key| key.path == "server.listen").expect("there is one");
+/// assert_eq!(listen.default, "127.0.0.1:8080");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     /// Its path in the file, `server.listen`.

@@ -13,6 +13,17 @@ use tidewire_service::{CacheScope, Caching};
 use super::{Part, value};
 
 /// `[memo]`.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::config::Config;
+///
+/// let text = "[memo]\nbudget_bytes = \"256MiB\"\ncaller_ttl = \"10s\"\n";
+/// let memo = Config::parse(text, "tidewire.toml")?.memo;
+/// assert_eq!(memo.budget_bytes, Some(256 * 1024 * 1024));
+/// assert_eq!(memo.caller_ttl, Some(Duration::from_secs(10)));
+/// # Ok::<(), tidewire::config::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
@@ -60,6 +71,16 @@ pub struct MemoConfig {
 }
 
 /// `[memo.methods."shop.v1.Items/Get"]`; what is not set is as the method's `.proto` says.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::config::Config;
+///
+/// let text = "[memo.methods.\"shop.v1.Items/Get\"]\ncache = \"public\"\nttl = \"30s\"\n";
+/// let memo = Config::parse(text, "tidewire.toml")?.memo;
+/// assert_eq!(memo.methods["shop.v1.Items/Get"].ttl, Some(Duration::from_secs(30)));
+/// # Ok::<(), tidewire::config::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]

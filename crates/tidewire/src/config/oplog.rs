@@ -14,6 +14,23 @@ use tidewire_oplog::{Settings, TextKey};
 use super::value;
 
 /// `[oplog]`.
+///
+/// ```
+/// use tidewire::config::Config;
+///
+/// let text = r#"
+/// [oplog]
+/// url = "postgres://shop@10.0.0.7/shop"
+///
+/// [[oplog.capture]]
+/// table = "public.item"
+/// source = "items"
+/// key = ["id"]
+/// "#;
+/// let oplog = Config::parse(text, "tidewire.toml")?.oplog;
+/// assert_eq!(oplog.capture[0].source, "items");
+/// # Ok::<(), tidewire::config::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]

@@ -8,6 +8,14 @@ use tidewire_rest::{
 };
 
 /// `[rest]`.
+///
+/// ```
+/// use tidewire::config::{Config, ErrorsSetting};
+///
+/// let config = Config::parse("[rest]\nerrors = \"problem\"\n", "tidewire.toml")?;
+/// assert_eq!(config.rest.errors, Some(ErrorsSetting::Problem));
+/// # Ok::<(), tidewire::config::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
@@ -39,6 +47,15 @@ pub struct RestConfig {
 }
 
 /// `[rest.services."shop.v1.Contacts"]`; what is not set is as for all services.
+///
+/// ```
+/// use tidewire::config::{Config, NamesSetting};
+///
+/// let text = "[rest.services.\"shop.v1.Contacts\"]\nnames = \"original\"\n";
+/// let rest = Config::parse(text, "tidewire.toml")?.rest;
+/// assert_eq!(rest.services["shop.v1.Contacts"].names, Some(NamesSetting::Original));
+/// # Ok::<(), tidewire::config::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]

@@ -10,6 +10,22 @@ use tidewire_schema::{Schema, Sources};
 use super::ConfigError;
 
 /// `[[service]]` with `proto`.
+///
+/// ```
+/// use tidewire::config::{Backend, Config, ServiceEntry};
+///
+/// let text = r#"
+/// [[service]]
+/// proto = "protos"
+/// backend = "upstream"
+/// url = ["http://10.0.0.7:50051", "http://10.0.0.8:50051"]
+/// protocol = "grpc"
+/// "#;
+/// let config = Config::parse(text, "tidewire.toml")?;
+/// let ServiceEntry::Schema(service) = &config.services[0] else { panic!("it has proto") };
+/// assert_eq!((service.backend, service.url.len()), (Backend::Upstream, 2));
+/// # Ok::<(), tidewire::config::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServiceConfig {

@@ -13,6 +13,25 @@ use super::service_table::Table;
 use super::{Config, ProgramConfig, ServiceConfig, UpstreamConfig};
 
 /// One `[[service]]`.
+///
+/// ```
+/// use tidewire::config::{Config, ServiceEntry};
+///
+/// let text = r#"
+/// [[service]]
+/// run = ["node", "server.js"]
+/// name = "pages"
+/// route = "/*"
+///
+/// [[service]]
+/// url = "http://10.0.0.7:9000"
+/// route = "/old/*"
+/// "#;
+/// let config = Config::parse(text, "tidewire.toml")?;
+/// assert!(matches!(config.services[0], ServiceEntry::Program(_)));
+/// assert!(matches!(config.services[1], ServiceEntry::Upstream(_)));
+/// # Ok::<(), tidewire::config::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Table")]
 #[non_exhaustive]

@@ -10,6 +10,15 @@ use tidewire_server::Builder;
 use super::{ConfigError, Part};
 
 /// `[traces]`.
+///
+/// ```
+/// use tidewire::config::{Config, Part};
+///
+/// let text = "[traces]\nendpoint = \"http://127.0.0.1:4318\"\nsample = 0.1\n";
+/// let traces = Config::parse(text, "tidewire.toml")?.traces;
+/// assert_eq!(traces.sample.map(Part::get), Some(0.1));
+/// # Ok::<(), tidewire::config::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
