@@ -55,12 +55,12 @@ pub enum Body {
 ///
 /// ```
 /// # mod tidewire { pub use tidewire_service::*; pub mod service { pub use tidewire_service::*; } }
-/// use tidewire::service::Frame;
-/// use tidewire::{Body, Headers};
+/// use tidewire::Body;
+/// use tidewire::service::{Frame, ThinHeaders};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> tidewire::Result<()> {
-/// let mut trailers = Headers::default();
+/// let mut trailers = ThinHeaders::default();
 /// trailers.insert("rows", http::HeaderValue::from(2));
 /// let frames = [Frame::Data("ada\n".into()), Frame::Data("bob\n".into()), Frame::Trailers(trailers)];
 /// let body = Body::frames(futures_util::stream::iter(frames.map(Ok)));
