@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 has() { command -v "$1" >/dev/null || { echo "peers: no $1, so what needs it is absent" >&2; return 1; }; }
 if has cargo; then
-  cargo build --release --package web --package overhead --package raw-epoll --package memo --package rpc --package hosting
+  cargo build --release --package web --package overhead --package raw-epoll --package memo --package rpc --package hosting --package proxy
   (cd ../.. && cargo build --release --package contacts --package tidewire-cli)
 fi
 if has go; then
@@ -35,18 +35,24 @@ if has python3 && ! [ -e target/uwsgi/bin/uwsgi ]; then
     echo "peers: uWSGI could not be built, so it is absent" >&2
   fi
 fi
-# nginx as Debian builds it, without installing it: nothing is started, and no root is needed.
-if ! [ -e target/nginx ]; then
-  if command -v nginx >/dev/null; then
-    ln -s "$(command -v nginx)" target/nginx
-  elif has apt-get && has dpkg; then
-    scratch=$(mktemp -d)
-    if (cd "$scratch" && apt-get download -q nginx && dpkg -x nginx_*.deb .); then
-      cp "$scratch/usr/sbin/nginx" target/nginx
-    else
-      echo "peers: nginx could not be downloaded, so it is absent" >&2
+# nginx and Caddy as Debian builds them, without installing them: nothing is started, and no root is needed.
+for program in nginx caddy; do
+  if ! [ -e target/$program ]; then
+    if command -v $program >/dev/null; then
+      ln -s "$(command -v $program)" target/$program
+    elif has apt-get && has dpkg; then
+      scratch=$(mktemp -d)
+      if (cd "$scratch" && apt-get download -q $program && dpkg -x ${program}_*.deb .); then
+        cp "$scratch"/usr/*bin/$program target/$program
+      else
+        echo "peers: $program could not be downloaded, so it is absent" >&2
+      fi
+      rm -rf "$scratch"
     fi
-    rm -rf "$scratch"
   fi
+done
+# Varnish has to be installed, since it looks for its libraries where they belong and calls the C compiler.
+if ! [ -e target/varnishd ] && PATH="$PATH:/usr/sbin" has varnishd; then
+  ln -s "$(PATH="$PATH:/usr/sbin" command -v varnishd)" target/varnishd
 fi
 for program in psql redis-server; do has "$program" || true; done

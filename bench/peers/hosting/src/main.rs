@@ -9,7 +9,7 @@
 //! | front | is |
 //! |---|---|
 //! | `tidewire` | the gateway, with one service in `tidewire.toml` |
-//! | `nginx`, `proxy` | a proxy before the same worker: nginx, and hyper as barely as it goes (`proxy.rs`) |
+//! | `nginx`, `proxy` | a proxy before the same worker: nginx, and hyper as barely as it goes (`bench/peers/proxy`) |
 //! | `frames` | hyper, and the least that speaks frames to the same worker (`frames.rs`) |
 //! | `uwsgi` | the same page, served by uWSGI |
 //! | `bare` | no front: the worker started with the request waiting in its socket, which is the floor; alone: asked by its socket |
@@ -17,7 +17,6 @@
 mod ask;
 mod frames;
 mod front;
-mod proxy;
 mod usage;
 mod worker;
 
@@ -82,7 +81,7 @@ fn run() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["serve", "proxy", socket] => proxy::serve(socket),
+        ["serve", "proxy", socket] => proxy::pass::serve(&std::env::var("LISTEN")?, socket),
         ["serve", "frames", language] => frames::serve(&Worker::new(language, "pipe")?),
         [front, case, seconds] => {
             let (case, time) = (Case::parse(case)?, Duration::from_secs_f64(seconds.parse()?));
