@@ -7,7 +7,7 @@ after that less what it had before, of the process and its children:
 
 resident       the sum of their resident memory; what they share is in it once for each
 PSS            proportional memory, where it is in it once; of that anonymous memory, shared memory (nginx: its keys)
-               and files that are mapped (Varnish: its log, which holds the last 80 MiB whatever is in the cache)
+               and mapped files (Varnish has its log there, 80 MiB from the start, so it is in no difference)
 folder         what its files take on disk; nginx keeps its pages there, and the page cache of the kernel, which holds
                them too, is in none of the other figures
 kept           of the pages, those that the second time came without asking the origin

@@ -13,6 +13,7 @@
 //! | `rpc`: typed calls and streams between two processes | `rpc.rs` |
 //! | `memo`: what keeps the answers of a database, read in process | `memo.rs` |
 //! | `hosting`: hosted processes, kept, warm, cold, frozen | `hosting.rs` |
+//! | `proxy`: pages from the cache of a reverse proxy, requests passed on | `proxy.rs` |
 //! | `stacks`: one application as whole stacks have it, under a ramp of 300 clients | `stacks.rs` |
 //!
 //! Peers are in `bench/peers`, named by its `peers.toml`: `peer.rs`; one of them as a process:
@@ -28,6 +29,7 @@ mod mock;
 mod peer;
 mod peer_process;
 mod protocols;
+mod proxy;
 mod published_tables;
 mod report;
 mod rpc;
@@ -41,6 +43,7 @@ use std::time::Duration;
 use tidewire_loadgen::{MessageCodec, Protocol};
 
 pub(crate) use peer::Peers;
+pub(crate) use proxy::OriginUse;
 pub(crate) use report::{Cell, Section, cpu, markdown, notes, origin, ratios, sections, summary};
 pub(crate) use runner::{FORMAT, Settings, SuiteResult, run};
 pub(crate) use series::series;
@@ -81,6 +84,8 @@ pub(crate) enum Work {
         /// Nothing is a GET.
         sent: &'static str,
         answer: Answer,
+        /// Whether there is a server behind the peer that counts.
+        origin: OriginUse,
     },
     /// The scenario of this file, in the folder of the peers: what `bench run --scenario` takes.
     Scenario(&'static str),
@@ -121,5 +126,6 @@ pub(crate) const SUITES: &[Suite] = &[
     rpc::RPC,
     memo::MEMO,
     hosting::HOSTING,
+    proxy::PROXY,
     stacks::STACKS,
 ];

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidewire_loadgen::{MessageCodec, Protocol};
 
-use super::{Answer, Case, Load, Suite, Work};
+use super::{Answer, Case, Load, OriginUse, Suite, Work};
 
 pub(super) const MOCK: Suite = Suite {
     name: "mock",
@@ -59,7 +59,7 @@ impl ProtocolCase {
         Case {
             name,
             needs,
-            work: Work::Call { path, protocol, codec, sent, answer },
+            work: Work::Call { path, protocol, codec, sent, answer, origin: OriginUse::Absent },
             load: Load::Steady { connections, depth },
         }
     }

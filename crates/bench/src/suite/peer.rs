@@ -118,6 +118,11 @@ impl BackingServices {
         Ok(started)
     }
 
+    /// Where the service of this name is, if it is asked for.
+    pub(super) fn address(&self, name: &str) -> Option<&str> {
+        Some(&self.0.get(name)?.as_ref().ok()?.address)
+    }
+
     /// `text` with what they printed where it has their names.
     fn fill(&self, text: &str) -> Result<String, String> {
         let mut filled = text.to_owned();

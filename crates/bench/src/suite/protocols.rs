@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidewire_loadgen::{MessageCodec, Protocol};
 
-use super::{Answer, Case, Load, Suite, Work};
+use super::{Answer, Case, Load, OriginUse, Suite, Work};
 
 pub(super) const PROTOCOLS: Suite = Suite {
     name: "protocols",
@@ -65,6 +65,7 @@ impl ProtocolCase {
                 codec,
                 sent: message,
                 answer: Answer::Has(parts),
+                origin: OriginUse::Absent,
             },
             load: Load::Steady { connections, depth },
         }

@@ -11,7 +11,8 @@ use super::itself;
 use super::load::plan;
 use super::peer::{BackingServices, Peer};
 use super::peer_process::PeerProcess;
-use super::{Case, Load, Peers, Suite, Work};
+use super::proxy::{ORIGIN, OriginCount};
+use super::{Case, Load, OriginUse, Peers, Suite, Work};
 use crate::case::{self, ServerPlan};
 use crate::console::{Console, bar};
 use crate::measure;
@@ -279,6 +280,7 @@ async fn one(
         return Ok((figures, Vec::new()));
     }
     let mut running = at.start(peer, stop)?;
+    let origin = origin_count(case, at, &running.address)?;
     let mut plan = plan(case, &at.peers.folder, &running.address, settings)
         .map_err(|error| error.to_string())?;
     plan.warm_up = plan.warm_up.max(Duration::from_secs(peer.warm_up));
@@ -289,11 +291,28 @@ async fn one(
     if let Some(how) = running.ended() {
         return Err(format!("{how} after {} answers", result.requests.ok));
     }
+    if let Some(origin) = origin {
+        origin.after(result.requests.ok + result.requests.warm_up_sent)?;
+    }
     let seconds = match case.load {
         Load::Steady { .. } | Load::Itself | Load::Apart => Vec::new(),
         Load::Ramp { .. } => moments(&result),
     };
     Ok((figures(&result, &seconds)?, seconds))
+}
+
+/// The origin behind the peer at `address`, where the case has one.
+fn origin_count<'a>(
+    case: &Case,
+    at: &'a PeerHost<'_>,
+    address: &str,
+) -> Result<Option<OriginCount<'a>>, String> {
+    let Work::Call { path, origin, .. } = case.work else { return Ok(None) };
+    if origin == OriginUse::Absent {
+        return Ok(None);
+    }
+    let counts = at.backing.address(ORIGIN).ok_or("the backing service origin did not start")?;
+    OriginCount::before(counts, origin, address, path).map(Some)
 }
 
 /// The whole seconds of a run: the last answers come in their own second, which would look like a

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidewire_loadgen::{MessageCodec, Protocol};
 
-use super::{Answer, Case, Load, Suite, Work};
+use super::{Answer, Case, Load, OriginUse, Suite, Work};
 
 pub(super) const WEB: Suite = Suite {
     name: "web",
@@ -51,6 +51,7 @@ const fn handler(name: &'static str, what: &Resource, connections: usize, depth:
             codec: MessageCodec::Json,
             sent: "",
             answer: Answer::Is(what.body),
+            origin: OriginUse::Absent,
         },
         load: Load::Steady { connections, depth },
     }
