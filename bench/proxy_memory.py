@@ -14,7 +14,7 @@ kept           of the pages, those that the second time came without asking the 
 
 Usage: bench/proxy_memory.py [--pages N] [--tidewire PATH] [--markdown FILE]
 """
-import argparse, http.client, os, re, socket, subprocess, sys, tempfile, time, tomllib
+import argparse, http.client, os, re, signal, socket, subprocess, sys, tempfile, time, tomllib
 
 PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers")
 OURS = "../../target/release/tidewire"
@@ -134,6 +134,8 @@ def main():
     parser.add_argument("--tidewire", default=OURS)
     parser.add_argument("--markdown")
     options = parser.parse_args()
+    # Whoever ends this ends the proxies, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     if options.tidewire != OURS:
         options.tidewire = os.path.abspath(options.tidewire)
     with open(os.path.join(PEERS, "peers.toml"), "rb") as file:
