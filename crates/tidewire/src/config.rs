@@ -46,6 +46,7 @@ mod service_table;
 mod traces;
 mod upstream;
 mod value;
+mod variables;
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};

@@ -76,6 +76,9 @@ impl Check {
             return Err(Failure::usage(why));
         }
         let mut found = CheckReport::default();
+        if self.paths.is_empty() && !paths.iter().any(|path| matches!(kind(path), Kind::Settings)) {
+            settings::check_variables(&mut found);
+        }
         let mut files = Vec::new();
         let mut ruled = Vec::new();
         let mut protos = Vec::new();

@@ -1,6 +1,6 @@
 //! `tidewire check`.
 
-use crate::program::{folder, run};
+use crate::program::{command, folder, ran, run};
 
 const GOOD: &str = r#"syntax = "proto3";
 package shop.v1;
@@ -242,6 +242,65 @@ fn a_single_writer_beside_a_change_log_is_doubted() {
         let folder = folder(&[("tidewire.toml", &toml)]);
         run(folder.path(), &["check"]).check(0, &[said]);
     }
+}
+
+#[test]
+fn what_the_environment_sets_is_checked_as_if_the_file_set_it() {
+    let doubt = "tidewire.toml: warning: memo.single_writer = true beside [oplog]: replies that";
+    let service = "[[service]]\nproto = \"protos\"\n[limits]\nstreams_max = 0\n";
+    let tls = "[server.tls]\ncertificate = \"tidewire.toml\"\n";
+    for (toml, variable, value, code, said) in [
+        (CAPTURED, "MEMO_SINGLE_WRITER", "true", 0, doubt),
+        (CAPTURED, "OPLOG_ENABLED", "false", 0, "nothing wrong"),
+        (
+            CAPTURED,
+            "OPLOG_URL",
+            "mysql://x",
+            1,
+            "TIDEWIRE_OPLOG_URL: error: oplog.url is neither postgres://user@host/name nor",
+        ),
+        (service, "LIMITS_STREAMS_MAX", "9", 0, "checked 2 files: nothing wrong"),
+        (
+            service,
+            "LIMITS_STREAMS_MAX",
+            "many",
+            1,
+            "TIDEWIRE_LIMITS_STREAMS_MAX: error: invalid type: string \"many\", expected a whole number",
+        ),
+        (
+            "",
+            "LIMITS_STREAM_MAX",
+            "9",
+            1,
+            "TIDEWIRE_LIMITS_STREAM_MAX: error: unknown variable TIDEWIRE_LIMITS_STREAM_MAX; did you mean TIDEWIRE_LIMITS_STREAMS_MAX?",
+        ),
+        (
+            tls,
+            "SERVER_TLS_KEY",
+            "none.key",
+            1,
+            "TIDEWIRE_SERVER_TLS_KEY: error: none.key does not exist",
+        ),
+        (
+            "",
+            "SERVER_TLS_KEY",
+            "none.key",
+            1,
+            "TIDEWIRE_SERVER_TLS_KEY: error: missing field `certificate`",
+        ),
+        ("", "LOG_LEVEL", "ifno", 1, "TIDEWIRE_LOG_LEVEL: error: log.level = \"ifno\""),
+    ] {
+        let folder = folder(&[("tidewire.toml", toml), ("protos/shop.proto", GOOD)]);
+        let mut check = command(folder.path(), &["check", "tidewire.toml"]);
+        check.env(format!("TIDEWIRE_{variable}"), value);
+        ran(check.output().unwrap()).check(code, &[said]);
+    }
+    // Where there is no file, `serve` goes by the environment all the same.
+    let folder = folder(&[("protos/shop.proto", GOOD)]);
+    let mut check = command(folder.path(), &["check"]);
+    check.env("TIDEWIRE_LIMITS_STREAMS_MAX", "0");
+    let said = "TIDEWIRE_LIMITS_STREAMS_MAX: error: limits.streams_max has to be from 1";
+    ran(check.output().unwrap()).check(1, &[said]);
 }
 
 #[test]

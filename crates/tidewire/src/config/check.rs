@@ -16,8 +16,9 @@ use tidewire_service::{Call, Reply};
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, Deserializer};
 
-use super::error::explain;
+use super::error::{explain, is_lack};
 use super::place::{Position, offset, position};
+use super::variables::Variables;
 use super::{Config, ServiceEntry, TlsConfig, hosts, service_entry};
 
 impl Config {
@@ -33,14 +34,34 @@ impl Config {
     /// assert_eq!(faults[1].message, "unknown key stream_max; did you mean streams_max?");
     /// ```
     pub fn check(text: &str, name: &str) -> (Self, Vec<Diagnostic>) {
+        Self::check_with(text, name, [])
+    }
+
+    /// As [`check`](Self::check), of the file with the variables of a process, which win over it as
+    /// they do in [`load`](Self::load). What is wrong with a variable has the name of that for a
+    /// file, and no line.
+    pub fn check_with(
+        text: &str,
+        name: &str,
+        env: impl IntoIterator<Item = (String, String)>,
+    ) -> (Self, Vec<Diagnostic>) {
         let mut config = Self::default();
-        let mut checker = Checker { text, name, found: Vec::new() };
+        let variables = Variables::after(text.len(), env);
+        let mut checker =
+            Checker { text, name, variables: &variables, found: vec![], incomplete: vec![] };
+        for (variable, error) in &variables.unknown {
+            checker.found.push(Diagnostic::new(variable, error.clone()));
+        }
         let (mut table, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
             checker.report(error.span().map_or(0, |span| span.start), error.message());
         }
         // Half of a line that does not parse makes no sense as a setting.
         if errors.is_empty() {
+            if !variables.is_empty() {
+                checker.faults_of_file(&mut table);
+                variables.lay_over(table.get_mut());
+            }
             config = checker.read(&mut table);
             checker.values(&config, table.get_ref());
         }
@@ -53,28 +74,50 @@ impl Config {
 struct Checker<'a> {
     text: &'a str,
     name: &'a str,
+    variables: &'a Variables,
     found: Vec<Diagnostic>,
+    /// Where services begin of which something was taken out.
+    incomplete: Vec<usize>,
 }
 
 impl Checker<'_> {
+    /// Reads the table of the file alone and takes out what is wrong in it, which is wrong whatever
+    /// variables say. What it lacks stays: they may have it.
+    fn faults_of_file(&mut self, table: &mut Spanned<DeTable<'_>>) {
+        let mut alone = table.clone();
+        while let Err(error) = Config::deserialize(Deserializer::from(alone.clone())) {
+            let offset = offset(&error, alone.get_ref());
+            if !is_lack(&error) {
+                self.fault(&error, offset, alone.get_ref());
+                take_out(table.get_mut(), offset);
+            }
+            if !take_out(alone.get_mut(), offset) {
+                return;
+            }
+        }
+    }
+
     /// Reads the table, without what is wrong in it.
     fn read(&mut self, table: &mut Spanned<DeTable<'_>>) -> Config {
-        let mut incomplete = Vec::new();
         loop {
             let error = match Config::deserialize(Deserializer::from(table.clone())) {
                 Ok(config) => return config,
                 Err(error) => error,
             };
             let offset = offset(&error, table.get_ref());
-            // A service without what was taken out of it lacks that.
-            if !incomplete.contains(&offset) {
-                self.report(offset, error.message());
-            }
-            incomplete.extend(service_entry::around(table.get_ref(), offset));
+            self.fault(&error, offset, table.get_ref());
             if !take_out(table.get_mut(), offset) {
                 return Config::default();
             }
         }
+    }
+
+    fn fault(&mut self, error: &toml::de::Error, offset: usize, table: &DeTable<'_>) {
+        // A service without what was taken out of it lacks that.
+        if !self.incomplete.contains(&offset) {
+            self.report(offset, error.message());
+        }
+        self.incomplete.extend(service_entry::around(table, offset));
     }
 
     fn values(&mut self, config: &Config, table: &DeTable<'_>) {
@@ -193,7 +236,10 @@ impl Checker<'_> {
             }
             _ => (explain(message), None),
         };
-        let diagnostic = Diagnostic::new(self.name, message).at(number(line), number(column));
+        let diagnostic = match self.variables.at(offset) {
+            Some(variable) => Diagnostic::new(variable, message),
+            None => Diagnostic::new(self.name, message).at(number(line), number(column)),
+        };
         self.found.push(match help {
             Some(help) => diagnostic.help(help),
             None => diagnostic,

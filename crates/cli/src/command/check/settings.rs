@@ -5,14 +5,21 @@ use std::path::Path;
 
 use anyhow::Context;
 use tidewire::Schema;
-use tidewire::config::{Config, ServiceConfig};
+use tidewire::config::{Config, KEYS, Key, ServiceConfig};
 use tidewire::service::Interface;
 
 use super::finding::{Finding, Severity};
 use super::{CheckReport, sources};
 use crate::{names, serving};
 
-/// Checks a configuration file and the sources that it names.
+/// Checks the variables that a server without a configuration file goes by.
+pub(super) fn check_variables(found: &mut CheckReport) {
+    let (config, faults) = Config::check_with("", "tidewire.toml", std::env::vars());
+    found.findings.extend(faults.iter().map(Finding::from));
+    ConfigFile { name: "tidewire.toml" }.log_level(&config, found);
+}
+
+/// Checks a configuration file, with the variables that win over it, and the sources that it names.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -20,7 +27,7 @@ pub(super) fn check(path: &Path, found: &mut CheckReport) -> anyhow::Result<()> 
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
     found.files += 1;
-    let (config, faults) = Config::check(&text, &name);
+    let (config, faults) = Config::check_with(&text, &name, std::env::vars());
     found.findings.extend(faults.iter().map(Finding::from));
     let here = ConfigFile { name: &name };
     here.log_level(&config, found);
@@ -37,7 +44,15 @@ impl ConfigFile<'_> {
         if let Err(error) = config.log.check() {
             let error = error.to_string();
             let (message, help) = error.rsplit_once("; ").unwrap_or((&error, ""));
-            self.report(&config.log.level, message, help, found);
+            let key = KEYS.iter().find(|key| key.path == "log.level");
+            let variable = key.map(Key::variable).filter(|name| std::env::var_os(name).is_some());
+            match variable {
+                None => self.report(&config.log.level, message, help, found),
+                Some(variable) => found.findings.push(Finding {
+                    help: Some(help.to_owned()),
+                    ..Finding::error(variable, message)
+                }),
+            }
         }
     }
 
