@@ -13,7 +13,7 @@ RUNS = pathlib.Path(__file__).parent.parent / "bench-runs"
 PROTOCOLS = "2026-11-28-2-core-vm/protocols.md"
 WEB = "2026-11-28-2-core-vm/web.md"
 STACKS = "2026-11-22-2-core-vm/stacks.md"
-HOSTING = "2026-11-24-2-core-vm/hosting.md"
+HOSTING = "2026-11-28-2-core-vm/hosting.md"
 
 # What README calls a row, the run's file and section, and the two peers.
 ROWS = [
