@@ -4,7 +4,9 @@ import decimal
 import enum
 import json
 import pathlib
+import subprocess
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
@@ -30,6 +32,18 @@ def print_nothing(request, context):
 
 
 class Fixtures(unittest.TestCase):
+    def test_what_protoc_writes_for_the_options_is_found_beside_this_package(self):
+        with tempfile.TemporaryDirectory() as folder:
+            options = pathlib.Path(folder, "tidewire", "v1", "options_pb2.py")
+            options.parent.mkdir(parents=True)
+            options.write_text("NAME = 'tidewire.v1'\n")
+            sdk = str(pathlib.Path(tidewire.__file__).parents[1])
+            for early in (f"sys.path.append({folder!r}); import tidewire", f"import tidewire; sys.path.append({folder!r})"):
+                with self.subTest(early):
+                    program = f"import sys; sys.path.insert(0, {sdk!r}); {early}; from tidewire.v1 import options_pb2; print(options_pb2.NAME, tidewire.App.__name__)"
+                    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+                    self.assertEqual((done.stdout, done.stderr), ("tidewire.v1 App\n", ""))
+
     def test_a_path_is_served_once(self):
         app = tidewire.App()
         app.unary("/a.B/C")(print_nothing)

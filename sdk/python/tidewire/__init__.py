@@ -39,6 +39,17 @@ from .frames import key_text, log_field, put_field, put_frame, put_headers, put_
 from .session import Call, Session, __version__
 
 __all__ = ["App", "Context", "Error", "Principal", "NOT_RUN", "UNKNOWN", "RAN", "BEHIND", "__version__"]
+
+
+class Folders(list):
+    """This package, and folders `tidewire` of `sys.path`: protoc writes `tidewire/v1/options_pb2.py` into one."""
+
+    def __iter__(self):
+        yield from super().__iter__()
+        yield from (os.path.join(entry, __name__) for entry in sys.path if os.path.isdir(os.path.join(entry, __name__, "v1")))
+
+
+__path__ = Folders(__path__)
 JSON, GRACE = 1, 2  # The number of a codec, and the seconds in which the last word is read.
 # Seconds: who takes no longer is quick, and how long the socket is left alone for one that was.
 QUICK, PATIENCE = 0.0002, 0.005
