@@ -1,6 +1,6 @@
 //! Variables of the environment, laid over the table of a file that is checked.
 //!
-//! They are the text of a file of their own, `memo.single_writer = true` a line, that begins where
+//! They are the text of one more file, `memo.single_writer = true` a line, that begins where
 //! the checked one ends. So a byte tells what is wrong with the file from what is wrong with a
 //! variable, whoever finds it.
 
@@ -15,7 +15,7 @@ use super::keys::{self, ENV_PREFIX};
 pub(super) struct Variables {
     text: String,
     lines: Vec<Line>,
-    /// What is wrong with variables that are no settings: name and error.
+    /// What is wrong with variables that do not name a setting: name and error.
     pub(super) unknown: Vec<(String, String)>,
 }
 
