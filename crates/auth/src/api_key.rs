@@ -16,7 +16,12 @@ use tidewire_service::{Error, Headers, Principal, Result};
 /// API keys and whose they are.
 ///
 /// ```
-/// # mod tidewire { pub mod auth { pub use tidewire_auth::*; } pub use tidewire_service::*; }
+/// # mod tidewire {
+/// #     pub use http;
+/// #     pub mod auth { pub use tidewire_auth::*; }
+/// #     pub use tidewire_service::*;
+/// # }
+/// use tidewire::http;
 /// use tidewire::Principal;
 /// use tidewire::auth::ApiKeys;
 ///
@@ -104,7 +109,12 @@ impl fmt::Debug for ApiKeys {
 /// A key that cannot be added.
 ///
 /// ```
-/// # mod tidewire { pub mod auth { pub use tidewire_auth::*; } pub use tidewire_service::*; }
+/// # mod tidewire {
+/// #     pub use http;
+/// #     pub mod auth { pub use tidewire_auth::*; }
+/// #     pub use tidewire_service::*;
+/// # }
+/// use tidewire::http;
 /// use tidewire::Principal;
 /// use tidewire::auth::{ApiKeyError, ApiKeys};
 ///

@@ -23,11 +23,13 @@ use crate::ApiKeys;
 ///
 /// ```
 /// # mod tidewire {
+/// #     pub use http;
 /// #     pub mod auth { pub use tidewire_auth::*; }
 /// #     pub mod service { pub use tidewire_service::*; }
 /// #     pub use tidewire_service::*;
 /// # }
 /// use std::time::SystemTime;
+/// use tidewire::http;
 /// use tidewire::auth::{ApiKeys, Authentication};
 /// use tidewire::service::Target;
 /// use tidewire::{Context, Gate, Head, Principal};

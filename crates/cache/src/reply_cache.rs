@@ -40,6 +40,7 @@ use crate::turns::Turns;
 ///
 /// ```
 /// # mod tidewire {
+/// #     pub use http;
 /// #     pub use tidewire_cache::ReplyCache; pub mod memo { pub use tidewire_memo::*; }
 /// #     pub use tidewire_service::*; pub mod service { pub use tidewire_service::*; }
 /// # }
@@ -54,6 +55,7 @@ use crate::turns::Turns;
 /// # }
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicU32, Ordering};
+/// use tidewire::http;
 /// use tidewire::memo::{Graph, Source};
 /// use tidewire::service::CacheScope;
 /// use tidewire::{Body, Call, Context, Layer, ReplyCache, Service};

@@ -30,10 +30,12 @@ use crate::trace::{Step, Trace, now, tell};
 /// read.
 ///
 /// Any plain HTTP server is called as a handler would be; a generated client takes
-/// [`channel`](Self::channel):
+/// [`channel`](Self::channel). Headers go along by a [`Context`], as do a deadline and a trace:
+/// `Greeter::greet(&greeter, context, request)` is `greeter.greet(request)` with one.
 ///
 /// ```
-/// # mod tidewire { pub use tidewire_client::Client; pub use tidewire_service::*; }
+/// # mod tidewire { pub use http; pub use tidewire_client::Client; pub use tidewire_service::*; }
+/// use tidewire::http;
 /// use tidewire::{Body, Call, Client, Code, Context, Service};
 ///
 /// # #[tokio::main(flavor = "current_thread")]

@@ -21,7 +21,8 @@ use crate::{
 /// A handler is tested by calling it; no server is needed:
 ///
 /// ```
-/// # use tidewire_service as tidewire;
+/// # mod tidewire { pub use http; pub use tidewire_service::*; }
+/// use tidewire::http;
 /// use tidewire::{Body, Call, Context, Result, Service};
 ///
 /// #[derive(serde::Deserialize)]
@@ -61,8 +62,9 @@ pub struct Call {
 /// A layer that asks once more when the service was not there:
 ///
 /// ```
-/// # use tidewire_service as tidewire;
+/// # mod tidewire { pub use http; pub use tidewire_service::*; }
 /// use std::sync::Arc;
+/// use tidewire::http;
 /// use tidewire::{Body, Call, Code, Context, Error, Service};
 ///
 /// fn retry(inner: Arc<dyn Service>) -> Arc<dyn Service> {

@@ -15,7 +15,12 @@ use crate::{Context, Target};
 /// A gate is tested with a head:
 ///
 /// ```
-/// # mod tidewire { pub use tidewire_service::*; pub mod service { pub use tidewire_service::*; } }
+/// # mod tidewire {
+/// #     pub use http;
+/// #     pub use tidewire_service::*;
+/// #     pub mod service { pub use tidewire_service::*; }
+/// # }
+/// use tidewire::http;
 /// use tidewire::service::{HttpTarget, Target};
 /// use tidewire::{Context, Error, Head, Result};
 ///

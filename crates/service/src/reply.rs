@@ -16,7 +16,8 @@ use crate::{Body, Error, Freshness, Result, Script, ThinHeaders, Upgrade, Valida
 /// A successful answer.
 ///
 /// ```
-/// # use tidewire_service as tidewire;
+/// # mod tidewire { pub use http; pub use tidewire_service::*; }
+/// use tidewire::http;
 /// use tidewire::Reply;
 /// let reply = Reply::new(42).with_status(http::StatusCode::CREATED);
 /// assert_eq!(reply.map(|n| n + 1).body, 43);

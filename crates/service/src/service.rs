@@ -29,6 +29,25 @@ use crate::{CacheScope, Call, Error, Reply, Result};
 /// }
 /// # let _: &dyn Service = &greet;
 /// ```
+///
+/// So is a closure. What it takes along is cloned for each call, since calls run at the same time:
+///
+/// ```
+/// # use tidewire_service as tidewire;
+/// use std::sync::{Arc, Mutex};
+/// use tidewire::{Call, Error, Service};
+///
+/// let visits = Arc::new(Mutex::new(0_u64));
+/// let count = move |_: Call| {
+///     let visits = Arc::clone(&visits);
+///     async move {
+///         let mut visits = visits.lock().map_err(|_| Error::internal("a call panicked"))?;
+///         *visits += 1;
+///         Ok(format!("visit {visits}"))
+///     }
+/// };
+/// # let _: &dyn Service = &count;
+/// ```
 pub trait Service: Send + Sync + 'static {
     /// Answers one call.
     ///
@@ -98,11 +117,14 @@ where
 
 /// Wraps a service into another: limits, memoization, validation.
 ///
-/// A function from a service to a service is a layer:
+/// A function from a service to a service is a layer. It may read the call ([`Call::spec`] says
+/// which method is called, [`Call::message`] is what was sent), reply by itself, or change the
+/// reply:
 ///
 /// ```
-/// # use tidewire_service as tidewire;
+/// # mod tidewire { pub use http; pub use tidewire_service::*; }
 /// use std::sync::Arc;
+/// use tidewire::http;
 /// use tidewire::{Body, Call, Context, Layer, Service};
 ///
 /// fn stamp(inner: Arc<dyn Service>) -> Arc<dyn Service> {

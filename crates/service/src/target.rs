@@ -9,7 +9,8 @@ use crate::{CacheScope, Method, StreamKind};
 /// What a call is for.
 ///
 /// ```
-/// # mod tidewire { pub mod service { pub use tidewire_service::*; } }
+/// # mod tidewire { pub use http; pub mod service { pub use tidewire_service::*; } }
+/// use tidewire::http;
 /// use tidewire::service::{HttpTarget, Target};
 ///
 /// let target = HttpTarget::new(http::Method::GET, http::Uri::from_static("/health?verbose"));
@@ -32,8 +33,13 @@ pub enum Target {
 /// A handler's test says what the route would have found in the path:
 ///
 /// ```
-/// # mod tidewire { pub use tidewire_service::*; pub mod service { pub use tidewire_service::*; } }
+/// # mod tidewire {
+/// #     pub use http;
+/// #     pub use tidewire_service::*;
+/// #     pub mod service { pub use tidewire_service::*; }
+/// # }
 /// use std::sync::Arc;
+/// use tidewire::http;
 /// use tidewire::service::{HttpTarget, PathParams, Target};
 /// use tidewire::{Body, Call, Context};
 ///

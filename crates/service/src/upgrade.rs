@@ -22,7 +22,12 @@ type Run = dyn FnOnce(Pin<Box<dyn Duplex>>) -> Pin<Box<dyn Future<Output = ()> +
 /// Says back what it hears:
 ///
 /// ```
-/// # mod tidewire { pub use tidewire_service::*; pub mod service { pub use tidewire_service::*; } }
+/// # mod tidewire {
+/// #     pub use http;
+/// #     pub use tidewire_service::*;
+/// #     pub mod service { pub use tidewire_service::*; }
+/// # }
+/// use tidewire::http;
 /// use tidewire::service::Upgrade;
 /// use tidewire::{Call, Reply, Result};
 /// use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -160,7 +160,10 @@
 //!     .build()?;
 //! // let greeter = GreeterClient::new(client.channel());
 //! // let reply = greeter.greet(request).await?;
-//! # Ok::<(), tidewire::client::BuildError>(())
+//! // With headers of its own, as the trait has it:
+//! let context = tidewire::Context::default().with_header("authorization", "Bearer ada")?;
+//! // let reply = Greeter::greet(&greeter, context, request).await?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # Memos and cached replies
@@ -379,6 +382,31 @@ pub mod validate {
 }
 
 /// Includes the code that `tidewire_build` made: one module a package.
+///
+/// It goes into the root of a crate whose `Cargo.toml` has `tidewire-build` among its
+/// `[build-dependencies]`, and whose `build.rs` compiles a folder of `.proto` files:
+///
+/// ```ignore
+/// fn main() -> Result<(), tidewire_build::Error> {
+///     tidewire_build::compile("proto")
+/// }
+/// ```
+///
+/// For `package hello.v1;` with `service Greeter` and `message GreetRequest`, `hello::v1` has
+///
+/// | name | is |
+/// |---|---|
+/// | `GreetRequest` | the message: a struct whose fields are public; write `..Default::default()` behind those that you set |
+/// | `Greeter` | the trait to implement: `async fn greet(&self, Context, GreetRequest) -> Result<Reply<GreetReply>>` |
+/// | `GreeterPartial` | the trait to implement in its place, where only some methods are served |
+/// | `GreeterServer` | the service of an implementation, for [`serve()`], [`Builder::service`] and clients in a test |
+/// | `GreeterClient` | calls through a [`Client`] (`GreeterClient::new(client.channel())`) or a `GreeterServer`; it is a `Greeter`, too |
+/// | `greeter` | the [`Spec`](service::Spec) of each method: `greeter::GREET` |
+///
+/// Where a side streams, the message is a [`Stream`] of them: `rpc Count(CountRequest) returns
+/// (stream CountReply)` is `async fn count(&self, Context, CountRequest) ->
+/// Result<Reply<Stream<CountReply>>>`. Fields that are messages, enums or well-known types are made
+/// of what [`types`] has.
 #[macro_export]
 macro_rules! include_protos {
     () => {

@@ -84,7 +84,8 @@ impl Server {
 /// What stands around services is said once, and holds for every protocol:
 ///
 /// ```
-/// # mod tidewire { pub use tidewire_server::*; pub use tidewire_service::*; }
+/// # mod tidewire { pub use http; pub use tidewire_server::*; pub use tidewire_service::*; }
+/// use tidewire::http;
 /// use tidewire::{Call, Error, Head, Server};
 ///
 /// fn authenticate(head: &mut Head) -> tidewire::Result<()> {

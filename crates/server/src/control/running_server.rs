@@ -26,7 +26,8 @@ use crate::runtime::usage::Usage;
 /// A test starts a server at a port that the system chooses, and ends it:
 ///
 /// ```
-/// # mod tidewire { pub use tidewire_server::*; pub use tidewire_service::*; }
+/// # mod tidewire { pub use http; pub use tidewire_server::*; pub use tidewire_service::*; }
+/// use tidewire::http;
 /// use tidewire::{Call, Server};
 ///
 /// # #[tokio::main(flavor = "current_thread")]

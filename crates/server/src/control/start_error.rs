@@ -15,10 +15,12 @@ use crate::services::routes::RouteError;
 ///
 /// ```
 /// # mod tidewire {
+/// #     pub use http;
 /// #     pub use tidewire_server::*;
 /// #     pub use tidewire_service::*;
 /// #     pub mod server { pub use tidewire_server::*; }
 /// # }
+/// use tidewire::http;
 /// use tidewire::server::StartError;
 /// use tidewire::{Call, Server};
 ///

@@ -9,11 +9,13 @@ use tidewire_service::Clock;
 ///
 /// ```
 /// # mod tidewire {
+/// #     pub use http;
 /// #     pub use tidewire_server::*;
 /// #     pub use tidewire_service::*;
 /// #     pub mod server { pub use tidewire_server::*; }
 /// #     pub mod service { pub use tidewire_service::*; }
 /// # }
+/// use tidewire::http;
 /// use tidewire::server::TokioClock;
 /// use tidewire::service::{Clock, FollowOptions, follow};
 /// use tidewire::{Body, Call, Context};
