@@ -160,7 +160,7 @@
 //!     .build()?;
 //! // let greeter = GreeterClient::new(client.channel());
 //! // let reply = greeter.greet(request).await?;
-//! // With headers of its own, as the trait has it:
+//! // With headers, by the trait:
 //! let context = tidewire::Context::default().with_header("authorization", "Bearer ada")?;
 //! // let reply = Greeter::greet(&greeter, context, request).await?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
