@@ -103,6 +103,8 @@ pub(crate) enum Load {
     Ramp { to: usize },
     /// As the peer does it, on all cores.
     Itself,
+    /// The same in two processes, of which one writes and the other reads.
+    TwoHosts,
     /// As the peer's client does it on the core of the load, with a server on the other unless it
     /// needs none.
     Apart,

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use contacts::store::USERS;
 
+use crate::random::Random;
+
 /// Looks users up, and changes their names.
 pub(crate) trait Way: Send + Sync + 'static {
     /// Calls `look` with the name of the user.
@@ -55,7 +57,11 @@ struct Shared<W> {
     stale: AtomicU64,
 }
 
-pub(crate) async fn measure(case: Case, length: Duration, way: impl Way) -> Result<serde_json::Value> {
+pub(crate) async fn measure(
+    case: Case,
+    length: Duration,
+    way: impl Way,
+) -> Result<serde_json::Value> {
     let shared = Arc::new(Shared {
         way,
         over: AtomicBool::new(false),
@@ -102,15 +108,11 @@ pub(crate) async fn measure(case: Case, length: Duration, way: impl Way) -> Resu
 }
 
 async fn read<W: Way>(shared: Arc<Shared<W>>, seed: u64, is_checked: bool) -> Result<u64> {
-    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = Random::of(seed);
     let mut reads = 0;
     while !shared.over.load(Ordering::Relaxed) {
         for _ in 0..BATCH {
-            // xorshift64: cheap, and good enough to pick a user.
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            let id = (random % u64::from(USERS)) as i64 + 1;
+            let id = random.below(USERS as usize) as i64 + 1;
             if is_checked {
                 let least = shared.acknowledged[id as usize].load(Ordering::Acquire);
                 let found = shared.way.get(id, |name| name.parse::<u64>()).await??;
@@ -143,14 +145,14 @@ async fn write<W: Way>(shared: Arc<Shared<W>>, rest: Duration) -> Result<u64> {
 }
 
 /// Of this process, user and system, in ticks of 10 ms.
-fn cpu_seconds() -> Result<f64> {
+pub(crate) fn cpu_seconds() -> Result<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let fields: Vec<&str> =
         stat.rsplit(')').next().context("/proc/self/stat")?.split_whitespace().collect();
     Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) / 100.0)
 }
 
-fn rss_bytes() -> Result<u64> {
+pub(crate) fn rss_bytes() -> Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("VmRSS")?;
     Ok(line.split_whitespace().nth(1).context("VmRSS")?.parse::<u64>()? * 1024)

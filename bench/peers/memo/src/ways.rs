@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use contacts::proto::users::v1::{UpdateRequest, User};
@@ -148,11 +149,22 @@ impl<S: Store, C: Cache> Way for Aside<S, C> {
 
 const CAPACITY: usize = 10_000;
 
+#[derive(Clone)]
 pub(crate) struct Moka(moka::sync::Cache<i64, Arc<User>>);
 
 impl Moka {
     pub(crate) fn new() -> Self {
         Self(moka::sync::Cache::new(CAPACITY as u64))
+    }
+
+    /// What it keeps expires.
+    pub(crate) fn with_ttl(life: Duration) -> Self {
+        let cache = moka::sync::Cache::builder().max_capacity(CAPACITY as u64);
+        Self(cache.time_to_live(life).build())
+    }
+
+    pub(crate) fn forget_all(&self) {
+        self.0.invalidate_all();
     }
 }
 

@@ -11,7 +11,10 @@ const PAGE: &str = include_str!("../../assets/suite.html");
 pub(crate) fn suite(suite: &Suite, result: &SuiteResult) -> Result<String, serde_json::Error> {
     let data = serde_json::to_string(&suite::series(suite, result))?.replace("</", "<\\/");
     let title = format!("{} – tidewire bench suite", suite.name);
-    let mut body = format!("<h1>Suite {}</h1>\n<p>{}</p>\n", suite.name, marked(suite.reading));
+    let mut body = format!("<h1>Suite {}</h1>\n", suite.name);
+    for paragraph in suite.reading.split("\n\n") {
+        let _ = writeln!(body, "<p>{}</p>", marked(paragraph));
+    }
     let _ = writeln!(body, "<p class=\"soft\">{}</p>", marked(&suite::origin(result)));
     for note in suite::notes(result) {
         let _ = writeln!(body, "<p class=\"note\">{}</p>", escape(&note));

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use tidewire_loadgen::Stop;
 
 use super::peer::Peer;
-use super::runner::{Figures, Latency, PeerHost, Settings};
+use super::runner::{Figures, Latency, PeerHost, Settings, StaleTime};
 use crate::proc;
 
 /// What such a peer or client prints, as one line of JSON.
@@ -24,6 +24,13 @@ struct PrintedCounts {
     writes_per_second: Option<f64>,
     /// Reads that were older than they may be, where each was checked.
     stale: Option<u64>,
+    /// Of these, later after the write than a reader puts up with.
+    stale_late: Option<u64>,
+    stale_for: Option<StaleTime>,
+    /// Answers that nobody ever wrote; they are not among the calls.
+    wrong: Option<u64>,
+    /// Calls and writes that failed, which are not among the calls either.
+    failed: Option<u64>,
     rss_bytes: u64,
     pss_bytes: Option<u64>,
     /// Seconds that the first call of all took.
@@ -103,8 +110,11 @@ impl PrintedCounts {
         if self.calls == 0 || self.seconds <= 0.0 {
             return Err("counted no calls".to_owned());
         }
+        let failed = self.failed.unwrap_or_default();
         Ok(Figures {
             ok_per_second: self.calls as f64 / self.seconds,
+            failed,
+            errors: failed as f64 / (self.calls + failed) as f64,
             latency: self.latency,
             cpu_per_request: self.cpu_seconds / self.made.unwrap_or(self.calls) as f64,
             rss_bytes: self.rss_bytes,
@@ -112,7 +122,40 @@ impl PrintedCounts {
             first: self.first,
             writes_per_second: self.writes_per_second,
             stale: self.stale,
+            stale_late: self.stale_late,
+            stale_for: self.stale_for,
+            wrong: self.wrong,
             ..Figures::default()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(line: &str) -> Result<Figures, String> {
+        let counts: PrintedCounts =
+            serde_json::from_str(line).map_err(|error| error.to_string())?;
+        counts.figures()
+    }
+
+    #[test]
+    fn what_two_hosts_count_is_read_and_failures_are_no_answers() {
+        let line = r#"{"calls":900,"seconds":3,"cpu_seconds":1.8,"writes_per_second":99.5,"stale":30,
+            "stale_late":4,"stale_for":{"p50":0.002,"p99":0.03},"wrong":2,"failed":100,"rss_bytes":1}"#;
+        let one = figures(line).unwrap();
+        assert_eq!((one.ok_per_second, one.cpu_per_request), (300.0, 0.002));
+        assert_eq!((one.failed, one.errors, one.wrong), (100, 0.1, Some(2)));
+        assert_eq!((one.stale, one.stale_late), (Some(30), Some(4)));
+        assert_eq!(one.stale_for, Some(StaleTime { p50: 0.002, p99: 0.03 }));
+    }
+
+    #[test]
+    fn a_peer_that_only_failed_has_no_figures() {
+        let line = r#"{"calls":0,"seconds":3,"cpu_seconds":1,"failed":9,"rss_bytes":1}"#;
+        assert_eq!(figures(line).unwrap_err(), "counted no calls");
+        let line = r#"{"calls":1,"seconds":3,"cpu_seconds":1,"stale_fro":{},"rss_bytes":1}"#;
+        assert!(figures(line).unwrap_err().contains("unknown field `stale_fro`"));
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn plan(
     let (connections_from, connections, depth) = match case.load {
         Load::Steady { connections, depth } => (connections, connections, depth),
         Load::Ramp { to } => (1, to, 1),
-        Load::Itself | Load::Apart => (1, 1, 1),
+        Load::Itself | Load::TwoHosts | Load::Apart => (1, 1, 1),
     };
     Ok(Plan {
         tls: None,

@@ -5,11 +5,19 @@ use std::fmt::Write as _;
 
 use super::hosting::HOSTING;
 use super::runner::{Figures, Measurement};
-use super::{Load, Suite, SuiteResult};
+use super::{Case, Load, SUITES, Suite, SuiteResult};
 use crate::quantity::{digits, grouped, size, time};
 
 /// The first peer of a suite is Tidewire, to which the others' cost is set in relation.
 const OURS: &str = "tidewire";
+
+/// What is that in a case.
+fn ours(case: &str) -> &'static str {
+    match SUITES.iter().flat_map(|suite| suite.cases).find(|one| one.name == case) {
+        Some(Case { load: Load::TwoHosts, .. }) => super::memo::OURS_ON_TWO_HOSTS,
+        _ => OURS,
+    }
+}
 
 /// The table of one case.
 #[derive(Debug)]
@@ -118,6 +126,7 @@ pub(crate) fn sections(suite: &Suite, result: &SuiteResult) -> Vec<Section> {
             Load::Ramp { .. } => RAMP,
             Load::Itself if suite.name == HOSTING.name => HOSTED,
             Load::Itself => ITSELF,
+            Load::TwoHosts => TWO_HOSTS,
             Load::Apart => APART,
         };
         if !of_case.is_empty() {
@@ -209,6 +218,29 @@ const ITSELF: &[Column] = &[
     RSS,
 ];
 
+const TWO_HOSTS: &[Column] = &[
+    column("reads/s", |one| Some(one.ok_per_second), digits, BestValue::Most),
+    CPU,
+    TO_OURS,
+    column("stale reads", |one| one.stale.map(|stale| stale as f64), grouped, BestValue::Least),
+    column("stale for, p50", |one| Some(one.stale_for?.p50), time, BestValue::Least),
+    column("stale for, p99", |one| Some(one.stale_for?.p99), time, BestValue::Least),
+    column(
+        "stale after 100 ms",
+        |one| one.stale_late.map(|late| late as f64),
+        grouped,
+        BestValue::Least,
+    ),
+    column(
+        "wrong or failed",
+        |one| one.wrong.map(|wrong| (wrong + one.failed) as f64),
+        grouped,
+        BestValue::Least,
+    ),
+    column("writes/s", |one| one.writes_per_second, digits, BestValue::None),
+    RSS,
+];
+
 const HOSTED: &[Column] = &[
     RATE,
     column("min", |one| Some(one.latency?.min), time, BestValue::Least),
@@ -284,7 +316,8 @@ impl Row {
         let value = |column: &Column, one: &Measurement| -> Option<f64> {
             let figure = (column.of)(one.figures.as_ref()?)?;
             let BestValue::Ratio = column.best else { return Some(figure) };
-            let ours = measurements.iter().find(|it| it.peer == OURS && it.round == one.round)?;
+            let is_ours = |it: &&&Measurement| it.peer == ours(&it.case) && it.round == one.round;
+            let ours = measurements.iter().find(is_ours)?;
             let ratio = figure / (column.of)(ours.figures.as_ref()?)?;
             ratio.is_finite().then_some(ratio)
         };
@@ -310,9 +343,10 @@ pub(crate) fn cpu(result: &SuiteResult, case: &str, peer: &str) -> Option<f64> {
 /// The cost of each peer over Tidewire's, round by round, under `CASE: PEER`.
 pub(crate) fn ratios(result: &SuiteResult) -> Vec<(String, Vec<f64>)> {
     let mut all: Vec<(String, Vec<f64>)> = Vec::new();
-    for one in result.measurements.iter().filter(|one| one.peer != OURS) {
-        let same =
-            |it: &&Measurement| it.peer == OURS && it.round == one.round && it.case == one.case;
+    for one in result.measurements.iter().filter(|one| one.peer != ours(&one.case)) {
+        let same = |it: &&Measurement| {
+            it.peer == ours(&one.case) && it.round == one.round && it.case == one.case
+        };
         let ours = result.measurements.iter().find(same).and_then(|ours| ours.figures);
         let (Some(theirs), Some(ours)) = (one.figures, ours) else { continue };
         let ratio = theirs.cpu_per_request / ours.cpu_per_request;
@@ -343,10 +377,11 @@ pub(crate) fn summary(suite: &Suite, result: &SuiteResult) -> String {
             let row = section.rows.iter().find(|row| row[0].text == peer)?;
             Some(row.get(place(head)?)?.text.clone())
         };
-        let rate = cell(OURS, "requests/s")
-            .or_else(|| cell(OURS, "reads/s"))
-            .or_else(|| cell(OURS, "answers/s"));
-        let ours = match (rate, cell(OURS, "CPU")) {
+        let peer = ours(section.case);
+        let rate = cell(peer, "requests/s")
+            .or_else(|| cell(peer, "reads/s"))
+            .or_else(|| cell(peer, "answers/s"));
+        let ours = match (rate, cell(peer, "CPU")) {
             (Some(rate), Some(cpu)) if cpu != "–" => format!("{rate}/s, {cpu}"),
             _ => "–".to_owned(),
         };
@@ -399,7 +434,6 @@ impl Spread {
 
 #[cfg(test)]
 mod tests {
-    use super::super::SUITES;
     use super::*;
 
     fn measured(peer: &str, round: usize, rate: f64, cpu: f64) -> Measurement {

@@ -111,6 +111,23 @@ pub(crate) struct Figures {
     pub(crate) writes_per_second: Option<f64>,
     /// Reads that were older than they may be, where each was checked.
     pub(crate) stale: Option<u64>,
+    /// Of these, later after the write than a reader puts up with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stale_late: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stale_for: Option<StaleTime>,
+    /// Answers that nobody ever wrote, which are not among those that are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) wrong: Option<u64>,
+}
+
+/// Seconds from the acknowledgement of a write to the last answer without it; 0 where no read that
+/// began after it was stale.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StaleTime {
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
 }
 
 /// Latencies in seconds.
@@ -147,7 +164,7 @@ pub(crate) async fn run(
         rounds: settings.rounds,
         seconds: settings.duration.as_secs_f64(),
         pinned: cores.is_some()
-            && suite.cases.iter().all(|case| !matches!(case.load, Load::Itself)),
+            && suite.cases.iter().all(|case| !matches!(case.load, Load::Itself | Load::TwoHosts)),
         capped: settings.capped,
         absent: absent.collect(),
         ..SuiteResult::default()
@@ -295,7 +312,7 @@ async fn one(
         origin.after(result.requests.ok + result.requests.warm_up_sent)?;
     }
     let seconds = match case.load {
-        Load::Steady { .. } | Load::Itself | Load::Apart => Vec::new(),
+        Load::Steady { .. } | Load::Itself | Load::TwoHosts | Load::Apart => Vec::new(),
         Load::Ramp { .. } => moments(&result),
     };
     Ok((figures(&result, &seconds)?, seconds))
@@ -366,10 +383,7 @@ fn figures(result: &RunResult, seconds: &[Moment]) -> Result<Figures, String> {
         }),
         cpu_per_request: phase.cpu_seconds_per_request.ok_or("its CPU time was not seen")?,
         rss_bytes: phase.rss_bytes,
-        pss_bytes: None,
-        first: None,
         knee: knee(seconds),
-        writes_per_second: None,
-        stale: None,
+        ..Figures::default()
     })
 }

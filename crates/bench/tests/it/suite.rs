@@ -290,6 +290,52 @@ fn a_peer_that_loads_itself_is_told_what_to_do_and_says_what_it_counted() {
 }
 
 #[test]
+fn two_hosts_are_compared_by_what_they_cost_and_how_long_they_are_stale() {
+    let folder = scratch("peers");
+    std::fs::create_dir_all(&folder).unwrap();
+    let peer = |name: &str, counts: &str| {
+        let line = format!(
+            "echo '{{\"seconds\":2,\"cpu_seconds\":4,\"writes_per_second\":100,{counts},\"rss_bytes\":1048576}}'"
+        );
+        let lacks = "lacks = [\"alone\", \"readers\", \"checked\"]";
+        format!(
+            "[[memo]]\nname = {name:?}\nrun = [\"sh\", \"-c\", {line:?}]\nsetup = \"-\"\n{lacks}\n"
+        )
+    };
+    let ours = "\"calls\":4000,\"stale\":3,\"stale_late\":0,\"stale_for\":{\"p50\":0,\"p99\":0.004},\
+                \"wrong\":0,\"failed\":0";
+    let theirs = "\"calls\":1000,\"stale\":500,\"stale_late\":400,\
+                  \"stale_for\":{\"p50\":0.5,\"p99\":0.99},\"wrong\":2,\"failed\":5";
+    let nothing = "\"calls\":0,\"stale\":0,\"stale_late\":0,\"stale_for\":{\"p50\":0,\"p99\":0},\
+                   \"wrong\":0,\"failed\":9";
+    let text = peer("tidewire, PostgreSQL, written on another host", ours)
+        + &peer("expires", theirs)
+        + &peer("broken", nothing)
+        + "[[memo]]\nname = \"without\"\nrun = [\"sh\", \"{database}\"]\nsetup = \"-\"\n\
+           [[backing]]\nname = \"database\"\nsetup = \"-\"\n\
+           run = [\"sh\", \"-c\", \"echo PostgreSQL is not installed >&2; exit 1\"]\n";
+    std::fs::write(folder.join("peers.toml"), text).unwrap();
+    let out = scratch("suite");
+    let (from, to) = (folder.to_str().unwrap(), out.to_str().unwrap());
+    let run = ["suite", "memo", "-z", "2s", "--rounds", "1", "--only", " 100 writes/s"];
+    let ran = bench(&[&run[..], &["--peers", from, "--out", to]].concat());
+    assert_eq!(ran.outcome.unwrap(), Outcome::Done, "{}", ran.text);
+    let text = std::fs::read_to_string(out.join("memo.md")).unwrap();
+    assert!(text.contains("## Two hosts on the same cores, 100 writes/s"), "{text}");
+    let ours = "| tidewire, PostgreSQL, written on another host | **2,000** | **1.00 ms** | 1.00 | **3** | \
+                **0 µs** | **4.00 ms** | **0** | **0** | 100 |";
+    assert!(text.contains(ours), "{text}");
+    let theirs =
+        "| expires | 500 | 4.00 ms | 4.00 | 500 | 500 ms | 990 ms | 400 | 7 | 100 | **1.0 MiB** |";
+    assert!(text.contains(theirs), "{text}");
+    assert!(text.contains("| expires, once | 5 requests failed, which are in no figure"), "{text}");
+    assert!(text.contains("| broken | counted no calls |"), "{text}");
+    let absent = "| without | the backing service database did not start: ended by itself (exit status: 1): \
+                  PostgreSQL is not installed |";
+    assert!(text.contains(absent), "{text}");
+}
+
+#[test]
 fn a_peer_that_brings_its_client_is_loaded_by_it_on_another_core_and_pays_as_server() {
     let folder = scratch("peers");
     std::fs::create_dir_all(&folder).unwrap();
