@@ -90,6 +90,19 @@ impl SqliteLog {
         Ok(ddl)
     }
 
+    /// Whether [`start`](Self::start) can write the file, as it has to where
+    /// [`install`](Settings::install) is on. Nothing is changed. While somebody else writes, it is
+    /// taken to be so.
+    ///
+    /// # Errors
+    /// When the file cannot be opened or written.
+    pub fn check_writable(&self) -> Result<(), Error> {
+        match self.settings.install {
+            true => schema::open_writable(&self.path).map(|_| ()),
+            false => Ok(()),
+        }
+    }
+
     /// Opens the file, sees to table and triggers, takes the first position, and follows the log
     /// from then on.
     ///

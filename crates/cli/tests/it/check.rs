@@ -206,6 +206,39 @@ const CAPTURED: &str = "[oplog]\nurl = \"postgres://shop@localhost/shop\"\n\
     [[oplog.capture]]\ntable = \"cart\"\nsource = \"orders\"\nkey = [\"id\"]\n";
 
 #[test]
+fn a_change_log_in_a_file_that_cannot_be_written_is_refused() {
+    let toml = "[oplog]\nurl = \"sqlite:shop.sqlite\"\n[server]\nlisten = \"127.0.0.1:0\"\n\
+                [[service]]\nproto = \"protos\"\nbackend = \"upstream\"\nurl = \"http://127.0.0.1:1\"\n";
+    let folder = folder(&[("tidewire.toml", toml), ("protos/shop.proto", GOOD)]);
+    // It may be made before the start.
+    run(folder.path(), &["check"]).check(0, &["nothing wrong"]);
+    let path = folder.path().join("shop.sqlite");
+    std::fs::write(&path, empty_database(1)).unwrap();
+    run(folder.path(), &["check"]).check(0, &["nothing wrong"]);
+    // A file that root cannot write either.
+    std::fs::write(&path, empty_database(3)).unwrap();
+    let refused = "shop.sqlite cannot be written, and the change log in it has to be";
+    let help = "let the user that runs this write to the file and its folder";
+    run(folder.path(), &["serve"]).check(2, &[refused, help]);
+    let place = format!("tidewire.toml:2:7: error: oplog.url: {refused}");
+    run(folder.path(), &["check"]).check(1, &[&place, help]);
+    let mut check = command(folder.path(), &["check"]);
+    check.env("TIDEWIRE_OPLOG_INSTALL", "false");
+    ran(check.output().unwrap()).check(0, &["nothing wrong"]);
+}
+
+/// A SQLite file without tables. SQLite only reads those whose format to write is over 2.
+fn empty_database(write_format: u8) -> Vec<u8> {
+    let mut page = vec![0; 512];
+    page[..16].copy_from_slice(b"SQLite format 3\0");
+    // Its pages have 512 bytes and there is 1 of them; fractions; the root of the schema, a leaf.
+    page[16..24].copy_from_slice(&[2, 0, write_format, 1, 0, 64, 32, 32]);
+    (page[27], page[31], page[47], page[59], page[95]) = (1, 1, 4, 1, 1);
+    page[100..107].copy_from_slice(&[13, 0, 0, 0, 0, 2, 0]);
+    page
+}
+
+#[test]
 fn how_soon_a_change_is_noticed_is_said_by_the_settings() {
     let cached = GOOD
         .replace("import \"google", "import \"tidewire/v1/options.proto\";\nimport \"google")

@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
 use super::poll::open_to_write;
 use super::triggers::triggers;
@@ -38,13 +38,11 @@ CREATE TABLE IF NOT EXISTS tidewire_intent (
 
 /// Puts what is missing into the file.
 pub(super) fn install(path: &Path, settings: &Settings, captures: &[Capture]) -> Result<(), Error> {
-    let refused = |error: rusqlite::Error| {
-        let next =
-            if path.exists() { "" } else { ", which does not exist; make the database first" };
-        let text = format!("cannot put the change log into {}{next}", path.display());
-        Error::new(ErrorKind::NotInstalled, text).because(error)
+    let refused = |error| refusal(path, error);
+    let mut database = match settings.install {
+        true => open_writable(path)?,
+        false => open_to_write(path).map_err(refused)?,
     };
-    let mut database = open_to_write(path).map_err(refused)?;
     if missing(&database, settings, captures)?.is_none() {
         return Ok(());
     }
@@ -63,6 +61,48 @@ pub(super) fn install(path: &Path, settings: &Settings, captures: &[Capture]) ->
         transaction.execute_batch(&trigger.sql).map_err(refused)?;
     }
     transaction.commit().map_err(refused)
+}
+
+/// Opens the file and sees that it can be written: SQLite opens one that cannot, and says so at the
+/// first write.
+pub(super) fn open_writable(path: &Path) -> Result<Connection, Error> {
+    let mut database = open_to_write(path).map_err(|error| refusal(path, error))?;
+    match write_nothing(&mut database) {
+        // Then others can write it.
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {}
+        Err(error) => return Err(refusal(path, error)),
+        Ok(()) => {}
+    }
+    database.busy_timeout(BUSY_TIMEOUT).map_err(|error| refusal(path, error))?;
+    Ok(database)
+}
+
+/// Writes what is there already, and undoes it: the journal is opened as for any change.
+fn write_nothing(database: &mut Connection) -> rusqlite::Result<()> {
+    database.busy_timeout(Duration::ZERO)?;
+    let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let version =
+        transaction.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;
+    transaction.pragma_update(None, "user_version", version)?;
+    transaction.rollback()
+}
+
+fn refusal(path: &Path, error: rusqlite::Error) -> Error {
+    let is_there = path.exists();
+    let path = path.display();
+    let code = error.sqlite_error_code();
+    let unwritable = [ErrorCode::ReadOnly, ErrorCode::CannotOpen, ErrorCode::PermissionDenied];
+    if is_there && code.is_some_and(|code| unwritable.contains(&code)) {
+        let text = format!(
+            "{path} cannot be written, and the change log in it has to be ({error}); let the user that \
+             runs this write to the file and its folder, or set oplog.install = false where nothing is \
+             written"
+        );
+        return Error::new(ErrorKind::Database, text);
+    }
+    let next = if is_there { "" } else { ", which does not exist; make the database first" };
+    let text = format!("cannot put the change log into {path}{next}");
+    Error::new(ErrorKind::NotInstalled, text).because(error)
 }
 
 /// What is not there as it has to be: a table, or the trigger of a table.

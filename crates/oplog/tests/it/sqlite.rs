@@ -367,6 +367,37 @@ async fn what_cannot_be_captured_is_said_at_the_start() {
     log().start().await.unwrap();
 }
 
+#[tokio::test]
+async fn a_file_that_cannot_be_written_is_said_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(&folder);
+    let source = Source::<String>::new("s");
+    let mut by_hand = settings();
+    by_hand.install = false;
+    let log = |settings: &Settings| {
+        Oplog::sqlite(&path)
+            .settings(settings.clone())
+            .capture("contact", &source, ["email"])
+            .start()
+    };
+    log(&settings()).await.unwrap().stop().await;
+    only_read(&path);
+    let text = refusal(log(&settings()).await);
+    let path = path.display();
+    let said = format!("{path} cannot be written, and the change log in it has to be");
+    assert!(text.starts_with(&said) && text.contains("write to the file and its folder"), "{text}");
+    // Who keeps the log by hand may have hosts that only read.
+    log(&by_hand).await.unwrap();
+}
+
+/// SQLite only reads a file of a format that is newer than it, whoever asks: root, too.
+fn only_read(path: &Path) {
+    shell(path, "PRAGMA journal_mode = DELETE");
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[18] = 3;
+    std::fs::write(path, bytes).unwrap();
+}
+
 const CONTACTS: &str = "
 PRAGMA journal_mode = WAL;
 CREATE TABLE contact (id INTEGER PRIMARY KEY, surname TEXT NOT NULL, email TEXT UNIQUE) STRICT;

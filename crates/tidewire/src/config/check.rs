@@ -141,7 +141,7 @@ impl Checker<'_> {
         if let Some((key, message)) = config.admin.fault() {
             self.at_key(table, key, &message);
         }
-        if let Some(message) = config.oplog.fault() {
+        if let Some(message) = config.oplog.fault().or_else(|| config.oplog.file_fault()) {
             self.at_key(table, "oplog.url", &message);
         }
         if let Some(message) = config.traces.fault() {

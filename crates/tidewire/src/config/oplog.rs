@@ -145,6 +145,23 @@ impl OplogConfig {
         None
     }
 
+    /// Why the log cannot be written into the SQLite file of [`url`](Self::url), if it cannot. A
+    /// file that is not there may be made before the start.
+    #[cfg(feature = "oplog-sqlite")]
+    pub(super) fn file_fault(&self) -> Option<String> {
+        let path = self.url.as_deref().filter(|_| self.is_on())?.strip_prefix("sqlite:")?;
+        if !std::path::Path::new(path).exists() {
+            return None;
+        }
+        let log = tidewire_oplog::Oplog::sqlite(path).settings(self.settings());
+        log.check_writable().err().map(|error| format!("oplog.url: {error}"))
+    }
+
+    #[cfg(not(feature = "oplog-sqlite"))]
+    pub(super) fn file_fault(&self) -> Option<String> {
+        None
+    }
+
     /// The names of the sources of `[[oplog.capture]]`; none where no log is followed.
     #[must_use]
     pub fn captured_sources(&self) -> BTreeSet<&str> {
