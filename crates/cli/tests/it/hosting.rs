@@ -205,6 +205,47 @@ fn a_change_of_the_configuration_of_files_and_a_hangup_replace_a_program_under_l
 }
 
 #[test]
+fn what_the_old_program_answers_while_the_new_one_starts_is_kept_until_that_takes_over() {
+    // Its pages may be kept, and one that says a word in capitals listens once it may.
+    let program = PROGRAM
+        .replace("{self.path}", "{os.environ['WORD']}")
+        .replace("self.end_headers()", "self.send_header('Cache-Control', 'max-age=600'); self.end_headers()")
+        .replace(
+            "HTTPServer((",
+            "while os.environ['WORD'].isupper() and not os.path.exists('may-listen'): pass\nHTTPServer((",
+        );
+    let settings = |word| shop(word, "cache = true\n[admin]\nlisten = \"unix:admin.sock\"");
+    let folder = folder(&[("app.py", &program), ("tidewire.toml", &settings("one"))]);
+    let served = Served::start(folder.path());
+    let says = |path: &str, word: &str, cache: &str| {
+        let answer = ask(&served.address, path);
+        assert!(body_of(&answer).starts_with(&format!("{word} ")), "{answer}");
+        assert!(answer.contains(&format!("cache-status: tidewire; {cache}")), "{answer}");
+    };
+    says("/shop/early", "one", "fwd=uri-miss; stored");
+    write(folder.path(), "tidewire.toml", &settings("TWO"));
+    served.says("replaced: its settings are read again");
+    says("/shop/early", "one", "hit");
+    says("/shop/meanwhile", "one", "fwd=uri-miss; stored");
+    says("/shop/meanwhile", "one", "hit");
+    write(folder.path(), "may-listen", "");
+    served.says("the new one is called from now on");
+    says("/shop/early", "TWO", "fwd=uri-miss; stored");
+    says("/shop/meanwhile", "TWO", "fwd=uri-miss; stored");
+    // Nothing of the files changed.
+    let before = body_of(&ask(&served.address, "/shop/meanwhile"));
+    run(folder.path(), &["restart", "shop"]).check(0, &["shop"]);
+    assert_ne!(body_of(&ask(&served.address, "/shop/meanwhile")), before);
+    // None runs, so the next call starts another.
+    run(folder.path(), &["stop", "shop"]).check(0, &[]);
+    says("/shop/early", "TWO", "fwd=uri-miss; stored");
+    run(folder.path(), &["stop", "shop"]).check(0, &[]);
+    write(folder.path(), "tidewire.toml", &settings("three"));
+    served.says("replaced: its settings are read again");
+    until(|| body_of(&ask(&served.address, "/shop/early")).starts_with("three "));
+}
+
+#[test]
 fn a_new_executable_the_configuration_and_a_hangup_replace_a_program_in_go_under_load_too() {
     let settings = SETTINGS.replace(r#""python3", "app.py""#, r#""./app""#);
     let folder = folder(&[("tidewire.toml", &settings)]);

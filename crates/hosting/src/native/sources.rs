@@ -26,6 +26,8 @@ pub struct Sources {
     services: Source<String>,
     /// Hears of each change that a process names.
     listener: OnceLock<Listener>,
+    /// Hears of each service that another process answers for from now on.
+    on_replace: OnceLock<ReplaceListener>,
     /// Makes what is held while commands are under way.
     holds: OnceLock<Box<dyn Fn() -> Hold + Send + Sync>>,
 }
@@ -35,6 +37,9 @@ pub(crate) type Hold = Box<dyn Any + Send + Sync>;
 
 /// Is told a source and a key; an empty key is all of them.
 type Listener = Box<dyn Fn(&str, &str) + Send + Sync>;
+
+/// Is told the name of a service.
+type ReplaceListener = Box<dyn Fn(&str) + Send + Sync>;
 
 /// A source with its keys as text.
 trait TextSource: Send + Sync {
@@ -97,6 +102,7 @@ impl Sources {
             by_name: Mutex::default(),
             services: Source::new_in(graph, "service"),
             listener: OnceLock::new(),
+            on_replace: OnceLock::new(),
             holds: OnceLock::new(),
         }
     }
@@ -110,6 +116,13 @@ impl Sources {
     /// keys. The first one does.
     pub fn on_change(&self, listener: impl Fn(&str, &str) + Send + Sync + 'static) {
         let _ = self.listener.set(Box::new(listener));
+    }
+
+    /// Says who hears, by its name, that a service was [replaced](crate::HostedService::replace),
+    /// once calls go to the new one: what was asked before may be of the old one. The first one
+    /// does.
+    pub fn on_replace(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
+        let _ = self.on_replace.set(Box::new(listener));
     }
 
     /// Says what is held while a command of a process is under way, whoever waits for it. The first
@@ -194,6 +207,14 @@ impl Sources {
     /// What a service answered from its memory is lost.
     pub(crate) fn service_changed(&self, name: &str) {
         self.services.changed(&name.to_owned());
+    }
+
+    /// Another program, or the same anew, answers for a service from now on.
+    pub(crate) fn service_replaced(&self, name: &str) {
+        self.service_changed(name);
+        if let Some(listener) = self.on_replace.get() {
+            listener(name);
+        }
     }
 
     /// The source of a name; `None` when there are too many to make another.

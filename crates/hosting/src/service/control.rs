@@ -101,7 +101,7 @@ impl Inner {
             serves
         };
         if !serves {
-            self.lost_its_memory();
+            self.end_old_answers();
         }
         self.wake.notify_one();
     }

@@ -158,6 +158,12 @@ impl Inner {
         self.shared.sources.service_changed(self.name());
     }
 
+    /// Calls go to another program from now on, or to the same anew: what was kept of the old one
+    /// ends, pages too.
+    pub(crate) fn end_old_answers(&self) {
+        self.shared.sources.service_replaced(self.name());
+    }
+
     pub(crate) fn pool(&self) -> MutexGuard<'_, Pool<Arc<Instance>>> {
         self.pool.lock()
     }

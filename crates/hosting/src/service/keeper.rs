@@ -124,8 +124,8 @@ impl Inner {
                 let id = instance.id;
                 let now = Instant::now();
                 if self.pool().started(id, Arc::clone(&instance), generation, now) {
+                    self.end_old_answers();
                     tracing::info!(service = self.name(), "the new one is called from now on");
-                    self.lost_its_memory();
                 }
                 let inner = Arc::clone(self);
                 tasks.spawn(async move {

@@ -231,9 +231,7 @@ impl Programs {
                 served = self.reload(flags);
             }
             for running in &self.running {
-                if running.renew(changes.served(), &seen) {
-                    self.pages.clear(running.hosted.name());
-                }
+                running.renew(changes.served(), &seen);
             }
             // As it was before anything was started: what changed since is another change.
             let mut served = served.unwrap_or_else(|| look(&self.watched(file)));
@@ -349,7 +347,6 @@ impl Programs {
         };
         if !config.is_started_like(&running.config) {
             tracing::info!(service, "replaced: its settings are read again");
-            self.pages.clear(service);
             running.hosted.replace(config.program.clone(), config.life.clone());
         }
         if running.config.headers != config.headers {
@@ -387,6 +384,8 @@ impl Programs {
                         log.publish(source, Some(key).filter(|key| !key.is_empty()));
                     }
                 });
+                let pages = self.pages.clone();
+                host.sources().on_replace(move |service| _ = pages.clear(service));
                 self.log.share(&host);
                 self.host.insert(host.transfer_rate_min(self.transfer_rate_min))
             }
@@ -453,7 +452,7 @@ impl Programs {
 
 impl RunningProgram {
     /// Starts it anew if files of it are others than they were.
-    fn renew(&self, before: &Stamps, now: &Stamps) -> bool {
+    fn renew(&self, before: &Stamps, now: &Stamps) {
         let service = self.hosted.name();
         let of_this = |stamps: &Stamps| -> Stamps {
             let of_this = stamps.iter().filter(|((name, _), _)| name == service);
@@ -462,17 +461,16 @@ impl RunningProgram {
         let before = of_this(before);
         let now = of_this(now);
         if before.is_empty() || before == now {
-            return false;
+            return;
         }
         let executable = self.config.executable().map(|path| (service.to_owned(), path));
         if executable.is_none_or(|at| now.get(&at).is_some_and(Option::is_none)) {
             tracing::warn!(service, "its executable is gone; what runs of it goes on");
-            return false;
+            return;
         }
         tracing::info!(service, "replaced: its files are others");
         let (program, life) = self.hosted.runs();
         self.hosted.replace(program, life);
-        true
     }
 }
 
