@@ -482,6 +482,14 @@ impl Context {
         }
     }
 
+    /// Whether the caller said that it holds anything: see
+    /// [`caller_validators`](Self::caller_validators) and [`holds_any`](Self::holds_any).
+    #[inline]
+    pub fn holds_something(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.held.is_some())
+            || self.is_conditional && if_none_match::is_there(&self.headers)
+    }
+
     /// Whether the caller holds some reply, whichever it is: `If-None-Match: *` (RFC 9110, section
     /// 13.1.2).
     pub fn holds_any(&self) -> bool {

@@ -20,14 +20,35 @@ pub trait InsertName: sealed::Insert {}
 impl<N: sealed::Insert> InsertName for N {}
 
 mod sealed {
+    use http::HeaderMap;
     use http::header::{AsHeaderName, IntoHeaderName};
 
     use super::HeaderName;
 
-    pub trait Lookup: AsHeaderName {}
+    pub trait Lookup: AsHeaderName + Sized {
+        /// Whether there is a header of this name.
+        #[inline]
+        fn is_in(self, headers: &HeaderMap) -> bool {
+            headers.contains_key(self)
+        }
+    }
 
-    impl Lookup for HeaderName {}
-    impl Lookup for &HeaderName {}
+    impl Lookup for HeaderName {
+        #[inline]
+        fn is_in(self, headers: &HeaderMap) -> bool {
+            (&self).is_in(headers)
+        }
+    }
+    impl Lookup for &HeaderName {
+        #[inline]
+        fn is_in(self, headers: &HeaderMap) -> bool {
+            // Few names are compared sooner than one is hashed.
+            match headers.keys_len() {
+                ..=FEW => headers.keys().any(|name| name == self),
+                _ => headers.contains_key(self),
+            }
+        }
+    }
     impl Lookup for &str {}
     impl Lookup for String {}
     impl Lookup for &String {}
@@ -37,4 +58,6 @@ mod sealed {
     impl Insert for HeaderName {}
     impl Insert for &HeaderName {}
     impl Insert for &'static str {}
+
+    const FEW: usize = 8;
 }

@@ -11,9 +11,15 @@ use crate::{Headers, Validator};
 /// At most as many tags are looked at; a cache sends one or two.
 const TAGS_MAX: usize = 16;
 
+/// Whether there is one.
+#[inline]
+pub(crate) fn is_there(headers: &Headers) -> bool {
+    headers.contains_key(IF_NONE_MATCH)
+}
+
 /// The validators in the header.
 pub(crate) fn of_headers(headers: &Headers) -> Vec<Validator> {
-    if !headers.contains_key(IF_NONE_MATCH) {
+    if !is_there(headers) {
         return Vec::new();
     }
     let values = headers.get_all(IF_NONE_MATCH).into_iter();

@@ -11,9 +11,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-
-use futures_util::FutureExt;
+use std::task::{Context, Poll, ready};
 
 use crate::{CacheScope, Call, Error, Reply, Result};
 
@@ -108,10 +106,30 @@ where
 {
     #[inline]
     fn call(&self, call: Call) -> Answer {
-        // Not an async block, which would hold the future twice.
-        let answer = self(call);
-        let seen = |outcome: Result<R>| outcome.map(Into::into).map_err(Error::seen_by_caller);
-        Answer::pending(answer.map(seen))
+        // Not an async block, which would hold the future twice, nor a combinator, which moves it.
+        Answer::pending(HandlerFuture { future: self(call) })
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// The reply of a handler, and its error as the caller sees it.
+    struct HandlerFuture<F> {
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F, R> Future for HandlerFuture<F>
+where
+    F: Future<Output = Result<R>>,
+    R: Into<Reply>,
+{
+    type Output = Result<Reply>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = ready!(self.project().future.poll(cx));
+        Poll::Ready(outcome.map(Into::into).map_err(Error::seen_by_caller))
     }
 }
 

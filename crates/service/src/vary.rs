@@ -65,7 +65,7 @@ where
 
 /// Leaves `*` alone in `Vary` where it is among what that says.
 pub fn settle_vary(headers: &mut Headers) {
-    if headers.get_all(VARY).iter().any(|line| has(line, ALL)) {
+    if headers.contains_key(VARY) && headers.get_all(VARY).iter().any(|line| has(line, ALL)) {
         headers.insert(VARY, HeaderValue::from_static("*"));
     }
 }

@@ -11,8 +11,9 @@ pub fn is_host(value: &[u8]) -> bool {
     let is_address = |byte: &u8| *byte == b':' || (*byte != b'%' && is_name(byte));
     let (is_right, port) = match value.strip_prefix(b"[") {
         None => {
-            let end = value.iter().position(|byte| *byte == b':').unwrap_or(value.len());
-            (value[..end].iter().all(is_name), &value[end..])
+            // A colon is not of a name; whatever else ends it is no port.
+            let end = value.iter().position(|byte| !is_name(byte)).unwrap_or(value.len());
+            (true, &value[end..])
         }
         Some(value) => {
             let Some(end) = value.iter().position(|byte| *byte == b']') else { return false };

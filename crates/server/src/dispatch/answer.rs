@@ -28,19 +28,23 @@ impl Dispatcher {
         mut request: Request<Incoming>,
         slot: Option<&Arc<Slot>>,
     ) -> ResponseFuture {
-        let told = match &self.app.callers {
-            None => Ok(None),
-            Some(callers) => callers.resolve(&mut request, &self.peer),
+        let other;
+        let known = match &self.app.callers {
+            None => self,
+            Some(callers) => match callers.resolve(&mut request, &self.peer) {
+                Ok(None) => self,
+                Ok(Some(peer)) => {
+                    other = Self { peer, ..self.clone() };
+                    &other
+                }
+                Err(error) => return self.refuse_head(request, slot, &error),
+            },
         };
-        match told {
-            Ok(None) => self.answer_caller(request, slot),
-            Ok(Some(peer)) => Self { peer, ..self.clone() }.answer_caller(request, slot),
-            Err(error) => self.refuse_head(request, slot, &error),
-        }
+        known.answer_caller(request, slot)
     }
 
     /// Answers a request whose caller is known by its address.
-    #[inline]
+    #[inline(always)]
     fn answer_caller(
         &self,
         mut request: Request<Incoming>,

@@ -158,7 +158,7 @@ impl Dispatcher {
         response.watched(watch)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn split(
         &self,
         request: Request<Incoming>,
@@ -177,7 +177,7 @@ impl Dispatcher {
         (parts, body)
     }
 
-    #[inline]
+    #[inline(always)]
     fn context(
         &self,
         (found, now): (&RequestTarget<'_>, Option<Instant>),

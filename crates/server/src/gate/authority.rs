@@ -13,7 +13,7 @@
 
 use http::header::HOST;
 use http::uri::Authority;
-use http::{HeaderMap, Uri, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version};
 use tidewire_service::{Error, Result};
 use tidewire_wire::is_host;
 
@@ -32,7 +32,7 @@ pub(crate) fn check(version: Version, headers: &HeaderMap, uri: &Uri) -> Result<
     // Most requests have no name twice, and looking all values up costs more than the first.
     let is_twice =
         || headers.len() > headers.keys_len() && headers.get_all(HOST).iter().count() > 1;
-    match (headers.get(HOST), target) {
+    match (first(headers, &HOST), target) {
         (None, Some(_)) if version > Version::HTTP_11 => Ok(()),
         (None, _) if version < Version::HTTP_11 => Ok(()),
         (None, _) => Err(wrong("header host", "is missing")),
@@ -48,6 +48,18 @@ pub(crate) fn check(version: Version, headers: &HeaderMap, uri: &Uri) -> Result<
         (Some(_), _) => Ok(()),
     }
 }
+
+/// The first value of a header.
+#[inline]
+fn first<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
+    // Few names are compared sooner than one is hashed.
+    match headers.len() {
+        ..=FEW => headers.iter().find(|(other, _)| *other == name).map(|(_, value)| value),
+        _ => headers.get(name),
+    }
+}
+
+const FEW: usize = 8;
 
 #[cold]
 fn wrong(which: &str, what: &str) -> Error {

@@ -120,13 +120,18 @@ async fn bounded(
 }
 
 /// What the caller said that it holds.
+#[derive(Default)]
 struct CallerValidators {
     validators: Box<[Validator]>,
     any: bool,
 }
 
 impl CallerValidators {
+    #[inline]
     fn of(context: &tidewire_service::Context) -> Self {
+        if !context.holds_something() {
+            return Self::default();
+        }
         Self { validators: context.caller_validators().into(), any: context.holds_any() }
     }
 

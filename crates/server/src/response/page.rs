@@ -104,7 +104,12 @@ fn for_one(headers: &mut HeaderMap) {
 /// What some caches read in place of `Cache-Control`.
 const TARGETED: [&str; 3] = ["cdn-cache-control", "surrogate-control", "x-accel-expires"];
 
+#[inline]
 fn varies_by_gateway(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| *name == VARY) && names_gateway_header(headers)
+}
+
+fn names_gateway_header(headers: &HeaderMap) -> bool {
     let lines = headers.get_all(VARY).iter();
     let mut names = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
     names.any(|name| {
