@@ -17,6 +17,7 @@ use crate::difference;
 use crate::http::{Credentials, From};
 use crate::key::Key;
 use crate::method_policy::MethodPolicy;
+use crate::own_headers::own;
 use crate::refusal::Refusal;
 use crate::staleness::VersionWatch;
 use crate::weight;
@@ -110,13 +111,17 @@ impl CachedReply {
             _ => Bytes::new(),
         };
         let validator = validator(&reply, &body);
-        let Reply { status, headers, trailers, freshness: own, .. } = reply;
+        let Reply { status, mut headers, mut trailers, freshness, .. } = reply;
+        own(&mut headers);
+        own(&mut trailers);
         let answer = CachedOutcome::Reply { status, headers, trailers, validator };
-        RunResult::Cacheable(Self::new(answer, body, own, origin))
+        RunResult::Cacheable(Self::new(answer, body, freshness, origin))
     }
 
     /// An error.
-    pub(crate) fn error(error: Error, origin: Origin) -> Self {
+    pub(crate) fn error(mut error: Error, origin: Origin) -> Self {
+        own(error.headers_mut());
+        own(error.trailers_mut());
         let own = error.freshness().clone();
         Self::new(CachedOutcome::Error(error), Bytes::new(), own, origin)
     }

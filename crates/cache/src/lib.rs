@@ -69,6 +69,7 @@ mod method_policy;
 mod methods;
 mod mismatch;
 mod override_error;
+mod own_headers;
 mod pages;
 mod previous;
 mod privacy;

@@ -3,6 +3,7 @@
 //! it has to be what the process takes; `tests/it/memory.rs` compares both.
 
 use bytes::Bytes;
+use http::HeaderValue;
 use tidewire_service::{Error, Headers};
 
 /// An allocation of so many bytes.
@@ -20,19 +21,25 @@ pub(crate) fn shared(bytes: &Bytes) -> usize {
     if bytes.is_empty() { 0 } else { allocation(bytes.len()) + allocation(3 * WORD) }
 }
 
-/// Headers with what they hold; values that are part of the program count too, since nobody can
-/// tell.
+/// Headers of which [`own_headers::own`](crate::own_headers::own) has made one allocation of
+/// values.
 pub(crate) fn headers(headers: &Headers) -> usize {
     if headers.is_empty() {
         return 0;
     }
-    let values = headers.values().map(|value| allocation(value.len()) + allocation(3 * WORD));
+    let values: usize = headers.values().map(HeaderValue::len).sum();
     // A table of numbers that is a third larger, and the entries with a name, a value and links.
     let slots = headers.capacity() * 4 / 3;
     allocation(size_of::<Headers>())
         + allocation(slots * 4)
         + allocation(headers.capacity() * ENTRY_BYTES)
-        + values.sum::<usize>()
+        + allocation(values)
+        + allocation(3 * WORD)
+}
+
+/// The names of headers; those that are known take nothing, but nobody can tell which these are.
+pub(crate) fn names(headers: &Headers) -> usize {
+    headers.keys().map(|name| allocation(name.as_str().len()) + allocation(3 * WORD)).sum()
 }
 
 /// An error with its details; its cause is not known.

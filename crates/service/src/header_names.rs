@@ -28,20 +28,20 @@ mod sealed {
     pub trait Lookup: AsHeaderName + Sized {
         /// Whether there is a header of this name.
         #[inline]
-        fn is_in(self, headers: &HeaderMap) -> bool {
+        fn found_in(self, headers: &HeaderMap) -> bool {
             headers.contains_key(self)
         }
     }
 
     impl Lookup for HeaderName {
         #[inline]
-        fn is_in(self, headers: &HeaderMap) -> bool {
-            (&self).is_in(headers)
+        fn found_in(self, headers: &HeaderMap) -> bool {
+            (&self).found_in(headers)
         }
     }
     impl Lookup for &HeaderName {
         #[inline]
-        fn is_in(self, headers: &HeaderMap) -> bool {
+        fn found_in(self, headers: &HeaderMap) -> bool {
             // Few names are compared sooner than one is hashed.
             match headers.keys_len() {
                 ..=FEW => headers.keys().any(|name| name == self),

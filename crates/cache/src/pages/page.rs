@@ -17,6 +17,7 @@ use super::conditions::{self, Part};
 use super::directives::Directives;
 use super::page_request::{Key, PageRequest, hash};
 use super::policy::Policy;
+use crate::own_headers::own;
 use crate::weight;
 
 /// A stored response.
@@ -184,6 +185,7 @@ impl Page {
                 headers.append(name.clone(), value.clone());
             }
         }
+        own(&mut headers);
         headers
     }
 
@@ -238,6 +240,7 @@ impl Page {
         let tags = self.tags.iter().map(|tag| 2 * tag.len() + 96);
         weight::shared(&self.body)
             + weight::headers(&self.headers)
+            + weight::names(&self.headers)
             + varies.sum::<usize>()
             + tags.sum::<usize>()
             + 2 * weight::heap_bytes(key.len())
@@ -254,7 +257,9 @@ pub(crate) fn stored_headers(headers: Headers, omitted: &[String]) -> ThinHeader
             || matches!(name, "age" | "cache-status" | "proxy-authentication-info")
             || omitted.iter().any(|omitted| omitted == name)
     });
-    kept.into()
+    let mut kept = ThinHeaders::from(kept);
+    own(&mut kept);
+    kept
 }
 
 /// Adds the time of arrival where a response does not say when it was made (RFC 9110, section

@@ -4,11 +4,16 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
 
-use tidewire_cache::ReplyCache;
+use bytes::Bytes;
+use http::HeaderValue;
+use tidewire_cache::{PageCache, PageRuntime, PageSettings, ReplyCache};
 use tidewire_memo::{Graph, Source};
 use tidewire_service::{
-    Body, CacheScope, Call, Codec, Context, Headers, Reply, StaleSet, Staleness,
+    Body, CacheScope, Call, Codec, Context, Headers, Layer, Reply, Service, StaleSet, Staleness,
 };
 
 use crate::harness::{Behind, query};
@@ -86,6 +91,65 @@ fn with_headers() -> Reply {
     reply
 }
 
+/// As a connection has them: values are views into the buffer that was read.
+fn with_views() -> Reply {
+    let buffer = Bytes::from(vec![b'x'; 8 << 10]);
+    let mut reply = Reply::new(Body::Full(buffer.slice(100..1_124)));
+    for (at, name) in ["x-one", "x-two", "x-three"].into_iter().enumerate() {
+        let value = HeaderValue::from_maybe_shared(buffer.slice(at * 30..at * 30 + 29));
+        reply.headers.insert(name, value.expect("a value"));
+    }
+    reply
+}
+
+/// A clock that stands still.
+struct Runtime(Instant);
+
+impl PageRuntime for Runtime {
+    fn now(&self) -> Instant {
+        self.0
+    }
+
+    fn wall(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH
+    }
+
+    fn spawn(&self, _: Pin<Box<dyn Future<Output = ()> + Send>>) {}
+
+    fn run(&self, _: Pin<Box<dyn Future<Output = ()> + Send>>) {}
+}
+
+#[tokio::test]
+async fn what_pages_are_counted_as_is_what_they_take() {
+    const PAGES: usize = 4_000;
+    let _alone = ALONE.lock().await;
+    let cache = PageCache::new(Runtime(Instant::now()));
+    let pages = Arc::new(async |_: Call| {
+        let mut reply = with_views();
+        reply.set_header("cache-control", "max-age=60")?;
+        reply.set_header("cache-tag", "pages")?;
+        Ok(reply)
+    });
+    let service = cache.layer("shop", PageSettings::default()).layer(pages);
+    let get = async |number: usize| {
+        let uri = format!("/pages/{number}").parse().expect("a target");
+        let call = Call::http(http::Method::GET, uri, Context::default(), Body::Empty);
+        let body = service.call(call).await.expect("a page").body;
+        assert_eq!(body.collect(2 << 10).await.expect("its bytes").len(), 1_024);
+    };
+    get(0).await;
+    let (before, counted) = (taken(), cache.stats().bytes);
+    for number in 1..PAGES {
+        get(number).await;
+    }
+    assert_eq!(cache.stats().pages, PAGES);
+    let taken = (taken() - before) as f64 / PAGES as f64;
+    let counted = (cache.stats().bytes - counted) as f64 / PAGES as f64;
+    println!("pages: {taken:.0} bytes are counted as {counted:.0}");
+    let ratio = taken / counted;
+    assert!((0.7..1.1).contains(&ratio), "{taken:.0} are counted as {counted:.0}");
+}
+
 #[tokio::test]
 async fn what_answers_are_counted_as_is_what_they_take() {
     let _alone = ALONE.lock().await;
@@ -95,10 +159,11 @@ async fn what_answers_are_counted_as_is_what_they_take() {
         ("small", CacheScope::Public, small as fn() -> Reply, 20_000),
         ("a caller's, which ends by time", CacheScope::Caller, small, 20_000),
         ("with headers", CacheScope::Public, with_headers, 8_000),
+        ("with headers of a connection", CacheScope::Public, with_views, 2_000),
         ("larger", CacheScope::Public, || Reply::new(Body::from(vec![7; 5_000])), 2_000),
     ] {
         let graph = Graph::new();
-        graph.advance(std::time::Instant::now());
+        graph.advance(Instant::now());
         let (_, behind) = rows(&graph, sharing, reply);
         ask(&behind, 0).await;
         let (before, counted) = (taken(), graph.stats().bytes);
@@ -158,7 +223,7 @@ async fn a_place_in_a_set_of_subscriptions_takes_little_and_all_ring_in_one_go()
     let before = taken();
     for row in 0..ROWS {
         let reply = asked(&behind, row).await;
-        let staleness: &std::sync::Arc<dyn Staleness> = reply.freshness.staleness().expect("kept");
+        let staleness: &Arc<dyn Staleness> = reply.freshness.staleness().expect("kept");
         joined.push(set.add(row as u32, staleness));
     }
     assert!(joined.iter().all(|joined| !joined.is_stale()));
