@@ -22,7 +22,6 @@ use tidewire_service::{Call, Code, Error, LATE_ANSWERS_MAX, Outcome, Reply, Serv
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
 
-use crate::limits::LifeLimits;
 use crate::native::callbacks::{Peer, Shared};
 use crate::native::commands::NamedSources;
 use crate::native::pipe_json::PipeJson;
@@ -140,7 +139,7 @@ impl Instance {
     /// Another client, for what is not a call, if it listens for HTTP.
     pub(crate) fn other_client(&self) -> Option<Client> {
         match &self.way {
-            CallMode::Http(_, address) => client(&address.url(), &self.generation.life).ok(),
+            CallMode::Http(_, address) => client(&address.url(), &self.generation).ok(),
             CallMode::Native(_) | CallMode::PipeJson(_) => None,
         }
     }
@@ -469,7 +468,7 @@ async fn reach(
         }
         address => address,
     };
-    let client = client(&address.url(), &generation.life);
+    let client = client(&address.url(), generation);
     let client = client.map_err(|error| error.to_string())?;
     if let Some(path) = generation.program.ready_path() {
         until_ready(&client, path, not_ready).await?;
@@ -496,14 +495,18 @@ async fn until_ready(
     }
 }
 
-fn client(url: &str, life: &LifeLimits) -> Result<Client, BuildError> {
+fn client(url: &str, generation: &Generation) -> Result<Client, BuildError> {
+    let life = &generation.life;
     let mut limits = ClientLimits::default();
     // Late answers to commands are waited for beside the calls that have a place.
     limits.http1_connections_max = life.concurrency.saturating_add(LATE_ANSWERS_MAX);
     limits.waiting_max = life.concurrency;
     limits.idle_timeout = UNUSED_MAX;
-    let client = Client::builder(url).http(HttpVersion::Http1).retry(Retry::none());
-    client.pass_host().close_after_bodies().limits(limits).build()
+    let mut client = Client::builder(url).http(HttpVersion::Http1).retry(Retry::none());
+    if !generation.program.reuses_after_body {
+        client = client.close_after_bodies();
+    }
+    client.pass_host().limits(limits).build()
 }
 
 /// How far a process has come that cannot be called yet.

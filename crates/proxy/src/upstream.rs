@@ -58,6 +58,10 @@ pub struct UpstreamSettings {
     pub health: Option<String>,
     /// How often it is asked for; 10 s unless set.
     pub health_interval: Duration,
+    /// Whether a connection of HTTP/1.1 is used again on which a request with a body or a `HEAD`
+    /// was sent; not unless set. A server that answers without reading a body takes what is left
+    /// of it for the next request, which may be another caller's.
+    pub reuse_after_body: bool,
 }
 
 struct Inner {
@@ -95,6 +99,7 @@ impl UpstreamSettings {
             request_timeout: Duration::from_secs(30),
             health: None,
             health_interval: Duration::from_secs(10),
+            reuse_after_body: false,
         }
     }
 }
@@ -127,7 +132,14 @@ impl Upstream {
         trust: impl Fn(Builder) -> Builder,
     ) -> Result<Self, UpstreamError> {
         settings.check()?;
-        let UpstreamSettings { name, urls, request_timeout, health, health_interval } = settings;
+        let UpstreamSettings {
+            name,
+            urls,
+            request_timeout,
+            health,
+            health_interval,
+            reuse_after_body,
+        } = settings;
         let version = match urls.iter().any(|url| url.starts_with(H2C)) {
             true => HttpVersion::Http2,
             false => HttpVersion::Auto,
@@ -140,8 +152,10 @@ impl Upstream {
             for url in others {
                 builder = builder.url(plain(url));
             }
-            let builder = builder.pass_host().close_after_bodies().limits(limits());
-            builder.build().map_err(UpstreamError::from)
+            if !reuse_after_body {
+                builder = builder.close_after_bodies();
+            }
+            builder.pass_host().limits(limits()).build().map_err(UpstreamError::from)
         };
         let server = |url: &String| -> Result<UpgradeServer, UpstreamError> {
             Ok(match Server::of(&plain(url))? {

@@ -33,6 +33,7 @@ pub struct Program {
     ready: Option<String>,
     health: Option<String>,
     pub(crate) listen: Listen,
+    pub(crate) reuses_after_body: bool,
 }
 
 /// How a program is reached: where it listens for HTTP, and how it is told, or that it speaks the
@@ -72,6 +73,7 @@ impl Program {
             ready: None,
             health: None,
             listen: Listen::default(),
+            reuses_after_body: false,
         }
     }
 
@@ -119,6 +121,15 @@ impl Program {
     #[must_use]
     pub fn health(mut self, path: impl Into<String>) -> Self {
         self.health = Some(path.into());
+        self
+    }
+
+    /// Lets a connection to it be used again on which a request with a body or a `HEAD` was sent. A
+    /// program that answers without reading a body takes what is left of it for the next request,
+    /// which may be another caller's: set it for one that reads what it is sent.
+    #[must_use]
+    pub fn reuse_after_body(mut self) -> Self {
+        self.reuses_after_body = true;
         self
     }
 

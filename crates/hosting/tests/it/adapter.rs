@@ -235,6 +235,24 @@ async fn a_connection_on_which_a_body_was_sent_is_used_by_nobody_else() {
 }
 
 #[tokio::test]
+async fn it_is_used_again_where_the_program_is_said_to_read_what_it_is_sent() {
+    let host = host();
+    let program = python(&[]).reuse_after_body();
+    let hosted = host.add(program, crate::patient_limits());
+    hosted.start();
+    hosted.until(|status| status.state == State::Ready).await;
+    let _stopped = StoppedClock::stop();
+    for _ in 0..3 {
+        // The first one found out that it accepts connections.
+        assert_eq!(crate::get(&hosted, "/connections").await.unwrap(), "2");
+        let call = crate::call(Method::POST, "/echo", "text");
+        let reply = tidewire_service::Service::call(&hosted, call).await.unwrap();
+        assert_eq!(reply.body.collect(100).await.unwrap(), "text");
+    }
+    host.stop().await;
+}
+
+#[tokio::test]
 async fn a_body_in_answer_to_head_is_not_the_reply_to_the_next_caller() {
     let gateway = Gateway::start(Listen::Inherited, crate::patient_limits()).await;
     for _ in 0..20 {

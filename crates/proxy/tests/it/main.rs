@@ -12,7 +12,7 @@ mod rfc9111;
 mod trouble;
 mod upgrades;
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use http::{HeaderName, HeaderValue, Method};
 use tidewire_proxy::{Upstream, UpstreamSettings};
@@ -43,6 +43,25 @@ fn call(method: Method, target: &str, headers: &[(&str, &str)], body: impl Into<
 
 async fn get(service: &impl Service, target: &str) -> Result<String, Error> {
     text(service.call(call(Method::GET, target, &[], Body::Empty)).await?).await
+}
+
+/// The clock of a test that has one thread stands still until this is dropped.
+struct StoppedClock(#[expect(dead_code, reason = "it is dropped")] mpsc::Sender<()>);
+
+impl StoppedClock {
+    fn stop() -> Self {
+        tokio::time::pause();
+        let (ends, ended) = mpsc::channel();
+        // Beside work of this kind a paused clock does not go on by itself.
+        drop(tokio::task::spawn_blocking(move || ended.recv()));
+        Self(ends)
+    }
+}
+
+impl Drop for StoppedClock {
+    fn drop(&mut self) {
+        tokio::time::resume();
+    }
 }
 
 async fn text(reply: Reply) -> Result<String, Error> {

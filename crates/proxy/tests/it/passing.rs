@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use crate::interim::front;
 use crate::origin::{Origin, Step, ok, response};
-use crate::{call, get, text, upstream};
+use crate::{StoppedClock, call, get, text, upstream, upstream_with};
 
 #[tokio::test]
 async fn any_verb_passes_with_its_body_and_any_status_comes_back() {
@@ -129,12 +129,29 @@ async fn bodies_pass_piece_by_piece_both_ways() {
 
 #[tokio::test]
 async fn a_connection_is_used_again() {
+    // An unused one is kept for a second, which does not pass.
+    let _stopped = StoppedClock::stop();
     let origin = Origin::start(|_| ok(&[], "x")).await;
     let shop = upstream(&[&origin.url()]);
     for _ in 0..5 {
         get(&shop, "/").await.unwrap();
     }
     assert_eq!((origin.count(), origin.connections()), (5, 1));
+}
+
+#[tokio::test]
+async fn a_connection_is_used_again_after_a_body_where_the_server_is_said_to_read_them() {
+    // An unused one is kept for a second, which does not pass.
+    let _stopped = StoppedClock::stop();
+    for (reuse, connections) in [(true, 1), (false, 5)] {
+        let origin = Origin::start(|_| ok(&[], "x")).await;
+        let shop = upstream_with(&[&origin.url()], |settings| settings.reuse_after_body = reuse);
+        for _ in 0..5 {
+            let posted = shop.call(call(Method::POST, "/", &[], "text")).await.unwrap();
+            assert_eq!(text(posted).await.unwrap(), "x");
+        }
+        assert_eq!((origin.count(), origin.connections()), (5, connections));
+    }
 }
 
 #[tokio::test]

@@ -425,6 +425,10 @@ mod tests {
             ),
             ("health = \"healthz\"", "5:10: health = \"healthz\" is not a path"),
             ("health_interval = \"5s\"", "5:19: health_interval goes with health"),
+            (
+                "protocol = \"pipe-json\"\nreuse_after_body = true",
+                "6:20: reuse_after_body goes with plain HTTP",
+            ),
             ("max_requests = 0", "5:16: max_requests = 0 would let nothing run"),
             ("memory_max = \"0MiB\"", "5:14: memory_max = 0 would let nothing run"),
             ("memory_max = \"much\"", "5:14: \"much\" is not a size"),
@@ -508,7 +512,7 @@ mod tests {
     fn what_does_not_go_together_in_an_upstream_is_found() {
         let shop = "[[service]]\nurl = \"http://127.0.0.1:9000\"\nroute = \"/shop/*\"\n";
         check(shop, &[]);
-        check(&format!("{shop}cache = true\n"), &[]);
+        check(&format!("{shop}cache = true\nreuse_after_body = true\n"), &[]);
         check(&format!("{shop}[service.cache]\nstale_if_error = \"1h\"\n"), &[]);
         let rules = "request_headers = { set = { X-Shop = \"1\" }, remove = [\"Cookie\"] }";
         check(&format!("{shop}{rules}\n"), &[]);

@@ -104,6 +104,12 @@ impl TryFrom<Table> for ProgramConfig {
         if let Some(path) = &table.health {
             program = program.health(path);
         }
+        if table.reuse_after_body.is_some() && matches!(listen, Listen::Native | Listen::PipeJson) {
+            return Err("reuse_after_body goes with plain HTTP; remove it".to_owned());
+        }
+        if table.reuse_after_body == Some(true) {
+            program = program.reuse_after_body();
+        }
         if let Some(folder) = &table.folder {
             program = program.folder(folder);
         }

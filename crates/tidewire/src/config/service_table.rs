@@ -56,6 +56,7 @@ pub(super) struct Table {
     pub(super) health: Option<String>,
     #[serde(deserialize_with = "value::positive_duration")]
     pub(super) health_interval: Option<Duration>,
+    pub(super) reuse_after_body: Option<bool>,
     pub(super) max_requests: Option<u64>,
     #[serde(deserialize_with = "value::positive_duration")]
     pub(super) max_age: Option<Duration>,
@@ -136,6 +137,7 @@ impl Table {
             (self.request_timeout.is_some(), "request_timeout"),
             (self.health.is_some(), "health"),
             (self.health_interval.is_some(), "health_interval"),
+            (self.reuse_after_body.is_some(), "reuse_after_body"),
             (self.cache.is_some(), "cache"),
             (self.request_headers.is_some(), "request_headers"),
             (self.response_headers.is_some(), "response_headers"),

@@ -65,6 +65,7 @@ impl TryFrom<Table> for UpstreamConfig {
         settings.request_timeout = table.request_timeout.unwrap_or(settings.request_timeout);
         settings.health = table.health;
         settings.health_interval = table.health_interval.unwrap_or(settings.health_interval);
+        settings.reuse_after_body = table.reuse_after_body.unwrap_or_default();
         Ok(Self { settings, routes, pages, headers, authorities: table.authorities })
     }
 }
