@@ -1,4 +1,4 @@
-//! Headers that are stored hold bytes of their own.
+//! Headers that are stored hold no bytes of somebody else.
 //!
 //! What came over a connection are views into the buffer that it was read into, often 8 KiB and
 //! more. Stored as they are, a few bytes of headers would keep all of it, uncounted.

@@ -20,32 +20,32 @@ pub trait InsertName: sealed::Insert {}
 impl<N: sealed::Insert> InsertName for N {}
 
 mod sealed {
-    use http::HeaderMap;
     use http::header::{AsHeaderName, IntoHeaderName};
 
     use super::HeaderName;
+    use crate::Headers;
 
     pub trait Lookup: AsHeaderName + Sized {
         /// Whether there is a header of this name.
         #[inline]
-        fn found_in(self, headers: &HeaderMap) -> bool {
-            headers.contains_key(self)
+        fn found_in(self, headers: &Headers) -> bool {
+            headers.map().contains_key(self)
         }
     }
 
     impl Lookup for HeaderName {
         #[inline]
-        fn found_in(self, headers: &HeaderMap) -> bool {
+        fn found_in(self, headers: &Headers) -> bool {
             (&self).found_in(headers)
         }
     }
     impl Lookup for &HeaderName {
         #[inline]
-        fn found_in(self, headers: &HeaderMap) -> bool {
+        fn found_in(self, headers: &Headers) -> bool {
             // Few names are compared sooner than one is hashed.
             match headers.keys_len() {
                 ..=FEW => headers.keys().any(|name| name == self),
-                _ => headers.contains_key(self),
+                _ => headers.map().contains_key(self),
             }
         }
     }

@@ -77,7 +77,13 @@ impl Headers {
     /// Whether there is a header of this name.
     #[inline]
     pub fn contains_key(&self, name: impl LookupName) -> bool {
-        name.found_in(&self.0)
+        name.found_in(self)
+    }
+
+    /// What is inside.
+    #[inline]
+    pub(crate) const fn map(&self) -> &HeaderMap {
+        &self.0
     }
 
     /// The first value of a header.
