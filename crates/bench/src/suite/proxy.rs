@@ -19,7 +19,8 @@ pub(super) const PROXY: Suite = Suite {
               `max-age=3600`, which the proxy has in its cache before it is measured; a measurement in which the \
               origin is asked for it once is a failure. *Passed*: a `GET` of 13 bytes with `no-store`, or a `POST` of 1 KiB that \
               comes back; the origin has to be asked each time. The cache is on for all of them, by one file for \
-              both, so that whether a page is to be kept is found out by its answer. nginx has one worker, its cache on \
+              both, so that whether a page is to be kept is found out by its answer. Tidewire opens a connection to the \
+              origin for each request with a body, unless `reuse_after_body` is set; the others keep theirs. nginx has one worker, its cache on \
               disk (which is the page cache of the kernel here), no access log, and 64 kept connections to the \
               origin; Varnish one thread pool, pages in memory, and its log in shared memory (80 MiB of its RSS), as it has by itself; a \
               request there has a thread to itself, and an answer with `no-store` is one to pass, not a miss. Caddy has one thread for Go code and, as Debian builds it, no cache. *Bare hyper* answers the \
