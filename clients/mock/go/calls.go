@@ -12,8 +12,11 @@ type Call struct {
 	Session string
 	// Rule is the response that answered, FILE:LINE; empty where the schema alone did.
 	Rule string
-	// Code is "ok", or the code of the error.
+	// Code is "ok", or the code of the error: "canceled" if the caller left, "deadline_exceeded" if its
+	// deadline passed. It is "running" while the call runs, and the fault, such as "reset", if one broke the answer.
 	Code string
+	// Reason is the message of the error; empty without one.
+	Reason string
 	// Requests are the messages as JSON, without what is called a secret.
 	Requests []string
 	// Headers are those that it came with.

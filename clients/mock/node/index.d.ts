@@ -108,8 +108,13 @@ export interface Call {
   session: string;
   /** The response that answered, as `FILE:LINE`; empty where the schema alone did. */
   rule: string;
-  /** `ok`, or the code of the error. */
+  /**
+   * `ok`, or the code of the error: `canceled` if the caller left, `deadline_exceeded` if its deadline
+   * passed. `running` while the call runs; the fault, such as `reset`, if one broke the answer.
+   */
   code: string;
+  /** The message of the error; empty without one. */
+  reason: string;
   /** The messages; what is called a secret is not shown. */
   requests: unknown[];
   headers: { [name: string]: string | undefined };

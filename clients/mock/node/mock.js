@@ -142,13 +142,16 @@ export class Mock extends Scope {
 }
 
 /** A call as tests want it. */
-function call({ number, method, session = "", rule = "", code, requests = [], headers = [] }) {
+function call(told) {
+  const { number, method, session = "", rule = "", code, reason = "" } = told;
+  const { requests = [], headers = [] } = told;
   return {
     number: Number(number),
     method,
     session,
     rule,
     code,
+    reason,
     requests: requests.map(parsed),
     headers: Object.fromEntries(headers.map(({ name, value }) => [name, value])),
   };

@@ -20,6 +20,7 @@
 //! | what a reload keeps | `mock/reload.rs` |
 //! | what is sent when | `select/plan.rs`, `select/play.rs` |
 //! | what calls leave behind | `state/sessions.rs`, `state/log.rs` |
+//! | how a call ended | `mock/running.rs` |
 //!
 //! This crate opens no socket, reads no clock and no environment: time comes in by a
 //! [`Clock`](tidewire_service::Clock), files as text.

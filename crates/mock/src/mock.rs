@@ -1,7 +1,8 @@
 //! A mock: services of a schema, answered by rules or else from the schema.
 //!
 //! ```text
-//! call ─▶ decode ─▶ session ─▶ select ─▶ plan ─▶ log ─▶ play ─▶ reply
+//! call ─▶ decode ─▶ validate ─▶ session ─▶ select ─▶ plan ─▶ play ─▶ reply
+//!   └────────────────────────▶ log ◀────────────────────────────────┘
 //! ```
 //!
 //! What answers is one [`Set`]: the schema and its rules. A reload puts another in its place at
@@ -14,20 +15,23 @@ mod faults;
 mod listing;
 mod reactive;
 mod reload;
+mod request;
+mod running;
 mod stubs;
 pub(crate) mod verify;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use tidewire_schema::Schema;
 use tidewire_service::{
     Answer, Call, Clock, Error, Interface, Method, RpcService, Service, ServiceSource, Signal,
 };
+use tidewire_validate::RuleSet;
 
 pub use self::build::{MockBuilder, Respond, ResponseBuilder};
 pub use self::listing::{MethodRules, SessionInfo};
@@ -55,6 +59,8 @@ pub(crate) struct Shared {
     seed: u64,
     violate: f64,
     missing: DefaultReply,
+    /// Whether requests that break rules of validation are refused.
+    validates: AtomicBool,
     faults: RwLock<faults::FaultsByMethod>,
     /// The real service, for calls that no rule answers.
     upstream: Option<Arc<dyn RealService>>,
@@ -101,6 +107,17 @@ pub(crate) struct MockedMethod {
     pub(crate) stubs: Stubs,
     /// Fires when other rules answer it.
     pub(crate) changed: Signal,
+    /// The rules of validation of its requests, once they were asked for.
+    request_rules: OnceLock<Option<Arc<RuleSet>>>,
+}
+
+impl MockedMethod {
+    /// The rules of validation of its requests; `None` where there are none, or they do not
+    /// compile: then a server with validation answers its calls with what is wrong with them.
+    pub(crate) fn request_rules(&self, schema: &Schema) -> Option<Arc<RuleSet>> {
+        let compile = || RuleSet::of(schema, [&*self.method.input]).ok().map(Arc::new);
+        self.request_rules.get_or_init(compile).clone()
+    }
 }
 
 /// A service of a mock; see [`Mock::services`].
@@ -122,6 +139,13 @@ impl Mock {
     /// The schema that it answers with now.
     pub fn schema(&self) -> Schema {
         self.set().schema.clone()
+    }
+
+    /// Refuses requests that break the rules of validation of their schema from now on, with
+    /// [`Code::InvalidArgument`](tidewire_service::Code::InvalidArgument), or no longer. Refused
+    /// calls are in the log. Off unless set; a server that serves the mock sets it as its own.
+    pub fn set_validation(&self, on: bool) {
+        self.0.validates.store(on, Ordering::Release);
     }
 
     /// Milliseconds since 1970.

@@ -148,6 +148,14 @@ impl MockFolders {
 
 /// Serves every service of a mock, also those that come while it runs, with what its rules let go
 /// wrong on purpose. `/` says what there is.
+///
+/// The log of the mock has every call that reaches it: requests that the mock refuses because they
+/// break rules of validation ([`Builder::validation`]), and callers that left.
 pub fn serve(builder: Builder, mock: &Mock) -> Builder {
-    builder.offer(mock.clone()).faults(true).front_page("A mock of these services.")
+    let validated = mock.clone();
+    builder
+        .offer_validated(mock.clone(), move |on| validated.set_validation(on))
+        .gate(mock.call_gate())
+        .faults(true)
+        .front_page("A mock of these services.")
 }

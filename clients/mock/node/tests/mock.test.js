@@ -153,6 +153,29 @@ describe("a mock", { concurrency: true }, () => {
     assert.deepEqual(miss.misses, ['request.sku is "milk", wanted "tea"']);
   });
 
+  test("tells how a call ended, and that it runs before", async () => {
+    const session = mock.session();
+    await session.on(GET_PRICE).delay("3600s").reply({});
+    const caller = new AbortController();
+    const left = session.fetch(`/${GET_PRICE}`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: "{}",
+      signal: caller.signal,
+    });
+    let calls = [];
+    while (calls.length === 0) calls = await session.calls();
+    assert.equal(calls[0].code, "running");
+    caller.abort();
+    await assert.rejects(left);
+    while (calls[0].code === "running") calls = await session.calls();
+    assert.deepEqual(
+      [calls[0].code, calls[0].reason],
+      ["canceled", "the caller left before the answer was complete"],
+    );
+    await session.verify(GET_PRICE, { exactly: 1 });
+  });
+
   test("verify fails with the calls that came near", async () => {
     const session = mock.session();
     await call(session, "GetPrice", { sku: "milk", quantity: 7 });

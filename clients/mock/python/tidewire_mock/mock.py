@@ -25,8 +25,11 @@ class Call:
     session: str
     # The response that answered, `FILE:LINE`; empty where the schema alone did.
     rule: str
-    # `ok`, or the code of the error.
+    # `ok`, or the code of the error: `canceled` if the caller left, `deadline_exceeded` if its deadline passed.
+    # `running` while the call runs; the fault, such as `reset`, if one broke the answer.
     code: str
+    # The message of the error; empty without one.
+    reason: str
     requests: list
     headers: dict
 
@@ -34,7 +37,7 @@ class Call:
     def _of(cls, told):
         requests = [_parsed(text) for text in told.get("requests", ())]
         headers = {one["name"]: one.get("value") for one in told.get("headers", ())}
-        texts = (told.get(name, "") for name in ("method", "session", "rule", "code"))
+        texts = (told.get(name, "") for name in ("method", "session", "rule", "code", "reason"))
         return cls(int(told["number"]), *texts, requests, headers)
 
 

@@ -34,7 +34,8 @@ pub(super) fn call(call: &LoggedCall, with_bodies: bool) -> MockedCall {
         method: call.method.path.trim_start_matches('/').to_owned(),
         session: call.session.clone(),
         rule: rule(call.rule.as_ref()),
-        code: call.error.map(Code::as_str).or(call.fault).unwrap_or("ok").to_owned(),
+        code: code(call).to_owned(),
+        reason: redact::text(&call.reason),
         ..Default::default()
     };
     if with_bodies {
@@ -42,6 +43,14 @@ pub(super) fn call(call: &LoggedCall, with_bodies: bool) -> MockedCall {
         reply.requests = call.requests.iter().map(message).collect();
     }
     reply
+}
+
+/// How a call ended, or that it runs.
+fn code(call: &LoggedCall) -> &'static str {
+    match call.is_running {
+        true => "running",
+        false => call.error.map(Code::as_str).or(call.fault).unwrap_or("ok"),
+    }
 }
 
 /// A message as JSON.

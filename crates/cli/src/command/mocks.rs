@@ -338,6 +338,10 @@ fn print_calls(reply: &Json, out: &mut dyn std::io::Write) -> std::io::Result<()
         let method = text(call, "method");
         let code = text(call, "code");
         writeln!(out, "{number} {method} {code} {rule} {}", text(call, "session"))?;
+        let reason = text(call, "reason");
+        if !reason.is_empty() {
+            writeln!(out, "  {reason}")?;
+        }
         for request in items(call, "requests") {
             writeln!(out, "  {}", printable(request.as_str().unwrap_or_default()))?;
         }

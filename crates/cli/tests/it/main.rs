@@ -19,6 +19,7 @@ mod init;
 mod measuring;
 mod mock;
 mod mock_bodies;
+mod mock_calls;
 mod mock_compat;
 mod mock_faults;
 mod mock_import;

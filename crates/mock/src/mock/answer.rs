@@ -6,32 +6,24 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use foldhash::quality::FixedState;
-use futures_util::StreamExt;
-use tidewire_schema::Message;
 use tidewire_service::{
-    Answer, Body, Call, Codec, Context, Error, Frame, Freshness, Method, Reply, Result, Service,
-    Signal, Validator,
+    Answer, Body, Call, Codec, Context, Error, Freshness, Method, Reply, Result, Service, Signal,
+    Validator,
 };
 
+use super::request::{ReadRequest, RequestReader, Requests};
+use super::running::{self, NewCall, RunningCall};
 use super::{DefaultReply, Mock, RealService, Set, reactive};
 use crate::random::Random;
 use crate::rule::MethodRule;
-use crate::select::plan::{Ending, Outcome, Plan};
+use crate::select::plan::{Outcome, Plan};
 use crate::select::play;
 use crate::select::{self, Maker, MethodContext};
-use crate::state::log::{LoggedCall, REQUESTS_MAX};
 use crate::state::sessions;
 use crate::value::eval_context::{EvalContext, Request};
 
 /// How many messages of a stream of requests a rule may see.
 const STREAM_MESSAGES_MAX: usize = 100_000;
-
-/// How the messages of a call are encoded.
-#[derive(Clone, Copy)]
-struct Codecs {
-    request: Codec,
-    reply: Codec,
-}
 
 /// Answers a call; at once where its message is there and nothing is to be waited for.
 pub(super) fn answer(mock: &Mock, method: &Method, call: Call) -> Answer {
@@ -41,86 +33,150 @@ pub(super) fn answer(mock: &Mock, method: &Method, call: Call) -> Answer {
         let why = format!("{} is not mocked", method.path);
         return Answer::ready(Err(Error::unimplemented(why)));
     };
-    let codecs = Codecs { request: call.codec, reply: call.accept };
     if !method.kind.client_streams()
         && let Body::Full(bytes) = &call.body
     {
-        let plan = unary(mock, &set, &method, codecs, &call.context, bytes);
-        return match plan {
-            Ok(plan) if matches!(plan.outcome, Outcome::Upstream) => {
-                pass_on(mock, &set, call, plan)
-            }
-            Ok(plan) if plan.delay.is_zero() => Answer::ready(finish(mock, &set, &method, plan)),
-            Ok(plan) => {
-                let mock = mock.clone();
-                Answer::pending(async move {
-                    play::wait(&*mock.0.timer, plan.delay).await;
-                    finish(&mock, &set, &method, plan)
-                })
-            }
-            Err(error) => Answer::ready(Err(error)),
-        };
+        let bytes = bytes.clone();
+        return whole(mock, set, method, call, &bytes);
     }
     let mock = mock.clone();
-    Answer::pending(async move { slow(mock, set, method, call).await })
+    let new = NewCall {
+        method: &method,
+        context: &call.context,
+        requests: Vec::new(),
+        bytes: 0,
+        rule: None,
+        has_reached_rules: false,
+    };
+    let guard = RunningCall::begin(&mock, new);
+    Answer::pending(async move {
+        let outcome = slow(mock, set, method, call, guard.call()).await;
+        guard.settle(outcome)
+    })
+}
+
+/// A call whose message is there.
+fn whole(mock: &Mock, set: Arc<Set>, method: Method, call: Call, bytes: &Bytes) -> Answer {
+    let reader = RequestReader::new(mock, &set, &method, &call.context, call.codec);
+    let read = reader.read(bytes);
+    let plan = match &read {
+        ReadRequest::Good(message) => {
+            plan(mock, &set, &method, call.accept, &call.context, Request::One(message))
+        }
+        ReadRequest::Refused(_, error) | ReadRequest::Unreadable(error) => Err(error.clone()),
+    };
+    let new = NewCall {
+        method: &method,
+        context: &call.context,
+        has_reached_rules: matches!(read, ReadRequest::Good(_)),
+        requests: match read {
+            ReadRequest::Good(message) | ReadRequest::Refused(message, _) => vec![message],
+            ReadRequest::Unreadable(_) => Vec::new(),
+        },
+        bytes: bytes.len(),
+        rule: plan.as_ref().ok().and_then(|plan| plan.rule.clone()),
+    };
+    let plan = match plan {
+        Ok(plan) if matches!(plan.outcome, Outcome::Upstream) => {
+            let guard = RunningCall::begin(mock, new);
+            let answer = pass_on(mock, &set, call, plan);
+            return Answer::pending(async move { guard.settle(answer.await) });
+        }
+        Ok(plan) if !plan.delay.is_zero() => {
+            let guard = RunningCall::begin(mock, new);
+            let mock = mock.clone();
+            return Answer::pending(async move {
+                play::wait(&*mock.0.timer, plan.delay).await;
+                guard.settle(finish(&mock, &set, &method, plan))
+            });
+        }
+        plan => plan,
+    };
+    let outcome = plan.and_then(|plan| finish(mock, &set, &method, plan));
+    Answer::ready(match running::ending(&outcome) {
+        Some(ending) => {
+            running::log_at_once(mock, new, ending);
+            outcome
+        }
+        None => RunningCall::begin(mock, new).settle(outcome),
+    })
 }
 
 /// A call whose requests are still to come.
-async fn slow(mock: Mock, set: Arc<Set>, method: Method, mut call: Call) -> Result<Reply> {
-    let codecs = Codecs { request: call.codec, reply: call.accept };
-    if !method.kind.client_streams() {
-        let bytes = call.message().await?;
-        let plan = unary(&mock, &set, &method, codecs, &call.context, &bytes)?;
-        if matches!(plan.outcome, Outcome::Upstream) {
-            call.body = Body::Full(bytes);
-            return pass_on(&mock, &set, call, plan).await;
-        }
-        play::wait(&*mock.0.timer, plan.delay).await;
-        return finish(&mock, &set, &method, plan);
-    }
-    if mock.0.upstream.is_some() && !has_rules(&set, &method) {
+async fn slow(
+    mock: Mock,
+    set: Arc<Set>,
+    method: Method,
+    mut call: Call,
+    running: &Arc<RunningCall>,
+) -> Result<Reply> {
+    let reader = RequestReader::new(&mock, &set, &method, &call.context, call.codec);
+    let is_stream = method.kind.client_streams();
+    let body = match std::mem::take(&mut call.body) {
+        Body::Empty if !is_stream => Body::Full(Bytes::new()),
+        body => body,
+    };
+    let mut requests = Requests::new(body, reader, Arc::clone(running));
+    if is_stream && mock.0.upstream.is_some() && !has_rules(&set, &method) {
         // The real service may answer before all is said.
         let mut plan = Plan::of(Outcome::Upstream);
         mock.apply_faults(&method, &mut plan, &mut Random::of(mock.0.seed, &[b"upstream"]));
-        record(&mock, &method, &call.context, (Vec::new(), 0), || plan.ending(&method));
+        call.body = Body::stream(requests.passed_on());
         return pass_on(&mock, &set, call, plan).await;
     }
-    let body = std::mem::take(&mut call.body);
-    let mut requests = Requests::new(&set, &method, codecs.request, body);
     // A rule with reactions answers as messages come; others wait for all of them.
-    if let Some(chosen) = reactive::choose(&mock, &set, &method, &call.context)? {
+    if is_stream && let Some(chosen) = reactive::choose(&mock, &set, &method, &call.context)? {
+        running.set_rule(chosen.decision());
         let at = reactive::ReactiveStream {
             mock,
             set: Arc::clone(&set),
             method,
-            codec: codecs.reply,
+            codec: call.accept,
             context: call.context,
             chosen,
         };
         return at.reply(requests).await;
     }
     let mut messages = Vec::new();
-    let mut said = mock.0.upstream.is_some().then(Vec::new);
+    let mut said = Vec::new();
     while let Some(message) = requests.next().await? {
-        if let Some(said) = &mut said {
+        refuse_more(messages.len(), is_stream)?;
+        messages.push(message);
+        if mock.0.upstream.is_some() {
             said.push(requests.last.clone());
         }
-        if messages.len() == STREAM_MESSAGES_MAX {
-            let why = format!("a mock takes {STREAM_MESSAGES_MAX} messages of one stream");
-            return Err(Error::resource_exhausted(why));
-        }
-        messages.push(message);
     }
-    let request = Request::Many(&messages);
-    let plan = plan(&mock, &set, &method, codecs.reply, &call.context, request)?;
-    let bytes = requests.bytes;
-    record(&mock, &method, &call.context, (messages, bytes), || plan.ending(&method));
-    if let (Outcome::Upstream, Some(said)) = (&plan.outcome, said) {
-        call.body = Body::stream(futures_util::stream::iter(said.into_iter().map(Ok)));
+    let request = match &messages[..] {
+        many if is_stream => Request::Many(many),
+        [one, ..] => Request::One(one),
+        [] => return Err(Error::unimplemented("no message where one is expected")),
+    };
+    let plan = plan(&mock, &set, &method, call.accept, &call.context, request);
+    running.set_rule(plan.as_ref().ok().and_then(|plan| plan.rule.clone()));
+    let plan = plan?;
+    if matches!(plan.outcome, Outcome::Upstream) {
+        call.body = match is_stream {
+            true => Body::stream(futures_util::stream::iter(said.into_iter().map(Ok))),
+            false => Body::Full(requests.last),
+        };
         return pass_on(&mock, &set, call, plan).await;
     }
     play::wait(&*mock.0.timer, plan.delay).await;
     finish(&mock, &set, &method, plan)
+}
+
+/// # Errors
+/// When a call that has so many messages may not have another.
+fn refuse_more(count: usize, is_stream: bool) -> Result<()> {
+    match count {
+        STREAM_MESSAGES_MAX => Err(Error::resource_exhausted(format!(
+            "a mock takes {STREAM_MESSAGES_MAX} messages of one stream"
+        ))),
+        1.. if !is_stream => {
+            Err(Error::unimplemented("more than one message where one is expected"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn has_rules(set: &Set, method: &Method) -> bool {
@@ -152,20 +208,6 @@ impl Service for BoundService {
     fn call(&self, call: Call) -> Answer {
         self.real.answer(&self.schema, call)
     }
-}
-
-fn unary(
-    mock: &Mock,
-    set: &Set,
-    method: &Method,
-    codecs: Codecs,
-    context: &Context,
-    bytes: &[u8],
-) -> Result<Plan> {
-    let message = set.schema.decode(&method.input, codecs.request, bytes)?;
-    let plan = plan(mock, set, method, codecs.reply, context, Request::One(&message))?;
-    record(mock, method, context, (vec![message], bytes.len()), || plan.ending(method));
-    Ok(plan)
 }
 
 impl Mock {
@@ -343,36 +385,6 @@ pub(super) fn timeout_ms(mock: &Mock, context: &Context) -> Option<u64> {
     u64::try_from(left.as_millis()).ok()
 }
 
-/// Keeps a call in the log; its requests took so many bytes.
-pub(super) fn record(
-    mock: &Mock,
-    method: &Method,
-    context: &Context,
-    (mut requests, bytes): (Vec<Message>, usize),
-    ending: impl FnOnce() -> Ending,
-) {
-    let mut log = mock.log();
-    if !log.is_on() {
-        return;
-    }
-    requests.truncate(REQUESTS_MAX);
-    let Ending { rule, error, fault } = ending();
-    let headers = context.headers().iter();
-    let headers: usize = headers.map(|(name, value)| name.as_str().len() + value.len() + 64).sum();
-    let call = LoggedCall {
-        number: 0,
-        at_millis: mock.now_millis(),
-        method: method.clone(),
-        session: sessions::name(context.headers()).to_owned(),
-        headers: context.headers().clone(),
-        requests: requests.into(),
-        rule,
-        error,
-        fault,
-    };
-    log.add(call, bytes + headers + 256);
-}
-
 /// The reply of a plan. A query's can be watched, and nothing may store it: the log, `times` and
 /// sessions have to see every call.
 fn finish(mock: &Mock, set: &Set, method: &Method, plan: Plan) -> Result<Reply> {
@@ -398,51 +410,4 @@ fn validator(body: &Body) -> Option<Validator> {
     let half = |seed| FixedState::with_seed(seed).hash_one(&bytes[..]);
     let whole = u128::from(half(1)) << 64 | u128::from(half(2));
     Some(Validator::new(whole.to_be_bytes()))
-}
-
-/// The requests of a stream, as they come.
-pub(super) struct Requests {
-    body: Body,
-    schema: tidewire_schema::Schema,
-    input: String,
-    codec: Codec,
-    /// The message that came last.
-    last: Bytes,
-    /// How many bytes came.
-    pub(super) bytes: usize,
-}
-
-impl Requests {
-    fn new(set: &Set, method: &Method, codec: Codec, body: Body) -> Self {
-        Self {
-            body,
-            schema: set.schema.clone(),
-            input: method.input.to_string(),
-            codec,
-            last: Bytes::new(),
-            bytes: 0,
-        }
-    }
-
-    pub(super) async fn next(&mut self) -> Result<Option<Message>> {
-        let bytes: Bytes = match &mut self.body {
-            Body::Empty => return Ok(None),
-            Body::Full(_) => match std::mem::take(&mut self.body) {
-                Body::Full(bytes) => bytes,
-                _ => return Ok(None),
-            },
-            Body::Stream(frames) => loop {
-                match frames.next().await {
-                    None => return Ok(None),
-                    Some(frame) => match frame? {
-                        Frame::Data(bytes) => break bytes,
-                        Frame::Trailers(_) => {}
-                    },
-                }
-            },
-        };
-        self.bytes += bytes.len();
-        self.last = bytes.clone();
-        self.schema.decode(&self.input, self.codec, &bytes).map(Some)
-    }
 }

@@ -3,8 +3,8 @@
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use serde_json::{Value as Json, json};
 use tidewire_schema::{Schema, SchemaError};
@@ -137,6 +137,7 @@ impl MockBuilder {
             seed: self.seed,
             violate: self.violate,
             missing: self.missing,
+            validates: AtomicBool::new(false),
             faults: RwLock::default(),
             upstream: self.upstream,
             edition: AtomicU64::new(0),
@@ -176,6 +177,7 @@ pub(super) fn set(
                     file_rules,
                     stubs: Stubs::default(),
                     changed: Signal::new(),
+                    request_rules: OnceLock::new(),
                 },
             )
         })

@@ -6,7 +6,7 @@
 //!
 //! Which response it is, what it counts and what it remembers is settled as the stream begins, and
 //! so is the head of the reply, unless its form depends on the call: then it waits for the first
-//! message. The log has the stream when it ends, or its caller leaves.
+//! message.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,14 +15,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidewire_schema::Message;
 use tidewire_service::{
-    Body, Codec, Context, Error, Frame, Headers, Method, Reply, Result, Script, ThinHeaders,
+    Body, Codec, Context, Error, Frame, Headers, Method, Reply, Result, ThinHeaders,
 };
 
-use super::answer::{self, Requests};
+use super::answer;
+use super::request::Requests;
 use super::{Mock, MockedMethod, Set};
 use crate::random::Random;
 use crate::rule::{Answer, MethodRule, Response};
-use crate::select::plan::{Decision, Ending, Extent, Plan};
+use crate::select::plan::{Decision, Plan};
 use crate::select::play;
 use crate::select::{self, Maker, MethodContext};
 use crate::state::sessions;
@@ -105,6 +106,14 @@ pub(super) fn choose(
     Ok(Some(ReactingResponse { rule: Arc::clone(rule), index, used, attempt, state }))
 }
 
+impl ReactingResponse {
+    /// Which response it is, as the log has it.
+    pub(super) fn decision(&self) -> Option<Decision> {
+        let response = self.rule.responses.get(self.index)?;
+        Some(Decision::of(&self.rule, response))
+    }
+}
+
 /// A stream that is being answered.
 pub(super) struct ReactiveStream {
     pub(super) mock: Mock,
@@ -124,10 +133,6 @@ struct RunningStream {
     /// What ends the stream once nothing waits any more.
     ending: Option<(Duration, Option<Error>)>,
     trailers: Headers,
-    /// What goes wrong when it is sent, and how much was sent.
-    script: Script,
-    sent: Extent,
-    is_logged: bool,
 }
 
 impl ReactiveStream {
@@ -143,9 +148,6 @@ impl ReactiveStream {
             waiting: VecDeque::new(),
             ending: None,
             trailers: Headers::new(),
-            script: Script::default(),
-            sent: Extent::NOTHING,
-            is_logged: false,
         };
         if running.answer().is_some_and(|answer| answer.late.is_some()) {
             running.read().await?;
@@ -153,7 +155,6 @@ impl ReactiveStream {
         let mut head = running.head()?;
         running.at.mock.apply_faults(&running.at.method, &mut head, &mut running.random);
         let script = std::mem::take(&mut head.script);
-        running.script = script.clone();
         play::wait(&*running.at.mock.0.timer, head.delay).await;
         running.trailers = head.trailers;
         let body =
@@ -166,7 +167,6 @@ impl ReactiveStream {
                         (!trailers.is_empty()).then_some((Ok(Frame::Trailers(trailers)), None))
                     }
                     Err(error) => {
-                        running.log(Some(&error));
                         let error = play::with_metadata(error, &Headers::new(), &running.trailers);
                         Some((Err(error), None))
                     }
@@ -229,12 +229,10 @@ impl RunningStream {
         loop {
             if let Some((delay, message)) = self.waiting.pop_front() {
                 play::wait(&*self.at.mock.0.timer, delay).await;
-                self.sent = message.as_ref().map_or(self.sent, |message| self.sent.and(message));
                 return message.map(Some);
             }
             if let Some((delay, ending)) = self.ending.take() {
                 play::wait(&*self.at.mock.0.timer, delay).await;
-                self.log(ending.as_ref());
                 return ending.map_or(Ok(None), Err);
             }
             self.read().await?;
@@ -295,28 +293,5 @@ impl RunningStream {
         }
         self.ending = Some((frames.error_delay, error.or(frames.error)));
         Ok(())
-    }
-
-    /// Logs the stream, once.
-    fn log(&mut self, error: Option<&Error>) {
-        if std::mem::replace(&mut self.is_logged, true) {
-            return;
-        }
-        let rule = &self.at.chosen.rule;
-        let response = rule.responses.get(self.at.chosen.index);
-        let ending = Ending {
-            rule: response.map(|response| Decision::of(rule, response)),
-            error: error.map(Error::code),
-            fault: self.sent.broken_by(&self.script),
-        };
-        let requests = (std::mem::take(&mut self.messages), self.requests.bytes);
-        answer::record(&self.at.mock, &self.at.method, &self.at.context, requests, || ending);
-    }
-}
-
-impl Drop for RunningStream {
-    /// A caller that left before the end was there all the same.
-    fn drop(&mut self) {
-        self.log(None);
     }
 }

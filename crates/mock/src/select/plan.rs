@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidewire_service::{Code, Error, Fault, Headers, Method, Script, Signal};
+use tidewire_service::{Error, Fault, Headers, Script, Signal};
 
 use crate::compile::file_of;
 use crate::random::Random;
@@ -76,23 +76,6 @@ pub struct Frames {
     pub error_delay: Duration,
 }
 
-impl Frames {
-    /// How much they are, and the error that they end with.
-    fn ending(&self) -> (Extent, Option<Code>) {
-        let mut round = Extent::NOTHING;
-        for (_, message) in &self.list {
-            match message {
-                Ok(bytes) => round = round.and(bytes),
-                Err(error) => return (round, Some(error.code())),
-            }
-        }
-        let Some(rounds) = self.rounds else { return (Extent::ENDLESS, None) };
-        let messages = round.messages.saturating_mul(rounds);
-        let bytes = round.bytes.saturating_mul(rounds);
-        (Extent { messages, bytes }, self.error.as_ref().map(Error::code))
-    }
-}
-
 impl Decision {
     /// A response of a rule.
     pub(crate) fn of(rule: &MethodRule, response: &Response) -> Self {
@@ -103,17 +86,8 @@ impl Decision {
     }
 }
 
-/// How a call ended, as the log has it.
-pub(crate) struct Ending {
-    pub(crate) rule: Option<Decision>,
-    /// The code of the error that was answered, also at the end of a stream.
-    pub(crate) error: Option<Code>,
-    /// The fault that kept the answer from its end.
-    pub(crate) fault: Option<&'static str>,
-}
-
 /// How much an answer is.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Extent {
     pub(crate) messages: u64,
     /// Those of the messages and of what is in front of each.
@@ -122,8 +96,6 @@ pub(crate) struct Extent {
 
 impl Extent {
     pub(crate) const NOTHING: Self = Self { messages: 0, bytes: 0 };
-    /// Of what is not known to end.
-    const ENDLESS: Self = Self { messages: u64::MAX, bytes: u64::MAX };
     const ENVELOPE_HEAD: u64 = 5;
 
     /// With one more message.
@@ -137,27 +109,20 @@ impl Extent {
         script.faults().iter().find_map(|fault| match fault {
             Fault::ResetAfter(after) if *after as u64 <= self.messages => Some("reset"),
             Fault::TruncateAfter(after) if *after <= self.bytes => Some("truncate"),
-            Fault::LoseTrailers => Some("drop_trailers"),
+            Fault::LoseTrailers => Some(LOST_TRAILERS),
             _ => None,
         })
     }
+
+    /// The same of an answer that broke off after so much: its trailers were not to come.
+    pub(crate) fn cut_by(self, script: &Script) -> Option<&'static str> {
+        self.broken_by(script).filter(|fault| *fault != LOST_TRAILERS)
+    }
 }
 
-impl Plan {
-    /// How a call of a method ends by it.
-    pub(crate) fn ending(&self, method: &Method) -> Ending {
-        let (extent, error) = match &self.outcome {
-            Outcome::Message(bytes) => (Extent::NOTHING.and(bytes), None),
-            Outcome::Stream(frames) => frames.ending(),
-            Outcome::Error(error) => (Extent::NOTHING, Some(error.code())),
-            Outcome::Upstream => (Extent::ENDLESS, None),
-        };
-        // An error in place of one message is sent whole.
-        let is_whole = matches!(self.outcome, Outcome::Error(_)) && !method.kind.server_streams();
-        let fault = if is_whole { None } else { extent.broken_by(&self.script) };
-        Ending { rule: self.rule.clone(), error, fault }
-    }
+const LOST_TRAILERS: &str = "drop_trailers";
 
+impl Plan {
     /// A plan of an outcome and nothing else.
     pub(crate) fn of(outcome: Outcome) -> Self {
         let headers = Headers::new();

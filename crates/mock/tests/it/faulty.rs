@@ -8,7 +8,7 @@ use tidewire_mock::{Mock, RealService, RuleFiles};
 use tidewire_schema::Schema;
 use tidewire_service::{Answer, Body, Call, Error, Fault, Reply};
 
-use crate::harness::{PRICE, call, elapsed, json_of, message, shop, sku, with_rules};
+use crate::harness::{PRICE, call, elapsed, json_of, message, shop, sku, stream, with_rules};
 
 fn faults(reply: &Reply) -> Vec<Fault> {
     reply.script().map(|script| script.faults().to_vec()).unwrap_or_default()
@@ -171,7 +171,7 @@ async fn the_log_says_nothing_of_a_fault_that_an_answer_ends_before() {
     for name in ["many", "long", "no", "cut"] {
         let _ = call(&mock, "Price", &[sku(name)]).await;
     }
-    call(&mock, "Watch", &[sku("a")]).await.unwrap();
+    stream(&mock, "Watch", &[sku("a")], 2).await;
     let calls = mock.calls(&tidewire_mock::Calls::all());
     let faults: Vec<_> = calls.iter().map(|call| call.fault).collect();
     assert_eq!(faults, [None, None, None, Some("truncate"), Some("reset")]);

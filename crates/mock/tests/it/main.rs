@@ -10,6 +10,7 @@ mod found;
 mod from_schema;
 mod harness;
 mod memory;
+mod outcomes;
 mod people;
 mod streams;
 mod well_known;

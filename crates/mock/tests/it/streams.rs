@@ -269,6 +269,7 @@ async fn the_log_says_how_a_stream_ended() {
     let calls = mock.calls(&Calls::all());
     let told: Vec<_> = calls.iter().map(|call| (call.error, call.fault)).collect();
     let error = (Some(Code::Unavailable), None);
+    let left = (Some(Code::Canceled), None);
     let reset = (None, Some("reset"));
-    assert_eq!(told, [error, (None, None), (None, None), (None, None), reset]);
+    assert_eq!(told, [error, left, (None, None), (None, None), reset]);
 }

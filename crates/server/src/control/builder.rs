@@ -14,7 +14,7 @@ use tidewire_listen::Address;
 use tidewire_rest::RestOptions;
 use tidewire_service::{Gate, Interface, Layer, Observer, RpcService, Service, ServiceSource};
 
-use crate::control::builder::parts::Route;
+use crate::control::builder::parts::{OfferedSource, Route};
 use crate::control::handle::Handle;
 use crate::control::reload::ReloadHandle;
 use crate::gate;
@@ -113,7 +113,7 @@ impl Server {
 #[must_use = "a server does nothing until it is started"]
 pub struct Builder {
     services: Vec<(Interface, Arc<dyn Service>)>,
-    offer: Option<Arc<dyn ServiceSource>>,
+    offer: Option<OfferedSource>,
     routes: Vec<Route>,
     layers: Vec<Arc<dyn Layer>>,
     inner_layers: Vec<Arc<dyn Layer>>,
@@ -154,7 +154,20 @@ impl Builder {
     /// health say of them and their rules of validation follow at once. REST bindings,
     /// `/openapi.json` and rules of access are those of the start.
     pub fn offer(mut self, offer: impl ServiceSource) -> Self {
-        self.offer = Some(Arc::new(offer));
+        self.offer = Some(OfferedSource { source: Arc::new(offer), validation_switch: None });
+        self
+    }
+
+    /// The same as [`offer`](Self::offer), of services that themselves refuse requests that break
+    /// rules of validation, so that they see them: a mock logs what it refuses. `switch` is told at
+    /// the start of the server whether they are to refuse them ([`validation`](Self::validation)).
+    pub fn offer_validated(
+        mut self,
+        offer: impl ServiceSource,
+        switch: impl FnOnce(bool) + Send + 'static,
+    ) -> Self {
+        let validation_switch = Some(Box::new(switch) as Box<dyn FnOnce(bool) + Send>);
+        self.offer = Some(OfferedSource { source: Arc::new(offer), validation_switch });
         self
     }
 

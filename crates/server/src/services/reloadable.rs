@@ -20,11 +20,21 @@ use crate::services::entry::Entry;
 
 type ServedMethods = Vec<(Interface, Arc<dyn Service>)>;
 
+/// Who refuses requests that break rules of validation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Validation {
+    Nobody,
+    /// The server, before the services see them.
+    Server,
+    /// The services themselves.
+    Services,
+}
+
 /// An offer, within the layers of a server.
 pub(crate) struct ReloadableServices {
     offer: Arc<dyn ServiceSource>,
     layers: Vec<Arc<dyn Layer>>,
-    validates: bool,
+    validation: Validation,
     now: RwLock<Arc<Edition>>,
     making: Mutex<()>,
 }
@@ -42,11 +52,11 @@ impl ReloadableServices {
     pub(crate) fn new(
         offer: Arc<dyn ServiceSource>,
         layers: Vec<Arc<dyn Layer>>,
-        validates: bool,
+        validation: Validation,
     ) -> Self {
         let now = RwLock::default();
         let making = Mutex::default();
-        let offered = Self { offer, layers, validates, now, making };
+        let offered = Self { offer, layers, validation, now, making };
         let first = offered.edition(offered.offer.edition());
         *offered.now.write() = Arc::new(first);
         offered
@@ -74,17 +84,16 @@ impl ReloadableServices {
         let mut edition = Edition { number, ..Edition::default() };
         let mut schemas = Schemas::default();
         for (interface, service) in self.offer.services() {
-            let service = match self
-                .validates
-                .then(|| validated(&interface, service.clone(), &mut schemas))
-            {
-                Some(Ok(validated)) => validated,
-                Some(Err(error)) => {
-                    tracing::error!("{error}; its calls fail, and other services are served");
-                    Arc::new(UncheckedService(error.to_string()))
-                }
-                None => service,
-            };
+            let is_checked = self.validation != Validation::Nobody;
+            let service =
+                match is_checked.then(|| validated(&interface, service.clone(), &mut schemas)) {
+                    Some(Ok(validated)) if self.validation == Validation::Server => validated,
+                    Some(Err(error)) => {
+                        tracing::error!("{error}; its calls fail, and other services are served");
+                        Arc::new(UncheckedService(error.to_string()))
+                    }
+                    Some(Ok(_)) | None => service,
+                };
             let service = stack(&self.layers, service);
             for method in interface.methods() {
                 let entry = Entry { method: method.clone(), service: Arc::clone(&service) };

@@ -48,7 +48,7 @@ impl Builder {
         with_reflection: bool,
     ) -> Result<(Arc<ServerState>, Health), StartError> {
         let own = self.own_interfaces();
-        let offered = self.offer.iter().flat_map(|offer| offer.services());
+        let offered = self.offer.iter().flat_map(|offer| offer.source.services());
         let offered: Vec<_> = offered.map(|(interface, _)| interface).collect();
         if let Some(cache) = &self.memo {
             let interfaces = own.iter().chain(&offered);

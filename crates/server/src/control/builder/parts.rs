@@ -10,7 +10,7 @@ use crate::builtin::reflection::Reflection;
 use crate::control::start_error::StartError;
 use crate::runtime::clock::TokioClock;
 use crate::services::methods::Methods;
-use crate::services::reloadable::{Edition, ReloadableServices};
+use crate::services::reloadable::{Edition, ReloadableServices, Validation};
 use crate::services::routes::{RouteError, Routes};
 
 /// A plain HTTP service: for one verb, or mounted for all below a prefix.
@@ -65,6 +65,13 @@ impl LayerStack {
     }
 }
 
+/// Services that may change, and what is told whether they are to refuse invalid requests, if they
+/// do that themselves.
+pub(super) struct OfferedSource {
+    pub(super) source: Arc<dyn ServiceSource>,
+    pub(super) validation_switch: Option<Box<dyn FnOnce(bool) + Send>>,
+}
+
 /// Services that may change, as they are while a server is put together.
 pub(super) struct Offer {
     pub(super) reloadable: Arc<ReloadableServices>,
@@ -73,12 +80,17 @@ pub(super) struct Offer {
 
 impl Offer {
     /// This source, within `layers`.
-    pub(super) fn new(
-        source: Arc<dyn ServiceSource>,
-        layers: &[Arc<dyn Layer>],
-        validates: bool,
-    ) -> Self {
-        let reloadable = Arc::new(ReloadableServices::new(source, layers.to_vec(), validates));
+    pub(super) fn new(offered: OfferedSource, layers: &[Arc<dyn Layer>], validates: bool) -> Self {
+        let OfferedSource { source, validation_switch } = offered;
+        let validation = match (validates, &validation_switch) {
+            (false, _) => Validation::Nobody,
+            (true, None) => Validation::Server,
+            (true, Some(_)) => Validation::Services,
+        };
+        if let Some(switch) = validation_switch {
+            switch(validates);
+        }
+        let reloadable = Arc::new(ReloadableServices::new(source, layers.to_vec(), validation));
         Self { edition: reloadable.now(), reloadable }
     }
 }

@@ -103,7 +103,7 @@ impl Builder {
             return Err(StartError::DocsWithoutReflection);
         }
         self.command_keys
-            .check(&self.services, self.offer.as_deref())
+            .check(&self.services, self.offer.as_ref().map(|offer| &*offer.source))
             .map_err(StartError::CommandKeys)
     }
 

@@ -11,7 +11,9 @@ import java.util.TreeMap;
  * @param method {@code shop.v1.Cart/GetPrice}
  * @param session empty where it named none
  * @param rule the response that answered, {@code FILE:LINE}; empty where the schema alone did
- * @param code {@code ok}, or the code of the error
+ * @param code {@code ok}, or the code of the error: {@code canceled} if the caller left, {@code deadline_exceeded} if its
+ *     deadline passed; {@code running} while the call runs; the fault, such as {@code reset}, if one broke the answer
+ * @param reason the message of the error; empty without one
  * @param requests the messages as JSON, without what is called a secret
  * @param headers those that it came with; one that is called a secret is empty
  */
@@ -21,6 +23,7 @@ public record Call(
         String session,
         String rule,
         String code,
+        String reason,
         List<String> requests,
         Map<String, String> headers) {
     static Call of(Map<?, ?> told) {
@@ -35,6 +38,7 @@ public record Call(
                 Scope.text(told, "session"),
                 Scope.text(told, "rule"),
                 Scope.text(told, "code"),
+                Scope.text(told, "reason"),
                 Scope.list(told, "requests").stream().map(Object::toString).toList(),
                 headers);
     }
