@@ -166,10 +166,10 @@ describe("mocks", () => {
     await page.getByLabel("How often").selectOption("exactly");
     await page.getByLabel("Times").fill("3");
     await page.getByRole("button", { name: "Verify" }).click();
-    await page.getByText("✕ They did not.").waitFor();
+    await page.getByText("✕ Not as expected.").waitFor();
     await page.getByLabel("Times").fill("1");
     await page.keyboard.press("Enter");
-    await page.getByText("✓ They came so.").waitFor();
+    await page.getByText("✓ As expected.").waitFor();
     await page.getByRole("link", { name: "Sessions" }).click();
     const row = page.getByRole("row").filter({ hasText: "near" });
     await row.getByRole("button", { name: "Drop" }).click();

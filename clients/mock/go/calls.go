@@ -63,17 +63,13 @@ func (s *scope) Calls(method string) []Call {
 	}
 }
 
-// NearMisses are the calls that no response with conditions answered, each with the one that came nearest.
+// NearMisses are the calls that no response with conditions answered, the closest first, each with the response that
+// came nearest.
 func (s *scope) NearMisses() []NearMiss {
 	s.t.Helper()
 	var reply struct{ Misses []NearMiss }
-	s.ask("NearMisses", Doc{"limit": 1000}, &reply)
-	var own []NearMiss
-	for _, miss := range reply.Misses {
-		if s.session == "" || miss.Call.Session == s.session {
-			own = append(own, miss)
-		}
-	}
+	s.ask("NearMisses", Doc{"session": s.session, "limit": 1000}, &reply)
+	own := reply.Misses
 	if len(own) == 0 {
 		return nil
 	}

@@ -214,7 +214,7 @@ func AtMost(count int) Wanted {
 	return func(v *verification) error { v.atMost = &count; return nil }
 }
 
-// Verify fails the test where calls did not come so, and tells those that came near.
+// Verify fails the test if another number of calls came than is wanted, and lists the closest ones.
 func (s *scope) Verify(method string, wanted ...Wanted) {
 	s.t.Helper()
 	v := &verification{with: Doc{}, headers: Doc{}}

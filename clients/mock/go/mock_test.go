@@ -210,7 +210,7 @@ func TestVerifyFailsWithTheCallsThatCameNear(t *testing.T) {
 		s.Verify(getPrice, mock.With("sku", "tea"), mock.Exactly(0))
 		s.Verify(getPrice, mock.WithMessage(mock.Doc{"sku": "tea", "quantity": 7}), mock.Exactly(3))
 	})
-	matches(t, told, `came 0 times, and was to come 3 times\n  near: call \d+\n    sku is "milk", wanted "tea"`)
+	matches(t, told, `expected exactly 3 calls of .*, got 0\n  closest: call \d+\n    sku is "milk", wanted "tea"`)
 }
 
 func TestARuleThatIsNeverEndedFailsItsTestAtTheEnd(t *testing.T) {

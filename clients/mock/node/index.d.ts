@@ -139,10 +139,10 @@ interface Scope {
   fetch(path: string, init?: RequestInit): Promise<Response>;
   /** Of responses that fit, the one that was added first answers; those without conditions last. */
   on(method: Method): Rule;
-  /** Rejects with a {@link VerifyError} where calls did not come so. */
+  /** Rejects with a {@link VerifyError} if another number of calls came than is wanted. */
   verify(method: Method, wanted?: Wanted): Promise<void>;
   calls(method?: Method): Promise<Call[]>;
-  /** Calls that no response with conditions answered, and the one that came nearest. */
+  /** Calls that no response with conditions answered, the closest first, and the response that came nearest. */
   nearMisses(): Promise<NearMiss[]>;
   /** Forgets calls, counts and state; of a session its rules too. */
   reset(): Promise<void>;
@@ -176,5 +176,5 @@ export class MockError extends Error {
   readonly code: string;
 }
 
-/** Calls did not come as they were to; the message tells the nearest ones. */
+/** Another number of calls came than was expected; the message lists the closest ones. */
 export class VerifyError extends Error {}

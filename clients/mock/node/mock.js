@@ -78,9 +78,9 @@ class Scope {
   }
 
   async nearMisses() {
-    const { misses = [] } = await this.#admin.ask("NearMisses", { limit: 1000 }, this.nearMisses);
-    const own = misses.filter((miss) => !this.#name || miss.call.session === this.#name);
-    return own.map((miss) => ({
+    const wanted = { session: this.#name, limit: 1000 };
+    const { misses = [] } = await this.#admin.ask("NearMisses", wanted, this.nearMisses);
+    return misses.map((miss) => ({
       call: call(miss.call),
       nearest: miss.nearest ?? "",
       misses: miss.misses ?? [],

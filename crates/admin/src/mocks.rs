@@ -12,7 +12,6 @@ pub(crate) mod protos;
 
 use serde_json::Value;
 use tidewire_mock::{Calls, Finding, Mock, RuleFiles, Times, etag};
-use tidewire_schema::Schema;
 use tidewire_service::{Context, Error, Reply, Result};
 
 use self::folder::{NamedText, RuleFolder};
@@ -22,7 +21,7 @@ use crate::proto::tidewire::admin::v1::{
     DeleteRuleFileRequest, Faults, GetFaultsRequest, GetProtoRequest, GetRuleFileRequest,
     ListMockedCallsReply, ListMockedCallsRequest, ListProtosReply, ListProtosRequest,
     ListRulesReply, ListRulesRequest, ListSessionsReply, ListSessionsRequest, MethodRules,
-    MockSession, Mocks, NearMiss, NearMissesReply, NearMissesRequest, PreviewReply, PreviewRequest,
+    MockSession, Mocks, NearMissesReply, NearMissesRequest, PreviewReply, PreviewRequest,
     ProtoFile, PutProtoRequest, PutRuleFileRequest, ResetMocksReply, ResetMocksRequest, RuleFile,
     RuleResponse, SetFault, SetFaultsRequest, StubReply, StubRequest, UnstubReply, UnstubRequest,
     VerifyReply, VerifyRequest,
@@ -299,22 +298,25 @@ impl Mocks for MocksApi {
         _: Context,
         request: NearMissesRequest,
     ) -> Result<Reply<NearMissesReply>> {
-        let schema = self.mock()?.schema();
-        let misses = self.mock()?.near_misses().into_iter();
-        let later = misses.filter(|miss| miss.call.number > request.after);
-        // Where nothing can be near, nothing explains the call: such methods have what is left.
-        let (near, other): (Vec<_>, Vec<_>) = later.partition(|miss| miss.nearest.is_some());
-        let limit = limit(request.limit);
-        let mut all = limited(near, request.after, limit);
-        let left = limit - all.len();
-        all.extend(limited(other, request.after, left));
-        let misses = all.into_iter().map(|miss| NearMiss {
-            call: convert::call(&miss.call, false).into(),
-            nearest: miss.nearest.as_ref().map(convert::place).unwrap_or_default(),
-            misses: shown_misses(&miss, &schema),
-            ..Default::default()
-        });
-        Ok(NearMissesReply { misses: misses.collect(), ..Default::default() }.into())
+        let mock = self.mock()?;
+        let NearMissesRequest { after, limit: asked, method, session, .. } = request;
+        let method = match method.is_empty() {
+            true => None,
+            false => Some(mock.method_named(&method)?),
+        };
+        let is_meant = |miss: &tidewire_mock::NearMiss| {
+            let path = miss.call.method.path.trim_start_matches('/');
+            miss.call.number > after
+                && method.as_ref().is_none_or(|method| method == path)
+                && (session.is_empty() || miss.call.session == session)
+        };
+        let mut misses = mock.near_misses();
+        misses.retain(is_meant);
+        let limit = if asked == 0 { NEAR_MISSES } else { limit(asked) };
+        let more = misses.len().saturating_sub(limit) as u64;
+        let schema = mock.schema();
+        let misses = misses.iter().take(limit).map(|miss| convert::near_miss(miss, &schema));
+        Ok(NearMissesReply { misses: misses.collect(), more, ..Default::default() }.into())
     }
 
     async fn verify(&self, _: Context, request: VerifyRequest) -> Result<Reply<VerifyReply>> {
@@ -428,11 +430,8 @@ fn json(text: &str) -> Result<Value> {
         .map_err(|why| Error::invalid_argument(format!("{text:?} is not JSON: {why}")))
 }
 
-fn shown_misses(miss: &tidewire_mock::NearMiss, schema: &Schema) -> Vec<String> {
-    let misses = miss.nearest.as_ref().map_or(&[][..], |nearest| &nearest.misses);
-    let request = schema.message_type(&miss.call.method.input);
-    misses.iter().map(|one| convert::miss(one, request)).collect()
-}
+/// How many near misses are listed unless it is said.
+const NEAR_MISSES: usize = 3;
 
 /// So many of these, which are in order: behind a number the first, so that a caller that asks on
 /// passes nothing over, and without a number the last.

@@ -175,20 +175,20 @@ function Previewed({ reply, of }) {
 const Reasons = ({ reasons }) => h("ul", { class: "plain" }, reasons.map((one) => h("li", null, h(UntrustedText, null, one))));
 
 function Misses() {
-  const { data, error, reload } = useCall("Mocks/NearMisses", {});
+  const { data, error, reload } = useCall("Mocks/NearMisses", { limit: 100 });
   const [kept, keep] = useState(/** @type {any} */ (undefined));
   useEffect(() => { if (data) keep(data); }, [data]);
   useEvery(reload, 3000);
-  const rows = (kept?.misses ?? []).toReversed();
+  const rows = kept?.misses ?? [];
   return h("div", null,
-    h("p", { class: "muted" }, "Calls that no response with conditions answered, the last first, and the response that came nearest."),
+    h("p", { class: "muted" }, "Calls that no response with conditions answered, the closest first, and the response that came nearest."),
     h(Problem, { error }),
     h(Table, {
       label: "Near misses", rows, keyOf: (/** @type {any} */ one) => String(one.call?.number), empty: kept ? "Every call was answered by a rule, or none came." : "…",
       columns: [
         { name: "Call", of: (one) => h("a", { href: address("/mocks", { method: one.call?.method }) }, `#${one.call?.number} `, h(UntrustedText, { max: 200 }, one.call?.method)) },
         { name: "Time", of: (one) => clock(one.call?.atMs), class: "tight" },
-        { name: "Nearest", of: (one) => (one.nearest ? h(UntrustedText, { max: 200 }, one.nearest) : "the method has no rule") },
+        { name: "Nearest", of: (one) => h(UntrustedText, { max: 200 }, one.nearest) },
         { name: "What does not hold", of: (one) => h(Reasons, { reasons: one.misses ?? [] }) },
       ],
     }));
@@ -211,17 +211,18 @@ function MockedCalls() {
     h("div", { class: "split" },
       h(Table, {
         label: "Mocked calls", rows, keyOf: (/** @type {any} */ one) => String(one.number), open, empty: kept ? "No call came." : "…",
-        isError: (one) => one.code !== "ok", onOpen: (one) => setOpen(open === String(one.number) ? "" : String(one.number)),
+        isError: (one) => one.code !== "ok" && one.code !== "running", onOpen: (one) => setOpen(open === String(one.number) ? "" : String(one.number)),
         columns: [
           { name: "Method", of: (one) => h(UntrustedText, { max: 200 }, one.method) },
           { name: "Time", of: (one) => clock(one.atMs), class: "tight" },
-          { name: "Outcome", of: (one) => h("span", { class: one.code === "ok" ? "good" : "bad" }, one.code === "ok" ? "✓ " : "✕ ", one.code), class: "tight" },
+          { name: "Outcome", of: (one) => (one.code === "running" ? one.code : h("span", { class: one.code === "ok" ? "good" : "bad" }, one.code === "ok" ? "✓ " : "✕ ", one.code)), class: "tight" },
           { name: "Answered by", of: (one) => (one.rule ? h(UntrustedText, { max: 200 }, one.rule) : "the schema alone") },
           { name: "Session", of: (one) => h(UntrustedText, { max: 60 }, one.session), class: "wide" },
         ],
       }),
       shown ? h("section", { class: "detail", "aria-label": `Call ${shown.number}` },
         h("h2", null, h(UntrustedText, { max: 200 }, shown.method)),
+        shown.reason ? h("p", { class: "bad" }, h(UntrustedText, { max: 4000 }, shown.reason)) : null,
         h("h3", null, "Request"), (shown.requests ?? []).map((/** @type {string} */ text) => h("pre", { tabIndex: 0 }, h(UntrustedText, { max: 20000 }, pretty(text)))),
         h("h3", null, "Headers"), h("dl", null, (shown.headers ?? []).map((/** @type {any} */ one) => h("div", null, h("dt", null, h(UntrustedText, { max: 100 }, one.name)), h("dd", null, one.value === undefined ? "not shown: it may be a secret" : h(UntrustedText, null, one.value)))))) : null));
 }
@@ -247,7 +248,7 @@ function Verify() {
       h("button", { class: "primary" }, "Verify")),
     h(Problem, { error: state.error ?? rules.error }),
     state.reply ? h("div", { role: "status" },
-      h("p", null, state.reply.verified ? h("strong", { class: "good" }, "✓ They came so.") : h("strong", { class: "bad" }, "✕ They did not."), ` ${count(state.reply.calls)} such calls are in the log.`),
+      h("p", null, state.reply.verified ? h("strong", { class: "good" }, "✓ As expected.") : h("strong", { class: "bad" }, "✕ Not as expected."), ` ${count(state.reply.calls)} such calls are in the log.`),
       state.reply.problem ? h("pre", { tabIndex: 0 }, h(UntrustedText, { max: 20000 }, state.reply.problem)) : null) : null);
 }
 

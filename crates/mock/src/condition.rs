@@ -31,10 +31,10 @@ use tidewire_validate::{Expression, NameType, parse_timestamp};
 
 use crate::condition::pattern::Pattern;
 use crate::template::formula;
-use crate::value::eval_context::EvalContext;
+use crate::value::eval_context::{EvalContext, SESSION_HEADER};
 use crate::value::javascript;
 use crate::value::node::{Node, Number, Position, Tree};
-use crate::value::path::Path;
+use crate::value::path::{Path, Root};
 use crate::value::seconds;
 use crate::value::view::View;
 
@@ -171,6 +171,11 @@ impl Condition {
     /// Whether it holds.
     pub(crate) fn holds(&self, eval: &EvalContext<'_>) -> bool {
         self.test.holds(&self.path.resolve(eval))
+    }
+
+    /// Whether it asks for a session.
+    pub(crate) fn is_of_session(&self) -> bool {
+        matches!(&self.path.root, Root::Metadata(Some(name)) if name == SESSION_HEADER)
     }
 
     /// What is there, and what was wanted.

@@ -58,4 +58,4 @@ pub use mock::{
 pub use rules::{RULE_FILE_BYTES_MAX, RULE_SCHEMA, RecordedCall, RuleFiles, etag};
 pub use select::plan::{Decision, Frames, Outcome, Plan};
 pub use state::log::{Calls, LoggedCall};
-pub use state::sessions::SESSION_HEADER;
+pub use value::eval_context::SESSION_HEADER;

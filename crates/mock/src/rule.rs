@@ -288,6 +288,17 @@ impl Response {
         self.answers.get(usize::try_from(index).unwrap_or(0))
     }
 
+    /// What it wants of a call beside its session.
+    pub(crate) fn conditions(&self) -> impl Iterator<Item = &Condition> {
+        self.when.iter().flatten().filter(|one| !one.is_of_session())
+    }
+
+    /// Whether it answers some calls of its session only.
+    pub(crate) fn is_conditional(&self) -> bool {
+        let is_all = self.when.as_ref().is_some_and(Vec::is_empty);
+        self.times.is_some() || is_all || self.conditions().next().is_some()
+    }
+
     /// Whether its answer depends on how often it was used.
     pub(crate) fn is_counted(&self) -> bool {
         self.times.is_some() || self.answers.len() > 1

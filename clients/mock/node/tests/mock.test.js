@@ -187,7 +187,7 @@ describe("a mock", { concurrency: true }, () => {
     assert.ok(error instanceof VerifyError && error instanceof assert.AssertionError);
     assert.match(
       error.message,
-      /came 0 times, and was to come 3 times\n {2}near: call \d+\n {4}sku is "milk", wanted "tea"/,
+      /expected exactly 3 calls of .*, got 0\n {2}closest: call \d+\n {4}sku is "milk", wanted "tea"/,
     );
     assert.match(error.stack, /mock\.test\.js/);
   });

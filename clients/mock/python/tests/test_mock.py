@@ -103,7 +103,7 @@ def test_verify_fails_with_the_calls_that_came_near(session):
     session.verify(GET_PRICE)
     session.verify(GET_PRICE, {"sku": "tea"}, exactly=0)
     near = (
-        r'came 0 times, and was to come 3 times\n  near: call \d+\n    sku is "milk", wanted "tea"'
+        r'expected exactly 3 calls of .*, got 0\n  closest: call \d+\n    sku is "milk", wanted "tea"'
     )
     with pytest.raises(VerifyError, match=near):
         session.verify(GET_PRICE, {"sku": "tea", "quantity": 7}, exactly=3)

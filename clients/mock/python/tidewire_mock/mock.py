@@ -97,7 +97,7 @@ class _Scope:
     def verify(
         self, method, with_=None, *, headers=None, exactly=None, at_least=None, at_most=None
     ):
-        """Raises a `VerifyError` where calls did not come so: once or more where nothing says how often."""
+        """Raises a `VerifyError` if another number of calls came than is wanted: at least 1 unless it is said."""
         reply = self._ask(
             "Verify",
             method=_name(method),
@@ -124,12 +124,11 @@ class _Scope:
             after = calls[-1].number
 
     def near_misses(self):
-        """The calls that no response with conditions answered, and the one that came nearest."""
-        told = self._ask("NearMisses", limit=1000).get("misses", ())
-        own = (one for one in told if self._name in ("", one["call"].get("session")))
+        """The calls that no response with conditions answered, the closest first, and the nearest response."""
+        told = self._ask("NearMisses", session=self._name, limit=1000)
         return [
             NearMiss(Call._of(one["call"]), one.get("nearest", ""), one.get("misses", []))
-            for one in own
+            for one in told.get("misses", ())
         ]
 
     def reset(self):

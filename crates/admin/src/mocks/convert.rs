@@ -1,11 +1,15 @@
 //! What a mock knows, as messages tell it: without what is called a secret.
 
 use serde_json::Value;
-use tidewire_mock::{Decision, Explanation, Finding, LoggedCall, Mock, Outcome, Preview};
+use tidewire_mock::{
+    Decision, Explanation, Finding, LoggedCall, Mock, NearMiss as Missed, Outcome, Preview,
+};
 use tidewire_schema::{Kind, MessageType, Schema, Single};
 use tidewire_service::{Code, Codec};
 
-use crate::proto::tidewire::admin::v1::{MockedCall, PreviewReply, PreviewedResponse, RuleFinding};
+use crate::proto::tidewire::admin::v1::{
+    MockedCall, NearMiss, NearResponse, PreviewReply, PreviewedResponse, RuleFinding,
+};
 use crate::{headers, micros, redact};
 
 /// How many messages of one call are shown.
@@ -24,7 +28,11 @@ pub(super) fn rule(decision: Option<&Decision>) -> String {
 }
 
 pub(super) fn place(one: &Explanation) -> String {
-    format!("{}:{}", one.file, one.line)
+    match one.line {
+        // A stub has no line of a file.
+        0 => "a stub".to_owned(),
+        line => format!("{}:{line}", one.file),
+    }
 }
 
 pub(super) fn call(call: &LoggedCall, with_bodies: bool) -> MockedCall {
@@ -89,6 +97,34 @@ pub(super) fn miss(text: &str, request: Option<MessageType<'_>>) -> String {
         true => format!("{key} is another one"),
         false => redact::text(text),
     }
+}
+
+/// A call that no response answered, and the closest ones.
+pub(super) fn near_miss(missed: &Missed, schema: &Schema) -> NearMiss {
+    let request = schema.message_type(&missed.call.method.input);
+    let closest = missed.closest.iter().map(|one| NearResponse {
+        rule: place(one),
+        name: one.name.clone().unwrap_or_default(),
+        conditions: count(one.conditions),
+        matched: count(one.matched()),
+        misses: one.misses.iter().map(|one| miss(one, request)).collect(),
+        loss: one.loss.clone().unwrap_or_default(),
+        ..Default::default()
+    });
+    let closest: Vec<_> = closest.collect();
+    let nearest = closest.first().cloned().unwrap_or_default();
+    NearMiss {
+        call: call(&missed.call, false).into(),
+        nearest: nearest.rule,
+        misses: nearest.misses,
+        closest,
+        more: count(missed.more),
+        ..Default::default()
+    }
+}
+
+fn count(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// What a verification found otherwise, without secrets: what calls had is in indented lines.

@@ -3,8 +3,8 @@
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value as Json, json};
 use tidewire_schema::{Schema, SchemaError};
@@ -17,7 +17,8 @@ use crate::compile::finding::Finding;
 use crate::generate::GenerateOptions;
 use crate::rules::{self, RuleFiles};
 use crate::state::log::Log;
-use crate::state::sessions::{SESSION_HEADER, Sessions};
+use crate::state::sessions::Sessions;
+use crate::value::eval_context::SESSION_HEADER;
 
 /// How many calls the log keeps unless said otherwise.
 const LOG_CALLS: usize = 1_000;

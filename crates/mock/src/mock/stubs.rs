@@ -18,7 +18,7 @@ use super::{Mock, MockedMethod, Set};
 use crate::compile::Compiler;
 use crate::compile::finding::Finding;
 use crate::rule::MethodRule;
-use crate::state::sessions::SESSION_HEADER;
+use crate::value::eval_context::SESSION_HEADER;
 use crate::value::node::{Node, Position};
 
 /// Counters of stubs begin here: those of files are places in a file.

@@ -1,6 +1,6 @@
 //! Whether what was to be called was called, and what came near where it was not.
 //!
-//! A call that was expected and did not come mostly came otherwise: the nearest ones are told field
+//! A call that was expected and did not come mostly came otherwise: the closest ones are told field
 //! by field, what they had and what was wanted.
 
 use std::fmt;
@@ -31,11 +31,11 @@ pub enum Times {
     Never,
 }
 
-/// What was not as it was to be; as text it names the calls that came near.
+/// What was not as expected; as text it names the closest calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifyError(String);
 
-/// How many near calls are told.
+/// How many calls are told.
 const NEAR_MAX: usize = 3;
 
 impl Mock {
@@ -50,7 +50,7 @@ impl Mock {
     /// Whether calls came as often as they were to.
     ///
     /// # Errors
-    /// [`VerifyError`] says how often they came, and which others came near; or that it cannot be
+    /// [`VerifyError`] says how many came, and which others are closest; or that it cannot be
     /// said, because there is no such method or field, or the log has forgotten calls that count.
     pub fn verify(&self, wanted: &Calls, times: Times) -> Result<(), VerifyError> {
         self.conditions(wanted)?;
@@ -68,19 +68,13 @@ impl Mock {
         if is_right && !may_be_more {
             return Ok(());
         }
-        let mut told =
-            format!("{} came {}, and was to come {times}", describe(wanted), often(count));
+        let mut told = format!("expected {times} {}, got {count}", described(wanted, times.noun()));
         if forgotten > 0 {
-            let calls = if forgotten == 1 { "call" } else { "calls" };
-            let _ = write!(told, "; the log has forgotten {forgotten} {calls}");
+            let _ = write!(told, "; the log has forgotten {}", calls_of(forgotten));
         }
-        let is_too_few = match times {
-            Times::Never | Times::AtMost(_) => false,
-            Times::Between(least, _) => count < least,
-            _ => true,
-        };
-        if is_too_few {
-            told.push_str(&self.near(wanted));
+        match times.is_too_few(count) {
+            true => told.push_str(&self.near(wanted)),
+            false => told.push_str(&numbers(&self.calls(wanted))),
         }
         Err(VerifyError(told))
     }
@@ -99,13 +93,14 @@ impl Mock {
                 is_about(one, call) && misses(&conditions, call).is_empty()
             };
             let Some(found) = rest.find(is_meant) else {
-                let mut told = format!("{} did not come", describe(one));
+                let mut told = format!("expected a {}", described(one, "call"));
                 if let Some((before, number)) = before {
-                    let _ = write!(told, " after call {number}, {}", describe(before));
+                    let _ = write!(told, " after call {number}, a {}", described(before, "call"));
                 }
                 if let Some(early) = calls.iter().find(is_meant) {
-                    let _ = write!(told, "; it was call {}", early.number);
+                    let _ = write!(told, "; it came before, as call {}", early.number);
                 } else {
+                    told.push_str(", got none");
                     told.push_str(&self.near(one));
                 }
                 return Err(VerifyError(told));
@@ -156,12 +151,12 @@ impl Mock {
             wrong.extend(findings.into_iter().map(|finding| finding.diagnostic.to_string()));
         }
         match wrong.into_iter().next() {
-            Some(why) => Err(VerifyError(format!("{}: {why}", describe(wanted)))),
+            Some(why) => Err(VerifyError(format!("{}: {why}", described(wanted, "calls")))),
             None => Ok(conditions),
         }
     }
 
-    /// The calls of the method that came nearest, and what of them is otherwise.
+    /// The closest calls of the method, and what of them is otherwise.
     fn near(&self, wanted: &Calls) -> String {
         let Ok(conditions) = self.conditions(wanted) else { return String::new() };
         let calls = self.log().calls();
@@ -173,22 +168,25 @@ impl Mock {
             .collect();
         near.sort_by_key(|(misses, call)| (misses.len(), u64::MAX - call.number));
         let mut told = String::new();
+        let more = near.len().saturating_sub(NEAR_MAX);
         for (misses, call) in near.into_iter().take(NEAR_MAX) {
-            let _ = write!(told, "\n  near: call {}", call.number);
+            let _ = write!(told, "\n  closest: call {}", call.number);
             for miss in misses {
                 let _ = write!(told, "\n    {miss}");
             }
+            let kept = call.requests.len() as u64;
+            if kept < call.request_count {
+                let of = call.request_count;
+                let _ = write!(told, "\n    (the log has the first {kept} of its {of} messages)");
+            }
         }
-        let others = calls
-            .iter()
-            .filter(|call| wanted.method.as_deref() != Some(&*call.method.path))
-            .count();
+        if more > 0 {
+            let _ = write!(told, "\n  and {} further away", calls_of(more as u64));
+        }
+        let is_other = |call: &&Arc<LoggedCall>| !is_about(wanted, call);
+        let others = calls.iter().filter(is_other).count() as u64;
         if told.is_empty() && others > 0 {
-            let _ = write!(
-                told,
-                "; {} of other methods came",
-                often(others as u64).replace(" times", " calls")
-            );
+            let _ = write!(told, "; {} of other methods or sessions came", calls_of(others));
         }
         told
     }
@@ -216,37 +214,68 @@ fn misses(conditions: &[Condition], call: &LoggedCall) -> Vec<String> {
     conditions.iter().filter(|one| !one.holds(&eval)).map(|one| one.miss(&eval)).collect()
 }
 
-fn describe(wanted: &Calls) -> String {
-    let mut told = match &wanted.method {
-        Some(path) => format!("a call of {}", path.trim_start_matches('/')),
-        None => "a call".to_owned(),
-    };
+/// `calls of shop.v1.Cart/Price with sku "tea" in session "t1"`.
+fn described(wanted: &Calls, noun: &str) -> String {
+    let mut told = noun.to_owned();
+    if let Some(path) = &wanted.method {
+        let _ = write!(told, " of {}", path.trim_start_matches('/'));
+    }
+    let mut before = "with";
     for (key, value) in wanted.fields.iter().chain(&wanted.headers) {
-        let _ = write!(told, " with {key} {value}");
+        let _ = write!(told, " {before} {key} {value}");
+        before = "and";
     }
     if let Some(session) = &wanted.session {
-        let _ = write!(told, " in the session {session}");
+        let _ = write!(told, " in session {session:?}");
     }
     told
 }
 
-fn often(count: u64) -> String {
+fn calls_of(count: u64) -> String {
     match count {
-        1 => "once".to_owned(),
-        count => format!("{count} times"),
+        1 => "1 call".to_owned(),
+        count => format!("{count} calls"),
     }
 }
 
+/// Which calls came where fewer were to come.
+fn numbers(calls: &[Arc<LoggedCall>]) -> String {
+    let mut told = String::new();
+    for call in calls.iter().take(NEAR_MAX) {
+        let _ = write!(told, "\n  came: call {}", call.number);
+    }
+    if calls.len() > NEAR_MAX {
+        let _ = write!(told, "\n  and {} more", calls_of((calls.len() - NEAR_MAX) as u64));
+    }
+    told
+}
+
+impl Times {
+    /// Whether so many calls are fewer than were to come.
+    const fn is_too_few(self, count: u64) -> bool {
+        match self {
+            Self::Never | Self::AtMost(_) => false,
+            Self::Exactly(least) | Self::AtLeast(least) | Self::Between(least, _) => count < least,
+        }
+    }
+
+    const fn noun(self) -> &'static str {
+        match self {
+            Self::Exactly(1) | Self::AtLeast(1) | Self::AtMost(1) | Self::Between(_, 1) => "call",
+            _ => "calls",
+        }
+    }
+}
+
+/// As it goes before `calls`.
 impl fmt::Display for Times {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exactly(times) => f.write_str(&often(*times)),
-            Self::AtLeast(times) => write!(f, "{} at least", often(*times)),
-            Self::AtMost(times) => write!(f, "{} at most", often(*times)),
-            Self::Between(least, most) => {
-                write!(f, "{} at least and {} at most", often(*least), often(*most))
-            }
-            Self::Never => f.write_str("never"),
+            Self::Exactly(0) | Self::Never => f.write_str("no"),
+            Self::Exactly(times) => write!(f, "exactly {times}"),
+            Self::AtLeast(times) => write!(f, "at least {times}"),
+            Self::AtMost(times) => write!(f, "at most {times}"),
+            Self::Between(least, most) => write!(f, "{least} to {most}"),
         }
     }
 }

@@ -42,6 +42,9 @@ pub struct Decision {
     pub line: u32,
     /// What the response is called.
     pub name: Option<String>,
+    /// Whether it answers some calls only: by its `when`, or by its `times`. That a stub is for one
+    /// session does not count.
+    pub(crate) is_conditional: bool,
 }
 
 /// Messages or an error.
@@ -82,7 +85,7 @@ impl Decision {
         let line = response.place.line;
         let name = response.name.clone();
         let file = file_of(&rule.file, &rule.included, response.place);
-        Self { file: Arc::clone(file), line, name }
+        Self { file: Arc::clone(file), line, name, is_conditional: response.is_conditional() }
     }
 }
 

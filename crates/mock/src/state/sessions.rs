@@ -10,10 +10,8 @@ use std::ops::{Deref, DerefMut};
 use parking_lot::{Mutex, MutexGuard};
 use tidewire_service::{Headers, Signal};
 
+use crate::value::eval_context::SESSION_HEADER;
 use crate::value::node::Node;
-
-/// The header that names a session.
-pub const SESSION_HEADER: &str = "x-mock-session";
 
 const SESSIONS_MAX: usize = 10_000;
 /// How many values one session keeps.

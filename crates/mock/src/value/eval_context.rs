@@ -9,6 +9,9 @@ use tidewire_service::Headers;
 use crate::value::node::{Node, Number};
 use crate::value::view::View;
 
+/// The header that names a session.
+pub const SESSION_HEADER: &str = "x-mock-session";
+
 /// Everything that conditions and templates may look at.
 #[derive(Debug, Clone)]
 pub(crate) struct EvalContext<'a> {

@@ -102,21 +102,24 @@ async fn calls_are_verified_and_near_misses_told_field_by_field() {
         .unwrap_err();
     assert_eq!(
         missed.to_string(),
-        "a call of shop.v1.Cart/Price with sku \"tea\" with quantity 7 came 0 times, and was to come once
-  near: call 3
+        "expected exactly 1 call of shop.v1.Cart/Price with sku \"tea\" and quantity 7, got 0
+  closest: call 3
     sku is \"milk\", wanted \"tea\"
-  near: call 2
+  closest: call 2
     quantity is \"3\", wanted 7
-  near: call 1
+  closest: call 1
     quantity is \"2\", wanted 7"
     );
     let often = mock.verify(&price().with("sku", "milk"), Times::Never).unwrap_err();
-    assert!(often.to_string().ends_with("came once, and was to come never"), "{often}");
+    assert_eq!(
+        often.to_string(),
+        "expected no calls of shop.v1.Cart/Price with sku \"milk\", got 1\n  came: call 3"
+    );
     let order =
         mock.verify_order(&[price().with("sku", "milk"), price().with("sku", "tea")]).unwrap_err();
     assert!(
-        order.to_string().contains("did not come after call 3")
-            && order.to_string().ends_with("it was call 1"),
+        order.to_string().contains(" after call 3, a call of ")
+            && order.to_string().ends_with("; it came before, as call 1"),
         "{order}"
     );
     mock.reset(None);
@@ -386,7 +389,7 @@ async fn a_near_miss_is_of_the_rules_of_its_session() {
         mock.stub("shop.v1.Cart/Price", &response, Some(name)).unwrap();
     }
     call_in(&mock, session("one"), "Price", &[sku("milk")]).await.unwrap();
-    let nearest = mock.near_misses().remove(0).nearest.unwrap();
+    let nearest = mock.near_misses().remove(0).closest.remove(0);
     let misses =
         ["request.quantity is absent, wanted 7", "request.sku is \"milk\", wanted \"tea\""];
     assert_eq!(nearest.misses, misses);
@@ -408,4 +411,62 @@ async fn what_one_session_forgets_leaves_the_calls_of_another_countable() {
     let why = once("two").unwrap_err().to_string();
     assert!(why.contains("the log has forgotten 1 call"), "{why}");
     assert!(mock.verify(&Calls::all(), Times::Exactly(2)).is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_expected_and_what_came_is_told_in_plain_words() {
+    let (mock, _) = shop().build();
+    for _ in 0..5 {
+        call_in(&mock, session("a b"), "Price", &[sku("tea")]).await.unwrap();
+    }
+    let told = |calls: &Calls, times| mock.verify(calls, times).unwrap_err().to_string();
+    let all = Calls::of("shop.v1.Cart/Price");
+    let of_session = all.clone().in_session("a b");
+    let none = all.clone().with("sku", "milk").in_session("c");
+    for (calls, times, expected) in [
+        (&all, Times::AtLeast(6), "expected at least 6 calls of shop.v1.Cart/Price, got 5"),
+        (
+            &of_session,
+            Times::AtMost(1),
+            "expected at most 1 call of shop.v1.Cart/Price in session \"a b\", got 5\n  \
+             came: call 1\n  came: call 2\n  came: call 3\n  and 2 calls more",
+        ),
+        (&all, Times::Between(6, 7), "expected 6 to 7 calls of shop.v1.Cart/Price, got 5"),
+        (
+            &none,
+            Times::Exactly(2),
+            "expected exactly 2 calls of shop.v1.Cart/Price with sku \"milk\" in session \"c\", \
+             got 0; 5 calls of other methods or sessions came",
+        ),
+    ] {
+        assert_eq!(told(calls, times), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_that_is_used_up_is_the_closest_and_says_so() {
+    let mock = with_rules(PRICE, "[{times: 1, when: {request.sku: tea}, body: {}}, {body: {}}]");
+    for _ in 0..2 {
+        call(&mock, "Price", &[sku("tea")]).await.unwrap();
+    }
+    let misses = mock.near_misses();
+    assert_eq!((misses.len(), misses[0].call.number), (1, 2));
+    let closest = &misses[0].closest[0];
+    assert_eq!((closest.matched(), closest.conditions), (1, 1));
+    assert_eq!(closest.loss.as_deref(), Some("it has answered as often as `times` says"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_of_a_session_hides_no_near_miss_and_is_none_itself() {
+    let (mock, _) = shop().build();
+    let stub = |response| mock.stub("shop.v1.Cart/Price", &response, Some("s")).unwrap();
+    stub(json!({"when": {"request.sku": "tea"}, "body": {"note": "tea"}}));
+    stub(json!({"body": {"note": "any"}}));
+    for name in ["tea", "milk"] {
+        call_in(&mock, session("s"), "Price", &[sku(name)]).await.unwrap();
+    }
+    let misses = mock.near_misses();
+    assert_eq!((misses.len(), misses[0].call.number), (1, 2));
+    assert_eq!((misses[0].closest.len(), misses[0].closest[0].conditions), (1, 1));
+    assert_eq!(misses[0].closest[0].misses, ["request.sku is \"milk\", wanted \"tea\""]);
 }

@@ -56,7 +56,7 @@ public abstract sealed class Scope permits Mock, Session {
         verify(method, Wanted.atLeast(1));
     }
 
-    /** Throws a {@link VerifyError} where calls did not come so. */
+    /** Throws a {@link VerifyError} if another number of calls came than is wanted. */
     public void verify(String method, Wanted wanted) {
         Map<String, Object> request = new LinkedHashMap<>(Map.of("method", name(method), "session", session));
         wanted.into(request);
@@ -86,16 +86,15 @@ public abstract sealed class Scope permits Mock, Session {
         }
     }
 
-    /** The calls that no response with conditions answered, each with the one that came nearest. */
+    /** The calls that no response with conditions answered, the closest first, each with the nearest response. */
     public List<NearMiss> nearMisses() {
         List<NearMiss> own = new ArrayList<>();
-        for (Object one : list(program.ask("NearMisses", Map.of("limit", 1000)), "misses")) {
+        Map<String, ?> wanted = Map.of("session", session, "limit", 1000);
+        for (Object one : list(program.ask("NearMisses", wanted), "misses")) {
             Map<?, ?> miss = (Map<?, ?>) one;
             Call call = Call.of((Map<?, ?>) miss.get("call"));
-            if (session.isEmpty() || session.equals(call.session())) {
-                List<String> misses = list(miss, "misses").stream().map(Object::toString).toList();
-                own.add(new NearMiss(call, text(miss, "nearest"), misses));
-            }
+            List<String> misses = list(miss, "misses").stream().map(Object::toString).toList();
+            own.add(new NearMiss(call, text(miss, "nearest"), misses));
         }
         return own;
     }

@@ -153,7 +153,7 @@ class MockTest {
             session.verify(GET_PRICE, Wanted.never().with("sku", "tea"));
             Wanted wanted = Wanted.exactly(3).with("sku", "tea").with("quantity", 7);
             String told = assertThrows(VerifyError.class, () -> session.verify(GET_PRICE, wanted)).getMessage();
-            String near = "(?s).*came 0 times, and was to come 3 times\n  near: call \\d+\n    sku is \"milk\", wanted \"tea\".*";
+            String near = "(?s).*expected exactly 3 calls of .*, got 0\n  closest: call \\d+\n    sku is \"milk\", wanted \"tea\".*";
             assertTrue(told.matches(near), told);
         }
     }
