@@ -1,9 +1,11 @@
 //! `tidewire mocks`: rules, calls and sessions of a running mock, from its admin listener.
 //!
 //! Each method of `tidewire.admin.v1.Mocks` is a command, and each field of its request a flag of
-//! that; the first field goes without its name where it is a text. `import` is for files alone.
+//! that; the first field goes without its name where it is a text. Each prints lines for people
+//! (`mocks/lines.rs`), or with `--json` the reply. `import` is for files alone.
 
 mod import;
+mod lines;
 
 use std::io::{Read as _, Write as _};
 use std::sync::OnceLock;
@@ -16,7 +18,7 @@ use tidewire::{Body, Call, Codec, Context, Method, Service};
 
 use self::import::Import;
 use crate::admin::{Admin, body_or_failure};
-use crate::call::printable::{printable, printable_json};
+use crate::call::printable::printable_json;
 use crate::failure::Failure;
 
 /// Show and change a running mock: rule files, previews, calls, sessions.
@@ -40,7 +42,7 @@ enum Action {
 struct Verb {
     method: Method,
     request: Map<String, Json>,
-    /// Whether JSON is printed where lines are too.
+    /// Whether JSON is printed in place of lines.
     json: bool,
 }
 
@@ -75,10 +77,8 @@ impl Subcommand for Action {
             for field in fields.fields() {
                 verb = verb.arg(argument(field, &head));
             }
-            if lines_of(&method).is_some() {
-                let about = "Print JSON in place of lines";
-                verb = verb.arg(Arg::new(JSON).long("json").action(ArgAction::SetTrue).help(about));
-            }
+            let about = "Print the reply as JSON [default: lines for people]";
+            verb = verb.arg(Arg::new(JSON).long("json").action(ArgAction::SetTrue).help(about));
             command.subcommand(verb)
         })
     }
@@ -111,8 +111,7 @@ impl FromArgMatches for Action {
                 request.insert(field.json_name().to_owned(), value);
             }
         }
-        let json = lines_of(&method).is_none() || matches.get_flag(JSON);
-        Ok(Self::Call(Verb { method, request, json }))
+        Ok(Self::Call(Verb { method, request, json: matches.get_flag(JSON) }))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -217,18 +216,6 @@ fn comment(head: &str, line: &str) -> String {
     lines.join(" ").trim_end_matches('.').to_owned()
 }
 
-/// What prints a reply as lines.
-type Lines = fn(&Json, &mut dyn std::io::Write) -> std::io::Result<()>;
-
-/// What prints replies of a method as lines, where that is not JSON.
-fn lines_of(method: &Method) -> Option<Lines> {
-    match &*method.method {
-        "ListRules" => Some(print_rules),
-        "ListCalls" => Some(print_calls),
-        _ => None,
-    }
-}
-
 impl Mocks {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let verb = match self.verb {
@@ -247,34 +234,42 @@ impl Mocks {
 
 impl Verb {
     async fn run(self, channel: &impl Service) -> Result<(), Failure> {
-        let lines = lines_of(&self.method).filter(|_| !self.json);
-        if let Some(lines) = lines {
-            return self.lines(channel, lines).await;
+        let reply = match self.method.method == "ListCalls" && !self.request.contains_key("limit") {
+            true => self.all_calls(channel).await?,
+            false => call(channel, &self.method, &self.request).await?,
+        };
+        if self.json {
+            let text = serde_json::to_string_pretty(&reply)?;
+            writeln!(std::io::stdout(), "{}", printable_lines_json(&text))?;
+        } else {
+            let Self { method, request, .. } = &self;
+            lines::print(&method.method, request, &reply, &mut std::io::stdout().lock())?;
         }
-        let reply = call(channel, &self.method, &self.request).await?;
-        let text = serde_json::to_string_pretty(&reply)?;
-        writeln!(std::io::stdout(), "{}", printable_lines_json(&text))?;
-        match self.method.method.as_ref() == "Verify" && reply["verified"] != true {
-            true => Err(anyhow::anyhow!("it did not come so").into()),
+        match self.method.method == "Verify" && reply["verified"] != true {
+            true => Err(anyhow::anyhow!(problem(&reply).to_owned()).into()),
             false => Ok(()),
         }
     }
 
-    /// Prints all there is, page by page where there are pages.
-    async fn lines(mut self, channel: &impl Service, print: Lines) -> Result<(), Failure> {
-        let has_pages = self.method.method == "ListCalls" && !self.request.contains_key("limit");
+    /// All calls, which come page by page.
+    async fn all_calls(&self, channel: &impl Service) -> Result<Json, Failure> {
+        let mut request = self.request.clone();
+        request.insert("limit".to_owned(), json!(1000));
+        let mut all = Vec::new();
         loop {
-            if has_pages {
-                self.request.insert("limit".to_owned(), json!(1000));
-            }
-            let reply = call(channel, &self.method, &self.request).await?;
-            print(&reply, &mut std::io::stdout().lock())?;
-            match items(&reply, "calls").last().filter(|_| has_pages) {
-                Some(last) => self.request.insert("after".to_owned(), last["number"].clone()),
-                None => return Ok(()),
+            let reply = call(channel, &self.method, &request).await?;
+            let Some(page) = reply["calls"].as_array().filter(|page| !page.is_empty()) else {
+                return Ok(json!({"calls": all}));
             };
+            all.extend_from_slice(page);
+            request.insert("after".to_owned(), page[page.len() - 1]["number"].clone());
         }
     }
+}
+
+/// What a verification found otherwise.
+fn problem(reply: &Json) -> &str {
+    reply["problem"].as_str().unwrap_or("the calls did not come as expected")
 }
 
 /// The reply to a request, both as JSON.
@@ -291,62 +286,6 @@ async fn call(
     };
     let bytes = body_or_failure(reply.map(tidewire::Reply::new))?;
     Ok(serde_json::from_slice(&bytes)?)
-}
-
-fn items<'r>(reply: &'r Json, list: &str) -> &'r [Json] {
-    reply[list].as_array().map_or(&[], Vec::as_slice)
-}
-
-/// The text of a member, as a terminal may see it.
-fn text<'r>(item: &'r Json, member: &str) -> std::borrow::Cow<'r, str> {
-    printable(item[member].as_str().unwrap_or_default())
-}
-
-fn print_rules(reply: &Json, out: &mut dyn std::io::Write) -> std::io::Result<()> {
-    for rules in items(reply, "rules") {
-        writeln!(out, "{}", text(rules, "method"))?;
-        let stubs = text(rules, "stubs");
-        if !matches!(&*stubs, "" | "0") {
-            writeln!(out, "  stubs: {stubs}")?;
-        }
-        for response in items(rules, "responses") {
-            let file = text(rules, "file");
-            let name = text(response, "name");
-            writeln!(out, "  {file}:{} {name}", response["line"])?;
-        }
-        if rules["fault"].is_string() {
-            writeln!(out, "  {}", text(rules, "fault"))?;
-        }
-    }
-    for file in items(reply, "files") {
-        for found in items(file, "findings") {
-            let kind = if found["error"] == true { "error" } else { "warning" };
-            let line = found["line"].as_u64().unwrap_or(0);
-            let file = text(file, "name");
-            let message = text(found, "message");
-            writeln!(out, "{file}:{line}: {kind}: {message}")?;
-        }
-    }
-    Ok(())
-}
-
-fn print_calls(reply: &Json, out: &mut dyn std::io::Write) -> std::io::Result<()> {
-    for call in items(reply, "calls") {
-        let rule = text(call, "rule");
-        let rule = if rule.is_empty() { "no rule".into() } else { rule };
-        let number = text(call, "number");
-        let method = text(call, "method");
-        let code = text(call, "code");
-        writeln!(out, "{number} {method} {code} {rule} {}", text(call, "session"))?;
-        let reason = text(call, "reason");
-        if !reason.is_empty() {
-            writeln!(out, "  {reason}")?;
-        }
-        for request in items(call, "requests") {
-            writeln!(out, "  {}", printable(request.as_str().unwrap_or_default()))?;
-        }
-    }
-    Ok(())
 }
 
 /// JSON of several lines, as a terminal may see it.

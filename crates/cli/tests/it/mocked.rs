@@ -69,9 +69,9 @@ impl RunningMock {
         ran.check(0, &[]).stdout.trim().to_owned()
     }
 
-    /// What `tidewire mocks` prints with these arguments, as JSON.
+    /// What `tidewire mocks` prints with these arguments and `--json`.
     pub(crate) fn mocks(&self, arguments: &[&str]) -> Json {
-        let ran = self.mocks_ran(arguments);
+        let ran = self.mocks_ran(&[arguments, &["--json"]].concat());
         serde_json::from_str(&ran.check(0, &[]).stdout).unwrap()
     }
 

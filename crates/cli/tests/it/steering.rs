@@ -116,7 +116,7 @@ fn a_text_that_is_wrong_is_told_with_its_place_and_not_written() {
     mock.mocks_ran(&preview).check(1, &["invalid_argument", "2:19", "not a valid int64"]);
     mock.mocks_ran(&["put-file", name, "--etag", &etag]).check(2, &["--text"]);
     assert_eq!(std::fs::read_to_string(mock.path().join(FILE)).unwrap(), RULES);
-    let listed = mock.mocks(&["list-rules", "--json"]);
+    let listed = mock.mocks(&["list-rules"]);
     assert_eq!(listed["files"][0]["name"], name);
     assert_eq!(listed["files"][0]["etag"], *etag);
 }
@@ -136,7 +136,7 @@ fn a_preview_says_which_response_wins_and_why_each_other_lost() {
     assert_eq!(told["replies"][0], r#"{"price":"77"}"#);
     assert_eq!(mock.price("{}"), r#"{"price":"9"}"#);
     mock.mocks_ran(&["preview", "Prize"]).check(1, &["not_found", "no method is called"]);
-    assert_eq!(mock.mocks(&["list-calls", "--json"])["calls"].as_array().unwrap().len(), 1);
+    assert_eq!(mock.mocks(&["list-calls"])["calls"].as_array().unwrap().len(), 1);
 }
 
 #[test]
@@ -148,10 +148,10 @@ fn calls_are_told_with_bodies_near_misses_and_counts_without_secrets() {
     };
     call(r#"{"sku":"tea","card":"hunter2"}"#, "authorization: Bearer hunter2hunter2");
     call(r#"{"sku":"milk","quantity":9}"#, "x-mock-session: t1");
-    let calls = mock.mocks(&["list-calls", "--method", "Price", "--bodies", "--json"]);
+    let calls = mock.mocks(&["list-calls", "--method", "Price", "--bodies"]);
     assert!(!calls.to_string().contains("hunter2"), "{calls}");
     assert_eq!(calls["calls"][0]["requests"][0], r#"{"card":"***","sku":"tea"}"#);
-    let one = mock.mocks(&["list-calls", "--session", "t1", "--json"]);
+    let one = mock.mocks(&["list-calls", "--session", "t1"]);
     assert_eq!(one["calls"].as_array().unwrap().len(), 1);
     let near = mock.mocks(&["near-misses"]);
     assert_eq!(near["misses"].as_array().unwrap().len(), 1, "{near}");
@@ -163,16 +163,18 @@ fn calls_are_told_with_bodies_near_misses_and_counts_without_secrets() {
         mock.mocks_ran(&["verify", "Price", "--at-least", least, "--at-most", most])
     };
     range("1", "2").check(0, &[]);
-    range("3", "4").check(1, &["was to come 3 times at least and 4 times at most"]);
+    range("3", "4").check(1, &["expected 3 to 4 calls of shop.v1.Cart/Price, got 2"]);
     range("2", "1").check(1, &["the smaller one first"]);
     let tea = ["verify", "Price", "--with", r#"{"sku":"tea"}"#, "--exactly"];
     mock.mocks(&[&tea[..], &["1"]].concat());
     let not = [&tea[..], &["3"]].concat();
-    mock.mocks_ran(&not).check(1, &["came once, and was to come 3 times", "near: call 2"]);
+    let expected = "expected exactly 3 calls of shop.v1.Cart/Price with sku \"tea\", got 1\n  \
+                    closest: call 2\n    sku is \"milk\", wanted \"tea\"\n";
+    mock.mocks_ran(&not).check(1, &[expected]);
     let card = ["verify", "Price", "--with", r#"{"card":"other"}"#, "--exactly", "1"];
     let told = mock.mocks_ran(&card);
     told.check(1, &["card is another one"]);
-    assert!(!told.stdout.contains("hunter2"), "{}", told.stdout);
+    assert!(!format!("{told:?}").contains("hunter2"), "{told:?}");
     let draft = "[{when: {request.card: other}, body: {price: 1}}]";
     let words = ["preview", "Price", "--requests", r#"{"card":"hunter2"}"#];
     let draft = ["--name", "shop.v1.cart.price.yaml", "--text", draft];
@@ -186,11 +188,16 @@ fn calls_are_told_with_bodies_near_misses_and_counts_without_secrets() {
 }
 
 #[test]
-fn a_limit_leaves_the_newest_calls_and_the_misses_that_a_rule_is_near_to() {
+fn a_limit_leaves_the_newest_calls_and_the_closest_misses() {
     let mock = RunningMock::start(&[(FILE, RULES)], &[]);
-    for _ in 0..3 {
+    for _ in 0..2 {
         mock.price(r#"{"sku":"milk"}"#);
     }
+    run(
+        mock.path(),
+        &["call", &mock.address, "Price", r#"{"sku":"x"}"#, "-H", "x-mock-session: s"],
+    )
+    .check(0, &[]);
     for _ in 0..3 {
         run(mock.path(), &["call", &mock.address, "Cart/Watch", "{}"]).check(0, &[]);
     }
@@ -199,17 +206,21 @@ fn a_limit_leaves_the_newest_calls_and_the_misses_that_a_rule_is_near_to() {
         all.map(|one| of(one)["number"].as_str().unwrap().to_owned()).collect()
     };
     let listed = |more: &[&str]| {
-        let told = mock.mocks(&[&["list-calls", "--json", "--limit", "2"], more].concat());
+        let told = mock.mocks(&[&["list-calls", "--limit", "2"], more].concat());
         numbers(&told["calls"], &Json::clone)
     };
     assert_eq!(listed(&[]), ["5", "6"]);
     assert_eq!(listed(&["--after", "1"]), ["2", "3"], "who reads on passes none over");
-    let near = |limit| {
-        let told = mock.mocks(&["near-misses", "--limit", limit]);
-        numbers(&told["misses"], &|miss| miss["call"].clone())
+    let near = |more: &[&str]| {
+        let told = mock.mocks(&[&["near-misses"], more].concat());
+        (numbers(&told["misses"], &|miss| miss["call"].clone()), told["more"].clone())
     };
-    assert_eq!(near("2"), ["2", "3"]);
-    assert_eq!(near("4"), ["1", "2", "3", "6"]);
+    let listed = |numbers: &[&str]| numbers.iter().map(|&one| one.to_owned()).collect::<Vec<_>>();
+    // The newest goes first among those that are as close; methods without conditions have none.
+    assert_eq!(near(&["--limit", "2"]), (listed(&["3", "2"]), json!("1")));
+    assert_eq!(near(&[]), (listed(&["3", "2", "1"]), Json::Null));
+    assert_eq!(near(&["--session", "s"]).0, ["3"]);
+    assert_eq!(near(&["--after", "2", "--method", "Price"]).0, ["3"]);
 }
 
 #[test]
@@ -242,4 +253,88 @@ fn a_stub_answers_one_session_and_a_wrong_one_is_refused_with_what_is_wrong() {
     }
     mock.mocks_ran(&["stub", "Prize", "--response", "{}"]).check(1, &["no method is called"]);
     assert_eq!(mock.price("{}"), r#"{"price":"9"}"#);
+}
+
+#[test]
+fn near_misses_are_the_closest_calls_and_responses_and_say_how_many_more_there_are() {
+    let rules = "responses:
+  - {when: {request.sku: a, request.quantity: 1, metadata.x-a: b}, body: {price: 1}}
+  - {name: near, when: {request.sku: tea, request.quantity: 2}, body: {price: 2}}
+  - {when: {request.sku: c}, body: {price: 3}}
+  - {when: {request.sku: d, request.quantity: 4}, body: {price: 3}}
+";
+    let mock = RunningMock::start(&[(FILE, rules)], &[]);
+    for sku in ["x", "x", "x", "tea", "x"] {
+        mock.price(&format!("{{\"sku\":\"{sku}\",\"quantity\":1}}"));
+    }
+    let file = mock.mocks(&["list-rules"])["rules"][0]["file"].as_str().unwrap().to_owned();
+    let expected = format!(
+        "4 shop.v1.Cart/Price ok no rule
+  {file}:3 near: 1 of 2 conditions held
+    request.quantity is \"1\", wanted 2
+  {file}:4: 0 of 1 condition held
+    request.sku is \"tea\", wanted \"c\"
+  {file}:2: 1 of 3 conditions held
+    request.sku is \"tea\", wanted \"a\"
+    metadata.x-a is absent, wanted \"b\"
+  and 1 response further away
+"
+    );
+    let printed = mock.mocks_ran(&["near-misses", "--limit", "1"]);
+    let more = "and 4 calls further away; --limit 5 lists them\n";
+    assert_eq!(printed.check(0, &[]).stdout, expected + more);
+    let printed = mock.mocks_ran(&["near-misses"]).stdout;
+    assert!(printed.ends_with("and 2 calls further away; --limit 5 lists them\n"), "{printed}");
+}
+
+#[test]
+fn every_command_prints_lines_or_json() {
+    let mock = RunningMock::start(&[(FILE, RULES)], &["--no-watch"]);
+    let lines = |arguments: &[&str]| mock.mocks_ran(arguments).check(0, &[]).stdout.clone();
+    let name = "shop.v1.cart.price.yaml";
+    mock.price(r#"{"sku":"tea"}"#);
+    let rule = mock.mocks(&["list-calls"])["calls"][0]["rule"].as_str().unwrap().to_owned();
+    let file = rule.trim_end_matches(":3");
+    assert_eq!(
+        lines(&["list-calls", "--bodies"]),
+        format!("1 shop.v1.Cart/Price ok {rule}\n  {{\"sku\":\"tea\"}}\n")
+    );
+    assert_eq!(lines(&["near-misses"]), "");
+    assert_eq!(lines(&["verify", "Price"]), "verified: 1 call\n");
+    assert_eq!(lines(&["list-sessions"]), "no session: 1 call\n");
+    let got = mock.mocks_ran(&["get-file", name]);
+    assert_eq!(got.check(0, &["etag "]).stdout, RULES);
+    let etag = got.stderr.trim().trim_start_matches("etag ");
+    let put = ["put-file", name, "--text", RULES, "--etag", etag];
+    assert_eq!(lines(&put), format!("wrote {name}, etag {etag}\n"));
+    assert_eq!(lines(&["check", name, "--text", RULES]), "nothing wrong\n");
+    let odd = "responses: [{body: {pryce: 1}, bodi: {}}]";
+    let found = lines(&["check", name, "--text", odd]);
+    assert!(found.starts_with(&format!("{name}:1:")), "{found}");
+    assert!(found.contains(": warning: ") && found.contains("\n  = write price\n"), "{found}");
+    let preview = lines(&["preview", "Price", "--requests", r#"{"sku":"tea"}"#]);
+    assert!(
+        preview.starts_with(&format!("{rule} answers: ok\n  {{\"price\":\"5\"}}\n")),
+        "{preview}"
+    );
+    let lost = format!("{file}:4 does not answer\n  {rule} goes before it\n");
+    assert!(preview.ends_with(&lost), "{preview}");
+    let stub = ["stub", "Price", "--response", r#"{"body": {"price": 1}}"#];
+    assert_eq!(lines(&stub), "added a stub of Price\n");
+    assert!(lines(&[]).contains("shop.v1.Cart/Price\n  stubs: 1\n"));
+    assert_eq!(lines(&["unstub"]), "removed 1 stub\n");
+    let set = lines(&["set-faults", "{delay: 1ms}", "--method", "Price"]);
+    assert_eq!(set, "shop.v1.Cart/Price: {delay: 1ms}\n");
+    assert_eq!(lines(&["get-faults"]), set);
+    assert_eq!(lines(&["set-faults", "", "--method", "Price"]), "");
+    assert_eq!(lines(&["list-protos"]), "shop.proto\n");
+    assert!(lines(&["get-proto", "shop.proto"]).starts_with("syntax = \"proto3\";"));
+    assert_eq!(lines(&["reset", "t1"]), "forgot session t1\n");
+    assert_eq!(lines(&["reset"]), "forgot the calls, counts and state of all sessions\n");
+    let failed = mock.mocks_ran(&["verify", "Price", "--at-least", "2"]);
+    failed.check(1, &["tidewire: expected at least 2 calls of shop.v1.Cart/Price, got 0\n"]);
+    assert_eq!(failed.stdout, "");
+    for words in [&["list-calls"][..], &["reset"], &["get-faults"], &["near-misses"], &["unstub"]] {
+        assert!(mock.mocks(words).is_object(), "{words:?}");
+    }
 }
