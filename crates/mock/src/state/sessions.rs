@@ -55,9 +55,10 @@ pub(crate) struct Session {
     counted: usize,
 }
 
-/// The name of the session of a call.
+/// The name of the session of a call, which is ASCII or UTF-8; empty where there is none.
 pub(crate) fn name(headers: &Headers) -> &str {
-    headers.get(SESSION_HEADER).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    let value = headers.get(SESSION_HEADER);
+    value.and_then(|value| std::str::from_utf8(value.as_bytes()).ok()).unwrap_or_default()
 }
 
 impl<'m> LockedSessions<'m> {

@@ -12,5 +12,6 @@ mod harness;
 mod memory;
 mod outcomes;
 mod people;
+mod strangers;
 mod streams;
 mod well_known;
