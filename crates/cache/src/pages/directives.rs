@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use http::HeaderValue;
 use http::header::{CACHE_CONTROL, PRAGMA};
+use http::{HeaderName, HeaderValue};
 use tidewire_service::Headers;
 
 /// Directives, of a request or a response.
@@ -39,8 +39,11 @@ pub(crate) struct Directives {
 impl Directives {
     /// Those of a request; `Pragma: no-cache` is that of HTTP/1.0.
     pub(crate) fn of_request(headers: &Headers) -> Self {
-        let mut directives = Self::of_values(headers.get_all(CACHE_CONTROL));
-        if !headers.contains_key(CACHE_CONTROL) {
+        if headers.contains_key(CACHE_CONTROL) {
+            return Self::of_values(headers.get_all(CACHE_CONTROL));
+        }
+        let mut directives = Self::default();
+        if headers.contains_key(PRAGMA) {
             let pragmas = headers.get_all(PRAGMA).iter().filter_map(|value| value.to_str().ok());
             let mut words = pragmas.flat_map(|value| value.split(','));
             directives.no_cache |= words.any(|word| word.trim().eq_ignore_ascii_case("no-cache"));
@@ -197,11 +200,14 @@ impl Lossy for [u8] {
     }
 }
 
-const TARGETED: &str = "cdn-cache-control";
+const TARGETED: HeaderName = HeaderName::from_static("cdn-cache-control");
 
 /// What `CDN-Cache-Control` says, if it is there, can be read, and says anything: a dictionary of
 /// structured fields (RFC 8941), whose types have to be right.
 fn targeted(headers: &Headers) -> Option<Directives> {
+    if !headers.contains_key(TARGETED) {
+        return None;
+    }
     let values = headers.get_all(TARGETED).iter();
     let values: Option<Vec<_>> = values.map(|value| value.to_str().ok()).collect();
     let text = values.filter(|values| !values.is_empty())?.join(",");
@@ -374,12 +380,16 @@ mod tests {
         for text in ["max-age=60;", "max-age=60;;a", "max-age=60;A", "max-age=60;a=", "public;"] {
             let headers = Headers::from_iter([
                 (CACHE_CONTROL, HeaderValue::from_static("private")),
-                (HeaderName::from_static(TARGETED), HeaderValue::from_str(text).unwrap()),
+                (TARGETED, HeaderValue::from_str(text).unwrap()),
             ]);
             assert!(Directives::of_response(&headers).private, "{text}");
         }
         for text in ["max-age=60;a", "max-age=60; a=1;b=\"x;y\";c=?1"] {
-            assert_eq!(of(TARGETED, text).max_age, Some(Duration::from_secs(60)), "{text}");
+            assert_eq!(
+                of("cdn-cache-control", text).max_age,
+                Some(Duration::from_secs(60)),
+                "{text}"
+            );
         }
     }
 

@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, IF_MATCH, IF_UNMODIFIED_SINCE, RANGE};
-use http::{Method, Uri};
+use http::{HeaderName, Method, Uri};
 use tidewire_service::{Body, Call, Headers};
 
 use super::directives::Directives;
@@ -34,8 +34,16 @@ impl Key {
     /// The key of a target at an origin; `prefix` was taken off its path.
     pub(crate) fn new(service: &str, origin: &Origin, target: &str) -> Self {
         let Origin { scheme, host, prefix } = origin;
-        // No part of it has a line break.
-        Self(format!("{service}\n{scheme}\n{host}\n{prefix}\n{target}").into())
+        let parts = [service, scheme, host, prefix, target];
+        let length = parts.iter().map(|part| part.len() + 1).sum();
+        let mut key = String::with_capacity(length);
+        for part in parts {
+            // No part of it has a line break.
+            key.push_str(part);
+            key.push('\n');
+        }
+        key.pop();
+        Self(key.into())
     }
 
     /// The target, without the prefix.
@@ -68,14 +76,13 @@ pub(crate) struct Origin {
 impl Origin {
     /// That of a request, whose headers the gateway has set.
     pub(crate) fn of(headers: &Headers, uri: &Uri) -> Self {
-        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let scheme = match text("x-forwarded-proto").or_else(|| uri.scheme_str()) {
+        let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+        let scheme = match text(&X_FORWARDED_PROTO).or_else(|| uri.scheme_str()) {
             Some("https") => "https",
             _ => "http",
         };
-        let host =
-            uri.authority().map(http::uri::Authority::as_str).or_else(|| text(HOST.as_str()));
-        let prefix = text("x-forwarded-prefix").unwrap_or_default().to_owned();
+        let host = uri.authority().map(http::uri::Authority::as_str).or_else(|| text(&HOST));
+        let prefix = text(&X_FORWARDED_PREFIX).unwrap_or_default().to_owned();
         Self { scheme, host: host_of(host.unwrap_or_default(), scheme), prefix }
     }
 }
@@ -139,12 +146,13 @@ fn is_grpc(headers: &Headers) -> bool {
 /// gate found out, or a certificate.
 fn caller(call: &Call) -> Option<u64> {
     let context = &call.context;
-    let authorization = context.headers().get_all(AUTHORIZATION);
     let certificates = context.peer().map_or(&[][..], |peer| &peer.certificates);
     let principal = context.principal();
-    if principal.is_none() && certificates.is_empty() && authorization.iter().next().is_none() {
+    let has_authorization = context.headers().contains_key(AUTHORIZATION);
+    if principal.is_none() && certificates.is_empty() && !has_authorization {
         return None;
     }
+    let authorization = context.headers().get_all(AUTHORIZATION);
     let mut said = String::new();
     if let Some(principal) = principal {
         let _ = write!(said, "{:?}", principal.to_header());
@@ -155,7 +163,10 @@ fn caller(call: &Call) -> Option<u64> {
 
 /// Takes out what would make some servers answer for something else than the key says.
 pub(crate) fn without_overrides(headers: &mut Headers) {
-    OVERRIDES.iter().for_each(|name| _ = headers.remove(*name));
+    // Hardly any request has one.
+    if headers.keys().any(|name| OVERRIDES.contains(&name.as_str())) {
+        OVERRIDES.iter().for_each(|name| _ = headers.remove(*name));
+    }
 }
 
 /// A hash that nobody outside can foresee.
@@ -164,6 +175,8 @@ pub(crate) fn hash(value: &impl std::hash::Hash) -> u64 {
     STATE.get_or_init(RandomState::new).hash_one(value)
 }
 
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 const OVERRIDES: [&str; 8] = [
     "x-original-url",
     "x-rewrite-url",
