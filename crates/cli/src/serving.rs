@@ -144,7 +144,7 @@ pub(crate) fn start(running: &RunningServer, what: &str, flags: &Flags) -> Strin
     text += &format!("{what}\n");
     let origins = flags.origins(std::env::vars());
     if !origins.is_empty() {
-        text += &format!("settings of {}\n", origins.join(", "));
+        text += &format!("settings are from {}\n", origins.join(", "));
     }
     if let Some(url) = running.docs_url() {
         text += &format!("docs at {url}\n");

@@ -112,8 +112,7 @@ impl Serve {
         for method in config.auth.unreachable(&running.handle().methods()) {
             tracing::warn!("nobody can call {method}: {}", serving::NO_CREDENTIAL);
         }
-        let is_hosting = programs.host().is_some();
-        let what = self.summary(config, &names, is_hosting, log.as_ref().map(|log| log.status()));
+        let what = self.summary(config, &names, log.as_ref().map(|log| log.status()));
         let mut start = serving::start(&running, &what, flags);
         let (console, _announced) = match self.dev && !self.no_console {
             true => serving::console(config, &running),
@@ -131,15 +130,10 @@ impl Serve {
     }
 
     /// What is served, and what that means for what is cached.
-    fn summary(
-        &self,
-        config: &Config,
-        names: &[String],
-        is_hosting: bool,
-        log: Option<Status>,
-    ) -> String {
+    fn summary(&self, config: &Config, names: &[String], log: Option<Status>) -> String {
         let mut what = format!("serving {}", names.join(", "));
-        if is_hosting {
+        // Programs of plain HTTP know no sources: their pages expire as they say.
+        if config.programs().any(|program| program.program.is_native()) {
             what += &format!("\n{}", config.memo.summary(answers(config)));
         }
         if let Some(doubt) = config.single_writer_doubt() {

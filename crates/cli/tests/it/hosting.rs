@@ -46,6 +46,11 @@ fn a_program_is_started_by_its_first_call_and_ends_with_the_server() {
     let listening = lines.next().unwrap().unwrap();
     let address = listening.strip_prefix("listening on ").unwrap();
     assert_eq!(lines.next().unwrap().unwrap(), "serving shop");
+    let line = lines.next().unwrap().unwrap();
+    assert!(
+        line.starts_with("settings are from tidewire.toml"),
+        "plain HTTP has no sources: {line}"
+    );
     assert!(ask(address, "/shopping").starts_with("HTTP/1.1 404 "));
     let answer = ask(address, "/shop/a?b=c");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -57,6 +62,19 @@ fn a_program_is_started_by_its_first_call_and_ends_with_the_server() {
     let asked = Command::new("kill").arg(serve.id().to_string()).status().unwrap();
     assert!(asked.success() && serve.wait().unwrap().success());
     assert!(!std::fs::exists(&place).unwrap(), "it ended before its server did");
+}
+
+#[test]
+fn how_long_replies_are_cached_is_said_at_start_where_a_program_has_sources() {
+    let settings = format!("{SETTINGS}protocol = \"native\"\n");
+    let folder = folder(&[("app.py", PROGRAM), ("tidewire.toml", &settings)]);
+    let mut serve = command(folder.path(), &["serve"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(serve.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line == "serving shop"));
+    let line = lines.next().unwrap();
+    assert!(line.starts_with("replies are cached until their dependencies change"), "{line}");
+    serve.kill().unwrap();
+    serve.wait().unwrap();
 }
 
 /// `tidewire serve` in a folder; it ends with the test.

@@ -194,7 +194,7 @@ fn where_settings_come_from_is_said() {
     let settings = "[server]\nlisten = \"127.0.0.1:0\"\n";
     let folder = folder(&[("shop.proto", PROTO), ("tidewire.toml", settings)]);
     let mut served = Served::in_folder(folder, &["serve", "shop.proto"]);
-    served.says(&["serving shop.v1.Items", "settings of tidewire.toml, TIDEWIRE_LOG_LEVEL"]);
+    served.says(&["serving shop.v1.Items", "settings are from tidewire.toml, TIDEWIRE_LOG_LEVEL"]);
 }
 
 #[test]

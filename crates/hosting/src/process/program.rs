@@ -156,6 +156,11 @@ impl Program {
         &self.name
     }
 
+    /// Whether it speaks the live protocol, by an SDK ([`Listen::Native`]).
+    pub fn is_native(&self) -> bool {
+        self.listen == Listen::Native
+    }
+
     /// The program itself.
     pub(crate) fn executable(&self) -> &str {
         self.command.first().map_or("", String::as_str)
