@@ -163,7 +163,7 @@ fn table(processes: &[Process]) -> String {
             let memory = instance.memory_bytes as f64 / f64::from(1 << 20);
             let cpu = instance.cpu_us as f64 / 1e6;
             text += &format!(
-                "  {pid:<18} {state:<9} {age} old, {calls} of {requests} calls open, \
+                "  {pid:<18} {state:<9} {age} old, {calls} calls open, {requests} in all, \
                  {memory:.1} MiB, {cpu:.2}s on a core{limits}\n"
             );
         }

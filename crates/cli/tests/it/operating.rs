@@ -209,7 +209,7 @@ fn programs_are_listed_started_stopped_restarted_frozen_and_thawed() {
     until(folder, &["ps"], "ready");
     run(folder, &["start", "shop"]).check(0, &["ready"]);
     let first = ask(&serve.address, "/shop/a");
-    run(folder, &["ps"]).check(0, &["s old, 0 of 1 calls open, ", " MiB, ", "s on a core"]);
+    run(folder, &["ps"]).check(0, &["s old, 0 calls open, 1 in all, ", " MiB, ", "s on a core"]);
     let told = run(folder, &["logs", "shop"]);
     told.check(0, &["stdout asked for /shop/a at postgres://***@db/shop", r"\u{1b}[31m"]);
     assert!(!told.stdout.contains("hunter2"), "{}", told.stdout);
