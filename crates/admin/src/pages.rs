@@ -59,8 +59,9 @@ impl Pages for PagesApi {
         if let Some(log) = log.filter(|log| published != Some(log.publish_count()))
             && let Err(error) = log.published().await
         {
+            let pages = if ended == 1 { "page" } else { "pages" };
             return Err(Error::unavailable(format!(
-                "{ended} pages ended here, but other hosts are not told yet: the change log could \
+                "{ended} {pages} ended here, but other hosts are not told yet: the change log could \
                  not be written ({error}); this is tried again for as long as this host runs"
             )));
         }

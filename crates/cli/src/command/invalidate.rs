@@ -26,6 +26,7 @@ impl Invalidate {
         let service = self.service.unwrap_or_default();
         let request = InvalidatePagesRequest { tags: self.tags, service, ..Default::default() };
         let reply = body_or_failure(client.invalidate(request).await)?;
-        Ok(writeln!(std::io::stdout(), "{} pages ended", reply.pages)?)
+        let pages = if reply.pages == 1 { "page" } else { "pages" };
+        Ok(writeln!(std::io::stdout(), "{} {pages} ended", reply.pages)?)
     }
 }

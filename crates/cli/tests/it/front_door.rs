@@ -78,7 +78,7 @@ fn pages_are_kept_until_somebody_says_that_they_changed() {
         assert_eq!(get("/shop/items/1"), "/shop/items/1 1");
     }
     assert_eq!(get("/shop/items/2"), "/shop/items/2 2");
-    run(folder.path(), &["invalidate", "items/1"]).check(0, &["1 pages ended"]);
+    run(folder.path(), &["invalidate", "items/1"]).check(0, &["1 page ended"]);
     assert_eq!(get("/shop/items/1"), "/shop/items/1 3");
     assert_eq!(get("/shop/items/2"), "/shop/items/2 2");
     run(folder.path(), &["invalidate", "--service", "shop"]).check(0, &["2 pages ended"]);
@@ -298,10 +298,10 @@ fn whoever_invalidates_is_told_that_other_hosts_were_not() {
     let before = body_of(&ask(&served.address, "/shop/items/1"));
     cluster.crash();
     run(folder.path(), &["invalidate", "items/1"])
-        .check(1, &["1 pages ended here, but other hosts are not told yet"]);
+        .check(1, &["1 page ended here, but other hosts are not told yet"]);
     assert_ne!(body_of(&ask(&served.address, "/shop/items/1")), before);
     run(folder.path(), &["invalidate", "--service", "shop"])
-        .check(1, &["1 pages ended here, but other hosts are not told yet"]);
+        .check(1, &["1 page ended here, but other hosts are not told yet"]);
 }
 
 #[test]
