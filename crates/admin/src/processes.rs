@@ -1,5 +1,7 @@
 //! `Processes`: programs that are hosted, and what is done to them.
 
+use std::time::Duration;
+
 use tidewire_hosting::{HostedService, Line, State};
 use tidewire_service::{Context, Error, Reply, Result};
 
@@ -114,7 +116,7 @@ pub(crate) fn to_message(inventory: &Inventory, hosted: &HostedService) -> Proce
         state: if process.is_spare { "spare" } else { word(process.state) }.to_owned(),
         calls: process.calls as u64,
         requests: process.requests,
-        age_ms: u64::try_from(process.age.as_millis()).unwrap_or(u64::MAX),
+        age_ms: milliseconds(process.age),
         limits: process.limits.clone(),
         memory_bytes: process.memory_bytes,
         cpu_us: micros(process.cpu_time),
@@ -136,9 +138,14 @@ pub(crate) fn to_message(inventory: &Inventory, hosted: &HostedService) -> Proce
         spares: status.spares as u64,
         waiting: status.waiting as u64,
         calls: status.calls as u64,
+        failure_age_ms: status.failure_age.map_or(0, milliseconds),
         failure: redact::text(&status.failure.unwrap_or_default()),
         ..Default::default()
     }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn word(state: State) -> &'static str {

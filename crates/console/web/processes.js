@@ -59,7 +59,7 @@ function Program({ program, onDone }) {
   }, verb === "CloseBreaker" ? "Close the breaker" : verb);
   return h("section", { class: "detail", "aria-label": `Program ${name}` },
     h("h2", null, h(UntrustedText, { max: 100 }, name)),
-    program.failure ? h("p", { class: program.state === "broken" ? "problem" : "muted" }, "Last failure: ", h(UntrustedText, { max: 1000 }, program.failure)) : null,
+    program.failure ? h("p", { class: program.state === "broken" ? "problem" : "muted" }, `Last failure, ${age(program.failureAgeMs)} ago: `, h(UntrustedText, { max: 1000 }, program.failure)) : null,
     h("dl", null, [
       ["State", program.state], ["Route", program.route], ["Calls given", count(program.requests)], ["Starts", count(program.starts)],
       ["A start took", mean(program.startUs, program.starts)], ["Calls that waited", count(program.queued)],

@@ -64,6 +64,8 @@ pub(crate) struct Pool<M> {
     is_draining: bool,
     breaker: Breaker,
     failure: Option<Failure>,
+    /// When that was.
+    failed_at: Option<Instant>,
     starts: u64,
     /// Calls of instances that are gone.
     requests: u64,
@@ -98,6 +100,7 @@ impl<M: Clone> Pool<M> {
             is_draining: false,
             breaker: Breaker::default(),
             failure: None,
+            failed_at: None,
             starts: 0,
             requests: 0,
             planned: None,
@@ -229,7 +232,9 @@ impl<M: Clone> Pool<M> {
 
     /// Forgets crashes, so that the next call starts an instance.
     pub(crate) fn close_breaker(&mut self) {
-        (self.breaker, self.failure) = (Breaker::default(), None);
+        self.breaker = Breaker::default();
+        self.failure = None;
+        self.failed_at = None;
     }
 
     /// Whether no more calls are let in.
@@ -311,7 +316,7 @@ impl<M: Clone> Pool<M> {
             true => self.breaker.give_up(now),
             false => self.breaker.crashed(now),
         }
-        self.failure = Some(failure);
+        self.fail(failure, now);
         // Others still serve, so that it is worth while to wait.
         if self.active() == 0 {
             self.refuse(now);
@@ -334,7 +339,7 @@ impl<M: Clone> Pool<M> {
             // Its successor serves; why it did not end as it should is told all the same.
             let is_told = member.condition != Condition::Stopping && end.is_own_doing();
             if is_told && end != End::Code(0) {
-                self.failure = Some(Failure::text(end.to_string()));
+                self.fail(Failure::text(end.to_string()), now);
             }
             return false;
         }
@@ -344,7 +349,7 @@ impl<M: Clone> Pool<M> {
             _ if is_of_call && member.requests > 1 => self.breaker.crashed_in_a_call(now),
             _ => self.breaker.crashed(now),
         }
-        self.failure = Some(Failure::text(end.to_string()));
+        self.fail(Failure::text(end.to_string()), now);
         if self.breaker.is_broken_until(now).is_some() && self.active() == 0 {
             self.refuse(now);
         }
@@ -357,8 +362,8 @@ impl<M: Clone> Pool<M> {
     }
 
     /// What there is to say of the last failure.
-    pub(crate) fn failed_since(&mut self, why: &str) {
-        self.failure = Some(Failure::text(why.to_owned()));
+    pub(crate) fn failed_since(&mut self, why: &str, now: Instant) {
+        self.fail(Failure::text(why.to_owned()), now);
     }
 
     /// The last failure was in this call.
@@ -459,6 +464,16 @@ impl<M: Clone> Pool<M> {
     /// The last failure.
     pub(crate) fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
+    }
+
+    /// How long ago the last failure was.
+    pub(crate) fn failure_age(&self, now: Instant) -> Option<Duration> {
+        self.failed_at.map(|at| now.saturating_duration_since(at))
+    }
+
+    fn fail(&mut self, failure: Failure, now: Instant) {
+        self.failure = Some(failure);
+        self.failed_at = Some(now);
     }
 
     /// When an instance is to be started, if any is.

@@ -18,6 +18,8 @@ use crate::json::{self, JsonFlag};
 /// Show the programs that a running server hosts.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Ps {
+    /// Name of the program [default: all].
+    name: Option<String>,
     #[command(flatten)]
     json: JsonFlag,
     #[command(flatten)]
@@ -59,8 +61,13 @@ pub(crate) enum ProcessAction {
 impl Ps {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let client = ProcessesClient::new(self.admin.channel()?);
-        let processes =
-            body_or_failure(client.list(ListProcessesRequest::default()).await)?.processes;
+        let processes = match self.name {
+            Some(name) => {
+                let request = GetProcessRequest { name, ..Default::default() };
+                vec![body_or_failure(client.get(request).await)?]
+            }
+            None => body_or_failure(client.list(ListProcessesRequest::default()).await)?.processes,
+        };
         let text = match self.json.json {
             true => processes.iter().map(json::line).collect::<Result<String, _>>()?,
             false => table(&processes),
@@ -149,7 +156,10 @@ fn table(processes: &[Process]) -> String {
         let pids: Vec<_> = pids.iter().map(ToString::to_string).collect();
         let failure = match failure.is_empty() {
             true => String::new(),
-            false => format!("  {}", printable(failure)),
+            false => {
+                let age = age(process.failure_age_ms);
+                format!("  last failure {age} ago: {}", printable(failure))
+            }
         };
         let name = printable(name);
         let pids = pids.join(" ");

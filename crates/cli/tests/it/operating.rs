@@ -252,6 +252,25 @@ fn programs_are_listed_started_stopped_restarted_frozen_and_thawed() {
 }
 
 #[test]
+fn ps_says_when_a_program_failed_and_which_programs_there_are() {
+    let program = "import sys; sys.exit(7)";
+    let settings =
+        format!("{HOSTING}[[service]]\nname = \"cart\"\nroute = \"/cart/*\"\nrun = [\"true\"]\n");
+    let folder = folder(&[("app.py", program), ("tidewire.toml", &settings)]);
+    let folder = folder.path();
+    let _serve = RunningServer::start(folder, &["serve"]);
+    let quiet = run(folder, &["ps", "shop"]);
+    assert!(!quiet.check(0, &["shop"]).stdout.contains("failure"), "{}", quiet.stdout);
+    run(folder, &["start", "shop"]).check(0, &["shop"]);
+    let failed = until(folder, &["ps", "shop"], "last failure ");
+    failed.check(0, &["s ago: ", "exit code 7"]);
+    assert!(!failed.stdout.contains("cart"), "{}", failed.stdout);
+    let named = &json(&run(folder, &["ps", "shop", "--json"]))[0];
+    assert_eq!(named["name"], "shop");
+    run(folder, &["ps", "nope"]).check(1, &["no program is called \"nope\"; there are shop, cart"]);
+}
+
+#[test]
 fn a_program_is_a_series_of_its_own_in_metrics_and_in_top() {
     let folder = folder(&[("app.py", PROGRAM), ("tidewire.toml", HOSTING)]);
     let serve = RunningServer::start(folder.path(), &["serve"]);

@@ -103,7 +103,7 @@ impl Inner {
             }
             let is_crash = pool.ended(id, end, Instant::now());
             if is_crash && let Some(why) = &killed {
-                pool.failed_since(why);
+                pool.failed_since(why, Instant::now());
             }
             is_crash
         };

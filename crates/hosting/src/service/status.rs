@@ -27,6 +27,8 @@ pub struct Status {
     pub calls: usize,
     /// Why the last start failed, or the last process crashed.
     pub failure: Option<String>,
+    /// How long ago that was.
+    pub failure_age: Option<Duration>,
     /// Each process that can be called, or could.
     pub processes: Vec<ProcessStatus>,
     /// How often a process ran out of `memory_max`.
@@ -99,6 +101,7 @@ impl Inner {
             waiting: count.waiting,
             calls: count.calls,
             failure: pool.failure().map(|failure| failure.text.clone()),
+            failure_age: pool.failure_age(now),
             processes: processes.collect(),
             out_of_memory: figures.out_of_memory.load(Ordering::Relaxed),
             crashes: figures.crashes.load(Ordering::Relaxed),
