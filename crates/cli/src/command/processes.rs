@@ -94,7 +94,7 @@ impl Logs {
                     true => out.write_all(json::line(line)?.as_bytes())?,
                     false => {
                         let LogLine { at_ms, pid, pipe, text, .. } = line;
-                        let at = print_timestamp(i128::from(*at_ms) * 1_000_000);
+                        let at = print_milliseconds(*at_ms);
                         writeln!(out, "{at} {pid} {pipe} {}", printable(text))?;
                     }
                 }
@@ -184,6 +184,12 @@ fn table(processes: &[Process]) -> String {
     text
 }
 
+/// A time since 1970 as RFC 3339 has it, always with three digits of milliseconds.
+fn print_milliseconds(at_ms: u64) -> String {
+    let seconds = print_timestamp(i128::from(at_ms / 1000) * 1_000_000_000);
+    format!("{}.{:03}Z", seconds.trim_end_matches('Z'), at_ms % 1000)
+}
+
 /// A time in its largest unit.
 fn age(milliseconds: u64) -> String {
     match milliseconds / 1000 {
@@ -196,3 +202,20 @@ fn age(milliseconds: u64) -> String {
 
 /// How often it is looked for more, once there is none.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(300);
+
+#[cfg(test)]
+mod tests {
+    use super::print_milliseconds;
+
+    #[test]
+    fn times_of_lines_have_three_digits_of_milliseconds() {
+        for (at_ms, expected) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (12_100, "1970-01-01T00:00:12.100Z"),
+            (12_120, "1970-01-01T00:00:12.120Z"),
+            (12_007, "1970-01-01T00:00:12.007Z"),
+        ] {
+            assert_eq!(print_milliseconds(at_ms), expected);
+        }
+    }
+}
