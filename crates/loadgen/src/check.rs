@@ -1,5 +1,6 @@
 //! Checks of an answer, and values extracted from it.
 
+use crate::accepted::{AcceptedStatus, status_failure};
 use crate::failure::Failure;
 use crate::reply::{Answer, ReplyParts};
 use crate::template::{Generator, Template};
@@ -8,7 +9,7 @@ use crate::template::{Generator, Template};
 #[derive(Debug, Clone)]
 pub enum Check {
     /// The status is one of these.
-    Status(Vec<u16>),
+    Status(Vec<AcceptedStatus>),
     /// A header of this name contains the text.
     Header(String, Template),
     /// The body is the text, byte for byte.
@@ -20,7 +21,18 @@ pub enum Check {
 impl Check {
     /// Whether the check needs headers or body.
     pub fn needs_content(&self) -> bool {
-        !matches!(self, Self::Status(_))
+        match self {
+            Self::Status(accepted) => accepted.iter().any(AcceptedStatus::needs_body),
+            _ => true,
+        }
+    }
+
+    /// Whether a call may fail like this.
+    pub(crate) fn accepts(&self, failure: &Failure) -> bool {
+        match self {
+            Self::Status(accepted) => accepted.iter().any(|one| one.is_code_of(failure)),
+            _ => false,
+        }
     }
 
     /// The failure if it does not hold.
@@ -32,9 +44,7 @@ impl Check {
         generator: &mut Generator,
     ) -> Option<Failure> {
         match self {
-            Self::Status(accepted) => {
-                (!accepted.contains(&answer.status)).then_some(Failure::Status(answer.status))
-            }
+            Self::Status(accepted) => status_failure(accepted, answer, kept),
             Self::Header(name, text) => {
                 let wanted = text.render(values, generator);
                 let found = header(&kept.headers, name);
@@ -145,8 +155,11 @@ mod tests {
         let answer = Answer { flight: 0, status: 201, bytes: 0, messages: 0, failure: None };
         let mut failure =
             |check: Check| check.failure(&answer, &kept(), &["7".to_owned()], &mut generator);
-        assert_eq!(failure(Check::Status(vec![200, 201])), None);
-        assert_eq!(failure(Check::Status(vec![200])), Some(Failure::Status(201)));
+        let statuses = |accepted: &[u16]| {
+            Check::Status(accepted.iter().copied().map(AcceptedStatus::Http).collect())
+        };
+        assert_eq!(failure(statuses(&[200, 201])), None);
+        assert_eq!(failure(statuses(&[200])), Some(Failure::Status(201)));
         let header = |text| Check::Header("content-type".to_owned(), Template::literal(text));
         assert_eq!(failure(header("json")), None);
         assert!(failure(header("xml")).is_some());

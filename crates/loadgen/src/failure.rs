@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tidewire_service::Code;
+
 /// Why a request does not count as answered. Never part of a throughput figure.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Failure {
@@ -43,6 +45,23 @@ impl Failure {
     /// Whether the target would not have the connection at all.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Connect(_) | Self::Tls(_))
+    }
+
+    /// The code that a call ended with.
+    pub(crate) fn code(&self) -> Option<Code> {
+        match self {
+            Self::Grpc(number) => Code::from_number((*number).into()),
+            Self::ConnectError(code) | Self::Code(code) => code.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// What `--expect-status` accepts it by.
+    pub(crate) fn expected(&self) -> Option<String> {
+        match self {
+            Self::Status(status) | Self::Redirect(status) => Some(status.to_string()),
+            _ => self.code().map(|code| code.to_string()),
+        }
     }
 
     /// Whether the target says that the request is wrong, so that the next one like it will be too.

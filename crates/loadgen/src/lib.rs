@@ -8,7 +8,7 @@
 //! |---|---|
 //! | when a request starts: closed and open model, ramps, steps | `schedule`, `offer` |
 //! | what is sent: requests, templates, feeders, scenarios, schemas | `workload`, `request`, `template`, `feeder`, `scenario`, `schema` |
-//! | what an answer has to be | `check`, `reply`, `failure` |
+//! | what an answer has to be | `check`, `accepted`, `reply`, `failure` |
 //! | protocols, without sockets | `codec`, `http1`, `http2`, `websocket`, `envelope` |
 //! | sockets, TLS, the event loop | `connection`, `tls`, `engine` |
 //! | what is written down | `recorder`, `histogram`, `timeline`, `stall` |
@@ -18,6 +18,7 @@
 
 #![doc = include_str!("../README.md")]
 
+mod accepted;
 mod check;
 mod codec;
 mod engine;
@@ -48,6 +49,7 @@ mod transport;
 mod websocket;
 mod workload;
 
+pub use accepted::AcceptedStatus;
 pub use check::Check;
 pub use engine::{Progress, Run, Stop, prepare, run};
 pub use error::{Error, ErrorKind};

@@ -26,6 +26,7 @@ use std::path::Path;
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::accepted::AcceptedStatus;
 use crate::check::{Check, Extract};
 use crate::error::Error;
 use crate::feeder::{Feeder, Order};
@@ -188,7 +189,8 @@ fn path(text: &Text, names: &Names) -> Result<Template, Flaw> {
 fn checks(expect: &Expect, names: &Names) -> Result<Vec<Check>, Flaw> {
     let mut checks = Vec::new();
     if !expect.status.is_empty() {
-        checks.push(Check::Status(expect.status.clone()));
+        let accepted = expect.status.iter().copied().map(AcceptedStatus::Http);
+        checks.push(Check::Status(accepted.collect()));
     }
     for (name, text) in pairs(&expect.headers, names)? {
         checks.push(Check::Header(name, text));

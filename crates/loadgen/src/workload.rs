@@ -1,10 +1,11 @@
 //! What one virtual user does: the steps of a scenario, or a single request.
 
+use crate::accepted::AcceptedStatus;
 use crate::check::{Check, Extract};
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::feeder::Feeder;
-use crate::reply::{Answer, AnyStatus, Expectation, Keep, ReplyParts};
+use crate::reply::{Answer, AnyStatus, Dialect, Expectation, Keep, ReplyParts};
 use crate::request::{ProtocolSetup, Request, Wire};
 use crate::template::Generator;
 
@@ -45,7 +46,7 @@ impl Workload {
         }
         for step in &mut self.steps {
             if !step.checks.iter().any(is_status) {
-                step.checks.insert(0, Check::Status((200..300).collect()));
+                step.checks.insert(0, Check::Status(vec![AcceptedStatus::Ok]));
             }
         }
     }
@@ -59,9 +60,16 @@ impl Workload {
         let checks = || self.steps.iter().flat_map(|step| &step.checks);
         let content = checks().any(Check::needs_content)
             || self.steps.iter().any(|step| !step.extracts.is_empty());
-        let by_check = checks().any(|check| matches!(check, Check::Status(_)));
+        let dialect = self.speech.dialect();
+        // The codes of other dialects are not in the status.
+        let by_check = checks().any(|check| match check {
+            Check::Status(accepted) => {
+                dialect == Dialect::Plain || !accepted.iter().all(AcceptedStatus::is_code)
+            }
+            _ => false,
+        });
         Expectation {
-            dialect: self.speech.dialect(),
+            dialect,
             keep: if content { Keep::Everything } else { Keep::Nothing },
             any_status: if by_check { AnyStatus::Yes } else { AnyStatus::No },
         }
@@ -169,15 +177,21 @@ impl<'a> Composer<'a> {
         answer: &mut Answer,
         kept: &ReplyParts,
     ) -> Result<(), Failure> {
-        if let Some(failure) = answer.failure.take() {
+        let step = &self.workload.steps[step as usize];
+        let failure = answer.failure.take();
+        let accepts = |failure: &Failure| step.checks.iter().any(|check| check.accepts(failure));
+        let is_accepted = failure.as_ref().is_some_and(accepts);
+        if let Some(failure) = failure.filter(|_| !is_accepted) {
             return Err(failure);
         }
         if !self.judges {
             return Ok(());
         }
-        let step = &self.workload.steps[step as usize];
         let values = self.sessions.get(session as usize).map_or(&[][..], Vec::as_slice);
         for check in &step.checks {
+            if is_accepted && matches!(check, Check::Status(_)) {
+                continue;
+            }
             if let Some(failure) = check.failure(answer, kept, values, &mut self.generator) {
                 return Err(failure);
             }

@@ -12,7 +12,7 @@ use crate::quantity::{self, Span};
 use crate::result::RunResult;
 use crate::threshold::Threshold;
 use crate::{knee, machine, measure, summary};
-use tidewire_loadgen::{Error, MessageCodec, Stop};
+use tidewire_loadgen::{AcceptedStatus, Error, MessageCodec, Stop};
 use tidewire_schema::Schema;
 
 mod outputs;
@@ -145,9 +145,10 @@ pub struct RunArgs {
     #[arg(long, help_heading = "Request")]
     feeder_random: bool,
 
-    /// Accept only these statuses [default: 2xx].
+    /// Accept only these statuses, such as 404; of gRPC and Connect calls also codes, such as
+    /// not_found or ok [default: 2xx, and calls without an error].
     #[arg(long, value_name = "STATUS", value_delimiter = ',', help_heading = "Checks")]
-    expect_status: Vec<u16>,
+    expect_status: Vec<AcceptedStatus>,
     /// A header must contain this text: `name: text`; may be repeated.
     #[arg(long, value_name = "HEADER", help_heading = "Checks")]
     expect_header: Vec<String>,

@@ -191,6 +191,14 @@ fn the_four_kinds_of_grpc_calls_are_judged_by_their_trailers() {
     let url = format!("http://{}/p.S/None", server.address);
     let (_, result, _) = measured(&[&url, "-n", "10", "--protocol", "grpc", "--body", "m"]);
     assert_eq!(result.failures["grpc-status 13"], 10);
+    let wanted = |status: &str| {
+        let call = ["--protocol", "grpc", "--body", "m", "--expect-status", status];
+        measured(&[&[url.as_str(), "-n", "10"], &call[..]].concat()).1
+    };
+    for status in ["internal", "INTERNAL", "ok,internal"] {
+        assert_eq!(wanted(status).requests.ok, 10, "{status}");
+    }
+    assert_eq!(wanted("not_found").failures["grpc-status 13"], 10);
 }
 
 #[test]
@@ -224,10 +232,18 @@ fn connect_calls_over_http2_and_http1_are_judged() {
     assert_eq!(get.requests.ok, 50, "{:?}", get.failures);
     let proto = run(&["--protocol", "connect", "--codec", "proto"]);
     assert_eq!(proto.failures["status 503"], 50);
+    let unavailable = ["--protocol", "connect", "--codec", "proto", "--expect-status"];
+    let wanted = |status| run(&[&unavailable[..], &[status]].concat());
+    assert_eq!(wanted("unavailable").requests.ok, 50);
+    assert_eq!(wanted("internal").failures["status 503"], 50);
     let stream = run(&["--protocol", "connect", "--kind", "bidi", "--messages", "2"]);
     assert_eq!((stream.requests.ok, stream.requests.messages), (50, 150), "{:?}", stream.failures);
     let failing = run(&["--protocol", "connect", "--kind", "server-stream"]);
     assert_eq!(failing.failures["connect error internal"], 50);
+    let wanted = ["--protocol", "connect", "--kind", "server-stream", "--expect-status"];
+    assert_eq!(run(&[&wanted[..], &["internal"]].concat()).requests.ok, 50);
+    let other = run(&["--protocol", "connect", "--expect-status", "internal"]);
+    assert_eq!(other.failures["check: status is internal"], 50);
 }
 
 #[test]
@@ -236,6 +252,11 @@ fn grpc_web_is_judged_by_the_trailers_in_its_body() {
     let url = format!("http://{server}/p.S/M");
     let (_, result, text) = measured(&[&url, "-n", "40", "--protocol", "grpc-web", "--body", "m"]);
     assert_eq!((result.requests.ok, result.failures["grpc-status 9"]), (20, 20), "{text}");
+    let accepts =
+        ["--protocol", "grpc-web", "--body", "m", "--expect-status", "failed_precondition"];
+    let (_, result, text) = measured(&[&[url.as_str(), "-n", "40"], &accepts[..]].concat());
+    let failed = result.failures["check: status is failed_precondition"];
+    assert_eq!((result.requests.ok, failed), (20, 20), "{text}");
 }
 
 /// Answers grpc-status 0 and 9 in turn.

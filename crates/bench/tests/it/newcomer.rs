@@ -39,6 +39,13 @@ fn the_first_answer_that_says_the_request_is_wrong_ends_the_run() {
 }
 
 #[test]
+fn codes_of_calls_are_refused_for_plain_http() {
+    let url = "http://127.0.0.1:1/";
+    let error = bench(&["run", url, "--expect-status", "not_found"]).error();
+    assert!(error.contains("--protocol connect") && error.contains("404"), "{error}");
+}
+
+#[test]
 fn what_is_wrong_in_one_request_of_many_or_accepted_does_not_end_the_run() {
     let peer = Peer::start(|_| Manner::Answer(answer(404, "")));
     let each = format!("{}{{{{seq}}}}", peer.url());

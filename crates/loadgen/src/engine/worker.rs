@@ -351,9 +351,11 @@ impl<'a> Worker<'a> {
         if let Err(failure) = &verdict
             && self.is_first_answer_wrong(failure)
         {
+            let accepted = failure.expected().map(|status| format!(" {status}"));
             self.fault = Some(Error::bad_request(format!(
                 "the first answer says that the request is wrong: {failure}; nothing was \
-                 measured (try it with `tidewire call`, or accept it with --expect-status)"
+                 measured (try it with `tidewire call`, or accept it with --expect-status{})",
+                accepted.unwrap_or_default()
             )));
             self.given_up.raise();
         }

@@ -211,6 +211,14 @@ fn request(args: &RunArgs, target: &Target, names: &Names) -> Result<Request, Er
 
 fn checks(args: &RunArgs, names: &Names) -> Result<Vec<Check>, Error> {
     let mut checks = Vec::new();
+    if let Some(code) = args.expect_status.iter().find(|status| status.is_code())
+        && !args.protocol.is_rpc()
+    {
+        return Err(Error::usage(format!(
+            "--expect-status {code} is the code of a call: it needs --protocol connect, \
+             connect-get, grpc, grpc-web or live; plain HTTP has numbers, such as 404"
+        )));
+    }
     if !args.expect_status.is_empty() {
         checks.push(Check::Status(args.expect_status.clone()));
     }
