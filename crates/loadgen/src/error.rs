@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use crate::failure::Failure;
+use crate::request::Protocol;
+
 /// Who has to act on an [`Error`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
@@ -42,6 +45,26 @@ impl Error {
     /// The target says that the request is wrong.
     pub fn bad_request(text: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Refused, text: text.into() }
+    }
+
+    /// The first answer of a run says that each of its requests is wrong.
+    pub(crate) fn wrong_request(failure: &Failure, protocol: Protocol) -> Self {
+        // A method that streams takes other content types than one that does not.
+        let hint = match (protocol, failure) {
+            (Protocol::Connect, Failure::Status(415)) => {
+                ": if the method streams, give --kind server-stream, client-stream or bidi; if it \
+                 does not, another --codec"
+            }
+            (Protocol::ConnectStream, Failure::Status(415)) => {
+                ": if the method does not stream, leave --kind out; if it does, give another --codec"
+            }
+            _ => "",
+        };
+        let accepted = failure.expected().map(|status| format!(" {status}")).unwrap_or_default();
+        Self::bad_request(format!(
+            "the first answer says that the request is wrong: {failure}{hint}; nothing was \
+             measured (try it with `tidewire call`, or accept it with --expect-status{accepted})"
+        ))
     }
 
     /// The machine said no.

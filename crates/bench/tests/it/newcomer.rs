@@ -39,6 +39,20 @@ fn the_first_answer_that_says_the_request_is_wrong_ends_the_run() {
 }
 
 #[test]
+fn a_method_that_streams_and_is_called_without_says_which_flag_does_it() {
+    let peer = Peer::start(|_| Manner::Answer(answer(415, "")));
+    let wrong = |extra: &[&str]| {
+        let url = peer.url();
+        let call = ["run", &url, "-z", "600s", "--protocol", "connect", "--body", "{}"];
+        bench(&[&call[..], extra].concat()).error()
+    };
+    let error = wrong(&[]);
+    assert!(error.contains("status 415: if the method streams, give --kind server"), "{error}");
+    let error = wrong(&["--kind", "bidi"]);
+    assert!(error.contains("status 415: if the method does not stream"), "{error}");
+}
+
+#[test]
 fn codes_of_calls_are_refused_for_plain_http() {
     let url = "http://127.0.0.1:1/";
     let error = bench(&["run", url, "--expect-status", "not_found"]).error();

@@ -351,12 +351,8 @@ impl<'a> Worker<'a> {
         if let Err(failure) = &verdict
             && self.is_first_answer_wrong(failure)
         {
-            let accepted = failure.expected().map(|status| format!(" {status}"));
-            self.fault = Some(Error::bad_request(format!(
-                "the first answer says that the request is wrong: {failure}; nothing was \
-                 measured (try it with `tidewire call`, or accept it with --expect-status{})",
-                accepted.unwrap_or_default()
-            )));
+            let protocol = self.plan.workload.speech.protocol;
+            self.fault = Some(Error::wrong_request(failure, protocol));
             self.given_up.raise();
         }
         self.load.complete(now, &sample, verdict);
