@@ -5,8 +5,9 @@
 
 use std::fmt::Write as _;
 
+use crate::markdown::length;
 use crate::quantity::{digits, grouped, size, time};
-use crate::result::RunResult;
+use crate::result::{ColdStart, RunResult};
 use crate::threshold::Threshold;
 use tidewire_loadgen::Stall;
 
@@ -65,12 +66,12 @@ fn escape(text: &str) -> String {
 fn body(result: &RunResult) -> String {
     let load = &result.load;
     let mut out = format!(
-        "<h1>{}</h1>\n<p>{}, {} model, {}, {:.0} s</p>\n",
+        "<h1>{}</h1>\n<p>{}, {} model, {}{}</p>\n",
         escape(&load.target),
         escape(&load.protocol),
         load.model,
         escape(&load.shape),
-        load.duration,
+        length(load.duration),
     );
     let context = &result.context;
     let commit = context.commit.as_ref().map_or_else(String::new, |c| format!(", commit {c}"));
@@ -92,6 +93,28 @@ fn body(result: &RunResult) -> String {
 }
 
 fn cards(out: &mut String, result: &RunResult) {
+    let cards = match &result.cold_start {
+        Some(cold) => cards_of_starts(cold),
+        None => cards_of_load(result),
+    };
+    out.push_str("<div class=\"cards\">");
+    for (name, value) in cards {
+        let _ = write!(out, "<div class=\"card\"><b>{value}</b><span>{name}</span></div>");
+    }
+    out.push_str("</div>\n");
+}
+
+/// Cold starts have a first answer each, and no rate.
+fn cards_of_starts(cold: &ColdStart) -> Vec<(&'static str, String)> {
+    vec![
+        ("cold starts", grouped(cold.starts.len() as f64)),
+        ("failed", grouped(cold.failed as f64)),
+        ("cold start, median", time(cold.first_answer.p50)),
+        ("longest", time(cold.first_answer.max)),
+    ]
+}
+
+fn cards_of_load(result: &RunResult) -> Vec<(&'static str, String)> {
     let requests = &result.requests;
     let errors = (requests.failed + requests.dropped) as f64 / requests.offered.max(1) as f64;
     let mut cards = vec![
@@ -108,14 +131,7 @@ fn cards(out: &mut String, result: &RunResult) {
             knee.rate.map_or_else(|| "none".to_owned(), |rate| format!("{}/s", digits(rate)));
         cards.push(("knee", rate));
     }
-    if let Some(start) = &result.cold_start {
-        cards.push(("cold start, median", time(start.first_answer.p50)));
-    }
-    out.push_str("<div class=\"cards\">");
-    for (name, value) in cards {
-        let _ = write!(out, "<div class=\"card\"><b>{value}</b><span>{name}</span></div>");
-    }
-    out.push_str("</div>\n");
+    cards
 }
 
 fn notes(out: &mut String, result: &RunResult) {
@@ -165,7 +181,10 @@ const FIGURE_CHARS: usize = 28;
 
 fn latency_table(out: &mut String, result: &RunResult) {
     let latency = &result.latency;
-    let mut all = vec![("raw".to_owned(), &latency.raw)];
+    let mut all = match &result.cold_start {
+        Some(cold) => vec![("cold start".to_owned(), &cold.first_answer)],
+        None => vec![("raw".to_owned(), &latency.raw)],
+    };
     if latency.correction != "none" {
         all.insert(0, ("corrected".to_owned(), &latency.corrected));
     }
@@ -175,9 +194,6 @@ fn latency_table(out: &mut String, result: &RunResult) {
     }
     if latency.connect.count > 0 {
         all.push(("connect".to_owned(), &latency.connect));
-    }
-    if let Some(start) = &result.cold_start {
-        all.push(("cold start".to_owned(), &start.first_answer));
     }
     let rows: Vec<Vec<String>> = all
         .into_iter()

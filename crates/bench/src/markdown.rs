@@ -3,25 +3,30 @@
 use std::fmt::Write as _;
 
 use crate::quantity::{digits, grouped, size, time};
-use crate::result::RunResult;
+use crate::result::{ColdStart, RunResult};
 use tidewire_loadgen::Stall;
 
 /// The whole document.
 pub(crate) fn text(result: &RunResult) -> String {
     let load = &result.load;
     let mut out = format!(
-        "`{}`\n\n{}, {} model, {}, {:.0} s, on {} ({} cores, {}), version {}{}\n\n",
+        "`{}`\n\n{}, {} model, {}{}, on {} ({} cores, {}), version {}{}\n\n",
         result.context.command,
         load.protocol,
         load.model,
         load.shape,
-        load.duration,
+        length(load.duration),
         result.context.cpu,
         result.context.cores,
         result.context.system,
         result.context.version,
         result.context.commit.as_ref().map_or_else(String::new, |c| format!(", commit {c}")),
     );
+    if let Some(cold) = &result.cold_start {
+        cold_starts(&mut out, cold);
+        findings(&mut out, result);
+        return out;
+    }
     out.push_str("| | answered/s | errors | p50 | p90 | p99 | p99.9 | max |\n");
     out.push_str("|---|--:|--:|--:|--:|--:|--:|--:|\n");
     let latency = &result.latency;
@@ -65,13 +70,38 @@ pub(crate) fn text(result: &RunResult) -> String {
     if !result.stalls.is_empty() {
         let _ = writeln!(out, "stall: {}\n", Stall::phrase(&result.stalls));
     }
+    findings(&mut out, result);
+    out
+}
+
+/// Cold starts have a first answer each, and no rate and no cost per request.
+fn cold_starts(out: &mut String, cold: &ColdStart) {
+    let first = &cold.first_answer;
+    let _ = writeln!(
+        out,
+        "| | answered | failed | mean | p50 | p90 | max |\n|---|--:|--:|--:|--:|--:|--:|\n\
+         | from the spawn to the first answer | {} | {} | {} | {} | {} | {} |\n",
+        cold.starts.len(),
+        cold.failed,
+        time(first.mean),
+        time(first.p50),
+        time(first.p90),
+        time(first.max),
+    );
+}
+
+fn findings(out: &mut String, result: &RunResult) {
     for (failure, count) in &result.failures {
         let _ = writeln!(out, "- {} × {failure}", grouped(*count as f64));
     }
     for note in &result.notes {
         let _ = writeln!(out, "- {note}");
     }
-    out
+}
+
+/// How long the load was, in a list; cold starts have no length.
+pub(crate) fn length(seconds: f64) -> String {
+    if seconds > 0.0 { format!(", {seconds:.0} s") } else { String::new() }
 }
 
 fn server(out: &mut String, result: &RunResult) {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::quantity::{digits, grouped, size, time};
-use crate::result::RunResult;
+use crate::result::{ColdStart, RunResult};
 use crate::threshold::Threshold;
 use tidewire_loadgen::{Stall, Summary};
 
@@ -12,6 +12,11 @@ pub(crate) fn text(result: &RunResult) -> String {
     let mut out = String::new();
     let load = &result.load;
     line(&mut out, &format!("{}  {}", load.target, load.protocol));
+    if let Some(cold) = &result.cold_start {
+        cold_starts(&mut out, cold);
+        verdicts(&mut out, result);
+        return out;
+    }
     let warm_up = if load.warm_up > 0.0 {
         format!(", after {} s warm-up", load.warm_up)
     } else {
@@ -43,15 +48,33 @@ pub(crate) fn text(result: &RunResult) -> String {
     }
     steps(&mut out, result);
     processes(&mut out, result);
+    verdicts(&mut out, result);
+    out
+}
+
+/// Cold starts have a first answer each, and no rate, connections or cost per request.
+fn cold_starts(out: &mut String, cold: &ColdStart) {
+    let started = grouped(cold.starts.len() as f64);
+    line(
+        out,
+        &format!("cold starts: {started} answered, {} failed\n", grouped(cold.failed as f64)),
+    );
+    let first = &cold.first_answer;
+    line(out, "from spawn     mean       p50       p90       max");
+    let times = [first.mean, first.p50, first.p90, first.max].map(time);
+    let cells = times.map(|time| format!("{time:>9}"));
+    line(out, &format!("to answer {}\n", cells.join(" ")));
+}
+
+fn verdicts(out: &mut String, result: &RunResult) {
     for threshold in &result.thresholds {
         let verdict = if threshold.held { "held" } else { "FAILED" };
         let measured = Threshold::show(&threshold.threshold, threshold.measured);
-        line(&mut out, &format!("threshold {}: {verdict} ({measured})", threshold.threshold));
+        line(out, &format!("threshold {}: {verdict} ({measured})", threshold.threshold));
     }
     for note in &result.notes {
-        line(&mut out, &format!("note: {note}"));
+        line(out, &format!("note: {note}"));
     }
-    out
 }
 
 fn line(out: &mut String, text: &str) {

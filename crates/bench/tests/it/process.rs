@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::net::TcpListener;
 
-use crate::harness::{Peer, bench, closed_port, measured};
+use crate::harness::{Peer, bench, closed_port, measured, scratch};
 
 const PORT: &str = "TIDEWIRE_BENCH_PEER_PORT";
 
@@ -54,7 +54,20 @@ fn a_started_server_is_measured_by_phase_and_stopped() {
 #[test]
 fn cold_starts_are_measured_one_by_one() {
     let (url, command) = server_command();
-    let (_, result, text) = measured(&[&url, "--server-command", &command, "--cold", "3"]);
+    let (markdown, html) = (scratch("md"), scratch("html"));
+    let files = ["--markdown", markdown.to_str().unwrap(), "--html", html.to_str().unwrap()];
+    let start = [url.as_str(), "--server-command", &command, "--cold", "3"];
+    let (_, result, text) = measured(&[&start[..], &files].concat());
+    assert!(text.contains("cold starts: 3 answered, 0 failed"), "{text}");
+    let markdown = std::fs::read_to_string(markdown).unwrap();
+    for said in [&text, &markdown] {
+        for of_load in ["answered/s", " 0/s", "0 s,", "p99", "connections", "generator:"] {
+            assert!(!said.contains(of_load), "{of_load} is of load: {said}");
+        }
+    }
+    let html = std::fs::read_to_string(html).unwrap();
+    assert!(html.contains("cold start, median</span>"), "{html}");
+    assert!(!html.contains("answered per second</span>") && !html.contains(", 0 s</p>"), "{html}");
     let cold = result.cold_start.expect("cold starts");
     assert_eq!((cold.starts.len(), cold.failed), (3, 0), "{text}");
     assert!(cold.first_answer.p50 > 0.0);
