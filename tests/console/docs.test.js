@@ -21,7 +21,8 @@ service Store {
   }
   rpc Put(FindRequest) returns (Thing) { option (google.api.http) = { post: "/things/{thing.id}" body: "thing" }; }
 }
-message FindRequest { string shelf = 1; Thing thing = 2; int32 page_size = 3; repeated string tags = 4; }
+message FindRequest { string shelf = 1; Thing thing = 2; int32 page_size = 3; repeated string tags = 4; Kind kind = 5; }
+enum Kind { KIND_UNSPECIFIED = 0; FRAGILE = 1; }
 message Thing { string id = 1; string note = 2; int64 weight = 3; }
 `;
 
@@ -125,6 +126,22 @@ test("a binding is called by its verb and path, and copied lines do the same in 
     const printed = execFileSync("sh", ["-c", line], { encoding: "utf8", env: { ...process.env, PATH: path }, stdio: ["ignore", "pipe", "ignore"] });
     assert.match(printed, /on a\/b c, 20 a page/, line);
   }
+});
+
+test("a deadline that is not one is refused, and enums are shown with their values", async () => {
+  const page = await open("#/store.v1.Store/Find");
+  await page.getByText("enum Kind {").waitFor();
+  await page.getByText("FRAGILE = 1;").waitFor();
+  for (const text of ["soon", "0", "-1", "1e9"]) {
+    await page.getByLabel("Deadline in seconds").fill(text);
+    await page.getByRole("button", { name: "Send", exact: true }).click();
+    await page.getByRole("alert").getByText("the deadline is not a number of seconds").waitFor();
+    assert.equal(await page.getByRole("log").count(), 0, text);
+  }
+  await page.getByLabel("Deadline in seconds").fill("1.5");
+  await page.getByRole("button", { name: "Send", exact: true }).click();
+  await page.getByRole("log").waitFor();
+  await page.getByRole("alert").waitFor({ state: "detached" });
 });
 
 test("hostile text of a request stays text", async () => {

@@ -5,7 +5,7 @@ import { asRestCurl } from "./commands.js";
 import { ApiError, envelope, messages, read } from "./connect.js";
 import { useKeys } from "./keys.js";
 import { Field, Filter, Problem, place } from "./parts.js";
-import { CopyCommands, EVENTS_MAX, Events, useRequest } from "./request.js";
+import { CopyCommands, Deadline, EVENTS_MAX, Events, millisecondsOf, NOT_A_DEADLINE, useRequest } from "./request.js";
 import { restRequest } from "./rest.js";
 import { UntrustedText } from "./text.js";
 
@@ -112,13 +112,14 @@ function Method({ method }) {
   const streams = method.kind === "client" || method.kind === "bidi";
   const rest = method.rest?.[Number(by)];
   const binding = by === "" ? undefined : rest;
-  const timeoutMs = Math.round(Number(deadline) * 1000) || 0;
+  const timeoutMs = millisecondsOf(deadline, 0);
   const bound = useMemo(() => {
     if (!binding || value === undefined) return undefined;
     try { return restRequest(binding, value, known, method.input); } catch (problem) { return /** @type {Error} */ (problem); }
   }, [binding, compact, known]);
   const send = () => {
     setWrong(undefined);
+    if (timeoutMs === undefined) return setWrong(new Error(NOT_A_DEADLINE));
     if (!binding) return run.start((push, signal) => connect(method, text, { headers, timeoutMs }, push, signal));
     if (value === undefined) return setWrong(new Error("the request is not JSON"));
     if (bound instanceof Error) return setWrong(bound);
@@ -134,7 +135,7 @@ function Method({ method }) {
     h("div", { class: "bar" },
       h(Field, { label: "Protocol" }, h("select", { value: by, onChange: (/** @type {any} */ e) => setBy(e.currentTarget.value) },
         h("option", { value: "" }, "Connect"), method.rest?.map((one, place) => h("option", { key: place, value: String(place) }, `${one.verb} ${one.template}`)))),
-      h(Field, { label: "Deadline in seconds" }, h("input", { class: "short", inputMode: "decimal", value: deadline, onInput: (/** @type {any} */ e) => setDeadline(e.currentTarget.value) })),
+      h(Deadline, { value: deadline, isWrong: timeoutMs === undefined, onInput: setDeadline }),
       buttons),
     fields,
     streams ? h("p", { class: "muted" }, "A page cannot send a stream of messages. Copy the call as a command.") : null,

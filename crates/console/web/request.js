@@ -39,6 +39,23 @@ export function useRequest({ type, types, isCut, sample }) {
   return { text, value, compact: value === undefined ? text : JSON.stringify(value), headers: headersOf(lines), known, buttons, fields };
 }
 
+/** @param {{ value: string, isWrong: boolean, onInput: (text: string) => void }} props */
+export function Deadline({ value, isWrong, onInput }) {
+  return h(Field, { label: "Deadline in seconds" }, h("input", { class: "short", inputMode: "decimal", "aria-invalid": isWrong, value, onInput: (/** @type {any} */ e) => onInput(e.currentTarget.value) }));
+}
+
+/** A deadline that was typed, in milliseconds; undefined for what is not one. @param {string} text @param {number} empty for no text */
+export function millisecondsOf(text, empty) {
+  if (text.trim() === "") return empty;
+  const seconds = Number(text);
+  return seconds >= 0.001 && seconds <= SECONDS_MAX ? Math.round(seconds * 1000) : undefined;
+}
+
+/** The longest deadline that Connect can say. */
+const SECONDS_MAX = 9999999;
+
+export const NOT_A_DEADLINE = `the deadline is not a number of seconds from 0.001 to ${SECONDS_MAX}, such as 1.5`;
+
 /** @param {{ what: import("./commands.js").What, curl?: string }} props `curl` in place of a call by Connect */
 export function CopyCommands({ what, curl }) {
   // The same call for a terminal; others than ours do not speak the live protocol.

@@ -3,7 +3,7 @@
 import { h, useEffect, useMemo, useRef, useState } from "./preact.js";
 import { call } from "./api.js";
 import { asRestCurl, asRestTidewire } from "./commands.js";
-import { CopyCommands, EVENTS_MAX, Events, useRequest } from "./request.js";
+import { CopyCommands, Deadline, EVENTS_MAX, Events, millisecondsOf, NOT_A_DEADLINE, useRequest } from "./request.js";
 import { restRequest } from "./rest.js";
 import { UntrustedText } from "./text.js";
 import { address, Copy, Field, Filter, Problem, Table, useQuery } from "./parts.js";
@@ -60,14 +60,16 @@ function TryIt({ method }) {
       return { verb: binding.verb, path: `/${path}`, body };
     } catch (problem) { return /** @type {Error} */ (problem); }
   }, [binding, compact, byName]);
+  const timeoutMs = millisecondsOf(deadline, 5000);
   const request = () => {
-    const how = { method: method.path, headers: sent, timeoutMs: Math.round(Number(deadline) * 1000) || 5000 };
+    const how = { method: method.path, headers: sent, timeoutMs };
     return binding ? { ...how, protocol: "rest", rest: bound } : { ...how, protocol, messages: streams && run.state ? [] : [text || "{}"] };
   };
   const open = run.state && !run.state.ended;
   const send = () => {
-    setWrong(bound instanceof Error ? bound : undefined);
-    if (bound instanceof Error) return Promise.resolve();
+    const problem = bound instanceof Error ? bound : timeoutMs === undefined ? new Error(NOT_A_DEADLINE) : undefined;
+    setWrong(problem);
+    if (problem) return Promise.resolve();
     return streams && open ? run.send(text || "{}") : run.open(request());
   };
   const what = { method: method.path, message: compact, headers, address: system.data?.addresses?.[0] ?? "127.0.0.1:8080", tls: Boolean(system.data?.tls), protocol, streams: method.kind !== "unary" };
@@ -78,7 +80,7 @@ function TryIt({ method }) {
     h("div", { class: "bar" },
       h(Field, { label: "Protocol" }, h("select", { value: protocol, onChange: (/** @type {any} */ e) => setProtocol(e.currentTarget.value) }, ["connect", "grpc", "grpc-web", "live"].map((one) => h("option", { key: one, value: one }, one)),
         bindings.map((/** @type {any} */ one, /** @type {number} */ place) => h("option", { key: place, value: `rest ${place}` }, `REST: ${one.verb} ${one.template}`)))),
-      h(Field, { label: "Deadline in seconds" }, h("input", { class: "short", inputMode: "decimal", value: deadline, onInput: (/** @type {any} */ e) => setDeadline(e.currentTarget.value) })),
+      h(Deadline, { value: deadline, isWrong: timeoutMs === undefined, onInput: setDeadline }),
       buttons),
     fields,
     h("div", { class: "bar" },

@@ -10,7 +10,9 @@ use crate::catalog::{Catalog, is_end};
 use crate::failure::Failure;
 use crate::names;
 use crate::origin::Origin;
-use tidewire::schema::describe::{enumeration, message, method, service, template};
+use tidewire::schema::describe::{
+    enumeration, enumerations_of, message, method_with_messages, service, template,
+};
 
 /// Describe a service, method, message or enum: `.proto` text, and a request to fill in.
 #[derive(Debug, clap::Args)]
@@ -82,19 +84,16 @@ fn text(known: &Catalog, name: &str) -> anyhow::Result<String> {
                 return Ok(enumeration(pool, name).unwrap_or_default());
             };
             let example = template(pool, name).map(|example| example.lines()).unwrap_or_default();
-            Ok(format!("{text}\n{example}\n"))
+            let enums = enumerations_of(pool, &[name]).into_iter().map(|text| format!("\n{text}"));
+            Ok(format!("{text}{}\n{example}\n", enums.collect::<String>()))
         }
         _ => bail!("{name} is the end of several names; say which: {}", found.join(", ")),
     }
 }
 
 fn of_method(known: &Catalog, found: &tidewire::Method) -> anyhow::Result<String> {
-    let text = method(&known.pool, &found.service, &found.method);
+    let text = method_with_messages(&known.pool, &found.service, &found.method);
     let mut parts: Vec<_> = text.into_iter().collect();
-    parts.extend(message(&known.pool, &found.input));
-    if found.input != found.output {
-        parts.extend(message(&known.pool, &found.output));
-    }
     let example = template(&known.pool, &found.input).map(|example| example.line());
     let example = example.unwrap_or_default();
     let path = found.path.trim_start_matches('/');

@@ -114,6 +114,11 @@ message Item {
   Item.Note note = 11;
 }
 
+enum Color {
+  COLOR_UNSPECIFIED = 0;
+  COLOR_RED = 1;
+}
+
 {
   "name": "",
   "count": "0",
@@ -144,6 +149,7 @@ fn a_method_is_described_with_its_messages_and_a_request_to_fill_in() {
             "// Get finds one.\nrpc Get(GetRequest) returns (Item) {",
             "\nmessage GetRequest {\n  string id = 1;\n}\n",
             "\nmessage Item {",
+            "\n}\n\nenum Color {\n  COLOR_UNSPECIFIED = 0;\n  COLOR_RED = 1;\n}\n",
             "\ntidewire call URL shop.v1.Items/Get '{\"id\":\"\"}'\n",
         ],
     );

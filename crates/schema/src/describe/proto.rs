@@ -18,6 +18,7 @@ use buffa_descriptor::generated::descriptor::{
 
 use tidewire_proto::http::HttpRule;
 
+use super::enums::enumerations_of;
 use super::options::custom;
 
 /// The text of a service.
@@ -50,7 +51,7 @@ pub fn method(pool: &Arc<DescriptorPool>, full_name: &str, name: &str) -> Option
     Some(text.out)
 }
 
-/// The text of one method with those of its messages.
+/// The text of one method with those of its messages, and of the enums that they use.
 pub fn method_with_messages(
     pool: &Arc<DescriptorPool>,
     full_name: &str,
@@ -59,12 +60,13 @@ pub fn method_with_messages(
     let file = pool.file_containing_symbol(full_name)?;
     let (_, service) = find_by_name(&file.service, full_name, |service| service.name.as_deref())?;
     let (_, found) = find_by_name(&service.method, name, |method| method.name.as_deref())?;
-    let text_of = |name: &Option<String>| message(pool, name.as_deref()?.trim_start_matches('.'));
+    let types = [&found.input_type, &found.output_type];
+    let mut messages: Vec<_> = types.into_iter().flatten().collect();
+    messages.dedup();
+    let messages: Vec<_> = messages.iter().map(|name| name.trim_start_matches('.')).collect();
     let mut texts = vec![method(pool, full_name, name)?];
-    texts.extend(text_of(&found.input_type));
-    if found.input_type != found.output_type {
-        texts.extend(text_of(&found.output_type));
-    }
+    texts.extend(messages.iter().filter_map(|name| message(pool, name)));
+    texts.extend(enumerations_of(pool, &messages));
     Some(texts.join("\n"))
 }
 
@@ -392,7 +394,7 @@ fn below_package<'n>(file: &FileDescriptorProto, full_name: &'n str) -> Option<V
     Some(rest.split('.').collect())
 }
 
-fn find_message<'a>(
+pub(super) fn find_message<'a>(
     file: &'a FileDescriptorProto,
     full_name: &str,
 ) -> Option<(Vec<i32>, &'a DescriptorProto)> {
