@@ -46,15 +46,7 @@ impl Init {
         }
         let found = settings::find(folder)?;
         if !found.is_empty() {
-            let mut lines = settings::write(folder, &found)?;
-            // Of a program that is not understood nothing is said: it is beside the point here.
-            if let Ok(Some(program)) = hosting::find(folder) {
-                lines.push(format!(
-                    "there is {} too; to host it, add a [[service]] with run: docs/guide/hosting.md",
-                    hosting::name(&program)
-                ));
-            }
-            return Ok(lines);
+            return settings::write(folder, &found, hosting::find(folder));
         }
         if let Some(program) = hosting::find(folder)? {
             return hosting::write(folder, &program);

@@ -28,6 +28,37 @@ pub(crate) struct Program {
     before: Option<String>,
     /// What the program has to do, which nobody can see from outside.
     needs: Option<&'static str>,
+    /// Whether it serves methods by Tidewire's library.
+    uses_library: bool,
+}
+
+impl Program {
+    /// Whether it serves methods by Tidewire's library.
+    pub(crate) fn uses_library(&self) -> bool {
+        self.uses_library
+    }
+
+    /// The steps until a server runs.
+    pub(crate) fn next(&self, folder: &Path) -> String {
+        let mut steps: Vec<&str> = self.before.as_deref().into_iter().collect();
+        steps.push("tidewire serve");
+        let there = match folder == Path::new(".") {
+            true => String::new(),
+            false => format!("cd {} && ", folder.display()),
+        };
+        format!("next: {there}{}", steps.join(" && "))
+    }
+
+    /// The `[[service]]` that hosts it; `place` is where it is found: `route = "/*"`.
+    pub(crate) fn service(&self, folder: &Path, place: &str) -> anyhow::Result<String> {
+        let name = super::project::package_name(&std::path::absolute(folder)?);
+        let listen = self.listen.map_or_else(String::new, |how| format!("listen = {how:?}\n"));
+        Ok(format!(
+            "# Started by its first request, and ended when nobody has asked for 5 minutes.\n\
+             [[service]]\nname = {name:?}\n{place}\nrun = {:?}\n{listen}idle_stop = \"5m\"\n",
+            self.run
+        ))
+    }
 }
 
 /// The program of a folder, if there is one that can be hosted.
@@ -53,27 +84,13 @@ pub(crate) fn name(found: &Program) -> String {
 /// # Errors
 /// A file that cannot be written.
 pub(crate) fn write(folder: &Path, found: &Program) -> anyhow::Result<Vec<String>> {
-    let service = super::project::package_name(&std::path::absolute(folder)?);
-    let listen = found.listen.map_or_else(String::new, |how| format!("listen = {how:?}\n"));
-    let text = format!(
-        "# What `tidewire serve` reads; `tidewire check` looks it through.\n\n[server]\n\
-         listen = \"127.0.0.1:8080\"\n\n\
-         # Started by its first request, and ended when nobody has asked for 5 minutes.\n\
-         [[service]]\nname = {service:?}\nroute = \"/*\"\nrun = {:?}\n{listen}idle_stop = \"5m\"\n",
-        found.run
-    );
+    let text = format!("{}\n{}", super::settings::HEAD, found.service(folder, "route = \"/*\"")?);
     let path = folder.join("tidewire.toml");
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     let mut lines = vec![format!("{}: {}", found.file, found.what)];
     lines.push(format!("wrote {}: every path goes to {}", path.display(), found.run.join(" ")));
     lines.extend(found.needs.map(str::to_owned));
-    let mut steps: Vec<&str> = found.before.as_deref().into_iter().collect();
-    steps.push("tidewire serve");
-    let there = match folder == Path::new(".") {
-        true => String::new(),
-        false => format!("cd {} && ", folder.display()),
-    };
-    lines.push(format!("next: {there}{}", steps.join(" && ")));
+    lines.push(found.next(folder));
     lines.push("then: curl http://127.0.0.1:8080/".to_owned());
     Ok(lines)
 }
@@ -99,7 +116,14 @@ fn node(folder: &Path) -> anyhow::Result<Option<Program>> {
     let has_packages =
         package["dependencies"].as_object().is_some_and(|packages| !packages.is_empty());
     let is_installed = !has_packages || folder.join("node_modules").exists();
+    let is_dependency = package["dependencies"].get("tidewire").is_some();
+    // It may have been copied, too.
+    let is_in_sources = || {
+        let sources = words.iter().filter(|word| is_script(word));
+        sources.filter_map(|name| read(folder, name)).any(|text| text.contains("tidewire"))
+    };
     Ok(Some(Program {
+        uses_library: is_dependency || is_in_sources(),
         file: "package.json",
         what: format!("a Node program, started by `{start}`"),
         run,
@@ -107,6 +131,10 @@ fn node(folder: &Path) -> anyhow::Result<Option<Program>> {
         needs: Some("it has to listen at the port that the variable PORT names"),
         ..Program::default()
     }))
+}
+
+fn is_script(word: &str) -> bool {
+    [".js", ".mjs", ".cjs", ".ts"].into_iter().any(|end| word.ends_with(end))
 }
 
 /// A server of Python: its name in requirements, whether it serves ASGI, and how it is told where
@@ -186,7 +214,7 @@ fn python(folder: &Path) -> anyhow::Result<Option<Program>> {
         listen: run.iter().any(|word| word.contains("{socket}")).then_some("unix"),
         run,
         before: (!is_found).then(|| install.to_owned()),
-        needs: None,
+        ..Program::default()
     }))
 }
 

@@ -8,6 +8,8 @@ use anyhow::Context;
 use tidewire::Schema;
 use tidewire::config::sources;
 
+use super::hosting::{self, Program};
+
 /// How far below a folder files are looked for.
 const DEPTH_MAX: usize = 8;
 
@@ -65,41 +67,103 @@ fn root_of(file: &Path, folder: &Path) -> PathBuf {
     root.to_owned()
 }
 
-/// Writes the settings; what to say of them.
+/// Writes the settings of `.proto` files, and of the program beside them, if there is one; what to
+/// say of each.
 ///
 /// # Errors
 /// A file that cannot be written.
-pub(crate) fn write(folder: &Path, found: &[PathBuf]) -> anyhow::Result<Vec<String>> {
-    let mut text =
-        "# What `tidewire serve` reads; `tidewire check` looks it through.\n\n[server]\n\
-                    listen = \"127.0.0.1:8080\"\n"
-            .to_owned();
+pub(crate) fn write(
+    folder: &Path,
+    found: &[PathBuf],
+    program: anyhow::Result<Option<Program>>,
+) -> anyhow::Result<Vec<String>> {
+    let mut text = HEAD.to_owned();
     let mut lines = Vec::new();
-    for path in found {
-        let shown = match path.as_os_str().is_empty() {
-            true => ".".to_owned(),
-            false => path.display().to_string(),
-        };
-        text.push_str(
-            "\n# Every call is answered with the fields of its request. For a server that is\n",
-        );
-        text.push_str("# there: backend = \"upstream\", url = \"127.0.0.1:9000\".\n");
-        text.push_str(&format!("[[service]]\nproto = {shown:?}\nbackend = \"echo\"\n"));
-        lines.push(match Schema::compile(&sources(&folder.join(path))) {
-            Ok(schema) => match schema.services().collect::<Vec<_>>()[..] {
-                [] => format!("{shown}: no service in it"),
-                ref names => format!("{shown}: {}", names.join(", ")),
-            },
-            Err(error) => format!("{shown}: {error}"),
-        });
+    let program = program.unwrap_or_else(|why| {
+        lines.push(format!("nothing is hosted: {why}"));
+        None
+    });
+    let mut next = Program::default().next(folder);
+    match (&program, found) {
+        (Some(program), [root]) if program.uses_library() => {
+            let place = format!("proto = {:?}\ncodec = \"json\"", shown(root));
+            text.push_str(&format!("\n{}", program.service(folder, &place)?));
+            lines.push(services(folder, root, "served by the program"));
+            lines.push(format!("{}: hosted, with these methods", hosting::name(program)));
+            next = program.next(folder);
+        }
+        (program, _) => {
+            for root in found {
+                text.push_str(&echo(root));
+                lines.push(services(folder, root, ECHO));
+            }
+            if let Some(program) = program {
+                text.push_str(&format!("\n{}", comment(program, folder)?));
+                lines.push(format!(
+                    "{}: not hosted; its [[service]] is in tidewire.toml as a comment, since {}",
+                    hosting::name(program),
+                    why_not(program)
+                ));
+            }
+        }
     }
     let path = folder.join("tidewire.toml");
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     lines.push(format!("wrote {}", path.display()));
-    let there = match folder == Path::new(".") {
-        true => "tidewire serve".to_owned(),
-        false => format!("cd {} && tidewire serve", folder.display()),
-    };
-    lines.push(format!("next: {there}"));
+    lines.push(next);
     Ok(lines)
 }
+
+/// Why a program beside `.proto` files is not hosted: whose methods they are is not known.
+fn why_not(program: &Program) -> &'static str {
+    match program.uses_library() {
+        true => "a [[service]] has one folder of .proto files, and there are several",
+        false => "it does not use the library `tidewire` to serve methods",
+    }
+}
+
+/// A program's `[[service]]`, to be uncommented.
+fn comment(program: &Program, folder: &Path) -> anyhow::Result<String> {
+    let place = match program.uses_library() {
+        true => "proto = \"FOLDER\"\ncodec = \"json\"",
+        false => "route = \"/*\"",
+    };
+    let service = program.service(folder, place)?;
+    let lines = service.lines().map(|line| format!("# {}\n", line.trim_start_matches("# ")));
+    Ok(lines.collect())
+}
+
+/// The `[[service]]` of a root that nobody serves yet.
+fn echo(root: &Path) -> String {
+    format!(
+        "\n# Every call is answered with the fields of its request. For a server that is\n\
+         # there: backend = \"upstream\", url = \"127.0.0.1:9000\".\n\
+         [[service]]\nproto = {:?}\nbackend = \"echo\"\n",
+        shown(root)
+    )
+}
+
+fn shown(root: &Path) -> String {
+    match root.as_os_str().is_empty() {
+        true => ".".to_owned(),
+        false => root.display().to_string(),
+    }
+}
+
+/// A root with what it has, and how that is served.
+fn services(folder: &Path, root: &Path, how: &str) -> String {
+    let shown = shown(root);
+    match Schema::compile(&sources(&folder.join(root))) {
+        Ok(schema) => match schema.services().collect::<Vec<_>>()[..] {
+            [] => format!("{shown}: no service in it"),
+            ref names => format!("{shown}: {}: {how}", names.join(", ")),
+        },
+        Err(error) => format!("{shown}: {error}"),
+    }
+}
+
+const ECHO: &str = "answered with the fields of the request (backend = \"echo\")";
+
+/// How a file of settings begins.
+pub(super) const HEAD: &str = "# What `tidewire serve` reads; `tidewire check` looks it through.\n\n\
+                               [server]\nlisten = \"127.0.0.1:8080\"\n";

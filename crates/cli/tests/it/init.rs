@@ -88,8 +88,43 @@ fn a_folder_of_protos_and_a_program_says_that_the_program_is_there() {
         "syntax = \"proto3\";\npackage a;\nservice B { rpc M(A) returns (A); }\nmessage A {}\n";
     let package = r#"{"scripts": {"start": "node a.js"}}"#;
     let folder = folder(&[("a/a.proto", proto), ("package.json", package)]);
-    run(folder.path(), &["init"]).check(0, &["a.B", "there is a Node program"]);
+    let said = [
+        "a: a.B: answered with the fields of the request (backend = \"echo\")",
+        "a Node program, started by `node a.js` (package.json): not hosted",
+        "it does not use the library `tidewire`",
+    ];
+    run(folder.path(), &["init"]).check(0, &said);
     run(folder.path(), &["check"]).check(0, &["nothing wrong"]);
+    let settings = folder.path().join("tidewire.toml");
+    let text = std::fs::read_to_string(&settings).unwrap();
+    assert!(
+        text.contains("# [[service]]\n") && text.contains("# run = [\"node\", \"a.js\"]"),
+        "{text}"
+    );
+    let package = r#"{"scripts": {}}"#;
+    let folder = crate::program::folder(&[("a/a.proto", proto), ("package.json", package)]);
+    let said = ["a: a.B: answered with", "nothing is hosted: package.json has no script `start`"];
+    run(folder.path(), &["init"]).check(0, &said);
+}
+
+#[test]
+fn a_folder_of_protos_and_a_program_by_the_library_is_hosted_with_its_methods() {
+    let proto = "syntax = \"proto3\";\npackage a;\nservice B { rpc M(A) returns (A); }\n\
+                 message A { string of = 1; }\n";
+    let package = r#"{"scripts": {"start": "node a.js"}}"#;
+    let library = root().join("sdk/node/tidewire.js");
+    let program =
+        format!("require({library:?}).serve({{ \"a.B/M\": () => ({{ of: \"node\" }}) }});");
+    let folder =
+        folder(&[("protos/a.proto", proto), ("package.json", package), ("a.js", &program)]);
+    let said = ["protos: a.B: served by the program", "hosted, with these methods"];
+    run(folder.path(), &["init"]).check(0, &said);
+    run(folder.path(), &["check"]).check(0, &["nothing wrong"]);
+    let settings = folder.path().join("tidewire.toml");
+    let text = std::fs::read_to_string(&settings).unwrap();
+    std::fs::write(settings, text.replace("127.0.0.1:8080", "127.0.0.1:0")).unwrap();
+    let served = Served::start(folder.path());
+    run(folder.path(), &["call", &served.address, "M", "{}"]).check(0, &["node"]);
 }
 
 /// What a folder answers at `/hello` once init and serve ran in it.
