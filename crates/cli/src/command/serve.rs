@@ -1,6 +1,6 @@
 //! `tidewire serve`: services without code, from `.proto` files, and programs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tidewire::Schema;
 use tidewire::config::{Answers, Backend, Config, CorsConfig, Flags, ServiceConfig, sources};
@@ -8,6 +8,7 @@ use tidewire::memo::Graph;
 use tidewire::oplog::Status;
 
 use crate::failure::Failure;
+use crate::init::settings;
 use crate::{release_memory, serving};
 
 /// Serve `.proto` files over Connect, gRPC, gRPC-Web and plain HTTP on one port.
@@ -92,10 +93,7 @@ impl Serve {
         names.extend(config.programs().map(|program| program.program.name().to_owned()));
         names.extend(config.upstreams().map(|upstream| upstream.name().to_owned()));
         if names.is_empty() {
-            return Err(Failure::usage(anyhow::anyhow!(
-                "there is nothing to serve; name a folder of .proto files (tidewire serve protos) \
-                 or write a [[service]] into tidewire.toml"
-            )));
+            return Err(Failure::usage(anyhow::anyhow!("there is nothing to serve; {}", advice())));
         }
         let (builder, mut programs) = config.host(builder).map_err(Failure::usage)?;
         if let Some(log) = &log {
@@ -151,6 +149,37 @@ impl Serve {
         }
         what
     }
+}
+
+/// What to do where there is nothing to serve, by what the folder has.
+fn advice() -> String {
+    let found = settings::find(Path::new(".")).unwrap_or_default();
+    let has_settings = Path::new("tidewire.toml").exists();
+    let Some(root) = found.first() else {
+        return match has_settings {
+            true => {
+                "write a [[service]] into tidewire.toml, or name a folder of .proto files \
+                     (tidewire serve protos)"
+            }
+            false => {
+                "name a folder of .proto files (tidewire serve protos), or run tidewire init in \
+                      the folder of a program"
+            }
+        }
+        .to_owned();
+    };
+    let root = match root.as_os_str().is_empty() {
+        true => ".".to_owned(),
+        false => root.display().to_string(),
+    };
+    let first = match has_settings {
+        true => "write a [[service]] for them into tidewire.toml".to_owned(),
+        false => "tidewire init writes a tidewire.toml for them".to_owned(),
+    };
+    format!(
+        "there are .proto files in {root}: {first}; without one, tidewire mock {root} answers by \
+         rules, and tidewire serve {root} with the fields of the request"
+    )
 }
 
 /// Whose changes sources of programs hear of.

@@ -198,6 +198,16 @@ fn where_settings_come_from_is_said() {
 }
 
 #[test]
+fn a_folder_without_settings_says_what_to_do_with_what_it_has() {
+    let protos = folder(&[("protos/shop/v1/shop.proto", PROTO)]);
+    let next = ["there are .proto files in protos", "tidewire init", "tidewire mock protos"];
+    run(protos.path(), &["serve"]).check(2, &next);
+    std::fs::write(protos.path().join("tidewire.toml"), "[server]\n").unwrap();
+    run(protos.path(), &["serve"]).check(2, &["write a [[service]] for them into tidewire.toml"]);
+    run(folder(&[]).path(), &["serve"]).check(2, &["nothing to serve", "tidewire serve protos"]);
+}
+
+#[test]
 fn settings_of_a_folder_above_are_found_with_their_paths() {
     let settings =
         "[server]\nlisten = \"127.0.0.1:0\"\n[[service]]\nproto = \"api\"\nbackend = \"echo\"\n";
