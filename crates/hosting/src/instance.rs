@@ -398,7 +398,8 @@ async fn launch(
         way = reached => way,
         end = ended => {
             drain.to_its_end().await;
-            return Err(Failure::text(format!("{end} before it listened")));
+            let why = output.last_words(process.pid());
+            return Err(Failure::text(format!("{end} before it listened{why}")));
         }
         () = tokio::time::sleep(life.start_timeout) => {
             let elsewhere = elsewhere(place, &not_ready.lock(), process.pid());
@@ -427,7 +428,7 @@ async fn launch(
             }
             drain.to_its_end().await;
             return Err(Failure::text(match end {
-                Ok(end) => format!("{text}; {end}"),
+                Ok(end) => format!("{text}; {end}{}", output.last_words(process.pid())),
                 Err(_) => text,
             }));
         }

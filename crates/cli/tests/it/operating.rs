@@ -271,6 +271,32 @@ fn ps_says_when_a_program_failed_and_which_programs_there_are() {
 }
 
 #[test]
+fn a_program_that_cannot_start_says_why_in_ps_and_not_to_callers() {
+    let files = [
+        ("python3", "app.py", "def (", "SyntaxError: "),
+        ("node", "app.cjs", "serve(;", "SyntaxError: "),
+        ("sh", "app.sh", "echo no database >&2; exit 3", "no database"),
+    ];
+    for (program, file, text, why) in files {
+        let settings = HOSTING.replace("python3\", \"app.py", &format!("{program}\", \"{file}"));
+        let folder = folder(&[(file, text), ("tidewire.toml", &settings)]);
+        let serve = RunningServer::start(folder.path(), &["serve"]);
+        let mut stream = TcpStream::connect(&serve.address).unwrap();
+        write!(stream, "GET /shop/a HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(
+            answer.starts_with("HTTP/1.1 503") && answer.contains("its log says why"),
+            "{answer}"
+        );
+        assert!(!answer.contains(why), "{answer}");
+        let said = format!("before it listened ({why}");
+        run(folder.path(), &["ps"]).check(0, &[&said]);
+    }
+}
+
+#[test]
 fn a_program_is_a_series_of_its_own_in_metrics_and_in_top() {
     let folder = folder(&[("app.py", PROGRAM), ("tidewire.toml", HOSTING)]);
     let serve = RunningServer::start(folder.path(), &["serve"]);

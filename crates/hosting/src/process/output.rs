@@ -89,6 +89,27 @@ impl OutputTail {
         (number.max(ring.dropped), lines)
     }
 
+    /// The line that says what went wrong with a process that has ended, as ` (SyntaxError: …)`: the
+    /// last one of its standard error that speaks of an error, else the last one. Empty where it
+    /// printed none.
+    pub(crate) fn last_words(&self, pid: i32) -> String {
+        let ring = self.0.lock();
+        let is_said = |line: &&Line| {
+            line.pid == pid && line.pipe == Pipe::Error && !line.text.trim().is_empty()
+        };
+        // Node, for one, ends with its version.
+        let is_error = |line: &&Line| {
+            ["Error", "error", "panic"].into_iter().any(|word| line.text.contains(word))
+        };
+        let mut last = ring.lines.iter().rev().filter(is_said).take(LINES_OF_ERROR).peekable();
+        let Some(&end) = last.peek() else { return String::new() };
+        let text = last.find(is_error).unwrap_or(end).text.trim();
+        match text.char_indices().nth(LAST_WORDS_MAX) {
+            Some((at, _)) => format!(" ({}…)", &text[..at]),
+            None => format!(" ({text})"),
+        }
+    }
+
     /// How many lines gave way.
     pub(crate) fn dropped(&self) -> u64 {
         self.0.lock().dropped
@@ -187,6 +208,11 @@ fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
+
+/// How many characters of the line that says what went wrong are repeated.
+const LAST_WORDS_MAX: usize = 300;
+/// How far before the last line it may be.
+const LINES_OF_ERROR: usize = 40;
 
 /// A text of a program without what a terminal would do, or a log take for an end of a line, and
 /// without what is not seen; tabs stay.
