@@ -254,11 +254,12 @@ namespace Tidewire
         {
             error = call.IsCancelled ? TidewireException.GivenUp(Outcome.Ran) : error;
             var sources = call.IsCancelled ? null : call.Sources;
+            var trailers = call.IsCancelled ? null : call.ReplyTrailers;
             var metadata = new Output();
             try
             {
                 PutError(metadata, error);
-                this.Put(metadata, error.Headers, null, sources);
+                this.Put(metadata, error.Headers, trailers, sources);
             }
             catch (TidewireException tooLong)
             {

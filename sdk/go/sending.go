@@ -177,6 +177,16 @@ func (s *session) finish(call *stream, trailers []Header) {
 	}
 }
 
+// withTrailers is an error with what the handler said beside it.
+func (e *Error) withTrailers(trailers []Header) *Error {
+	if len(trailers) == 0 {
+		return e
+	}
+	said := *e
+	said.Trailers = append(append([]Header(nil), e.Trailers...), trailers...)
+	return &said
+}
+
 // fail ends a call with an error; that of a command whose caller gave up is that it ran.
 func (s *session) fail(call *stream, failed *Error, depends [][]string) {
 	if call.isCancelled {

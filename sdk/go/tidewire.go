@@ -102,7 +102,7 @@ func (c *Context) AddHeader(name, value string) {
 	c.said.headers = append(c.said.headers, Header{name, value})
 }
 
-// AddTrailer adds a trailer to the reply.
+// AddTrailer adds a trailer to the reply, or to the error in its place.
 func (c *Context) AddTrailer(name, value string) {
 	c.said.trailers = append(c.said.trailers, Header{name, value})
 }
@@ -662,5 +662,5 @@ func (a *App) failed(c *Context, err error) {
 	if news != nil && !c.isGivenUp(err) && err != errPanic {
 		fmt.Fprintln(os.Stderr, newsLine(c.call.path, news))
 	}
-	a.do(func(s *session) { s.fail(c.call, failed, c.said.depends) })
+	a.do(func(s *session) { s.fail(c.call, failed.withTrailers(c.said.trailers), c.said.depends) })
 }

@@ -495,16 +495,19 @@ class Session {
   }
 
   /** Ends a call with an error. */
-  fail(call, error, depends = []) {
+  fail(call, error, { depends = [], trailers = [] } = {}) {
     // A command whose caller gave up ran to its end.
-    if (call.isCancelled) error = new TidewireError("canceled", GAVE_UP, { outcome: RAN });
-    this.enlist(call, { last: this.errorFrame(call, error, depends) });
+    if (call.isCancelled) {
+      error = new TidewireError("canceled", GAVE_UP, { outcome: RAN });
+      trailers = [];
+    }
+    this.enlist(call, { last: this.errorFrame(call, error, depends, trailers) });
   }
 
-  errorFrame(call, error, depends) {
+  errorFrame(call, error, depends, trailers) {
     let metadata;
     try {
-      metadata = this.metadata(errorFields(error), error.headers, depends);
+      metadata = this.metadata(errorFields(error), error.headers, depends, trailers);
     } catch (wrong) {
       // What is no error of ours is for the log alone; the other says that its headers are too long.
       if (!(wrong instanceof TidewireError)) throw wrong;

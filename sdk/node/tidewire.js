@@ -250,7 +250,8 @@ class App {
         failed = handlerFailed();
       }
       try {
-        this.#session.fail(call, failed, context.sources);
+        const { depends, trailers } = context.said;
+        this.#session.fail(call, failed, { depends, trailers });
       } catch (wrong) {
         tell(wrong);
         this.#session.fail(call, handlerFailed());

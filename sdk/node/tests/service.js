@@ -82,6 +82,7 @@ const methods = {
   }),
   Fail(request, context) {
     context.depends("items", request.text);
+    context.replyTrailers.push(["x-fail-trailer", "late"]);
     throw new TidewireError("not_found", "there is no " + request.text, {
       details: [["tidewire.hosted.v1.Text", Buffer.from("\x0a\x01x")]], headers: [["x-fail", "yes"]],
     });

@@ -106,6 +106,7 @@ def chat(requests, context):
 @app.unary(NAME + "Fail")
 def fail(request, context):
     context.depends("items", request["text"])
+    context.reply_trailers.append(("x-fail-trailer", "late"))
     raise tidewire.Error(
         "not_found",
         "there is no " + request["text"],

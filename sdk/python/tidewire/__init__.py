@@ -649,4 +649,5 @@ class App:
                 self.do("fail", call, error)
             except Exception as wrong:
                 tell(wrong)
+                call.reply_trailers = []
                 self.do("fail", call, handler_failed())

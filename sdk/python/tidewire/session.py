@@ -427,9 +427,9 @@ class Session:
         self.enlist(call, self.error_frame(call, given_up(RAN) if call.cancelled else error))
 
     def error_frame(self, call, error):
-        sources = () if call.cancelled else call.sources
+        sources, trailers = ((), ()) if call.cancelled else (call.sources, call.reply_trailers)
         try:
-            metadata = self.metadata(put_error(error), error.headers, sources)
+            metadata = self.metadata(put_error(error), error.headers, sources, trailers)
         except Error as wrong:  # Its headers are too long.
             metadata = self.metadata(put_error(wrong), (), sources)
         return put_frame("error", call.number, metadata=metadata)

@@ -180,6 +180,7 @@ impl Hosted for Suite {
         let detail = Detail { type_name: "tidewire.hosted.v1.Text".to_owned(), value };
         let mut error = Error::new(Code::NotFound, format!("there is no {}", request.text));
         error.set_header("x-fail", "yes")?;
+        error.trailers_mut().insert("x-fail-trailer", http::HeaderValue::from_static("late"));
         Err(error.with_detail(detail))
     }
 

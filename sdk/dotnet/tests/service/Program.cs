@@ -211,6 +211,7 @@ namespace Hosted
         private static TextMessage Fail(TextMessage request, Context context)
         {
             context.Depends("items", request.Text);
+            context.AddTrailer("x-fail-trailer", "late");
             throw new TidewireException(
                 Code.NotFound,
                 "there is no " + request.Text,

@@ -145,6 +145,7 @@ func main() {
 	})
 	tidewire.Unary(app, name+"Fail", func(c *tidewire.Context, request text) (text, error) {
 		c.Depends("items", request.Text)
+		c.AddTrailer("x-fail-trailer", "late")
 		failed := tidewire.Errorf("not_found", "there is no %s", request.Text)
 		failed.Details = []tidewire.Detail{{Type: "tidewire.hosted.v1.Text", Value: []byte("\x0a\x01x")}}
 		failed.Headers = []tidewire.Header{{Name: "x-fail", Value: "yes"}}

@@ -47,6 +47,7 @@ async fn errors_carry_details(gateway: &Gateway) {
     let error = gateway.ask("Fail", json!({ "text": "tea" })).await.unwrap_err();
     assert_eq!((error.code(), error.message()), (Code::NotFound, "there is no tea"));
     assert_eq!(error.headers()["x-fail"], "yes");
+    assert_eq!(error.trailers()["x-fail-trailer"], "late");
     let [detail] = error.details() else { panic!("{error:?}") };
     assert_eq!(detail.type_name, "tidewire.hosted.v1.Text");
     assert_eq!(detail.value, &b"\x0a\x01x"[..]);
