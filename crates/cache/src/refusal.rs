@@ -37,22 +37,38 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Private(part) => write!(f, "read {part}, which is not in its key: private"),
+            Self::Private(part) => {
+                write!(f, "depends on {part} of its request, which is not in its key: not cached")
+            }
             Self::Untracked => f.write_str(
-                "read no source and no memo, and declares neither ttl nor immutable: not memoized",
+                "depends on nothing that can change: its handler named no source (`depends` in an \
+                 SDK; reading a source or a memo in Rust), and its method declares neither ttl nor \
+                 immutable: not cached",
             ),
             Self::Untold => f.write_str(
-                "depends on something that no source announces, such as a reply that is not cached: not memoized",
+                "depends on something whose changes nobody tells, such as the reply of a method that \
+                 is not cached: not cached",
             ),
-            Self::Code(code) => write!(f, "failed with {code}: not memoized"),
+            Self::Code(code) => write!(f, "failed with {code}: not cached"),
             Self::Status(status) => {
-                write!(f, "has the status {}: not memoized", status.as_u16())
+                write!(f, "has the status {}: not cached", status.as_u16())
             }
-            Self::Cookie => f.write_str("sets a cookie: not memoized"),
-            Self::Stream => f.write_str("is a stream: not memoized"),
+            Self::Cookie => f.write_str("sets a cookie: not cached"),
+            Self::Stream => f.write_str("is a stream: not cached"),
             Self::TooLarge { bytes, reply_bytes_max } => {
-                write!(f, "has {bytes} bytes, over reply_bytes_max {reply_bytes_max}: not memoized")
+                write!(f, "has {bytes} bytes, over reply_bytes_max {reply_bytes_max}: not cached")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_without_sources_is_told_for_programs_in_any_language() {
+        let text = Refusal::Untracked.to_string();
+        assert!(text.contains("`depends` in an SDK") && text.ends_with("not cached"), "{text}");
     }
 }
