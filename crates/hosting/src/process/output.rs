@@ -89,9 +89,10 @@ impl OutputTail {
         (number.max(ring.dropped), lines)
     }
 
-    /// The line that says what went wrong with a process that has ended, as ` (SyntaxError: …)`: the
-    /// last one of its standard error that speaks of an error, else the last one. Empty where it
-    /// printed none.
+    /// The line that says what went wrong with a process that has ended, as ` (SyntaxError: …)`.
+    ///
+    /// It is the last one of its standard error that speaks of an error, else the last one; empty
+    /// where it printed none.
     pub(crate) fn last_words(&self, pid: i32) -> String {
         let ring = self.0.lock();
         let is_said = |line: &&Line| {
