@@ -89,7 +89,7 @@ fn a_folder_of_protos_and_a_program_says_that_the_program_is_there() {
     let package = r#"{"scripts": {"start": "node a.js"}}"#;
     let folder = folder(&[("a/a.proto", proto), ("package.json", package)]);
     let said = [
-        "a: a.B: answered with the fields of the request (backend = \"echo\")",
+        "a.B: answered with the fields of the request (backend = \"echo\")",
         "a Node program, started by `node a.js` (package.json): not hosted",
         "it does not use the library `tidewire`",
     ];
@@ -103,7 +103,7 @@ fn a_folder_of_protos_and_a_program_says_that_the_program_is_there() {
     );
     let package = r#"{"scripts": {}}"#;
     let folder = crate::program::folder(&[("a/a.proto", proto), ("package.json", package)]);
-    let said = ["a: a.B: answered with", "nothing is hosted: package.json has no script `start`"];
+    let said = ["a.B: answered with", "nothing is hosted: package.json has no script `start`"];
     run(folder.path(), &["init"]).check(0, &said);
 }
 
