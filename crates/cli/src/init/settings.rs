@@ -86,7 +86,7 @@ pub(crate) fn write(
     let mut next = Program::default().next(folder);
     match (&program, found) {
         (Some(program), [root]) if program.uses_library() => {
-            let place = format!("proto = {:?}\ncodec = \"json\"", shown(root));
+            let place = format!("proto = {:?}\ncodec = \"json\"", display(root));
             text.push_str(&format!("\n{}", program.service(folder, &place)?));
             lines.push(services(folder, root, "served by the program"));
             lines.push(format!("{}: hosted, with these methods", hosting::name(program)));
@@ -139,11 +139,11 @@ fn echo(root: &Path) -> String {
         "\n# Every call is answered with the fields of its request. For a server that is\n\
          # there: backend = \"upstream\", url = \"127.0.0.1:9000\".\n\
          [[service]]\nproto = {:?}\nbackend = \"echo\"\n",
-        shown(root)
+        display(root)
     )
 }
 
-fn shown(root: &Path) -> String {
+fn display(root: &Path) -> String {
     match root.as_os_str().is_empty() {
         true => ".".to_owned(),
         false => root.display().to_string(),
@@ -152,13 +152,13 @@ fn shown(root: &Path) -> String {
 
 /// A root with what it has, and how that is served.
 fn services(folder: &Path, root: &Path, how: &str) -> String {
-    let shown = shown(root);
+    let path = display(root);
     match Schema::compile(&sources(&folder.join(root))) {
         Ok(schema) => match schema.services().collect::<Vec<_>>()[..] {
-            [] => format!("{shown}: no service in it"),
-            ref names => format!("{shown}: {}: {how}", names.join(", ")),
+            [] => format!("{path}: no service in it"),
+            ref names => format!("{path}: {}: {how}", names.join(", ")),
         },
-        Err(error) => format!("{shown}: {error}"),
+        Err(error) => format!("{path}: {error}"),
     }
 }
 
