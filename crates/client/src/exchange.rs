@@ -348,7 +348,8 @@ impl ResponseBody {
     /// The response was read to its end.
     pub(crate) fn finish(&mut self) {
         if let Some(mut lease) = self.lease.take() {
-            let is_sent = self.cancel.as_ref().is_none_or(Cancel::is_done);
+            let is_http1 = matches!(lease.kind, Kind::Http1 { .. });
+            let is_sent = self.cancel.as_ref().is_none_or(|cancel| cancel.is_done(is_http1));
             lease.complete(self.is_reusable && is_sent);
             tell(self.trace.as_ref(), || Step::Done);
         }

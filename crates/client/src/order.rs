@@ -207,7 +207,7 @@ impl Order {
                 }
                 let (body, cancel) = match self.body {
                     Source::Whole(_) => (RequestBody::whole(head, message, trace.cloned()), None),
-                    _ => self.take(|messages| sealed(caller, messages), trace)?,
+                    _ => self.take(|messages| sealed(caller, messages), None, trace)?,
                 };
                 Ok(UnboundRequest { method: verb, path, headers, body, interim: None, cancel })
             }
@@ -218,7 +218,7 @@ impl Order {
                     Source::Whole(bytes) => {
                         (RequestBody::whole(Bytes::new(), bytes.clone(), trace.cloned()), None)
                     }
-                    _ => self.take(|body| body, trace)?,
+                    _ => self.take(|body| body, content_length(&headers), trace)?,
                 };
                 let interim = self.interim.clone();
                 Ok(UnboundRequest { method, path, headers, body, interim, cancel })
@@ -230,12 +230,13 @@ impl Order {
     fn take(
         &mut self,
         change: impl FnOnce(Body) -> Body,
+        length: Option<u64>,
         trace: Option<&Trace>,
     ) -> Result<(RequestBody, Option<Cancel>)> {
         match std::mem::replace(&mut self.body, Source::Sent(None)) {
             Source::Stream(body, kept) => {
                 self.body = Source::Sent(kept);
-                let (body, cancel) = RequestBody::stream(change(body), trace.cloned());
+                let (body, cancel) = RequestBody::stream(change(body), length, trace.cloned());
                 Ok((body, Some(cancel)))
             }
             Source::Back(body, cancel, kept) => {
@@ -247,6 +248,11 @@ impl Order {
             }
         }
     }
+}
+
+/// The length that a head says.
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// A body of plain HTTP, as far as it was sent.

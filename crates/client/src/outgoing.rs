@@ -31,14 +31,18 @@ enum Kind {
     Empty,
     /// A whole body in one or two pieces: an envelope's head, then its message.
     Whole(Bytes, Bytes),
-    Stream(Body, Arc<Shared>),
+    /// A body, and how many bytes are to come of one that said its length.
+    Stream(Body, Option<u64>, Arc<Shared>),
 }
 
 /// What the sender of a streamed request shares with whoever waits for the response.
 #[derive(Default)]
 pub(crate) struct Shared {
     is_canceled: AtomicBool,
+    /// It came to its end.
     is_done: AtomicBool,
+    /// It came to the length that its head says, at which HTTP/1.1 asks for no more of it.
+    has_all: AtomicBool,
     waker: AtomicWaker,
     error: Mutex<Option<Error>>,
 }
@@ -72,11 +76,11 @@ impl RequestBody {
         Self { kind, trace, started: false }
     }
 
-    /// A body as it comes, and the means to end it early.
-    pub(crate) fn stream(body: Body, trace: Option<Trace>) -> (Self, Cancel) {
+    /// A body as it comes, of this length if its head says one, and the means to end it early.
+    pub(crate) fn stream(body: Body, length: Option<u64>, trace: Option<Trace>) -> (Self, Cancel) {
         let shared = Arc::new(Shared::default());
         let cancel = Cancel(Arc::clone(&shared));
-        (Self { kind: Kind::Stream(body, shared), trace, started: false }, cancel)
+        (Self { kind: Kind::Stream(body, length, shared), trace, started: false }, cancel)
     }
 
     /// The whole body, if it is there.
@@ -94,7 +98,7 @@ impl RequestBody {
 
     /// Ready once the caller is gone.
     pub(crate) fn poll_stopped(&self, cx: &Context<'_>) -> Poll<()> {
-        let Kind::Stream(_, shared) = &self.kind else { return Poll::Pending };
+        let Kind::Stream(_, _, shared) = &self.kind else { return Poll::Pending };
         shared.waker.register(cx.waker());
         if shared.is_canceled.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
     }
@@ -152,10 +156,14 @@ impl http_body::Body for RequestBody {
                 }
                 Poll::Ready(Some(Ok(Frame::data(next))))
             }
-            Kind::Stream(body, shared) => {
+            Kind::Stream(body, left, shared) => {
                 let frame = Self::poll_stream(body, shared, cx);
                 if let Poll::Ready(Some(Ok(frame))) = &frame {
                     let wire_bytes = frame.data_ref().map_or(0, Bytes::len);
+                    *left = left.map(|left| left.saturating_sub(wire_bytes as u64));
+                    if *left == Some(0) {
+                        shared.has_all.store(true, Ordering::Release);
+                    }
                     tell(this.trace.as_ref(), || Step::MessageSent { wire_bytes });
                 }
                 frame
@@ -176,7 +184,7 @@ impl http_body::Body for RequestBody {
         match &self.kind {
             Kind::Empty => true,
             Kind::Whole(..) => false,
-            Kind::Stream(body, _) => body.is_end_stream(),
+            Kind::Stream(body, ..) => body.is_end_stream(),
         }
     }
 
@@ -184,7 +192,7 @@ impl http_body::Body for RequestBody {
         match &self.kind {
             Kind::Empty => SizeHint::with_exact(0),
             Kind::Whole(head, bytes) => SizeHint::with_exact((head.len() + bytes.len()) as u64),
-            Kind::Stream(body, _) => body.size_hint(),
+            Kind::Stream(body, ..) => body.size_hint(),
         }
     }
 }
@@ -196,8 +204,8 @@ impl Cancel {
     }
 
     /// Whether the whole request was sent.
-    pub(crate) fn is_done(&self) -> bool {
-        self.0.is_done.load(Ordering::Acquire)
+    pub(crate) fn is_done(&self, is_http1: bool) -> bool {
+        self.0.is_done.load(Ordering::Acquire) || is_http1 && self.0.has_all.load(Ordering::Acquire)
     }
 }
 
