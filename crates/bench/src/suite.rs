@@ -22,6 +22,7 @@
 
 mod cores;
 mod hosting;
+mod hosting_tables;
 mod itself;
 mod load;
 mod memo;

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use super::{Case, Load, Suite, Work};
 
+/// What workers are written in, as the cases name it.
+pub(super) const LANGUAGES: [&str; 5] = ["Python", "Node", "Go", "Rust", ".NET Core 3.1.2"];
+
 pub(super) const HOSTING: Suite = Suite {
     name: "hosting",
     about: "workers in Python, Node, Go, Rust, .NET: kept, HTTP and pipe, warm, cold, frozen, spare; nginx, uWSGI, bare proxies",

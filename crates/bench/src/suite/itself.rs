@@ -114,6 +114,7 @@ impl PrintedCounts {
         Ok(Figures {
             ok_per_second: self.calls as f64 / self.seconds,
             failed,
+            total: Some(self.calls + failed),
             errors: failed as f64 / (self.calls + failed) as f64,
             latency: self.latency,
             cpu_per_request: self.cpu_seconds / self.made.unwrap_or(self.calls) as f64,

@@ -71,6 +71,9 @@ pub(crate) fn markdown(suite: &Suite, result: &SuiteResult) -> String {
             out.push('\n');
         }
     }
+    if suite.name == HOSTING.name {
+        out.push_str(&super::hosting_tables::tables(result));
+    }
     if suite.name == super::mock::MOCK.name {
         out.push_str(&super::published_tables::tables(result));
     }

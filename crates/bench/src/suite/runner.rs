@@ -92,6 +92,9 @@ pub(crate) struct Moment {
 pub(crate) struct Figures {
     pub(crate) ok_per_second: f64,
     pub(crate) failed: u64,
+    /// Requests that were made, those that failed among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) total: Option<u64>,
     /// The share of requests that failed, 0 to 1.
     pub(crate) errors: f64,
     /// Of requests; calls in process are too short to be timed one by one.
@@ -370,6 +373,7 @@ fn figures(result: &RunResult, seconds: &[Moment]) -> Result<Figures, String> {
     Ok(Figures {
         ok_per_second: result.throughput.ok_per_second,
         failed: result.requests.failed,
+        total: Some(result.requests.ok + result.requests.failed),
         errors: result.requests.failed as f64
             / (result.requests.ok + result.requests.failed).max(1) as f64,
         latency: Some(Latency {
