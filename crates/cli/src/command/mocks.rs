@@ -10,6 +10,7 @@ mod lines;
 use std::io::{Read as _, Write as _};
 use std::sync::OnceLock;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, Subcommand};
 use serde_json::{Map, Value as Json, json};
 use tidewire::admin::proto::{ADMIN_SOURCE, DESCRIPTOR_SET};
@@ -137,6 +138,11 @@ fn is_flag(field: Field<'_>) -> bool {
 fn argument(field: Field<'_>, head: &str) -> Arg {
     let about = comment(head, &format!(" {} = {};", field.name(), field.number()));
     let arg = Arg::new(field.name().to_owned()).help(about).allow_hyphen_values(true);
+    // An empty one, as of a variable that is not set, would be all sessions.
+    let arg = match field.name() {
+        "session" => arg.value_parser(NonEmptyStringValueParser::new()),
+        _ => arg,
+    };
     let kebab = field.name().replace('_', "-");
     let is_text = matches!(field.kind(), Kind::One(Single::Scalar(Scalar::String)));
     match field.kind() {

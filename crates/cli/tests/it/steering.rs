@@ -330,6 +330,7 @@ fn every_command_prints_lines_or_json() {
     assert_eq!(lines(&["list-protos"]), "shop.proto\n");
     assert!(lines(&["get-proto", "shop.proto"]).starts_with("syntax = \"proto3\";"));
     assert_eq!(lines(&["reset", "t1"]), "forgot session t1\n");
+    mock.mocks_ran(&["reset", ""]).check(2, &["a value is required for '[SESSION]'"]);
     assert_eq!(lines(&["reset"]), "forgot the calls, counts and state of all sessions\n");
     let failed = mock.mocks_ran(&["verify", "Price", "--at-least", "2"]);
     failed.check(1, &["tidewire: expected at least 2 calls of shop.v1.Cart/Price, got 0\n"]);
