@@ -174,8 +174,10 @@ where
         receive::<Res>(client, call, spec.kind, cancel, replied, &mut seen).await
     };
     let outcome = tokio::select! {
-        outcome = receiving => outcome,
+        // A busy machine may come to both at once: then the call is over by its cancellation.
+        biased;
         () = sending => Err(Error::canceled("the caller gave up")),
+        outcome = receiving => outcome,
     };
     Ok(result(seen, outcome, count - taken.load(Ordering::SeqCst).min(count)))
 }
