@@ -22,12 +22,13 @@ pub(crate) fn shared(bytes: &Bytes) -> usize {
 }
 
 /// Headers of which [`own_headers::own`](crate::own_headers::own) has made one allocation of
-/// values.
+/// values. Names that HTTP knows take nothing, but nobody can tell which these are.
 pub(crate) fn headers(headers: &Headers) -> usize {
     if headers.is_empty() {
         return 0;
     }
     let values: usize = headers.values().map(HeaderValue::len).sum();
+    let names = headers.keys().map(|name| allocation(name.as_str().len()) + allocation(3 * WORD));
     // A table of numbers that is a third larger, and the entries with a name, a value and links.
     let slots = headers.capacity() * 4 / 3;
     allocation(size_of::<Headers>())
@@ -35,11 +36,7 @@ pub(crate) fn headers(headers: &Headers) -> usize {
         + allocation(headers.capacity() * ENTRY_BYTES)
         + allocation(values)
         + allocation(3 * WORD)
-}
-
-/// The names of headers; those that are known take nothing, but nobody can tell which these are.
-pub(crate) fn names(headers: &Headers) -> usize {
-    headers.keys().map(|name| allocation(name.as_str().len()) + allocation(3 * WORD)).sum()
+        + names.sum::<usize>()
 }
 
 /// An error with its details; its cause is not known.

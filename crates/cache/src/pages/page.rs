@@ -240,7 +240,6 @@ impl Page {
         let tags = self.tags.iter().map(|tag| 2 * tag.len() + 96);
         weight::shared(&self.body)
             + weight::headers(&self.headers)
-            + weight::names(&self.headers)
             + varies.sum::<usize>()
             + tags.sum::<usize>()
             + 2 * weight::heap_bytes(key.len())
@@ -257,9 +256,7 @@ pub(crate) fn stored_headers(headers: Headers, omitted: &[String]) -> ThinHeader
             || matches!(name, "age" | "cache-status" | "proxy-authentication-info")
             || omitted.iter().any(|omitted| omitted == name)
     });
-    let mut kept = ThinHeaders::from(kept);
-    own(&mut kept);
-    kept
+    kept.into()
 }
 
 /// Adds the time of arrival where a response does not say when it was made (RFC 9110, section

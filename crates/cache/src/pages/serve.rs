@@ -35,6 +35,7 @@ use super::policy::{self, Arrival, Policy};
 use super::run_command;
 use super::settings::PageSettings;
 use super::table::PageLookup;
+use crate::own_headers::own;
 
 /// A service whose pages are kept.
 pub(crate) struct CachedPages(Arc<Shared>);
@@ -449,6 +450,7 @@ impl Shared {
         let varies = page::varies(reply.status, &reply.headers, request)?;
         let mut headers = page::stored_headers((*reply.headers).clone(), &policy.omitted);
         page::set_date(&mut headers, arrived.arrival.wall);
+        own(&mut headers);
         Some(Page {
             status: reply.status,
             tags: page::tags(&headers),
