@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 
 use super::SuiteResult;
 use super::hosting::LANGUAGES;
-use super::runner::{Figures, Latency};
+use super::published_tables::{Rounds, cell};
+use super::runner::Latency;
 use crate::quantity::{digits, time};
 
 /// The ways to an answer, as cases are called.
@@ -23,7 +24,7 @@ pub(super) fn tables(result: &SuiteResult) -> String {
     for language in LANGUAGES {
         let _ = write!(out, "| {language} |");
         for way in WAYS {
-            let of = Rounds::of(result, way, language);
+            let of = Answers::of(result, way, language);
             let both = of.mean().zip(of.rate());
             cell(both.map(|(mean, rate)| format!("{}, {}/s", time(mean), digits(rate))), &mut out);
         }
@@ -43,9 +44,9 @@ fn web_server_tax(result: &SuiteResult, out: &mut String) {
          |---|--:|--:|--:|--:|--:|--:|\n",
     );
     for language in LANGUAGES {
-        let [http, pipe] = ["HTTP warm", "Pipe warm"].map(|way| Rounds::of(result, way, language));
+        let [http, pipe] = ["HTTP warm", "Pipe warm"].map(|way| Answers::of(result, way, language));
         let [http_cold, pipe_cold] =
-            ["HTTP cold", "Pipe cold"].map(|way| Rounds::of(result, way, language));
+            ["HTTP cold", "Pipe cold"].map(|way| Answers::of(result, way, language));
         let _ = write!(out, "| {language} |");
         pair([http.mean(), pipe.mean()], time, |http, pipe| http / pipe, out);
         pair([http_cold.first(), pipe_cold.first()], time, |http, pipe| http / pipe, out);
@@ -75,41 +76,32 @@ fn percentiles(result: &SuiteResult, out: &mut String) {
         [|it| it.min, |it| it.p50, |it| it.p95, |it| it.p99, |it| it.max];
     for way in WAYS {
         for language in LANGUAGES {
-            let of = Rounds::of(result, way, language);
-            if of.0.is_empty() {
+            let of = Answers::of(result, way, language);
+            let rounds = &of.0.0;
+            if rounds.is_empty() {
                 continue;
             }
             let _ = write!(out, "| {way}, {language} |");
             parts.iter().for_each(|part| cell(of.latency(*part).map(time), out));
-            let total: Option<u64> = of.0.iter().map(|one| one.total).sum();
+            let total: Option<u64> = rounds.iter().map(|one| one.total).sum();
             cell(total.map(|total| total.to_string()), out);
-            let failed: u64 = of.0.iter().map(|one| one.failed).sum();
+            let failed: u64 = rounds.iter().map(|one| one.failed).sum();
             cell(Some(failed.to_string()), out);
             out.push('\n');
         }
     }
 }
 
-/// What Tidewire's rounds of a case found.
-struct Rounds<'a>(Vec<&'a Figures>);
+/// What Tidewire's rounds of one way in one language found.
+struct Answers<'a>(Rounds<'a>);
 
-impl<'a> Rounds<'a> {
+impl<'a> Answers<'a> {
     fn of(result: &'a SuiteResult, way: &str, language: &str) -> Self {
-        let case = format!("{way}, {language}");
-        let of_case =
-            result.measurements.iter().filter(|one| one.case == case && one.peer == "tidewire");
-        Self(of_case.filter_map(|one| one.figures.as_ref()).collect())
-    }
-
-    /// The median of what rounds have of a figure.
-    fn median(&self, of: impl Fn(&Figures) -> Option<f64>) -> Option<f64> {
-        let mut found: Vec<f64> = self.0.iter().filter_map(|one| of(one)).collect();
-        found.sort_by(f64::total_cmp);
-        found.get(found.len() / 2).copied()
+        Self(Rounds::of(result, "tidewire", &format!("{way}, {language}")))
     }
 
     fn latency(&self, part: fn(&Latency) -> f64) -> Option<f64> {
-        self.median(|one| one.latency.as_ref().map(part))
+        self.0.median(|one| one.latency.as_ref().map(part))
     }
 
     fn mean(&self) -> Option<f64> {
@@ -117,23 +109,19 @@ impl<'a> Rounds<'a> {
     }
 
     fn rate(&self) -> Option<f64> {
-        self.median(|one| Some(one.ok_per_second))
+        self.0.median(|one| Some(one.ok_per_second))
     }
 
     fn first(&self) -> Option<f64> {
-        self.median(|one| one.first)
+        self.0.median(|one| one.first)
     }
-}
-
-fn cell(text: Option<String>, out: &mut String) {
-    let _ = write!(out, " {} |", text.as_deref().unwrap_or("–"));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::suite::hosting::HOSTING;
-    use crate::suite::runner::Measurement;
+    use crate::suite::runner::{Figures, Measurement};
 
     #[test]
     fn each_way_of_each_language_is_in_the_tables_and_the_tax_is_told_by_ratios() {

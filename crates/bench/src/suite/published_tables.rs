@@ -114,7 +114,8 @@ fn latency(result: &SuiteResult, peers: &[&str], out: &mut String) {
     }
 }
 
-fn cell(text: Option<String>, out: &mut String) {
+/// Writes a place of a table.
+pub(super) fn cell(text: Option<String>, out: &mut String) {
     let _ = write!(out, " {} |", text.as_deref().unwrap_or("–"));
 }
 
@@ -127,10 +128,24 @@ fn median(
     of: FigureOf,
 ) -> Option<f64> {
     let case = format!("{protocol}, {under_way} under way");
-    let of_case = result.measurements.iter().filter(|one| one.case == case && one.peer == peer);
-    let mut found: Vec<f64> = of_case.filter_map(|one| one.figures.as_ref().map(of)).collect();
-    found.sort_by(f64::total_cmp);
-    found.get(found.len() / 2).copied()
+    Rounds::of(result, peer, &case).median(|one| Some(of(one)))
+}
+
+/// What the rounds of a case found of one peer.
+pub(super) struct Rounds<'a>(pub(super) Vec<&'a Figures>);
+
+impl<'a> Rounds<'a> {
+    pub(super) fn of(result: &'a SuiteResult, peer: &str, case: &str) -> Self {
+        let of_case = result.measurements.iter().filter(|one| one.case == case && one.peer == peer);
+        Self(of_case.filter_map(|one| one.figures.as_ref()).collect())
+    }
+
+    /// The median of what they have of a figure.
+    pub(super) fn median(&self, of: impl Fn(&Figures) -> Option<f64>) -> Option<f64> {
+        let mut found: Vec<f64> = self.0.iter().filter_map(|one| of(one)).collect();
+        found.sort_by(f64::total_cmp);
+        found.get(found.len() / 2).copied()
+    }
 }
 
 #[cfg(test)]
