@@ -35,6 +35,7 @@ name = "shop"
 route = "/shop/*"
 strip_prefix = true
 run = ["python3", "app.py"]
+start_timeout = "2m"
 "#;
 
 #[test]

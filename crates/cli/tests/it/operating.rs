@@ -144,6 +144,7 @@ listen = "unix:admin.sock"
 name = "shop"
 route = "/shop/*"
 run = ["python3", "app.py"]
+start_timeout = "2m"
 "#;
 
 /// Runs a command until its output has this.
