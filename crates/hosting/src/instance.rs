@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tidewire_client::{BuildError, Client, ClientLimits, HttpVersion, Retry};
-use tidewire_proxy::{ask, pass_upgrade, upgrade_header};
+use tidewire_proxy::{ask, pass_upgrade, refused_upgrade, upgrade_header};
 use tidewire_service::{Call, Code, Error, LATE_ANSWERS_MAX, Outcome, Reply, Service};
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
@@ -129,6 +129,7 @@ impl Instance {
         match &self.way {
             CallMode::Http(client, address) => match upgrade_header(&call) {
                 None => client.call(call).await,
+                Some(_) if self.generation.program.speaks_http2 => Err(refused_upgrade("h2c")),
                 Some(wanted) => Box::pin(pass_upgrade(&address.of_upgrade(), call, wanted)).await,
             },
             CallMode::Native(native) => native.call(call).await?.await,
@@ -503,7 +504,11 @@ fn client(url: &str, generation: &Generation) -> Result<Client, BuildError> {
     limits.http1_connections_max = life.concurrency.saturating_add(LATE_ANSWERS_MAX);
     limits.waiting_max = life.concurrency;
     limits.idle_timeout = UNUSED_MAX;
-    let mut client = Client::builder(url).http(HttpVersion::Http1).retry(Retry::none());
+    let version = match generation.program.speaks_http2 {
+        true => HttpVersion::Http2,
+        false => HttpVersion::Http1,
+    };
+    let mut client = Client::builder(url).http(version).retry(Retry::none());
     if !generation.program.reuses_after_body {
         client = client.close_after_bodies();
     }

@@ -41,5 +41,5 @@ pub use page_runtime::TokioPages;
 pub use proxy_status::ProxyError;
 pub use response_timer::{ResponseTimer, is_whole};
 pub use routes::{Route, RouteError, Routes};
-pub use upgrade::{UpgradeAddress, pass_upgrade, upgrade_header};
+pub use upgrade::{UpgradeAddress, pass_upgrade, refused_upgrade, upgrade_header};
 pub use upstream::{Upstream, UpstreamError, UpstreamSettings};

@@ -50,6 +50,12 @@ fn is_over_http2(call: &Call) -> bool {
     is_connect && protocol.is_some_and(|protocol| protocol.as_str() == "websocket")
 }
 
+/// The answer to such a request where the server speaks a protocol that has no upgrades: 501.
+pub fn refused_upgrade(protocol: &str) -> Error {
+    let text = format!("WebSockets and other upgrades do not pass to a server of {protocol}");
+    Error::unimplemented(text)
+}
+
 /// Where a server listens that such a request goes to.
 #[derive(Debug, Clone)]
 #[non_exhaustive]

@@ -29,7 +29,7 @@ use crate::health;
 use crate::late::in_time;
 use crate::proxy_status::ProxyError;
 use crate::response_timer::ResponseTimer;
-use crate::upgrade::{UpgradeAddress, pass_upgrade, upgrade_header};
+use crate::upgrade::{UpgradeAddress, pass_upgrade, refused_upgrade, upgrade_header};
 
 /// An upstream of plain HTTP; cheap to clone.
 ///
@@ -69,6 +69,7 @@ struct Inner {
     client: Client,
     /// Where connections that are taken over go to.
     servers: Vec<UpgradeServer>,
+    speaks_h2c: bool,
     next: AtomicUsize,
     request_timeout: Duration,
     /// What asks servers whether they are well: it ends with this.
@@ -140,7 +141,8 @@ impl Upstream {
             health_interval,
             reuse_after_body,
         } = settings;
-        let version = match urls.iter().any(|url| url.starts_with(H2C)) {
+        let speaks_h2c = urls.iter().any(|url| url.starts_with(H2C));
+        let version = match speaks_h2c {
             true => HttpVersion::Http2,
             false => HttpVersion::Auto,
         };
@@ -184,6 +186,7 @@ impl Upstream {
             name,
             client: calling,
             servers,
+            speaks_h2c,
             next: AtomicUsize::new(0),
             request_timeout,
             _watches: watches,
@@ -217,6 +220,9 @@ impl Service for Upstream {
 impl Inner {
     async fn pass(&self, mut call: Call) -> Result<Reply> {
         if let Some(wanted) = upgrade_header(&call) {
+            if self.speaks_h2c {
+                return Err(refused_upgrade("h2c"));
+            }
             return Box::pin(self.pass_upgrade(call, wanted)).await;
         }
         let comes = matches!(call.body, Body::Stream(_));

@@ -13,6 +13,7 @@ mod deploying;
 mod exhaustion;
 mod foreign_flags;
 mod front_door;
+mod grpc_programs;
 mod hosting;
 mod import;
 mod init;

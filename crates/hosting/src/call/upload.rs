@@ -3,7 +3,7 @@
 //! | request | takes a place | loses it while others wait, if its body comes slower than `limits.transfer_rate_min` |
 //! |---|---|---|
 //! | a page with a body | once all of the body is there, or its first [`HELD_BYTES`] | by 408 |
-//! | gRPC, a stream of a method, `Expect` | from its head on: its caller waits for the program to say something | by the same, if its caller has more places than whoever waits |
+//! | gRPC, a stream of Connect or of a method, `Expect` | from its head on: its caller waits for the program to say something | by the same, if its caller has more places than whoever waits |
 //! | an upgrade | from its head on | never by this |
 //! | a unary method | from its head on; its message is read before | never by this |
 //!
@@ -70,11 +70,12 @@ fn is_held_back(call: &Call) -> bool {
         return false;
     }
     let headers = call.context.headers();
-    let is_grpc = |value: &HeaderValue| {
-        value.as_bytes().to_ascii_lowercase().starts_with(b"application/grpc")
+    let is_of_messages = |value: &HeaderValue| {
+        let value = value.as_bytes().to_ascii_lowercase();
+        [&b"application/grpc"[..], b"application/connect+"].iter().any(|of| value.starts_with(of))
     };
     !headers.contains_key(EXPECT)
-        && !headers.get(CONTENT_TYPE).is_some_and(is_grpc)
+        && !headers.get(CONTENT_TYPE).is_some_and(is_of_messages)
         && tidewire_proxy::upgrade_header(call).is_none()
 }
 

@@ -61,8 +61,7 @@ impl PipeJson {
     /// Dropping the future closes the connection.
     pub(crate) async fn call(&self, mut call: Call) -> Result<Reply> {
         if tidewire_proxy::upgrade_header(&call).is_some() {
-            let text = "WebSockets and other upgrades do not pass to a program of pipe-json";
-            return Err(Error::unimplemented(text));
+            return Err(tidewire_proxy::refused_upgrade("pipe-json"));
         }
         // The server bounds it by `limits.body_bytes_max`.
         let body = std::mem::replace(&mut call.body, Body::Empty).collect(usize::MAX).await?;

@@ -33,6 +33,7 @@ pub struct Program {
     ready: Option<String>,
     health: Option<String>,
     pub(crate) listen: Listen,
+    pub(crate) speaks_http2: bool,
     pub(crate) reuses_after_body: bool,
 }
 
@@ -73,6 +74,7 @@ impl Program {
             ready: None,
             health: None,
             listen: Listen::default(),
+            speaks_http2: false,
             reuses_after_body: false,
         }
     }
@@ -81,6 +83,14 @@ impl Program {
     #[must_use]
     pub fn listen(mut self, listen: Listen) -> Self {
         self.listen = listen;
+        self
+    }
+
+    /// Says that it speaks HTTP/2 without TLS from the first byte on (`h2c`), as gRPC servers do;
+    /// HTTP/1.1 unless said. WebSockets and other upgrades do not reach it then.
+    #[must_use]
+    pub fn http2(mut self) -> Self {
+        self.speaks_http2 = true;
         self
     }
 

@@ -140,6 +140,7 @@ async fn a_caller_with_more_places_than_whoever_waits_keeps_none_by_sending_noth
     for (name, value) in [
         ("content-type", "application/grpc"),
         ("content-type", "application/grpc-web+proto"),
+        ("content-type", "application/connect+proto"),
         ("expect", "100-continue"),
     ] {
         for program in programs(&[]) {
@@ -195,6 +196,7 @@ async fn what_is_not_an_upload_has_its_place_from_its_head_on_and_keeps_it() {
         for (name, value) in [
             ("content-type", "application/grpc"),
             ("content-type", "application/grpc-web+proto"),
+            ("content-type", "application/connect+json"),
             ("expect", "100-continue"),
         ] {
             let (send, call) = upload("/whole");

@@ -169,3 +169,20 @@ async fn a_websocket_over_http2_that_is_not_agreed_to_is_answered() {
         assert!(found.contains(body), "{said}: {found}");
     }
 }
+
+#[tokio::test]
+async fn a_server_of_h2c_is_asked_for_no_upgrade() {
+    let origin = Origin::start(|_| panic!("it is not asked")).await;
+    let shop = upstream(&[&origin.url().replace("http://", "h2c://")]);
+    let (server, _) = front(shop).await;
+    let mut stream =
+        tokio::net::TcpStream::connect(server.url().trim_start_matches("http://")).await.unwrap();
+    let asked = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: upgrade, close\r\n\
+                 Upgrade: websocket\r\n\r\n";
+    stream.write_all(asked.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 501 "), "{answer}");
+    assert!(answer.contains("do not pass to a server of h2c"), "{answer}");
+    assert_eq!(origin.count(), 0);
+}

@@ -392,12 +392,17 @@ mod tests {
                 "protocol = \"native\"\nlisten = \"unix\"",
                 "6:10: listen goes with protocol = \"http\"",
             ),
+            ("protocol = \"h2c\"\nproto = \".\"", "6:9: proto goes with protocol = \"native\""),
+            (
+                "protocol = \"h2c\"\nreuse_after_body = true",
+                "6:20: reuse_after_body is of HTTP/1.1",
+            ),
             ("protocol = \"http\"\nproto = \".\"", "6:9: proto goes with protocol = \"native\""),
             ("codec = \"json\"", "5:9: codec goes with proto"),
             ("names = [\"a\"]", "5:9: names goes with proto, not with run"),
             (
                 "protocol = \"grpc\"",
-                "1:1: a protocol other than http, native and pipe-json goes with proto, not with run",
+                "1:1: a protocol other than http, h2c, native and pipe-json goes with proto, not with run",
             ),
             ("concurrency = 0", "5:15: concurrency = 0 would never let a call through"),
             ("spares = 1001", "5:10: spares = 1001 is over 1000 processes"),

@@ -3,6 +3,7 @@
 //! | `protocol` | it is found | it has |
 //! |---|---|---|
 //! | `"http"`, the default without `proto` | at its `route` | no change: it listens for HTTP |
+//! | `"h2c"` | at its `route` | no change: it listens for HTTP/2 without TLS, as gRPC servers do |
 //! | `"pipe-json"` | at its `route` | no change: it answers one JSON object per connection at `PIPE_ADDRESS` |
 //! | `"native"`, the default with `proto` | by the methods of its `proto`, at its `route`, or both | a few files of ours |
 //!
@@ -98,6 +99,9 @@ impl TryFrom<Table> for ProgramConfig {
         };
         let life = life(&table)?;
         let mut program = Program::new(name, command).listen(listen);
+        if table.protocol == Some(UpstreamProtocol::H2c) {
+            program = program.http2();
+        }
         if let Some(path) = &table.ready {
             program = program.ready(path);
         }
@@ -106,6 +110,13 @@ impl TryFrom<Table> for ProgramConfig {
         }
         if table.reuse_after_body.is_some() && matches!(listen, Listen::Native | Listen::PipeJson) {
             return Err("reuse_after_body goes with plain HTTP; remove it".to_owned());
+        }
+        if table.reuse_after_body.is_some() && table.protocol == Some(UpstreamProtocol::H2c) {
+            return Err(
+                "reuse_after_body is of HTTP/1.1; a connection of h2c is always used again, \
+                        so remove it"
+                    .to_owned(),
+            );
         }
         if table.reuse_after_body == Some(true) {
             program = program.reuse_after_body();

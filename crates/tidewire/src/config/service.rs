@@ -75,6 +75,8 @@ pub enum UpstreamProtocol {
     GrpcWeb,
     /// Plain HTTP: that of programs, not of upstreams with methods.
     Http,
+    /// HTTP/2 without TLS: that of programs that are gRPC servers.
+    H2c,
     /// The live protocol on an inherited socket: that of programs with methods.
     Native,
     /// One JSON object per request and response on a Unix socket: that of programs written for
@@ -112,8 +114,11 @@ impl ServiceConfig {
             UpstreamProtocol::Connect => Protocol::Connect,
             UpstreamProtocol::Grpc => Protocol::Grpc,
             UpstreamProtocol::GrpcWeb => Protocol::GrpcWeb,
-            UpstreamProtocol::Http | UpstreamProtocol::Native | UpstreamProtocol::PipeJson => {
-                let text = "service.protocol = \"http\", \"native\" and \"pipe-json\" are for programs; an upstream \
+            UpstreamProtocol::Http
+            | UpstreamProtocol::H2c
+            | UpstreamProtocol::Native
+            | UpstreamProtocol::PipeJson => {
+                let text = "service.protocol = \"http\", \"h2c\", \"native\" and \"pipe-json\" are for programs; an upstream \
                             with methods speaks connect, grpc or grpc-web";
                 return Err(ConfigError::new(text.into()));
             }

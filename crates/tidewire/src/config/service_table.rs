@@ -100,8 +100,8 @@ impl Table {
     /// A key that only services with `proto` have.
     pub(super) fn first_of_schema(&self) -> Option<&'static str> {
         let is_of_programs = |protocol: UpstreamProtocol| {
-            use UpstreamProtocol::{Http, Native, PipeJson};
-            matches!(protocol, Http | Native | PipeJson)
+            use UpstreamProtocol::{H2c, Http, Native, PipeJson};
+            matches!(protocol, Http | H2c | Native | PipeJson)
         };
         let set = [
             (self.names.is_some() && self.proto.is_none(), "names"),
@@ -109,7 +109,7 @@ impl Table {
             (!self.url.is_empty(), "url"),
             (
                 !self.protocol.is_none_or(is_of_programs),
-                "a protocol other than http, native and pipe-json",
+                "a protocol other than http, h2c, native and pipe-json",
             ),
             (self.authorities.is_some(), "authorities"),
             (self.timeout.is_some(), "timeout"),
