@@ -16,12 +16,6 @@ impl Failure {
     pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
         Self { error: error.into(), code: 2 }
     }
-
-    /// Whether whoever read the output had enough of it.
-    pub(crate) fn is_broken_pipe(&self) -> bool {
-        let mut io = self.error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
-        io.any(|error| error.kind() == io::ErrorKind::BrokenPipe)
-    }
 }
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {

@@ -12,6 +12,7 @@
 #![doc = include_str!("../README.md")]
 
 mod admin;
+mod broken_pipe;
 mod call;
 mod catalog;
 mod colors;
@@ -30,6 +31,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::broken_pipe::is_broken_pipe;
 use crate::command::processes::ProcessAction;
 use crate::failure::{Failure, report};
 
@@ -140,8 +142,7 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(code) => code,
-        // Whoever read the output has enough of it.
-        Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(failure) if is_broken_pipe(&failure) => ExitCode::SUCCESS,
         Err(failure) => {
             report(&format!("{:#}", failure.error));
             ExitCode::from(failure.code)

@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 use memchr::memmem;
 
 use crate::failure::Failure;
-use crate::reply::{Answer, Dialect, Expectation, Keep, Reply, ReplyParts, status_failure};
+use crate::reply::{Answer, Expectation, Keep, Reply, ReplyParts};
+use crate::verdict::{Dialect, status_failure};
 
 mod chunked;
 mod head;

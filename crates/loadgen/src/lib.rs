@@ -6,14 +6,14 @@
 //!
 //! | matter | where |
 //! |---|---|
-//! | when a request starts: closed and open model, ramps, steps | `schedule`, `offer` |
+//! | when a request starts: closed and open model, ramps, steps | `schedule`, `generate` |
 //! | what is sent: requests, templates, feeders, scenarios, schemas | `workload`, `request`, `template`, `feeder`, `scenario`, `schema` |
-//! | what an answer has to be | `check`, `accepted`, `reply`, `failure` |
-//! | protocols, without sockets | `codec`, `http1`, `http2`, `websocket`, `envelope` |
-//! | sockets, TLS, the event loop | `connection`, `tls`, `engine` |
+//! | what an answer has to be | `verdict`, `check`, `accepted`, `failure` |
+//! | protocols, without sockets | `codec`, `http1`, `http2`, `websocket`, `envelope`, `reply` |
+//! | sockets, TLS, the event loop | `transport`, `tls`, `engine` |
 //! | what is written down | `recorder`, `histogram`, `timeline`, `stall` |
 //!
-//! Everything but `engine`, `connection` and `clock` is free of sockets and of the time, and is
+//! Everything but `engine`, `transport` and `run_clock` is free of sockets and of the time, and is
 //! tested with bytes cut anywhere and with a virtual clock.
 
 #![doc = include_str!("../README.md")]
@@ -46,6 +46,7 @@ mod template;
 mod timeline;
 mod tls;
 mod transport;
+mod verdict;
 mod websocket;
 mod workload;
 

@@ -163,7 +163,8 @@ mod tests {
     use tidewire_service::Error;
 
     use super::*;
-    use crate::reply::{AnyStatus, Dialect, Keep};
+    use crate::reply::Keep;
+    use crate::verdict::{AnyStatus, Dialect};
 
     #[test]
     fn calls_under_way_are_answered_by_replies_and_errors_in_any_order() {

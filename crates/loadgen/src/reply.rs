@@ -1,23 +1,11 @@
-//! An answer while it arrives, and the verdict once it is complete.
+//! An answer while it arrives; `verdict.rs` tells whether it succeeded.
 //!
 //! The codecs feed it; it keeps bodies and headers only when a check or an extraction asks for
 //! them ([`Keep`]), so that the plain case copies nothing.
 
 use crate::envelope::Envelopes;
 use crate::failure::Failure;
-
-/// How success is told apart from failure beyond the HTTP status.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dialect {
-    /// The HTTP status decides; also Connect calls without streams.
-    Plain,
-    /// gRPC: the `grpc-status` trailer decides.
-    Grpc,
-    /// gRPC-Web: the trailer frame at the end of the body decides.
-    GrpcWeb,
-    /// A Connect stream: the end-of-stream envelope decides.
-    ConnectStream,
-}
+use crate::verdict::{AnyStatus, Dialect};
 
 /// Whether headers and bodies are kept for checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,15 +23,6 @@ pub(crate) struct Expectation {
     pub(crate) keep: Keep,
     /// Any complete answer counts; a check decides about the status.
     pub(crate) any_status: AnyStatus,
-}
-
-/// Whether the status alone can make an answer a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AnyStatus {
-    /// Only 2xx is accepted.
-    No,
-    /// A check names the accepted status.
-    Yes,
 }
 
 /// A complete answer as the engine sees it.
@@ -117,43 +96,5 @@ impl Reply {
             messages: self.envelopes.as_ref().map_or(0, Envelopes::messages),
             failure: self.failure(expectation),
         }
-    }
-
-    fn failure(&self, expectation: &Expectation) -> Option<Failure> {
-        if let Some(failure) = status_failure(self.status, expectation.any_status) {
-            return Some(failure);
-        }
-        let envelopes = self.envelopes.as_ref()?;
-        if !envelopes.is_complete() {
-            return Some(Failure::Protocol("the last message is incomplete"));
-        }
-        match expectation.dialect {
-            Dialect::Plain => None,
-            Dialect::Grpc => grpc_failure(self.grpc_status),
-            Dialect::GrpcWeb => grpc_failure(envelopes.grpc_status().or(self.grpc_status)),
-            Dialect::ConnectStream => match envelopes.connect_error() {
-                Some(Ok(())) => None,
-                Some(Err(code)) => Some(Failure::ConnectError(code)),
-                None => Some(Failure::Protocol("no end-of-stream message")),
-            },
-        }
-    }
-}
-
-/// The failure a status means by itself.
-pub(crate) fn status_failure(status: u16, any: AnyStatus) -> Option<Failure> {
-    match status {
-        200..=299 => None,
-        _ if any == AnyStatus::Yes => None,
-        300..=399 => Some(Failure::Redirect(status)),
-        _ => Some(Failure::Status(status)),
-    }
-}
-
-fn grpc_failure(status: Option<u16>) -> Option<Failure> {
-    match status {
-        Some(0) => None,
-        Some(code) => Some(Failure::Grpc(code)),
-        None => Some(Failure::Protocol("no grpc-status")),
     }
 }

@@ -8,9 +8,9 @@
 use tidewire_wire::EnvelopeHead;
 
 use crate::http2::hpack::Block;
-use crate::reply::Dialect;
 use crate::schema::Messages;
 use crate::template::{Generator, Template};
+use crate::verdict::Dialect;
 
 /// What is spoken on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

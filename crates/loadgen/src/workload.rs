@@ -5,9 +5,10 @@ use crate::check::{Check, Extract};
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::feeder::Feeder;
-use crate::reply::{Answer, AnyStatus, Dialect, Expectation, Keep, ReplyParts};
+use crate::reply::{Answer, Expectation, Keep, ReplyParts};
 use crate::request::{ProtocolSetup, Request, Wire};
 use crate::template::Generator;
+use crate::verdict::{AnyStatus, Dialect};
 
 /// One request with what is expected of its answer.
 #[derive(Debug, Clone)]

@@ -64,8 +64,8 @@ pub use limits::{LimitRange, Limits, LimitsError};
 pub use protocols::live::Callee;
 pub use runtime::clock::TokioClock;
 pub use runtime::usage::{Bound, Usage};
-pub use services::mount::tower;
 pub use services::routes::RouteError;
+pub use services::tower::tower;
 pub use tidewire_listen::{Address, ParseAddressError};
 #[cfg(feature = "tls")]
 pub use tidewire_listen::{Tls, TlsError, TlsFiles};

@@ -4,6 +4,7 @@
 pub(crate) mod command_keys;
 pub(crate) mod entry;
 pub(crate) mod methods;
-pub(crate) mod mount;
+mod mount;
 pub(crate) mod reloadable;
 pub(crate) mod routes;
+pub(crate) mod tower;

@@ -18,6 +18,7 @@ use super::output::Output;
 use super::printable::printable;
 use super::reach::Reach;
 use super::watch::Watch;
+use crate::broken_pipe::has_no_reader;
 use crate::catalog::Catalog;
 use crate::failure::Failure;
 
@@ -69,9 +70,7 @@ impl Rpc<'_> {
         }
         match outcome {
             Ok(()) => Ok(ExitCode::SUCCESS),
-            Err(CallError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                Ok(ExitCode::SUCCESS)
-            }
+            Err(CallError::Output(error)) if has_no_reader(&error) => Ok(ExitCode::SUCCESS),
             Err(CallError::Output(error)) => Err(error.into()),
             Err(CallError::Usage(error)) => Err(Failure::usage(error)),
             Err(CallError::Call(error)) => match wrong.get() {

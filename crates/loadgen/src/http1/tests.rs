@@ -1,7 +1,7 @@
 //! Answers read in pieces of every size, requests written to the letter.
 
 use super::*;
-use crate::reply::AnyStatus;
+use crate::verdict::AnyStatus;
 
 const KEEP: Expectation =
     Expectation { dialect: Dialect::Plain, keep: Keep::Everything, any_status: AnyStatus::No };

@@ -12,11 +12,13 @@ use http::{Method, Uri};
 use percent_encoding::percent_decode_str;
 use tidewire_service::{Error, PathParams, Service};
 
+use crate::services::mount::without_prefix;
+
 /// All plain HTTP services of a server.
 #[derive(Default)]
 pub(crate) struct Routes {
     routes: matchit::Router<Route>,
-    fallback: Option<Arc<dyn Service>>,
+    pub(super) fallback: Option<Arc<dyn Service>>,
 }
 
 struct Route {
@@ -24,7 +26,7 @@ struct Route {
     target: RouteTarget,
 }
 
-enum RouteTarget {
+pub(super) enum RouteTarget {
     /// A service a verb.
     Verbs(Vec<(Method, Arc<dyn Service>)>),
     /// One service for everything below a prefix of this length, which it does not see.
@@ -66,25 +68,8 @@ impl Routes {
         self.insert(template, RouteTarget::Verbs(vec![(verb, service)]))
     }
 
-    /// Adds a service for everything at and below a prefix.
-    pub(crate) fn mount(
-        &mut self,
-        prefix: &str,
-        service: Arc<dyn Service>,
-    ) -> Result<(), RouteError> {
-        let prefix = prefix.trim_end_matches('/');
-        if prefix.is_empty() {
-            self.fallback = Some(service);
-            return Ok(());
-        }
-        let below = format!("{prefix}/{{*_}}");
-        for template in [prefix, &format!("{prefix}/"), &below] {
-            self.insert(template, RouteTarget::Mount(Arc::clone(&service), prefix.len()))?;
-        }
-        Ok(())
-    }
-
-    fn insert(&mut self, template: &str, target: RouteTarget) -> Result<(), RouteError> {
+    /// Adds a route.
+    pub(super) fn insert(&mut self, template: &str, target: RouteTarget) -> Result<(), RouteError> {
         if !template.starts_with('/') {
             return Err(RouteError::new(template, "a route starts with /"));
         }
@@ -147,13 +132,6 @@ fn decoded<'a>(name: &str, raw: &'a str) -> Result<Cow<'a, str>, Error> {
     percent_decode_str(raw).decode_utf8().map_err(|_| {
         Error::invalid_argument(format!("path part {name} is not UTF-8 after percent-decoding"))
     })
-}
-
-fn without_prefix(uri: &Uri, prefix: usize) -> Uri {
-    let whole = uri.path_and_query().map_or("/", |whole| whole.as_str());
-    let rest = whole.get(prefix..).unwrap_or_default();
-    let rest = if rest.starts_with('/') { Cow::Borrowed(rest) } else { format!("/{rest}").into() };
-    rest.parse().unwrap_or_else(|_| Uri::from_static("/"))
 }
 
 /// A route that cannot be served.
