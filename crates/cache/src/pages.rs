@@ -15,6 +15,7 @@
 //! | `pages/page_request.rs` | what of a request counts: its key, its directives, who makes it |
 //! | `pages/page.rs` | a stored response: age, use, what it is given as |
 //! | `pages/conditions.rs` | `If-None-Match`, `If-Modified-Since`, `Range` |
+//! | `pages/cache_status.rs` | what `Cache-Status` says |
 //! | `pages/page_cache.rs`, `pages/settings.rs` | what there is to set, to ask for and to end |
 //! | `pages/table.rs` | what is kept, within how many bytes, and what goes first |
 //! | `pages/changes.rs` | that what was asked for before a change is not stored after it |
@@ -29,6 +30,7 @@
 //! Cached replies (`reply_cache.rs`) end with what they depend on, and know their handlers. Pages
 //! are of programs that nobody here can look into, which is why HTTP's rules hold for them.
 
+mod cache_status;
 mod changes;
 mod changes_layer;
 mod command;

@@ -26,7 +26,7 @@ use crate::native::callbacks::{Peer, Shared};
 use crate::native::commands::NamedSources;
 use crate::native::pipe_json::PipeJson;
 use crate::native::session::Native;
-use crate::pool::grant::Failure;
+use crate::pool::failure::Failure;
 use crate::process::generation::Generation;
 use crate::process::listening;
 use crate::process::output::{OutputTail, Pipes};
@@ -325,25 +325,6 @@ impl Drain {
 impl Drop for Drain {
     fn drop(&mut self) {
         self.task.get_mut().abort();
-    }
-}
-
-impl Failure {
-    /// What the system says of a program.
-    fn of(error: &io::Error) -> Self {
-        let is_hopeless = matches!(
-            error.kind(),
-            io::ErrorKind::NotFound
-                | io::ErrorKind::PermissionDenied
-                | io::ErrorKind::NotADirectory
-                | io::ErrorKind::ArgumentListTooLong
-        ) || error.raw_os_error() == Some(libc::ENOEXEC);
-        Self { is_hopeless, ..Self::text(format!("it cannot be run: {error}")) }
-    }
-
-    /// What is not the program's fault.
-    fn for_now(error: io::Error) -> Self {
-        Self::text(format!("it cannot be started now: {error}"))
     }
 }
 

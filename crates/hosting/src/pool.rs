@@ -30,6 +30,7 @@ use crate::supervisor::message::End;
 
 mod breaker;
 mod callers;
+pub(crate) mod failure;
 pub(crate) mod grant;
 mod instance;
 mod replacement;
@@ -38,7 +39,8 @@ pub(crate) mod step;
 
 use self::breaker::Breaker;
 use self::callers::{Holders, WaitQueue};
-use self::grant::{Failure, Grant, Refusal};
+use self::failure::Failure;
+use self::grant::{Grant, Refusal};
 use self::instance::{Condition, PoolInstance};
 use self::state::{Count, InstanceStatus};
 use self::step::{Step, earliest};

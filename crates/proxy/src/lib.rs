@@ -8,6 +8,7 @@
 //! | file | what it decides |
 //! |---|---|
 //! | `routes.rs` | which service a path belongs to |
+//! | `location.rs` | a `Location` of a service that does not see its prefix |
 //! | `upstream.rs` | how a request passes to an upstream, and how long it may take |
 //! | `health.rs` | whether a server behind is well |
 //! | `proxy_status.rs` | what a failure on the way is told as: status and `Proxy-Status` |
@@ -26,6 +27,7 @@ mod grpc_failure;
 mod header_rules;
 mod health;
 mod late;
+mod location;
 mod page_runtime;
 mod proxy_status;
 mod response_timer;

@@ -25,6 +25,7 @@ use tidewire_service::{
     Answer, Body, Call, Code, Context, Error, Headers, Outcome, Phase, Reply, Result, Service,
 };
 
+use super::cache_status::{append_cache_status, collapsed};
 use super::commands::{self, CHANGED};
 use super::fill::Fill;
 use super::flight::{FlightEnd, FlightLeader, FlightRole};
@@ -586,17 +587,5 @@ fn end(lead: Option<FlightLeader>, end: FlightEnd) {
     }
 }
 
-fn collapsed(was: bool) -> &'static str {
-    if was { "; collapsed" } else { "" }
-}
-
-/// Appends to `Cache-Status`: who is nearest to the caller is last.
-fn append_cache_status(headers: &mut Headers, text: &str) {
-    if let Ok(value) = HeaderValue::from_str(text) {
-        headers.append(CACHE_STATUS, value);
-    }
-}
-
 /// How often a request waits for another one before it goes on by itself.
 const TURNS_MAX: u32 = 4;
-const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");

@@ -1,9 +1,10 @@
 //! A place for a call, or why there is none.
 
-use std::fmt;
 use std::time::Duration;
 
 use tidewire_service::CallerKey;
+
+use crate::pool::failure::Failure;
 
 /// A place at an instance, to be given back.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,28 +28,3 @@ pub(crate) enum Refusal {
     /// It is being ended.
     Draining,
 }
-
-/// Why an instance could not be started, or crashed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
-    /// What there is to say: `it ended with exit code 1`.
-    pub(crate) text: String,
-    /// The program itself cannot be run.
-    pub(crate) is_hopeless: bool,
-    /// It was not ready within `start_timeout`, which is this.
-    pub(crate) late_after: Option<Duration>,
-}
-
-impl Failure {
-    pub(crate) fn text(text: String) -> Self {
-        Self { text, is_hopeless: false, late_after: None }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for Failure {}

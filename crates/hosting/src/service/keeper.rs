@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::instance::{Instance, StartContext, health};
 use crate::pool::Pool;
-use crate::pool::grant::Failure;
+use crate::pool::failure::Failure;
 use crate::pool::step::Step;
 use crate::process::generation::Generation;
 use crate::service::figures::micros;
