@@ -7,7 +7,6 @@
 pub(crate) mod health;
 
 use std::fmt;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::pin::pin;
