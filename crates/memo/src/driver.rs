@@ -93,8 +93,11 @@ impl Drop for DriverThread {
         drop(known);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // The thread runs no user code but destructors that are caught, so it does not panic.
-            let _ = thread.join();
+            // A report may drop the last driver on the thread itself, which ends after it.
+            if thread.thread().id() != std::thread::current().id() {
+                // The thread runs no user code but what is caught, so it does not panic.
+                let _ = thread.join();
+            }
         }
     }
 }

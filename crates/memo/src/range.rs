@@ -75,7 +75,7 @@ impl<K: Key + Ord> Intervals<K> for Index<K> {
             Some(at) => at,
             None => tree.insert(interval.clone(), Id::NONE),
         };
-        let made = {
+        let (made, writes) = {
             let core = inner.shared().core.lock();
             let known = core.node(*tree.value(at));
             if let Some(node) = known {
@@ -83,7 +83,9 @@ impl<K: Key + Ord> Intervals<K> for Index<K> {
                 return (node.id, node.version());
             }
             drop(core);
-            inner.make(0, Point::Interval(interval))
+            // After the entry: a write that begins now finds it there.
+            let writes = inner.open_keys.writes_in(&interval);
+            (inner.make(0, Point::Interval(interval)), writes)
         };
         let mut core = inner.shared().core.lock();
         let version = inner.last_change();
@@ -94,6 +96,7 @@ impl<K: Key + Ord> Intervals<K> for Index<K> {
             return (Id::NONE, 0);
         }
         let id = inner.insert_interval(&mut core, made, version);
+        writes.into_iter().for_each(|write| core.add_intervals(write, [id]));
         self.inserts.fetch_add(1, SeqCst);
         drop(core);
         *tree.value_mut(at) = id;

@@ -1,6 +1,7 @@
 //! What can change: plain data, a name and a key.
 #![allow(unsafe_code)]
 
+mod open_keys;
 mod since;
 
 use std::fmt;
@@ -19,7 +20,7 @@ use crate::compute::in_order;
 use crate::graph::cascade::{Mark, Walk};
 use crate::graph::core::Core;
 use crate::graph::deferred::DeferredDrops;
-use crate::graph::order::WrittenKey;
+use crate::graph::order::{Ticket, WrittenKey};
 use crate::graph::owner::{Functions, Owner};
 use crate::graph::validate::Taint;
 use crate::graph::{Graph, Shared};
@@ -28,6 +29,7 @@ use crate::memory::fault::{Fault, injected};
 use crate::memory::line::pin;
 use crate::memory::pool;
 use crate::range::{Interval, Intervals, RangeHits};
+use crate::source::open_keys::{OpenKeyGuard, OpenKeys};
 use crate::store::key::Key;
 use crate::store::node::{FRESH, Header};
 use crate::store::slots::Id;
@@ -69,6 +71,7 @@ pub(crate) struct Inner<K> {
     external: AtomicBool,
     /// Suspensions that go on.
     suspended: AtomicUsize,
+    pub(crate) open_keys: OpenKeys<K>,
 }
 
 /// A key that somebody read.
@@ -112,6 +115,7 @@ impl<K: Key> Source<K> {
                 last_change: AtomicU64::new(0),
                 external: AtomicBool::new(false),
                 suspended: AtomicUsize::new(0),
+                open_keys: OpenKeys::new(),
             }));
             made.owner.typed.set(ptr::from_ref(made).cast());
             inner = Some(made);
@@ -158,15 +162,18 @@ impl<K: Key> Source<K> {
         let noting = || in_order::noting(self.shared());
         let Some(frame) = capture::current().or_else(noting) else { return };
         self.inner.check_suspended(frame);
+        let unread = Unread(frame);
         let hash = self.inner.hasher.hash(key);
         let _pin = pin();
         let is_it = |node: &Node<K>| matches!(&node.key, Point::Key(k) if k == key);
-        if let Some(node) = self.inner.table.find(hash, is_it) {
-            node.header.visit();
-            frame.record(self.shared(), node.header.id, node.header.version());
-            return;
-        }
-        let (id, version) = self.inner.insert(hash, is_it, || Point::Key(key.clone()));
+        let (id, version) = match self.inner.table.find(hash, is_it) {
+            Some(node) => {
+                node.header.visit();
+                (node.header.id, node.header.version())
+            }
+            None => self.inner.insert(hash, is_it, || Point::Key(key.clone())),
+        };
+        std::mem::forget(unread);
         frame.record(self.shared(), id, version);
     }
 
@@ -190,10 +197,12 @@ impl<K: Key> Source<K> {
         let noting = || in_order::noting(self.shared());
         let Some(frame) = capture::current().or_else(noting) else { return };
         self.inner.check_suspended(frame);
+        let unread = Unread(frame);
         let interval = Interval::new(&bounds);
         let intervals = self.inner.intervals.get_or_init(crate::range::index);
         let _pin = pin();
         let (id, version) = intervals.read(self.inner, interval);
+        std::mem::forget(unread);
         frame.record(self.shared(), id, version);
     }
 
@@ -261,6 +270,7 @@ impl<K: Key> Source<K> {
             seen: None,
             stabbed: None,
             whole: false,
+            opened: None,
         }
     }
 
@@ -274,13 +284,13 @@ impl<K: Key> Source<K> {
 
     /// A change of every key, and what says that it is to come.
     pub(crate) fn every_key(&self) -> (Box<dyn Mark>, WrittenKey) {
-        (Box::new(AllKeys { inner: self.inner }), self.inner.written(None, Vec::new()))
+        (Box::new(AllKeys { inner: self.inner }), self.inner.written(None))
     }
 }
 
 impl<K: Key> Inner<K> {
-    fn written(&self, hash: Option<u64>, intervals: Vec<Id>) -> WrittenKey {
-        WrittenKey { owner: self.owner.number, hash, intervals, since: 0 }
+    fn written(&self, hash: Option<u64>) -> WrittenKey {
+        WrittenKey { owner: self.owner.number, hash }
     }
 
     /// Adds the node that `is_it` does not find, and returns its identity and version. Pinned.
@@ -371,6 +381,16 @@ impl<K: Key> Inner<K> {
     }
 }
 
+/// A read whose key may panic, forgotten when it is over: what a function makes that goes on after the panic
+/// depends on something that it did not read, and is not kept.
+struct Unread<'f>(&'f Frame);
+
+impl Drop for Unread<'_> {
+    fn drop(&mut self) {
+        self.0.add_taint(Taint::UNTRACKED);
+    }
+}
+
 /// One changed key; see [`Mark`].
 pub(crate) struct KeyMark<K: 'static> {
     inner: &'static Inner<K>,
@@ -381,22 +401,29 @@ pub(crate) struct KeyMark<K: 'static> {
     stabbed: Option<RangeHits>,
     /// It could not be told which nodes are concerned, so all are.
     whole: bool,
+    /// While a guard announces it.
+    opened: Option<OpenKeyGuard<K>>,
 }
 
 impl<K: Key> KeyMark<K> {
-    /// What a write of this key may change, by now and from now on.
-    pub(crate) fn written(&self) -> WrittenKey {
-        let since = self.inner.owner.graph.core.lock().next_tick();
-        let stab = || self.inner.intervals.get().map(|intervals| intervals.stab(&self.key));
-        let written = match catch_unwind(AssertUnwindSafe(stab)) {
-            Ok(None) => self.inner.written(Some(self.hash), Vec::new()),
-            Ok(Some(stabbed)) if !stabbed.is_unsure() => {
-                self.inner.written(Some(self.hash), stabbed.ids().collect())
+    /// Says which nodes a write of this key may change, by now and from now on.
+    pub(crate) fn is_written_by(&mut self, ticket: &Ticket) {
+        let number = ticket.number();
+        let found = catch_unwind(AssertUnwindSafe(|| {
+            // First, so that an interval that comes now is found, or finds this.
+            let opened = self.inner.open_keys.open(number, self.key.clone());
+            (opened, self.inner.intervals.get().map(|intervals| intervals.stab(&self.key)))
+        }));
+        match found {
+            Ok((opened, stabbed)) if !stabbed.as_ref().is_some_and(RangeHits::is_unsure) => {
+                self.opened = Some(opened);
+                ticket.add(self.inner.written(Some(self.hash)));
+                let ids = stabbed.iter().flat_map(RangeHits::ids);
+                self.inner.shared().core.lock().add_intervals(number, ids);
             }
             // It panics again when it is announced, of every key.
-            _ => self.inner.written(None, Vec::new()),
-        };
-        WrittenKey { since, ..written }
+            _ => ticket.add(self.inner.written(None)),
+        }
     }
 }
 

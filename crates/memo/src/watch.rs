@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
+use crate::graph::core::Core;
 use crate::graph::subscriptions::{Inbox, Subscription};
 
 use crate::compute::cached_value::CachedValue;
@@ -52,11 +53,16 @@ impl<K: Key, V: Send + Sync + 'static> Post<K, V> {
         true
     }
 
+    /// Whether this version is the current one.
+    fn is_current(&self, core: &Core, version: u64) -> bool {
+        core.node(self.id).is_some_and(|node| node.is_current() && node.version() == version)
+    }
+
     /// Forgets notifications when this version is current: the value is newer than any of them. A run
     /// that changes what the value is made of would otherwise be asked for again by its own notification.
     fn settle(&self, version: u64) {
         let core = self.memo.inner.shared().core.lock();
-        if core.node(self.id).is_some_and(|node| node.is_current() && node.version() == version) {
+        if self.is_current(&core, version) {
             // In the hold in which it is current: a later mark notifies again.
             self.inbox().silence();
         }
@@ -77,8 +83,10 @@ impl<K: Key, V: Send + Sync + 'static> Drop for Post<K, V> {
 ///
 /// A mark wakes the stream, which verifies; it yields only when the version changed, so a change that
 /// early cutoff absorbs yields nothing. A value that lives shorter than a poll takes may be skipped,
-/// never the last one. An error that is memoized is yielded once; one that is not is computed anew by
-/// the next poll, so pause before you ask again. The stream ends when the memo is closed.
+/// never the last one. An error that is memoized is yielded once. An error or a value that is not
+/// kept (of a source that is suspended, of another graph, of a fallback) is computed anew by the next
+/// poll, since nothing would tell that it changed: pause before you ask again. The stream ends when
+/// the memo is closed.
 ///
 /// ```
 /// # mod tidewire { pub mod memo { pub use tidewire_memo::*; } }
@@ -107,19 +115,37 @@ pub struct Watch<K: Key, V: Send + Sync + 'static> {
     last: Option<u64>,
     /// The last value was not published, so no mark will come: ask again.
     again: bool,
+    /// `next` was called anew while what an earlier call had asked for was not there yet.
+    is_asked_anew: bool,
+    /// Answers in a row that were older than the call of `next` that they came for.
+    outdated: u32,
 }
 
 impl<K: Key, V: Send + Sync + 'static> Watch<K, V> {
     pub(crate) fn new(memo: Memo<K, V>, key: K) -> Self {
-        Self { post: Post::new(memo, key), get: None, last: None, again: true }
+        let post = Post::new(memo, key);
+        Self { post, get: None, last: None, again: true, is_asked_anew: false, outdated: 0 }
     }
 
-    /// The next fresh value; `None` when the memo is closed.
+    /// The next fresh value; `None` when the memo is closed. It is no older than the call.
     ///
     /// # Cancel safety
-    /// Nothing is lost when the future is dropped.
+    /// Nothing is lost when the future is dropped: the computation goes on, and the next call waits for it.
+    /// What was made of a state before that call is computed again, up to 16 times in a row, so that a
+    /// caller who gives up again and again while the data changes is shown something at last.
     pub async fn next(&mut self) -> Option<Result<CachedValue<V>, Error>> {
+        self.is_asked_anew = self.get.is_some();
         std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+
+    /// Whether an answer is of an earlier call of `next`, and has been overtaken by a change since.
+    fn is_too_old(&mut self, answer: &Result<CachedValue<V>, Error>) -> bool {
+        let version = answer.as_ref().map_or_else(Error::version, CachedValue::version);
+        let is_old = std::mem::take(&mut self.is_asked_anew)
+            && self.outdated < OUTDATED_MAX
+            && !self.post.is_current(&self.post.memo.inner.shared().core.lock(), version);
+        self.outdated = if is_old { self.outdated + 1 } else { 0 };
+        is_old
     }
 
     /// What the last answer means for this stream; `None` when there is nothing to yield.
@@ -167,6 +193,10 @@ impl<K: Key, V: Send + Sync + 'static> Stream for Watch<K, V> {
             let Some(get) = &mut this.get else { continue };
             let Poll::Ready(answer) = Pin::new(get).poll(context) else { return Poll::Pending };
             this.get = None;
+            if this.is_too_old(&answer) {
+                this.again = true;
+                continue;
+            }
             if let Some(item) = this.judge(answer) {
                 return Poll::Ready(item);
             }
@@ -243,3 +273,6 @@ impl<K: Key, V: Send + Sync + 'static> fmt::Debug for Notify<K, V> {
         f.debug_struct("Notify").field("key", &self.post.key).finish()
     }
 }
+
+/// How often in a row an answer that is older than its call is not yielded.
+const OUTDATED_MAX: u32 = 16;

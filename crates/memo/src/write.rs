@@ -65,8 +65,8 @@ impl WriteGuard {
             self.unnamed = None;
             self.marks.remove(0);
         }
-        let mark = source.mark(key);
-        self.ticket.add(mark.written());
+        let mut mark = source.mark(key);
+        mark.is_written_by(&self.ticket);
         self.marks.push(Box::new(mark));
         self
     }

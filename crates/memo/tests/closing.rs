@@ -96,3 +96,18 @@ fn a_source_that_is_read_after_its_graph_was_closed_keeps_nothing() {
     assert_eq!(*futures::executor::block_on(memo.get(1)).unwrap(), 1);
     assert!(memo.cached(&1).is_none(), "nobody can tell of its changes");
 }
+
+#[test]
+fn computations_that_are_given_up_leave_nothing_behind() {
+    let _alone = ALONE.lock().unwrap();
+    let graph = Graph::new();
+    let memo = Memo::infallible_in(&graph, "memo", |_: u64| std::future::pending::<u64>());
+    let round = || {
+        for key in 0..5_000 {
+            let given_up = futures::FutureExt::now_or_never(memo.get(key % 7));
+            assert!(given_up.is_none());
+        }
+    };
+    let bytes = left(4, round);
+    assert!(bytes < 5_000, "{bytes} bytes of 5,000 computations are not given back");
+}

@@ -79,8 +79,8 @@ async fn audit<K: Key, V: Send + Sync + 'static>(
     }
 }
 
-/// Whether the value in memory is current and the same one that was served, and made of nothing
-/// external, which may change without saying so.
+/// Whether the value in memory is current and the same one that was served, no write goes on, and it
+/// is made of nothing external, which may change without saying so.
 fn is_still<K: Key, V: Send + Sync + 'static>(
     memo: &'static Inner<K, V>,
     key: &K,
@@ -89,7 +89,9 @@ fn is_still<K: Key, V: Send + Sync + 'static>(
     let _pin = pin();
     let bounds_external = memo.shared().core.lock().expiry.bounds_external();
     let is_external = |node: &Node<K, V>| bounds_external && node.header.is_external();
-    memo.cached(key).is_some_and(|now| now.version() == value.version())
+    // While somebody writes, what is loaded may be newer than what is announced.
+    !memo.shared().has_writes()
+        && memo.cached(key).is_some_and(|now| now.version() == value.version())
         && !memo.find(memo.hash(key), key).is_some_and(is_external)
 }
 

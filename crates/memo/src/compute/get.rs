@@ -131,7 +131,11 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
             Long::Joined(joined) => {
                 capture::current().into_iter().for_each(|frame| joined.asks(frame));
                 let Some(answer) = wait(joined, context) else {
-                    return (Self::Long(long), Poll::Pending);
+                    return match alone(memo, joined) {
+                        None => (Self::Long(long), Poll::Pending),
+                        Some(Err(error)) => (Self::Over, Poll::Ready(Err(error))),
+                        Some(Ok(own)) => Self::go_on_long(Box::new(Long::Own(own)), memo, context),
+                    };
                 };
                 let Long::Joined(joined) = *long else { unreachable!("it was a moment ago") };
                 (Self::Over, Poll::Ready(end(memo, joined, answer)))
@@ -287,6 +291,26 @@ fn enter_writing<K: Key, V: Send + Sync + 'static>(
         Ok(own) => own.map(|own| Entry::Own(Box::new(own))),
         Err(error) => Some(Entry::Refused(error)),
     }
+}
+
+/// A run of its own for a caller who has begun to write since he asked: what he waits for may be held until
+/// his write is announced.
+#[inline]
+fn alone<K: Key, V: Send + Sync + 'static>(
+    memo: &'static Inner<K, V>,
+    joined: &Participant<K, V>,
+) -> Option<Result<Box<Own<V>>, Error>> {
+    if !memo.shared().has_writes() || !memo.shared().is_writing(capture::asker()) {
+        return None;
+    }
+    let key = {
+        let _pin = pin();
+        if joined.work.head.is_finished() {
+            return None;
+        }
+        joined.work.node().key.clone()
+    };
+    own::begin(memo, &key).map(|own| own.map(Box::new)).transpose()
 }
 
 /// The value of a fresh node, under the lock and pinned.

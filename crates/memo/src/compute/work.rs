@@ -32,6 +32,7 @@ use crate::graph::validate::Taint;
 use crate::graph::{self, Shared, budget};
 use crate::memory::callers::ByCaller;
 use crate::memory::depth::{self, Deferred};
+use crate::memory::epoch;
 use crate::memory::fault::{Fault, injected};
 use crate::memory::pool;
 use crate::memory::sync::Mutex;
@@ -351,6 +352,8 @@ impl<K: Key, V: Send + Sync + 'static> Participant<K, V> {
             if depth::is_outside() {
                 budget::relieve(work.shared());
             }
+            // The node is gone, too, and nobody else may come by.
+            epoch::collect_if_due();
         } else {
             let (own, next) = {
                 let mut board = work.board.lock();

@@ -33,6 +33,8 @@ struct Write {
     /// Who writes; see [`crate::compute::capture::asker`].
     holder: u64,
     keys: Vec<WrittenKey>,
+    /// The intervals that contain one of its keys.
+    intervals: Vec<Id>,
     /// When [`Graph::advance`] first saw it.
     seen: Option<Instant>,
 }
@@ -42,10 +44,6 @@ pub(crate) struct WrittenKey {
     pub(crate) owner: u16,
     /// `None` for every key of the source.
     pub(crate) hash: Option<u64>,
-    /// The intervals that contain the key.
-    pub(crate) intervals: Vec<Id>,
-    /// Intervals that are read from this tick on may contain it.
-    pub(crate) since: u64,
 }
 
 /// A write that has begun; it is over when this is dropped.
@@ -59,19 +57,15 @@ impl Writes {
         Self { open: Vec::new(), next: 0, waiting: HashMap::new(), limit: LIMIT }
     }
 
-    fn is_open(&self, number: u64) -> bool {
+    pub(crate) fn is_open(&self, number: u64) -> bool {
         self.open.iter().any(|write| write.number == number)
     }
 }
 
 impl WrittenKey {
-    fn concerns(&self, owner: u16, hash: u64, id: Id, read: u64) -> bool {
-        // Intervals have no hash.
-        let is_new_interval = hash == 0 && read >= self.since;
-        self.owner == owner
-            && (self.hash.is_none_or(|own| own == hash)
-                || is_new_interval
-                || self.intervals.contains(&id))
+    /// Whether this is a key that was read; intervals have no hash.
+    fn concerns(&self, owner: u16, hash: u64) -> bool {
+        self.owner == owner && self.hash.is_none_or(|own| own == hash)
     }
 }
 
@@ -90,7 +84,13 @@ impl Shared {
         let mut core = self.core.lock();
         core.writes.next += 1;
         let number = core.writes.next;
-        core.writes.open.push(Write { number, holder, keys: Vec::new(), seen: None });
+        core.writes.open.push(Write {
+            number,
+            holder,
+            keys: Vec::new(),
+            intervals: Vec::new(),
+            seen: None,
+        });
         self.writes.fetch_add(1, SeqCst);
         Ticket { shared: self, number }
     }
@@ -142,6 +142,10 @@ impl Ticket {
             write.keys.push(key);
         }
     }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
 }
 
 impl Drop for Ticket {
@@ -154,15 +158,22 @@ impl Core {
     /// The writes, others than its own, that may have changed what a computation read.
     pub(crate) fn writes_of(&self, records: &[Record], asker: u64) -> Vec<u64> {
         let concerns = |write: &&Write| {
-            write.keys.iter().any(|key| {
-                records.iter().filter_map(|record| self.node(record.id)).any(|node| {
-                    let read = node.verified.get();
-                    node.is_source() && key.concerns(node.owner, node.hash, node.id, read)
-                })
+            let sources = records.iter().filter_map(|record| self.node(record.id));
+            sources.filter(|node| node.is_source()).any(|node| {
+                write.intervals.contains(&node.id)
+                    || write.keys.iter().any(|key| key.concerns(node.owner, node.hash))
             })
         };
         let others = self.writes.open.iter().filter(|write| write.holder != asker);
         others.filter(concerns).map(|write| write.number).collect()
+    }
+
+    /// A write may change what is in these intervals, too.
+    pub(crate) fn add_intervals(&mut self, number: u64, intervals: impl IntoIterator<Item = Id>) {
+        let open = self.writes.open.iter_mut().find(|write| write.number == number);
+        if let Some(write) = open {
+            write.intervals.extend(intervals);
+        }
     }
 
     /// Whether any of these writes goes on; then the task is woken when one ends. What is returned is

@@ -21,6 +21,13 @@ impl<K: Clone> Interval<K> {
     }
 }
 
+impl<K: Ord> Interval<K> {
+    /// Whether a key lies in it.
+    pub(crate) fn contains(&self, key: &K) -> bool {
+        begins(&self.low, key) && reaches(&self.high, key)
+    }
+}
+
 impl<K: fmt::Debug> fmt::Debug for Interval<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.low {

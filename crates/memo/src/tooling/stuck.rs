@@ -19,6 +19,7 @@ use crate::graph::core::{Core, Lookout};
 use crate::graph::owner::Owner;
 use crate::graph::{Graph, Shared};
 use crate::memory::line::pin;
+use crate::memory::wake::quietly;
 use crate::store::node::Header;
 use crate::store::slots::Id;
 
@@ -88,7 +89,8 @@ impl Shared {
             let mut names = found.nodes.iter().map(name);
             let Some(running) = names.next() else { continue };
             let (seen_for, callers, waiting) = (found.seen_for, found.callers, names.collect());
-            report(&Stuck { running, seen_for, callers, waiting });
+            // Its panic is its own: whoever tells the time goes on.
+            quietly(|| report(&Stuck { running, seen_for, callers, waiting }));
         }
         now.checked_add(after)
     }

@@ -92,6 +92,89 @@ fn what_reads_other_keys_does_not_wait() {
 }
 
 #[test]
+fn an_interval_that_is_read_for_the_first_time_waits_only_if_it_has_the_key() {
+    for has_intervals in [false, true] {
+        let world = World::new();
+        if has_intervals {
+            now(world.page.get((20, 30))).unwrap();
+        }
+        let _guard = world.write();
+        assert!(poll(&mut world.page.get((2, 9))).is_ready(), "the key lies outside");
+        assert!(poll(&mut world.page.get((0, 9))).is_pending());
+        let rows = world.rows;
+        let run = OrderedReads::new(&world.graph).follow(async move { rows.range(3..7) });
+        assert!(poll(&mut Box::pin(run)).is_ready());
+        let _unknown = std::thread::spawn(move || rows.write_unknown()).join().unwrap();
+        assert!(poll(&mut world.page.get((40, 50))).is_pending(), "any key may be written");
+    }
+}
+
+#[test]
+fn an_interval_whose_node_went_and_came_back_is_held_as_before() {
+    let world = World::new();
+    now(world.page.get((0, 9))).unwrap();
+    let guard = world.write();
+    world.page.evict(&(0, 9));
+    assert!(poll(&mut world.page.get((0, 9))).is_pending());
+    guard.finish();
+    let guard = std::thread::spawn({
+        let rows = world.rows;
+        move || rows.write(&1).also(&rows, &100)
+    });
+    let guard = guard.join().unwrap();
+    assert!(poll(&mut world.page.get((50, 101))).is_pending(), "the second key counts, too");
+    assert!(poll(&mut world.page.get((50, 100))).is_ready());
+    drop(guard);
+    assert!(poll(&mut world.page.get((60, 101))).is_ready(), "the write is over");
+}
+
+#[test]
+fn who_asked_before_he_began_to_write_does_not_wait_for_himself() {
+    let world = World::new();
+    let gated = |name: &str, gate: &Gate| {
+        let (rows, load, wait) = (world.rows, world.data.clone(), gate.clone());
+        Memo::infallible_in(&world.graph, name, move |key: u64| {
+            let (load, wait) = (load.clone(), wait.clone());
+            async move {
+                rows.read(&key);
+                wait.pass().await;
+                load.load(SeqCst)
+            }
+        })
+    };
+    let rows = world.rows;
+    let gate = Gate::default();
+    let slow = gated("slow", &gate);
+    let mut get = slow.get(1);
+    assert!(poll(&mut get).is_pending());
+    let guard = rows.write(&1);
+    world.data.store(2, SeqCst);
+    gate.open();
+    assert_eq!(*now(get).unwrap(), 2);
+    assert!(slow.cached(&1).is_none(), "it is nobody else's");
+    guard.finish();
+    // Also inside of a function.
+    let gate = Gate::default();
+    let slow = gated("slower", &gate);
+    let act = Memo::infallible_in(&world.graph, "act", move |key: u64| {
+        let gate = gate.clone();
+        async move {
+            let mut get = slow.get(key);
+            let pending = std::future::poll_fn(|context| {
+                Poll::Ready(std::pin::Pin::new(&mut get).poll(context).is_pending())
+            });
+            assert!(pending.await);
+            let guard = rows.write(&key);
+            gate.open();
+            let value = *get.await.unwrap();
+            guard.finish();
+            value
+        }
+    });
+    assert_eq!(*now(act.get(5)).unwrap(), 2);
+}
+
+#[test]
 fn a_watch_yields_nothing_before_it_is_announced() {
     let world = World::new();
     let guard = world.write();

@@ -253,3 +253,18 @@ fn a_waker_that_panics_keeps_nobody_else_asleep() {
     }
     assert!(wakes.count() > 0 && others.count() > 0);
 }
+
+#[test]
+fn what_is_made_after_a_read_whose_key_panics_is_not_kept() {
+    let graph = Graph::new();
+    let rows = Source::<Touchy>::new_in(&graph, "rows");
+    for what in [HASH, CLONE] {
+        let memo = Memo::infallible_in(&graph, &format!("memo {what}"), move |id: u64| {
+            let key = Touchy { id, fuse: Arc::new(AtomicU64::new(what)) };
+            let read = catch_unwind(AssertUnwindSafe(|| rows.read(&key)));
+            async move { read.is_err() }
+        });
+        assert!(*now(memo.get(1)).unwrap(), "{what}");
+        assert!(memo.cached(&1).is_none(), "{what}: nothing would say that it changed");
+    }
+}

@@ -292,3 +292,41 @@ fn what_ends_in_time_or_waits_for_something_else_is_not_called_stuck() {
     graph.advance(start + SECOND);
     assert_eq!(*told.lock().unwrap(), ["slow(1)"]);
 }
+
+#[cfg(feature = "driver")]
+#[test]
+fn a_report_that_panics_or_drops_the_driver_ends_no_other_thing() {
+    let graph = Graph::new();
+    let driver = Arc::new(std::sync::Mutex::new(None));
+    let (told, dropped) = (crate::support::Gate::default(), driver.clone());
+    let tells = told.clone();
+    graph.on_stuck(Duration::from_millis(1), move |_| {
+        // The thread that drives is this one.
+        drop(dropped.lock().unwrap().take());
+        tells.open();
+        panic!("injected report");
+    });
+    let slow = Memo::infallible_in(&graph, "slow", |_: u64| std::future::pending::<u64>());
+    let mut get = slow.get(1);
+    assert!(crate::support::poll(&mut get).is_pending());
+    *driver.lock().unwrap() = Some(graph.drive().unwrap());
+    now(told.pass());
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key })
+        .ttl(Duration::from_millis(1));
+    let mut stale = memo.notify(1);
+    now(memo.get(1)).unwrap();
+    let _driver = graph.drive().unwrap();
+    assert_eq!(now(stale.next()), Some(()), "it can be driven again, and goes on");
+}
+
+#[test]
+fn a_report_that_panics_does_not_end_who_tells_the_time() {
+    let graph = Graph::new();
+    let start = Instant::now();
+    graph.on_stuck(SECOND, |_| panic!("injected report"));
+    let slow = Memo::infallible_in(&graph, "slow", |_: u64| std::future::pending::<u64>());
+    let mut get = slow.get(1);
+    assert!(crate::support::poll(&mut get).is_pending());
+    graph.advance(start);
+    assert_eq!(graph.advance(start + 2 * SECOND), Some(start + 3 * SECOND));
+}

@@ -109,3 +109,27 @@ fn who_asks_beside_a_verification_does_not_wait_until_that_goes_on() {
     assert!(wakes.count() > 0, "whoever can go on is woken");
     assert_eq!(*now(asked).unwrap(), 1);
 }
+
+#[test]
+fn a_value_that_a_write_is_about_to_outdate_is_no_mismatch() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let data = Arc::new(AtomicU64::new(1));
+    let load = data.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        rows.read(&key);
+        let value = load.load(SeqCst);
+        async move { value }
+    })
+    .verify(1.0);
+    now(memo.get(1)).unwrap();
+    let elsewhere = std::thread::spawn(move || rows.write(&1)).join().unwrap();
+    data.store(2, SeqCst);
+    assert_eq!(*now(memo.get(1)).unwrap(), 1, "it is not announced yet");
+    assert_eq!((graph.stats().audited, graph.stats().mismatched), (1, 0));
+    elsewhere.finish();
+    assert_eq!(*now(memo.get(1)).unwrap(), 2);
+    data.store(3, SeqCst);
+    now(memo.get(1)).unwrap();
+    assert_eq!(graph.stats().mismatched, 1, "what nobody announces is one");
+}

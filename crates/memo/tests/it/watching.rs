@@ -197,14 +197,14 @@ fn a_watch_that_is_late_with_an_error_that_is_not_kept_asks_again() {
         }
     });
     let mut watch = memo.watch(1);
-    assert!(watch.next().now_or_never().is_none());
+    assert!(StreamExt::next(&mut watch).now_or_never().is_none());
     gate.open();
     // Another caller drives the run to its end, and the next one is published before the watch looks.
     now(memo.get(1)).unwrap_err();
     data.store(5, SeqCst);
     rows.changed(&1);
     now(memo.get(1)).unwrap();
-    assert_eq!(now(watch.next()).unwrap().unwrap_err().kind(), ErrorKind::Failed);
+    assert_eq!(now(StreamExt::next(&mut watch)).unwrap().unwrap_err().kind(), ErrorKind::Failed);
     assert_eq!(*now(watch.next()).unwrap().unwrap(), 5);
     assert!(watch.next().now_or_never().is_none());
 }
@@ -245,7 +245,7 @@ fn a_watch_that_was_answered_early_waits_for_the_end_and_lets_others_run() {
     assert!(crate::support::poll(&mut change).is_pending());
     assert!(leaf.cached(&0).is_none() && leaf.cached(&9).is_some());
     gate.open();
-    let early = watch.next().now_or_never();
+    let early = StreamExt::next(&mut watch).now_or_never();
     assert_eq!(early.unwrap().unwrap().unwrap().version(), 0, "the leaf is computed anew");
     assert!(watch.next().now_or_never().is_none(), "what is early is not given again and again");
     second.open();
@@ -314,4 +314,56 @@ fn dropping_a_graph_ends_its_watches_and_frees_its_values() {
         drop(other);
         std::thread::yield_now();
     }
+}
+
+/// A table, and a memo of it that waits at a gate.
+fn gated(graph: &Graph) -> (Source<u64>, Arc<AtomicU64>, Gate, Memo<u64, u64>) {
+    let rows = Source::<u64>::new_in(graph, "rows");
+    let (data, gate) = (Arc::new(AtomicU64::new(1)), Gate::default());
+    let (load, wait) = (data.clone(), gate.clone());
+    let slow = Memo::infallible_in(graph, "slow", move |key: u64| {
+        let (load, wait) = (load.clone(), wait.clone());
+        async move {
+            rows.read(&key);
+            let value = load.load(SeqCst);
+            wait.pass().await;
+            value
+        }
+    });
+    (rows, data, gate, slow)
+}
+
+#[test]
+fn a_next_that_is_called_after_a_change_yields_nothing_older_although_one_was_given_up_before() {
+    for strict in [false, true] {
+        let graph = Graph::new();
+        let (rows, data, gate, slow) = gated(&graph);
+        let slow = if strict { slow.strict() } else { slow };
+        let mut watch = slow.watch(1);
+        assert!(watch.next().now_or_never().is_none());
+        data.store(2, SeqCst);
+        rows.changed(&1);
+        gate.open();
+        assert_eq!(*now(watch.next()).unwrap().unwrap(), 2, "strict: {strict}");
+        assert!(watch.next().now_or_never().is_none());
+    }
+}
+
+#[test]
+fn who_gives_up_again_and_again_while_everything_changes_is_shown_something_at_last() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    // Each run takes two polls, and is overtaken in between.
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        rows.read(&key);
+        tokio::task::yield_now().await;
+        key
+    });
+    let mut watch = memo.watch(1);
+    let shown = (0..1000).find_map(|_| {
+        let shown = watch.next().now_or_never();
+        rows.changed(&1);
+        shown
+    });
+    assert!(shown.is_some_and(|shown| *shown.unwrap().unwrap() == 1));
 }
