@@ -115,6 +115,8 @@ pub struct Watch<K: Key, V: Send + Sync + 'static> {
     last: Option<u64>,
     /// The last value was not published, so no mark will come: ask again.
     again: bool,
+    /// The last value is not kept: others run before it is computed again.
+    pauses: bool,
     /// `next` was called anew while what an earlier call had asked for was not there yet.
     is_asked_anew: bool,
     /// Answers in a row that were older than the call of `next` that they came for.
@@ -124,7 +126,15 @@ pub struct Watch<K: Key, V: Send + Sync + 'static> {
 impl<K: Key, V: Send + Sync + 'static> Watch<K, V> {
     pub(crate) fn new(memo: Memo<K, V>, key: K) -> Self {
         let post = Post::new(memo, key);
-        Self { post, get: None, last: None, again: true, is_asked_anew: false, outdated: 0 }
+        Self {
+            post,
+            get: None,
+            last: None,
+            again: true,
+            pauses: false,
+            is_asked_anew: false,
+            outdated: 0,
+        }
     }
 
     /// The next fresh value; `None` when the memo is closed. It is no older than the call.
@@ -158,6 +168,7 @@ impl<K: Key, V: Send + Sync + 'static> Watch<K, V> {
         }
         let version = answer.as_ref().map_or_else(Error::version, CachedValue::version);
         self.again = version == 0;
+        self.pauses = self.again;
         self.post.settle(version);
         if version != 0 && self.last == Some(version) {
             return None;
@@ -179,6 +190,10 @@ impl<K: Key, V: Send + Sync + 'static> Stream for Watch<K, V> {
         loop {
             if this.get.is_none() {
                 if !this.again && this.post.inbox().poll(context.waker()).is_pending() {
+                    return Poll::Pending;
+                }
+                if std::mem::take(&mut this.pauses) {
+                    context.waker().wake_by_ref();
                     return Poll::Pending;
                 }
                 this.post.inbox().silence();

@@ -3,8 +3,10 @@
 //! He must not wait for his own write, and what he reads before it is announced is nobody else's. So what is
 //! not in memory is computed for him alone, beside the graph, and never kept.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::compute::capture::{self, Frame, FrameGuard};
@@ -23,9 +25,27 @@ pub(crate) struct Own<V> {
     label: Label,
 }
 
-/// Memo and key of a run, to find one that asks for itself.
-#[derive(Clone, PartialEq)]
-struct Label(String);
+/// Memo and key of a run, to find one that asks for itself. Two memos may have one name, and two keys one
+/// text.
+#[derive(Clone)]
+struct Label {
+    /// The address of the memo.
+    memo: usize,
+    key: Arc<dyn Any + Send + Sync>,
+    text: Arc<str>,
+}
+
+impl Label {
+    fn new<K: Key, V: Send + Sync + 'static>(memo: &'static Inner<K, V>, key: &K) -> Self {
+        let text = format!("{}({key:?})", memo.name()).into();
+        Self { memo: std::ptr::from_ref(memo).addr(), key: Arc::new(key.clone()), text }
+    }
+
+    fn is<K: Key>(&self, other: &Self) -> bool {
+        let keys = || self.key.downcast_ref::<K>() == other.key.downcast_ref();
+        self.memo == other.memo && keys()
+    }
+}
 
 /// Begins a run, unless it would ask for itself or runs nest too deeply.
 pub(crate) fn begin<K: Key, V: Send + Sync + 'static>(
@@ -34,11 +54,11 @@ pub(crate) fn begin<K: Key, V: Send + Sync + 'static>(
 ) -> Result<Option<Own<V>>, Error> {
     // Also when nobody waits for it.
     capture::current().inspect(|frame| frame.add_taint(Taint::UNTRACKED));
-    let label = Label(format!("{}({key:?})", memo.name()));
+    let label = Label::new(memo, key);
     let outer = RUNNING.with(|running| running.borrow().clone());
-    if let Some(at) = outer.iter().position(|other| *other == label) {
-        let mut names: Vec<_> = outer[at..].iter().map(|label| label.0.clone()).collect();
-        names.push(label.0);
+    if let Some(at) = outer.iter().position(|other| other.is::<K>(&label)) {
+        let names: Vec<_> =
+            outer[at..].iter().chain([&label]).map(|label| label.text.to_string()).collect();
         return Err(Error::cycle(&names));
     }
     if outer.len() >= DEPTH {
@@ -86,7 +106,7 @@ impl<V: Send + Sync + 'static> Own<V> {
 
 fn panicked<K: Key, V: Send + Sync + 'static>(
     memo: &'static Inner<K, V>,
-    payload: Box<dyn std::any::Any + Send>,
+    payload: Box<dyn Any + Send>,
 ) -> Error {
     memo.shared().core.lock().stats.panicked += 1;
     let error = Error::panicked(memo.name(), &*payload);

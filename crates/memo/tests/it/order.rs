@@ -221,6 +221,37 @@ fn who_writes_and_asks_for_what_asks_for_itself_is_told_of_the_cycle() {
 }
 
 #[test]
+fn who_writes_and_asks_two_memos_of_one_name_is_told_of_no_cycle() {
+    #[derive(Clone, PartialEq, Eq, Hash)]
+    struct Secret(u64);
+    impl std::fmt::Debug for Secret {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("secret")
+        }
+    }
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let below = Memo::infallible_in(&graph, "memo", async |key: Secret| key.0);
+    let above = Memo::infallible_in(&graph, "memo", move |key: Secret| async move {
+        *below.get(key).await.unwrap()
+    });
+    let cell: Arc<OnceLock<Memo<Secret, u64>>> = Arc::default();
+    let asked = cell.clone();
+    let chain = Memo::infallible_in(&graph, "chain", move |Secret(key)| {
+        let asked = asked.clone();
+        async move {
+            match key {
+                0 => *above.get(Secret(7)).await.unwrap(),
+                more => *asked.get().unwrap().get(Secret(more - 1)).await.unwrap(),
+            }
+        }
+    });
+    cell.set(chain).unwrap();
+    let _guard = rows.write(&1);
+    assert_eq!(*now(chain.get(Secret(3))).unwrap(), 7);
+}
+
+#[test]
 fn two_who_write_and_read_what_the_other_writes_do_not_wait_for_each_other() {
     let world = World::new();
     let (rows, other) = (world.rows, world.other);

@@ -367,3 +367,21 @@ fn who_gives_up_again_and_again_while_everything_changes_is_shown_something_at_l
     });
     assert!(shown.is_some_and(|shown| *shown.unwrap().unwrap() == 1));
 }
+
+#[test]
+fn a_watch_of_what_is_not_kept_lets_others_run_in_between() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        rows.read(&key);
+        key
+    });
+    runtime.block_on(async move {
+        let suspension = rows.suspend();
+        let ends = tokio::spawn(async move { drop(suspension) });
+        let mut watch = memo.watch(1);
+        while watch.next().await.unwrap().unwrap().version() == 0 {}
+        ends.await.unwrap();
+    });
+}
