@@ -88,7 +88,7 @@ impl<K: Key + Ord> Intervals<K> for Index<K> {
             (inner.make(0, Point::Interval(interval)), writes)
         };
         let mut core = inner.shared().core.lock();
-        let version = inner.last_change();
+        let version = inner.last_change(&core);
         if core.closed {
             drop(core);
             inner.discard(made);

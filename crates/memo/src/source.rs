@@ -371,9 +371,9 @@ impl<K: Key> Inner<K> {
         }
     }
 
-    /// The tick of the latest change of any key. Under the graph lock.
-    pub(crate) fn last_change(&self) -> u64 {
-        self.last_change.load(Relaxed)
+    /// The tick of the latest change of any key.
+    pub(crate) fn last_change(&self, core: &Core) -> u64 {
+        self.last_change.load(Relaxed).max(core.last_of_all(self.owner.number))
     }
 
     pub(crate) fn shared(&self) -> &'static Shared {

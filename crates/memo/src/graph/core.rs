@@ -156,8 +156,12 @@ impl Core {
 
     /// The version a source key without a node has.
     pub(crate) fn absent(&self, owner: u16, hash: u64) -> u64 {
-        let whole = self.whole.get(usize::from(owner)).copied().unwrap_or(0);
-        self.absent[self.stripe(owner, hash)].max(whole)
+        self.absent[self.stripe(owner, hash)].max(self.last_of_all(owner))
+    }
+
+    /// When every key of a source last changed.
+    pub(crate) fn last_of_all(&self, owner: u16) -> u64 {
+        self.whole.get(usize::from(owner)).copied().unwrap_or(0)
     }
 
     /// Says that a source key without a node changed, or lost its node, at `tick`.

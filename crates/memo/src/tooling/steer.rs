@@ -21,7 +21,13 @@ impl Graph {
             found = true;
             match node.is_source() {
                 // It goes, with a version that is later than what anybody has read.
-                true => _ = core.force_out(node, walk),
+                true => {
+                    if node.hash == 0 {
+                        // One interval: those that are read next begin with the change of all.
+                        core.raise_absent_all(node.owner, core.tick);
+                    }
+                    core.force_out(node, walk);
+                }
                 false => core.invalidate(node, walk),
             }
         });

@@ -1,7 +1,13 @@
 //! What an operator does to one entry by its number.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::SeqCst;
+
 use futures::executor::block_on;
 use tidewire_memo::{EntryState, Graph, Memo, Source};
+
+use crate::support::{Gate, poll};
 
 /// A memo over a source, computed once for key 7, and the numbers of both entries.
 fn kept(graph: &Graph) -> (Memo<u32, u32>, u64, u64) {
@@ -78,4 +84,37 @@ fn hits_are_counted_memo_by_memo_while_that_is_wanted_however_they_are_served() 
     assert_eq!(hits("row"), 9, "what was counted stays to be read");
     graph.count_hits(true);
     assert_eq!(hits("row"), 0);
+}
+
+#[test]
+fn a_source_entry_that_is_invalidated_counts_as_changed_for_what_had_loaded_before() {
+    for ranges in [false, true] {
+        let (graph, gate) = (Graph::new(), Gate::default());
+        let rows = Source::new_in(&graph, "rows");
+        let data = Arc::new(AtomicU32::new(1));
+        let (load, wait) = (data.clone(), gate.clone());
+        let row = Memo::infallible_in(&graph, "row", move |wants_gate: bool| {
+            let (load, wait) = (load.clone(), wait.clone());
+            async move {
+                let loaded = load.load(SeqCst);
+                if wants_gate {
+                    wait.pass().await;
+                }
+                match ranges {
+                    true => rows.range(0..9_u32),
+                    false => rows.read(&7_u32),
+                }
+                loaded
+            }
+        });
+        block_on(row.get(false)).unwrap();
+        let source = graph.entries("rows", 0, 1).entries[0].id;
+        let mut get = row.get(true);
+        assert!(poll(&mut get).is_pending(), "it has loaded");
+        data.store(2, SeqCst);
+        assert_eq!(graph.invalidate(source), Some(1));
+        gate.open();
+        block_on(get).unwrap();
+        assert_eq!(*block_on(row.get(true)).unwrap(), 2, "ranges: {ranges}");
+    }
 }
