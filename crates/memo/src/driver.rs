@@ -72,7 +72,7 @@ fn run(shared: &Shared, stop: &AtomicBool) {
         // tidy: allow-clock this optional thread is what drives the graph's time
         let now = Instant::now();
         let next = shared.advance(now);
-        if !shared.sleep() {
+        if !shared.sleep(next) {
             continue;
         }
         match next {

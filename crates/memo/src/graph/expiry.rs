@@ -92,8 +92,13 @@ impl Expiry {
     }
 
     /// Whom to tell that time matters again, while the driver sleeps.
-    pub(crate) fn alarm_if_asleep(&self) -> Option<Alarm> {
+    fn alarm_if_asleep(&self) -> Option<Alarm> {
         self.asleep.then(|| self.alarm.clone()).flatten()
+    }
+
+    /// Whom to tell of what is no value: the driver looks once more before it sleeps, or wakes.
+    pub(crate) fn alarm(&self) -> Option<Alarm> {
+        self.alarm.clone()
     }
 
     /// The value has no deadline any more.
@@ -225,11 +230,13 @@ impl Shared {
         core.expiry.alarm = alarm;
     }
 
-    /// The driver is about to sleep until `until`. `false` when it must advance first.
+    /// The driver is about to sleep until `until`. `false` when it must advance first: something
+    /// was dated since it was told that.
     #[cfg(feature = "driver")]
-    pub(crate) fn sleep(&self) -> bool {
+    pub(crate) fn sleep(&self, until: Option<Instant>) -> bool {
         let mut core = self.core.lock();
-        let may = core.expiry.undated.is_empty();
+        let is_sooner = |due| until.is_none_or(|until| due < until);
+        let may = core.expiry.undated.is_empty() && !core.expiry.next().is_some_and(is_sooner);
         core.expiry.asleep = may;
         may
     }

@@ -185,7 +185,7 @@ impl Core {
         waker: Waker,
     ) -> Option<(Option<Waker>, Option<Alarm>)> {
         let goes_on = numbers.iter().any(|&number| self.writes.is_open(number));
-        goes_on.then(|| (self.writes.waiting.insert(asker, waker), self.expiry.alarm_if_asleep()))
+        goes_on.then(|| (self.writes.waiting.insert(asker, waker), self.expiry.alarm()))
     }
 }
 

@@ -63,8 +63,12 @@ impl Graph {
     pub fn on_stuck(&self, after: Duration, report: impl Fn(&Stuck) + Send + Sync + 'static) {
         let lookout: Lookout =
             Arc::new(move |shared, now| shared.look_for_stuck(now, after, &report));
-        let old = self.shared.core.lock().lookout.replace(lookout);
+        let (old, alarm) = {
+            let mut core = self.shared.core.lock();
+            (core.lookout.replace(lookout), core.expiry.alarm())
+        };
         drop(old);
+        alarm.iter().for_each(|alarm| alarm());
     }
 }
 

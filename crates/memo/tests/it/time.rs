@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tidewire_memo::{ErrorKind, EventKind, Graph, Memo, Recording, Source};
 
-use crate::support::{logged, now, work};
+use crate::support::{Gate, logged, now, poll, work};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -286,7 +286,7 @@ fn what_ends_in_time_or_waits_for_something_else_is_not_called_stuck() {
     });
     let quick = Memo::infallible_in(&graph, "quick", |key: u64| async move { key });
     let mut get = above.get(1);
-    assert!(crate::support::poll(&mut get).is_pending());
+    assert!(poll(&mut get).is_pending());
     now(quick.get(1)).unwrap();
     graph.advance(start);
     graph.advance(start + SECOND);
@@ -329,4 +329,107 @@ fn a_report_that_panics_does_not_end_who_tells_the_time() {
     assert!(crate::support::poll(&mut get).is_pending());
     graph.advance(start);
     assert_eq!(graph.advance(start + 2 * SECOND), Some(start + 3 * SECOND));
+
+#[test]
+fn what_waited_for_something_else_is_called_stuck_when_it_hangs_by_itself() {
+    let (graph, gate, start) = (Graph::new(), Gate::default(), Instant::now());
+    let told: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+    let teller = told.clone();
+    graph.on_stuck(SECOND, move |stuck| teller.lock().unwrap().push(stuck.running.clone()));
+    let wait = gate.clone();
+    let slow = Memo::infallible_in(&graph, "slow", move |key: u64| {
+        let wait = wait.clone();
+        async move {
+            wait.pass().await;
+            key
+        }
+    });
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        slow.get(key).await.unwrap();
+        std::future::pending::<u64>().await
+    });
+    let mut get = above.get(1);
+    assert!(poll(&mut get).is_pending());
+    graph.advance(start);
+    graph.advance(start + SECOND);
+    assert_eq!(*told.lock().unwrap(), ["slow(1)"]);
+    gate.open();
+    assert!(poll(&mut get).is_pending());
+    graph.advance(start + 2 * SECOND);
+    graph.advance(start + 3 * SECOND);
+    assert_eq!(*told.lock().unwrap(), ["slow(1)", "above(1)"]);
+}
+
+#[test]
+fn an_error_that_follows_a_value_of_a_longer_life_ends_with_its_own() {
+    let (graph, start) = (Graph::new(), Instant::now());
+    let rows = Source::new_in(&graph, "rows");
+    let fails = Arc::new(AtomicU64::new(0));
+    let count = fails.clone();
+    let memo = Memo::new_in(&graph, "memo", move |key: u64| {
+        let fails = count.load(SeqCst) != 0;
+        async move {
+            rows.read(&key);
+            if fails { Err(std::fmt::Error) } else { Ok(key) }
+        }
+    })
+    .ttl(60 * SECOND)
+    .error_ttl(SECOND);
+    graph.advance(start);
+    now(memo.get(1)).unwrap();
+    fails.store(1, SeqCst);
+    rows.changed(&1);
+    assert_eq!(now(memo.get(1)).unwrap_err().kind(), ErrorKind::Failed);
+    fails.store(0, SeqCst);
+    assert!(now(memo.get(1)).is_err(), "it is kept");
+    assert_eq!(graph.advance(start), Some(start + SECOND));
+    graph.advance(start + SECOND);
+    assert_eq!(*now(memo.get(1)).unwrap(), 1);
+}
+
+#[cfg(feature = "driver")]
+#[test]
+fn the_driver_ends_what_a_write_holds_up_that_nobody_ends() {
+    let graph = Graph::new();
+    graph.set_write_limit(Duration::from_millis(1));
+    let driver = graph.drive().unwrap();
+    let rows = Source::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        rows.read(&key);
+        key
+    });
+    // By the second one the driver has slept.
+    for key in 0..10 {
+        let guard = std::thread::spawn(move || rows.write(&key)).join().unwrap();
+        assert_eq!(
+            *now(memo.get(key)).unwrap(),
+            key,
+            "waits for the driver, however long that takes"
+        );
+        drop(guard);
+    }
+    drop(driver);
+}
+
+#[cfg(feature = "driver")]
+#[test]
+fn the_driver_looks_for_what_is_stuck_also_when_that_is_asked_for_while_it_sleeps() {
+    let graph = Graph::new();
+    let driver = graph.drive().unwrap();
+    let quick = Memo::infallible_in(&graph, "quick", |key: u64| async move { key })
+        .ttl(Duration::from_millis(1));
+    let mut stale = quick.notify(1);
+    now(quick.get(1)).unwrap();
+    // With nothing else to do the driver sleeps after this.
+    assert_eq!(now(stale.next()), Some(()));
+    let slow = Memo::infallible_in(&graph, "slow", |_: u64| std::future::pending::<u64>());
+    let mut get = slow.get(1);
+    assert!(poll(&mut get).is_pending());
+    let (send, receive) = std::sync::mpsc::channel();
+    let send = std::sync::Mutex::new(send);
+    graph.on_stuck(Duration::from_millis(1), move |stuck| {
+        _ = send.lock().unwrap().send(stuck.running.clone());
+    });
+    assert_eq!(receive.recv().unwrap(), "slow(1)", "waits for the driver, however long that takes");
+    drop(driver);
 }
