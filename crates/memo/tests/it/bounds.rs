@@ -439,3 +439,21 @@ fn what_the_oldest_run_has_read_is_spared_while_younger_ones_run() {
     now(young).unwrap();
     assert_eq!(runs.load(SeqCst), 2, "neither had to begin again");
 }
+
+#[test]
+fn a_row_that_many_read_counts_for_no_more_however_often_it_changes() {
+    let graph = Graph::new();
+    let rows = Source::new_in(&graph, "rows");
+    let fan = Memo::infallible_in(&graph, "fan", move |key: u64| async move {
+        rows.read(&0);
+        key
+    });
+    let round = || {
+        (0..100).for_each(|key| _ = now(fan.get(key)).unwrap());
+        let bytes = graph.stats().bytes;
+        rows.changed(&0);
+        bytes
+    };
+    let first = round();
+    (0..20).for_each(|_| assert_eq!(round(), first));
+}

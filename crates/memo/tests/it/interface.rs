@@ -361,3 +361,31 @@ fn a_graph_that_starts_at_the_last_number_there_is_goes_on() {
     memo.invalidate(&1);
     assert!(now(memo.get(1)).unwrap().version() >= first && first > 1 << 62);
 }
+
+#[test]
+fn a_change_covers_nothing_while_who_reads_an_interval_around_the_key_is_not_marked() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        match key {
+            0 => rows.range(10..20),
+            key => rows.read(&key),
+        }
+        key
+    });
+    for key in [0, 1, 12] {
+        now(memo.get(key)).unwrap();
+    }
+    let tick = rows.tick();
+    // An operator takes the row alone for changed; then another one changes.
+    let entries = graph.entries("rows", 0, 10).entries;
+    let row = entries.iter().find(|entry| entry.key == "12").expect("it was read");
+    assert_eq!(graph.invalidate(row.id), Some(1));
+    rows.changed(&1);
+    assert!(
+        memo.cached(&0).is_none() || !rows.changed_since(&12, tick),
+        "the interval is not marked"
+    );
+    rows.changed(&12);
+    assert!(rows.changed_since(&12, tick) && memo.cached(&0).is_none());
+}

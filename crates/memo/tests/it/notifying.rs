@@ -163,3 +163,36 @@ fn watches_beyond_the_budget_settle_and_stay_exact() {
     }
     assert_eq!(round(), WATCHES, "a change reaches every watch, over the budget or not");
 }
+
+#[test]
+fn an_early_answer_rings_also_when_nobody_waits_for_the_end() {
+    let (graph, runs) = (Graph::new(), Arc::new(AtomicU64::new(0)));
+    let (rows, gate) = (Source::<u64>::new_in(&graph, "rows"), Gate::default());
+    let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
+        let is_first = runs.fetch_add(1, SeqCst) == 0;
+        async move {
+            rows.read(&key);
+            if !is_first {
+                std::future::pending::<()>().await;
+            }
+            key
+        }
+    });
+    let wait = gate.clone();
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| {
+        let wait = wait.clone();
+        async move {
+            let below = *leaf.get(key).await.unwrap();
+            wait.pass().await;
+            below
+        }
+    });
+    let mut notify = above.notify(1);
+    let mut get = above.get(1);
+    assert!(poll(&mut get).is_pending());
+    rows.changed(&1);
+    gate.open();
+    // Whether the leaf has really changed takes long; the only caller does not wait for that.
+    assert_eq!(now(get).unwrap().version(), 0);
+    assert_eq!(notify.next().now_or_never(), Some(Some(())), "what was served may be stale");
+}

@@ -183,3 +183,39 @@ fn a_task_that_read_another_version_than_its_computation_keeps_the_value_from_be
     assert!(memo.cached(&1).is_none());
     assert_eq!(*now(memo.get(1)).unwrap(), (2, 2));
 }
+
+#[test]
+fn a_late_read_of_a_memo_that_was_computed_anew_since_makes_the_published_value_stale() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let (data, tasks) = (Arc::new(AtomicU64::new(1)), Tasks::default());
+    let (load, leave) = (data.clone(), tasks.clone());
+    let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
+        let load = load.clone();
+        async move {
+            rows.read(&key);
+            load.load(SeqCst)
+        }
+    });
+    let load = data.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let (send, receive) = oneshot::channel();
+        let load = load.clone();
+        leave.spawn(scope(async move {
+            let _ = send.send(load.load(SeqCst));
+            crate::support::yield_once().await;
+            leaf.get(key).await.unwrap();
+        }));
+        async move { receive.await.unwrap() }
+    });
+    now(leaf.get(1)).unwrap();
+    let mut get = memo.get(1);
+    assert!(poll(&mut get).is_pending());
+    tasks.run();
+    assert_eq!(*now(get).unwrap(), 1);
+    data.store(2, SeqCst);
+    rows.changed(&1);
+    assert_eq!(*now(leaf.get(1)).unwrap(), 2, "current, and newer than the value");
+    tasks.run();
+    assert!(memo.cached(&1).is_none(), "the value is older than the one that its task read");
+}

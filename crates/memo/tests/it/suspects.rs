@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tidewire_memo::{Graph, Memo, Source};
 
-use crate::support::{now, work};
+use crate::support::{Gate, now, poll, work};
 
 type Numbers = Arc<[AtomicU64]>;
 
@@ -132,4 +132,36 @@ fn threads_that_change_and_ask_at_once_each_see_what_they_have_written() {
         }
     });
     assert_eq!(*now(sum.get(WIDE)).unwrap(), 0);
+}
+
+#[test]
+fn what_becomes_suspect_again_while_a_later_dependency_is_computed_is_looked_at_again() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let data: Numbers = (0..2).map(|_| AtomicU64::new(0)).collect();
+    let (load, gate, first) = (data.clone(), Gate::default(), Arc::new(AtomicU64::new(0)));
+    let wait = gate.clone();
+    let row = Memo::infallible_in(&graph, "row", move |key: u64| {
+        let (load, wait) = (load.clone(), wait.clone());
+        let slow = key == 1 && first.fetch_add(1, SeqCst) > 0;
+        async move {
+            rows.read(&key);
+            if slow {
+                wait.pass().await;
+            }
+            load[key as usize].load(SeqCst)
+        }
+    });
+    let both = Memo::infallible_in(&graph, "both", move |_: u64| async move {
+        *row.get(0).await.unwrap() + *row.get(1).await.unwrap()
+    });
+    assert_eq!(*now(both.get(0)).unwrap(), 0);
+    rows.changed(&1);
+    let mut get = both.get(0);
+    assert!(poll(&mut get).is_pending(), "row 0 is unchanged, row 1 is computed anew");
+    data[0].store(5, SeqCst);
+    rows.changed(&0);
+    gate.open();
+    now(get).unwrap();
+    assert_eq!(*now(both.get(0)).unwrap(), 5);
 }

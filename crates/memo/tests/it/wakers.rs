@@ -1,9 +1,10 @@
 //! Wakers that poll, change and drop at once, on the thread that wakes them.
 
+use std::cell::RefCell;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, RawWaker, RawWakerVTable, Wake, Waker};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 
 use futures::StreamExt;
 use tidewire_memo::{Graph, Memo, Source};
@@ -134,7 +135,7 @@ fn a_caller_whose_waker_asks_the_same_memo_inline_does_not_deadlock() {
         let _ = poll(&mut another);
         drop(another);
         if let Ok(mut call) = inline.try_lock()
-            && let std::task::Poll::Ready(value) = poll(&mut *call)
+            && let Poll::Ready(value) = poll(&mut *call)
         {
             answer.store(*value.unwrap(), SeqCst);
         }
@@ -152,12 +153,23 @@ fn a_caller_whose_waker_asks_the_same_memo_inline_does_not_deadlock() {
 }
 
 /// What a waker does when it is cloned, once; wakers of it do nothing else.
-static ON_CLONE: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
+type OnClone = Box<dyn FnOnce()>;
+
+thread_local! {
+    static ON_CLONE: RefCell<Option<OnClone>> = const { RefCell::new(None) };
+}
+
+fn on_clone(run: impl FnOnce() + 'static) {
+    ON_CLONE.with(|on_clone| *on_clone.borrow_mut() = Some(Box::new(run)));
+}
+
+fn take_on_clone() -> Option<OnClone> {
+    ON_CLONE.with(|on_clone| on_clone.borrow_mut().take())
+}
 
 const CALLS_WHEN_CLONED: &RawWakerVTable = &RawWakerVTable::new(
     |data| {
-        let run = ON_CLONE.lock().unwrap().take();
-        run.into_iter().for_each(|run| run());
+        take_on_clone().into_iter().for_each(|run| run());
         RawWaker::new(data, CALLS_WHEN_CLONED)
     },
     |_| {},
@@ -186,13 +198,13 @@ fn a_waker_whose_clone_asks_for_the_same_key_does_not_deadlock() {
         assert!(pinned.poll(&mut Context::from_waker(&waker)).is_pending());
     }
     let asks = move || assert!(poll(&mut memo.get(1)).is_pending() || memo.cached(&1).is_some());
-    *ON_CLONE.lock().unwrap() = Some(Box::new(asks));
+    on_clone(asks);
     gate.open();
     for call in calls {
         assert_eq!(*now(call).unwrap(), 1);
     }
     // Nobody had a reason to clone it while somebody was told.
-    assert!(ON_CLONE.lock().unwrap().take().is_some());
+    assert!(take_on_clone().is_some());
 }
 
 #[test]
@@ -240,4 +252,39 @@ fn forty_thousand_callers_join_one_key_and_leave_it_in_any_order() {
         assert!(poll(call).is_ready());
     }
     assert_eq!((graph.stats().started, graph.stats().cancelled), (1, 0));
+}
+
+#[test]
+#[allow(unsafe_code)]
+fn a_change_that_comes_while_a_watch_says_whom_to_wake_is_not_missed() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let data = Arc::new(AtomicU64::new(1));
+    let load = data.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let load = load.clone();
+        async move {
+            rows.read(&key);
+            load.load(SeqCst)
+        }
+    });
+    let (mut watch, mut notify) = (memo.watch(1), memo.notify(1));
+    assert_eq!(*now(watch.next()).unwrap().unwrap(), 1);
+    // SAFETY: its functions look at no data.
+    let waker = unsafe { Waker::new(std::ptr::null(), CALLS_WHEN_CLONED) };
+    let change = move || {
+        data.fetch_add(1, SeqCst);
+        rows.changed(&1);
+    };
+    let twice = change.clone();
+    on_clone(change);
+    let next = watch.poll_next_unpin(&mut Context::from_waker(&waker));
+    let Poll::Ready(Some(Ok(value))) = next else {
+        panic!("nobody would wake the watch: {next:?}")
+    };
+    assert_eq!(*value, 2);
+    assert!(notify.poll_next_unpin(&mut Context::from_waker(&waker)).is_ready());
+    on_clone(twice);
+    let mut other = Context::from_waker(&waker);
+    assert!(notify.poll_next_unpin(&mut other).is_ready(), "nobody would wake it");
 }

@@ -384,4 +384,32 @@ fn a_watch_of_what_is_not_kept_lets_others_run_in_between() {
         while watch.next().await.unwrap().unwrap().version() == 0 {}
         ends.await.unwrap();
     });
+
+#[test]
+fn a_watch_that_comes_late_for_what_another_computed_hears_of_the_change_since() {
+    let (graph, gate) = (Graph::new(), Gate::default());
+    let rows = Source::new_in(&graph, "rows");
+    let data = Arc::new(AtomicU64::new(1));
+    let (load, wait) = (data.clone(), gate.clone());
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let (load, wait) = (load.clone(), wait.clone());
+        async move {
+            rows.read(&key);
+            wait.pass().await;
+            load.load(SeqCst)
+        }
+    });
+    let mut other = memo.get(1);
+    assert!((&mut other).now_or_never().is_none());
+    let mut watch = memo.watch(1);
+    assert!(watch.next().now_or_never().is_none(), "it waits for the same run");
+    gate.open();
+    assert_eq!(*now(other).unwrap(), 1);
+    data.store(2, SeqCst);
+    rows.changed(&1);
+    let mut last = None;
+    while let Some(value) = watch.next().now_or_never() {
+        last = Some(*value.unwrap().unwrap());
+    }
+    assert_eq!(last, Some(2), "the last one is never skipped");
 }

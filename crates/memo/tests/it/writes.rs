@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
 
 use tidewire_memo::{EventKind, Graph, Memo, Recording, Source, batch};
 
@@ -298,4 +299,97 @@ fn nothing_is_kept_from_the_moment_at_which_a_suspension_marks() {
     assert!(next.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
     let _suspension = rows.suspend();
     assert!(memo.cached(&1).is_none(), "whoever was told by the mark asked while nothing is told");
+}
+
+#[test]
+fn a_guard_whose_key_is_not_known_marks_every_key_although_keys_of_another_source_were_named() {
+    let graph = Graph::new();
+    let (rows, other) = (Source::new_in(&graph, "rows"), Source::new_in(&graph, "other"));
+    let memo = reader(&graph, rows);
+    for named in [None, Some(1)] {
+        now(memo.get(1)).unwrap();
+        now(memo.get(2)).unwrap();
+        let guard = rows.write_unknown().also(&other, &7);
+        match named {
+            Some(key) => guard.also(&rows, &key).finish(),
+            None => guard.finish(),
+        }
+        assert!(memo.cached(&1).is_none());
+        assert_eq!(memo.cached(&2).is_some(), named.is_some(), "{named:?}");
+    }
+}
+
+#[test]
+fn of_two_asynchronous_changes_the_one_that_helps_the_other_announces_its_own_as_well() {
+    let graph = Graph::new();
+    graph.set_walk_chunk(1, false);
+    let rows = Source::new_in(&graph, "rows");
+    let fan = Memo::infallible_in(&graph, "fan", move |key: u64| async move {
+        rows.read(&(key % 2));
+        key
+    });
+    (0..10).for_each(|key| _ = now(fan.get(key)).unwrap());
+    let mut first = Box::pin(rows.changed_async(&0));
+    assert!(poll(&mut first).is_pending());
+    now(rows.changed_async(&1));
+    assert!((0..10).all(|key| fan.cached(&key).is_none()));
+    assert!(poll(&mut first).is_ready());
+}
+
+#[test]
+fn intervals_that_differ_only_in_whether_an_end_counts_are_told_apart() {
+    use std::ops::Bound::{Excluded, Included};
+    let bounds = [
+        (Excluded(5), Excluded(9)),
+        (Excluded(5), Included(9)),
+        (Included(5), Excluded(9)),
+        (Included(5), Included(9)),
+    ];
+    for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]] {
+        let graph = Graph::new();
+        let ids = Source::<u64>::new_in(&graph, "ids");
+        let page = Memo::infallible_in(&graph, "page", move |page: usize| async move {
+            ids.range(bounds[page]);
+        });
+        for (key, expected) in [(5, vec![2, 3]), (9, vec![1, 3]), (7, vec![0, 1, 2, 3])] {
+            order.iter().for_each(|&page_number| now(page.get(page_number)).map(drop).unwrap());
+            ids.changed(&key);
+            let stale = (0..bounds.len()).filter(|number| page.cached(number).is_none());
+            assert_eq!(stale.collect::<Vec<_>>(), expected, "{key}, read in the order {order:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_published_of_the_older_state_while_every_key_is_marked_a_chunk_a_poll_is_stale() {
+    let (graph, gate) = (Graph::new(), Gate::default());
+    graph.set_walk_chunk(1, false);
+    graph.set_write_limit(Duration::ZERO);
+    let rows = Source::new_in(&graph, "rows");
+    let data = Arc::new(AtomicU64::new(1));
+    let (load, wait) = (data.clone(), gate.clone());
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let (load, wait) = (load.clone(), wait.clone());
+        async move {
+            let loaded = load.load(SeqCst);
+            if key == 109 {
+                wait.pass().await;
+            }
+            rows.read(&(key % 10));
+            loaded
+        }
+    });
+    (0..10).for_each(|key| _ = now(memo.get(key)).unwrap());
+    let mut get = memo.get(109);
+    assert!(poll(&mut get).is_pending(), "it has loaded");
+    data.store(2, SeqCst);
+    let mut finish = Box::pin(rows.write_unknown().finish_async());
+    assert!(poll(&mut finish).is_pending());
+    // Nothing is held any more.
+    let start = Instant::now();
+    (0..2).for_each(|_| _ = graph.advance(start));
+    gate.open();
+    now(get).unwrap();
+    now(finish);
+    assert_eq!(*now(memo.get(109)).unwrap(), 2);
 }
