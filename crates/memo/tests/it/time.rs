@@ -298,7 +298,7 @@ fn what_ends_in_time_or_waits_for_something_else_is_not_called_stuck() {
 fn a_report_that_panics_or_drops_the_driver_ends_no_other_thing() {
     let graph = Graph::new();
     let driver = Arc::new(std::sync::Mutex::new(None));
-    let (told, dropped) = (crate::support::Gate::default(), driver.clone());
+    let (told, dropped) = (Gate::default(), driver.clone());
     let tells = told.clone();
     graph.on_stuck(Duration::from_millis(1), move |_| {
         // The thread that drives is this one.
@@ -308,7 +308,7 @@ fn a_report_that_panics_or_drops_the_driver_ends_no_other_thing() {
     });
     let slow = Memo::infallible_in(&graph, "slow", |_: u64| std::future::pending::<u64>());
     let mut get = slow.get(1);
-    assert!(crate::support::poll(&mut get).is_pending());
+    assert!(poll(&mut get).is_pending());
     *driver.lock().unwrap() = Some(graph.drive().unwrap());
     now(told.pass());
     let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key })
@@ -326,9 +326,10 @@ fn a_report_that_panics_does_not_end_who_tells_the_time() {
     graph.on_stuck(SECOND, |_| panic!("injected report"));
     let slow = Memo::infallible_in(&graph, "slow", |_: u64| std::future::pending::<u64>());
     let mut get = slow.get(1);
-    assert!(crate::support::poll(&mut get).is_pending());
+    assert!(poll(&mut get).is_pending());
     graph.advance(start);
     assert_eq!(graph.advance(start + 2 * SECOND), Some(start + 3 * SECOND));
+}
 
 #[test]
 fn what_waited_for_something_else_is_called_stuck_when_it_hangs_by_itself() {

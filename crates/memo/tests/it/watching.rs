@@ -384,6 +384,7 @@ fn a_watch_of_what_is_not_kept_lets_others_run_in_between() {
         while watch.next().await.unwrap().unwrap().version() == 0 {}
         ends.await.unwrap();
     });
+}
 
 #[test]
 fn a_watch_that_comes_late_for_what_another_computed_hears_of_the_change_since() {
