@@ -13,8 +13,10 @@ pub fn tell_principal(headers: &mut Headers, principal: Option<&Principal>) {
 }
 
 /// Says in the headers of a request of plain HTTP who makes it, in place of what its caller says in
-/// such headers. Nor can that have them taken out on the way, by its `Connection`.
+/// such headers. Nor can that have them taken out on the way, by its `Connection`. A body of
+/// messages passes unread from then on.
 pub fn tell_plain(context: &mut Context) {
+    context.pass_body();
     let principal = context.principal().cloned();
     let headers = context.headers_mut();
     forwarded::settle_connection(headers);

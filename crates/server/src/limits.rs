@@ -3,7 +3,7 @@
 //! | field | default | what happens past it |
 //! |---|---|---|
 //! | `body_bytes_max` | 4 MiB | REST and plain HTTP: `resource_exhausted`, 413 |
-//! | `message_bytes_max` | 4 MiB | Connect, gRPC, gRPC-Web: `resource_exhausted` |
+//! | `message_bytes_max` | 4 MiB | Connect, gRPC, gRPC-Web, those that pass unread too: `resource_exhausted` |
 //! | `handshake_timeout` | 10 s | a connection whose TLS handshake is not over is closed |
 //! | `first_byte_timeout` | 10 s | a connection on which nothing came is closed |
 //! | `header_read_timeout` | 30 s | a connection with part of a head is closed |

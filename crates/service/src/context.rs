@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use http::{Extensions, HeaderName, HeaderValue};
 
+use crate::body_pass::BodyPass;
 use crate::command_key::{self, CommandKey};
 use crate::if_none_match::{self, HeldTags};
 use crate::{
@@ -70,6 +71,7 @@ struct RareParts {
     watch: Option<Arc<dyn ContextWatch>>,
     enclosing: Option<ParentCalls>,
     late_listener: Option<Arc<dyn LateListener>>,
+    body_pass: Option<BodyPass>,
 }
 
 /// The client and the id that a protocol gave a command.
@@ -320,6 +322,19 @@ impl Context {
     /// Who hears of an answer that comes too late; `None` where nobody does.
     pub fn late_listener(&self) -> Option<Arc<dyn LateListener>> {
         self.rare.as_ref()?.late_listener.clone()
+    }
+
+    /// Sets what tells the server that the messages of a request pass unread.
+    pub fn set_body_pass(&mut self, pass: BodyPass) {
+        self.rare().body_pass = Some(pass);
+    }
+
+    /// Says, before the body is read, that its messages pass unread to somebody else's server: each
+    /// is bounded then, and the body as a whole is not, nor the time between two of them. Any other
+    /// body stays bounded as a whole.
+    pub fn pass_body(&self) {
+        let pass = self.rare.as_ref().and_then(|rare| rare.body_pass.as_ref());
+        pass.into_iter().for_each(BodyPass::pass);
     }
 
     /// The calls that wait for this one; `None` for a call from outside.

@@ -11,7 +11,7 @@ use tidewire_service::{Body, Call, Context, Error, HttpTarget, Reply, Result, Se
 
 use self::upgrade::UpgradeRequest;
 use crate::app::App;
-use crate::request::body::{RawBody, RequestBody, check_length};
+use crate::request::body::{MessageStream, RawBody, RequestBody, check_length};
 use crate::request::observe::Watch;
 use crate::request::run_call::{PendingCall, Run, run};
 use crate::response::body::{BoxedResponse, ResponseBody};
@@ -80,12 +80,18 @@ impl PlainHttp<'_> {
             Body::Empty
         } else {
             let bytes_max = self.app.limits.body_bytes_max;
-            if let Err(error) = check_length(context.headers().get(CONTENT_LENGTH), bytes_max) {
+            let stream = MessageStream::of(context.headers(), &self.app.limits);
+            let declared = context.headers().get(CONTENT_LENGTH).filter(|_| stream.is_none());
+            if let Err(error) = check_length(declared, bytes_max) {
                 return PlainResponse::failed(&error);
             }
             let version = body.version;
             let counter = watch.map(|watch| watch.counter());
             let mut body = RequestBody::new(body, counter).limit(bytes_max);
+            if let Some(stream) = stream {
+                context.set_body_pass(stream.pass());
+                body = body.or_messages(stream);
+            }
             unread = body.leftover(version);
             Body::frames(body)
         };

@@ -20,12 +20,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::header::{EXPECT, HeaderValue};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderValue};
 use http::request::Parts;
 use http::{StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
-use tidewire_service::{Error, Frame, Result};
+use tidewire_service::{BodyPass, Error, Frame, Headers, Result};
 
 use crate::limits::Limits;
 use crate::request::observe::Counter;
@@ -104,6 +104,8 @@ pub(crate) struct RequestBody {
     bytes_max: usize,
     counter: Option<Counter>,
     leftover: Option<UnreadBody>,
+    /// Until it is known that it does not pass unread.
+    stream: Option<Box<MessageStream>>,
 }
 
 /// What nobody read of a request's body; clones share it.
@@ -144,12 +146,19 @@ impl RequestBody {
             bytes_max: usize::MAX,
             counter,
             leftover: None,
+            stream: None,
         }
     }
 
     /// The same body with at most so many bytes.
     pub(crate) fn limit(mut self, bytes_max: usize) -> Self {
         (self.left, self.bytes_max) = (bytes_max, bytes_max);
+        self
+    }
+
+    /// The same body, which is bounded by its messages if they pass unread.
+    pub(crate) fn or_messages(mut self, stream: MessageStream) -> Self {
+        self.stream = Some(Box::new(stream));
         self
     }
 
@@ -178,8 +187,28 @@ impl RequestBody {
         self.may_pause = may_pause;
     }
 
+    /// Knows what bounds it once it is read: its messages, if they pass unread.
+    fn settle(&mut self) -> Result<()> {
+        let Some(stream) = &self.stream else { return Ok(()) };
+        if stream.pass.passes() {
+            let pauses = self.body.as_ref().is_some_and(|body| body.pace.pauses);
+            let may_pause = pauses && !stream.is_within_message();
+            self.may_pause(may_pause);
+            return Ok(());
+        }
+        let declared = self.stream.take().and_then(|stream| stream.declared);
+        let checked = check_length(declared.as_ref(), self.bytes_max);
+        if checked.is_err() {
+            self.body.iter_mut().for_each(|body| body.is_too_large = true);
+        }
+        checked
+    }
+
     /// The next piece.
     pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame>>> {
+        if let Err(error) = self.settle() {
+            return Poll::Ready(Some(Err(error)));
+        }
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let pace = body.pace;
         let frame = match Pin::new(body).poll_frame(cx) {
@@ -212,6 +241,13 @@ impl RequestBody {
         self.wait.came(data.len(), pace);
         if let Some(counter) = &self.counter {
             counter.add(data.len());
+        }
+        if let Some(stream) = &mut self.stream {
+            let seen = stream.see(&data);
+            if seen.is_err() {
+                self.body.iter_mut().for_each(|body| body.is_too_large = true);
+            }
+            return Poll::Ready(Some(seen.map(|()| Frame::Data(data))));
         }
         Poll::Ready(Some(match self.left.checked_sub(data.len()) {
             None => {
@@ -338,6 +374,90 @@ fn discard(mut body: RawBody, limits: &Limits) -> impl Future<Output = ()> + use
     }
 }
 
+/// A body of plain HTTP that is a stream of messages: gRPC, gRPC-Web, or a stream of Connect.
+///
+/// It may pass unread, and then whoever reads it bounds it. Of its bytes only where a message
+/// begins and ends is looked at here: a message has to go on as any body has, and has the limit of
+/// one.
+pub(crate) struct MessageStream {
+    pass: BodyPass,
+    /// The length that its head declares.
+    declared: Option<HeaderValue>,
+    bytes_max: usize,
+    /// What came of the head of a message.
+    head: [u8; ENVELOPE_HEAD],
+    head_bytes: usize,
+    /// What is to come of a message.
+    left: usize,
+}
+
+impl MessageStream {
+    /// That of a request with these headers, if it is one.
+    pub(crate) fn of(headers: &Headers, limits: &Limits) -> Option<Self> {
+        let is_one = headers.get(CONTENT_TYPE).is_some_and(is_of_messages);
+        is_one.then(|| Self {
+            pass: BodyPass::default(),
+            declared: headers.get(CONTENT_LENGTH).cloned(),
+            bytes_max: limits.message_bytes_max,
+            head: [0; ENVELOPE_HEAD],
+            head_bytes: 0,
+            left: 0,
+        })
+    }
+
+    /// What tells it that it passes unread.
+    pub(crate) fn pass(&self) -> BodyPass {
+        self.pass.clone()
+    }
+
+    fn is_within_message(&self) -> bool {
+        self.left > 0 || self.head_bytes > 0
+    }
+
+    /// Looks at what came.
+    fn see(&mut self, mut data: &[u8]) -> Result<()> {
+        while !data.is_empty() {
+            if self.left > 0 {
+                let here = self.left.min(data.len());
+                self.left -= here;
+                data = &data[here..];
+                continue;
+            }
+            let here = (ENVELOPE_HEAD - self.head_bytes).min(data.len());
+            self.head[self.head_bytes..][..here].copy_from_slice(&data[..here]);
+            self.head_bytes += here;
+            data = &data[here..];
+            if self.head_bytes < ENVELOPE_HEAD {
+                return Ok(());
+            }
+            let [_flags, a, b, c, d] = self.head;
+            let length = u32::from_be_bytes([a, b, c, d]) as usize;
+            let bytes_max = self.bytes_max;
+            if length > bytes_max {
+                return Err(Error::resource_exhausted(format!(
+                    "a message of the request has {length} bytes, over limits.message_bytes_max = \
+                     {bytes_max}; send less or raise the limit"
+                ))
+                .with_http_status(StatusCode::PAYLOAD_TOO_LARGE));
+            }
+            (self.head_bytes, self.left) = (0, length);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a body is messages behind one another, each with its length.
+fn is_of_messages(content_type: &HeaderValue) -> bool {
+    let content_type = content_type.as_bytes().to_ascii_lowercase();
+    [&b"application/grpc-web"[..], b"application/grpc"].iter().any(|name| {
+        let rest = content_type.strip_prefix(*name);
+        rest.is_some_and(|rest| rest.first().is_none_or(|byte| matches!(byte, b'+' | b';')))
+    }) || content_type.starts_with(b"application/connect+")
+}
+
+/// The flags of a message, and its length.
+const ENVELOPE_HEAD: usize = 5;
+
 /// Refuses a body by the length that its head declares (`Content-Length`).
 ///
 /// # Errors
@@ -370,4 +490,50 @@ fn broken_off(cause: hyper::Error) -> Error {
         return Error::invalid_argument(format!("the request body is malformed: {cause}"));
     }
     Error::canceled("the request body ended before it was complete").with_cause(cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(content_type: &'static str) -> Option<MessageStream> {
+        let headers = Headers::from_iter([(CONTENT_TYPE, HeaderValue::from_static(content_type))]);
+        let limits = Limits { message_bytes_max: 3, ..Limits::default() };
+        MessageStream::of(&headers, &limits)
+    }
+
+    #[test]
+    fn a_message_is_bounded_however_its_bytes_come_and_their_sum_is_not() {
+        let mut messages = stream("application/grpc").unwrap();
+        for byte in [0, 0, 0, 0, 3, 1, 2, 3].repeat(100) {
+            messages.see(&[byte]).unwrap();
+        }
+        assert!(!messages.is_within_message());
+        messages.see(&[0, 0, 0, 0, 0, 1, 0, 0]).unwrap();
+        assert!(messages.is_within_message(), "of a head a part came");
+        messages.see(&[0, 1]).unwrap();
+        assert!(messages.is_within_message(), "of a message its length came");
+        messages.see(&[9]).unwrap();
+        assert!(!messages.is_within_message());
+        let error = messages.see(&[0, 0, 0, 0, 4]).unwrap_err();
+        assert!(error.message().contains("limits.message_bytes_max = 3"), "{error}");
+    }
+
+    #[test]
+    fn only_bodies_of_messages_with_lengths_are_streams_of_them() {
+        for (content_type, expected) in [
+            ("application/grpc", true),
+            ("Application/gRPC+proto", true),
+            ("application/grpc;charset=utf-8", true),
+            ("application/grpc-web+proto", true),
+            ("application/grpc-web", true),
+            ("application/connect+json", true),
+            ("application/grpc-web-text+proto", false),
+            ("application/grpc-like", false),
+            ("application/proto", false),
+            ("application/json", false),
+        ] {
+            assert_eq!(stream(content_type).is_some(), expected, "{content_type}");
+        }
+    }
 }
