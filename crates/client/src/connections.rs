@@ -163,12 +163,14 @@ impl Pool {
         loop {
             let dialing = inner.dialing.len();
             let waiting = inner.waiting.len();
+            // One that takes few calls yet may take more in a moment.
+            let unsettled = inner.http2.iter().filter(|http2| !http2.state.is_settled()).count();
             let (served, has_room) = if inner.is_http2 == Some(false) {
                 (dialing, inner.http1_open + dialing < limits.http1_connections_max.max(1))
             } else {
                 let open = inner.http2.len() + dialing;
                 (
-                    dialing * limits.streams_of_a_connection(),
+                    (dialing + unsettled) * limits.streams_of_a_connection(),
                     open < limits.http2_connections_max.max(1),
                 )
             };

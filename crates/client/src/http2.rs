@@ -8,6 +8,7 @@
 //! | what happens | consequence |
 //! |---|---|
 //! | `GOAWAY` | no new calls; those that it covers go on, then the connection ends |
+//! | the server has not said yet how many streams it allows | one call; others wait |
 //! | the server allows more streams | those who wait are served |
 //! | [`CANCELED_MAX`] calls were dropped | no new calls, as with `GOAWAY` |
 //! | nothing was received for `keep_alive_interval` while calls run | a PING; without a sign of life the connection ends |
@@ -42,6 +43,10 @@ use crate::trace::now;
 /// it may still be on their way, and for a stream that is forgotten they count as faults of the
 /// server, over a thousand of which end a connection with all calls on it.
 const CANCELED_MAX: usize = 4096;
+
+/// How many calls are sent before the server said how many it allows. It may allow one, and refuse
+/// the others or close the connection.
+const UNSETTLED_STREAMS_MAX: usize = 1;
 
 /// An HTTP/2 connection that many calls share.
 pub(crate) struct Http2 {
@@ -89,6 +94,8 @@ pub(crate) struct State {
     calls: AtomicUsize,
     /// How many may run at once.
     streams_max: AtomicUsize,
+    /// The server said something: how many it allows comes first.
+    is_settled: AtomicBool,
     canceled: AtomicUsize,
     is_closed: AtomicBool,
     idle_since: Mutex<Instant>,
@@ -96,10 +103,11 @@ pub(crate) struct State {
 }
 
 impl State {
-    fn new(streams_max: usize) -> Self {
+    fn new() -> Self {
         Self {
             calls: AtomicUsize::new(0),
-            streams_max: AtomicUsize::new(streams_max),
+            streams_max: AtomicUsize::new(UNSETTLED_STREAMS_MAX),
+            is_settled: AtomicBool::new(false),
             canceled: AtomicUsize::new(0),
             is_closed: AtomicBool::new(false),
             idle_since: Mutex::new(now()),
@@ -141,6 +149,11 @@ impl State {
         self.is_closed.load(Ordering::Acquire)
     }
 
+    /// Whether it is known how many calls the server allows; until then only one is sent.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_settled.load(Ordering::Acquire)
+    }
+
     fn is_unused(&self) -> bool {
         self.calls.load(Ordering::Acquire) == 0
     }
@@ -167,7 +180,7 @@ pub(crate) async fn http2(
     let (sender, mut connection) = h2::client::Builder::new()
         .initial_window_size(window(limits.stream_window_bytes))
         .initial_connection_window_size(window(limits.connection_window_bytes))
-        .initial_max_send_streams(limits.http2_streams_max)
+        .initial_max_send_streams(UNSETTLED_STREAMS_MAX)
         .max_concurrent_reset_streams(2 * CANCELED_MAX)
         .reset_stream_duration(Duration::MAX)
         .max_header_list_size(64 << 10)
@@ -175,9 +188,10 @@ pub(crate) async fn http2(
         .handshake(socket)
         .await?;
     let streams_max = limits.streams_of_a_connection();
-    let state = Arc::new(State::new(streams_max));
+    let state = Arc::new(State::new());
     let pumps = Arc::new(Pumps::default());
     let drive = Drive {
+        heard: Arc::clone(&heard),
         keep_alive: KeepAlive::new(connection.ping_pong(), heard, limits),
         connection,
         sender: sender.clone(),
@@ -208,6 +222,8 @@ struct Drive {
     running: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>,
     state: Arc<State>,
     streams_max: usize,
+    /// How often something was received.
+    heard: Arc<AtomicUsize>,
     keep_alive: KeepAlive,
     idle_timeout: Duration,
     idle: Pin<Box<Sleep>>,
@@ -243,11 +259,13 @@ impl Drive {
         }
         let allowed = self.connection.max_concurrent_send_streams().min(self.streams_max);
         let before = self.state.streams_max.swap(allowed, Ordering::Relaxed);
+        let settles = self.heard.load(Ordering::Relaxed) > 0
+            && !self.state.is_settled.swap(true, Ordering::AcqRel);
         let has_goaway = matches!(self.sender.poll_ready(cx), Poll::Ready(Err(_)));
         if has_goaway {
             self.state.close();
         }
-        if has_goaway || allowed > before {
+        if has_goaway || settles || allowed > before {
             (self.changed)();
         }
     }
