@@ -243,6 +243,12 @@ impl Builder {
                 )));
             }
         };
+        let mut limits = self.limits.clone();
+        if dialect == Dialect::Grpc
+            && limits.keep_alive_interval == ClientLimits::default().keep_alive_interval
+        {
+            limits.keep_alive_interval = ClientLimits::KEEP_ALIVE_GRPC;
+        }
         let sources: Result<Vec<_>, _> = self.urls.iter().map(|url| self.source(url)).collect();
         let is_near = endpoints.iter().all(Endpoint::is_on_this_machine);
         let usual = if is_near { Compression::none() } else { Compression::default() };
@@ -256,7 +262,7 @@ impl Builder {
         Ok(Client::new(Inner {
             caller,
             codec: self.codec,
-            balancer: Balancer::new(sources?, self.resolver, self.limits),
+            balancer: Balancer::new(sources?, self.resolver, limits),
             timeout: self.timeout,
             trace: self.trace,
             retries: Retries::new(self.retry),

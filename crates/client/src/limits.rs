@@ -11,7 +11,7 @@
 //! | `http2_connections_max` | 4 an address | calls wait for a free stream |
 //! | `http2_streams_max` | 100 a connection | a further connection is opened |
 //! | `waiting_max` | 10,000 an address | `resource_exhausted` |
-//! | `keep_alive_interval` | 20 s | a silent HTTP/2 connection with calls is asked for a sign of life |
+//! | `keep_alive_interval` | 20 s; 310 s with gRPC, unless set | a silent HTTP/2 connection with calls is asked for a sign of life |
 //! | `keep_alive_timeout` | 20 s | without one it is closed; its calls fail with `unavailable` |
 //! | `stream_window_bytes` | 256 KiB | HTTP/2 senders wait |
 //! | `connection_window_bytes` | 25 MiB | a further connection is opened |
@@ -62,7 +62,8 @@ pub struct ClientLimits {
     /// How many calls wait at once for a connection to one address.
     pub waiting_max: usize,
     /// How long an HTTP/2 connection with calls may be silent before it is asked for a sign of
-    /// life.
+    /// life. Servers of gRPC are asked each [`KEEP_ALIVE_GRPC`](Self::KEEP_ALIVE_GRPC) unless
+    /// another time than the default is set.
     pub keep_alive_interval: Duration,
     /// How long that sign of life may take.
     pub keep_alive_timeout: Duration,
@@ -74,6 +75,10 @@ pub struct ClientLimits {
 }
 
 impl ClientLimits {
+    /// How long a connection to a server of gRPC may be silent: their libraries end one on which
+    /// they are asked for a sign of life more often than each 5 minutes.
+    pub const KEEP_ALIVE_GRPC: Duration = Duration::from_secs(310);
+
     /// How many calls run at once on one HTTP/2 connection, if the server allows as many.
     pub(crate) fn streams_of_a_connection(&self) -> usize {
         let shares = self.connection_window_bytes / self.stream_window_bytes.max(1);
