@@ -31,6 +31,11 @@ pub fn is_not_http(error: &Error) -> bool {
     }
 }
 
+/// Whether an error is that of a connection that failed, or of a call that a server reset.
+pub fn is_broken(error: &Error) -> bool {
+    error.source().is_some_and(|cause| cause.is::<ConnectionFailure>())
+}
+
 /// The error of a request whose connection failed before the response began.
 pub(crate) fn broken(host: &str, broken: ConnectionFailure, is_unsent: bool) -> Error {
     let is_unsent = is_unsent || broken.is_refusal();

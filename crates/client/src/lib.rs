@@ -77,7 +77,7 @@ mod upstream;
 pub use builder::Builder;
 pub use client::Client;
 pub use endpoint::BuildError;
-pub use failure::is_not_http;
+pub use failure::{is_broken, is_not_http};
 pub use http_version::HttpVersion;
 pub use limits::ClientLimits;
 pub use raw::{RawDialer, RawStream};

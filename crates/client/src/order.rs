@@ -25,7 +25,7 @@ use tidewire_service::{
     Body, Call, Codec, Error, Frame, Frames, HttpTarget, InterimSender, Method, Result, Target,
     end_to_end,
 };
-use tidewire_wire::{Caller, Request};
+use tidewire_wire::{Caller, Dialect, Request};
 
 use crate::exchange::UnboundRequest;
 use crate::outgoing::{Cancel, RequestBody};
@@ -35,6 +35,9 @@ use crate::trace::Trace;
 
 /// How many bytes of a body of plain HTTP are kept to be sent again.
 const KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// How long a caller of gRPC waits, in what passes unread.
+const GRPC_TIMEOUT: &str = "grpc-timeout";
 
 /// A call to be sent.
 pub(crate) struct Order {
@@ -192,7 +195,7 @@ impl Order {
         trace: Option<&Trace>,
     ) -> Result<UnboundRequest> {
         self.is_sent = true;
-        let headers = self.headers.clone();
+        let mut headers = self.headers.clone();
         match &self.what {
             OrderTarget::Method(method, codec) => {
                 let one = match &self.body {
@@ -220,6 +223,13 @@ impl Order {
                     }
                     _ => self.take(|body| body, content_length(&headers), trace)?,
                 };
+                if let Some(left) = left.filter(|_| headers.contains_key(GRPC_TIMEOUT)) {
+                    // What the caller said was so when it said it.
+                    let (_, mut value) = Dialect::Grpc.timeout(left);
+                    // Each is another: HPACK's table keeps none of them.
+                    value.set_sensitive(true);
+                    headers.insert(GRPC_TIMEOUT, value);
+                }
                 let interim = self.interim.clone();
                 Ok(UnboundRequest { method, path, headers, body, interim, cancel })
             }

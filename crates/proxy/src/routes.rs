@@ -18,8 +18,9 @@ use std::sync::Arc;
 use http::Uri;
 use tidewire_service::{Answer, Call, Error, Progress, Service, Target};
 
+use crate::forwarded;
+use crate::grpc_failure::GrpcCaller;
 use crate::location::relocate;
-use crate::{forwarded, grpc_failure};
 
 /// Where a service is found: a route, perhaps of one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,10 +155,12 @@ impl Routes {
 }
 
 impl Service for Routes {
-    fn call(&self, call: Call) -> Answer {
-        let is_grpc = grpc_failure::is_grpc(call.context.headers());
-        let answer = self.answer(call);
-        if is_grpc { grpc_failure::marked(answer) } else { answer }
+    fn call(&self, mut call: Call) -> Answer {
+        match GrpcCaller::of(&mut call) {
+            Ok(None) => self.answer(call),
+            Ok(Some(caller)) => caller.tell(self.answer(call)),
+            Err(error) => Answer::ready(Err(error)),
+        }
     }
 }
 

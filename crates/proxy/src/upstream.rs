@@ -311,13 +311,17 @@ impl Server {
     }
 }
 
+/// The version of HTTP that a request came by.
+pub(crate) fn version_of(call: &Call) -> Version {
+    let has_host = call.http_target().is_some_and(|target| target.uri.authority().is_some());
+    let by_target = if has_host { Version::HTTP_2 } else { Version::HTTP_11 };
+    call.context.extensions().get::<Version>().copied().unwrap_or(by_target)
+}
+
 /// Says that the request came this way (RFC 9110, section 7.6.3), and in which version. The server
 /// says it in the extensions where the target does not: HTTP/2 has its host there, HTTP/1.1 not.
 fn tell_way(call: &mut Call) {
-    let has_host = call.http_target().is_some_and(|target| target.uri.authority().is_some());
-    let by_target = if has_host { Version::HTTP_2 } else { Version::HTTP_11 };
-    let said = call.context.extensions().get::<Version>().copied();
-    let way = match said.unwrap_or(by_target) {
+    let way = match version_of(call) {
         Version::HTTP_10 => "1.0 tidewire",
         Version::HTTP_2 => "2.0 tidewire",
         _ => "1.1 tidewire",
@@ -331,6 +335,7 @@ fn limits() -> ClientLimits {
     let mut limits = ClientLimits::default();
     limits.http1_connections_max = 1024;
     limits.idle_timeout = Duration::from_secs(1);
+    limits.keep_alive_interval = ClientLimits::KEEP_ALIVE_GRPC;
     limits
 }
 

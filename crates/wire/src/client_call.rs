@@ -13,7 +13,7 @@ use tidewire_service::{Codec, Error, Result, Spec, StreamKind};
 use crate::compression::{Coders, Compression};
 use crate::dialect::{CONNECT_VERSION, Dialect, Format, Framing, GRPC_WEB};
 use crate::envelope::{COMPRESSED, seal};
-use crate::{connect_get, headers, timeout};
+use crate::{connect_get, headers};
 
 /// How a client speaks.
 #[derive(Debug, Clone)]
@@ -131,7 +131,7 @@ impl Caller {
 
     /// The header that tells the server how long it has.
     pub fn timeout(&self, left: Duration) -> (HeaderName, HeaderValue) {
-        timeout::header(self.dialect, left)
+        self.dialect.timeout(left)
     }
 
     /// Whether the request of such a call is one without envelopes.

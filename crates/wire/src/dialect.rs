@@ -8,8 +8,12 @@
 //! | `application/grpc-web`, `application/grpc-web+{proto,json}` | gRPC-Web | envelopes |
 //! | `application/grpc-web-text`, `application/grpc-web-text+proto` | gRPC-Web | envelopes in base64 |
 
+use std::time::Duration;
+
 use http::{HeaderName, HeaderValue};
 use tidewire_service::{Codec, Protocol, StreamKind};
+
+use crate::timeout;
 
 /// A protocol of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -43,6 +47,11 @@ pub(crate) struct Format {
 }
 
 impl Dialect {
+    /// The header that tells a server how long it has.
+    pub fn timeout(self, left: Duration) -> (HeaderName, HeaderValue) {
+        timeout::header(self, left)
+    }
+
     /// The name: `connect`, `grpc` or `grpc-web`.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -4,6 +4,7 @@
 
 mod clock;
 mod commands;
+mod grpc;
 mod interim;
 mod origin;
 mod pages;
