@@ -25,17 +25,22 @@ def echo(request, context):
 
 def turns(requests, context):
     for request in requests:
+        if request == b"end":
+            os._exit(7)
+        if request == b"leave":
+            server.stop(60)
         yield request + b"!"
 
 def waits(request, context):
     context.abort(grpc.StatusCode.FAILED_PRECONDITION, "100 % grün")
 
+MAX = int(os.environ.get("STREAMS_MAX", "100"))
 methods = {
     "Echo": grpc.unary_unary_rpc_method_handler(echo),
     "Turns": grpc.stream_stream_rpc_method_handler(turns),
     "Fails": grpc.unary_unary_rpc_method_handler(waits),
 }
-server = grpc.server(ThreadPoolExecutor(4))
+server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.max_concurrent_streams", MAX)])
 server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("a.Echo", methods),))
 server.add_insecure_port("unix:" + os.environ["SOCKET"])
 signal.signal(signal.SIGTERM, lambda *_: server.stop(1))
@@ -76,6 +81,36 @@ sent.put(None)
 print(list(replies))
 print(failure("Echo", b"end"))
 print(unary("Echo", b"again")[0])
+# It ends in a stream, whose reply has begun.
+sent = queue.SimpleQueue()
+replies = channel.stream_stream("/a.Echo/Turns")(iter(sent.get, None), timeout=TIMEOUT)
+sent.put(b"one")
+print(next(replies))
+sent.put(b"end")
+try:
+    next(replies)
+except grpc.RpcError as error:
+    print((error.code().name, error.details()))
+# It listens no more while it still has a call; the next one goes to the next process.
+sent = queue.SimpleQueue()
+replies = channel.stream_stream("/a.Echo/Turns")(iter(sent.get, None), timeout=TIMEOUT)
+sent.put(b"leave")
+print(next(replies))
+print(unary("Echo", b"the next")[0])
+sent.put(None)
+print(list(replies))
+"#;
+
+/// Many calls at once.
+const BURST: &str = r#"
+import sys
+
+import grpc
+
+channel = grpc.insecure_channel(sys.argv[1])
+echo = channel.unary_unary("/a.Echo/Echo")
+calls = [echo.future(b"%d" % number, timeout=120) for number in range(40)]
+print([call.result() for call in calls] == [b"%d" % number for number in range(40)])
 "#;
 
 fn settings(run: &str, more: &str) -> String {
@@ -134,6 +169,11 @@ fn a_server_in_python_is_hosted_on_a_socket_and_its_end_in_a_call_is_unavailable
         "[]",
         "('UNAVAILABLE', 'echo ended before it answered')",
         "b'again'",
+        "b'one!'",
+        "('UNAVAILABLE', 'the server broke off in the middle of its reply')",
+        "b'leave!'",
+        "b'the next'",
+        "[]",
     ];
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(said.lines().collect::<Vec<_>>(), expected, "{errors}");
@@ -141,4 +181,20 @@ fn a_server_in_python_is_hosted_on_a_socket_and_its_end_in_a_call_is_unavailable
     let upgrade = "upgrade: websocket\r\nconnection: upgrade\r\n";
     let answer = send(&served.address, "GET /chat", upgrade);
     assert!(answer.starts_with("HTTP/1.1 501 "), "{answer}");
+}
+
+#[test]
+fn a_server_that_allows_one_stream_at_a_time_is_called_often_and_fails_no_call() {
+    let command = format!("[{:?}, \"-I\", \"echo.py\"]", python());
+    let settings = settings(&command, "listen = \"unix\"\nenvironment = { STREAMS_MAX = \"1\" }\n");
+    let files = [("tidewire.toml", settings.as_str()), ("echo.py", ECHO), ("burst.py", BURST)];
+    let folder = folder(&files);
+    let served = serve(folder.path());
+    for _ in 0..2 {
+        let burst = folder.path().join("burst.py");
+        let output =
+            Command::new(python()).arg("-I").arg(burst).arg(&served.address).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "True\n", "{errors}");
+    }
 }

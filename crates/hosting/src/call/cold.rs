@@ -19,7 +19,7 @@ use tidewire_service::{
 use crate::call::download;
 use crate::call::headers;
 use crate::call::permit::{CallOrigin, InstancePermit, PromisedPermit};
-use crate::call::policy::{self, CallFailure, CallSubject};
+use crate::call::policy::{self, CallAgain, CallFailure, CallSubject};
 use crate::call::upload;
 use crate::service::inner::Inner;
 
@@ -62,7 +62,7 @@ pub(crate) async fn pass(inner: Arc<Inner>, mut call: Call) -> Result<Reply> {
 /// [`pass`] of a call as the process gets it.
 pub(crate) async fn pass_prepared(
     inner: Arc<Inner>,
-    call: Call,
+    mut call: Call,
     origin: CallOrigin,
     place: CallStage,
 ) -> Result<Reply> {
@@ -72,10 +72,13 @@ pub(crate) async fn pass_prepared(
         CallStage::Has(permit) => permit,
     };
     let permit = that_serves(&inner, permit, &origin).await?;
-    let again = policy::copy(&call);
+    let again = CallAgain::of(&mut call, inner.is_native());
     match once(&inner, call, permit).await {
         Ok(reply) => Ok(reply),
-        Err(failed) => try_again(&inner, failed, again, &origin).await,
+        Err(failed) => {
+            let again = again.and_then(CallAgain::call);
+            try_again(&inner, failed, again, &origin).await
+        }
     }
 }
 

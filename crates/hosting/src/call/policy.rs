@@ -7,7 +7,7 @@
 //! | the process ends before the head, of a unary query or a safe request without a body, and had other calls, or was ended from outside | one more try, at a new process |
 //! | the same, and it was the one call of a process that ended by its own doing | 502, `unavailable`: another process would end in it too |
 //! | a call of the live protocol that was not run, its process having ended or gone away before it | one more try, at a new process |
-//! | a call of plain HTTP that was never sent, as nothing listens any more: the process is about to end | one more try, at a new process; its end is not waited for beyond a moment |
+//! | a call of plain HTTP that was never sent, as nothing listens any more: the process is about to end | one more try, at a new process, unless more of its body was read than is kept; its end is not waited for beyond a moment |
 //! | the process ends before the head, of another | 502, `unavailable`; `aborted` for a command of the live protocol: it may have run |
 //! | the gateway has no descriptor for a connection | 503 |
 //! | the process ends within the body | a body that breaks off |
@@ -25,6 +25,7 @@ use rustix::io::Errno;
 use tidewire_proxy::ProxyError;
 use tidewire_service::{Body, Call, Code, Error, OneLine, Outcome, StreamKind, Target};
 
+use crate::call::body_again::BodyAgain;
 use crate::call::permit::InstancePermit;
 use crate::native::pipe_json::ProtocolViolation;
 use crate::process::program::Listen;
@@ -261,11 +262,39 @@ fn is_safe(call: &Call) -> bool {
     }
 }
 
-/// The call once more, where it can be made so.
-pub(super) fn copy(call: &Call) -> Option<Call> {
-    let body = body_again(call)?;
-    let copy = Call::of_target(call.target.clone(), call.context.clone(), body);
-    Some(copy.with_codecs(call.codec, call.accept))
+/// A call that may be made once more.
+pub(super) struct CallAgain {
+    call: Call,
+    /// Where its body is a stream.
+    body: Option<BodyAgain>,
+}
+
+impl CallAgain {
+    /// The call once more, where it can be made so. A stream of plain HTTP is read through this
+    /// from then on; of a method's nobody would know whether it was read.
+    pub(super) fn of(call: &mut Call, is_native: bool) -> Option<Self> {
+        let (again, body) = match std::mem::take(&mut call.body) {
+            Body::Stream(frames) if !is_native => {
+                let (lent, again) = BodyAgain::lend(frames);
+                call.body = lent;
+                (Body::Empty, Some(again))
+            }
+            body => {
+                call.body = body;
+                (body_again(call)?, None)
+            }
+        };
+        let copy = Call::of_target(call.target.clone(), call.context.clone(), again);
+        Some(Self { call: copy.with_codecs(call.codec, call.accept), body })
+    }
+
+    /// The call, if all of it is there.
+    pub(super) fn call(mut self) -> Option<Call> {
+        if let Some(body) = self.body {
+            self.call.body = body.take()?;
+        }
+        Some(self.call)
+    }
 }
 
 const END_IS_KNOWN: Duration = Duration::from_millis(500);
