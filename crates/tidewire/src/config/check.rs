@@ -400,8 +400,9 @@ mod tests {
             ("protocol = \"http\"\nproto = \".\"", "6:9: proto goes with protocol = \"native\""),
             ("codec = \"json\"", "5:9: codec goes with proto"),
             ("names = [\"a\"]", "5:9: names goes with proto, not with run"),
+            ("protocol = \"grpc\"", "5:12: protocol = \"grpc\" goes with url, not with run"),
             (
-                "protocol = \"grpc\"",
+                "protocol = \"grpc-web\"",
                 "1:1: a protocol other than http, h2c, native and pipe-json goes with proto, not with run",
             ),
             ("concurrency = 0", "5:15: concurrency = 0 would never let a call through"),

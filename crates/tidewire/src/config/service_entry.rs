@@ -10,7 +10,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
 use super::service_table::Table;
-use super::{Config, ProgramConfig, ServiceConfig, UpstreamConfig};
+use super::{Config, ProgramConfig, ServiceConfig, UpstreamConfig, UpstreamProtocol};
 
 /// One `[[service]]`.
 ///
@@ -51,6 +51,11 @@ impl TryFrom<Table> for ServiceEntry {
         match (&table.proto, &table.run) {
             (Some(_), None) => Ok(Self::Schema(schema(table)?)),
             (_, Some(_)) => {
+                if table.protocol == Some(UpstreamProtocol::Grpc) {
+                    let text = "protocol = \"grpc\" goes with url, not with run; write \"h2c\" for a \
+                                program that is a gRPC server";
+                    return Err(text.to_owned());
+                }
                 if let Some(key) = table.first_of_schema() {
                     return Err(format!("{key} goes with proto, not with run; remove it"));
                 }
