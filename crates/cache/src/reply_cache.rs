@@ -33,10 +33,31 @@ use crate::turns::Turns;
 /// The bytes of all answers count against the budget of the graph, those of their forms do not.
 /// Answers that are stale and not asked for go as others are kept
 /// ([`Memo::sweep`](tidewire_memo::Memo::sweep)). Time passes in the graph only when somebody says
-/// so: [`Graph::drive`] or [`Graph::advance`].
+/// so ([`Graph::drive`], [`Graph::advance`]), as a server does for the one that it has.
 ///
-/// A server has one by `Server::builder().memo(cache)`. This is what it does to a handler that
-/// reads a source:
+/// A query is cached if its `.proto` says so:
+///
+/// ```proto
+/// import "tidewire/v1/options.proto";
+///
+/// rpc Get(GetRequest) returns (Cart) {
+///   option idempotency_level = NO_SIDE_EFFECTS;
+///   option (tidewire.v1.method) = { cache: CALLER };
+/// }
+/// ```
+///
+/// | its handler may read | `PUBLIC` | `CALLER` | `VARY` with `vary: "x-tenant"` |
+/// |---|---|---|---|
+/// | principal, `authorization`, `cookie` | no | yes: there is one reply for each caller | only if it is named |
+/// | a header that is named | no | no | yes: there is one reply for each value |
+/// | another header, the peer, extensions | no | no | no |
+///
+/// A reply whose handler read more is its caller's alone, and is not kept; the log says why, once a
+/// method. A gate that knows callers by another header calls `set_principal`: then `CALLER`
+/// tells them apart.
+///
+/// A server has one by `Server::builder().memo(cache)`; `tidewire::serve` has it already, in
+/// [`Graph::global`]. This is what it does to a handler that reads a source:
 ///
 /// ```
 /// # mod tidewire {

@@ -14,8 +14,9 @@ use http::HeaderName;
 use crate::{CacheScope, Context, Headers, is_of_gateway, is_of_proxy};
 
 impl Context {
-    /// The headers that a reply cached for `scope` may depend on; see the table of this file. No
-    /// other part of the context is read.
+    /// The headers that a reply cached for `scope` may depend on, and a program or an upstream is
+    /// sent: `traceparent`; with `VARY` those that it names; with `CALLER` `authorization`,
+    /// `cookie` and `tracestate`. No other part of the context is read.
     #[must_use]
     pub fn headers_of_cached(&self, scope: &CacheScope) -> Headers {
         let mut headers = Headers::new();

@@ -23,6 +23,10 @@ use crate::{Code, Freshness, Headers, Result, ThinHeaders};
 /// let error = Error::not_found("no contact has id 7; list them at /contacts");
 /// assert_eq!(error.code(), Code::NotFound);
 /// ```
+///
+/// `?` does not take errors of other crates, whose text is not for callers: write `.internal()?`
+/// ([`ResultExt`](crate::ResultExt)), or `.map_err(|error| Error::invalid_argument(…))?` where the
+/// caller is to know.
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
 

@@ -1,4 +1,5 @@
-//! What a handler of plain HTTP wants of a request: parts of the path, the query string, JSON.
+//! What a handler of plain HTTP wants of a request: parts of the path, the query string, headers,
+//! JSON and forms.
 //!
 //! Each says what is wrong with the request in the caller's words: the part, the parameter or the
 //! field.
@@ -82,15 +83,58 @@ impl Call {
             let text = "the query string is not UTF-8 after percent-decoding";
             return Err(Error::invalid_argument(text));
         }
-        let parameters = serde_html_form::Deserializer::from_bytes(query.as_bytes());
-        serde_path_to_error::deserialize(parameters).map_err(|error| {
-            let path = error.path().to_string();
-            let cause = error.into_inner();
-            Error::invalid_argument(match path.as_str() {
-                "." | "" => format!("the query string does not fit: {cause}"),
-                name => format!("{name} in the query string does not fit: {cause}"),
-            })
+        urlencoded(query.as_bytes(), "the query string")
+    }
+
+    /// A header as a value, `None` where it is not sent: `call.header::<u8>("x-priority")?`. Of
+    /// several with one name it is the first.
+    ///
+    /// ```
+    /// # use tidewire_service as tidewire;
+    /// # use tidewire::Headers;
+    /// use tidewire::Call;
+    ///
+    /// # let value = http::HeaderValue::from_static("3");
+    /// # let headers = Headers::from_iter([(http::HeaderName::from_static("x-priority"), value)]);
+    /// # let context = tidewire::Context::new(headers);
+    /// # let call = Call::http(http::Method::GET, http::Uri::from_static("/"), context, "");
+    /// let priority: Option<u8> = call.header("x-priority")?;
+    /// assert_eq!(priority, Some(3));
+    /// assert_eq!(call.header::<String>("x-tenant")?, None);
+    /// # Ok::<(), tidewire::Error>(())
+    /// ```
+    /// # Errors
+    /// [`Code::InvalidArgument`](crate::Code::InvalidArgument) that names the header, when it does
+    /// not parse or is not text.
+    pub fn header<T: FromStr>(&self, name: &str) -> Result<Option<T>> {
+        let Some(value) = self.context.header(name) else { return Ok(None) };
+        let text = value.to_str().map_err(|_| {
+            Error::invalid_argument(format!("the header {name} is not text in ASCII"))
+        })?;
+        text.parse().map(Some).map_err(|_| {
+            Error::invalid_argument(format!("the header {name} is {text:?}, no {}", plain::<T>()))
         })
+    }
+
+    /// The body of a form (`application/x-www-form-urlencoded`) as a value, as
+    /// [`query`](Self::query) reads a query string.
+    ///
+    /// # Errors
+    /// 415 for another content type;
+    /// [`Code::InvalidArgument`](crate::Code::InvalidArgument) with the name of the field that does
+    /// not fit; any error of the body, such as one over a limit.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: what was read is lost with the future.
+    pub async fn form<T: DeserializeOwned>(&mut self) -> Result<T> {
+        if self.essence() != "application/x-www-form-urlencoded" {
+            let wanted =
+                "the body is not a form; send content-type: application/x-www-form-urlencoded";
+            return Err(Error::invalid_argument(wanted)
+                .with_http_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+        }
+        let bytes = self.message().await?;
+        urlencoded(&bytes, "the form")
     }
 
     /// The body as a value in JSON.
@@ -114,12 +158,30 @@ impl Call {
     }
 
     fn is_json(&self) -> bool {
-        let value = self.context.header(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let essence = value.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-        let essence = essence.to_ascii_lowercase();
+        let essence = self.essence();
         essence == "application/json"
             || (essence.starts_with("application/") && essence.ends_with("+json"))
     }
+
+    /// The content type without its parameters, in lower case.
+    fn essence(&self) -> String {
+        let value = self.context.header(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let essence = value.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        essence.to_ascii_lowercase()
+    }
+}
+
+/// Pairs as a value; `place` says where they stood.
+fn urlencoded<T: DeserializeOwned>(text: &[u8], place: &str) -> Result<T> {
+    let pairs = serde_html_form::Deserializer::from_bytes(text);
+    serde_path_to_error::deserialize(pairs).map_err(|error| {
+        let path = error.path().to_string();
+        let cause = error.into_inner();
+        Error::invalid_argument(match path.as_str() {
+            "." | "" => format!("{place} does not fit: {cause}"),
+            name => format!("{name} in {place} does not fit: {cause}"),
+        })
+    })
 }
 
 /// The name of a type without its path: `u64`, `Uuid`.
@@ -188,6 +250,33 @@ mod tests {
         assert!(error.message().contains("page"), "{error}");
         let error = call("/", "", "").query::<Page>().expect_err("no page");
         assert!(error.message().contains("page"), "{error}");
+    }
+
+    #[test]
+    fn a_header_is_a_value_and_what_does_not_fit_is_named() {
+        let mut call = call("/", "text/plain", "");
+        call.context.headers_mut().append("x-priority", HeaderValue::from_static("3"));
+        let tenant = HeaderValue::from_bytes(b"caf\xe9").expect("a value");
+        call.context.headers_mut().append("x-tenant", tenant);
+        assert_eq!(call.header::<u8>("X-Priority").ok(), Some(Some(3)));
+        assert_eq!(call.header::<u8>("x-other").ok(), Some(None));
+        let error = call.header::<bool>("x-priority").expect_err("no bool");
+        assert_eq!(error.code(), Code::InvalidArgument);
+        assert_eq!(error.message(), r#"the header x-priority is "3", no bool"#);
+        let error = call.header::<String>("x-tenant").expect_err("no ASCII");
+        assert_eq!(error.message(), "the header x-tenant is not text in ASCII");
+    }
+
+    #[test]
+    fn a_form_is_a_value_and_what_does_not_fit_is_named() {
+        let form = "Application/X-WWW-Form-Urlencoded; charset=utf-8";
+        let page = ready(call("/", form, "page=2&tag=a&tag=b+c").form::<Page>()).expect("it fits");
+        assert_eq!(page, Page { page: 2, tag: vec!["a".to_owned(), "b c".to_owned()] });
+        let error = ready(call("/", form, "page=two").form::<Page>()).expect_err("no number");
+        assert_eq!(error.code(), Code::InvalidArgument);
+        assert!(error.message().starts_with("page in the form does not fit"), "{error}");
+        let error = ready(call("/", "text/plain", "page=2").form::<Page>()).expect_err("no form");
+        assert_eq!(error.http_status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
     }
 
     #[test]

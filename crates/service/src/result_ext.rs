@@ -9,15 +9,15 @@ use crate::{Error, Result};
 /// `?` alone does not: what another crate says in its errors, such as an address or a statement, is
 /// not for callers.
 pub trait ResultExt<T> {
-    /// Makes any error an `internal` one. Its text goes to the log as the cause; callers read that
-    /// the server's log has it.
+    /// Makes any error an `internal` one. Its text goes to the log (`tracing`) as the cause;
+    /// callers read that the server's log has it. In a test it is the error's `source`.
     ///
     /// ```
     /// # use tidewire_service as tidewire;
     /// use tidewire::{Code, Result, ResultExt as _};
     ///
     /// fn limit(setting: &str) -> Result<u32> {
-    ///     Ok(setting.trim().parse::<u32>().internal()?)
+    ///     setting.trim().parse().internal()
     /// }
     /// assert_eq!(limit("12").unwrap(), 12);
     /// assert_eq!(limit("a dozen").unwrap_err().code(), Code::Internal);

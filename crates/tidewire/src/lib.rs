@@ -93,7 +93,7 @@
 //!
 //! fn stock(item: &str, row: Option<&str>) -> Result<u32> {
 //!     let row = row.ok_or_else(|| Error::not_found(format!("there is no item {item}")))?;
-//!     Ok(row.parse::<u32>().internal()?)
+//!     row.parse().internal()
 //! }
 //! assert_eq!(stock("tea", Some("7"))?, 7);
 //! assert_eq!(stock("tea", None).unwrap_err().code(), Code::NotFound);
@@ -314,7 +314,7 @@ pub use tidewire_telemetry as telemetry;
 
 /// Settings of cached replies by method, and what `verify` finds. The cache is a [`ReplyCache`].
 pub mod cache {
-    pub use tidewire_cache::{MethodOverride, Mismatch, OverrideError};
+    pub use tidewire_cache::{CacheSetting, MethodOverride, Mismatch, OverrideError};
 }
 
 /// What decides whether a call is let in, before it is read: a [`Gate`].
@@ -405,8 +405,14 @@ pub mod validate {
 ///
 /// Where a side streams, the message is a [`Stream`] of them: `rpc Count(CountRequest) returns
 /// (stream CountReply)` is `async fn count(&self, Context, CountRequest) ->
-/// Result<Reply<Stream<CountReply>>>`. Fields that are messages, enums or well-known types are made
-/// of what [`types`] has.
+/// Result<Reply<Stream<CountReply>>>`. Fields are made like this, with what [`types`] has:
+///
+/// | field | set | read |
+/// |---|---|---|
+/// | `Item item` | `Item { … }.into()` | `cart.item.as_option()` |
+/// | `google.protobuf.Timestamp at` | `Timestamp::now().into()` | the same |
+/// | `Status status`, with `STATUS_OPEN` | `Status::Open.into()` | `cart.status == Status::Open` |
+/// | `oneof payment { Voucher voucher }` of `Cart` | `Some(Voucher { … }.into())` | `Some(cart::Payment::Voucher(voucher))`, which is a `Box` |
 #[macro_export]
 macro_rules! include_protos {
     () => {

@@ -24,7 +24,8 @@ use crate::config::{Config, ConfigError, Flags, ServiceEntry};
 ///
 /// Settings come from `tidewire.toml` in the folder where the program is started, where there is
 /// one, then from the environment (`server.listen` is `TIDEWIRE_SERVER_LISTEN`). Without them it
-/// listens on `127.0.0.1:8080`. The log goes to standard error, and names the addresses. Use
+/// listens on `127.0.0.1:8080`. The log goes to standard error, and names the addresses. Arguments
+/// of the command line are not read; settings of your own belong in another file. Use
 /// [`serve_with`] for several services, plain HTTP handlers, gates and layers.
 ///
 /// # Errors

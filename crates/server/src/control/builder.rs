@@ -194,7 +194,8 @@ impl Builder {
         self
     }
 
-    /// Wraps every service and handler; the first layer added sees a call first.
+    /// Wraps every service and handler; the first layer added sees a call first. What a gate
+    /// refuses meets no layer.
     pub fn layer(mut self, layer: impl Layer) -> Self {
         self.layers.push(Arc::new(layer));
         self

@@ -11,7 +11,8 @@ use crate::control::running_server::RunningServer;
 use crate::control::start_error::StartError;
 
 impl Builder {
-    /// Opens the addresses and serves until the result is drained or dropped.
+    /// Opens the addresses and serves until the result is drained or dropped. What fails meanwhile
+    /// is logged by `tracing`, which prints nothing until the program starts a log.
     ///
     /// # Errors
     /// [`StartError`]: an address in use, routes, methods or settings that exclude each other.
