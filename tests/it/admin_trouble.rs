@@ -101,7 +101,8 @@ async fn a_watcher_who_does_not_read_holds_nobody_up_and_is_told_what_it_missed(
     }
     let (numbers, dropped) = calls(&mut stalled, CALLS).await;
     assert_eq!(numbers.len() + dropped as usize, CALLS);
-    assert!(numbers.is_sorted() && numbers.last() == Some(&(CALLS as u64)), "{numbers:?}");
+    // On a fast machine the last ones are among those that it is only told the number of.
+    assert!(numbers.is_sorted() && numbers.first() == Some(&1), "{numbers:?}");
 }
 
 #[tokio::test]
