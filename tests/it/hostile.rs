@@ -323,7 +323,7 @@ async fn a_server_that_allows_more_streams_gets_the_calls_that_wait() {
 /// A client that soon asks for a sign of life, which may take so long.
 fn impatient(address: SocketAddr, patience: Duration) -> Client {
     let mut limits = ClientLimits::default();
-    limits.keep_alive_interval = Duration::from_millis(10);
+    limits.keep_alive_interval = Some(Duration::from_millis(10));
     limits.keep_alive_timeout = patience;
     client(&[address], limits, Retry::none())
 }

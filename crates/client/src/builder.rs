@@ -244,10 +244,8 @@ impl Builder {
             }
         };
         let mut limits = self.limits.clone();
-        if dialect == Dialect::Grpc
-            && limits.keep_alive_interval == ClientLimits::default().keep_alive_interval
-        {
-            limits.keep_alive_interval = ClientLimits::KEEP_ALIVE_GRPC;
+        if dialect == Dialect::Grpc {
+            limits.keep_alive_interval.get_or_insert(ClientLimits::KEEP_ALIVE_GRPC);
         }
         let sources: Result<Vec<_>, _> = self.urls.iter().map(|url| self.source(url)).collect();
         let is_near = endpoints.iter().all(Endpoint::is_on_this_machine);

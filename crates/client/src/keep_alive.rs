@@ -33,7 +33,7 @@ impl KeepAlive {
         heard: Arc<AtomicUsize>,
         limits: &ClientLimits,
     ) -> Self {
-        let interval = limits.keep_alive_interval;
+        let interval = limits.keep_alive_interval.unwrap_or(ClientLimits::KEEP_ALIVE);
         Self {
             pings,
             heard,

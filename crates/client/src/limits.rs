@@ -62,9 +62,9 @@ pub struct ClientLimits {
     /// How many calls wait at once for a connection to one address.
     pub waiting_max: usize,
     /// How long an HTTP/2 connection with calls may be silent before it is asked for a sign of
-    /// life. Servers of gRPC are asked each [`KEEP_ALIVE_GRPC`](Self::KEEP_ALIVE_GRPC) unless
-    /// another time than the default is set.
-    pub keep_alive_interval: Duration,
+    /// life; unless set, 20 s, and [`KEEP_ALIVE_GRPC`](Self::KEEP_ALIVE_GRPC) with
+    /// `Protocol::Grpc`.
+    pub keep_alive_interval: Option<Duration>,
     /// How long that sign of life may take.
     pub keep_alive_timeout: Duration,
     /// How many bytes of one HTTP/2 stream may be on their way without having been read.
@@ -78,6 +78,9 @@ impl ClientLimits {
     /// How long a connection to a server of gRPC may be silent: their libraries end one on which
     /// they are asked for a sign of life more often than each 5 minutes.
     pub const KEEP_ALIVE_GRPC: Duration = Duration::from_secs(310);
+
+    /// The same of any other server.
+    pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
     /// How many calls run at once on one HTTP/2 connection, if the server allows as many.
     pub(crate) fn streams_of_a_connection(&self) -> usize {
@@ -99,7 +102,7 @@ impl Default for ClientLimits {
             http2_connections_max: 4,
             http2_streams_max: 100,
             waiting_max: 10_000,
-            keep_alive_interval: Duration::from_secs(20),
+            keep_alive_interval: None,
             keep_alive_timeout: Duration::from_secs(20),
             stream_window_bytes: 256 << 10,
             connection_window_bytes: 25 << 20,

@@ -25,6 +25,7 @@ use tidewire_service::{
     Body, Call, Codec, Error, Frame, Frames, HttpTarget, InterimSender, Method, Result, Target,
     end_to_end,
 };
+use tidewire_wire::unread::GRPC_TIMEOUT;
 use tidewire_wire::{Caller, Dialect, Request};
 
 use crate::exchange::UnboundRequest;
@@ -35,9 +36,6 @@ use crate::trace::Trace;
 
 /// How many bytes of a body of plain HTTP are kept to be sent again.
 const KEPT_BYTES_MAX: usize = 64 << 10;
-
-/// How long a caller of gRPC waits, in what passes unread.
-const GRPC_TIMEOUT: &str = "grpc-timeout";
 
 /// A call to be sent.
 pub(crate) struct Order {

@@ -484,7 +484,7 @@ fn client(url: &str, generation: &Generation) -> Result<Client, BuildError> {
     limits.http1_connections_max = life.concurrency.saturating_add(LATE_ANSWERS_MAX);
     limits.waiting_max = life.concurrency;
     limits.idle_timeout = UNUSED_MAX;
-    limits.keep_alive_interval = ClientLimits::KEEP_ALIVE_GRPC;
+    limits.keep_alive_interval = Some(ClientLimits::KEEP_ALIVE_GRPC);
     let version = match generation.program.speaks_http2 {
         true => HttpVersion::Http2,
         false => HttpVersion::Http1,

@@ -203,9 +203,10 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
         self.with(key, |value| *value)
     }
 
-    /// Whether `version` is that of the current value of `key`, without computing, and also when the value
-    /// itself was evicted while something depends on it or watches it: what a conditional request asks. A value that was served early has version 0,
-    /// which is never current. For callers outside of computations.
+    /// Whether `version` is that of the current value of `key`, without computing: what a conditional
+    /// request asks. It is known also when the value itself was evicted while something depends on it or
+    /// watches it. A value that was served early has version 0, which is never current. For callers outside
+    /// of computations.
     #[must_use]
     pub fn validate<Q>(&self, key: &Q, version: u64) -> bool
     where

@@ -3,6 +3,7 @@
 
 mod open_keys;
 mod since;
+pub(crate) mod suspension;
 
 use std::fmt;
 use std::ops::RangeBounds;
@@ -30,6 +31,7 @@ use crate::memory::line::pin;
 use crate::memory::pool;
 use crate::range::{Interval, Intervals, RangeHits};
 use crate::source::open_keys::{OpenKeyGuard, OpenKeys};
+use crate::source::suspension::Suspension;
 use crate::store::key::Key;
 use crate::store::node::{FRESH, Header};
 use crate::store::slots::Id;
@@ -145,7 +147,12 @@ impl<K: Key> Source<K> {
     pub fn suspend(&self) -> Suspension {
         self.inner.suspended.fetch_add(1, SeqCst);
         self.changed_all();
-        Suspension { resume: Box::new(Resume { source: *self }) }
+        let source = *self;
+        Suspension::new(move || {
+            // What began before now may have been made of what nobody could tell.
+            source.inner.suspended.fetch_sub(1, SeqCst);
+            source.changed_all();
+        })
     }
 
     /// The name given to [`Source::new`].
@@ -406,8 +413,8 @@ pub(crate) struct KeyMark<K: 'static> {
 }
 
 impl<K: Key> KeyMark<K> {
-    /// Says which nodes a write of this key may change, by now and from now on.
-    pub(crate) fn is_written_by(&mut self, ticket: &Ticket) {
+    /// Begins a write of this key: says which nodes it may change, by now and from now on.
+    pub(crate) fn begin_write(&mut self, ticket: &Ticket) {
         let number = ticket.number();
         let found = catch_unwind(AssertUnwindSafe(|| {
             // First, so that an interval that comes now is found, or finds this.
@@ -505,52 +512,6 @@ impl<K: Key> Mark for AllKeys<K> {
     fn apply(&self, core: &mut Core, walk: &mut Walk) {
         walk.mark_whole(core, self.inner.owner.number);
         self.inner.last_change.store(core.tick, Relaxed);
-    }
-}
-
-/// While it lives, nothing that reads the source is memoized; see [`Source::suspend`].
-///
-/// ```
-/// # mod tidewire { pub mod memo { pub use tidewire_memo::*; } }
-/// use tidewire::memo::{Graph, Memo, Source};
-///
-/// # futures::executor::block_on(async {
-/// let graph = Graph::new();
-/// let rows = Source::<u32>::new_in(&graph, "rows");
-/// let read = Memo::infallible_in(&graph, "read", move |id: u32| async move {
-///     rows.read(&id);
-///     id
-/// });
-/// let lost = rows.suspend(); // the connection that tells of changes is lost
-/// read.get(1).await?;
-/// assert!(read.cached(&1).is_none(), "it was answered and not kept");
-/// drop(lost);
-/// read.get(1).await?;
-/// assert!(read.cached(&1).is_some());
-/// # Ok::<(), tidewire::memo::Error>(())
-/// # }).unwrap();
-/// ```
-#[must_use = "the source goes on when the suspension is dropped"]
-pub struct Suspension {
-    resume: Box<dyn Send + Sync>,
-}
-
-struct Resume<K: Key> {
-    source: Source<K>,
-}
-
-impl<K: Key> Drop for Resume<K> {
-    /// What began before now may have been made of what nobody could tell.
-    fn drop(&mut self) {
-        self.source.inner.suspended.fetch_sub(1, SeqCst);
-        self.source.changed_all();
-    }
-}
-
-impl fmt::Debug for Suspension {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let _ = &self.resume;
-        f.debug_struct("Suspension").finish_non_exhaustive()
     }
 }
 

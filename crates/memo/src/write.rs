@@ -66,7 +66,7 @@ impl WriteGuard {
             self.marks.remove(0);
         }
         let mut mark = source.mark(key);
-        mark.is_written_by(&self.ticket);
+        mark.begin_write(&self.ticket);
         self.marks.push(Box::new(mark));
         self
     }

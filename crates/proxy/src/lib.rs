@@ -12,7 +12,7 @@
 //! | `upstream.rs` | how a request passes to an upstream, and how long it may take |
 //! | `health.rs` | whether a server behind is well |
 //! | `proxy_status.rs` | what a failure on the way is told as: status and `Proxy-Status` |
-//! | `grpc_failure.rs` | the same for callers who speak gRPC |
+//! | `grpc_caller.rs` | the deadline of a caller of gRPC, and failures that it can read |
 //! | `upgrade.rs` | requests that take their connection over, WebSockets above all |
 //! | `forwarded.rs`, `caller.rs` | what the server behind is told of a request and of its caller |
 //! | `header_rules.rs` | which headers are set and taken out on the way |
@@ -23,7 +23,7 @@
 
 mod caller;
 mod forwarded;
-mod grpc_failure;
+mod grpc_caller;
 mod header_rules;
 mod health;
 mod late;

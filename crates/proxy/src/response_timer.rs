@@ -22,7 +22,7 @@ use http::header::CONTENT_LENGTH;
 use tidewire_service::{Body, Call, Frame, Frames, Messages, Result, StreamKind, Target};
 use tokio::time::Instant;
 
-use crate::grpc_failure::is_grpc;
+use crate::grpc_caller::is_grpc;
 
 /// Whose turn it is.
 #[derive(Debug, Clone)]

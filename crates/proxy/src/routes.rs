@@ -11,15 +11,13 @@
 //! read as one elsewhere (`/shop/..;/admin`) is refused.
 
 use parking_lot::RwLock;
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use http::Uri;
-use tidewire_service::{Answer, Call, Error, Progress, Service, Target};
+use tidewire_service::{Answer, Call, Error, Progress, Service, Target, without_prefix};
 
 use crate::forwarded;
-use crate::grpc_failure::GrpcCaller;
+use crate::grpc_caller::GrpcCaller;
 use crate::location::relocate;
 
 /// Where a service is found: a route, perhaps of one host.
@@ -239,13 +237,6 @@ fn name_of(host: &str) -> &str {
         _ => host,
     };
     name.strip_suffix('.').unwrap_or(name)
-}
-
-fn without_prefix(uri: &Uri, prefix: usize) -> Uri {
-    let whole = uri.path_and_query().map_or("/", |whole| whole.as_str());
-    let rest = whole.get(prefix..).unwrap_or_default();
-    let rest = if rest.starts_with('/') { Cow::Borrowed(rest) } else { format!("/{rest}").into() };
-    rest.parse().unwrap_or_else(|_| Uri::from_static("/"))
 }
 
 impl fmt::Display for Route {

@@ -335,7 +335,7 @@ fn limits() -> ClientLimits {
     let mut limits = ClientLimits::default();
     limits.http1_connections_max = 1024;
     limits.idle_timeout = Duration::from_secs(1);
-    limits.keep_alive_interval = ClientLimits::KEEP_ALIVE_GRPC;
+    limits.keep_alive_interval = Some(ClientLimits::KEEP_ALIVE_GRPC);
     limits
 }
 

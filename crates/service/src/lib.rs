@@ -123,7 +123,7 @@ pub use signal::Signal;
 pub use spec::{CacheScope, Caching, Idempotency, Method, Names, Spec, StreamKind};
 pub use stale_set::{StaleNumbers, StaleSet, StaleSetEntry};
 pub use stream::{Sender, Stream};
-pub use target::{HttpTarget, PathParams, Target};
+pub use target::{HttpTarget, PathParams, Target, without_prefix};
 pub use thin_headers::ThinHeaders;
 pub use token::{Token, Tokens};
 pub use types::{RegisterTypes, register_types};

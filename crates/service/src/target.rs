@@ -1,5 +1,6 @@
 //! What a call is for: a method of a service, or a plain HTTP request.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::Uri;
@@ -126,4 +127,13 @@ impl Target {
             _ => None,
         }
     }
+}
+
+/// A URI whose path has lost its first `bytes`, as what is mounted below a prefix sees it; the
+/// query stays.
+pub fn without_prefix(uri: &Uri, bytes: usize) -> Uri {
+    let whole = uri.path_and_query().map_or("/", |whole| whole.as_str());
+    let rest = whole.get(bytes..).unwrap_or_default();
+    let rest = if rest.starts_with('/') { Cow::Borrowed(rest) } else { format!("/{rest}").into() };
+    rest.parse().unwrap_or_else(|_| Uri::from_static("/"))
 }

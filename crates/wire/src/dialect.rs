@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
-use tidewire_service::{Codec, Protocol, StreamKind};
+use tidewire_service::{Codec, Protocol, Result, StreamKind};
 
 use crate::timeout;
 
@@ -50,6 +50,17 @@ impl Dialect {
     /// The header that tells a server how long it has.
     pub fn timeout(self, left: Duration) -> (HeaderName, HeaderValue) {
         timeout::header(self, left)
+    }
+
+    /// How long a caller waits, by all values of that header; `None` if there are none.
+    ///
+    /// # Errors
+    /// `invalid_argument` for a value that is not as specified, or more than one.
+    pub fn read_timeout<'a>(
+        self,
+        values: impl Iterator<Item = &'a HeaderValue>,
+    ) -> Result<Option<Duration>> {
+        timeout::read(self, values)
     }
 
     /// The name: `connect`, `grpc` or `grpc-web`.
@@ -185,7 +196,7 @@ const TYPES: [(&str, Format); 12] = [
 pub(crate) const CONNECT_VERSION: HeaderName = HeaderName::from_static("connect-protocol-version");
 pub(crate) const CONNECT_ENCODING: HeaderName = HeaderName::from_static("connect-content-encoding");
 const CONNECT_ACCEPT: HeaderName = HeaderName::from_static("connect-accept-encoding");
-const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+pub(crate) const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const GRPC_ACCEPT: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 pub(crate) const GRPC_WEB: HeaderName = HeaderName::from_static("x-grpc-web");
 

@@ -19,6 +19,7 @@
 //! | deadlines as headers | `timeout.rs` |
 //! | errors | `status.rs` (gRPC), `error_json.rs` (Connect) |
 //! | which headers are the protocol's | `headers.rs` |
+//! | what counts where a call passes unread | `unread.rs` |
 //! | what a `Host` may be | `host.rs` |
 //!
 //! Sources: the Connect protocol (connectrpc.com/docs/protocol), gRPC's `PROTOCOL-HTTP2.md` and
@@ -45,6 +46,7 @@ mod read_request;
 mod sender;
 mod status;
 mod timeout;
+pub mod unread;
 mod write_reply;
 
 pub use client_call::{Caller, Request};

@@ -16,7 +16,7 @@ use tidewire_service::{Error, Result};
 use crate::dialect::Dialect;
 
 const CONNECT: HeaderName = HeaderName::from_static("connect-timeout-ms");
-const GRPC: HeaderName = HeaderName::from_static("grpc-timeout");
+pub(crate) const GRPC: HeaderName = HeaderName::from_static("grpc-timeout");
 
 /// The header that tells the server how long it has.
 pub(crate) fn header(dialect: Dialect, left: Duration) -> (HeaderName, HeaderValue) {
@@ -26,13 +26,24 @@ pub(crate) fn header(dialect: Dialect, left: Duration) -> (HeaderName, HeaderVal
     }
 }
 
+fn name(dialect: Dialect) -> HeaderName {
+    if dialect.is_grpc() { GRPC } else { CONNECT }
+}
+
 /// How long the caller waits; `None` if it does not say.
 ///
 /// # Errors
 /// `invalid_argument` for a value that is not as specified, or more than one.
 pub(crate) fn of_request(dialect: Dialect, headers: &HeaderMap) -> Result<Option<Duration>> {
-    let name = if dialect.is_grpc() { GRPC } else { CONNECT };
-    let mut values = headers.get_all(&name).iter();
+    read(dialect, headers.get_all(name(dialect)).iter())
+}
+
+/// The same by all values of its header.
+pub(crate) fn read<'a>(
+    dialect: Dialect,
+    mut values: impl Iterator<Item = &'a HeaderValue>,
+) -> Result<Option<Duration>> {
+    let name = name(dialect);
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
         return Err(Error::invalid_argument(format!("{name} occurs twice; send it once")));

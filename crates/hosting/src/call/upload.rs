@@ -19,6 +19,7 @@ use futures_util::{Stream, StreamExt};
 use http::header::{CONTENT_TYPE, EXPECT};
 use http::{HeaderValue, StatusCode};
 use tidewire_service::{Body, Call, CallerKey, Error, Frame, Frames, Result, Target};
+use tidewire_wire::unread::has_envelopes;
 use tokio::time::{Instant, sleep_until};
 
 use crate::service::inner::Inner;
@@ -70,12 +71,9 @@ fn is_held_back(call: &Call) -> bool {
         return false;
     }
     let headers = call.context.headers();
-    let is_of_messages = |value: &HeaderValue| {
-        let value = value.as_bytes().to_ascii_lowercase();
-        [&b"application/grpc"[..], b"application/connect+"].iter().any(|of| value.starts_with(of))
-    };
+    let has_envelopes = |value: &HeaderValue| has_envelopes(value.as_bytes());
     !headers.contains_key(EXPECT)
-        && !headers.get(CONTENT_TYPE).is_some_and(is_of_messages)
+        && !headers.get(CONTENT_TYPE).is_some_and(has_envelopes)
         && tidewire_proxy::upgrade_header(call).is_none()
 }
 

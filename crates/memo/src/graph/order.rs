@@ -57,7 +57,7 @@ impl Writes {
         Self { open: Vec::new(), next: 0, waiting: HashMap::new(), limit: LIMIT }
     }
 
-    pub(crate) fn is_open(&self, number: u64) -> bool {
+    fn is_open(&self, number: u64) -> bool {
         self.open.iter().any(|write| write.number == number)
     }
 }

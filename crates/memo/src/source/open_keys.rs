@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
+use crate::memory::intervals::Interval;
 use crate::memory::sync::Mutex;
-use crate::range::Interval;
 
 /// See the module documentation.
 pub(crate) struct OpenKeys<K>(Mutex<Vec<OpenKey<K>>>);

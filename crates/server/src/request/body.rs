@@ -26,6 +26,8 @@ use http::{StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tidewire_service::{BodyPass, Error, Frame, Headers, Result};
+use tidewire_wire::unread::has_envelopes;
+use tidewire_wire::{ENVELOPE_HEAD, EnvelopeHead};
 
 use crate::limits::Limits;
 use crate::request::observe::Counter;
@@ -394,8 +396,8 @@ pub(crate) struct MessageStream {
 impl MessageStream {
     /// That of a request with these headers, if it is one.
     pub(crate) fn of(headers: &Headers, limits: &Limits) -> Option<Self> {
-        let is_one = headers.get(CONTENT_TYPE).is_some_and(is_of_messages);
-        is_one.then(|| Self {
+        let is_one = |value: &HeaderValue| has_envelopes(value.as_bytes());
+        headers.get(CONTENT_TYPE).is_some_and(is_one).then(|| Self {
             pass: BodyPass::default(),
             declared: headers.get(CONTENT_LENGTH).cloned(),
             bytes_max: limits.message_bytes_max,
@@ -430,8 +432,7 @@ impl MessageStream {
             if self.head_bytes < ENVELOPE_HEAD {
                 return Ok(());
             }
-            let [_flags, a, b, c, d] = self.head;
-            let length = u32::from_be_bytes([a, b, c, d]) as usize;
+            let length = EnvelopeHead::parse(self.head).length();
             let bytes_max = self.bytes_max;
             if length > bytes_max {
                 return Err(Error::resource_exhausted(format!(
@@ -445,18 +446,6 @@ impl MessageStream {
         Ok(())
     }
 }
-
-/// Whether a body is messages behind one another, each with its length.
-fn is_of_messages(content_type: &HeaderValue) -> bool {
-    let content_type = content_type.as_bytes().to_ascii_lowercase();
-    [&b"application/grpc-web"[..], b"application/grpc"].iter().any(|name| {
-        let rest = content_type.strip_prefix(*name);
-        rest.is_some_and(|rest| rest.first().is_none_or(|byte| matches!(byte, b'+' | b';')))
-    }) || content_type.starts_with(b"application/connect+")
-}
-
-/// The flags of a message, and its length.
-const ENVELOPE_HEAD: usize = 5;
 
 /// Refuses a body by the length that its head declares (`Content-Length`).
 ///
@@ -517,23 +506,5 @@ mod tests {
         assert!(!messages.is_within_message());
         let error = messages.see(&[0, 0, 0, 0, 4]).unwrap_err();
         assert!(error.message().contains("limits.message_bytes_max = 3"), "{error}");
-    }
-
-    #[test]
-    fn only_bodies_of_messages_with_lengths_are_streams_of_them() {
-        for (content_type, expected) in [
-            ("application/grpc", true),
-            ("Application/gRPC+proto", true),
-            ("application/grpc;charset=utf-8", true),
-            ("application/grpc-web+proto", true),
-            ("application/grpc-web", true),
-            ("application/connect+json", true),
-            ("application/grpc-web-text+proto", false),
-            ("application/grpc-like", false),
-            ("application/proto", false),
-            ("application/json", false),
-        ] {
-            assert_eq!(stream(content_type).is_some(), expected, "{content_type}");
-        }
     }
 }

@@ -1,9 +1,8 @@
-//! What is mounted below a prefix, and the path that it sees: the prefix is taken off.
+//! What is mounted below a prefix, which is taken off the path that it sees
+//! ([`without_prefix`](tidewire_service::without_prefix)).
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use http::Uri;
 use tidewire_service::Service;
 
 use crate::services::routes::{RouteError, RouteTarget, Routes};
@@ -26,12 +25,4 @@ impl Routes {
         }
         Ok(())
     }
-}
-
-/// The URI that what is mounted sees.
-pub(super) fn without_prefix(uri: &Uri, prefix: usize) -> Uri {
-    let whole = uri.path_and_query().map_or("/", |whole| whole.as_str());
-    let rest = whole.get(prefix..).unwrap_or_default();
-    let rest = if rest.starts_with('/') { Cow::Borrowed(rest) } else { format!("/{rest}").into() };
-    rest.parse().unwrap_or_else(|_| Uri::from_static("/"))
 }

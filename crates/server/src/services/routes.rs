@@ -10,9 +10,7 @@ use std::sync::Arc;
 
 use http::{Method, Uri};
 use percent_encoding::percent_decode_str;
-use tidewire_service::{Error, PathParams, Service};
-
-use crate::services::mount::without_prefix;
+use tidewire_service::{Error, PathParams, Service, without_prefix};
 
 /// All plain HTTP services of a server.
 #[derive(Default)]

@@ -1,5 +1,5 @@
-//! Lets a gRPC caller of a program of plain HTTP read a failure: a bare HTTP status, or a reply
-//! that breaks off, would only say that there was one.
+//! A caller of gRPC whose call passes unread: its deadline, and failures that it can read. A bare
+//! HTTP status, or a reply that breaks off, would only say that there was one.
 //!
 //! | what fails | the caller gets |
 //! |---|---|
@@ -13,23 +13,18 @@
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, stream};
-use http::header::CONTENT_LENGTH;
-use http::header::CONTENT_TYPE;
-use http::{HeaderName, HeaderValue, Version};
-use tidewire_service::{
-    Answer, Body, Call, Code, Error, Frame, Headers, Progress, Reply, Result, ThinHeaders,
-};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Version};
+use tidewire_service::{Answer, Body, Call, Code, Error, Frame, Headers, Progress, Reply, Result};
+use tidewire_wire::Dialect;
+use tidewire_wire::unread::{self, GRPC_ENCODING, GRPC_TIMEOUT};
 
 use crate::proxy_status::ProxyError;
 use crate::upstream::version_of;
 
 /// Whether a request is one of gRPC, but for gRPC-Web, whose failures are in a body.
 pub(crate) fn is_grpc(headers: &Headers) -> bool {
-    let of_grpc = |value: &HeaderValue| {
-        let rest = value.as_bytes().strip_prefix(b"application/grpc");
-        rest.is_some_and(|rest| rest.first().is_none_or(|byte| matches!(byte, b'+' | b';')))
-    };
-    headers.get(CONTENT_TYPE).is_some_and(of_grpc)
+    headers.get(CONTENT_TYPE).is_some_and(|value| unread::is_grpc(value.as_bytes()))
 }
 
 /// A caller of gRPC.
@@ -49,21 +44,8 @@ impl GrpcCaller {
         if !is_grpc(headers) {
             return Ok(None);
         }
-        let mut said = headers.get_all(TIMEOUT).iter();
-        let timeout = match (said.next(), said.next()) {
-            (None, _) => None,
-            (Some(value), None) => Some(timeout_of(value).ok_or_else(|| {
-                let text = format!(
-                    "grpc-timeout is {value:?}; it has to be at most 8 digits and a unit, H M S m u \
-                     or n"
-                );
-                marked(Error::invalid_argument(text))
-            })?),
-            _ => {
-                let text = "grpc-timeout occurs twice; send it once";
-                return Err(marked(Error::invalid_argument(text)));
-            }
-        };
+        let timeout = Dialect::Grpc.read_timeout(headers.get_all(GRPC_TIMEOUT).iter());
+        let timeout = timeout.map_err(marked)?;
         let own = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let deadline = own.into_iter().chain(call.context.deadline()).min();
         if let Some(deadline) = deadline {
@@ -71,7 +53,7 @@ impl GrpcCaller {
         }
         // Some servers remember with an entry of HPACK's table that they could not read it, and
         // fail other callers by it: these have no entry.
-        for name in [TIMEOUT, ENCODING] {
+        for name in [GRPC_TIMEOUT, GRPC_ENCODING] {
             if let Some(value) = call.context.headers_mut().get_mut(name) {
                 value.set_sensitive(true);
             }
@@ -118,7 +100,9 @@ impl GrpcCaller {
             match frames.next().await? {
                 Ok(trailers @ Frame::Trailers(_)) => Some((Ok(trailers), None)),
                 Ok(frame) => Some((Ok(frame), Some(frames))),
-                Err(error) => Some((Ok(Frame::Trailers(trailers(&self.in_time(error)))), None)),
+                Err(error) => {
+                    Some((Ok(Frame::Trailers(trailers(self.in_time(error)).into())), None))
+                }
             }
         });
         reply.body = Body::frames(frames);
@@ -127,44 +111,12 @@ impl GrpcCaller {
 }
 
 /// What tells that a reply broke off. Where its server is is not said, but in the log.
-fn trailers(error: &Error) -> ThinHeaders {
-    let is_of_way = ProxyError::of(error).is_some() || tidewire_client::is_broken(error);
-    let text = if is_of_way { BROKEN_OFF } else { error.message() };
-    let code = error.code();
+fn trailers(error: Error) -> HeaderMap {
     tracing::debug!(%error, "a reply of gRPC broke off");
-    let mut trailers = Headers::new();
-    trailers.insert(STATUS, HeaderValue::from(u16::from(code.number())));
-    if let Ok(message) = HeaderValue::from_str(&escaped(text)) {
-        trailers.insert(MESSAGE, message);
-    }
-    trailers.into()
-}
-
-/// A message as `grpc-message` has it.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'%' | 0..=0x1f | 0x7f.. => escaped.push_str(&format!("%{byte:02X}")),
-            _ => escaped.push(char::from(byte)),
-        }
-    }
-    escaped
-}
-
-/// How long a caller waits.
-fn timeout_of(value: &HeaderValue) -> Option<Duration> {
-    let (unit, digits) = value.as_bytes().split_last()?;
-    let is_number = matches!(digits.len(), 1..=8) && digits.iter().all(u8::is_ascii_digit);
-    let number: u64 = std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()?;
-    Some(match unit {
-        b'H' => Duration::from_secs(number * 3600),
-        b'M' => Duration::from_secs(number * 60),
-        b'S' => Duration::from_secs(number),
-        b'm' => Duration::from_millis(number),
-        b'u' => Duration::from_micros(number),
-        b'n' => Duration::from_nanos(number),
-        _ => return None,
+    let is_of_way = ProxyError::of(&error).is_some() || tidewire_client::is_broken(&error);
+    unread::grpc_trailers(&match is_of_way {
+        true => Error::new(error.code(), BROKEN_OFF),
+        false => error,
     })
 }
 
@@ -175,18 +127,14 @@ fn marked(mut error: Error) -> Error {
 }
 
 const BROKEN_OFF: &str = "the server broke off in the middle of its reply";
-const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
-const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
-const STATUS: HeaderName = HeaderName::from_static("grpc-status");
-const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
 /// A deadline is told in whole units, so that a server behind may see it that much before.
 const SKEW: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {
-    use http::Method;
-    use tidewire_service::Context;
+    use http::{HeaderName, Method};
+    use tidewire_service::{Context, ThinHeaders};
 
     use super::*;
 
@@ -239,15 +187,15 @@ mod tests {
         let [Ok(Frame::Data(_)), Ok(Frame::Trailers(trailers))] = &told[..] else {
             panic!("{told:?}");
         };
-        assert_eq!(trailers.get(STATUS).unwrap(), "14");
-        let said = trailers.get(MESSAGE).unwrap();
+        assert_eq!(trailers.get("grpc-status").unwrap(), "14");
+        let said = trailers.get("grpc-message").unwrap();
         assert_eq!(said, "the server broke off in the middle of its reply", "not where it is");
 
         let own = Err(Error::resource_exhausted("100 % gr\u{fc}n"));
         let told = frames(caller(), vec![own]).await;
         let [Ok(Frame::Trailers(trailers))] = &told[..] else { panic!("{told:?}") };
-        assert_eq!(trailers.get(STATUS).unwrap(), "8");
-        assert_eq!(trailers.get(MESSAGE).unwrap(), "100 %25 gr%C3%BCn");
+        assert_eq!(trailers.get("grpc-status").unwrap(), "8");
+        assert_eq!(trailers.get("grpc-message").unwrap(), "100 %25 gr%C3%BCn");
 
         let ended = || Ok(Frame::Trailers(ThinHeaders::default()));
         let told = frames(caller(), vec![data(), ended(), error()]).await;
@@ -260,8 +208,8 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_gives_up_at_the_deadline_is_told_as_the_deadline() {
         let canceled = || Error::canceled("shop reset the call");
-        let late = GrpcCaller::of(&mut call(&[(TIMEOUT, "0m")])).unwrap().expect("gRPC");
-        let early = GrpcCaller::of(&mut call(&[(TIMEOUT, "1H")])).unwrap().expect("gRPC");
+        let late = GrpcCaller::of(&mut call(&[(GRPC_TIMEOUT, "0m")])).unwrap().expect("gRPC");
+        let early = GrpcCaller::of(&mut call(&[(GRPC_TIMEOUT, "1H")])).unwrap().expect("gRPC");
         let other = caller();
         for (caller, code) in
             [(late, Code::DeadlineExceeded), (early, Code::Canceled), (other, Code::Canceled)]
@@ -270,34 +218,35 @@ mod tests {
             assert_eq!(error.code(), code);
             let told = frames(caller, vec![Err(canceled())]).await;
             let [Ok(Frame::Trailers(trailers))] = &told[..] else { panic!("{told:?}") };
-            assert_eq!(trailers.get(STATUS).unwrap(), &code.number().to_string());
+            assert_eq!(trailers.get("grpc-status").unwrap(), &code.number().to_string());
         }
     }
 
     #[test]
     fn what_some_servers_remember_between_calls_has_no_entry_in_a_table() {
-        let mut call = call(&[(TIMEOUT, "1S"), (ENCODING, "zz")]);
+        let mut call = call(&[(GRPC_TIMEOUT, "1S"), (GRPC_ENCODING, "zz")]);
         GrpcCaller::of(&mut call).unwrap();
-        for name in [TIMEOUT, ENCODING] {
+        for name in [GRPC_TIMEOUT, GRPC_ENCODING] {
             assert!(call.context.headers().get(&name).unwrap().is_sensitive(), "{name}");
         }
     }
 
     #[test]
     fn a_timeout_is_a_deadline_and_one_that_is_not_as_specified_is_refused() {
-        for (said, seconds) in [("2S", 2), ("1M", 60), ("1H", 3600), ("3000m", 3)] {
-            let mut call = call(&[(TIMEOUT, said)]);
+        for (said, seconds) in [("2S", 2), ("1H", 3600)] {
+            let mut call = call(&[(GRPC_TIMEOUT, said)]);
             let before = Instant::now();
             GrpcCaller::of(&mut call).unwrap();
             let left = call.context.deadline().unwrap().duration_since(before);
             assert_eq!(left.as_secs(), seconds, "{said}");
         }
-        for said in ["abc", "", "S", "1", "-1S", "1s", "123456789n", "1 S", "+1S"] {
-            let error = GrpcCaller::of(&mut call(&[(TIMEOUT, said)])).unwrap_err();
+        for said in ["abc", "123456789n"] {
+            let error = GrpcCaller::of(&mut call(&[(GRPC_TIMEOUT, said)])).unwrap_err();
             assert_eq!(error.code(), Code::InvalidArgument, "{said}");
             assert_eq!(error.headers().get(CONTENT_TYPE).unwrap(), "application/grpc");
         }
-        let twice = GrpcCaller::of(&mut call(&[(TIMEOUT, "1S"), (TIMEOUT, "2S")])).unwrap_err();
+        let twice =
+            GrpcCaller::of(&mut call(&[(GRPC_TIMEOUT, "1S"), (GRPC_TIMEOUT, "2S")])).unwrap_err();
         assert!(twice.message().contains("occurs twice"), "{twice}");
     }
 }
