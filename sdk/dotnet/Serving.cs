@@ -115,14 +115,15 @@ namespace Tidewire
             {
                 this.Fail(call, error);
             }
+            catch (OperationCanceledException) when (call.IsCancelled || call.IsToldToEnd)
+            {
+                // A handler that ends since its caller gave up needs no line in the log. Its own
+                // clock may have told it of the deadline before the gateway does.
+                this.Fail(call, new TidewireException(Code.DeadlineExceeded, "the deadline of the call has passed"));
+            }
             catch (Exception error)
             {
-                // A handler that ends since its caller gave up needs no line in the log; its own
-                // clock may have told it before the gateway does.
-                if (!((call.IsCancelled || call.IsToldToEnd) && error is OperationCanceledException))
-                {
-                    Tidewire.Log.Failure($"the handler of {call.Path}", error);
-                }
+                Tidewire.Log.Failure($"the handler of {call.Path}", error);
                 this.Fail(call, new TidewireException(Code.Internal, "the handler failed; its log says why"));
             }
             finally
