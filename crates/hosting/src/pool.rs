@@ -32,6 +32,7 @@ mod breaker;
 mod callers;
 pub(crate) mod failure;
 pub(crate) mod grant;
+mod idle;
 mod instance;
 mod replacement;
 pub(crate) mod state;
@@ -410,14 +411,6 @@ impl<M: Clone> Pool<M> {
                 self.planned = earliest(next, at);
                 Step::Wait(self.planned)
             }
-        }
-    }
-
-    /// After which time without a call an instance is ended.
-    fn idle_stop(&self) -> Option<Duration> {
-        match self.is_draining {
-            true => Some(Duration::ZERO),
-            false => self.life.idle_stop,
         }
     }
 

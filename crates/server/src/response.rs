@@ -3,8 +3,8 @@
 pub(crate) mod body;
 pub(crate) mod counted;
 pub(crate) mod error;
+pub(crate) mod etag;
 pub(crate) mod faults;
 pub(crate) mod full;
 pub(crate) mod page;
 pub(crate) mod replies;
-pub(crate) mod tag;

@@ -1,13 +1,10 @@
 //! One instance as the pool sees it.
 
-use std::time::Duration;
-
 use tidewire_service::CallerKey;
 use tokio::time::Instant;
 
 use super::grant::Grant;
 use super::state::{InstanceStatus, State};
-use super::step::{Step, earliest};
 use crate::limits::LifeLimits;
 
 #[derive(Debug)]
@@ -64,10 +61,6 @@ impl<M: Clone> PoolInstance<M> {
         self.condition == Condition::Stopping || self.retires
     }
 
-    pub(super) fn is_idle(&self) -> bool {
-        self.calls == 0 && self.condition != Condition::Stopping
-    }
-
     /// Gives a place at it.
     pub(super) fn grant(&mut self, caller: CallerKey) -> Grant<M> {
         let is_frozen = self.condition == Condition::Frozen;
@@ -97,49 +90,5 @@ impl<M: Clone> PoolInstance<M> {
         self.is_worn = life.max_requests.is_some_and(|most| self.requests >= most)
             || ends.is_some_and(|at| at <= now);
         ends.filter(|_| !self.is_worn)
-    }
-
-    /// When there is something to do with it, once it is idle.
-    pub(super) fn due(
-        &self,
-        stop: Option<Duration>,
-        freeze: Option<Duration>,
-        now: Instant,
-    ) -> Option<Instant> {
-        earliest(self.stop_at(stop, now), self.freeze_at(freeze))
-    }
-
-    fn stop_at(&self, after: Option<Duration>, now: Instant) -> Option<Instant> {
-        match self.retires {
-            true => Some(now),
-            false => after.and_then(|after| self.idle_since.checked_add(after)),
-        }
-    }
-
-    fn freeze_at(&self, after: Option<Duration>) -> Option<Instant> {
-        let after = after.filter(|_| self.condition == Condition::Ready)?;
-        self.idle_since.checked_add(after)
-    }
-
-    /// What to do with it, since it is idle; `next` becomes when to ask again.
-    pub(super) fn step(
-        &mut self,
-        stop: Option<Duration>,
-        freeze: Option<Duration>,
-        now: Instant,
-        next: &mut Option<Instant>,
-    ) -> Option<Step<M>> {
-        let stop = self.stop_at(stop, now);
-        let freeze = self.freeze_at(freeze);
-        if stop.is_some_and(|at| at <= now) {
-            self.condition = Condition::Stopping;
-            return Some(Step::Stop(self.instance.clone()));
-        }
-        if freeze.is_some_and(|at| at <= now) {
-            self.condition = Condition::Frozen;
-            return Some(Step::Freeze(self.instance.clone()));
-        }
-        *next = earliest(*next, earliest(stop, freeze));
-        None
     }
 }

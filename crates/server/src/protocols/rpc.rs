@@ -39,9 +39,9 @@ use crate::request::observe::Watch;
 use crate::request::run_call::{PendingCall, Run, run};
 use crate::request::single_message::whole_reply;
 use crate::response::body::{BoxedResponse, ResponseBody};
+use crate::response::etag::{add_etag, tag_compressed};
 use crate::response::faults;
 use crate::response::page::{self, uncached};
-use crate::response::tag::{self, tag_compressed};
 use crate::services::entry::Entry;
 
 /// One call of a method on its way.
@@ -279,7 +279,7 @@ impl RpcCall {
         let loses_end = faults::loses_trailers(script.as_ref());
         let is_get = exchange.is_get();
         if is_get {
-            tag::tag(&mut reply, &self.held, "");
+            add_etag(&mut reply, &self.held, "");
             if reply.is_unchanged() {
                 // As the whole answer would (RFC 9110, section 15.4.5).
                 tidewire_service::vary(&mut reply.headers, "accept-encoding");

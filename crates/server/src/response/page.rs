@@ -7,13 +7,13 @@ use http::{HeaderMap, Response};
 use tidewire_cache::Audience;
 use tidewire_service::{Body, Context, Frame, HeldTags, Reply, ThinHeaders, settle_vary};
 
-use crate::response::tag::tag;
+use crate::response::etag::add_etag;
 
 /// The response for a reply, around what `wrap` makes of its body.
 #[inline]
 pub(crate) fn response<B>(mut reply: Reply, wrap: impl FnOnce(Body) -> B) -> Response<B> {
     if reply.freshness.validator().is_some() || reply.is_unchanged() {
-        tag(&mut reply, &HeldTags::default(), "");
+        add_etag(&mut reply, &HeldTags::default(), "");
     }
     announce(&mut reply);
     if !reply.headers.is_empty() {

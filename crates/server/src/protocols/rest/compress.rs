@@ -25,7 +25,7 @@ use tidewire_service::{Body, CachedBody, Coding, Form, Format, Frame, Frames, He
 use tidewire_wire::{AcceptedCoding, accepted_codings};
 
 use crate::gate::vary::vary;
-use crate::response::tag::tag_compressed;
+use crate::response::etag::tag_compressed;
 
 /// Whether a client takes gzip (RFC 9110, section 12.5.3).
 pub(crate) fn accepted(headers: &Headers) -> bool {

@@ -11,8 +11,8 @@ use tidewire_service::{Body, CachedBody, HeldTags, Reply, Result};
 
 use super::stream::Chunks;
 use crate::request::single_message::message_of;
-use crate::response::page::{self};
-use crate::response::tag::{self};
+use crate::response::etag::add_etag;
+use crate::response::page;
 
 /// The response for a reply; `held` is what its caller holds, `keeper` who keeps its message.
 ///
@@ -26,7 +26,7 @@ pub(crate) async fn response(
     keeper: Option<&dyn CachedBody>,
 ) -> Result<Response<Body>> {
     if reply.freshness.validator().is_some() || reply.is_unchanged() {
-        tag::tag(&mut reply, held, binding.edition());
+        add_etag(&mut reply, held, binding.edition());
     }
     if reply.is_unchanged() {
         return Ok(page::response(reply, |body| body));

@@ -10,7 +10,7 @@ use tidewire_service::{Body, HeldTags, Reply, Validator};
 /// The validator names the bytes as the service gave them, so it stands for that one
 /// representation; what is printed from it gets its `edition` behind it, and what is compressed on
 /// the way its coding. Each is *unchanged* by the tag that it came with.
-pub(crate) fn tag(reply: &mut Reply, held: &HeldTags, edition: &str) {
+pub(crate) fn add_etag(reply: &mut Reply, held: &HeldTags, edition: &str) {
     if reply.is_unchanged()
         && let Some(tag) =
             reply.freshness.validator().and_then(|content| held.naming(content, edition))
