@@ -112,6 +112,22 @@ fn a_method_that_nobody_can_call_is_a_warning() {
 }
 
 #[test]
+fn a_rule_for_a_method_that_only_a_program_could_have_is_a_warning() {
+    let service = "[[service]]\nname = \"echo\"\nroute = \"/*\"\n\
+                   url = \"h2c://127.0.0.1:9\"\n";
+    let rule = "[auth.methods.\"a.Echo/Echo\"]\naccess = \"authenticated\"\n";
+    let here = folder(&[("tidewire.toml", &format!("{service}{rule}"))]);
+    let found = [
+        "tidewire.toml:5:15: warning: auth.methods has \"a.Echo/Echo\", and no [[service]] has it",
+        "auth.paths",
+    ];
+    run(here.path(), &["check"]).check(0, &found);
+    // A program that has it in code has no [[service]] for it.
+    let here = folder(&[("tidewire.toml", rule)]);
+    run(here.path(), &["check"]).check(0, &["nothing wrong"]);
+}
+
+#[test]
 fn json_has_one_object_a_finding() {
     let folder = folder(&[("protos/shop.proto", &GOOD.replace("string id", "strng id"))]);
     let ran = run(folder.path(), &["check", "--json", "protos"]);

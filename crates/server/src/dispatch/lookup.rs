@@ -257,12 +257,9 @@ impl RequestTarget<'_> {
         log(&error, "gate");
         match self {
             Self::Method(_, exchange) => rpc::error_response(exchange, error),
-            Self::Answer(answered) if is_rpc(answered.protocol) => {
-                match negotiate(&head(parts), None) {
-                    Ok(exchange) => rpc::error_response(&exchange, error),
-                    Err(_) => error_response(&error).map(ResponseBody::plain),
-                }
-            }
+            Self::Answer(answered) if is_rpc(answered.protocol) => refusal_in_rpc(parts, error),
+            // What is called there may be a gRPC server: its callers look for a `grpc-status`.
+            Self::Plain(..) if speaks_grpc(parts) => refusal_in_rpc(parts, error),
             _ if self.protocol() == Protocol::Rest => rest.refusal(&error).map(ResponseBody::plain),
             _ => error_response(&error).map(ResponseBody::plain),
         }
@@ -322,6 +319,14 @@ fn plain_answer<'a>(parts: &Parts, response: Response<Body>) -> RequestTarget<'a
     early_response(http(parts), Protocol::Http, response)
 }
 
+/// Refuses a request in the RPC protocol that its head says.
+fn refusal_in_rpc(parts: &Parts, error: Error) -> Response<ResponseBody> {
+    match negotiate(&head(parts), None) {
+        Ok(exchange) => rpc::error_response(&exchange, error),
+        Err(_) => error_response(&error).map(ResponseBody::plain),
+    }
+}
+
 fn refusal_response<'a>(target: Target, protocol: Protocol, refusal: Refusal) -> RequestTarget<'a> {
     let failed = RequestFailure::new(refusal.error());
     let mut response = rpc::whole(refusal.into_response());
@@ -332,6 +337,10 @@ fn refusal_response<'a>(target: Target, protocol: Protocol, refusal: Refusal) ->
 /// The RPC protocol of a request that was not agreed to; Connect unless it says another.
 fn protocol_of(parts: &Parts) -> Protocol {
     speaks(&head(parts)).unwrap_or_default().protocol()
+}
+
+fn speaks_grpc(parts: &Parts) -> bool {
+    matches!(speaks(&head(parts)), Some(Dialect::Grpc | Dialect::GrpcWeb))
 }
 
 const fn is_rpc(protocol: Protocol) -> bool {

@@ -66,6 +66,29 @@ async fn curl_reads_every_refusal_over_http2_although_it_is_still_sending() {
 }
 
 #[tokio::test]
+async fn a_grpc_call_that_a_gate_keeps_from_a_route_has_a_grpc_status() {
+    let unread = async |_: Call| Err::<Reply, _>(Error::not_found("no such item"));
+    let builder = Server::builder().route(Method::POST, "/a.B/Get", unread).gate(Refusing);
+    let server = start(builder).await;
+    for (kind, header, expected) in [
+        ("application/grpc", "x-refuse: 401", &["HTTP/2 200", "grpc-status: 16"][..]),
+        ("application/grpc+proto", "x-refuse: 429", &["HTTP/2 200", "grpc-status: 8"]),
+        ("application/json", "x-refuse: 401", &["HTTP/2 401"]),
+    ] {
+        let output = Command::new("curl")
+            .args(["-sSi", "--http2-prior-knowledge", "-X", "POST", "-H", "te: trailers"])
+            .args(["-H", &format!("content-type: {kind}"), "-H", header])
+            .arg(format!("{}/a.B/Get", server.url()))
+            .output()
+            .await
+            .unwrap();
+        let answer = String::from_utf8(output.stdout).unwrap();
+        let lacks = expected.iter().find(|line| !answer.contains(**line));
+        assert_eq!(lacks, None, "{kind} {header}: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn a_body_that_somebody_keeps_until_after_the_reply_is_taken_in_then() {
     let (give, mut held) = tokio::sync::mpsc::unbounded_channel();
     let keeping = move |call: Call| {

@@ -105,7 +105,10 @@ impl ConfigFile<'_> {
         if schemas.is_empty() {
             // Those of a program with services in code; which methods it has is not known here.
             config.memo.methods.clear();
-            config.auth.methods.clear();
+            let rules = std::mem::take(&mut config.auth.methods);
+            if !config.services.is_empty() {
+                rules.keys().for_each(|rule| self.warn_of_unknown_method(rule, found));
+            }
         }
         let mut builder = match config.server() {
             Ok(builder) => builder,
@@ -128,6 +131,18 @@ impl ConfigFile<'_> {
         }));
         if let Err(error) = builder.check() {
             self.report_refusal(&error.to_string(), "", found);
+        }
+    }
+
+    /// Warns of a rule that `serve` refuses, since the methods of programs and of upstreams without
+    /// `proto` are not known to it; only a program with this service in code takes it.
+    fn warn_of_unknown_method(&self, rule: &str, found: &mut CheckReport) {
+        let message = format!("auth.methods has {rule:?}, and no [[service]] has it by its proto");
+        let help = "protect what a program or an upstream serves by its path in auth.paths; \
+                    `tidewire serve` refuses this rule, unless the service is in code";
+        self.report(rule, &message, help, found);
+        if let Some(finding) = found.findings.last_mut() {
+            finding.severity = Severity::Warning;
         }
     }
 
