@@ -4,26 +4,25 @@
 //! |---|---|
 //! | a call of one message | always: the message is there |
 //! | a call of a stream of messages | never |
-//! | plain HTTP, a body of up to 64 KiB of which all came by then | yes |
-//! | plain HTTP, a larger body, or one of which more is to come | never |
+//! | plain HTTP, a body that is there | always |
+//! | plain HTTP, a body that comes, of which at most 64 KiB were read by then | with what is to come |
+//! | plain HTTP, one of which more was read | never |
 //!
 //! Whether it is sent again is decided elsewhere ([`retry`](crate::retry),
 //! [`client`](crate::client)). What an attempt did not begin to send comes back and goes with the
 //! next one, whatever it is.
 
-use parking_lot::Mutex;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::StreamExt;
 use http::header::CONTENT_LENGTH;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method as Verb};
 use tidewire_service::{
-    Body, Call, Codec, Error, Frame, Frames, HttpTarget, InterimSender, Method, Result, Target,
-    end_to_end,
+    Body, BodyAgain, Call, Codec, Error, Frame, Frames, HttpTarget, InterimSender, Method, Result,
+    Target, end_to_end,
 };
 use tidewire_wire::unread::GRPC_TIMEOUT;
 use tidewire_wire::{Caller, Dialect, Request};
@@ -34,9 +33,6 @@ use crate::retry::is_repeatable;
 use crate::rpc::{ReplyContext, sealed};
 use crate::trace::Trace;
 
-/// How many bytes of a body of plain HTTP are kept to be sent again.
-const KEPT_BYTES_MAX: usize = 64 << 10;
-
 /// A call to be sent.
 pub(crate) struct Order {
     what: OrderTarget,
@@ -44,8 +40,6 @@ pub(crate) struct Order {
     body: Source,
     /// Takes interim responses on to the caller, of plain HTTP.
     interim: Option<InterimSender>,
-    /// An attempt may have sent some of it.
-    is_sent: bool,
 }
 
 enum OrderTarget {
@@ -60,11 +54,19 @@ enum Source {
     /// One message that comes, and is there before it is sent.
     Coming(Pin<Box<dyn Frames>>),
     /// It comes as it is sent, and may be kept meanwhile.
-    Stream(Body, Option<Arc<Mutex<ReplayBuffer>>>),
+    Stream(Body, Option<BodyAgain>),
     /// It was taken by an attempt, and may have been kept.
-    Sent(Option<Arc<Mutex<ReplayBuffer>>>),
+    Sent(Option<BodyAgain>),
     /// It was taken by an attempt that did not begin to send it.
-    Back(RequestBody, Option<Cancel>, Option<Arc<Mutex<ReplayBuffer>>>),
+    Back(RequestBody, Option<Cancel>, Option<BodyAgain>),
+}
+
+impl Source {
+    /// A body that can be taken back.
+    fn lend(frames: Pin<Box<dyn Frames>>) -> Self {
+        let (body, again) = BodyAgain::lend(frames);
+        Self::Stream(body, Some(again))
+    }
 }
 
 /// How a response is read.
@@ -91,7 +93,7 @@ impl Order {
                     Body::Stream(frames) => Source::Coming(frames),
                 };
                 let what = OrderTarget::Method(method, codec);
-                Ok(Self { what, headers, body, interim: None, is_sent: false })
+                Ok(Self { what, headers, body, interim: None })
             }
             Target::Http(HttpTarget { method, uri, .. }) => {
                 // Of `Host` the connection says whether it is passed on.
@@ -105,13 +107,10 @@ impl Order {
                         headers.remove(CONTENT_LENGTH);
                         Source::Whole(bytes)
                     }
-                    stream => {
-                        let kept = Arc::new(Mutex::new(ReplayBuffer::default()));
-                        Source::Stream(keeping(stream, Arc::clone(&kept)), Some(kept))
-                    }
+                    Body::Stream(frames) => Source::lend(frames),
                 };
                 let what = OrderTarget::Http(method, path);
-                Ok(Self { what, headers, body, interim, is_sent: false })
+                Ok(Self { what, headers, body, interim })
             }
             other => {
                 let what = other.describe();
@@ -157,7 +156,6 @@ impl Order {
 
     /// Takes back what an attempt did not begin to send.
     pub(crate) fn give_back(&mut self, (body, cancel): (RequestBody, Option<Cancel>)) {
-        self.is_sent = false;
         match std::mem::replace(&mut self.body, Source::Sent(None)) {
             Source::Sent(kept) => self.body = Source::Back(body, cancel, kept),
             whole => self.body = whole,
@@ -166,20 +164,12 @@ impl Order {
 
     /// Whether it can be sent (again).
     pub(crate) fn is_there(&mut self) -> bool {
-        if let Source::Sent(kept) = &mut self.body
-            && let Some(bytes) = kept.take().and_then(|kept| kept.lock().whole())
+        if let Source::Sent(again) = &mut self.body
+            && let Some(body) = again.take().and_then(BodyAgain::take)
         {
-            self.headers.remove(CONTENT_LENGTH);
-            self.body = Source::Whole(bytes);
+            self.body = Source::lend(body.into_frames());
         }
-        match &self.body {
-            Source::Whole(bytes) => {
-                let is_small = bytes.len() <= KEPT_BYTES_MAX;
-                is_small || !self.is_sent || matches!(self.what, OrderTarget::Method(..))
-            }
-            Source::Sent(_) => false,
-            Source::Coming(_) | Source::Stream(..) | Source::Back(..) => true,
-        }
+        !matches!(self.body, Source::Sent(_))
     }
 
     /// The request for the next attempt; `left` is the time that the server has.
@@ -192,7 +182,6 @@ impl Order {
         left: Option<Duration>,
         trace: Option<&Trace>,
     ) -> Result<UnboundRequest> {
-        self.is_sent = true;
         let mut headers = self.headers.clone();
         match &self.what {
             OrderTarget::Method(method, codec) => {
@@ -261,57 +250,6 @@ impl Order {
 /// The length that a head says.
 fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
-}
-
-/// A body of plain HTTP, as far as it was sent.
-#[derive(Default)]
-struct ReplayBuffer {
-    pieces: Vec<Bytes>,
-    bytes: usize,
-    is_complete: bool,
-    /// It is too large, or has trailers.
-    is_given_up: bool,
-}
-
-impl ReplayBuffer {
-    fn see(&mut self, frame: Option<&Frame>) {
-        match frame {
-            Some(Frame::Data(data)) if self.bytes + data.len() <= KEPT_BYTES_MAX => {
-                self.bytes += data.len();
-                self.pieces.push(data.clone());
-            }
-            Some(_) => {
-                self.is_given_up = true;
-                self.pieces = Vec::new();
-            }
-            None => self.is_complete = true,
-        }
-    }
-
-    fn whole(&mut self) -> Option<Bytes> {
-        if !self.is_complete || self.is_given_up {
-            return None;
-        }
-        let mut whole = BytesMut::with_capacity(self.bytes);
-        self.pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
-        Some(whole.freeze())
-    }
-}
-
-/// The same body; what passes is kept.
-fn keeping(body: Body, kept: Arc<Mutex<ReplayBuffer>>) -> Body {
-    let Body::Stream(mut frames) = body else { return body };
-    Body::frames(futures_util::stream::poll_fn(move |cx| {
-        let frame = std::task::ready!(frames.poll_next_unpin(cx));
-        if let Some(Ok(frame)) = &frame
-            && !kept.lock().is_given_up
-        {
-            kept.lock().see(Some(frame));
-        } else if frame.is_none() {
-            kept.lock().see(None);
-        }
-        std::task::Poll::Ready(frame)
-    }))
 }
 
 /// The one message of a stream.

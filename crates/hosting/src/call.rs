@@ -5,13 +5,11 @@
 //! | `warm.rs` | how a call passes whose process is ready |
 //! | `cold.rs` | how any other passes: one that has to wait, or whose body is a stream |
 //! | `policy.rs` | what becomes of either when its process fails, or does not answer in time |
-//! | `body_again.rs` | what of a body is kept, for a process that does not have the call |
 //! | `permit.rs` | what a call has while it has a place at an instance, and how it waits for one |
 //! | `headers.rs` | what a program is told of a call; of a page, the crate `proxy` says it |
 //! | `upload.rs` | when a request with a body takes a place, and loses it |
 //! | `download.rs` | when a reply that is read slowly loses its place |
 
-mod body_again;
 mod cold;
 pub(crate) mod download;
 mod headers;

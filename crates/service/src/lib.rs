@@ -15,6 +15,7 @@
 mod access;
 mod authorization;
 mod body;
+mod body_again;
 mod body_pass;
 mod cached_headers;
 mod call;
@@ -75,6 +76,7 @@ mod wakers;
 pub use access::Access;
 pub use authorization::Authorization;
 pub use body::{Body, Frame};
+pub use body_again::BodyAgain;
 pub use body_pass::BodyPass;
 pub use call::{Call, Query};
 pub use caller_key::{CallerKey, CallerKeyHasher, CallerMap};

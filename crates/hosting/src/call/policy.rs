@@ -23,9 +23,8 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode};
 use rustix::io::Errno;
 use tidewire_proxy::ProxyError;
-use tidewire_service::{Body, Call, Code, Error, OneLine, Outcome, StreamKind, Target};
+use tidewire_service::{Body, BodyAgain, Call, Code, Error, OneLine, Outcome, StreamKind, Target};
 
-use crate::call::body_again::BodyAgain;
 use crate::call::permit::InstancePermit;
 use crate::native::pipe_json::ProtocolViolation;
 use crate::process::program::Listen;

@@ -1,16 +1,19 @@
-//! The body of a call that its process may turn out not to have: what was read of it is kept until
-//! the answer begins, so that another process can be sent it from its beginning.
+//! The body of a call that a server may turn out not to have: what was read of it is kept until the
+//! answer begins, so that another can be sent it from its beginning.
 
-use parking_lot::Mutex;
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_util::{Stream, StreamExt, stream};
-use tidewire_service::{Body, Error, Frame, Frames, Result};
+use parking_lot::Mutex;
 
-/// Takes a body back that is lent to a call.
-pub(super) struct BodyAgain(Arc<Mutex<Source>>);
+use crate::{Body, Error, Frame, Frames, Result};
+
+/// Takes a body back that is lent to a call, as long as no more than 64 KiB in 1,024 frames were
+/// read of it. Once this is dropped nothing more is kept.
+pub struct BodyAgain(Arc<Mutex<Source>>);
 
 /// A body as a call reads it.
 struct LentBody(Arc<Mutex<Source>>);
@@ -26,15 +29,16 @@ struct Source {
 
 impl BodyAgain {
     /// The same body, and what takes it back.
-    pub(super) fn lend(frames: Pin<Box<dyn Frames>>) -> (Body, Self) {
+    pub fn lend(frames: Pin<Box<dyn Frames>>) -> (Body, Self) {
         let source =
             Source { frames: Some(frames), read: Some(Vec::new()), bytes: 0, is_over: false };
         let source = Arc::new(Mutex::new(source));
         (Body::frames(LentBody(Arc::clone(&source))), Self(source))
     }
 
-    /// The body from its beginning, if it is still known. Whoever has it reads no more of it.
-    pub(super) fn take(self) -> Option<Body> {
+    /// The body from its beginning; `None` if more was read of it than is kept, or if it broke off.
+    /// Whoever was lent it reads no more of it.
+    pub fn take(self) -> Option<Body> {
         let mut source = self.0.lock();
         let read = source.read.take()?;
         let frames = source.frames.take()?;
@@ -42,6 +46,12 @@ impl BodyAgain {
         drop(source);
         let read = stream::iter(read.into_iter().map(Ok));
         Some(if is_over { Body::frames(read) } else { Body::frames(read.chain(frames)) })
+    }
+}
+
+impl fmt::Debug for BodyAgain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BodyAgain").finish_non_exhaustive()
     }
 }
 
@@ -71,7 +81,7 @@ impl Stream for LentBody {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut source = self.0.lock();
         let Some(frames) = &mut source.frames else {
-            return Poll::Ready(Some(Err(Error::canceled("the call is made at another process"))));
+            return Poll::Ready(Some(Err(Error::canceled("the call is made once more"))));
         };
         let frame = ready!(frames.poll_next_unpin(cx));
         if Arc::strong_count(&self.0) == 1 {
