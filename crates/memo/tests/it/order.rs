@@ -7,6 +7,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "tokio")]
+use tidewire_memo::Ambient;
 use tidewire_memo::{Graph, Memo, OrderedReads, Source, WriteGuard};
 
 use crate::support::{Gate, Wakes, now, poll, poll_with};
@@ -414,4 +416,46 @@ fn what_a_writer_does_not_wait_for_is_an_answer_that_it_asked_for_all_the_same()
     assert!(writes.cached(&1).is_none(), "it did not wait");
     gate.open();
     assert_eq!(*now(writes.get(1)).unwrap(), 1);
+}
+
+#[test]
+fn of_two_runs_of_one_caller_that_are_held_each_is_woken_when_the_write_ends() {
+    let world = World::new();
+    let rows = world.rows;
+    let guard = world.write();
+    let held = || {
+        let run = OrderedReads::new(&world.graph).follow(async move { rows.read(&1) });
+        let (mut run, wakes) = (Box::pin(run), Wakes::new());
+        assert_eq!(poll_with(&mut run, &wakes), Poll::Pending);
+        (run, wakes)
+    };
+    let mut runs = [held(), held()];
+    let before = runs.each_ref().map(|(_, wakes)| wakes.count());
+    drop(guard);
+    for ((run, wakes), before) in runs.iter_mut().zip(before) {
+        assert!(wakes.count() > before);
+        assert_eq!(poll_with(run, wakes), Poll::Ready(()));
+    }
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn tasks_of_one_call_are_one_holder_and_two_calls_of_one_task_are_two() {
+    let world = World::new();
+    let (rows, other) = (world.rows, world.other);
+    let waits =
+        move |call| Ambient::new(call).scope(async move { poll(&mut other.get(1)).is_pending() });
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let write = Ambient::new(7).scope(async move { rows.write(&1) });
+        let guard = tokio::spawn(write).await.unwrap();
+        assert!(!tokio::spawn(waits(7)).await.unwrap(), "another task of the same call");
+        assert!(tokio::spawn(waits(8)).await.unwrap(), "another call");
+        guard.unchanged();
+        let of_two_calls = async move {
+            let _guard = Ambient::new(7).scope(async move { rows.write(&1) }).await;
+            (waits(7).await, waits(8).await)
+        };
+        assert_eq!(tokio::spawn(of_two_calls).await.unwrap(), (false, true));
+    });
 }
