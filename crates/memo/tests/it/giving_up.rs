@@ -298,3 +298,47 @@ fn a_question_that_a_task_asks_and_the_function_waits_for_is_answered() {
     assert_eq!(*now(asked).unwrap(), 7);
     assert!(memo.cached(&7).is_some(), "it has waited");
 }
+
+#[test]
+fn to_ask_for_another_value_does_not_make_good_for_one_that_was_not_found() {
+    let graph = Graph::new();
+    let leaf = Memo::infallible_in(&graph, "leaf", |key: u64| async move { key });
+    let looks = Memo::infallible_in(&graph, "looks", move |key: u64| async move {
+        let found = leaf.copied(&key).unwrap_or(99);
+        leaf.get(key + 1).await.unwrap();
+        found
+    });
+    assert_eq!(*now(looks.get(7)).unwrap(), 99);
+    assert!(looks.cached(&7).is_none(), "nothing tells it when the value comes");
+    now(leaf.get(7)).unwrap();
+    assert_eq!(*now(looks.get(7)).unwrap(), 7);
+    assert!(looks.cached(&7).is_some());
+}
+
+#[test]
+fn what_a_run_gave_up_that_was_outdated_does_not_count_against_the_next_one() {
+    let (graph, gate, end) = (Graph::new(), Gate::default(), Gate::default());
+    gate.open();
+    let own = Source::<u64>::new_in(&graph, "own");
+    let closed = slow(&graph, &Gate::default());
+    let (slow, runs, wait) = (slow(&graph, &gate), Arc::new(AtomicUsize::new(0)), end.clone());
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let (run, wait) = (runs.fetch_add(1, SeqCst), wait.clone());
+        async move {
+            own.read(&key);
+            if run == 0 {
+                assert!(poll(&mut closed.get(key)).is_pending());
+                wait.pass().await;
+            }
+            slow.get(key).await.unwrap();
+            run
+        }
+    })
+    .strict();
+    let mut get = memo.get(7);
+    assert!(poll(&mut get).is_pending());
+    own.changed(&7);
+    end.open();
+    assert_eq!(*now(get).unwrap(), 1);
+    assert!(memo.cached(&7).is_some(), "it has waited for all that it asked for");
+}

@@ -219,3 +219,21 @@ fn a_late_read_of_a_memo_that_was_computed_anew_since_makes_the_published_value_
     tasks.run();
     assert!(memo.cached(&1).is_none(), "the value is older than the one that its task read");
 }
+
+#[test]
+fn a_late_read_of_what_nothing_tells_of_makes_the_published_value_stale() {
+    for is_foreign in [true, false] {
+        let (graph, other) = (Graph::new(), Graph::new());
+        let rows = Source::<u64>::new_in(if is_foreign { &other } else { &graph }, "rows");
+        let _suspended = (!is_foreign).then(|| rows.suspend());
+        let (data, tasks) = (Arc::new(AtomicU64::new(1)), Tasks::default());
+        let memo = late(&graph, rows, &data, &tasks);
+        let mut get = memo.get(0);
+        assert!(poll(&mut get).is_pending());
+        tasks.run();
+        assert_eq!(*now(get).unwrap(), 1);
+        assert!(memo.cached(&0).is_some(), "its task has declared nothing yet");
+        tasks.run();
+        assert!(memo.cached(&0).is_none(), "of another graph: {is_foreign}");
+    }
+}
