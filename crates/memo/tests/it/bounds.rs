@@ -457,3 +457,35 @@ fn a_row_that_many_read_counts_for_no_more_however_often_it_changes() {
     let first = round();
     (0..20).for_each(|_| assert_eq!(round(), first));
 }
+
+#[test]
+fn what_was_kept_for_watches_goes_with_them() {
+    let graph = Graph::new();
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key });
+    let watches: Vec<_> = (0..20).map(|key| memo.notify(key)).collect();
+    (0..20).for_each(|key| _ = now(memo.get(key)).unwrap());
+    let budget = 1_000;
+    graph.set_budget(budget);
+    assert!(graph.stats().bytes > budget, "a watch and what it needs are not forced out");
+    drop(watches);
+    assert!(graph.stats().bytes <= budget);
+}
+
+#[test]
+fn what_a_watch_needs_is_not_forced_out_because_an_earlier_reader_of_it_is_gone() {
+    let graph = Graph::new();
+    let leaf = Memo::infallible_in(&graph, "leaf", |key: u64| async move { key });
+    let reads =
+        |name| {
+            Memo::infallible_in(&graph, name, move |key: u64| async move {
+                *leaf.get(key).await.unwrap()
+            })
+        };
+    let (earlier, above) = (reads("earlier"), reads("above"));
+    now(earlier.get(1)).unwrap();
+    assert!(earlier.evict(&1));
+    let mut watch = above.notify(1);
+    now(above.get(1)).unwrap();
+    graph.set_budget(0);
+    assert!(poll(&mut Box::pin(watch.next())).is_pending(), "nothing has changed");
+}

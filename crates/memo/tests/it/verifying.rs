@@ -1,8 +1,8 @@
 //! `verify` runs beside hits, which know nothing of it.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
 use tidewire_memo::{Graph, Memo, Source};
@@ -132,4 +132,30 @@ fn a_value_that_a_write_is_about_to_outdate_is_no_mismatch() {
     data.store(3, SeqCst);
     now(memo.get(1)).unwrap();
     assert_eq!(graph.stats().mismatched, 1, "what nobody announces is one");
+}
+
+#[test]
+fn a_verification_that_waits_ends_with_its_graph() {
+    let (graph, runs) = (Graph::new(), AtomicU64::new(0));
+    let held = Arc::new(Mutex::new(Weak::new()));
+    let holds = held.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let (is_first, holds) = (runs.fetch_add(1, SeqCst) == 0, holds.clone());
+        async move {
+            if !is_first {
+                let kept = Arc::new(key);
+                *holds.lock().unwrap() = Arc::downgrade(&kept);
+                std::future::pending::<()>().await;
+                drop(kept);
+            }
+            key
+        }
+    })
+    .verify(1.0);
+    now(memo.get(1)).unwrap();
+    now(memo.get(1)).unwrap();
+    let kept = held.lock().unwrap().clone();
+    assert!(kept.upgrade().is_some(), "it waits");
+    drop(graph);
+    assert!(kept.upgrade().is_none());
 }
