@@ -194,3 +194,36 @@ fn an_error_that_is_kept_is_current_for_nobody_who_asks_for_its_version() {
     assert_ne!(error.version(), 0, "it is kept");
     assert!(!memo.validate(&1, error.version()), "there is no value to go on with");
 }
+
+#[test]
+fn who_asks_after_an_invalidation_of_what_is_gone_is_given_nothing_of_before_it() {
+    // A change anywhere in the process, by another test for one, would do as well: so many times.
+    for _ in 0..200 {
+        let (graph, gate) = (Graph::new(), Gate::default());
+        let data = Arc::new(AtomicU64::new(1));
+        let load = data.clone();
+        let leaf = Memo::infallible_in(&graph, "leaf", move |_: u64| {
+            let value = load.load(SeqCst);
+            async move { value }
+        });
+        let wait = gate.clone();
+        let above = Memo::infallible_in(&graph, "above", move |key: u64| {
+            let wait = wait.clone();
+            async move {
+                let value = *leaf.get(key).await.unwrap();
+                wait.pass().await;
+                value
+            }
+        });
+        let mut before = above.get(1);
+        assert!(poll(&mut before).is_pending());
+        assert!(leaf.evict(&1));
+        data.store(2, SeqCst);
+        leaf.invalidate(&1);
+        let mut after = above.get(1);
+        assert!(poll(&mut after).is_pending());
+        gate.open();
+        assert_eq!(*now(after).unwrap(), 2);
+        now(before).unwrap();
+    }
+}

@@ -434,3 +434,27 @@ fn the_driver_looks_for_what_is_stuck_also_when_that_is_asked_for_while_it_sleep
     assert_eq!(receive.recv().unwrap(), "slow(1)", "waits for the driver, however long that takes");
     drop(driver);
 }
+
+#[test]
+fn a_value_without_a_life_does_not_end_with_that_of_the_error_before_it() {
+    let (graph, start) = (Graph::new(), Instant::now());
+    let rows = Source::new_in(&graph, "rows");
+    let fails = Arc::new(AtomicU64::new(1));
+    let count = fails.clone();
+    let memo = Memo::new_in(&graph, "memo", move |key: u64| {
+        let fails = count.load(SeqCst) != 0;
+        async move {
+            rows.read(&key);
+            if fails { Err(std::fmt::Error) } else { Ok(key) }
+        }
+    })
+    .error_ttl(SECOND);
+    graph.advance(start);
+    assert_eq!(now(memo.get(1)).unwrap_err().kind(), ErrorKind::Failed);
+    fails.store(0, SeqCst);
+    rows.changed(&1);
+    assert_eq!(*now(memo.get(1)).unwrap(), 1);
+    assert_eq!(memo.lifetime(&1), None);
+    graph.advance(start + SECOND);
+    assert!(memo.cached(&1).is_some(), "nothing ends it but a change");
+}
