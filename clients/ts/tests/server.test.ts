@@ -220,14 +220,17 @@ describe("watches", () => {
     const other = createClient(Notes, createWebTransport({ baseUrl: server.url }));
     const { events, end } = watch(transport, "w");
     await events.until("error NotFound");
-    await events.until("stale"); // The server does not tell when it is there.
-    // A command of one's own asks again.
-    await createClient(Notes, transport).set({ key: "w", text: "one" });
+    // It is watched, and current, until somebody changes it.
+    await assert.rejects(createClient(Notes, transport).get({ key: "w" }), { code: Code.NotFound });
+    assert.deepEqual(events.all, ["error NotFound"]);
+    await other.set({ key: "w", text: "one" });
     await events.until("one 0");
     await other.add({ key: "w", by: 2n ** 60n });
     await events.until(`one ${2n ** 60n}`);
     await other.remove({ key: "w" });
     await events.until(() => events.all.filter((word) => word.startsWith("error")).length === 2);
+    await other.set({ key: "w", text: "again" });
+    await events.until("again 0");
     end();
     await transport.close();
   });

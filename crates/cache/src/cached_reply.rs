@@ -236,13 +236,9 @@ impl CachedReply {
     /// What the graph keeps of a reply that is not cached: enough to compare it with the next one.
     pub(crate) fn digest(&self) -> Self {
         let entry = &*self.0;
-        let digest = self.hash();
-        let validator = match &entry.answer {
-            CachedOutcome::Reply { validator, .. } => Some(*validator),
-            _ => None,
-        };
+        let digest = entry.hash();
         Self(Arc::new(Entry {
-            answer: CachedOutcome::Digest { validator, digest },
+            answer: CachedOutcome::Digest { validator: entry.validator(), digest },
             body: Bytes::new(),
             own: entry.own.clone(),
             made: entry.made,
@@ -254,49 +250,13 @@ impl CachedReply {
 
     /// Whether this reply has the digest.
     pub(crate) fn has_digest(&self, of: &Self) -> bool {
-        matches!(&of.0.answer, CachedOutcome::Digest { digest, .. } if *digest == self.hash())
-    }
-
-    /// A hash of everything that a caller sees of the reply.
-    fn hash(&self) -> [u8; 16] {
-        let mut parts = Sha256::new();
-        let mut part = |bytes: &[u8]| {
-            parts.update((bytes.len() as u64).to_le_bytes());
-            parts.update(bytes);
-        };
-        let fields = |part: &mut dyn FnMut(&[u8]), headers: &Headers| {
-            part(&headers.len().to_le_bytes());
-            for (name, value) in headers {
-                part(name.as_str().as_bytes());
-                part(value.as_bytes());
-            }
-        };
-        match &self.0.answer {
-            CachedOutcome::Digest { digest, .. } => return *digest,
-            CachedOutcome::Reply { status, headers, trailers, .. } => {
-                part(&status.as_u16().to_le_bytes());
-                part(&self.0.body);
-                fields(&mut part, headers);
-                fields(&mut part, trailers);
-            }
-            CachedOutcome::Error(error) => {
-                part(&error.code().number().to_le_bytes());
-                part(error.message().as_bytes());
-                for detail in error.details() {
-                    part(detail.type_name.as_bytes());
-                    part(&detail.value);
-                }
-                fields(&mut part, error.headers());
-                fields(&mut part, error.trailers());
-            }
-        }
-        first_half(&parts.finalize())
+        matches!(&of.0.answer, CachedOutcome::Digest { digest, .. } if *digest == self.0.hash())
     }
 
     /// In what a caller sees this reply and another differ; `None` where they are the same.
     pub(crate) fn difference(&self, other: &Self) -> Option<String> {
         use CachedOutcome::{Error, Reply};
-        if self.hash() == other.hash() {
+        if self.0.hash() == other.0.hash() {
             return None;
         }
         let is_protobuf = self.0.key.is_protobuf();
@@ -346,6 +306,13 @@ impl CachedReply {
     /// The answer as the service gave it.
     pub(crate) fn give_as_it_came(&self) -> Result<Reply> {
         self.give_with(self.0.own.clone(), None)
+    }
+
+    /// The answer to one whose watch of it is over at once: it changed while it was made, so it is
+    /// right only for who asked before the change.
+    pub(crate) fn give_over(&self) -> Result<Reply> {
+        let over = Freshness::lasting(Duration::ZERO);
+        self.give_with(over.with_validator(self.0.validator()), None)
     }
 
     fn give_with(&self, freshness: Freshness, told: Option<Headers>) -> Result<Reply> {
@@ -420,11 +387,50 @@ impl Drop for Entry {
     }
 }
 
+impl Entry {
+    /// A hash of everything that a caller sees of the reply.
+    fn hash(&self) -> [u8; 16] {
+        let mut parts = Sha256::new();
+        let mut part = |bytes: &[u8]| {
+            parts.update((bytes.len() as u64).to_le_bytes());
+            parts.update(bytes);
+        };
+        let fields = |part: &mut dyn FnMut(&[u8]), headers: &Headers| {
+            part(&headers.len().to_le_bytes());
+            for (name, value) in headers {
+                part(name.as_str().as_bytes());
+                part(value.as_bytes());
+            }
+        };
+        match &self.answer {
+            CachedOutcome::Digest { digest, .. } => return *digest,
+            CachedOutcome::Reply { status, headers, trailers, .. } => {
+                part(&status.as_u16().to_le_bytes());
+                part(&self.body);
+                fields(&mut part, headers);
+                fields(&mut part, trailers);
+            }
+            CachedOutcome::Error(error) => {
+                part(&error.code().number().to_le_bytes());
+                part(error.message().as_bytes());
+                for detail in error.details() {
+                    part(detail.type_name.as_bytes());
+                    part(&detail.value);
+                }
+                fields(&mut part, error.headers());
+                fields(&mut part, error.trailers());
+            }
+        }
+        first_half(&parts.finalize())
+    }
+}
+
 impl CachedBody for Entry {
     fn validator(&self) -> Option<Validator> {
         match &self.answer {
             CachedOutcome::Reply { validator, .. } => Some(*validator),
-            CachedOutcome::Error(_) => None,
+            // Who watches an error holds it by this.
+            CachedOutcome::Error(_) => Some(Validator::new(self.hash())),
             CachedOutcome::Digest { validator, .. } => *validator,
         }
     }
@@ -513,7 +519,7 @@ fn speaks_of_data(status: StatusCode) -> bool {
 
 /// Names the content of a reply: who holds it is told *unchanged* and keeps headers and trailers,
 /// too, so that others are another content.
-fn validator(reply: &Reply, body: &[u8]) -> Validator {
+pub(crate) fn validator(reply: &Reply, body: &[u8]) -> Validator {
     let mut hash = Sha256::new_with_prefix(body);
     for (kind, fields) in [(1, &reply.headers), (2, &reply.trailers)] {
         for (name, value) in fields.iter() {

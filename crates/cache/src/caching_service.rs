@@ -1,14 +1,13 @@
 //! The layer at work: look up, else run the service once for all who ask.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tidewire_memo::{
     Ambient, CachedValue, ErrorKind, Graph, OrderedReads, is_computing, read_untracked,
 };
 use tidewire_service::{
-    Answer, Body, CacheScope, Call, CallerKind, Clock, Context, Error, Freshness, Layer, Phase,
-    Progress, Reply, Result, Service, Target, WatchMode,
+    Answer, Body, CacheScope, Call, CallerKind, Clock, Context, Error, Layer, Phase, Progress,
+    Reply, Result, Service, Target, WatchMode,
 };
 
 use crate::attempt::{Attempt, NotCached};
@@ -151,13 +150,8 @@ impl Shared {
                 Ok(cached) if is_first && cached.is_over() => {
                     place.memo.invalidate(&key);
                 }
-                // Outdated while it was made: right for whoever asked before the change, and over
-                // for everybody, so that who follows the query asks again.
-                Ok(cached) if cached.version() == 0 => {
-                    let mut reply = cached.give_as_it_came()?;
-                    reply.freshness = Freshness::lasting(Duration::ZERO);
-                    return Ok(reply);
-                }
+                // Outdated while it was made.
+                Ok(cached) if cached.version() == 0 => return cached.give_over(),
                 Ok(cached) => {
                     // What is stale and nobody asks for again makes room for what comes.
                     place.memo.sweep(SWEPT_AT_ONCE);

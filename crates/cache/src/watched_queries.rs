@@ -17,10 +17,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire_memo::{Ambient, read_untracked};
-use tidewire_service::{Call, Freshness, Reply, Result, WatchMode};
+use tidewire_service::{Body, Call, Freshness, Reply, Result, WatchMode};
 
 use crate::attempt::Attempt;
-use crate::cached_reply::{CallerView, RunResult};
+use crate::cached_reply::{CallerView, RunResult, validator};
 use crate::caching_service::Shared;
 use crate::key::Key;
 use crate::table::MethodMemo;
@@ -60,9 +60,8 @@ impl Shared {
             let shared = may_share.then(|| run.of(&digest, watching)).flatten();
             if let Some(reply) = shared {
                 return match version {
-                    // It changed meanwhile: right for whoever asked before the change, and over at
-                    // once.
-                    0 => over(reply.give_as_it_came()),
+                    // It changed meanwhile.
+                    0 => reply.give_over(),
                     _ => reply.give_watched(&digest, version, &asker),
                 };
             }
@@ -84,13 +83,18 @@ impl Shared {
             place.memo.invalidate(&key);
         }
         // It changes faster than it is made.
-        over(self.pass(query.into_call()).await)
+        self.pass(query.into_call()).await.map(over)
     }
 }
 
 /// A reply that its watcher has to ask for again.
-fn over(reply: Result<Reply>) -> Result<Reply> {
-    reply.map(|reply| reply.with_freshness(Freshness::lasting(Duration::ZERO)))
+fn over(reply: Reply) -> Reply {
+    let validator = match &reply.body {
+        Body::Full(body) => Some(validator(&reply, body)),
+        Body::Empty => Some(validator(&reply, &[])),
+        Body::Stream(_) => None,
+    };
+    reply.with_freshness(Freshness::lasting(Duration::ZERO).with_validator(validator))
 }
 
 /// How often a watcher asks again for a reply that changes meanwhile.

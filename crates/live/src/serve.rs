@@ -101,7 +101,7 @@ impl AnswerTask {
         state.settle(&self.link);
         let items = match outcome {
             Err(failed) => {
-                state.fail(self.call, &failed, depends);
+                self.fail(&mut state, &failed, depends);
                 None
             }
             Ok(reply) => self.reply(&mut state, reply, depends),
@@ -142,6 +142,18 @@ impl AnswerTask {
             state.session.reply_body(call, &head_made_of(&reply, depends, max), &body);
         }
         None
+    }
+
+    fn fail(&self, state: &mut State, failed: &CallFailure, depends: &[Depends]) {
+        let may_watch = self.watch != Watch::No && failed.outcome == Outcome::Answered;
+        let known = failed.error.freshness();
+        match known.validator().filter(|_| may_watch && known.is_known()) {
+            Some(validator) => {
+                let again = self.again.clone();
+                state.fail_watched(&self.link, self.call, &failed.error, validator, again);
+            }
+            None => state.fail(self.call, failed, depends),
+        }
     }
 
     /// Sends the items of an answer as they come.

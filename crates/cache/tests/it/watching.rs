@@ -134,7 +134,9 @@ async fn who_follows_a_query_that_changed_while_it_was_answered_is_told_the_chan
         may_end.notify_one();
     };
     let (first, ()) = join(answers.next(), changed).await;
-    assert_eq!(text(first.unwrap().expect("an answer").unwrap()).await, "0", "asked before");
+    let first = first.unwrap().expect("an answer").unwrap();
+    assert!(first.freshness.validator().is_some(), "it can be watched until the next");
+    assert_eq!(text(first).await, "0", "asked before");
     may_end.notify_one();
     let second = answers.next().await.unwrap().expect("it goes on");
     assert_eq!(text(second.unwrap()).await, "1");

@@ -154,15 +154,16 @@ impl Watches {
         again: Option<Arc<RepeatableCall>>,
     ) -> bool {
         self.remove(call);
-        let due = match freshness.lifetime() {
-            Lifetime::For(life) => {
-                let left = life.saturating_sub(freshness.age()).as_micros();
-                Some(clock.now().saturating_add(Micros::try_from(left).unwrap_or(Micros::MAX)))
-            }
+        let left = match freshness.lifetime() {
+            Lifetime::For(life) => Some(life.saturating_sub(freshness.age()).as_micros()),
             _ => None,
         };
+        let due = left
+            .filter(|left| *left > 0)
+            .map(|left| clock.now().saturating_add(Micros::try_from(left).unwrap_or(Micros::MAX)));
         let joined = freshness.staleness().map(|it| self.set.add(call.stream(), it));
-        let is_stale = joined.as_ref().is_some_and(|joined| joined.is_stale());
+        let is_over = left == Some(0);
+        let is_stale = is_over || joined.as_ref().is_some_and(|joined| joined.is_stale());
         self.dues.extend(due.map(|due| (due, call)));
         let has_more = due.is_some() || again.is_some();
         let more = has_more.then(|| Box::new(WatchExtras { due, again }));

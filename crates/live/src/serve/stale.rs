@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidewire_live_proto::{CallId, Change, OutgoingReply, Refresh};
-use tidewire_service::{Body, Error, Freshness, Headers, Reply};
+use tidewire_service::{Body, Error, Freshness, Headers, Reply, Validator};
 
 use crate::host::CallFailure;
 use crate::link::expiry::Expired;
@@ -71,6 +71,24 @@ impl State {
         }
     }
 
+    /// Answers with an error that its caller may watch: what was not there may come.
+    pub(crate) fn fail_watched(
+        &mut self,
+        link: &Link,
+        call: CallId,
+        error: &Error,
+        validator: Validator,
+        again: Option<Arc<RepeatableCall>>,
+    ) {
+        if self.watches.watch(call, error.freshness(), link.0.clock, again) {
+            self.session.stale(call);
+        }
+        self.session.reply_error(call, error, validator);
+        if !self.session.is_watch(call) {
+            self.watches.remove(call);
+        }
+    }
+
     /// Makes the answer of a watch again, in a task that ends with the watch; not while its
     /// caller's credential has just expired, and another may come.
     pub(crate) fn make_again(&mut self, link: &Link, call: CallId, change: Change) {
@@ -110,29 +128,31 @@ impl Link {
             Err(failed) => Err(failed.error),
         };
         let mut state = self.lock();
-        match outcome {
-            Err(error) => {
-                state.watches.remove(call);
-                state.exchanges.remove(&call);
-                state.session.refresh(call, change, Refresh::Failed(error));
-            }
-            Ok(reply) => {
-                state.exchanges.remove(&call);
-                if state.watches.watch(call, &reply.freshness, self.0.clock, Some(again)) {
-                    // It began before the last change, and gives no value.
-                    state.make_stale(self, call);
-                } else {
-                    let refresh = match (&reply.body, reply.is_unchanged()) {
-                        (_, true) => Refresh::Unchanged,
-                        (Body::Full(body), _) => Refresh::Value(head_of(&reply, body)),
-                        _ => Refresh::Value(head_of(&reply, &[])),
-                    };
-                    state.session.refresh(call, change, refresh);
-                    if !state.session.is_watch(call) {
-                        state.watches.remove(call);
-                    }
-                }
-            }
+        state.exchanges.remove(&call);
+        let freshness = match &outcome {
+            Ok(reply) => &reply.freshness,
+            Err(error) => error.freshness(),
+        };
+        let is_known = freshness.validator().is_some() && freshness.is_known();
+        if (outcome.is_ok() || is_known)
+            && state.watches.watch(call, freshness, self.0.clock, Some(again))
+        {
+            // It began before the last change, and gives no value.
+            state.make_stale(self, call);
+            return state.wake();
+        }
+        let refresh = match (&outcome, freshness.validator()) {
+            (Err(error), Some(validator)) if is_known => Refresh::Error(error.clone(), validator),
+            (Err(error), _) => Refresh::Failed(error.clone()),
+            (Ok(reply), _) if reply.is_unchanged() => Refresh::Unchanged,
+            (Ok(reply), _) => Refresh::Value(match &reply.body {
+                Body::Full(body) => head_of(reply, body),
+                _ => head_of(reply, &[]),
+            }),
+        };
+        state.session.refresh(call, change, refresh);
+        if !state.session.is_watch(call) {
+            state.watches.remove(call);
         }
         state.wake();
     }

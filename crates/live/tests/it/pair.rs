@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tidewire_live::{
@@ -83,6 +84,22 @@ impl Echo {
                     self.change(1);
                 }
                 Ok(Reply::new(Body::Full(value.to_string().into())).with_freshness(freshness))
+            }
+            "Absent" => {
+                let changed = self.changed.lock().unwrap().clone();
+                let value = self.value.load(Ordering::SeqCst);
+                let freshness = Freshness::tracked(Arc::new(changed))
+                    .with_validator(Validator::new((value as u128).to_be_bytes()));
+                match value % 2 {
+                    0 => Err(Error::not_found("there is none").with_freshness(freshness)),
+                    _ => Ok(Reply::new(Body::Full("there".into())).with_freshness(freshness)),
+                }
+            }
+            "Over" => {
+                let count = self.counted.fetch_add(1, Ordering::SeqCst);
+                let life = Duration::from_secs(if count == 0 { 0 } else { 3600 });
+                let freshness = Freshness::lasting(life).with_validator(Validator::new([7; 16]));
+                Ok(Reply::new(Body::Full("over".into())).with_freshness(freshness))
             }
             "Same" | "Outdated" => {
                 self.same.fetch_add(1, Ordering::SeqCst);

@@ -145,6 +145,31 @@ fn watching(served: &Served, method: &str) -> ByHand {
 }
 
 #[tokio::test]
+async fn an_error_that_tells_of_its_end_is_watched_like_a_value() {
+    let served = Served::new();
+    let mut dialer = watching(&served, "Absent");
+    for expected in ["not_found", "there", "not_found"] {
+        let mut told = dialer.next().await;
+        while told == "suspect" {
+            told = dialer.next().await;
+        }
+        assert_eq!(told, expected);
+        dialer.write().await;
+        served.echo.change(1);
+    }
+}
+
+#[tokio::test]
+async fn a_first_value_that_is_over_at_once_is_watched_and_made_again() {
+    let served = Served::new();
+    let mut dialer = watching(&served, "Over");
+    // The first one is sent as one that is stale already.
+    for expected in ["over", "unchanged"] {
+        assert_eq!(dialer.next().await, expected);
+    }
+}
+
+#[tokio::test]
 async fn a_value_that_is_old_when_it_is_made_is_not_sent() {
     let served = Served::new();
     let mut dialer = watching(&served, "Overtaken");
