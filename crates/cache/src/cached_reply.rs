@@ -308,8 +308,8 @@ impl CachedReply {
         self.give_with(self.0.own.clone(), None)
     }
 
-    /// The answer to one whose watch of it is over at once: it changed while it was made, so it is
-    /// right only for who asked before the change.
+    /// The answer, which changed while it was made: it is right for a caller who asked before the
+    /// change, and whoever watches it is to ask again at once.
     pub(crate) fn give_over(&self) -> Result<Reply> {
         let over = Freshness::lasting(Duration::ZERO);
         self.give_with(over.with_validator(self.0.validator()), None)

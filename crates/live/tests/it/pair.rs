@@ -55,6 +55,31 @@ impl Echo {
         std::mem::take(&mut *self.changed.lock().unwrap()).fire();
     }
 
+    /// The value, and what tells that it changes.
+    fn present(&self) -> (usize, Freshness) {
+        let changed = self.changed.lock().unwrap().clone();
+        let value = self.value.load(Ordering::SeqCst);
+        let named = Validator::new((value as u128).to_be_bytes());
+        (value, Freshness::tracked(Arc::new(changed)).with_validator(named))
+    }
+
+    /// An error while the value is even.
+    fn absent(&self) -> Result<Reply> {
+        let (value, freshness) = self.present();
+        match value % 2 {
+            0 => Err(Error::not_found("there is none").with_freshness(freshness)),
+            _ => Ok(Reply::new(Body::Full("there".into())).with_freshness(freshness)),
+        }
+    }
+
+    /// A reply whose time is over at once, the first time.
+    fn over(&self) -> Reply {
+        let count = self.counted.fetch_add(1, Ordering::SeqCst);
+        let life = Duration::from_secs(if count == 0 { 0 } else { 3600 });
+        let freshness = Freshness::lasting(life).with_validator(Validator::new([7; 16]));
+        Reply::new(Body::Full("over".into())).with_freshness(freshness)
+    }
+
     async fn answer(&self, name: &str, body: Body) -> Result<Reply> {
         let mut ends = Ends(self, name.to_owned(), false);
         let reply = self.reply(name, body).await;
@@ -76,31 +101,14 @@ impl Echo {
                 Ok(Reply::new(Body::Full("waited".into())))
             }
             "Value" | "Overtaken" => {
-                let changed = self.changed.lock().unwrap().clone();
-                let value = self.value.load(Ordering::SeqCst);
-                let freshness = Freshness::tracked(Arc::new(changed))
-                    .with_validator(Validator::new((value as u128).to_be_bytes()));
+                let (value, freshness) = self.present();
                 if name == "Overtaken" && value % 2 == 1 {
                     self.change(1);
                 }
                 Ok(Reply::new(Body::Full(value.to_string().into())).with_freshness(freshness))
             }
-            "Absent" => {
-                let changed = self.changed.lock().unwrap().clone();
-                let value = self.value.load(Ordering::SeqCst);
-                let freshness = Freshness::tracked(Arc::new(changed))
-                    .with_validator(Validator::new((value as u128).to_be_bytes()));
-                match value % 2 {
-                    0 => Err(Error::not_found("there is none").with_freshness(freshness)),
-                    _ => Ok(Reply::new(Body::Full("there".into())).with_freshness(freshness)),
-                }
-            }
-            "Over" => {
-                let count = self.counted.fetch_add(1, Ordering::SeqCst);
-                let life = Duration::from_secs(if count == 0 { 0 } else { 3600 });
-                let freshness = Freshness::lasting(life).with_validator(Validator::new([7; 16]));
-                Ok(Reply::new(Body::Full("over".into())).with_freshness(freshness))
-            }
+            "Absent" => self.absent(),
+            "Over" => Ok(self.over()),
             "Same" | "Outdated" => {
                 self.same.fetch_add(1, Ordering::SeqCst);
                 let ends = Signal::new();
