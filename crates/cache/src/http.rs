@@ -85,9 +85,9 @@ impl Rules {
         }
     }
 
-    /// What is told of an answer that has these its own headers, which stay, and comes from memory
-    /// at this age; `None` for one that was computed just now. No header names a client
-    /// certificate, so that a caller's reply to one who has it is never given again without asking.
+    /// The headers of an answer: `own`, and what HTTP caches are told. `age` is `None` for one that
+    /// was computed just now. No header names a client certificate, so that a caller's reply to one
+    /// who has it is never given again without asking.
     pub(crate) fn cache_headers(
         &self,
         own: &Headers,

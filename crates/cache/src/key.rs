@@ -1,8 +1,7 @@
 //! What a reply is kept under: the call as it arrived.
 //!
-//! A call is looked up by what it lends ([`BorrowedKey`]), at no cost; its own key bytes ([`Key`])
-//! is made where an answer is to be kept, since those of a request are a view into the buffer of
-//! its connection.
+//! A lookup borrows the key from the call ([`BorrowedKey`]). A [`Key`] is made only to keep an
+//! answer, because the bytes of a request are a view into the buffer of its connection.
 
 use std::borrow::Borrow;
 use std::fmt;

@@ -94,8 +94,8 @@ impl MethodPolicy {
 
     /// Notes why an answer was not kept; the first time of a method goes to the log.
     pub(crate) fn note(&self, refusal: &Refusal) {
-        // What it was made of was not kept, or what came of this call alone, says little about the
-        // next one; a caller could end the caching of a method with it.
+        // These refusals say little about the next call. If they counted, one caller could end the
+        // caching of a method.
         let is_of_call = matches!(refusal, Refusal::Untold | Refusal::Code(_) | Refusal::Status(_));
         if !is_of_call {
             self.refused.fetch_add(1, Ordering::Relaxed);

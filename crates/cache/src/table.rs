@@ -93,8 +93,8 @@ impl Table {
         let terms = Arc::new(terms);
         let own = Arc::clone(&terms);
         let memo = Memo::new_in(&self.graph, &terms.name, move |key: Key| {
-            // The caller who starts a run brings its call along; see `memoized`. That of another
-            // key is never run for this one.
+            // The caller who starts a run brings its call along: see `Shared::compute` in
+            // `caching_service.rs`. That of another key is never run for this one.
             let attempt = Ambient::current().get::<Arc<Attempt>>();
             let attempt = attempt.filter(|attempt| attempt.is_of(&key, &own));
             async move {

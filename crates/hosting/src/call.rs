@@ -2,8 +2,8 @@
 //!
 //! | file | what it decides |
 //! |---|---|
-//! | `warm.rs` | how a call passes whose process is ready |
-//! | `cold.rs` | how any other passes: one that has to wait, or whose body is a stream |
+//! | `hosted_call.rs` | how every call begins, and how it passes if a process is ready |
+//! | `cold.rs` | how any other passes: one that has to wait, whose body is a stream, or of plain HTTP |
 //! | `policy.rs` | what becomes of either when its process fails, or does not answer in time |
 //! | `permit.rs` | what a call has while it has a place at an instance, and how it waits for one |
 //! | `headers.rs` | what a program is told of a call; of a page, the crate `proxy` says it |
@@ -13,7 +13,7 @@
 mod cold;
 pub(crate) mod download;
 mod headers;
+pub(crate) mod hosted_call;
 pub(crate) mod permit;
 mod policy;
 mod upload;
-pub(crate) mod warm;

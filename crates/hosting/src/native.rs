@@ -1,4 +1,5 @@
-//! How a program is called that does not speak HTTP.
+//! Programs that do not listen for HTTP: those that speak the live protocol, as the SDKs do, and
+//! those of `pipe-json`.
 //!
 //! | file | what it decides |
 //! |---|---|

@@ -326,7 +326,7 @@ impl<M: Clone> Pool<M> {
         }
     }
 
-    /// An instance has ended; returns whether that was not wanted. The end of the supervisor is no
+    /// An instance has ended; returns whether it crashed. The end of the supervisor is no
     /// crash of a program: it is started again at once.
     pub(crate) fn ended(&mut self, id: u64, end: End, now: Instant) -> bool {
         let Some(index) = self.members.iter().position(|member| member.id == id) else {

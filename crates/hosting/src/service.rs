@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use tidewire_service::{Answer, Call, Service};
 
-use crate::call::warm::WarmCall;
+use crate::call::hosted_call::HostedCall;
 use crate::limits::LifeLimits;
 use crate::native::callbacks::Shared;
 use crate::process::output::Line;
@@ -109,6 +109,6 @@ impl HostedService {
 
 impl Service for HostedService {
     fn call(&self, call: Call) -> Answer {
-        Answer::pending(WarmCall::new(Arc::clone(&self.0), call, None))
+        Answer::pending(HostedCall::new(Arc::clone(&self.0), call, None))
     }
 }

@@ -3,11 +3,12 @@
 //! | what | the connection | the session |
 //! |---|---|---|
 //! | [`drain`](Session::drain) | ends when its calls have | is parked |
-//! | [`connection_lost`](Session::connection_lost) | is gone | is parked |
+//! | [`connection_lost`](Session::connection_lost) | is gone | is parked if it can be resumed, else over |
 //! | [`take_over`](Session::take_over) | is told, and gone | goes on over another one |
 //! | [`end`](Session::end), a violation, [`expire`](Session::expire) | is told | is over |
 //!
-//! A session that is over ends every call: *not run* if it was never sent, else *unknown*.
+//! A session that is over ends every call: *not run* if it was never sent, else *unknown*
+//! (`caller.rs`).
 
 use std::borrow::Cow;
 
@@ -124,7 +125,7 @@ impl Session {
 }
 
 impl OwnCall {
-    /// Whether it changed something, as far as this side knows.
+    /// Whether it may have changed something: a command that was sent.
     fn may_have_run(&self) -> bool {
         self.was_sent() && self.request.kind != CallKind::Query
     }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  CallFuture ─ placed (submit.rs) ─▶ OpenCall ─ one answer ──────▶ reply; nothing is left of the call
-//!                                    └──── a stream's head ─▶ reply, whose body is the Open
+//!                                    └──── a stream's head ─▶ reply, whose body is the call itself
 //! ```
 
 mod held_call;
@@ -343,12 +343,12 @@ fn forget(exchanges: &mut CallMap<Exchange>, call: CallId) {
 
 impl fmt::Debug for CallFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Calling")
+        f.write_str("CallFuture")
     }
 }
 
 impl fmt::Debug for OpenCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Placed")
+        f.write_str("OpenCall")
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | | a unary call | a stream |
 //! |---|---|---|
-//! | HTTP status | that of the code | 200 |
+//! | HTTP status | that of the error, which is its code's unless it has another | 200 |
 //! | error | the body, in JSON | in the last envelope, in JSON |
 //! | trailers | headers that start with `trailer-` | `metadata` in the last envelope |
 

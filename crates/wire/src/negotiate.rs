@@ -48,7 +48,7 @@ pub struct Exchange {
     pub(crate) requests: Option<Encoding>,
     /// How those of the reply may be.
     pub(crate) replies: Option<Encoding>,
-    /// What the request its own says length.
+    /// The length that the request declares (`content-length`).
     pub(crate) declared_length: Option<u64>,
     timeout: Option<Duration>,
 }

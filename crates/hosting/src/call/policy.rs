@@ -113,8 +113,8 @@ pub(super) fn lost<'a>(
         if permit.instance.native().is_none() && was_refused(&error) {
             return connection_refused(inner, permit, error).await;
         }
-        // The end of a process is known a moment after that of its connections; one whose session
-        // is over is killed.
+        // The end of a process is known a moment after that of its connections. A native process
+        // whose session is over ends or is killed, so that its end is certain to come.
         let wait = match permit.instance.generation.program.listen {
             Listen::Native => END_IS_CERTAIN,
             _ => END_IS_KNOWN,

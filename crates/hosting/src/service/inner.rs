@@ -171,6 +171,6 @@ impl Inner {
 
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hosted").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Inner").field("name", &self.name).finish_non_exhaustive()
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tidewire_schema::{Schema, SchemaError, SchemaService};
 use tidewire_service::{Answer, Call, Codec, Service};
 
-use crate::call::warm::WarmCall;
+use crate::call::hosted_call::HostedCall;
 use crate::service::HostedService;
 
 /// A hosted process whose messages are in one codec.
@@ -41,7 +41,7 @@ impl Service for TypedService {
     fn call(&self, mut call: Call) -> Answer {
         match self.schema.translate(self.codec, &mut call) {
             Ok(back) => {
-                Answer::pending(WarmCall::new(Arc::clone(self.hosted.current()), call, back))
+                Answer::pending(HostedCall::new(Arc::clone(self.hosted.current()), call, back))
             }
             Err(error) => Answer::ready(Err(error)),
         }

@@ -136,8 +136,8 @@ impl Transcoder {
     /// Answers the request.
     pub(crate) async fn run(self, request: InboundRequest) -> Response<Body> {
         let options = self.binding.options();
-        let head = request.verb == Method::HEAD;
-        let is_get = head || request.verb == Method::GET;
+        let is_head = request.verb == Method::HEAD;
+        let is_get = is_head || request.verb == Method::GET;
         let gzip = options.compression && compress::accepted(request.context.headers());
         let (mut response, keeper) = match self.answer(request).await {
             Ok(answered) => answered,
@@ -152,7 +152,7 @@ impl Transcoder {
         } else {
             response
         };
-        if head { without_body(response) } else { response }
+        if is_head { without_body(response) } else { response }
     }
 
     /// The answer, and who keeps it.

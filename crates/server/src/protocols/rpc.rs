@@ -19,7 +19,7 @@ mod response;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context as Waker, Poll, ready};
+use std::task::{Context as TaskContext, Poll, ready};
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
@@ -106,7 +106,7 @@ impl RpcCall {
 
     /// The message, or what it will come by.
     #[inline]
-    fn begin(&mut self, request: InboundRequest, cx: &mut Waker<'_>) -> StageResult {
+    fn begin(&mut self, request: InboundRequest, cx: &mut TaskContext<'_>) -> StageResult {
         let InboundRequest { uri, context, body, .. } = request;
         let bytes_max = self.app.limits.message_bytes_max;
         if self.exchange.is_get() {
@@ -146,12 +146,12 @@ impl RpcCall {
                 cx.waker().wake_by_ref();
                 StageResult::Stage(Stage::Asked(Some(Box::new((context, messages)))))
             }
-            looked => self.after_lookup(looked, context, messages),
+            looked => self.after_first_read(looked, context, messages),
         }
     }
 
-    /// It was looked whether the message is there.
-    fn after_lookup(
+    /// Goes on after the first read of the body.
+    fn after_first_read(
         &mut self,
         looked: Poll<Option<Result<Bytes>>>,
         context: Context,
@@ -305,7 +305,7 @@ impl RpcCall {
 impl Future for RpcCall {
     type Output = Response<ResponseBody>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Waker<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         loop {
             let next = match &mut this.stage {
@@ -321,7 +321,7 @@ impl Future for RpcCall {
                 Stage::Asked(asked) => {
                     let (context, mut messages) = *asked.take().expect(TAKEN);
                     let looked = messages.poll_message(cx);
-                    this.after_lookup(looked, context, messages)
+                    this.after_first_read(looked, context, messages)
                 }
                 Stage::Running(waiting) => {
                     let outcome = ready!(Pin::new(waiting).poll(cx));

@@ -26,7 +26,7 @@ use crate::native::session::PendingReply;
 use crate::service::inner::Inner;
 
 /// The future of a call of a hosted service.
-pub(crate) struct WarmCall {
+pub(crate) struct HostedCall {
     inner: Arc<Inner>,
     /// Taken out where it is passed on; kept where it may have to be made once more.
     call: Option<Call>,
@@ -52,7 +52,7 @@ struct Warm {
     is_page: bool,
 }
 
-impl WarmCall {
+impl HostedCall {
     pub(crate) fn new(inner: Arc<Inner>, call: Call, back: Option<Back>) -> Self {
         Self { inner, call: Some(call), stage: Stage::Asked, back }
     }
@@ -131,7 +131,7 @@ impl WarmCall {
     }
 }
 
-impl Future for WarmCall {
+impl Future for HostedCall {
     type Output = Result<Reply>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
