@@ -259,7 +259,7 @@ impl RequestTarget<'_> {
             Self::Method(_, exchange) => rpc::error_response(exchange, error),
             Self::Answer(answered) if is_rpc(answered.protocol) => refusal_in_rpc(parts, error),
             // What is called there may be a gRPC server: its callers look for a `grpc-status`.
-            Self::Plain(..) if speaks_grpc(parts) => refusal_in_rpc(parts, error),
+            Self::Plain(..) if is_grpc_call(parts) => refusal_in_rpc(parts, error),
             _ if self.protocol() == Protocol::Rest => rest.refusal(&error).map(ResponseBody::plain),
             _ => error_response(&error).map(ResponseBody::plain),
         }
@@ -339,8 +339,14 @@ fn protocol_of(parts: &Parts) -> Protocol {
     speaks(&head(parts)).unwrap_or_default().protocol()
 }
 
-fn speaks_grpc(parts: &Parts) -> bool {
-    matches!(speaks(&head(parts)), Some(Dialect::Grpc | Dialect::GrpcWeb))
+/// Whether a request is of gRPC or gRPC-Web, and not JSON in lines
+/// ([`Builder::web_json_to_routes`](crate::Builder::web_json_to_routes)).
+fn is_grpc_call(parts: &Parts) -> bool {
+    negotiate(&head(parts), None).is_ok_and(|exchange| match exchange.dialect() {
+        Dialect::Grpc => true,
+        Dialect::GrpcWeb => exchange.codec() != Codec::Json,
+        _ => false,
+    })
 }
 
 const fn is_rpc(protocol: Protocol) -> bool {
