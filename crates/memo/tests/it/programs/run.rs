@@ -71,10 +71,7 @@ fn drive(world: &Arc<World>) {
         if world.state().failures.is_empty() {
             let mismatches = world.mismatches.load(SeqCst);
             checks::quiet(world, number);
-            give_up_left(world, number);
-            verify(world, number);
-            // A verification may have left something, too.
-            give_up_left(world, number);
+            end_all(world, number);
             if world.mismatches.load(SeqCst) != mismatches && checks::is_certain(&world.program) {
                 world.fail("another result when quiet", format!("phase {number}"));
             }
@@ -92,16 +89,15 @@ fn drive(world: &Arc<World>) {
     }
 }
 
-/// What functions left is given up.
-fn give_up_left(world: &Arc<World>, phase: usize) {
-    loop {
-        let left = std::mem::take(&mut *world.left.lock().expect("never poisoned"));
-        if left.is_empty() {
-            break;
-        }
-        drop(left);
-        until_quiet(world, phase);
+/// What functions left is given up. `false` when there was nothing.
+fn give_up_left(world: &Arc<World>, phase: usize) -> bool {
+    let left = std::mem::take(&mut *world.left.lock().expect("never poisoned"));
+    if left.is_empty() {
+        return false;
     }
+    drop(left);
+    until_quiet(world, phase);
+    true
 }
 
 /// Nothing is left, and what changed without a word becomes known by time.
@@ -116,8 +112,21 @@ fn settle(world: &Arc<World>, phase: usize) {
         super::sets::announced(world);
         until_quiet(world, phase);
     }
-    verify(world, phase);
-    give_up_left(world, phase);
+    end_all(world, phase);
+}
+
+/// What is verified comes to its end, and what it left is given up, until neither is there.
+///
+/// A run beside a hit leaves questions as any other run does, also when it is the last thing that happens.
+/// A question that lies there keeps its computation, and the sources that this has read, as it should: whoever
+/// has it may go on (seed 6849).
+fn end_all(world: &Arc<World>, phase: usize) {
+    loop {
+        verify(world, phase);
+        if !give_up_left(world, phase) {
+            break;
+        }
+    }
 }
 
 /// What is verified goes on with time, to its end.
