@@ -54,8 +54,8 @@ pub(crate) struct Attempt<V> {
 }
 
 enum Phase<V> {
-    /// The function is about to be called.
-    Calling,
+    /// The function is about to be called. What it makes is not kept for this reason, if there is one.
+    Calling(Taint),
     /// Boxed, as everything rare: phases are moved about.
     Checking(Box<Verification>),
     Running(RunningFuture<V>),
@@ -145,7 +145,7 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
     fn drive(&self, attempt: &mut Attempt<V>, context: &mut Context<'_>) -> Poll<()> {
         loop {
             let next = match std::mem::replace(&mut attempt.phase, Phase::Over) {
-                Phase::Calling => self.call(attempt, context),
+                Phase::Calling(taint) => self.call(attempt, taint, context),
                 Phase::Checking(check) => self.check(attempt, check, context),
                 Phase::Running(future) => self.run_on(attempt, future, context),
                 Phase::Settling(settling) => self.settle(attempt, settling, context),
@@ -193,9 +193,9 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 
     /// Calls the function, and polls what it returns.
     #[inline(always)]
-    fn call(&self, attempt: &mut Attempt<V>, context: &mut Context<'_>) -> Next {
+    fn call(&self, attempt: &mut Attempt<V>, taint: Taint, context: &mut Context<'_>) -> Next {
         // SAFETY: the attempt lock is held, and no user code is running in this frame.
-        unsafe { &mut *self.frame() }.reset(attempt.asker);
+        unsafe { &mut *self.frame() }.reset(attempt.asker, taint);
         let pinned = pin();
         if self.head.is_finished() {
             return self.over();
@@ -440,7 +440,9 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
 fn call<K, V>(core: &mut Core, node: &Node<K, V>, cause: Option<Cause>) -> Phase<V> {
     core.stats.started += 1;
     core.note_because(EventKind::Started, &node.header, cause);
-    Phase::Calling
+    // Whoever is given it is told, so that a subscription asks for the next one, which may be kept.
+    let unkept = Taint::UNTRACKED.or(Taint::OUTDATED);
+    Phase::Calling(if node.header.take_unkept() { unkept } else { Taint::default() })
 }
 
 /// Clears a hazard slot when the call that it guards is over, whichever way.

@@ -257,11 +257,11 @@ impl Frame {
     }
 
     /// Forgets everything, for the next attempt.
-    pub(crate) fn reset(&mut self, asker: Asker) {
+    pub(crate) fn reset(&mut self, asker: Asker, taint: Taint) {
         let records = self.records.get_mut();
         records.count = 0;
         records.more.iter_mut().for_each(|more| more.missed.clear());
-        self.taint.set(Taint::default());
+        self.taint.set(taint);
         self.asker.set(asker);
         self.open.set(0);
         self.adopted = OnceCell::new();

@@ -91,7 +91,7 @@ impl ScopedReads {
         // What a task changes late marks the value by itself.
         let counts = read.err().is_none_or(Taint::is_any);
         if let Some(closed) = closed.filter(|_| counts) {
-            late(graph, node, read.ok(), closed);
+            late(graph, node, read, closed);
         }
     }
 }
@@ -115,13 +115,17 @@ impl ClosingReads<'_> {
 
 /// A read after its value was published becomes a dependency of it all the same; if what was read has
 /// changed since the attempt began, the value is stale.
-fn late(graph: &'static Shared, id: Id, record: Option<Record>, closed: ClosedVersion) {
+///
+/// What cannot be tracked would be read late again, of a value that is kept and made stale and, being equal,
+/// no news: a watch would ask without end and yield nothing. So the next value is answered and not kept.
+fn late(graph: &'static Shared, id: Id, read: Result<Record, Taint>, closed: ClosedVersion) {
     let mut alarm = None;
+    let is_tracked = !read.is_err_and(|taint| taint.has(Taint::UNTRACKED));
     let settled = {
         let mut core = graph.core.lock();
         core.stats.late_reads += 1;
         let Some(node) = core.node(id) else { return };
-        match record.filter(|_| node.version() == closed.version) {
+        match read.ok().filter(|_| node.version() == closed.version) {
             Some(record) => core.depend(node, record, closed.start_tick, &mut alarm),
             None => false,
         }
@@ -129,7 +133,12 @@ fn late(graph: &'static Shared, id: Id, record: Option<Record>, closed: ClosedVe
     alarm.iter().for_each(|alarm| alarm());
     if !settled {
         graph.cascade(|core, walk| match core.node(id) {
-            Some(node) if node.version() == closed.version => core.invalidate(node, walk),
+            Some(node) if node.version() == closed.version => {
+                if !is_tracked {
+                    node.set_unkept();
+                }
+                core.invalidate(node, walk);
+            }
             // What was made of the value before it is made anew; what was made of this one is verified.
             Some(node) => walk.mark_dependants(core, node),
             None => {}

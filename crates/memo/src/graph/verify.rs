@@ -122,7 +122,7 @@ impl Verification {
                 }
                 SUSPECT => {}
                 FADED if !wants_value => {}
-                _ if wants_value => return Progress::Done(false),
+                _ if wants_value || node.is_unkept() => return Progress::Done(false),
                 _ => return Progress::Compute(step.id),
             }
             match examine(core, node, step.next) {

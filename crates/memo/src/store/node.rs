@@ -112,6 +112,8 @@ const PUBLISHING: u8 = 4;
 const DISTURBED: u8 = 8;
 /// Others may change what it stands for without saying so, or it was made of such.
 const EXTERNAL: u8 = 16;
+/// A task read late what cannot be tracked; see [`Header::take_unkept`].
+const UNKEPT: u8 = 32;
 
 impl Header {
     #[inline(always)]
@@ -239,6 +241,24 @@ impl Header {
 
     pub(crate) fn set_external(&self, external: bool) {
         self.set_flags(EXTERNAL, if external { EXTERNAL } else { 0 });
+    }
+
+    /// The value was published and should not have been kept, as turned out too late.
+    pub(crate) fn set_unkept(&self) {
+        self.set_flags(0, UNKEPT);
+    }
+
+    /// Whether the next value will not be kept.
+    pub(crate) fn is_unkept(&self) -> bool {
+        self.flags.get() & UNKEPT != 0
+    }
+
+    /// The same, of which the next value makes an end: the one after it is kept, until that turns out to be
+    /// wrong as well.
+    pub(crate) fn take_unkept(&self) -> bool {
+        let unkept = self.is_unkept();
+        self.set_flags(UNKEPT, 0);
+        unkept
     }
 
     fn set_flags(&self, clear: u8, set: u8) {

@@ -3,8 +3,8 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -123,6 +123,82 @@ fn a_late_read_of_an_external_source_gives_the_value_a_life() {
         assert!(above.cached(&1).is_some(), "own life: {own:?}");
         graph.advance(start + Duration::from_secs(life));
         assert!(leaf.cached(&1).is_none() && above.cached(&1).is_none(), "own life: {own:?}");
+    }
+}
+
+/// A leaf whose tasks declare late, when they are let go, what only another graph is told of, and a memo made
+/// of it.
+struct Foreign {
+    rows: Source<u64>,
+    is_foreign: Arc<AtomicBool>,
+    tasks: Arc<Mutex<Vec<Task>>>,
+    leaf: Memo<u64, u64>,
+    above: Memo<u64, u64>,
+    _graphs: [Graph; 2],
+}
+
+impl Foreign {
+    fn new() -> Self {
+        let (graph, other) = (Graph::new(), Graph::new());
+        let rows = Source::<u64>::new_in(&graph, "rows");
+        let theirs = Source::<u64>::new_in(&other, "theirs");
+        let is_foreign = Arc::new(AtomicBool::new(true));
+        let tasks = Arc::<Mutex<Vec<Task>>>::default();
+        let (foreign, spawned) = (is_foreign.clone(), tasks.clone());
+        let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
+            let read = if foreign.load(SeqCst) { theirs } else { rows };
+            spawned.lock().unwrap().push(Box::pin(scope(async move { read.read(&key) })));
+            async move { key }
+        });
+        let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+            *leaf.get(key).await.unwrap()
+        });
+        Self { rows, is_foreign, tasks, leaf, above, _graphs: [graph, other] }
+    }
+
+    fn declare(&self) {
+        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap());
+        tasks.into_iter().for_each(|mut task| assert!(poll(&mut task).is_ready()));
+    }
+}
+
+#[test]
+fn a_watch_of_what_is_read_late_of_another_graph_yields_after_each_run_and_never_spins() {
+    let foreign = Foreign::new();
+    for memo in [foreign.leaf, foreign.above] {
+        let mut watch = memo.watch(1);
+        for number in 0..6 {
+            let mut next = Box::pin(watch.next());
+            // A value that is not kept lets others run before it is computed again.
+            let told = (0..2).any(|_| poll(&mut next).is_ready());
+            assert!(told, "{memo:?}, {number}: nothing would tell of a change");
+            drop(next);
+            foreign.declare();
+        }
+    }
+}
+
+#[test]
+fn a_subscription_to_what_was_once_read_late_of_another_graph_asks_until_it_is_kept_again() {
+    let foreign = Foreign::new();
+    for memo in [foreign.leaf, foreign.above] {
+        foreign.is_foreign.store(true, SeqCst);
+        let mut notify = memo.notify(1);
+        now(memo.get(1)).unwrap();
+        foreign.declare();
+        assert!(poll(&mut Box::pin(notify.next())).is_ready(), "{memo:?}: it is stale");
+        foreign.is_foreign.store(false, SeqCst);
+        now(memo.get(1)).unwrap();
+        foreign.declare();
+        if memo.cached(&1).is_none() {
+            assert!(poll(&mut Box::pin(notify.next())).is_ready(), "{memo:?}: it was not kept");
+            now(memo.get(1)).unwrap();
+            foreign.declare();
+        }
+        assert!(memo.cached(&1).is_some(), "{memo:?}: what it is made of can be tracked now");
+        assert!(poll(&mut Box::pin(notify.next())).is_pending());
+        foreign.rows.changed(&1);
+        assert!(poll(&mut Box::pin(notify.next())).is_ready(), "{memo:?}");
     }
 }
 
