@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 pub(crate) use crate::memory::intervals::Interval;
 use crate::memory::intervals::Tree;
 use crate::memory::sync::Mutex;
+use crate::memory::wake::quietly;
 
 use crate::source::{Inner, Point};
 use crate::store::key::Key;
@@ -119,8 +120,9 @@ impl<K: Key + Ord> Intervals<K> for Index<K> {
 
     fn close(&self) {
         // A key whose `Ord` drops the graph has the lock, and drops what is left when it reads.
-        let all = self.tree.try_lock().map(|mut tree| std::mem::take(&mut *tree));
-        drop(all);
+        let left = self.tree.try_lock().map(|mut tree| std::mem::take(&mut *tree));
+        // A key whose destructor panics must not keep the rest of the graph open.
+        quietly(|| drop(left));
     }
 }
 

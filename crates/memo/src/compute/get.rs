@@ -129,7 +129,13 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
     ) -> (Self, PolledValue<V>) {
         match &mut *long {
             Long::Joined(joined) => {
-                capture::current().into_iter().for_each(|frame| joined.asks(frame));
+                if let Some(frame) = capture::current() {
+                    if let Some(cycle) = moved_into(frame, memo, joined) {
+                        frame.add_taint(Taint::UNTRACKED);
+                        return (Self::Over, Poll::Ready(Err(cycle)));
+                    }
+                    joined.asks(frame);
+                }
                 let Some(answer) = wait(joined, context) else {
                     return match alone(memo, joined) {
                         None => (Self::Long(long), Poll::Pending),
@@ -311,6 +317,35 @@ fn alone<K: Key, V: Send + Sync + 'static>(
         joined.work.node().key.clone()
     };
     own::begin(memo, &key).map(|own| own.map(Box::new)).transpose()
+}
+
+/// Why a computation that somebody else's question has moved to cannot wait for the answer: that waits for it.
+///
+/// If nobody else waited, the computation would own itself, and would neither go on nor end.
+#[inline]
+fn moved_into<K: Key, V: Send + Sync + 'static>(
+    frame: &Frame,
+    memo: &'static Inner<K, V>,
+    joined: &Participant<K, V>,
+) -> Option<Error> {
+    if frame.asker.get() == joined.asker { None } else { closes_cycle(frame, memo, joined) }
+}
+
+#[cold]
+fn closes_cycle<K: Key, V: Send + Sync + 'static>(
+    frame: &Frame,
+    memo: &'static Inner<K, V>,
+    joined: &Participant<K, V>,
+) -> Option<Error> {
+    let _pin = pin();
+    let mut core = memo.shared().core.lock();
+    if !std::ptr::eq(frame.graph, memo.shared()) || joined.work.head.is_finished() {
+        return None;
+    }
+    let cycle = cycle::find(&core, frame.node, &joined.work.node().header)?;
+    core.stats.cycles += 1;
+    drop(core);
+    Some(Error::cycle(&cycle.names()))
 }
 
 /// The value of a fresh node, under the lock and pinned.

@@ -177,9 +177,10 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
             header.set_external(false);
             register(&mut core, header, edges.iter());
         }
+        let announces = candidate.taint.has(Taint::ANNOUNCES);
         let unused = self.show(&mut core, candidate, edges, life);
         if let Some(closing) = closing {
-            closing.close(start_tick, header.version());
+            closing.close(start_tick, header.version(), announces);
         }
         drop(core);
         unused.alarm.iter().for_each(|alarm| alarm());

@@ -42,6 +42,8 @@ struct ClosedVersion {
     start_tick: u64,
     /// That of the value that was published.
     version: u64,
+    /// The attempt announced changes, as the next one will.
+    announces: bool,
 }
 
 impl ScopedReads {
@@ -108,19 +110,20 @@ impl ClosingReads<'_> {
     }
 
     /// The value was published: what comes from now on comes late.
-    pub(crate) fn close(mut self, start_tick: u64, version: u64) {
-        self.0.closed = Some(ClosedVersion { start_tick, version });
+    pub(crate) fn close(mut self, start_tick: u64, version: u64, announces: bool) {
+        self.0.closed = Some(ClosedVersion { start_tick, version, announces });
     }
 }
 
 /// A read after its value was published becomes a dependency of it all the same; if what was read has
 /// changed since the attempt began, the value is stale.
 ///
-/// What cannot be tracked would be read late again, of a value that is kept and made stale and, being equal,
-/// no news: a watch would ask without end and yield nothing. So the next value is answered and not kept.
+/// What cannot be tracked, or was changed by the attempt itself, would be read late again, of a value that is
+/// kept and made stale and, being equal, no news: a watch would ask without end and yield nothing. So the
+/// next value is answered and not kept.
 fn late(graph: &'static Shared, id: Id, read: Result<Record, Taint>, closed: ClosedVersion) {
     let mut alarm = None;
-    let is_tracked = !read.is_err_and(|taint| taint.has(Taint::UNTRACKED));
+    let is_hopeless = closed.announces || read.is_err_and(|taint| taint.has(Taint::UNTRACKED));
     let settled = {
         let mut core = graph.core.lock();
         core.stats.late_reads += 1;
@@ -134,7 +137,7 @@ fn late(graph: &'static Shared, id: Id, read: Result<Record, Taint>, closed: Clo
     if !settled {
         graph.cascade(|core, walk| match core.node(id) {
             Some(node) if node.version() == closed.version => {
-                if !is_tracked {
+                if is_hopeless {
                     node.set_unkept();
                 }
                 core.invalidate(node, walk);

@@ -166,15 +166,37 @@ impl Foreign {
 fn a_watch_of_what_is_read_late_of_another_graph_yields_after_each_run_and_never_spins() {
     let foreign = Foreign::new();
     for memo in [foreign.leaf, foreign.above] {
-        let mut watch = memo.watch(1);
-        for number in 0..6 {
-            let mut next = Box::pin(watch.next());
-            // A value that is not kept lets others run before it is computed again.
-            let told = (0..2).any(|_| poll(&mut next).is_ready());
-            assert!(told, "{memo:?}, {number}: nothing would tell of a change");
-            drop(next);
-            foreign.declare();
-        }
+        yields_after_each_run(memo, || foreign.declare());
+    }
+}
+
+#[test]
+fn a_watch_of_what_changes_what_its_task_reads_late_yields_after_each_run_and_never_spins() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let tasks = Arc::<Mutex<Vec<Task>>>::default();
+    let spawned = tasks.clone();
+    let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
+        spawned.lock().unwrap().push(Box::pin(scope(async move { rows.read(&key) })));
+        rows.changed(&key);
+        async move { key }
+    });
+    yields_after_each_run(leaf, || {
+        let tasks = std::mem::take(&mut *tasks.lock().unwrap());
+        tasks.into_iter().for_each(|mut task| assert!(poll(&mut task).is_ready()));
+    });
+}
+
+/// Its tasks declare what they read between two values.
+fn yields_after_each_run(memo: Memo<u64, u64>, declare: impl Fn()) {
+    let mut watch = memo.watch(1);
+    for number in 0..6 {
+        let mut next = Box::pin(watch.next());
+        // A value that is not kept lets others run before it is computed again.
+        let told = (0..2).any(|_| poll(&mut next).is_ready());
+        assert!(told, "{memo:?}, {number}: nothing would tell of a change");
+        drop(next);
+        declare();
     }
 }
 

@@ -237,6 +237,38 @@ fn a_question_that_moves_to_another_computation_is_that_ones() {
 }
 
 #[test]
+fn a_question_that_moves_to_what_it_waits_for_is_a_cycle() {
+    for is_of_itself in [true, false] {
+        let graph = Graph::new();
+        let heir = Memo::infallible_in(&graph, "heir", |_: u64| async move {
+            yield_once().await;
+            let asked = LEFT.with(|left| left.borrow_mut().pop().unwrap());
+            asked.await
+        });
+        let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+            *heir.get(key).await.unwrap()
+        });
+        let wanted = if is_of_itself { heir } else { above };
+        let asker = Memo::infallible_in(&graph, "asker", move |key: u64| async move {
+            let mut asked = wanted.get(key);
+            assert!(poll(&mut asked).is_pending());
+            leave(async move {
+                let error = asked.await.unwrap_err().to_string();
+                assert!(error.contains("cycle") && error.contains("heir(7)"), "{error}");
+                99
+            });
+        });
+        now(asker.get(7)).unwrap();
+        let mut get = heir.get(7);
+        match poll(&mut get) {
+            Poll::Ready(value) => assert_eq!(*value.unwrap(), 99),
+            Poll::Pending => panic!("it waits for itself (directly: {is_of_itself})"),
+        }
+        assert!(heir.cached(&7).is_none());
+    }
+}
+
+#[test]
 fn looking_for_a_value_in_memory_and_finding_none_is_a_read_of_its_absence() {
     let graph = Graph::new();
     let leaf = Memo::infallible_in(&graph, "leaf", |key: u64| async move { key });

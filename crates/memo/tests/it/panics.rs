@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::task::{Context, Wake, Waker};
 
 use tidewire_memo::{ErrorKind, Graph, Memo, Source};
@@ -267,4 +267,32 @@ fn what_is_made_after_a_read_whose_key_panics_is_not_kept() {
         assert!(*now(memo.get(1)).unwrap(), "{what}");
         assert!(memo.cached(&1).is_none(), "{what}: nothing would say that it changed");
     }
+}
+
+/// A key whose drop panics when it is told so.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Fuse(u64);
+
+static BLOWS: AtomicBool = AtomicBool::new(false);
+
+impl Drop for Fuse {
+    fn drop(&mut self) {
+        assert!(!BLOWS.swap(false, SeqCst), "injected drop");
+    }
+}
+
+#[test]
+fn a_key_of_an_interval_that_panics_while_its_graph_is_closed_leaves_nothing_open() {
+    let graph = Graph::new();
+    let rows = Source::<Fuse>::new_in(&graph, "rows");
+    let page = Memo::infallible_in(&graph, "page", move |key: u64| async move {
+        rows.range(Fuse(0)..Fuse(9));
+        key
+    });
+    now(page.get(1)).unwrap();
+    BLOWS.store(true, SeqCst);
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(graph))).is_ok());
+    assert!(!BLOWS.load(SeqCst), "the key was dropped");
+    assert!(page.cached(&1).is_none());
+    assert_eq!(now(page.get(1)).unwrap_err().kind(), ErrorKind::Closed);
 }
