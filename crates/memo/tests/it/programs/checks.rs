@@ -7,7 +7,7 @@ use tidewire_memo::{Ambient, CachedValue, Error, ErrorKind};
 
 use super::actions::ask;
 use super::hooks::planned_step;
-use super::program::{Action, Hook, Node, Op, Place, Program, Stmt, View};
+use super::program::{Action, Hook, Node, Op, Place, Program, Stmt, View, any};
 use super::reference::{Answer, evaluate};
 use super::schedule;
 use super::user::{Fault, Key, Sight, Value};
@@ -167,15 +167,17 @@ fn passing(world: &World, node: Node, start: &Start, text: &str) {
 /// Whether every answer of every function is kept, whatever the cells hold.
 pub(super) fn keeps_everything(world: &World) -> bool {
     let program = &world.program;
-    let is_odd = |stmt: &Stmt| {
-        matches!(
-            stmt,
-            Stmt::FailIf { .. }
-                | Stmt::PanicIf { .. }
-                | Stmt::Touch { .. }
-                | Stmt::Glance { .. }
-                | Stmt::Inherit { .. }
-        )
+    // What a task asks after its answer may be open when the function ends, or for good when the task is
+    // aborted: what the function makes then is answered and not kept (seed 90058254).
+    let asks = |stmt: &Stmt| matches!(stmt, Stmt::Call { .. } | Stmt::Both(_));
+    let is_odd = |stmt: &Stmt| match stmt {
+        Stmt::FailIf { .. }
+        | Stmt::PanicIf { .. }
+        | Stmt::Touch { .. }
+        | Stmt::Glance { .. }
+        | Stmt::Inherit { .. } => true,
+        Stmt::Scope { after, .. } => any(after, &asks),
+        _ => false,
     };
     let panics = program.hooks.iter().any(|hook| matches!(hook.action, Action::Panic));
     program.graphs == 1 && !program.cyclic && !panics && !program.any_stmt(&is_odd)

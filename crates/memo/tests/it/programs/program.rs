@@ -414,7 +414,7 @@ impl Program {
 }
 
 /// Whether one of these, or of what is inside of them, is it.
-fn any(stmts: &[Stmt], is_it: &dyn Fn(&Stmt) -> bool) -> bool {
+pub(super) fn any(stmts: &[Stmt], is_it: &dyn Fn(&Stmt) -> bool) -> bool {
     stmts.iter().any(|stmt| {
         is_it(stmt)
             || match stmt {
