@@ -143,7 +143,7 @@ fn late(graph: &'static Shared, id: Id, read: Result<Record, Taint>, closed: Clo
                 core.invalidate(node, walk);
             }
             // What was made of the value before it is made anew; what was made of this one is verified.
-            Some(node) => walk.mark_dependants(core, node),
+            Some(node) => walk.outdate(core, node),
             None => {}
         });
     }

@@ -63,6 +63,13 @@ impl Walk {
         self.mark_dependants(core, node);
     }
 
+    /// A value that a node had before was outdated: who was given that is told, and what was made of it is
+    /// looked at.
+    pub(crate) fn outdate(&mut self, core: &mut Core, node: &Header) {
+        core.notify_watchers(node, &mut self.deferred);
+        self.mark_dependants(core, node);
+    }
+
     /// Takes the dependants of a node, whose own value is right, onto the stack.
     pub(crate) fn mark_dependants(&mut self, core: &mut Core, node: &Header) {
         let dependants = core.take_dependants(node);

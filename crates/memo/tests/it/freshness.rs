@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use tidewire_memo::{Graph, Memo, Source, scope};
+use tidewire_memo::{Graph, Memo, NotifySet, Source, scope};
 
 use crate::support::{Gate, now, poll};
 
@@ -78,6 +78,23 @@ fn a_watch_hears_of_a_late_read_of_a_value_that_was_computed_anew() {
     assert_eq!(*now(watch.next()).unwrap().unwrap(), 1);
     world.remake();
     assert_eq!(*now(watch.next()).unwrap().unwrap(), 2);
+}
+
+#[test]
+fn who_was_given_a_value_that_was_computed_anew_hears_that_it_was_outdated() {
+    let world = World::new(false);
+    let (mut watch, set) = (world.leaf.watch(1), NotifySet::new());
+    let version = now(watch.next()).unwrap().unwrap().version();
+    let member = set.add(&world.leaf, &1, version, 3);
+    assert!(member.is_current());
+    world.remake();
+    let mut told = Vec::new();
+    set.take(&mut told);
+    assert_eq!(told, [3]);
+    match poll(&mut Box::pin(watch.next())) {
+        Poll::Ready(value) => assert_eq!(*value.unwrap().unwrap(), 2),
+        Poll::Pending => panic!("nobody else will tell of it"),
+    }
 }
 
 #[test]
