@@ -1,4 +1,11 @@
 //! The layer at work: look up, else run the service once for all who ask.
+//!
+//! ```text
+//! compute ─ Attempt, ambient ─▶ memo ─ closure of table.rs ─▶ Attempt::run ─▶ inner.call
+//! ```
+//!
+//! Memo decides whose attempt runs: it is given a key, and one of those who ask for it brings its
+//! call along.
 
 use std::sync::Arc;
 
