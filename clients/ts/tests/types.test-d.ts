@@ -19,6 +19,10 @@ client.query(look, { name: "a" });
 // @ts-expect-error a stream is not a query
 client.query(count, { n: 1 });
 const length = client.computed((get) => get(query).value.length).getSnapshot().data;
+const both = client.computed((get) => {
+  const [one, other] = get.all([query, query]);
+  return one.value + other.value;
+});
 const width: number | undefined = length;
 // @ts-expect-error it is a number
 const wrong: string | undefined = length;
@@ -37,4 +41,4 @@ export function Component(): string {
 }
 
 export const options = liveQueryOptions(look, { key: "a" }, { transport: createLiveTransport({ baseUrl: "/" }) });
-export const all: unknown[] = [reply, width, wrong, isOutcomeUnknown(new Error())];
+export const all: unknown[] = [reply, width, both, wrong, isOutcomeUnknown(new Error())];

@@ -15,7 +15,7 @@ export interface Get {
   /** The data of a query. While they are pending the computation is, too. */
   <T>(query: Query<T>): T;
   /** The same of several, which are asked for at once. */
-  all<Q extends readonly Query<unknown>[]>(queries: Q): DataOf<Q>;
+  all<const Q extends readonly Query<unknown>[]>(queries: Q): DataOf<Q>;
 }
 
 const NOT_YET = Symbol("pending");
