@@ -1,8 +1,8 @@
 // What goes wrong: each case of the design's list that needs no browser, and is not in another file.
 import assert from "node:assert/strict";
-import { afterEach, beforeEach, describe, mock, test } from "node:test";
+import { afterEach, beforeEach, describe, mock, test, type TestContext } from "node:test";
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
-import { createLiveTransport, isNotRun, isOutcomeUnknown } from "../packages/live/src/index.ts";
+import { createLiveTransport, isNotRun, isOutcomeUnknown, type LiveOptions } from "../packages/live/src/index.ts";
 import * as F from "../packages/live/src/wire/frame.ts";
 import * as M from "../packages/live/src/wire/metadata.ts";
 import { Writer } from "../packages/live/src/wire/varint.ts";
@@ -13,6 +13,21 @@ beforeEach(withClock);
 afterEach(withoutClock);
 
 const codeOf = (error: unknown) => ConnectError.from(error).code;
+
+/** A page around the transports that a test makes: its events. */
+function inPage(context: TestContext): EventTarget {
+  const page = new EventTarget();
+  const given: Record<string, unknown> = {
+    document: Object.assign(new EventTarget(), { visibilityState: "visible" }),
+    addEventListener: page.addEventListener.bind(page),
+    removeEventListener: page.removeEventListener.bind(page),
+  };
+  for (const name of Object.keys(given)) Object.defineProperty(globalThis, name, { value: given[name], configurable: true });
+  context.after(() => {
+    for (const name of Object.keys(given)) delete (globalThis as Record<string, unknown>)[name];
+  });
+  return page;
+}
 
 /** The server writes a frame of the test's. */
 function write(world: World, kind: number, stream: number, flags: number, put: (out: Writer) => void = () => {}, payload = F.EMPTY): void {
@@ -78,6 +93,84 @@ describe("the connection", () => {
     await world.settle();
     assert.equal(world.network.dials, 1, "the connection is kept");
     assert.equal(state.isStale, false);
+  });
+
+  test("connections that were of use do not make the next wait longer, however short", async () => {
+    mock.method(Math, "random", () => 0.99);
+    const world = new World();
+    const { state } = world.watch("a");
+    await world.settle();
+    for (let loss = 0; loss < 20; loss++) {
+      if (loss >= 10) world.server.restart(); // Or their sessions.
+      world.cut();
+      await world.pass(1_100);
+      assert.deepEqual([world.status, state.isStale], ["open", false], `${loss}`);
+    }
+    mock.restoreAll();
+  });
+
+  test("a server that accepts and ends at once is dialed less and less", async () => {
+    const world = new World();
+    const accept = world.server.accept.bind(world.server);
+    world.server.accept = (pipe) => {
+      const connection = accept(pipe);
+      const receive = connection.receive.bind(connection);
+      connection.receive = (message) => {
+        receive(message);
+        connection.goAway(21);
+      };
+      return connection;
+    };
+    world.watch("a");
+    await world.pass(600_000);
+    assert.ok(world.network.dials > 20 && world.network.dials < 120, `${world.network.dials}`);
+  });
+
+  test("a clock that is set back stops nothing", async () => {
+    const world = new World();
+    const { heard } = world.watch("a");
+    await world.settle();
+    const { now } = Date;
+    Date.now = () => now() - 3_600_000;
+    world.cut();
+    const { retryAt } = world.transport.connection.getSnapshot();
+    assert.ok(retryAt! >= Date.now() && retryAt! <= Date.now() + 500, "of the clock as it is now");
+    await world.pass(1_100);
+    assert.deepEqual([world.status, heard], ["open", ["", "stale", "fresh"]]);
+    Date.now = () => now() - 7_200_000;
+    const socket = world.network.socket!;
+    socket.deliver = () => false; // A zombie.
+    await world.pass(40_000);
+    assert.equal(socket.state, "closed");
+    assert.equal(heard[3], "stale");
+  });
+
+  test("a page that is told `offline` asks whether that is so, and dials nothing for it", async (context) => {
+    const page = inPage(context);
+    const world = new World();
+    const { heard } = world.watch("a");
+    await world.settle();
+    page.dispatchEvent(new Event("offline"));
+    assert.deepEqual(heard, ["", "stale"]);
+    await world.settle();
+    assert.deepEqual(heard, ["", "stale", "fresh"], "it was not");
+    const socket = world.network.socket!;
+    socket.deliver = () => false;
+    page.dispatchEvent(new Event("offline"));
+    assert.equal(heard.at(-1), "stale");
+    world.network.isDown = true;
+    await world.pass(3_100);
+    assert.equal(socket.state, "closed");
+    await world.pass(60_000);
+    const { dials } = world.network;
+    page.dispatchEvent(new Event("offline"));
+    await world.settle();
+    assert.equal(world.network.dials, dials);
+    world.network.isDown = false;
+    page.dispatchEvent(new Event("online"));
+    await world.settle();
+    assert.equal(world.status, "open");
+    await world.transport.close();
   });
 
   test("`online` that is a lie costs one attempt", async () => {
@@ -270,14 +363,108 @@ describe("watches", () => {
     assert.equal(world.network.sockets.size, 0);
   });
 
-  test("rights that are taken away end the watch with that error", async () => {
-    const { world, heard } = await watching();
-    write(world, F.REPLY, 1, F.WATCHED, named, value);
-    write(world, F.ERROR, 1, 0, (out) => M.putNumber(out, M.CODE, 7));
+  for (const code of [Code.PermissionDenied, Code.Unauthenticated, Code.InvalidArgument, Code.Unimplemented]) {
+    test(`no watch ends by an error that the server tells nothing of: ${Code[code]}`, async () => {
+      const world = new World();
+      const { heard, state } = world.watch("a");
+      await world.settle();
+      world.server.failsWith = code;
+      world.server.restart();
+      world.cut();
+      await world.pass(1_200);
+      assert.deepEqual(heard, ["", "stale", `error ${code}`, "stale"]);
+      world.server.failsWith = 0;
+      world.server.values.set("a", "b");
+      await world.pass(40_000);
+      assert.deepEqual(heard.slice(4), ["b"]);
+      assert.equal(state.isStale, false);
+    });
+
+    for (const [when, act, options] of [
+      ["a command of one's own", async (world) => void (await Promise.all([world.client.echo({ text: "b=1" }), world.settle()]))],
+      ["a new connection", async (world) => {
+        world.cut();
+        await world.pass(1_000);
+      }],
+      ["a new session", async (world) => {
+        world.server.restart();
+        world.cut();
+        await world.pass(1_000);
+      }],
+      ["new headers", (world) => world.pass(8_100), { headers: () => ({ authorization: "x" }) }],
+      ["the page's return", async (world) => {
+        world.transport.wake();
+        await world.settle();
+      }],
+    ] as [string, (world: World) => Promise<void>, Partial<LiveOptions>?][]) {
+      test(`what is refused is asked again at once after ${when}: ${Code[code]}`, async () => {
+        const world = new World(options, { expiresMs: 10_000 });
+        world.server.failsWith = code;
+        const { state, heard } = world.watch("a");
+        await world.settle();
+        assert.deepEqual(heard, [`error ${code}`, "stale"]);
+        world.server.failsWith = 0;
+        world.server.values.set("a", "b");
+        await act(world);
+        assert.deepEqual(state, { value: "b", isStale: false });
+      });
+    }
+  }
+
+  test("what is polled is asked at once when a connection opens", async () => {
+    const world = new World({}, { watchesNothing: true });
+    const { state } = world.watch("a");
     await world.settle();
-    assert.deepEqual(heard, ["a", `error ${Code.PermissionDenied}`]);
+    const before = world.server.requests.length;
+    world.server.values.set("a", "b");
+    world.cut();
+    await world.pass(600);
+    assert.equal(state.value, "b");
+    assert.equal(world.server.requests.length, before + 1);
+  });
+
+  test("a credential that stays refused is asked for once, and its watches go on", async () => {
+    const asked: string[] = [];
+    const tokens = new Set(["good"]);
+    const world = new World({ headers: (why) => (asked.push(why), { authorization: "bad" }) }, { tokens });
+    const watches = ["a", "b", "c"].map((key) => world.watch(key));
+    await world.pass(300_000);
+    assert.deepEqual(asked, ["connect", "refused"]);
+    tokens.add("bad");
+    await world.pass(40_000);
+    assert.ok(watches.every(({ state }) => state.value === "" && !state.isStale));
+  });
+
+  test("where other headers are not to be had, the watch goes on, too", async () => {
+    const tokens = new Set(["good"]);
+    const headers = (why: string) => {
+      if (why === "refused") throw new Error("no token");
+      return { authorization: "bad" };
+    };
+    const world = new World({ headers }, { tokens });
+    const { heard, state } = world.watch("a");
+    await world.settle();
+    assert.deepEqual(heard, [`error ${Code.Unauthenticated}`, "stale"]);
+    tokens.add("bad");
+    await world.pass(40_000);
+    assert.deepEqual(state, { value: "", isStale: false });
+  });
+
+  test("an answer that is over as it comes is asked again soon, and seldom where that stays so", async () => {
+    const world = new World();
+    world.server.isLate = true;
+    const { state } = world.watch("a");
+    await world.settle();
+    world.server.isLate = false;
+    world.server.values.set("a", "b");
+    await world.pass(100);
+    assert.deepEqual(state, { value: "b", isStale: false });
+    world.server.restart();
+    world.server.isLate = true;
+    world.cut();
+    const before = world.server.requests.length;
     await world.pass(60_000);
-    assert.equal(heard.length, 2);
+    assert.ok(world.server.requests.length - before < 30);
   });
 
   test("a value that crosses the end of its watch is not heard", async () => {

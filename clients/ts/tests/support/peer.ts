@@ -78,6 +78,10 @@ export class Server {
   readonly auths: M.Header[][] = [];
   runsAtOnce = false;
   isRefusing = 0;
+  /** The code of the error that each query is answered with. */
+  failsWith = 0;
+  /** Answers are over as they come, and not watched. */
+  isLate = false;
 
   constructor(options: ServerOptions = {}) {
     this.options = options;
@@ -376,13 +380,19 @@ export class Connection {
 
   /** Answers a query, as a watch if it was asked for. */
   answer(session: Parked, call: Served): void {
+    const { failsWith, isLate } = this.server;
+    if (failsWith) {
+      session.calls.delete(call.stream);
+      return this.refuse(call.stream, failsWith, 0);
+    }
     const { payload, validator } = this.server.look(call.body);
     const isSame = call.principal === validator;
     const out = new Writer();
-    const isWatched = call.watch && !this.server.options.watchesNothing;
+    const isWatched = call.watch && !this.server.options.watchesNothing && !isLate;
     const flags = (isWatched ? F.WATCHED : F.END) | (isSame ? F.UNCHANGED : 0);
     const at = F.beginFrame(out, F.REPLY, call.stream, flags);
     M.putField(out, M.VALIDATOR, Buffer.from(validator, "latin1"));
+    if (isLate) M.putNumber(out, M.MAX_AGE, 0);
     F.endMetadata(out, at);
     if (!isSame) out.bytes(payload);
     F.endFrame(out, at);

@@ -2,9 +2,11 @@
 
 const FIRST = 500;
 const LAST = 30_000;
-/** A connection that held for so long begins anew; a server that accepts and ends does not. */
+/** After one that held for so long, or was of use, it begins anew; not with a server that accepts and ends. */
 const HELD = 5_000;
 const BETWEEN = 1_000;
+/** Of a connection on which a session went on, or a call was answered. */
+export const OF_USE: number = -Infinity;
 
 export class Backoff {
   private readonly random: () => number;
@@ -25,8 +27,9 @@ export class Backoff {
     this.connectedAt = undefined;
   }
 
-  connected(now: number): void {
-    this.connectedAt = now;
+  /** Since when, or `OF_USE`. */
+  connected(since: number): void {
+    this.connectedAt = since;
   }
 
   /** The soonest moment at which a call may dial, whatever the backoff says. */

@@ -8,7 +8,7 @@ import type { SessionEvent } from "../session/event.ts";
 import type { Session } from "../session/session.ts";
 import * as R from "../wire/reason.ts";
 import { apart } from "./apart.ts";
-import { Backoff } from "./backoff.ts";
+import { Backoff, OF_USE } from "./backoff.ts";
 import { Credentials, type GetHeaders, type Why } from "./credentials.ts";
 import { dial, type RawSocket, type OpenSocket } from "./dial.ts";
 import { State } from "./state.ts";
@@ -51,7 +51,8 @@ export class Socket {
   private timer: ReturnType<typeof setTimeout> | undefined;
   private timerAt = Infinity;
   private isFlushing = false;
-  private lastNow = 0;
+  private lastNow: number = Date.now();
+  private passed: number = this.lastNow;
   private openBy = Infinity;
   private drainBy = Infinity;
   private redialAt = Infinity;
@@ -69,12 +70,15 @@ export class Socket {
     this.session = options.session;
     this.credentials = new Credentials(options.headers);
     this.backoff = new Backoff(options.session.options.random);
-    this.stopListening = listenToPage({ wake: () => this.wake(), leave: () => this.leave(R.BYE) });
+    this.stopListening = listenToPage({ wake: () => this.wake(), doubt: () => this.doubt(), leave: () => this.leave(R.BYE) });
   }
 
-  /** A clock that does not go back. */
+  /** A clock that does not go back, and goes on where the machine's was set back. */
   now(): number {
-    return (this.lastNow = Math.max(this.lastNow, Date.now()));
+    const now = Date.now();
+    this.passed += Math.max(0, now - this.lastNow);
+    this.lastNow = now;
+    return this.passed;
   }
 
   call(options: CallOptions & { owner: Owner }): Call {
@@ -105,13 +109,17 @@ export class Socket {
   /** The page came back, or the network: asks whether all is current, or dials at once. */
   wake(): void {
     const { status } = this.state.getSnapshot();
-    if (status === "open") {
-      this.session.wake(this.now());
-      this.drain();
-    } else if (status !== "idle" && !this.dialed) {
+    if (status === "open") this.doubt();
+    else if (status !== "idle" && !this.dialed) {
       this.backoff.reset();
       this.connect("connect");
     }
+  }
+
+  /** Asks whether all is current, and whether there is a connection still. */
+  private doubt(): void {
+    this.session.wake(this.now());
+    this.drain();
   }
 
   /** Sends new headers; false when there are none to be had. */
@@ -197,6 +205,7 @@ export class Socket {
   private drain(): void {
     const { session, options } = this;
     for (let event = session.next(); event; event = session.next()) {
+      if (event.type === "reply") this.backoff.connected(OF_USE);
       const owner = (event as { call?: Call }).call?.options.owner as Owner | undefined;
       apart(() => {
         if (owner) return owner.on(event as SessionEvent & { call: Call });
@@ -215,7 +224,7 @@ export class Socket {
   private on(event: SessionEvent): void {
     const now = this.now();
     if (event.type === "connected") {
-      this.backoff.connected(now);
+      this.backoff.connected(event.resumed ? OF_USE : now);
       this.wasRefused = false;
       this.state.set({ status: "open" });
       this.expires(event.hello.expiresMs);
@@ -301,7 +310,7 @@ export class Socket {
     const { isFallback } = this.state;
     this.redialAt = isFallback ? this.now() + FALLBACK_REDIAL : this.backoff.next(this.now(), this.redialAfter);
     this.redialAfter = 0;
-    this.state.set({ status: "connecting", retryAt: this.redialAt, error });
+    this.state.set({ status: "connecting", retryAt: Date.now() + this.redialAt - this.now(), error });
     this.arm();
   }
 

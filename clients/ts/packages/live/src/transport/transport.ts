@@ -39,7 +39,7 @@ export interface Watcher<T> {
   stale(): void;
   /** The last answer is current after all. */
   fresh(): void;
-  /** In place of an answer. The watch goes on unless the server ended it. */
+  /** In place of an answer. The watch goes on. */
   error(error: ConnectError): void;
 }
 
@@ -84,7 +84,9 @@ export function createLiveTransport(options: LiveOptions): LiveTransport {
     headers,
     webSocket,
     heard: (event) => {
-      if (event.type === "connected") fallback?.over();
+      const { type } = event;
+      if (type === "connected") fallback?.over();
+      if (type === "connected" || type === "sure" || type === "credential") watches.wrote();
       watches.update();
     },
     left: () => {

@@ -19,6 +19,8 @@ import type { Watches, WatchOptions } from "./watches.ts";
 
 /** Between two questions of a query that nobody tells about. */
 export const POLL = 5_000;
+/** An answer that was over when it came: by then the next may be one that is watched. */
+const SOON = 50;
 const RETRY_FIRST = 500;
 const RETRY_LAST = 30_000;
 
@@ -26,8 +28,8 @@ const RETRY_LAST = 30_000;
 const PASSING: number[] = [
   CODE_UNAVAILABLE, CODE_ABORTED, CODE_DEADLINE_EXCEEDED, CODE_RESOURCE_EXHAUSTED, CODE_INTERNAL, CODE_UNKNOWN,
 ];
-/** These will not change by themselves: the watch is over. */
-const FINAL: number[] = [CODE_INVALID_ARGUMENT, CODE_UNIMPLEMENTED, CODE_PERMISSION_DENIED, CODE_UNAUTHENTICATED];
+/** These hardly change by themselves: they are asked again slowly. */
+const SLOW: number[] = [CODE_INVALID_ARGUMENT, CODE_UNIMPLEMENTED, CODE_PERMISSION_DENIED, CODE_UNAUTHENTICATED];
 
 /** Of ten thousand: what few of them have takes no room until it is there (`declare`). */
 export class Watch<I extends DescMessage, O extends DescMessage> implements Owner {
@@ -151,7 +153,9 @@ export class Watch<I extends DescMessage, O extends DescMessage> implements Owne
   }
 
   private onReply({ then, payload, meta, isUnchanged, isLarge, call }: ReplyEvent): void {
-    this.failures = 0;
+    const { maxAge } = meta;
+    if (maxAge !== 0) this.failures = 0;
+    this.isRefreshed = false;
     this.named = then === "watch" ? call.validator : meta.validator;
     if (then === "items") {
       // Large, and not watched: the call that asks for it again brings it.
@@ -167,7 +171,7 @@ export class Watch<I extends DescMessage, O extends DescMessage> implements Owne
     }
     else this.answer(payload, this.named);
     if (isUnchanged && this.named !== this.held) return this.askLarge();
-    if (then === "nothing") this.askLater(POLL);
+    if (then === "nothing") this.askLater(maxAge === 0 ? Math.min(POLL, SOON * 2 ** this.failures++) : POLL);
     else if (this.how.minInterval) this.takeLater(call, this.how.minInterval);
   }
 
@@ -176,38 +180,41 @@ export class Watch<I extends DescMessage, O extends DescMessage> implements Owne
     const error = toError(event);
     if (isWatched) {
       // An error is an answer too: it is current until told otherwise.
-      this.named = this.held = event.call.validator;
-      this.hasAnswer = true;
-      this.isToldStale = false;
       if (this.how.minInterval) this.takeLater(event.call, this.how.minInterval);
-      return this.fail(error);
+      return this.refused(error, event.call.validator);
     }
     this.call = undefined;
     if (isLost) {
       this.update();
       return this.ask();
     }
-    if (code === CODE_UNAUTHENTICATED && event.meta && !this.isRefreshed) {
-      this.isRefreshed = true;
+    const mayRefresh = code === CODE_UNAUTHENTICATED && event.meta && !this.isRefreshed;
+    // Once until it is answered: new headers ask for all that is polled.
+    this.isRefreshed = code === CODE_UNAUTHENTICATED;
+    if (mayRefresh) {
       void this.watches.socket.renewFor(this.epoch).then((isRenewed) => {
         if (this.isOver) return;
         if (isRenewed) this.ask();
-        else this.fail(error);
+        else this.refused(error, undefined, RETRY_LAST);
       });
       return;
     }
-    this.isRefreshed = false;
     if (PASSING.includes(code)) {
       if (!this.hasAnswer) this.fail(error);
       return this.askLater(Math.min(RETRY_LAST, RETRY_FIRST * 2 ** this.failures++));
     }
-    // An answer that nobody tells about: what is not found may come.
-    this.held = this.named = undefined;
+    // Nobody tells about it: what is not found may come.
+    this.refused(error, undefined, SLOW.includes(code) ? RETRY_LAST : POLL);
+  }
+
+  /** An error is the answer; it is asked for again after `delay`, or watched. */
+  private refused(error: ConnectError, validator: string | undefined, delay = 0): void {
+    this.held = this.named = validator;
     this.hasAnswer = true;
     this.isToldStale = false;
     this.fail(error);
-    if (!FINAL.includes(code)) this.askLater(POLL);
-    else if (!this.isOver) this.end();
+    this.update();
+    if (delay) this.askLater(delay);
   }
 
   fail(error: ConnectError): void {
@@ -243,12 +250,13 @@ export class Watch<I extends DescMessage, O extends DescMessage> implements Owne
 
   /** Asks again: nothing tells of this query, or it failed in passing. */
   askLater(delay: number): void {
+    if (this.isOver) return;
     this.unschedule();
     this.watches.polling.add(this);
     const jittered = delay * (0.75 + this.watches.socket.session.options.random() / 2);
     this.timer = setTimeout(() => {
       if (isVisible()) this.askNow();
-      else if (!this.isOver) this.askLater(delay);
+      else this.askLater(delay);
     }, jittered);
   }
 

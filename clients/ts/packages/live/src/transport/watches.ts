@@ -64,7 +64,7 @@ export class Watches {
     if (askOver) for (const watch of this.all) watch.askNow();
   }
 
-  /** A command of this side has ended: what nobody tells about may have changed by it. */
+  /** What nobody tells about may have changed: by a command of this side, while there was no connection, or for whom it is. */
   wrote(): void {
     for (const watch of this.polling) watch.askNow();
   }
