@@ -1,13 +1,14 @@
 // Data that outlive the page, and commands made without a connection.
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, mock, test } from "node:test";
-import { create, createFileRegistry, type DescMethodUnary } from "@bufbuild/protobuf";
-import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
+import { clone, create, createFileRegistry, type DescService } from "@bufbuild/protobuf";
+import { type FileDescriptorProto, FileDescriptorProtoSchema, FileDescriptorSetSchema, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, createRouterTransport } from "@connectrpc/connect";
 import { createOffline, type OfflineStorage, type Outcome } from "../packages/live/src/offline/index.ts";
 import { createLiveClient } from "../packages/live/src/replica/index.ts";
-import { createLiveTransport, type LiveOptions } from "../packages/live/src/index.ts";
-import { BehaviourService } from "./gen/tidewire/test/v1/behaviour_pb.js";
+import { createLiveTransport, isNotRun, isOutcomeUnknown, type LiveOptions } from "../packages/live/src/index.ts";
+import { BehaviourService, file_tidewire_test_v1_behaviour } from "./gen/tidewire/test/v1/behaviour_pb.js";
+import { Notes } from "./gen/notes/v1/notes_pb.js";
 import { withClock, withoutClock, World } from "./support/world.ts";
 
 const { look, echo } = BehaviourService.method;
@@ -67,20 +68,25 @@ async function sendsUnanswered(world: World): Promise<void> {
 }
 
 /** A page: its own transport and client, on a storage that outlives it. */
-async function open(world: World, storage: Memory, principalKey: string | undefined = "ada", more: Partial<LiveOptions> = {}) {
+async function open(world: World, storage: Memory, principalKey: string | undefined = "ada", more: Partial<LiveOptions> = {}, services: DescService[] = [BehaviourService]) {
   const transport = createLiveTransport({ baseUrl: "http://server.test", webSocket: world.network.webSocket, ...more });
   const client = createLiveClient(transport);
   const outcomes: string[] = [];
-  const onOutcome = ({ status, entry }: Outcome) => outcomes.push(`${(entry?.input as { text: string } | undefined)?.text ?? "?"} ${status}`);
+  const errors: ConnectError[] = [];
+  const onOutcome = (outcome: Outcome) => {
+    const { status, entry } = outcome;
+    outcomes.push(`${(entry?.input as { text: string } | undefined)?.text ?? "?"} ${status}`);
+    if (status !== "done") errors.push(outcome.error);
+  };
   const page = { signedOut: 0 };
   const onSignOut = () => void page.signedOut++;
-  const offline = await createOffline({ client, transport, services: [BehaviourService], principalKey, storage, onOutcome, onSignOut });
+  const offline = await createOffline({ client, transport, services, principalKey, storage, onOutcome, onSignOut });
   const ask = (key: string) => {
     const query = client.query(look, { key });
     query.subscribe(() => {});
     return query;
   };
-  return Object.assign(page, { transport, client, offline, outcomes, ask });
+  return Object.assign(page, { transport, client, offline, outcomes, errors, ask });
 }
 
 describe("data", () => {
@@ -117,7 +123,7 @@ describe("data", () => {
     isSlow = true;
     void page.offline.save();
     await page.offline.save();
-    assert.ok([...storage.all.keys()].some((key) => key.endsWith("/replicas")));
+    assert.ok([...storage.all.keys()].some((key) => key.includes("/replicas/")));
     page.offline.close();
   });
 
@@ -142,35 +148,144 @@ describe("data", () => {
   });
 });
 
-describe("a schema", () => {
-  /** A service whose request has two strings, under these numbers. */
-  const service = (...numbers: [number, number]) => {
-    const field = numbers.map((number, at) => ({ name: `text${at}`, number, label: 1, type: 9 }));
-    const [inputType, outputType] = [".swap.Request", ".swap.Request"];
-    const file = {
-      name: "swap.proto", package: "swap", syntax: "proto3", messageType: [{ name: "Request", field }],
-      service: [{ name: "Swap", method: [{ name: "Write", inputType, outputType }] }],
-    };
-    return createFileRegistry(create(FileDescriptorSetSchema, { file: [file] })).getService("swap.Swap")!;
+describe("a deploy that changes the schema", () => {
+  /** The service as another version of its .proto has it. */
+  const edited = (edit: (file: FileDescriptorProto) => void): DescService => {
+    const proto = clone(FileDescriptorProtoSchema, file_tidewire_test_v1_behaviour.proto);
+    edit(proto);
+    const file = [file_google_protobuf_timestamp.proto, proto];
+    return createFileRegistry(create(FileDescriptorSetSchema, { file })).getService(BehaviourService.typeName)!;
   };
-
-  test("with other numbers of fields is another one: its commands are not sent with fields swapped", async () => {
-    const storage = new Memory();
-    const { transport } = new World();
-    const client = createLiveClient(transport);
-    const pages = [service(1, 2), service(2, 1)].map((one) => () =>
-      createOffline({ client, transport, services: [one], principalKey: "ada", storage }));
-    const before = await pages[0]!();
-    const method = service(1, 2).method.write as DescMethodUnary;
-    before.mutate(method, { text0: "one" } as never).catch(() => {});
+  const withField = () => edited(({ messageType }) => {
+    const { field } = messageType.find(({ name }) => name === "EchoRequest")!;
+    field.push({ ...field[0]!, name: "note", jsonName: "note", number: 99 });
+  });
+  const withoutEcho = () => edited(({ service }) => {
+    service[0]!.method = service[0]!.method.filter(({ name }) => name !== "Echo");
+  });
+  /** What a page leaves that made commands without a connection, and was closed. */
+  const leave = async (world: World, storage: Memory, texts: string[], service: DescService = BehaviourService) => {
+    const page = await open(world, storage, "ada", {}, [service]);
+    for (const text of texts) page.offline.mutate(service.method.echo as typeof echo, { text }).catch(() => {});
     await new Promise(setImmediate);
-    before.close();
-    const after = await pages[1]!();
-    assert.deepEqual(after.outbox.getSnapshot(), []);
-    after.close();
-    const again = await pages[0]!();
-    assert.equal(again.outbox.getSnapshot().length, 1);
-    again.close();
+    page.offline.close();
+    await page.transport.close();
+  };
+  const left = (storage: Memory) => [...storage.all.keys()].filter((key) => key.includes("outbox/"));
+
+  test("commands that wait are sent by the next page, in order, each once", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    await leave(world, storage, ["k=1", "k=2"]);
+    await leave(world, storage, ["k=3"], withField());
+    const next = await open(world, storage);
+    assert.deepEqual(next.offline.outbox.getSnapshot().map(({ input }) => (input as { text?: string }).text), ["k=1", "k=2", "k=3"]);
+    next.ask("k");
+    await world.pass(1_000);
+    assert.deepEqual(next.outcomes, ["k=1 done", "k=2 done", "k=3 done"]);
+    assert.deepEqual(Object.fromEntries(world.server.runs), { "k=1": 1, "k=2": 1, "k=3": 1 });
+    assert.equal(world.server.values.get("k"), "3");
+    next.offline.close();
+    assert.deepEqual(left(storage), []);
+  });
+
+  test("a command whose method is gone is told as not run, and removed", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    await leave(world, storage, ["k=1"]);
+    const next = await open(world, storage, "ada", {}, [withoutEcho()]);
+    assert.deepEqual(next.outcomes, ["? failed"]);
+    assert.equal(next.errors[0]!.code, Code.Unimplemented);
+    assert.match(next.errors[0]!.message, /BehaviourService\/Echo/);
+    assert.ok(isNotRun(next.errors[0]));
+    assert.deepEqual(left(storage), []);
+    next.offline.close();
+  });
+
+  test("one that may have run is told as unknown, where its method is gone", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    const first = await open(world, storage);
+    first.offline.mutate(echo, { text: "k=v" }).catch(() => {});
+    first.ask("k");
+    await sendsUnanswered(world);
+    first.offline.close();
+    await first.transport.close();
+    await new Promise(setImmediate);
+    const next = await open(world, storage, "ada", {}, [withoutEcho()]);
+    assert.deepEqual(next.outcomes, ["? unknown"]);
+    assert.ok(isOutcomeUnknown(next.errors[0]));
+    next.offline.close();
+  });
+
+  test("one that cannot be read is told as not run, and the others are sent", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    await leave(world, storage, ["k=1", "k=2"]);
+    const bytes = storage.all.get(left(storage)[0]!)!;
+    const at = Buffer.from(bytes).indexOf("k=1");
+    bytes[at - 1] = 127; // The string seems to be longer than all that is there.
+    const next = await open(world, storage);
+    assert.deepEqual(next.outcomes, ["? failed"]);
+    assert.equal(next.errors[0]!.code, Code.DataLoss);
+    next.ask("k");
+    await world.pass(1_000);
+    assert.deepEqual(next.outcomes, ["? failed", "k=2 done"]);
+    next.offline.close();
+    assert.deepEqual(left(storage), []);
+  });
+
+  test("a page that is still open leaves what it cannot read to the next one", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    const old = await open(world, storage, "ada", {}, [withoutEcho()]);
+    await leave(world, storage, ["k=1"]);
+    old.ask("k");
+    await world.pass(11_000);
+    assert.deepEqual(old.outcomes, []);
+    const next = await open(world, storage);
+    next.ask("k");
+    await world.pass(1_000);
+    assert.deepEqual(next.outcomes, ["k=1 done"]);
+    for (const page of [old, next]) page.offline.close();
+  });
+
+  test("a page of other services leaves the commands to a page that uses theirs, for a day", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    await leave(world, storage, ["k=1"]);
+    const visit = async (service: DescService) => {
+      const page = await open(world, storage, "ada", {}, [service]);
+      page.offline.close();
+      return page.outcomes;
+    };
+    assert.deepEqual(await visit(Notes), []);
+    const page = await open(world, storage);
+    page.ask("k");
+    await world.pass(1_000);
+    assert.deepEqual(page.outcomes, ["k=1 done"]);
+    page.offline.close();
+    await leave(world, storage, ["k=2"]);
+    mock.timers.setTime(Date.now() + 25 * 3_600_000);
+    assert.deepEqual(await visit(Notes), ["? failed"]);
+    assert.deepEqual(left(storage), []);
+  });
+
+  test("data of before are not shown, and removed; those of pages with other services stay", async () => {
+    const world = new World();
+    const storage = new Memory();
+    world.server.values.set("a", "1");
+    const replicas = () => [...storage.all.keys()].filter((key) => key.includes("/replicas/"));
+    for (const services of [[BehaviourService, Notes], [BehaviourService], [withField()]]) {
+      const page = await open(world, storage, "ada", {}, services);
+      const query = page.ask("a");
+      assert.equal(query.getSnapshot().data, undefined);
+      await world.settle();
+      await page.offline.save();
+      await page.transport.close();
+      page.offline.close();
+    }
+    assert.equal(replicas().length, 2);
   });
 });
 

@@ -7,7 +7,7 @@ export { abortError, isNotRun, isOutcomeUnknown, markAborted, toError, withOutco
 export { appendHeaders, encodeHeaders } from "./transport/headers.ts";
 export { decode, encode, kindOf, pathOf } from "./transport/method.ts";
 export { apart } from "./socket/apart.ts";
-export { UNKNOWN } from "./session/event.ts";
+export { NOT_RUN, UNKNOWN } from "./session/event.ts";
 export { POLL } from "./transport/watch.ts";
 export { EMPTY } from "./wire/frame.ts";
 export { utf8, utf8Bytes } from "./wire/metadata.ts";

@@ -18,7 +18,10 @@ import { indexedDbStorage, type OfflineStorage } from "./storage.ts";
 export interface OfflineOptions {
   client: LiveClient;
   transport: LiveTransport;
-  /** Whose methods are used: data of another schema are not read. */
+  /**
+   * Whose methods are used. Data of another schema are not read. Commands that a page of another one
+   * left are sent, and those of other services left to the pages that use these, for a day.
+   */
   services: DescService[];
   /** Names the user, such as an account's id. Without one nothing is stored. */
   principalKey: string | undefined;
@@ -59,8 +62,10 @@ export async function createOffline(options: OfflineOptions): Promise<Offline> {
   const canStore = principalKey !== undefined && !!locksHere() && !!crypto.subtle;
   const storage = canStore ? (options.storage ?? indexedDbStorage()) : undefined;
   const user = `${encodeURIComponent(principalKey ?? "")}/`;
-  const prefix = `${user}${storage ? await schemaHash(services) : ""}/`;
-  const place = `${prefix}outbox/${toHex(crypto.getRandomValues(new Uint8Array(16)))}`;
+  // Pages with other services keep data of their own; those of another schema of the same ones are of no more use.
+  const shelf = `${user}replicas/${services.map(({ typeName }) => typeName).sort()}/`;
+  const replicas = `${shelf}${storage ? await schemaHash(services) : ""}`;
+  const place = `${user}outbox/${toHex(crypto.getRandomValues(new Uint8Array(16)))}`;
   const mark = `${user}mark`;
   let saved = "";
   let isOver = false;
@@ -90,13 +95,15 @@ export async function createOffline(options: OfflineOptions): Promise<Offline> {
   for (const service of services) {
     for (const one of service.methods) if (one.methodKind === "unary") methods.set(pathOf(one), one as DescMethodUnary);
   }
-  const adopt = async (storage: OfflineStorage) => {
-    for (const other of await storage.list(`${prefix}outbox/`)) {
+  const names = new Set(services.map(({ typeName }) => `/${typeName}/`));
+  const adopt = async (storage: OfflineStorage, isNewest = false) => {
+    for (const other of await storage.list(`${user}outbox/`)) {
       if (isOver || other === place) continue;
       await ifFree(other, async () => {
         const commands = await storage.get(other);
-        if (commands) await outbox.adopt(commands, methods);
-        await storage.remove(other);
+        if (!commands) return;
+        const left = await outbox.adopt(commands, { methods, services: names, isNewest });
+        if (left !== commands) await write(other, left);
       });
     }
   };
@@ -104,9 +111,10 @@ export async function createOffline(options: OfflineOptions): Promise<Offline> {
   if (storage) {
     try {
       await storage.set(mark, new Uint8Array([1]));
-      const replicas = await storage.get(`${prefix}replicas`);
-      if (replicas) client.hydrate((saved = base64Encode(replicas)));
-      await adopt(storage);
+      for (const other of await storage.list(shelf)) if (other !== replicas) await storage.remove(other);
+      const data = await storage.get(replicas);
+      if (data) client.hydrate((saved = base64Encode(data)));
+      await adopt(storage, true);
     } catch (error) {
       release();
       throw error;
@@ -116,7 +124,7 @@ export async function createOffline(options: OfflineOptions): Promise<Offline> {
     if (isOver || !storage) return;
     const text = client.dehydrate();
     if (text === saved || text.length > (bytesMax * 4) / 3) return;
-    await write(`${prefix}replicas`, base64Decode(text)).catch((error) => {
+    await write(replicas, base64Decode(text)).catch((error) => {
       if (!isSignedOut) throw error;
     });
     saved = text;

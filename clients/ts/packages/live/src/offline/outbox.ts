@@ -6,7 +6,7 @@
 import { create, type DescMessage, type DescMethodUnary, fromBinary, type MessageInitShape, type MessageShape, toBinary } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { Store } from "../socket/state.ts";
-import { UNKNOWN } from "../session/event.ts";
+import { NOT_RUN, UNKNOWN } from "../session/event.ts";
 import { apart } from "../socket/apart.ts";
 import { isNotRun, isOutcomeUnknown, withOutcome } from "../transport/errors.ts";
 import { kindOf, pathOf } from "../transport/method.ts";
@@ -24,10 +24,19 @@ export interface OutboxEntry {
 /** What became of a command. */
 export type Outcome =
   | { status: "done"; entry: OutboxEntry; reply: MessageShape<DescMessage> }
-  /** Without an entry: what another version of this library stored, which cannot be read. */
+  /** Without an entry: what an earlier page stored, and this one cannot read. */
   | { status: "failed"; entry: OutboxEntry | undefined; error: ConnectError }
   /** It may have run. It is not sent again: ask the server, or the user. */
-  | { status: "unknown"; entry: OutboxEntry; error: ConnectError };
+  | { status: "unknown"; entry: OutboxEntry | undefined; error: ConnectError };
+
+/** What a page can send of what others have stored. */
+export interface Readable {
+  methods: Map<string, DescMethodUnary>;
+  /** Names of services, with a slash before and behind. */
+  services: Set<string>;
+  /** It has just begun, so that no page is newer. */
+  isNewest: boolean;
+}
 
 interface StoredEntry extends OutboxEntry {
   /** Its key: the session and the id under which it is sent, by whichever page. */
@@ -220,9 +229,9 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
       const before = this.entries;
       const entries = edit(before);
       try {
-        await this.save(write(entries));
+        await this.save(write(entries.map(toStored)));
       } catch (error) {
-        await this.save(write(before)).catch(() => {}); // If it was half done.
+        await this.save(write(before.map(toStored))).catch(() => {}); // If it was half done.
         throw error;
       }
       this.entries = entries;
@@ -236,19 +245,42 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
     for (const listener of [...this.listeners]) apart(listener);
   }
 
-  /** Takes over what a page that is gone has stored, in the order in which it was made. */
-  async adopt(bytes: Uint8Array, methods: Map<string, DescMethodUnary>): Promise<void> {
-    const others = read(bytes, methods);
-    if (!others) {
-      const error = new ConnectError("commands that another version of @tidewire/live stored cannot be read", Code.DataLoss);
-      return apart(() => this.told({ status: "failed", entry: undefined, error }));
+  /**
+   * Takes over what a page that is gone has stored, in the order in which it was made. Returns what
+   * is for another page: of services that this one does not use, or of a newer schema.
+   */
+  async adopt(bytes: Uint8Array, readable: Readable): Promise<Uint8Array | undefined> {
+    const stored = read(bytes);
+    if (!stored) {
+      if (!readable.isNewest) return bytes;
+      this.tellUnread(new ConnectError("commands that another version of @tidewire/live stored cannot be read", Code.DataLoss), false);
+      return undefined;
     }
-    await this.change((entries) => {
-      const isHere = ({ id, session }: StoredEntry) => entries.some((one) => one.id === id && one.session.join() === session.join());
-      const all = [...entries, ...others.filter((one) => !isHere(one))];
-      return all.sort((one, other) => one.madeAt - other.madeAt);
-    });
-    void this.send();
+    const others: StoredEntry[] = [];
+    const unread: [Stored, ConnectError][] = [];
+    const left: Stored[] = [];
+    for (const one of stored) {
+      const [entry, error] = understand(one, readable);
+      if (entry) others.push(entry);
+      else if (isForAnother(one, readable)) left.push(one);
+      else unread.push([one, error!]);
+    }
+    if (left.length === stored.length) return bytes;
+    if (others.length) {
+      await this.change((entries) => {
+        const isHere = ({ id, session }: StoredEntry) => entries.some((one) => one.id === id && one.session.join() === session.join());
+        const all = [...entries, ...others.filter((one) => !isHere(one))];
+        return all.sort((one, other) => one.madeAt - other.madeAt);
+      });
+      void this.send();
+    }
+    for (const [{ firstSent }, error] of unread) this.tellUnread(error, firstSent !== undefined);
+    return write(left);
+  }
+
+  private tellUnread(error: ConnectError, wasSent: boolean): void {
+    withOutcome(error, wasSent ? UNKNOWN : NOT_RUN);
+    apart(() => this.told({ status: wasSent ? "unknown" : "failed", entry: undefined, error }));
   }
 }
 
@@ -257,14 +289,40 @@ function mayBeSentAgain(error: ConnectError, mayRepeat: boolean): boolean {
   return error.code === Code.Unavailable && (isNotRun(error) || mayRepeat);
 }
 
+/** What an entry is to this page, or why it is nothing. */
+function understand({ path, data, ...key }: Stored, { methods }: Readable): [StoredEntry | undefined, ConnectError?] {
+  const method = methods.get(path);
+  const which = `the command ${path} of ${new Date(key.madeAt).toISOString()}`;
+  if (!method) return [undefined, new ConnectError(`${which} waited, and this page has no such method`, Code.Unimplemented)];
+  try {
+    return [{ method, input: fromBinary(method.input, data), ...key }];
+  } catch {
+    return [undefined, new ConnectError(`${which} waited, and cannot be read`, Code.DataLoss)];
+  }
+}
+
+/** Whether there may be a page that understands it better. */
+function isForAnother({ path, madeAt }: Stored, { services, isNewest }: Readable): boolean {
+  const isOurs = services.has(path.slice(0, path.lastIndexOf("/") + 1));
+  return !isNewest || (!isOurs && Date.now() - madeAt < LEFT_FOR);
+}
+
+/** A command as it is stored. */
+interface Stored extends Pick<StoredEntry, "madeAt" | "session" | "id" | "firstSent"> {
+  path: string;
+  data: Uint8Array;
+}
+
+const toStored = ({ method, input, ...key }: StoredEntry): Stored => ({ path: pathOf(method), data: toBinary(method.input, input), ...key });
+
 /** What is stored of commands; undefined if there are none. */
-function write(entries: readonly StoredEntry[]): Uint8Array | undefined {
+function write(entries: readonly Stored[]): Uint8Array | undefined {
   if (!entries.length) return undefined;
   const writer = new Writer();
   writer.byte(VERSION);
-  for (const { method, input, madeAt, session, id, firstSent } of entries) {
-    writer.string(utf8Bytes(pathOf(method)));
-    writer.string(toBinary(method.input, input));
+  for (const { path, data, madeAt, session, id, firstSent } of entries) {
+    writer.string(utf8Bytes(path));
+    writer.string(data);
     writer.varint(madeAt);
     writer.string(session);
     writer.varint(id);
@@ -274,18 +332,18 @@ function write(entries: readonly StoredEntry[]): Uint8Array | undefined {
 }
 
 /** Undefined if another version wrote it. */
-function read(bytes: Uint8Array, methods: Map<string, DescMethodUnary>): StoredEntry[] | undefined {
+function read(bytes: Uint8Array): Stored[] | undefined {
   const reader = new Reader(bytes);
-  const entries: StoredEntry[] = [];
+  const entries: Stored[] = [];
   try {
     if (reader.byte() !== VERSION) return undefined;
     while (reader.hasMore) {
-      const method = methods.get(utf8(reader.string()));
+      const path = utf8(reader.string());
       const data = reader.string();
       const madeAt = reader.varint();
       const session = reader.string().slice();
       const [id, firstSent] = [reader.varint(), reader.varint() || undefined];
-      if (method) entries.push({ method, input: fromBinary(method.input, data), madeAt, session, id, firstSent });
+      entries.push({ path, data, madeAt, session, id, firstSent });
     }
     return entries;
   } catch {
@@ -293,6 +351,8 @@ function read(bytes: Uint8Array, methods: Map<string, DescMethodUnary>): StoredE
   }
 }
 
+/** How long commands wait for a page that uses their service. */
+const LEFT_FOR = 86_400_000;
 const VERSION = 2;
 /** Before any time for which keys are kept. */
 const LONG_AGO = 1;
