@@ -5,6 +5,7 @@
 export { createLiveTransport } from "./transport/transport.ts";
 export { abortError, isNotRun, isOutcomeUnknown, markAborted, toError, withOutcome } from "./transport/errors.ts";
 export { appendHeaders, encodeHeaders } from "./transport/headers.ts";
+export { whileAllowed } from "./transport/lazy.ts";
 export { decode, encode, kindOf, pathOf } from "./transport/method.ts";
 export { apart } from "./socket/apart.ts";
 export { NOT_RUN, UNKNOWN } from "./session/event.ts";

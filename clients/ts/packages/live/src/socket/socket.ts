@@ -24,8 +24,8 @@ const PAUSE = 5_000;
 export interface SocketOptions {
   url: string;
   session: Session;
-  headers: GetHeaders | undefined;
-  webSocket: OpenSocket | undefined;
+  headers?: GetHeaders | undefined;
+  webSocket?: OpenSocket | undefined;
   /** Hears of the connection after the calls of the same message. */
   heard(event: SessionEvent): void;
   /** The transport is about to be closed, or its page. */
@@ -82,18 +82,21 @@ export class Socket {
   }
 
   call(options: CallOptions & { owner: Owner }): Call {
-    const now = this.now();
-    const call = this.session.call(options, now);
+    const call = this.session.call(options, this.now());
+    this.hurry(options.watch);
+    return call;
+  }
+
+  /** Dials for a call, if need be. */
+  hurry(watch?: number): void {
     const { status } = this.state.getSnapshot();
-    if (status === "idle" || (status === "unauthenticated" && !options.watch)) this.connect("connect");
+    if (status === "idle" || (status === "unauthenticated" && !watch)) this.connect("connect");
     else if (status === "closed") this.refuse("the transport is closed", CODE_UNAVAILABLE, true);
     // Who calls does not wait for a backoff of half a minute.
-    else if (this.redialAt < Infinity && !options.watch) {
-      this.redialAt = Math.min(this.redialAt, Math.max(now, this.backoff.soonest));
-      this.arm();
+    else if (this.redialAt < Infinity && !watch) {
+      this.redialAt = Math.min(this.redialAt, Math.max(this.now(), this.backoff.soonest));
     }
-    this.flushSoon();
-    return call;
+    this.flushSoon(); // Which keeps time, too.
   }
 
   /** Writes at the end of the current task's microtasks. */
@@ -306,9 +309,8 @@ export class Socket {
   }
 
   private redial(error: ConnectError | undefined): void {
-    if (this.redialAt < Infinity && !this.state.isFallback) return;
-    const { isFallback } = this.state;
-    this.redialAt = isFallback ? this.now() + FALLBACK_REDIAL : this.backoff.next(this.now(), this.redialAfter);
+    if (this.redialAt < Infinity && !this.state.instead) return;
+    this.redialAt = this.state.instead ? this.now() + FALLBACK_REDIAL : this.backoff.next(this.now(), this.redialAfter);
     this.redialAfter = 0;
     this.state.set({ status: "connecting", retryAt: Date.now() + this.redialAt - this.now(), error });
     this.arm();

@@ -12,7 +12,8 @@ export interface Store<T> {
  * - `idle`: nothing was called yet.
  * - `connecting`: being dialed, or waiting until `retryAt` (milliseconds since 1970).
  * - `open`: calls and watches go over the socket.
- * - `fallback`: WebSockets do not open here; calls go over HTTP, watches are polled.
+ * - `fallback`: WebSockets do not open here; calls go over HTTP, watches are polled. With an `error`
+ *   nothing is reached that way either, for now.
  * - `unauthenticated`: the credential is refused; `wake()` tries again.
  * - `closed`: by `close()`, or by a server that this client cannot speak to.
  */
@@ -33,11 +34,11 @@ export class State implements Store<ConnectionState> {
     return () => void this.listeners.delete(onChange);
   };
 
-  /** Sockets that are dialed meanwhile are nobody's concern. */
-  isFallback = false;
+  /** Of a fallback: sockets that are dialed meanwhile are nobody's concern. */
+  instead: ConnectionState | undefined;
 
   set(value: ConnectionState): void {
-    if (this.isFallback && value.status === "connecting") value = { status: "fallback" };
+    if (this.instead && value.status === "connecting") value = this.instead;
     const { status, error, retryAt } = this.value;
     if (value.status === status && value.error === error && value.retryAt === retryAt) return;
     this.value = value;

@@ -22,7 +22,8 @@ export function whileAllowed<T>(loading: Promise<T>, signal: AbortSignal | undef
   return new Promise((resolve, reject) => {
     const end = (reason: unknown) => reject(abortError(reason, undefined));
     const abort = () => end(signal!.reason);
-    const timer = timeoutMs && setTimeout(end, timeoutMs, new ConnectError("timed out", CODE_DEADLINE_EXCEEDED));
+    const timer = timeoutMs! > 0 ? setTimeout(end, timeoutMs, new ConnectError("timed out", CODE_DEADLINE_EXCEEDED)) : undefined;
+    if (signal?.aborted) abort();
     signal?.addEventListener("abort", abort);
     loading.then(resolve, reject).finally(() => {
       clearTimeout(timer);

@@ -8,8 +8,8 @@ import { type OpenSocket, socketUrl } from "../socket/dial.ts";
 import { Socket } from "../socket/socket.ts";
 import type { ConnectionState, Store } from "../socket/state.ts";
 import { DURABLE_FEATURE, RESUME_FEATURE, WATCH_FEATURE } from "../wire/kinds.ts";
-import type { Fallback } from "./fallback.ts";
-import { loadFallback, loadInterceptors, loadStream } from "./lazy.ts";
+import type { Fallback, UndecidedCall } from "./fallback.ts";
+import { loadFallback, loadInterceptors, loadStream, whileAllowed } from "./lazy.ts";
 import type { BinaryOptions } from "./method.ts";
 import { keyed, unary } from "./unary.ts";
 import { type WatchOptions, Watches } from "./watches.ts";
@@ -76,16 +76,15 @@ export function createLiveTransport(options: LiveOptions): LiveTransport {
   const boot = crypto.getRandomValues(new Uint8Array(16));
   const features = WATCH_FEATURE | RESUME_FEATURE | DURABLE_FEATURE;
   const session = new Session({ features, boot, agent: AGENT, random: Math.random });
-  const { headers, webSocket } = options;
   let fallback: Fallback | undefined;
   const socket: Socket = new Socket({
+    ...options,
     url: socketUrl(options.baseUrl),
     session,
-    headers,
-    webSocket,
     heard: (event) => {
+      isDecided = true;
+      fallback?.heard(event);
       const { type } = event;
-      if (type === "connected") fallback?.over();
       if (type === "connected" || type === "sure" || type === "credential") watches.wrote();
       watches.update();
     },
@@ -94,23 +93,28 @@ export function createLiveTransport(options: LiveOptions): LiveTransport {
       watches.close();
     },
     wrote: () => watches.wrote(),
-    failed: (failures) => {
-      if (!options.fallback) return;
-      loadFallback().then(
-        ({ Fallback }) => (fallback ??= new Fallback(socket, options, watches)).consider(failures),
-        ignore, // Tried again after the next failure.
-      );
+    failed: (failures, error) => {
+      if (options.fallback) withFallback().then((it) => it.consider(failures, error), ignore); // Tried again after the next failure.
     },
   });
   const watches = new Watches(socket, options);
+  const withFallback = () => loadFallback().then(({ Fallback }) => (fallback ??= new Fallback(socket, options, watches)));
+  /** Until something was heard over a socket, calls wait: they may go another way. */
+  let isDecided = !options.fallback;
+  const decided = <T>(call: UndecidedCall, go: () => Promise<T>): Promise<T> => {
+    if (isDecided) return go();
+    call[2] ??= options.defaultTimeoutMs;
+    socket.hurry();
+    return whileAllowed<unknown>(withFallback().then((it): unknown => isDecided || it.decision(call), ignore), call[1], call[2]).then(go);
+  };
   // Now, while there is a network: what fails is loaded when it is used.
-  if (options.fallback) loadFallback().catch(ignore);
+  if (options.fallback) withFallback().catch(ignore);
   if (options.interceptors?.length) loadInterceptors().catch(ignore);
   // An object literal with own functions: connect-query spreads transports.
   return {
-    unary: (...call) => fallback?.transport?.unary(...call) ?? unary(socket, options, ...call),
+    unary: (...call) => decided(call, () => fallback?.transport?.unary(...call) ?? unary(socket, options, ...call)),
     stream: (...call) =>
-      fallback?.transport?.stream(...call) ?? loadStream().then(({ stream }) => stream(socket, options, ...call)),
+      decided(call, () => fallback?.transport?.stream(...call) ?? loadStream().then(({ stream }) => stream(socket, options, ...call))),
     watch: (method, input, watcher, how) => watches.add(method, input, watcher, how),
     command: (method, input, key, firstSent) => keyed(socket, options, method, input, key, firstSent),
     connection: socket.state,
