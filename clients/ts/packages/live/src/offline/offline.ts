@@ -38,7 +38,10 @@ export interface OfflineOptions {
 }
 
 export interface Offline {
-  /** Runs a command, or stores it until there is a connection. */
+  /**
+   * Runs a command, or stores it until there is a connection. What is sent at once is not stored: a
+   * page that is closed before the answer came does not leave it to the next one.
+   */
   mutate<I extends DescMessage, O extends DescMessage>(
     method: DescMethodUnary<I, O>,
     input: MessageInitShape<I>,
