@@ -315,7 +315,26 @@ describe("headers of the application", () => {
     assert.ok(heard.includes(`error ${Code.Unauthenticated}`));
   });
 
-  test("that are not to be had: the call fails and did not run, and the next one asks again", async () => {
+  test("that are not to be had are no reason to go over HTTP: calls fail and did not run", async () => {
+    let isDown = true;
+    const { world } = start({
+      headers: () => {
+        if (isDown) throw new Error("no tokens today");
+        return { authorization: "Bearer 1" };
+      },
+    });
+    world.network.isDown = false;
+    const call = world.client.echo({ text: "k=v" }).catch((error) => error);
+    await world.pass(3_000);
+    const error = await call;
+    assert.deepEqual([error.code, isNotRun(error), world.status], [Code.Unavailable, true, "connecting"]);
+    assert.match(error.message, /no tokens today/);
+    isDown = false;
+    await Promise.all([world.client.echo({ text: "k=v" }), world.pass(10_000)]);
+    assert.equal(world.status, "open");
+  });
+
+  test("that are not to be had over HTTP: the call fails and did not run, and the next one asks again", async () => {
     let isDown = false;
     const { world, http } = start({
       headers: () => {

@@ -85,10 +85,12 @@ export class Fallback {
       // Where nothing is reached, HTTP would not help either.
       await fetch(options.baseUrl, { method: "HEAD", mode: "no-cors", signal: AbortSignal.timeout(PATIENCE) });
       const made = await (this.made ??= options.fallback!());
+      // Without headers sockets are not dialed: that says nothing of the network.
+      this.refused = undefined;
+      await this.askHeaders("connect");
       const { status } = socket.state.getSnapshot();
       if (status === "open" || status === "closed") return;
       this.ending = new AbortController();
-      this.given = this.refused = undefined;
       const transport = this.around(made);
       this.transport = transport;
       socket.state.instead = { status: "fallback" };
