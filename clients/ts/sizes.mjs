@@ -10,7 +10,7 @@ const folder = fileURLToPath(new URL(".", import.meta.url));
 const peers = ["@bufbuild/*", "@connectrpc/*", "react", "@tanstack/*"];
 const own = ["@tidewire/live", "@tidewire/live/replica"];
 export const bars = { live: 9, replica: 3, react: 1.5, "tanstack-query": 1.5, app: 31 };
-const limits = { live: 15, replica: 3.9, react: 1.5, "tanstack-query": 1, app: 36.2 };
+const limits = { live: 15.1, replica: 3.9, react: 1.5, "tanstack-query": 1, app: 36.3 };
 
 /** Bundles with code splitting: the entry with what it imports, and what it loads later. */
 export async function bundle(entry, external, resolveDir = folder) {
