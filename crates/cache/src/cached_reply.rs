@@ -429,7 +429,7 @@ impl CachedBody for Entry {
     fn validator(&self) -> Option<Validator> {
         match &self.answer {
             CachedOutcome::Reply { validator, .. } => Some(*validator),
-            // Who watches an error holds it by this.
+            // A caller that watches an error holds it by this.
             CachedOutcome::Error(_) => Some(Validator::new(self.hash())),
             CachedOutcome::Digest { validator, .. } => *validator,
         }

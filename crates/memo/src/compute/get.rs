@@ -130,7 +130,9 @@ impl<K: Key, V: Send + Sync + 'static> Stage<K, V> {
         match &mut *long {
             Long::Joined(joined) => {
                 if let Some(frame) = capture::current() {
-                    if let Some(cycle) = moved_into(frame, memo, joined) {
+                    if frame.asker.get() != joined.asker
+                        && let Some(cycle) = moved_into(frame, memo, joined)
+                    {
                         frame.add_taint(Taint::UNTRACKED);
                         return (Self::Over, Poll::Ready(Err(cycle)));
                     }
@@ -319,20 +321,11 @@ fn alone<K: Key, V: Send + Sync + 'static>(
     own::begin(memo, &key).map(|own| own.map(Box::new)).transpose()
 }
 
-/// Why a computation that somebody else's question has moved to cannot wait for the answer: that waits for it.
+/// The cycle that a computation closes by going on with another's `get`, if what is asked for waits for it.
 ///
 /// If nobody else waited, the computation would own itself, and would neither go on nor end.
-#[inline]
-fn moved_into<K: Key, V: Send + Sync + 'static>(
-    frame: &Frame,
-    memo: &'static Inner<K, V>,
-    joined: &Participant<K, V>,
-) -> Option<Error> {
-    if frame.asker.get() == joined.asker { None } else { closes_cycle(frame, memo, joined) }
-}
-
 #[cold]
-fn closes_cycle<K: Key, V: Send + Sync + 'static>(
+fn moved_into<K: Key, V: Send + Sync + 'static>(
     frame: &Frame,
     memo: &'static Inner<K, V>,
     joined: &Participant<K, V>,

@@ -63,8 +63,8 @@ impl Walk {
         self.mark_dependants(core, node);
     }
 
-    /// A value that a node had before was outdated: who was given that is told, and what was made of it is
-    /// looked at.
+    /// A value that a node had before was out of date: whoever was given it is told, and what was made of it
+    /// is checked.
     pub(crate) fn outdate(&mut self, core: &mut Core, node: &Header) {
         core.notify_watchers(node, &mut self.deferred);
         self.mark_dependants(core, node);

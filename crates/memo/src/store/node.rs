@@ -253,8 +253,7 @@ impl Header {
         self.flags.get() & UNKEPT != 0
     }
 
-    /// The same, of which the next value makes an end: the one after it is kept, until that turns out to be
-    /// wrong as well.
+    /// Whether the next value will not be kept, asked once: the one after it is kept again.
     pub(crate) fn take_unkept(&self) -> bool {
         let unkept = self.is_unkept();
         self.set_flags(UNKEPT, 0);

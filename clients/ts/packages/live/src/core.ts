@@ -9,7 +9,7 @@ export { whileAllowed } from "./transport/lazy.ts";
 export { decode, encode, kindOf, pathOf } from "./transport/method.ts";
 export { apart } from "./socket/apart.ts";
 export { NOT_RUN, UNKNOWN } from "./session/event.ts";
-export { POLL } from "./transport/watch.ts";
+export { PASSING, POLL } from "./transport/watch.ts";
 export { EMPTY } from "./wire/frame.ts";
 export { utf8, utf8Bytes } from "./wire/metadata.ts";
 export { INTERNAL } from "./wire/reason.ts";

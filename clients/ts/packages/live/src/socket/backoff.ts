@@ -2,10 +2,10 @@
 
 const FIRST = 500;
 const LAST = 30_000;
-/** After one that held for so long, or was of use, it begins anew; not with a server that accepts and ends. */
+/** A connection that held for so long, or was of use, resets the backoff; a server that accepts and ends does not. */
 const HELD = 5_000;
 const BETWEEN = 1_000;
-/** Of a connection on which a session went on, or a call was answered. */
+/** A connection on which a session was resumed, or a call answered. */
 export const OF_USE: number = -Infinity;
 
 export class Backoff {

@@ -34,7 +34,7 @@ export class State implements Store<ConnectionState> {
     return () => void this.listeners.delete(onChange);
   };
 
-  /** Of a fallback: sockets that are dialed meanwhile are nobody's concern. */
+  /** Shown in place of `connecting` while a fallback is used. */
   instead: ConnectionState | undefined;
 
   set(value: ConnectionState): void {

@@ -13,11 +13,8 @@ import { bytesOf, latin1 } from "../wire/varint.ts";
 import { whileAllowed } from "./lazy.ts";
 import { decode, encode, kindOf } from "./method.ts";
 import type { LiveOptions } from "./transport.ts";
-import { POLL, type Watch } from "./watch.ts";
-import {
-  CODE_ABORTED, CODE_CANCELED, CODE_DEADLINE_EXCEEDED, CODE_INTERNAL, CODE_INVALID_ARGUMENT, CODE_RESOURCE_EXHAUSTED,
-  CODE_UNAUTHENTICATED, CODE_UNAVAILABLE, CODE_UNKNOWN,
-} from "../wire/code.ts";
+import { PASSING, POLL, type Watch } from "./watch.ts";
+import { CODE_CANCELED, CODE_INVALID_ARGUMENT, CODE_UNAUTHENTICATED, CODE_UNAVAILABLE, CODE_UNKNOWN } from "../wire/code.ts";
 import type { Watches } from "./watches.ts";
 
 /** What a call is made of: its method, its signal, its time, and the rest. */
@@ -27,10 +24,8 @@ export type UndecidedCall = [unknown, AbortSignal | undefined, number | undefine
 const FAILURES = 2;
 /** How long a server may take to be reached, and the application to give headers. */
 const PATIENCE = 10_000;
-/** These say nothing of the query itself. */
-const PASSING: number[] = [
-  CODE_UNAVAILABLE, CODE_ABORTED, CODE_DEADLINE_EXCEEDED, CODE_RESOURCE_EXHAUSTED, CODE_INTERNAL, CODE_UNKNOWN, CODE_CANCELED,
-];
+/** Whether an error says nothing of the query itself. */
+const isPassing = (code: number): boolean => code === CODE_CANCELED || PASSING.includes(code);
 
 export class Fallback {
   private readonly socket: Socket;
@@ -55,7 +50,7 @@ export class Fallback {
     this.watches = watches;
   }
 
-  /** Until it is known which way a call goes; fails where nothing is reached. What is left of its time is its time. */
+  /** Waits until it is known which way a call goes; fails where nothing is reached. The wait counts against the call's timeout. */
   async decision(call: UndecidedCall): Promise<void> {
     const { [2]: timeoutMs = 0 } = call;
     const begun = this.socket.now();
@@ -139,7 +134,7 @@ export class Fallback {
     } catch (cause) {
       if (watch.isOver || !watches.askOver) return;
       const error = ConnectError.from(cause);
-      if (PASSING.includes(error.code)) return watch.hasAnswer ? undefined : watch.fail(error);
+      if (isPassing(error.code)) return watch.hasAnswer ? undefined : watch.fail(error);
       // An error that says something of the query is an answer, too.
       const said = `\uffff${error}`; // No byte of another answer is so.
       watch.hasAnswer = true;
@@ -198,12 +193,12 @@ export class Fallback {
           const error = ConnectError.from(cause);
           const { isWireError } = error as unknown as { isWireError: boolean };
           if (isNotRun(error)) throw error;
-          if (isWireError || !PASSING.includes(error.code)) this.reached();
+          if (isWireError || !isPassing(error.code)) this.reached();
           else if (error.code === CODE_UNKNOWN || error.code === CODE_UNAVAILABLE) this.reached(error);
           const mayHaveRun = !isQuery && !isWireError && error.code !== CODE_INVALID_ARGUMENT;
           throw mayHaveRun ? withOutcome(error, UNKNOWN) : error;
         } finally {
-          if (!isQuery) this.watches.wrote();
+          if (!isQuery) this.watches.askPolled();
         }
       },
     };

@@ -85,14 +85,14 @@ export function createLiveTransport(options: LiveOptions): LiveTransport {
       isDecided = true;
       fallback?.heard(event);
       const { type } = event;
-      if (type === "connected" || type === "sure" || type === "credential") watches.wrote();
+      if (type === "connected" || type === "sure" || type === "credential") watches.askPolled();
       watches.update();
     },
     left: () => {
       fallback?.end();
       watches.close();
     },
-    wrote: () => watches.wrote(),
+    wrote: () => watches.askPolled(),
     failed: (failures, error) => {
       if (options.fallback) withFallback().then((it) => it.consider(failures, error), ignore); // Tried again after the next failure.
     },

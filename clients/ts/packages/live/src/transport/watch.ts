@@ -25,7 +25,7 @@ const RETRY_FIRST = 500;
 const RETRY_LAST = 30_000;
 
 /** These say nothing of the query itself, so it is asked again, and again later. */
-const PASSING: number[] = [
+export const PASSING: number[] = [
   CODE_UNAVAILABLE, CODE_ABORTED, CODE_DEADLINE_EXCEEDED, CODE_RESOURCE_EXHAUSTED, CODE_INTERNAL, CODE_UNKNOWN,
 ];
 /** These hardly change by themselves: they are asked again slowly. */

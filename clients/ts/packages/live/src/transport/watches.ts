@@ -64,8 +64,8 @@ export class Watches {
     if (askOver) for (const watch of this.all) watch.askNow();
   }
 
-  /** What nobody tells about may have changed: by a command of this side, while there was no connection, or for whom it is. */
-  wrote(): void {
+  /** Asks again what nobody tells about, after a command of this side, a new connection, or new headers. */
+  askPolled(): void {
     for (const watch of this.polling) watch.askNow();
   }
 
