@@ -3,7 +3,7 @@
 //! | mode | [`Session::stale`] | computed again |
 //! |---|---|---|
 //! | notify | named in the next `stale`, the watch is over | |
-//! | values | suspect: named with KEEP, unless the value is there first | [`Session::refresh`]: a value, or nothing |
+//! | values | suspect: named with KEEP, unless the value is there first | [`Session::refresh`]: a value, or nothing; [`Session::refresh_outdated`]: a value that is stale already |
 //!
 //! Staleness is gathered and written with the next output, and at the latest before the next reply
 //! to a command. Of each watch at most one value is on its way: the caller says when it has taken
@@ -11,7 +11,7 @@
 
 use tidewire_service::{Error, Outcome, Validator};
 
-use crate::callee::{PeerCall, PeerCallState, mark};
+use crate::callee::{PeerCallState, mark};
 use crate::caller::State;
 use crate::event::Event;
 use crate::frame::{self, Kind, flag};
@@ -78,6 +78,12 @@ impl Session {
         is_open.then(|| CallId { stream, generation: self.incoming.generation(index(stream)) })
     }
 
+    /// Whether a watch of the peer has not been stale again since this change.
+    pub fn is_last(&self, call: CallId, change: Change) -> bool {
+        let served = self.is_watch(call).then(|| self.incoming.get(call.index())).flatten();
+        served.is_some_and(|served| served.count == change.0)
+    }
+
     /// Names the answer of a watch of the peer that was sent last.
     pub fn watched_validator(&self, call: CallId) -> Option<Validator> {
         let served = self.is_watch(call).then(|| self.incoming.get(call.index())).flatten();
@@ -89,23 +95,14 @@ impl Session {
     /// taken the value before it is asked for again by [`Event::Recompute`].
     pub fn refresh(&mut self, call: CallId, change: Change, outcome: Refresh<'_>) {
         let live = self.incoming_live;
-        let current = |served: &&mut PeerCall| served.state.is_watch() && served.count == change.0;
-        let Some(served) = self.incoming.of(call).filter(current) else { return };
-        let http = served.http();
-        let held = Validator::new(served.validator);
-        let new = match &outcome {
-            Refresh::Failed(error) => return self.fail_watch(call, error),
-            Refresh::Unchanged => held,
-            Refresh::Error(_, validator) => *validator,
-            Refresh::Value(reply) => match reply.validator {
-                Some(validator) if self.check_reply(reply).is_ok() => validator,
-                // Without a name for the content, or room for it, the watch ends here.
-                _ => return self.end_watch(call),
-            },
-        };
+        if !self.is_last(call, change) {
+            return;
+        }
+        let Some(new) = self.name_of(call, &outcome) else { return };
         let Some(served) = self.incoming.of(call) else { return };
+        let is_same = new.bytes() == served.validator;
         let told = served.state == PeerCallState::Told;
-        if new == held && !(told && live) {
+        if is_same && !(told && live) {
             served.state = PeerCallState::Fresh;
             return;
         }
@@ -119,15 +116,73 @@ impl Session {
             return;
         }
         served.state = PeerCallState::Fresh;
-        served.marks |= mark::UNSEEN;
-        served.validator = new.bytes();
+        self.write_refreshed(call, outcome, new, is_same);
+    }
+
+    /// What a computation gave that began before the last change of a watch of mode *values*. Of a
+    /// watch that has waited for long it is sent as what it is, stale already, since one that
+    /// nothing disturbs may never come.
+    ///
+    /// Says whether the next one is to be computed now. Otherwise it is asked for by
+    /// [`Event::Recompute`], once the caller has taken the value before, or made by whoever resumes
+    /// a lost connection; or the watch is over.
+    pub fn refresh_outdated(&mut self, call: CallId, outcome: Refresh<'_>) -> bool {
+        let live = self.incoming_live;
+        let stale = [PeerCallState::Suspect, PeerCallState::Told];
+        if !self.incoming.of(call).is_some_and(|served| stale.contains(&served.state)) {
+            return false;
+        }
+        let Some(new) = self.name_of(call, &outcome) else { return false };
+        let Some(served) = self.incoming.of(call) else { return false };
+        if !live {
+            served.state = PeerCallState::Suspect;
+            return false;
+        }
+        if served.has(mark::UNSEEN) {
+            served.marks |= mark::BEHIND;
+            return false;
+        }
+        if new.bytes() != served.validator {
+            served.state = PeerCallState::Told;
+            self.write_refreshed(call, outcome, new, false);
+        }
+        true
+    }
+
+    /// The name of what a stale watch is refreshed with; `None` where the watch ends.
+    fn name_of(&mut self, call: CallId, outcome: &Refresh<'_>) -> Option<Validator> {
+        match outcome {
+            Refresh::Failed(error) => self.fail_watch(call, error),
+            Refresh::Unchanged => return self.watched_validator(call),
+            Refresh::Error(_, validator) => return Some(*validator),
+            Refresh::Value(reply) => match reply.validator {
+                Some(validator) if self.check_reply(reply).is_ok() => return Some(validator),
+                // Without a name for the content, or room for it, the watch ends here.
+                _ => self.end_watch(call),
+            },
+        }
+        None
+    }
+
+    /// Writes another answer of a watch, with SUSPECT unless it is fresh.
+    fn write_refreshed(
+        &mut self,
+        call: CallId,
+        outcome: Refresh<'_>,
+        new: Validator,
+        is_same: bool,
+    ) {
         // What changed with it is suspect before the new value is there.
         self.tell_writer();
-        let flags = http | flag::WATCHED;
+        let Some(served) = self.incoming.of(call) else { return };
+        served.marks |= mark::UNSEEN;
+        served.validator = new.bytes();
+        let is_fresh = served.state == PeerCallState::Fresh;
+        let flags = served.http() | flag::WATCHED | if is_fresh { 0 } else { flag::SUSPECT };
         match outcome {
-            Refresh::Value(reply) => self.write_reply(call.stream, flags, &reply, new == held),
+            Refresh::Value(reply) => self.write_reply(call.stream, flags, &reply, is_same),
             Refresh::Error(error, _) => {
-                self.write_watched_error(call.stream, flags, &error, new, new == held);
+                self.write_watched_error(call.stream, flags, &error, new, is_same);
             }
             _ => {
                 self.write_reply(call.stream, flags, &OutgoingReply::default().validator(new), true)

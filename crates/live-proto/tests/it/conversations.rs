@@ -19,7 +19,7 @@ type Play = fn() -> Talk;
 
 /// Name, whether a hosted process can be the client, which neither watches nor resumes nor keeps
 /// answers, and the play.
-const PLAYS: [(&str, bool, Play); 34] = [
+const PLAYS: [(&str, bool, Play); 35] = [
     ("calls of every kind, and a lost connection", false, calls_of_every_kind),
     ("a body in pieces, both ways", true, bodies_in_pieces),
     ("a method without a number", true, methods_without_number),
@@ -51,6 +51,7 @@ const PLAYS: [(&str, bool, Play); 34] = [
     ("T7: a cancelled command is listed, and cancelled again", false, commands::t7_cancel_lost),
     ("S1: an answer older than a command is suspect from the start", false, s1_granted_late),
     ("S2: a change during a computation is not swallowed", false, s2_second_change),
+    ("S2: a watch that waits for long is given what was overtaken", false, s2_overtaken),
     ("S3: staleness comes before the answer of a stream command", false, s3_stream_command),
     ("S4: a kept answer is not used after a command", false, s4_max_age),
     ("S5: what is read after sleep is suspect until the pong", false, s5_wake),
@@ -254,6 +255,33 @@ fn s2_second_change() -> Talk {
     talk.server.refresh(watched, second, Refresh::Value(value(b"three")));
     talk.settle();
     assert_eq!(event(&talk, "reply")["payload"], "7468726565");
+    talk
+}
+
+fn s2_overtaken() -> Talk {
+    let mut talk = Talk::new();
+    let (_, watched) = watch(&mut talk, Watch::Values);
+    talk.server.stale(watched).unwrap();
+    talk.settle();
+    talk.note("has computed for a second, each time overtaken by a change");
+    assert!(talk.server.refresh_outdated(watched, Refresh::Value(value(b"two"))));
+    talk.settle();
+    assert_eq!(
+        (&event(&talk, "reply")["payload"], &event(&talk, "reply")["suspect"]),
+        (&json!("74776f"), &json!(true))
+    );
+    let absent = Error::not_found("gone");
+    assert!(talk.server.refresh_outdated(watched, Refresh::Error(absent, named(b"gone"))));
+    talk.note("is overtaken again, before the client has taken the last one");
+    assert!(!talk.server.refresh_outdated(watched, Refresh::Value(value(b"three"))));
+    talk.settle();
+    let names: Vec<_> = talk.heard().iter().map(|event| event["event"].clone()).collect();
+    assert_eq!(names[names.len() - 2..], ["failed", "suspect"]);
+    let Some(Event::Recompute { call, change }) = talk.at_server.pop() else { panic!("recompute") };
+    talk.server.refresh(call, change, Refresh::Value(value(b"four")));
+    talk.settle();
+    assert_eq!(event(&talk, "reply")["payload"], "666f7572");
+    assert_eq!(event(&talk, "reply")["suspect"], false);
     talk
 }
 

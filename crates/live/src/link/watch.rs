@@ -40,7 +40,12 @@ struct WatchEntry {
 struct WatchExtras {
     due: Option<Micros>,
     again: Option<Arc<RepeatableCall>>,
+    stale_since: Option<Micros>,
 }
+
+/// For how long a watch of values is given nothing but what nothing disturbed: then it is given
+/// what was overtaken, too, which is newer than what it has.
+const PATIENCE: Micros = 1_000_000;
 
 /// How the answer is made again: the call as it came.
 pub(crate) struct RepeatableCall {
@@ -130,6 +135,24 @@ impl Watches {
         self.granted.get(&call)?.more.as_ref()?.again.clone()
     }
 
+    /// Notes when an answer that is watched for its values became stale.
+    pub(crate) fn note_stale(&mut self, call: CallId, clock: SessionClock) {
+        let more = self.granted.get_mut(&call).and_then(|watched| watched.more.as_mut());
+        if let Some(more) = more.filter(|more| more.again.is_some()) {
+            more.stale_since.get_or_insert_with(|| clock.now());
+        }
+    }
+
+    /// Whether a watch of values has been stale for so long that it is given what was overtaken.
+    pub(crate) fn is_late(&self, call: CallId, clock: SessionClock) -> bool {
+        let since = self.stale_since(call);
+        since.is_some_and(|since| clock.now().saturating_sub(since) >= PATIENCE)
+    }
+
+    fn stale_since(&self, call: CallId) -> Option<Micros> {
+        self.granted.get(&call)?.more.as_ref()?.stale_since
+    }
+
     /// Makes answers from now on with other default headers of their caller; returns all calls.
     pub(crate) fn with_defaults(&mut self, before: &Headers, now: &Headers) -> Vec<CallId> {
         let watched = self.granted.iter_mut().map(|(call, watched)| {
@@ -153,6 +176,7 @@ impl Watches {
         clock: SessionClock,
         again: Option<Arc<RepeatableCall>>,
     ) -> bool {
+        let stale_since = self.stale_since(call);
         self.remove(call);
         let left = match freshness.lifetime() {
             Lifetime::For(life) => Some(life.saturating_sub(freshness.age()).as_micros()),
@@ -166,7 +190,8 @@ impl Watches {
         let is_stale = is_over || joined.as_ref().is_some_and(|joined| joined.is_stale());
         self.dues.extend(due.map(|due| (due, call)));
         let has_more = due.is_some() || again.is_some();
-        let more = has_more.then(|| Box::new(WatchExtras { due, again }));
+        let stale_since = stale_since.filter(|_| is_stale);
+        let more = has_more.then(|| Box::new(WatchExtras { due, again, stale_since }));
         self.granted.insert(call, WatchEntry { joined, more });
         is_stale
     }

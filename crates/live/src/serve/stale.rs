@@ -28,14 +28,25 @@ impl State {
             }
         }
         for call in self.watches.take_stale(&self.session, link.0.clock) {
-            self.make_stale(link, call);
+            // What is made for one that is late is not begun anew: it says itself whether it was
+            // overtaken, and is given all the same.
+            if !(self.is_made_again(call) && self.watches.is_late(call, link.0.clock)) {
+                self.make_stale(link, call);
+            }
         }
+    }
+
+    fn is_made_again(&self, call: CallId) -> bool {
+        self.exchanges.get(&call).is_some_and(|exchange| exchange.task.is_some())
     }
 
     /// Tells the peer that an answer is stale, and makes that of a watch of values again.
     pub(crate) fn make_stale(&mut self, link: &Link, call: CallId) {
         match self.session.stale(call) {
-            Some(change) => self.make_again(link, call, change),
+            Some(change) => {
+                self.watches.note_stale(call, link.0.clock);
+                self.make_again(link, call, change);
+            }
             None => self.watches.remove(call),
         }
     }
@@ -128,19 +139,16 @@ impl Link {
             Err(failed) => Err(failed.error),
         };
         let mut state = self.lock();
+        if !state.session.is_last(call, change) {
+            // Another is made in its place.
+            return;
+        }
         state.exchanges.remove(&call);
         let freshness = match &outcome {
             Ok(reply) => &reply.freshness,
             Err(error) => error.freshness(),
         };
         let is_known = freshness.validator().is_some() && freshness.is_known();
-        if (outcome.is_ok() || is_known)
-            && state.watches.watch(call, freshness, self.0.clock, Some(again))
-        {
-            // It began before the last change, and gives no value.
-            state.make_stale(self, call);
-            return state.wake();
-        }
         let refresh = match (&outcome, freshness.validator()) {
             (Err(error), Some(validator)) if is_known => Refresh::Error(error.clone(), validator),
             (Err(error), _) => Refresh::Failed(error.clone()),
@@ -150,7 +158,17 @@ impl Link {
                 _ => head_of(reply, &[]),
             }),
         };
-        state.session.refresh(call, change, refresh);
+        // Whether it began before the last change.
+        let is_overtaken = (outcome.is_ok() || is_known)
+            && state.watches.watch(call, freshness, self.0.clock, Some(again));
+        if is_overtaken {
+            let is_late = state.watches.is_late(call, self.0.clock);
+            if !is_late || state.session.refresh_outdated(call, refresh) {
+                state.make_stale(self, call);
+            }
+        } else {
+            state.session.refresh(call, change, refresh);
+        }
         if !state.session.is_watch(call) {
             state.watches.remove(call);
         }

@@ -63,6 +63,17 @@ impl Echo {
         (value, Freshness::tracked(Arc::new(changed)).with_validator(named))
     }
 
+    /// The value, which changes while it is made, up to a last one.
+    async fn busy(&self) -> Reply {
+        let (value, freshness) = self.present();
+        // tidy: allow-sleep the clock is paused
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        if value < BUSY_UNTIL {
+            self.change(1);
+        }
+        Reply::new(Body::Full(value.to_string().into())).with_freshness(freshness)
+    }
+
     /// An error while the value is even.
     fn absent(&self) -> Result<Reply> {
         let (value, freshness) = self.present();
@@ -107,6 +118,7 @@ impl Echo {
                 }
                 Ok(Reply::new(Body::Full(value.to_string().into())).with_freshness(freshness))
             }
+            "Busy" => Ok(self.busy().await),
             "Absent" => self.absent(),
             "Over" => Ok(self.over()),
             "Same" | "Outdated" => {
@@ -156,6 +168,9 @@ impl Echo {
         }
     }
 }
+
+/// The value that nothing overtakes while it is made.
+pub(crate) const BUSY_UNTIL: usize = 50;
 
 /// A thousand items.
 fn numbers() -> Reply {

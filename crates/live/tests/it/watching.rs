@@ -9,7 +9,7 @@ use tidewire_live_proto::{Event, Request, Session, Watch};
 use tidewire_service::{Body, Codec, Reply, Staleness};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-use crate::pair::{Served, client, command, pair, query, text};
+use crate::pair::{BUSY_UNTIL, Served, client, command, pair, query, text};
 
 fn staleness(reply: &Reply) -> Arc<dyn Staleness> {
     Arc::clone(reply.freshness.staleness().expect("it is watched"))
@@ -100,6 +100,8 @@ async fn a_lost_connection_makes_what_was_watched_stale() {
 struct ByHand {
     session: Session,
     wire: DuplexStream,
+    /// Whether the last answer was stale when it came.
+    is_suspect: bool,
 }
 
 impl ByHand {
@@ -116,6 +118,7 @@ impl ByHand {
                 match event {
                     Event::Reply(reply) if reply.is_unchanged() => return "unchanged".into(),
                     Event::Reply(reply) => {
+                        self.is_suspect = reply.is_suspect();
                         return String::from_utf8(reply.payload().to_vec()).unwrap();
                     }
                     Event::Suspect { .. } => return "suspect".into(),
@@ -137,7 +140,8 @@ impl ByHand {
 fn watching(served: &Served, method: &str) -> ByHand {
     let (wire, far) = tokio::io::duplex(4096);
     served.serve(ByteStream::new(far));
-    let mut dialer = ByHand { session: Session::dialer(Config::default()), wire };
+    let session = Session::dialer(Config::default());
+    let mut dialer = ByHand { session, wire, is_suspect: false };
     dialer.session.connect(0);
     let method = dialer.session.method(&format!("/test.v1.Echo/{method}"), Codec::Proto);
     dialer.session.call(Request::query(method, "").watch(Watch::Values), 0).unwrap();
@@ -182,6 +186,30 @@ async fn a_value_that_is_old_when_it_is_made_is_not_sent() {
         told = dialer.next().await;
     }
     assert_eq!(told, "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_whose_answer_changes_faster_than_it_is_made_is_given_values_that_are_stale() {
+    let served = Served::new();
+    let mut dialer = watching(&served, "Busy");
+    let (mut value, mut told, mut fresh) = (0, Vec::new(), None);
+    while fresh.is_none() {
+        match dialer.next().await.as_str() {
+            "suspect" => {}
+            "unchanged" => fresh = Some(value),
+            newer => {
+                let newer = newer.parse::<usize>().unwrap();
+                assert!(told.is_empty() || newer > value, "{newer} after {value}");
+                value = newer;
+                told.push(value);
+                fresh = (!dialer.is_suspect).then_some(value);
+            }
+        }
+        dialer.write().await;
+    }
+    assert_eq!(fresh, Some(BUSY_UNTIL), "the last one is not suspect");
+    // The first one, and after the first second of waiting one each tenth of a second.
+    assert!(told.len() > BUSY_UNTIL / 2, "{told:?}");
 }
 
 #[tokio::test]
