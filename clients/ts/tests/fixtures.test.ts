@@ -196,7 +196,12 @@ class Player {
   }
 
   events(): unknown[] {
-    return eventsOf(this.session).map((event) => this.fixtureEvent(event));
+    return eventsOf(this.session).flatMap((event) => {
+      const told = this.fixtureEvent(event);
+      // What the fixtures tell of an error by itself.
+      if (event.type !== "failed" || !event.isSuspect) return [told];
+      return [told, { event: "suspect", stream: this.streamOf(event.call) }];
+    });
   }
 
   fixtureEvent(event: SessionEvent): unknown {

@@ -356,6 +356,23 @@ describe("watches", () => {
     assert.deepEqual(heard, ["a", "stale", "fresh"]);
   });
 
+  test("what was overtaken while it was made is shown, and stays stale until one is fresh", async () => {
+    const { world, heard } = await watching();
+    const other = (out: Writer) => M.putField(out, M.VALIDATOR, new Uint8Array(16).fill(6));
+    write(world, F.REPLY, 1, F.WATCHED, named, value);
+    write(world, F.REPLY, 1, F.WATCHED | F.SUSPECT, other, new Uint8Array([10, 1, 0x62]));
+    await world.settle();
+    write(world, F.ERROR, 1, F.WATCHED | F.SUSPECT, (out) => {
+      named(out);
+      M.putNumber(out, M.CODE, 5);
+    });
+    await world.settle();
+    assert.deepEqual(heard, ["a", "b", "stale", `error ${Code.NotFound}`, "stale"]);
+    write(world, F.REPLY, 1, F.WATCHED, named, value);
+    await world.settle();
+    assert.deepEqual(heard.slice(5), ["a"]);
+  });
+
   test("UNCHANGED of nothing that is held ends the session as malformed", async () => {
     const { world } = await watching();
     write(world, F.REPLY, 1, F.WATCHED | F.UNCHANGED, named);
