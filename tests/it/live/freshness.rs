@@ -7,9 +7,12 @@ use std::sync::Arc;
 use tidewire::server::TokioClock;
 use tidewire::service::{FollowOptions, Staleness, follow};
 use tidewire::{Call, Client, Codec, Context, Method, Reply, Result, Service};
+use tidewire_live_proto::Watch;
 
 use crate::harness::send;
 use crate::memoized::{Rows, served};
+
+use super::by_hand::{ByHand, Told};
 
 struct Reader {
     client: Client,
@@ -86,6 +89,33 @@ async fn a_writer_over_live_never_holds_its_own_older_row_as_fresh() {
         assert!(
             again.contains(&format!(r#""value":{value}"#)) || again.contains(&value.to_string())
         );
+    }
+}
+
+/// A page under writes that never pause: it is told each value, though none is right for long.
+#[tokio::test]
+async fn a_row_that_changes_faster_than_it_is_read_is_shown_to_who_watches_it() {
+    let (_running, address, rows) = served().await;
+    let mut peer = ByHand::dial(address).await;
+    rows.set_busy(true);
+    peer.ask("/test.v1.Rows/Get", r#"{"id":"7"}"#, Watch::Values);
+    let mut last = None;
+    for _ in 0..10 {
+        let value = value_told(&mut peer).await;
+        assert!(Some(value) > last, "{value} after {last:?}");
+        last = Some(value);
+    }
+    rows.set_busy(false);
+    while Some(value_told(&mut peer).await) <= last {}
+}
+
+/// The next value of a watch.
+async fn value_told(peer: &mut ByHand) -> i64 {
+    loop {
+        if let Told::Reply { text, .. } = peer.next().await {
+            let digits = text.split("\"value\":\"").nth(1).unwrap_or("0\"");
+            return digits.split('"').next().unwrap().parse().unwrap();
+        }
     }
 }
 
