@@ -23,6 +23,8 @@ use crate::settings::Settings;
 #[derive(Debug)]
 pub(crate) struct Rules {
     headers: Vec<(HeaderName, HeaderValue)>,
+    /// What is said of an answer from memory, of this second, that says nothing of it itself.
+    hit: Headers,
     /// Whether replies are one caller's.
     is_private: bool,
     /// The headers in place of these for a caller that is known, of `VARY`: who else may have the
@@ -71,18 +73,27 @@ impl Rules {
             headers(format!("private, {private_life}"), &mut names.chain(accept))
         };
         match scope {
-            Scope::Public => Self {
-                headers: headers(format!("public, {life}"), &mut accept.into_iter()),
-                is_private: false,
-                for_known: None,
-            },
-            Scope::Vary(names) => Self {
-                headers: headers(format!("public, {life}"), &mut names.iter().chain(accept)),
-                is_private: false,
-                for_known: Some(private(&mut names.iter().chain(credentials()))),
-            },
-            _ => Self { headers: private(&mut credentials()), is_private: true, for_known: None },
+            Scope::Public => {
+                Self::of(headers(format!("public, {life}"), &mut accept.into_iter()), false, None)
+            }
+            Scope::Vary(names) => Self::of(
+                headers(format!("public, {life}"), &mut names.iter().chain(accept)),
+                false,
+                Some(private(&mut names.iter().chain(credentials()))),
+            ),
+            _ => Self::of(private(&mut credentials()), true, None),
         }
+    }
+
+    fn of(
+        headers: Vec<(HeaderName, HeaderValue)>,
+        is_private: bool,
+        for_known: Option<Vec<(HeaderName, HeaderValue)>>,
+    ) -> Self {
+        let of_memory = [(CACHE_STATUS, HIT), (AGE, HeaderValue::from_static("0"))];
+        let mut hit = Headers::with_capacity(TOLD_HEADERS);
+        hit.extend(headers.iter().cloned().chain(of_memory));
+        Self { headers, hit, is_private, for_known }
     }
 
     /// The headers of an answer: `own`, and what HTTP caches are told. `age` is `None` for one that
@@ -94,12 +105,22 @@ impl Rules {
         age: Option<Duration>,
         credentials: Credentials,
     ) -> Headers {
+        let for_known = self.for_known.as_ref().filter(|_| credentials.is_known);
+        let has_to_ask = credentials.has_certificate && (self.is_private || for_known.is_some());
+        let is_usual = for_known.is_none() && !has_to_ask && !own.keys().any(is_told);
+        if let Some(age) = age.filter(|_| is_usual) {
+            let mut told = self.hit.clone();
+            if age.as_secs() > 0 {
+                told.insert(AGE, HeaderValue::from(age.as_secs()));
+            }
+            own.iter().for_each(|(name, value)| _ = told.append(name, value.clone()));
+            return told;
+        }
         let mut told = Headers::with_capacity(TOLD_HEADERS);
         for (name, value) in own.iter() {
             told.append(name, value.clone());
         }
-        let for_known = self.for_known.as_ref().filter(|_| credentials.is_known);
-        if credentials.has_certificate && (self.is_private || for_known.is_some()) {
+        if has_to_ask {
             told.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
         }
         for (name, value) in for_known.unwrap_or(&self.headers) {
@@ -119,6 +140,11 @@ impl Rules {
         }
         told
     }
+}
+
+/// Whether a header is one of those that are added here.
+fn is_told(name: &HeaderName) -> bool {
+    [CACHE_CONTROL, VARY, AGE, CACHE_STATUS].contains(name)
 }
 
 /// The headers that are added here, the tag, the type, the length and one of the handler: room for
@@ -172,7 +198,7 @@ mod tests {
     #[test]
     fn what_an_answer_says_that_it_depends_on_does_not_take_away_what_is_known() {
         let names = headers("public, no-cache".to_owned(), &mut ["x-tenant", "accept"].into_iter());
-        let rules = Rules { headers: names, is_private: false, for_known: None };
+        let rules = Rules::of(names, false, None);
         for (own, expected) in [
             (&[][..], "x-tenant, accept"),
             (&["cookie"][..], "cookie, x-tenant, accept"),

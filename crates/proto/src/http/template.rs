@@ -100,10 +100,10 @@ impl Template {
 
     /// The segments of a path that a variable covers: those after a `**` are counted from the end.
     fn covered(&self, variable: &Variable, path: &str) -> Range<usize> {
-        let count = if path.is_empty() { 0 } else { path.split('/').count() };
+        let count = || if path.is_empty() { 0 } else { slashes(path).count() + 1 };
         let rest = self.segments.iter().position(|segment| *segment == Segment::Rest);
         let at = |index: usize| match rest {
-            Some(rest) if index > rest => count.saturating_sub(self.segments.len() - index),
+            Some(rest) if index > rest => count().saturating_sub(self.segments.len() - index),
             _ => index,
         };
         at(variable.segments.start)..at(variable.segments.end)
@@ -114,8 +114,14 @@ impl Template {
 fn segment_start(path: &str, index: usize) -> Option<usize> {
     match index.checked_sub(1) {
         None => Some(0),
-        Some(before) => path.match_indices('/').nth(before).map(|(slash, _)| slash + 1),
+        Some(before) => slashes(path).nth(before).map(|slash| slash + 1),
     }
+}
+
+/// Where the slashes of a path are.
+fn slashes(path: &str) -> impl Iterator<Item = usize> {
+    let bytes = path.bytes().enumerate();
+    bytes.filter(|(_, byte)| *byte == b'/').map(|(slash, _)| slash)
 }
 
 /// Percent-decodes what a variable matched.

@@ -125,6 +125,18 @@ impl Rest {
     }
 }
 
+/// A response, and who keeps its body.
+struct RestAnswer {
+    response: Response<Body>,
+    keeper: Option<Arc<dyn CachedBody>>,
+}
+
+impl From<Response<Body>> for RestAnswer {
+    fn from(response: Response<Body>) -> Self {
+        Self { response, keeper: None }
+    }
+}
+
 /// One request on its way to a method.
 pub(crate) struct Transcoder {
     pub(crate) app: Arc<App>,
@@ -133,98 +145,99 @@ pub(crate) struct Transcoder {
 }
 
 impl Transcoder {
-    /// Answers the request.
-    pub(crate) async fn run(self, request: InboundRequest) -> Response<Body> {
-        let options = self.binding.options();
+    /// Answers the request. (Not an `async fn`, nor is [`answer`](Self::answer): those keep what
+    /// they are given twice, and this is moved and allocated for each request.)
+    pub(crate) fn run(self, request: InboundRequest) -> impl Future<Output = Response<Body>> {
         let is_head = request.verb == Method::HEAD;
         let is_get = is_head || request.verb == Method::GET;
-        let gzip = options.compression && compress::accepted(request.context.headers());
-        let (mut response, keeper) = match self.answer(request).await {
-            Ok(answered) => answered,
-            Err(error) => (refusal(options, &error), None),
-        };
-        if is_get {
-            uncached(response.headers_mut());
+        let compresses = self.binding.options().compression;
+        let gzip = compresses && compress::accepted(request.context.headers());
+        async move {
+            let answered = self.answer(request).await;
+            let RestAnswer { mut response, keeper } =
+                answered.unwrap_or_else(|error| refusal(self.binding.options(), &error).into());
+            if is_get {
+                uncached(response.headers_mut());
+            }
+            let response = if compresses {
+                let kept = keeper.map(|keeper| (keeper, self.binding.format()));
+                compress::apply(response, gzip, kept)
+            } else {
+                response
+            };
+            if is_head { without_body(response) } else { response }
         }
-        let response = if options.compression {
-            let kept = keeper.map(|keeper| (keeper, self.binding.format()));
-            compress::apply(response, gzip, kept)
-        } else {
-            response
-        };
-        if is_head { without_body(response) } else { response }
     }
 
-    /// The answer, and who keeps it.
-    async fn answer(
-        &self,
-        inbound: InboundRequest,
-    ) -> Result<(Response<Body>, Option<Arc<dyn CachedBody>>)> {
+    fn answer(&self, inbound: InboundRequest) -> impl Future<Output = Result<RestAnswer>> {
         let InboundRequest { verb, uri, version, mut context, body, watch, .. } = inbound;
-        let limits = &self.app.limits;
-        let method = self.binding.method();
-        // A stream of messages is bounded message by message.
-        let streams = method.kind.client_streams();
-        let body_bytes_max = if streams { usize::MAX } else { limits.body_bytes_max };
-        check_length(context.headers().get(CONTENT_LENGTH), body_bytes_max)?;
-        let has_body = !hyper::body::Body::is_end_stream(&body);
-        let request = match Request::new(&self.binding, &uri, context.headers(), has_body) {
-            Ok(request) => request,
-            Err(error) => {
-                // Closing before the body is read would break the client's sending.
-                Box::pin(UnreadBody::of(body).read_on(limits)).await;
-                return Err(error);
-            }
-        };
-        let wants_events = self.binding.wants_events(&verb, context.headers());
-        let style = self.binding.style(context.headers());
-        let mut command = self.app.commands.command(method);
-        let mut arriving =
-            RequestBody::new(body, watch.map(|watch| watch.counter())).limit(body_bytes_max);
-        let leftover = arriving.leftover(version);
-        let body = match at_once(&mut arriving, method.kind).await? {
-            WithHead::Whole(bytes) => Body::Full(request.message(&bytes)?),
-            WithHead::Part(first) => {
-                let first = futures_util::stream::iter(first.map(|data| Ok(Frame::Data(data))));
-                let body = Body::frames(first.chain(arriving));
-                if streams {
-                    stream::messages(request, body, limits.message_bytes_max)
-                } else {
-                    one_message(
-                        request,
-                        body,
-                        limits.body_bytes_max,
-                        command.as_mut().map(Command::awaited),
-                    )
+        async move {
+            let limits = &self.app.limits;
+            let method = self.binding.method();
+            // A stream of messages is bounded message by message.
+            let streams = method.kind.client_streams();
+            let body_bytes_max = if streams { usize::MAX } else { limits.body_bytes_max };
+            check_length(context.headers().get(CONTENT_LENGTH), body_bytes_max)?;
+            let has_body = !hyper::body::Body::is_end_stream(&body);
+            let request = match Request::new(&self.binding, &uri, context.headers(), has_body) {
+                Ok(request) => request,
+                Err(error) => {
+                    // Closing before the body is read would break the client's sending.
+                    Box::pin(UnreadBody::of(body).read_on(limits)).await;
+                    return Err(error);
                 }
+            };
+            let wants_events = self.binding.wants_events(&verb, context.headers());
+            let style = self.binding.style(context.headers());
+            let mut command = self.app.commands.command(method);
+            let mut arriving =
+                RequestBody::new(body, watch.map(|watch| watch.counter())).limit(body_bytes_max);
+            let leftover = arriving.leftover(version);
+            let body = match at_once(&mut arriving, method.kind).await? {
+                WithHead::Whole(bytes) => Body::Full(request.message(&bytes)?),
+                WithHead::Part(first) => {
+                    let first = futures_util::stream::iter(first.map(|data| Ok(Frame::Data(data))));
+                    let body = Body::frames(first.chain(arriving));
+                    if streams {
+                        stream::messages(request, body, limits.message_bytes_max)
+                    } else {
+                        one_message(
+                            request,
+                            body,
+                            limits.body_bytes_max,
+                            command.as_mut().map(Command::awaited),
+                        )
+                    }
+                }
+            };
+            add_host(&mut context, &uri);
+            let held = context.held_tags();
+            if !held.is_empty() {
+                context.set_held(held.validators(self.binding.edition()));
             }
-        };
-        add_host(&mut context, &uri);
-        let held = context.held_tags();
-        if !held.is_empty() {
-            context.set_held(held.validators(self.binding.edition()));
+            let call = Call::method(method.clone(), context, Codec::Proto, body);
+            if wants_events {
+                let events = Box::pin(events::response(&self.app, &self.binding, call));
+                return Ok(events.await?.into());
+            }
+            let outcome = run(&*self.service, call, command).outcome().await;
+            if let Some(leftover) = leftover {
+                Box::pin(leftover.read_on(limits)).await;
+            }
+            let reply = outcome?;
+            let script = self.app.faults.then(|| reply.script().cloned()).flatten();
+            let keeper = match &reply.body {
+                Body::Full(message) => reply.freshness.keeper(message).cloned(),
+                _ => None,
+            };
+            let kept = keeper.as_deref();
+            let mut response = reply::response(&self.binding, reply, style, &held, kept).await?;
+            events::vary(&self.binding, &mut response);
+            if let Some(script) = script {
+                response.extensions_mut().insert(script);
+            }
+            Ok(RestAnswer { response, keeper })
         }
-        let call = Call::method(method.clone(), context, Codec::Proto, body);
-        if wants_events {
-            return Ok((events::response(&self.app, &self.binding, call).await?, None));
-        }
-        let outcome = run(&*self.service, call, command).outcome().await;
-        if let Some(leftover) = leftover {
-            Box::pin(leftover.read_on(limits)).await;
-        }
-        let reply = outcome?;
-        let script = self.app.faults.then(|| reply.script().cloned()).flatten();
-        let keeper = match &reply.body {
-            Body::Full(message) => reply.freshness.keeper(message).cloned(),
-            _ => None,
-        };
-        let kept = keeper.as_deref();
-        let mut response = reply::response(&self.binding, reply, style, &held, kept).await?;
-        events::vary(&self.binding, &mut response);
-        if let Some(script) = script {
-            response.extensions_mut().insert(script);
-        }
-        Ok((response, keeper))
     }
 }
 

@@ -1,6 +1,5 @@
 //! The tag of a response (`ETag`), and when it is `304 Not Modified`.
 
-use bytes::{BufMut, BytesMut};
 use http::header::{ETAG, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use tidewire_service::{Body, HeldTags, Reply, Validator};
@@ -38,15 +37,13 @@ pub(crate) fn add_etag(reply: &mut Reply, held: &HeldTags, edition: &str) {
 
 /// The tag of this content in this edition; the empty one is the content as it is.
 fn strong_tag(content: Validator, edition: &str) -> Option<HeaderValue> {
-    let mut tag = BytesMut::with_capacity(edition.len() + 35);
-    tag.put_u8(b'"');
-    tag.put_slice(&content.digits());
-    if !edition.is_empty() {
-        tag.put_u8(b'.');
-        tag.put_slice(edition.as_bytes());
-    }
-    tag.put_u8(b'"');
-    HeaderValue::from_maybe_shared(tag.freeze()).ok()
+    let dot: &[u8] = if edition.is_empty() { b"" } else { b"." };
+    let digits = content.digits();
+    let parts = [b"\"", &digits[..], dot, edition.as_bytes(), b"\""];
+    // As long as they are, so that the value takes it as it is.
+    let mut tag = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
+    parts.iter().for_each(|part| tag.extend_from_slice(part));
+    HeaderValue::try_from(tag).ok()
 }
 
 /// The content that a tag names by itself, if it is one that was made here.

@@ -47,11 +47,12 @@ pub(crate) fn apply(
     accepted: bool,
     kept: Option<(Arc<dyn CachedBody>, Format)>,
 ) -> Response<Body> {
-    let is_worth_it = is_worth_it(&response);
+    let is_fixed = is_fixed(response.headers());
+    let is_worth_it = !is_fixed && is_worth_it(&response);
     let (mut parts, body) = response.into_parts();
     // Whether a 304 stands for a reply that is worth it is not known then, and both say by what
     // they were chosen alike (RFC 9110, section 15.4.5).
-    let has_tag = parts.headers.contains_key(ETAG) && !is_fixed(&parts.headers);
+    let has_tag = !is_fixed && parts.headers.contains_key(ETAG);
     if is_worth_it || has_tag {
         vary(&mut parts.headers, "accept-encoding");
     }
@@ -79,16 +80,18 @@ pub(crate) fn apply(
 
 fn is_worth_it(response: &Response<Body>) -> bool {
     let long = response.body().len().is_none_or(|length| length >= BYTES_MIN);
-    long && !is_fixed(response.headers())
-        && !response.headers().contains_key(CONTENT_ENCODING)
+    long && !response.headers().contains_key(CONTENT_ENCODING)
         && response.headers().get(CONTENT_TYPE).is_some_and(|value| is_text(value.as_bytes()))
 }
 
 /// Whether a reply has to stay as it is.
 fn is_fixed(headers: &HeaderMap) -> bool {
-    headers
-        .get(CACHE_CONTROL)
-        .is_some_and(|value| value.to_str().is_ok_and(|text| text.contains("no-transform")))
+    headers.get(CACHE_CONTROL).is_some_and(|value| contains(value.as_bytes(), b"no-transform"))
+}
+
+/// Whether some bytes are among others, which are few.
+pub(super) fn contains(all: &[u8], some: &[u8]) -> bool {
+    all.windows(some.len()).any(|part| part == some)
 }
 
 /// Whether a content type is of text; others are compressed already, or too rare to know.

@@ -27,6 +27,7 @@ use tidewire_service::{
 use crate::app::App;
 use crate::app::follow::{FollowStep, FollowedQuery};
 use crate::gate;
+use crate::protocols::rest::compress::contains;
 use crate::request::failure_log::log;
 
 /// A stream of events.
@@ -146,8 +147,9 @@ fn with_headers(mut response: Response<Body>) -> Response<Body> {
 
 /// Lets caches know that there are two kinds of responses, where they may answer without asking.
 pub(crate) fn vary(binding: &Binding, response: &mut Response<Body>) {
-    let cached = response.headers().get(CACHE_CONTROL).and_then(|value| value.to_str().ok());
-    if binding.is_followable() && cached.is_some_and(|text| text.contains("max-age")) {
+    let says = response.headers().get(CACHE_CONTROL);
+    let is_cached = says.is_some_and(|value| contains(value.as_bytes(), b"max-age"));
+    if is_cached && binding.is_followable() {
         gate::vary::vary(response.headers_mut(), "accept");
     }
 }

@@ -33,7 +33,7 @@ pub(crate) async fn response(
     }
     let Reply { status, headers, body, .. } = reply;
     let status = binding.status(status);
-    let mut response = if binding.method().kind.server_streams() {
+    let PrintedBody { content_type, body } = if binding.method().kind.server_streams() {
         Box::pin(stream(binding, body, style)).await?
     } else {
         let message = match body {
@@ -42,21 +42,28 @@ pub(crate) async fn response(
         };
         one(binding, message, status, keeper)?
     };
+    let mut response = Response::new(body);
     *response.status_mut() = status;
-    add_headers(response.headers_mut(), headers.into());
+    *response.headers_mut() = headers_of(headers.into(), content_type);
     Ok(response)
 }
 
+/// A body as it is sent, and what it is.
+struct PrintedBody {
+    content_type: Option<HeaderValue>,
+    body: Body,
+}
+
 /// Headers of the reply, without those that describe a body which is not sent as it was.
-fn add_headers(headers: &mut HeaderMap, of_reply: HeaderMap) {
-    if of_reply.is_empty() {
-        return;
-    }
-    let before = std::mem::replace(headers, of_reply);
-    for name in [CONTENT_LENGTH, TRANSFER_ENCODING, CONTENT_TYPE] {
+fn headers_of(mut headers: HeaderMap, content_type: Option<HeaderValue>) -> HeaderMap {
+    for name in [CONTENT_LENGTH, TRANSFER_ENCODING] {
         headers.remove(name);
     }
-    headers.extend(before);
+    match content_type {
+        Some(content_type) => headers.insert(CONTENT_TYPE, content_type),
+        None => headers.remove(CONTENT_TYPE),
+    };
+    headers
 }
 
 fn one(
@@ -64,27 +71,27 @@ fn one(
     message: Bytes,
     status: StatusCode,
     keeper: Option<&dyn CachedBody>,
-) -> Result<Response<Body>> {
+) -> Result<PrintedBody> {
     if matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
-        return Ok(Response::new(Body::Empty));
+        return Ok(PrintedBody { content_type: None, body: Body::Empty });
     }
     let PrintedReply { content_type, body } = match keeper {
         Some(keeper) => binding.print_kept(message, keeper)?,
         None => binding.print(message)?,
     };
-    Ok(with_type(Body::Full(body), content_type))
+    Ok(PrintedBody { content_type, body: Body::Full(body) })
 }
 
-async fn stream(binding: &Arc<Binding>, body: Body, style: Style) -> Result<Response<Body>> {
+async fn stream(binding: &Arc<Binding>, body: Body, style: Style) -> Result<PrintedBody> {
     match style {
         // Sent at once: a peer that waits for the first line may wait for the headers first.
         Style::Lines => {
             let body = Body::stream(Chunks::new(body, binding, style));
-            Ok(with_type(body, style.content_type()))
+            Ok(PrintedBody { content_type: style.content_type(), body })
         }
         Style::Array => {
             let body = begin_stream(Chunks::new(body, binding, style)).await?;
-            Ok(with_type(body, style.content_type()))
+            Ok(PrintedBody { content_type: style.content_type(), body })
         }
         Style::Raw => raw_stream(binding, body).await,
     }
@@ -100,7 +107,7 @@ async fn begin_stream(mut chunks: Chunks) -> Result<Body> {
 }
 
 /// Chunks of raw bytes, of the type that the first one says.
-async fn raw_stream(binding: &Arc<Binding>, body: Body) -> Result<Response<Body>> {
+async fn raw_stream(binding: &Arc<Binding>, body: Body) -> Result<PrintedBody> {
     let mut frames = http_body_util::BodyStream::new(body);
     let first = loop {
         match frames.next().await.transpose()? {
@@ -119,13 +126,5 @@ async fn raw_stream(binding: &Arc<Binding>, body: Body) -> Result<Response<Body>
     });
     let all = Body::stream(futures_util::stream::iter([Ok(first)]).chain(rest));
     let chunks = Chunks::new(all, binding, Style::Raw);
-    Ok(with_type(begin_stream(chunks).await?, content_type))
-}
-
-fn with_type(body: Body, content_type: Option<HeaderValue>) -> Response<Body> {
-    let mut response = Response::new(body);
-    if let Some(content_type) = content_type {
-        response.headers_mut().insert(CONTENT_TYPE, content_type);
-    }
-    response
+    Ok(PrintedBody { content_type, body: begin_stream(chunks).await? })
 }
