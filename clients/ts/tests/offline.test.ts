@@ -4,9 +4,9 @@ import { afterEach, beforeEach, describe, mock, test } from "node:test";
 import { clone, create, createFileRegistry, type DescService } from "@bufbuild/protobuf";
 import { type FileDescriptorProto, FileDescriptorProtoSchema, FileDescriptorSetSchema, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, createRouterTransport } from "@connectrpc/connect";
-import { createOffline, type OfflineStorage, type Outcome } from "../packages/live/src/offline/index.ts";
+import { createOffline, type Offline, type OfflineStorage, type Outcome } from "../packages/live/src/offline/index.ts";
 import { createLiveClient } from "../packages/live/src/replica/index.ts";
-import { createLiveTransport, isNotRun, isOutcomeUnknown, type LiveOptions } from "../packages/live/src/index.ts";
+import { createLiveTransport, isNotRun, isOutcomeUnknown, type LiveOptions, type LiveTransport } from "../packages/live/src/index.ts";
 import { BehaviourService, file_tidewire_test_v1_behaviour } from "./gen/tidewire/test/v1/behaviour_pb.js";
 import { Notes } from "./gen/notes/v1/notes_pb.js";
 import { withClock, withoutClock, World } from "./support/world.ts";
@@ -14,6 +14,7 @@ import { withClock, withoutClock, World } from "./support/world.ts";
 const { look, echo } = BehaviourService.method;
 
 beforeEach(withClock);
+afterEach(closeAll); // With the clock that its timers are of.
 afterEach(withoutClock);
 afterEach(() => mock.restoreAll());
 
@@ -67,6 +68,16 @@ async function sendsUnanswered(world: World): Promise<void> {
   assert.ok(world.server.requests.includes("Echo"), "it was sent");
 }
 
+const opened: { offline: Offline; transport: LiveTransport }[] = [];
+
+async function closeAll(): Promise<void> {
+  for (const { offline, transport } of opened.splice(0)) {
+    offline.close();
+    await transport.close();
+  }
+  await new Promise(setImmediate);
+}
+
 /** A page: its own transport and client, on a storage that outlives it. */
 async function open(world: World, storage: Memory, principalKey: string | undefined = "ada", more: Partial<LiveOptions> = {}, services: DescService[] = [BehaviourService]) {
   const transport = createLiveTransport({ baseUrl: "http://server.test", webSocket: world.network.webSocket, ...more });
@@ -86,6 +97,7 @@ async function open(world: World, storage: Memory, principalKey: string | undefi
     query.subscribe(() => {});
     return query;
   };
+  opened.push({ offline, transport });
   return Object.assign(page, { transport, client, offline, outcomes, errors, ask });
 }
 

@@ -1,33 +1,18 @@
 // What goes wrong: each case of the design's list that needs no browser, and is not in another file.
 import assert from "node:assert/strict";
-import { afterEach, beforeEach, describe, mock, test, type TestContext } from "node:test";
+import { afterEach, beforeEach, describe, mock, test } from "node:test";
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
 import { createLiveTransport, isNotRun, isOutcomeUnknown, type LiveOptions } from "../packages/live/src/index.ts";
 import * as F from "../packages/live/src/wire/frame.ts";
 import * as M from "../packages/live/src/wire/metadata.ts";
 import { Writer } from "../packages/live/src/wire/varint.ts";
 import { BehaviourService } from "./gen/tidewire/test/v1/behaviour_pb.js";
-import { withClock, withoutClock, World } from "./support/world.ts";
+import { inPage, withClock, withoutClock, World } from "./support/world.ts";
 
 beforeEach(withClock);
 afterEach(withoutClock);
 
 const codeOf = (error: unknown) => ConnectError.from(error).code;
-
-/** A page around the transports that a test makes: its events. */
-function inPage(context: TestContext): EventTarget {
-  const page = new EventTarget();
-  const given: Record<string, unknown> = {
-    document: Object.assign(new EventTarget(), { visibilityState: "visible" }),
-    addEventListener: page.addEventListener.bind(page),
-    removeEventListener: page.removeEventListener.bind(page),
-  };
-  for (const name of Object.keys(given)) Object.defineProperty(globalThis, name, { value: given[name], configurable: true });
-  context.after(() => {
-    for (const name of Object.keys(given)) delete (globalThis as Record<string, unknown>)[name];
-  });
-  return page;
-}
 
 /** The server writes a frame of the test's. */
 function write(world: World, kind: number, stream: number, flags: number, put: (out: Writer) => void = () => {}, payload = F.EMPTY): void {

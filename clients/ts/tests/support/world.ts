@@ -1,5 +1,5 @@
 // A server, a network and a client, with a clock that the test moves.
-import { mock } from "node:test";
+import { mock, type TestContext } from "node:test";
 import { createClient } from "@connectrpc/connect";
 import { createLiveTransport, type LiveOptions, type LiveTransport } from "../../packages/live/src/index.ts";
 import { BehaviourService } from "../gen/tidewire/test/v1/behaviour_pb.js";
@@ -69,8 +69,23 @@ export class World {
 
 /** Replaces the clock for a test. */
 export function withClock(): void {
-  mock.timers.enable({ apis: ["setTimeout", "setInterval", "Date"], now: 1_000_000 });
+  mock.timers.enable({ apis: ["setTimeout", "setInterval", "Date"], now: 1_800_000_000_000 });
 }
 export function withoutClock(): void {
   mock.timers.reset();
+}
+
+/** A page around the transports that a test makes: its events. */
+export function inPage(context: TestContext): EventTarget {
+  const page = new EventTarget();
+  const given: Record<string, unknown> = {
+    document: Object.assign(new EventTarget(), { visibilityState: "visible" }),
+    addEventListener: page.addEventListener.bind(page),
+    removeEventListener: page.removeEventListener.bind(page),
+  };
+  for (const name of Object.keys(given)) Object.defineProperty(globalThis, name, { value: given[name], configurable: true });
+  context.after(() => {
+    for (const name of Object.keys(given)) delete (globalThis as Record<string, unknown>)[name];
+  });
+  return page;
 }
