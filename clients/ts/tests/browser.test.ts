@@ -209,4 +209,53 @@ describe("Chromium", () => {
     await page.waitForFunction("life.includes('signed out')");
     await Promise.all([page.close(), other.close()]);
   });
+
+  const ends: [string, (page: Page) => Promise<unknown>][] = [
+    ["closed", (page) => page.close()],
+    ["loaded anew", (page) => page.reload()],
+    ["left for another page, and closed", (page) => page.goto(`${origin}/other`).then(() => page.close())],
+  ];
+  for (const [how, end] of ends) {
+    test(`a command that a dead connection swallowed is sent by the next page, also if its own is ${how} at once`, async () => {
+      const url = `${origin}/?server=${proxy.url}&user=${how[0]}`;
+      await notes.set({ key: "n", text: "before" });
+      const page = await context.newPage();
+      await page.goto(url);
+      await shows(page, "before");
+      proxy.isDead = true;
+      await page.evaluate(`void offline.mutate(Notes.method.set, { key: "n", text: "${how}" })`);
+      await end(page);
+      if (!page.isClosed()) await page.close();
+      proxy.isDead = false;
+      proxy.cut();
+      assert.equal((await notes.get({ key: "n" })).text, "before");
+      const next = await context.newPage();
+      await next.goto(url);
+      await next.waitForFunction("globalThis.life?.includes('done')");
+      await shows(next, how);
+      assert.equal(await next.evaluate("offline.outbox.getSnapshot().length"), 0);
+      await next.close();
+    });
+  }
+
+  test("a command whose page crashed before the answer came is not run again without a key: the next page hears that nobody knows", async () => {
+    const url = `${origin}/?server=${proxy.url}&user=crash`;
+    await notes.set({ key: "n", text: "before" });
+    const { count } = await notes.get({ key: "n" });
+    const page = await context.newPage();
+    await page.goto(url);
+    await shows(page, "before");
+    proxy.isMute = true;
+    await page.evaluate("void offline.mutate(Notes.method.add, { key: 'n', by: 1n })");
+    await page.waitForFunction("offline.outbox.getSnapshot().length === 1");
+    const crashed = page.waitForEvent("crash");
+    await Promise.all([crashed, page.goto("chrome://crash").catch(() => {})]);
+    proxy.isMute = false;
+    proxy.cut();
+    const next = await context.newPage();
+    await next.goto(url);
+    await next.waitForFunction("globalThis.life?.includes('unknown')");
+    assert.equal((await notes.get({ key: "n" })).count, count + 1n);
+    await Promise.all([page.close(), next.close()]);
+  });
 });

@@ -7,9 +7,9 @@ import { Code, ConnectError, createRouterTransport } from "@connectrpc/connect";
 import { createOffline, type Offline, type OfflineStorage, type Outcome } from "../packages/live/src/offline/index.ts";
 import { createLiveClient } from "../packages/live/src/replica/index.ts";
 import { createLiveTransport, isNotRun, isOutcomeUnknown, type LiveOptions, type LiveTransport } from "../packages/live/src/index.ts";
-import { BehaviourService, file_tidewire_test_v1_behaviour } from "./gen/tidewire/test/v1/behaviour_pb.js";
+import { BehaviourService, EchoRequestSchema, file_tidewire_test_v1_behaviour } from "./gen/tidewire/test/v1/behaviour_pb.js";
 import { Notes } from "./gen/notes/v1/notes_pb.js";
-import { withClock, withoutClock, World } from "./support/world.ts";
+import { inPage, withClock, withoutClock, World } from "./support/world.ts";
 
 const { look, echo } = BehaviourService.method;
 
@@ -479,6 +479,380 @@ describe("commands", () => {
     assert.equal(world.server.runs.size, 0);
     assert.deepEqual(runs, ["waits=1", "at once=2", "lost=3"]);
     for (const one of [page, second]) one.offline.close();
+  });
+});
+
+describe("a command that was sent over an open connection", () => {
+  const places = (storage: Memory) => [...storage.all.keys()].filter((key) => key.includes("outbox/"));
+  /** A page with a connection. `mute()` keeps what the server says from it, `die()` all; `heal()` ends that. */
+  const connected = async (world: World, storage: Memory, more: Partial<LiveOptions> = {}) => {
+    const page = await open(world, storage, "ada", more);
+    page.ask("k");
+    await world.settle();
+    const socket = world.network.socket!;
+    const { deliver } = socket;
+    const mute = () => void (socket.deliver = (way) => way === "toServer" && deliver.call(socket, way));
+    const die = () => void (socket.deliver = () => false);
+    const heal = () => void (socket.deliver = deliver);
+    return Object.assign(page, { socket, mute, die, heal });
+  };
+  /** What the next page finds when a page is gone without a word: all of it, and no locks. */
+  const ofNobody = (storage: Memory) => {
+    const copy = new Memory();
+    for (const [key, value] of storage.all) copy.all.set(key.includes("outbox/") ? `${key}0` : key, value.slice());
+    return copy;
+  };
+  const next = async (world: World, storage: Memory) => {
+    const page = await open(world, ofNobody(storage));
+    page.ask("k");
+    await world.pass(1_000);
+    return page;
+  };
+  /** All that was asked for has been done that needs nothing from outside: more does not happen in a page that ends. */
+  const lastMoment = () => new Promise<void>((resolve) => process.nextTick(resolve));
+
+  for (const way of ["mute", "die"] as const) {
+    const [what, runs] = way === "mute" ? ["its answer does not come", 1] : ["it does not arrive", 0];
+    test(`${what}: after a second it is there for the next page, and runs once`, async () => {
+      const world = new World({}, { keepsKeys: true });
+      const storage = new Memory();
+      const page = await connected(world, storage);
+      page[way]();
+      page.offline.mutate(echo, { text: "k=v" }).catch(() => {});
+      await world.pass(1_000);
+      assert.equal(page.offline.outbox.getSnapshot().length, 1);
+      assert.equal(world.server.runs.get("k=v") ?? 0, runs);
+      const { outcomes } = await next(world, storage);
+      assert.deepEqual([outcomes, world.server.runs.get("k=v")], [["k=v done"], 1]);
+    });
+
+    test(`${what}, and no keys are kept: the next page is told that it is unknown, and it does not run again`, async () => {
+      const world = new World();
+      const storage = new Memory();
+      const page = await connected(world, storage);
+      page[way]();
+      page.offline.mutate(echo, { text: "k=v" }).catch(() => {});
+      await world.pass(1_000);
+      const { outcomes } = await next(world, storage);
+      assert.deepEqual([outcomes, world.server.runs.get("k=v") ?? 0], [["k=v unknown"], runs]);
+    });
+  }
+
+  test("answered at once it is neither stored, nor shown as waiting, nor told but to who made it", async () => {
+    const world = new World();
+    const storage = new Memory();
+    const page = await connected(world, storage);
+    const asked: string[] = [];
+    for (const name of ["set", "remove"] as const) {
+      instead(storage, name, (real) => async (key: string, ...rest: unknown[]) => {
+        asked.push(key);
+        return (real as (...all: unknown[]) => Promise<void>)(key, ...rest);
+      });
+    }
+    let changes = 0;
+    page.offline.outbox.subscribe(() => changes++);
+    const reply = page.offline.mutate(echo, { text: "k=v" });
+    await world.settle();
+    assert.equal((await reply).text, "k=v");
+    await world.pass(2_000);
+    assert.deepEqual([asked, changes, page.outcomes], [[], 0, []]);
+  });
+
+  test("answered late it is removed before that is told, once", async () => {
+    const world = new World();
+    const storage = new Memory();
+    const page = await connected(world, storage);
+    instead(storage, "remove", (real) => async (key) => {
+      await new Promise(setImmediate);
+      return real(key);
+    });
+    page.mute();
+    const reply = page.offline.mutate(echo, { text: "k=v" }).then(({ text }) => [text, places(storage)]);
+    await world.pass(1_000);
+    assert.equal(places(storage).length, 1);
+    page.heal();
+    await world.settle();
+    assert.deepEqual(await reply, ["k=v", []]);
+    assert.deepEqual([page.outcomes, page.offline.outbox.getSnapshot()], [["k=v done"], []]);
+  });
+
+  test("answered, and another is stored while it is removed: that one alone is left", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    const page = await connected(world, storage);
+    let go = () => {};
+    instead(storage, "remove", (real) => async (key) => {
+      await new Promise<void>((resolve) => (go = resolve));
+      return real(key);
+    });
+    page.mute();
+    const reply = page.offline.mutate(echo, { text: "k=1" });
+    await world.pass(1_000);
+    page.heal();
+    await world.settle();
+    instead(storage, "set", (real) => async (key, value) => {
+      go(); // What was asked for before is done before.
+      await lastMoment();
+      return real(key, value);
+    });
+    page.mute();
+    page.offline.mutate(echo, { text: "k=2" }).catch(() => {});
+    await world.pass(1_000);
+    assert.equal((await reply).text, "k=1");
+    assert.deepEqual((await next(world, storage)).outcomes, ["k=2 done"]);
+  });
+
+  test("an error that comes late is its outcome, told once", async () => {
+    const world = new World();
+    const storage = new Memory();
+    const page = await connected(world, storage);
+    page.die();
+    const reply = page.offline.mutate(echo, { text: "k=v" }).catch((error) => error);
+    await world.pass(1_000);
+    world.server.restart();
+    world.cut();
+    await world.pass(6_000);
+    assert.ok(isOutcomeUnknown(await reply));
+    assert.deepEqual([page.outcomes, places(storage)], [["k=v unknown"], []]);
+  });
+
+  for (const name of ["pagehide", "visibilitychange"]) {
+    test(`a page that ends before the second has passed leaves it, too (${name})`, async (context) => {
+      const window = inPage(context);
+      const world = new World({}, { keepsKeys: true });
+      const storage = new Memory();
+      const page = await connected(world, storage);
+      page.die();
+      let writes = 0;
+      instead(storage, "set", (real) => (key, value) => {
+        if (key.includes("outbox/")) writes++;
+        return real(key, value);
+      });
+      instead(storage, "get", (real) => async (key) => {
+        await new Promise(setImmediate);
+        return real(key);
+      });
+      for (const text of ["k=1", "k=2"]) page.offline.mutate(echo, { text }).catch(() => {});
+      await lastMoment();
+      Object.assign(document, { visibilityState: "hidden" });
+      (name === "pagehide" ? window : document).dispatchEvent(new Event(name));
+      await lastMoment();
+      assert.equal(writes, 1, "there is no time for a second");
+      const { outcomes } = await next(world, storage);
+      assert.deepEqual(outcomes, ["k=1 done", "k=2 done"]);
+      assert.deepEqual(Object.fromEntries(world.server.runs), { "k=1": 1, "k=2": 1 });
+    });
+  }
+
+  test("others go on beside one that is not answered, and while it is stored and removed", async () => {
+    const world = new World();
+    const storage = new Memory();
+    const page = await connected(world, storage);
+    for (const name of ["set", "remove"] as const) {
+      instead(storage, name, (real) => async (key: string, ...rest: unknown[]) => {
+        await new Promise(setImmediate);
+        return (real as (...all: unknown[]) => Promise<void>)(key, ...rest);
+      });
+    }
+    page.mute();
+    const replies = [page.offline.mutate(echo, { text: "k=1" })];
+    await world.settle();
+    mock.timers.tick(1_000);
+    replies.push(page.offline.mutate(echo, { text: "k=2" }));
+    await world.pass(1_000);
+    replies.push(page.offline.mutate(echo, { text: "k=3" }));
+    page.heal();
+    while (page.socket.deliver("toClient"));
+    replies.push(page.offline.mutate(echo, { text: "k=4" }));
+    await world.settle();
+    assert.deepEqual((await Promise.all(replies)).map(({ text }) => text), ["k=1", "k=2", "k=3", "k=4"]);
+    assert.deepEqual([...world.server.runs.values()], [1, 1, 1, 1]);
+    assert.deepEqual(places(storage), []);
+  });
+
+  test("another tab leaves it to the tab that waits for its answer, also when that keeps nothing more", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    const other = await open(world, storage);
+    other.ask("k");
+    const page = await connected(world, storage);
+    page.mute();
+    const reply = page.offline.mutate(echo, { text: "k=v" });
+    await world.pass(6_000);
+    page.offline.close();
+    await world.pass(6_000);
+    assert.equal(places(storage).length, 1);
+    page.heal();
+    await world.settle();
+    assert.equal((await reply).text, "k=v");
+    await world.pass(6_000);
+    assert.deepEqual([page.outcomes, other.outcomes, places(storage)], [["k=v done"], [], []]);
+  });
+
+  test("a tab takes it over from one that was closed, and it runs once", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    const other = await open(world, storage);
+    other.ask("k");
+    const page = await connected(world, storage);
+    page.mute();
+    page.offline.mutate(echo, { text: "k=v" }).catch(() => {});
+    await world.settle();
+    page.offline.close();
+    await lastMoment();
+    assert.equal(places(storage).length, 1);
+    await page.transport.close();
+    await world.pass(6_000);
+    assert.deepEqual([page.outcomes, other.outcomes, places(storage)], [[], ["k=v done"], []]);
+    assert.equal(world.server.runs.get("k=v"), 1);
+  });
+
+  test("sign-out removes it, nothing is stored later, and its answer still comes", async () => {
+    const world = new World();
+    const storage = new Memory();
+    const page = await connected(world, storage);
+    page.mute();
+    const first = page.offline.mutate(echo, { text: "k=1" });
+    await world.pass(1_000);
+    const second = page.offline.mutate(echo, { text: "k=2" });
+    await page.offline.signOut();
+    await world.pass(2_000);
+    assert.deepEqual([...storage.all.keys()], []);
+    page.heal();
+    await world.settle();
+    assert.deepEqual([(await first).text, (await second).text], ["k=1", "k=2"]);
+    assert.deepEqual([[...storage.all.keys()], page.outcomes], [[], []]);
+  });
+
+  test("sent again in another session it keeps its first key", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    const page = await connected(world, storage);
+    page.mute();
+    page.offline.mutate(echo, { text: "k=v" }).catch(() => {});
+    await world.settle();
+    world.server.restart();
+    page.socket.cut(0, 0);
+    for (let round = 0; world.server.requests.filter((name) => name === "Echo").length < 2; round++) {
+      assert.ok(round < 100, "it is sent again");
+      mock.timers.tick(100);
+      await new Promise(setImmediate);
+      const { socket } = world.network;
+      if (socket?.state === "connecting") socket.open();
+      socket?.deliver("toServer");
+      if (world.server.requests.filter((name) => name === "Echo").length < 2) socket?.deliver("toClient");
+    }
+    while (world.server.run());
+    mock.timers.tick(1_000);
+    await new Promise(setImmediate);
+    world.network.socket!.deliver = () => false;
+    const { outcomes } = await next(world, storage);
+    assert.deepEqual([outcomes, world.server.runs.get("k=v")], [["k=v done"], 1]);
+  });
+
+  test("while the session has not written it, it may have been sent for all that is stored; then it has its key", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    const page = await connected(world, storage);
+    page.mute();
+    page.socket.bufferedAmount = 65_536;
+    page.offline.mutate(echo, { text: "k=v" }).catch(() => {});
+    await world.pass(1_000);
+    assert.equal(world.server.requests.includes("Echo"), false);
+    assert.deepEqual((await next(world, storage)).outcomes, ["k=v unknown"]);
+    page.socket.bufferedAmount = 0;
+    await world.pass(100);
+    assert.deepEqual((await next(world, storage)).outcomes, ["k=v done"]);
+    assert.equal(world.server.runs.get("k=v"), 1);
+  });
+
+  test("with a key of the application's it is not sent again under another", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    const page = await connected(world, storage, {
+      interceptors: [(next) => (request) => {
+        request.header.set("Idempotency-Key", "mine");
+        return next(request);
+      }],
+    });
+    page.mute();
+    page.offline.mutate(echo, { text: "k=v" }).catch(() => {});
+    await world.pass(1_000);
+    const { outcomes } = await next(world, storage);
+    assert.deepEqual([outcomes, world.server.runs.get("k=v")], [["k=v unknown"], 1]);
+  });
+
+  test("over HTTP, which has no keys: the next page is told that it is unknown, and it does not run again", async () => {
+    const runs: string[] = [];
+    const http = overHttp((text) => {
+      runs.push(text);
+      return new Promise(() => {});
+    });
+    const world = new World({}, { keepsKeys: true });
+    world.network.isDown = true;
+    const storage = new Memory();
+    const page = await open(world, storage, "ada", http);
+    page.ask("k");
+    await world.pass(3_000);
+    assert.equal(page.transport.connection.getSnapshot().status, "fallback");
+    page.offline.mutate(echo, { text: "k=v" }).catch(() => {});
+    await world.pass(1_000);
+    world.network.isDown = false;
+    const { outcomes } = await next(world, storage);
+    assert.deepEqual([outcomes, runs, world.server.runs.size], [["k=v unknown"], ["k=v"], 0]);
+  });
+
+  test("it waits as any other: they are bounded together", async () => {
+    const world = new World();
+    const storage = new Memory();
+    const { transport } = world;
+    const client = createLiveClient(transport);
+    const offline = await createOffline({ client, transport, services: [BehaviourService], principalKey: "ada", storage, commandsMax: 2 });
+    client.query(look, { key: "k" }).subscribe(() => {});
+    await world.settle();
+    world.network.socket!.deliver = () => false;
+    for (const text of ["k=1", "k=2", "k=3"]) offline.mutate(echo, { text }).catch(() => {});
+    await world.pass(1_000);
+    assert.deepEqual(offline.outbox.getSnapshot().map(({ input }) => (input as { text?: string }).text), ["k=1", "k=2"]);
+    world.network.isDown = true;
+    world.cut();
+    await world.settle();
+    await assert.rejects(offline.mutate(echo, { text: "k=4" }), { code: Code.ResourceExhausted });
+    offline.close();
+    await transport.close();
+  });
+
+  test("what could not be stored, or removed, is so later", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    const page = await connected(world, storage);
+    page.mute();
+    failOnce(storage, "set", "outbox/");
+    const reply = page.offline.mutate(echo, { text: "k=v" });
+    await world.pass(1_000);
+    assert.equal(places(storage).length, 0);
+    await world.pass(5_000);
+    assert.equal(places(storage).length, 1);
+    failOnce(storage, "remove", "outbox/");
+    page.heal();
+    await world.settle();
+    assert.equal((await reply).text, "k=v");
+    assert.equal(places(storage).length, 1);
+    await world.pass(5_000);
+    assert.deepEqual([page.outcomes, places(storage)], [["k=v done"], []]);
+  });
+
+  test("what is stored is what was sent, whatever becomes of the input", async () => {
+    const world = new World({}, { keepsKeys: true });
+    const storage = new Memory();
+    const page = await connected(world, storage);
+    page.die();
+    const input = create(EchoRequestSchema, { text: "k=1" });
+    page.offline.mutate(echo, input).catch(() => {});
+    input.text = "k=2";
+    await world.pass(1_000);
+    const { outcomes } = await next(world, storage);
+    assert.deepEqual([outcomes, world.server.values.get("k")], [["k=1 done"], "1"]);
   });
 });
 

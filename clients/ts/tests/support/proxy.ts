@@ -9,6 +9,8 @@ export class Proxy {
   budget = Infinity;
   /** Nothing that the server says passes any more. */
   isMute = false;
+  /** Nothing passes any more, and nobody is told. */
+  isDead = false;
   /** What the client has said since. */
   heard = "";
   port = 0;
@@ -26,7 +28,7 @@ export class Proxy {
       };
       const pass = (from: Socket, into: Socket) => {
         from.on("data", (data) => {
-          if (this.isMute && from === outside) return;
+          if (this.isDead || (this.isMute && from === outside)) return;
           if (this.isMute) this.heard += data.toString("latin1");
           if (data.length > this.budget) {
             into.write(data.subarray(0, this.budget));

@@ -39,8 +39,9 @@ export interface OfflineOptions {
 
 export interface Offline {
   /**
-   * Runs a command, or stores it until there is a connection. What is sent at once is not stored: a
-   * page that is closed before the answer came does not leave it to the next one.
+   * Runs a command, or stores it until there is a connection. What is sent at once is stored if no
+   * answer comes: a page that is closed before leaves it to the next one, which sends it again
+   * under the same key.
    */
   mutate<I extends DescMessage, O extends DescMessage>(
     method: DescMethodUnary<I, O>,
@@ -48,7 +49,7 @@ export interface Offline {
   ): Promise<MessageShape<O>>;
   /** Whether anything outlives the page: there is a principal, and the page is a secure context. */
   readonly isStored: boolean;
-  /** The commands that wait. */
+  /** The commands that wait, for a connection or, after a second, for their answer. */
   readonly outbox: Store<readonly OutboxEntry[]>;
   /** Stores what the client holds now. It is done every few seconds, and when the page is hidden. */
   save(): Promise<void>;
@@ -73,20 +74,16 @@ export async function createOffline(options: OfflineOptions): Promise<Offline> {
   let saved = "";
   let isOver = false;
   let isSignedOut = false;
-  /** The user signed out, if not here then in another tab, which removed the mark. */
-  const refuseSignedOut = async (storage: OfflineStorage) => {
-    if (!isSignedOut && !(await storage.get(mark))) forget();
-    if (isSignedOut) throw signedOut();
-  };
   const write = async (key: string, bytes: Uint8Array | undefined) => {
     if (!storage) return;
-    await refuseSignedOut(storage);
+    if (isSignedOut) throw signedOut();
+    // At once: of what a page does that ends now, only what it has begun is done.
     await (bytes ? storage.set(key, bytes) : storage.remove(key));
-    await refuseSignedOut(storage).catch(async (error) => {
-      // It may have been written after all was removed.
-      if (isSignedOut) await storage.remove(key);
-      throw error;
-    });
+    // The user signed out, if not here then in another tab, which removed the mark.
+    if (!isSignedOut && !(await storage.get(mark))) forget();
+    if (!isSignedOut) return;
+    await storage.remove(key); // It may have been written after all was removed.
+    throw signedOut();
   };
   const outbox = new Outbox(
     transport,
@@ -147,7 +144,12 @@ export async function createOffline(options: OfflineOptions): Promise<Offline> {
   }, SAVE_EVERY);
   const channel = storage && new BroadcastChannel(`tidewire ${user}`);
   for (const one of [timer, channel]) (one as { unref?(): void } | undefined)?.unref?.();
-  globalThis.document?.addEventListener("visibilitychange", saveSometime);
+  const leave = () => {
+    // A page that is hidden may never run again.
+    if (document.visibilityState === "hidden") void outbox.keepSent();
+    saveSometime();
+  };
+  globalThis.document?.addEventListener("visibilitychange", leave);
   const stopListening = transport.connection.subscribe(sendSometime);
   void outbox.send();
   const close = (error = new ConnectError("the page, or what it stores, was closed", Code.Canceled)) => {
@@ -155,7 +157,7 @@ export async function createOffline(options: OfflineOptions): Promise<Offline> {
     isOver = true;
     clearInterval(timer);
     channel?.close();
-    globalThis.document?.removeEventListener("visibilitychange", saveSometime);
+    globalThis.document?.removeEventListener("visibilitychange", leave);
     stopListening();
     // What is being sent is this page's until it has ended.
     void outbox.close(error).then(release);
@@ -174,8 +176,7 @@ export async function createOffline(options: OfflineOptions): Promise<Offline> {
     isStored: !!storage,
     mutate: (method, input) => {
       if (isSignedOut) return Promise.reject(signedOut());
-      // With a connection, and nothing before it, a command needs no key of ours.
-      return !isOver && outbox.isReached && outbox.isEmpty ? client.mutate(method, input) : outbox.add(method, input);
+      return !isOver && outbox.isReached && outbox.isEmpty ? outbox.sendNow(method, input) : outbox.add(method, input);
     },
     outbox,
     save,

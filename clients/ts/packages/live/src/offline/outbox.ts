@@ -2,17 +2,23 @@
  * Commands made without a connection: stored with a key before they are sent, sent in order, each
  * once. A service that keeps keys runs each once, however often it is sent; where none are kept, a
  * command is told as unknown and not run.
+ *
+ * With a connection a command is sent at once, as any other call. If its answer does not come
+ * within a second, or before the page may end, it is stored as what it was sent as, so that another
+ * page finds out what became of it. Most are answered before, and cost nothing.
  */
-import { create, type DescMessage, type DescMethodUnary, fromBinary, type MessageInitShape, type MessageShape, toBinary } from "@bufbuild/protobuf";
+import { type DescMessage, type DescMethodUnary, fromBinary, type MessageInitShape, type MessageShape, toBinary } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { Store } from "../socket/state.ts";
+import type { SentCall } from "../session/call.ts";
 import { NOT_RUN, UNKNOWN } from "../session/event.ts";
 import { apart } from "../socket/apart.ts";
 import { isNotRun, isOutcomeUnknown, withOutcome } from "../transport/errors.ts";
-import { kindOf, pathOf } from "../transport/method.ts";
+import { decode, encode, kindOf, pathOf } from "../transport/method.ts";
 import type { LiveTransport } from "../transport/transport.ts";
 import { utf8, utf8Bytes } from "../wire/metadata.ts";
-import { Reader, Writer } from "../wire/varint.ts";
+import { EMPTY } from "../wire/frame.ts";
+import { latin1, Reader, Writer } from "../wire/varint.ts";
 
 export interface OutboxEntry {
   readonly method: DescMethodUnary;
@@ -43,9 +49,11 @@ interface StoredEntry extends OutboxEntry {
   session: Uint8Array;
   id: number;
   firstSent: number | undefined;
+  /** It was sent at once, and is stored all the same: nobody has answered it. */
+  isKept?: boolean;
   /** It has ended, and is still to be removed. */
   outcome?: Outcome;
-  /** What `add` returned. */
+  /** What was returned for it. */
   reply?: Promise<unknown>;
   resolve?(reply: MessageShape<DescMessage>): void;
   reject?(error: ConnectError): void;
@@ -53,6 +61,11 @@ interface StoredEntry extends OutboxEntry {
 
 export class Outbox implements Store<readonly OutboxEntry[]> {
   private entries: readonly StoredEntry[] = [];
+  /** What is stored of them, once that is done. */
+  private stored: readonly StoredEntry[] = [];
+  /** Sent at once, and not answered, in their order. */
+  private readonly sent: Set<StoredEntry> = new Set();
+  private shown: readonly StoredEntry[] = [];
   private readonly listeners: Set<() => void> = new Set();
   private nextId = 1;
   private sending: Promise<void> | undefined;
@@ -60,6 +73,8 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
   /** Ends when what is to be stored has been. */
   private changing: Promise<void> = Promise.resolve();
   private changes = 0;
+  /** What is stored is not what is to be. */
+  private hasFailed = false;
   private readonly session: Uint8Array = crypto.getRandomValues(new Uint8Array(16));
   private readonly transport: LiveTransport;
   private readonly entriesMax: number;
@@ -80,13 +95,13 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
     this.told = told;
   }
 
-  readonly getSnapshot = (): readonly OutboxEntry[] => this.entries;
+  readonly getSnapshot = (): readonly OutboxEntry[] => this.shown;
   readonly subscribe = (onChange: () => void): (() => void) => {
     this.listeners.add(onChange);
     return () => void this.listeners.delete(onChange);
   };
 
-  /** Nothing waits, nor is about to. */
+  /** Nothing waits to be sent, nor is about to. */
   get isEmpty(): boolean {
     return !this.entries.length && !this.changes;
   }
@@ -101,18 +116,16 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
     method: DescMethodUnary<I, O>,
     input: MessageInitShape<I>,
   ): Promise<MessageShape<O>> {
-    const { session } = this;
-    let message: MessageShape<DescMessage>;
+    let entry: StoredEntry;
     try {
-      message = create(method.input, input) as MessageShape<DescMessage>;
+      entry = this.entry(method, input, undefined);
     } catch (error) {
       return Promise.reject(error);
     }
-    const entry: StoredEntry = { method, input: message, madeAt: Date.now(), session, id: this.nextId++, firstSent: undefined };
     const replied = new Promise<MessageShape<DescMessage>>((resolve, reject) => Object.assign(entry, { resolve, reject }));
     replied.catch(() => {}); // Heard of through what is returned.
     const reply = this.change((entries) => {
-      if (entries.length < this.entriesMax) return [...entries, entry];
+      if (this.all(entries).length < this.entriesMax) return [...entries, entry];
       throw new ConnectError(`${this.entriesMax} commands wait for a connection already`, Code.ResourceExhausted);
     }).then(() => {
       void this.send();
@@ -120,6 +133,75 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
     });
     entry.reply = reply;
     return reply as Promise<MessageShape<O>>;
+  }
+
+  /** Sends a command at once, beside what others wait for. */
+  sendNow<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    input: MessageInitShape<I>,
+  ): Promise<MessageShape<O>> {
+    let entry: StoredEntry;
+    try {
+      // Until it is known what it was sent as, it may have been, and no key can tell.
+      entry = this.entry(method, input, LONG_AGO);
+    } catch (error) {
+      return Promise.reject(error);
+    }
+    this.sent.add(entry);
+    return (entry.reply = this.untilAnswered(entry)) as Promise<MessageShape<O>>;
+  }
+
+  private async untilAnswered(entry: StoredEntry): Promise<unknown> {
+    const { method, input } = entry;
+    const timer = setTimeout(() => this.keepSent(), PATIENCE);
+    const sent = ({ key, command: id, firstSent, options }: SentCall, session: Uint8Array | undefined) => {
+      // A service that was given a key of the application's keeps that one.
+      const isKey = id && session && !latin1(options.headers ?? EMPTY).includes("idempotency-key");
+      Object.assign(entry, isKey ? { session, id, ...key, firstSent } : { firstSent: LONG_AGO });
+      if (entry.isKept) void this.store();
+    };
+    try {
+      const reply = await this.transport.command(method, input as never, { sent });
+      await this.answered(entry, { status: "done", entry, reply });
+      return reply;
+    } catch (cause) {
+      const error = ConnectError.from(cause);
+      const isUnknown = isOutcomeUnknown(error);
+      if (this.isLeftBy(error)) await this.keepSent();
+      else await this.answered(entry, { status: isUnknown ? "unknown" : "failed", entry, error });
+      throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Removed before anybody hears of it: a page that then ends leaves nothing to be sent again. */
+  private async answered(entry: StoredEntry, outcome: Outcome): Promise<void> {
+    const { isKept } = entry;
+    Object.assign(entry, { isKept: false, outcome });
+    if (isKept && this.sent.has(entry)) await this.store();
+    if (this.sent.delete(entry) && isKept) apart(() => this.told(outcome));
+  }
+
+  /** Stores what was sent and has no answer. It is begun at once: the page may end now. */
+  async keepSent(): Promise<void> {
+    let room = this.entriesMax - this.stored.length;
+    let isNew = false;
+    for (const entry of this.sent) {
+      if (room-- > 0 && !entry.isKept && !entry.outcome) isNew = entry.isKept = true;
+    }
+    if (isNew) await this.store();
+  }
+
+  /** Stores all that is to be, beside the changes that come one after the other. */
+  private async store(): Promise<void> {
+    this.hasFailed = false;
+    try {
+      await this.save(this.bytes());
+    } catch {
+      this.hasFailed = true; // Tried again when something is sent.
+    }
+    this.changed();
   }
 
   /** Sends what waits, one after the other. Where that cannot be stored, it is for another time. */
@@ -133,16 +215,19 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
   async close(error: ConnectError): Promise<void> {
     if (this.closed) return;
     this.closed = error;
+    void this.keepSent();
     for (const entry of this.entries) if (entry !== this.current) this.refuse(entry, error);
     await this.sending; // What is being sent hears of its own end, if that comes.
     for (const entry of this.entries) this.refuse(entry, error);
+    await Promise.allSettled([...this.sent].map(({ reply }) => reply));
     await this.changing;
   }
 
   /** The user signed out: nothing is kept of what waits, and nobody told what becomes of it. */
   clear(error: ConnectError): void {
     for (const entry of this.entries) this.refuse(entry, error);
-    this.entries = [];
+    this.entries = this.stored = [];
+    this.sent.clear();
     this.changed();
   }
 
@@ -153,6 +238,7 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
   }
 
   private async sendAll(): Promise<void> {
+    if (this.hasFailed) await this.store();
     while (!this.closed && this.entries.length && this.isReached) {
       this.current = this.entries[0]!;
       if (!(await this.sendOne(this.current))) break;
@@ -186,20 +272,20 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
       const isUnknown = isOutcomeUnknown(error);
       const isAgain = mayBeSentAgain(error, mayRepeat);
       if (isAgain && isOverHttp && !isUnknown) entry.firstSent = undefined; // It did not run.
-      // The page gave up, not the server: the next one finds out.
-      const isLeft = this.isLeft && (isUnknown || error.code === Code.Canceled);
-      if (isAgain || isLeft) return undefined;
+      if (isAgain || this.isLeftBy(error)) return undefined;
       entry.reject?.(error);
       return { status: isUnknown ? "unknown" : "failed", entry, error };
     }
   }
 
-  private get isLeft(): boolean {
-    return !!this.closed || this.transport.connection.getSnapshot().status === "closed";
+  /** Whether the page gave up, not the server: the next one finds out. */
+  private isLeftBy(error: ConnectError): boolean {
+    const isOver = !!this.closed || this.transport.connection.getSnapshot().status === "closed";
+    return isOver && (isOutcomeUnknown(error) || error.code === Code.Canceled);
   }
 
   private underKey({ method, input, session, id }: StoredEntry, firstSent: number | undefined): Promise<MessageShape<DescMessage>> {
-    return this.transport.command(method, input as never, { session, id }, firstSent);
+    return this.transport.command(method, input as never, { key: { session, id }, firstSent });
   }
 
   private async overHttp({ method, input }: StoredEntry): Promise<MessageShape<DescMessage>> {
@@ -227,11 +313,12 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
     const change = async () => {
       if (this.closed && !isLast) throw this.closed;
       const before = this.entries;
-      const entries = edit(before);
+      const entries = (this.stored = edit(before));
       try {
-        await this.save(write(entries.map(toStored)));
+        await this.save(this.bytes());
       } catch (error) {
-        await this.save(write(before.map(toStored))).catch(() => {}); // If it was half done.
+        this.stored = before;
+        await this.save(this.bytes()).catch(() => {}); // If it was half done.
         throw error;
       }
       this.entries = entries;
@@ -241,7 +328,23 @@ export class Outbox implements Store<readonly OutboxEntry[]> {
     return done.then(() => this.changed());
   }
 
+  /** With what was sent at once and is stored. */
+  private all(entries: readonly StoredEntry[]): StoredEntry[] {
+    return [...[...this.sent].filter(({ isKept }) => isKept), ...entries];
+  }
+
+  private bytes(): Uint8Array | undefined {
+    return write(this.all(this.stored).map(toStored));
+  }
+
+  /** A copy of the input: what is stored is what was sent. */
+  private entry(method: DescMethodUnary, input: MessageInitShape<DescMessage>, firstSent: number | undefined): StoredEntry {
+    const message = decode(method.input, encode(method.input, input, undefined), undefined);
+    return { method, input: message, madeAt: Date.now(), session: this.session, id: this.nextId++, firstSent };
+  }
+
   private changed(): void {
+    this.shown = this.all(this.entries);
     for (const listener of [...this.listeners]) apart(listener);
   }
 
@@ -351,6 +454,8 @@ function read(bytes: Uint8Array): Stored[] | undefined {
   }
 }
 
+/** How long a command that was sent is not stored. */
+const PATIENCE = 1_000;
 /** How long commands wait for a page that uses their service. */
 const LEFT_FOR = 86_400_000;
 const VERSION = 2;

@@ -1,4 +1,4 @@
-/** Where data are kept between pages. */
+/** Where data are kept between pages. What is asked of one key is done in that order. */
 
 export interface OfflineStorage {
   get(key: string): Promise<Uint8Array | undefined>;
@@ -22,6 +22,8 @@ export function indexedDbStorage(name: string = STORE): OfflineStorage {
   const run = async <T>(mode: IDBTransactionMode, act: (store: IDBObjectStore) => IDBRequest<T>): Promise<T> => {
     const transaction = (await opened).transaction(STORE, mode, { durability: "strict" });
     const request = act(transaction.objectStore(STORE));
+    // Also if the page ends before it hears of that.
+    transaction.commit();
     return new Promise((resolve, reject) => {
       transaction.oncomplete = () => resolve(request.result);
       transaction.onabort = transaction.onerror = () => reject(transaction.error);

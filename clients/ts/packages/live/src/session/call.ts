@@ -32,8 +32,15 @@ export interface CallOptions {
   key?: CommandKey;
   /** When the command was first sent, if that was in an earlier page. */
   firstSent?: number;
+  /** Hears each time that it is sent, and in which session. */
+  sent?(call: SentCall, session: Uint8Array | undefined): void;
   /** Belongs to whoever made the call; events carry the call and so this. */
   owner?: unknown;
+}
+
+/** What a call was sent as. */
+export interface SentCall extends Pick<Call, "command" | "key" | "firstSent"> {
+  readonly options: Pick<CallOptions, "headers">;
 }
 
 /** What a call needs only when its answer, or its body, comes in items. */

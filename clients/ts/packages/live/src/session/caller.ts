@@ -97,6 +97,7 @@ function send(session: Session, call: Call): void {
   F.endFrame(main, at);
   call.nth = session.requests++;
   call.wasSent = true;
+  options.sent?.(call, session.id);
   session.flow.lineUp(call);
 }
 

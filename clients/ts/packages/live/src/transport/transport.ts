@@ -1,7 +1,6 @@
 /** The transport: what generated clients of connect-es call, and what watches queries. */
 import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import type { ConnectError, Interceptor, Transport } from "@connectrpc/connect";
-import type { CommandKey } from "../session/call.ts";
 import { Session } from "../session/session.ts";
 import type { GetHeaders } from "../socket/credentials.ts";
 import { type OpenSocket, socketUrl } from "../socket/dial.ts";
@@ -11,7 +10,7 @@ import { DURABLE_FEATURE, RESUME_FEATURE, WATCH_FEATURE } from "../wire/kinds.ts
 import type { Fallback, UndecidedCall } from "./fallback.ts";
 import { loadFallback, loadInterceptors, loadStream, whileAllowed } from "./lazy.ts";
 import type { BinaryOptions } from "./method.ts";
-import { keyed, unary } from "./unary.ts";
+import { type CommandOptions, unary } from "./unary.ts";
 import { type WatchOptions, Watches } from "./watches.ts";
 
 export interface LiveOptions {
@@ -52,14 +51,14 @@ export interface LiveTransport extends Transport {
     options?: WatchOptions,
   ): () => void;
   /**
-   * Runs a command under a key, which the entry point `offline` chooses and keeps. It runs only
-   * where the service keeps keys, or the method is IDEMPOTENT; else its outcome is unknown.
+   * Runs a command for the entry point `offline`, once there is a connection. Under a `key` it runs
+   * only where the service keeps keys, or the method is IDEMPOTENT; else its outcome is unknown.
+   * Without one it is a call as any other, and `sent` hears what it was sent as.
    */
   command<I extends DescMessage, O extends DescMessage>(
     method: DescMethodUnary<I, O>,
     input: MessageInitShape<I>,
-    key: CommandKey,
-    firstSent?: number,
+    options: CommandOptions,
   ): Promise<MessageShape<O>>;
   readonly connection: Store<ConnectionState>;
   /** Dials at once, or asks whether all answers are current. Pages do it by themselves. */
@@ -116,7 +115,11 @@ export function createLiveTransport(options: LiveOptions): LiveTransport {
     stream: (...call) =>
       decided(call, () => fallback?.transport?.stream(...call) ?? loadStream().then(({ stream }) => stream(socket, options, ...call))),
     watch: (method, input, watcher, how) => watches.add(method, input, watcher, how),
-    command: (method, input, key, firstSent) => keyed(socket, options, method, input, key, firstSent),
+    command: (method, input, more) => {
+      const call = [method, undefined, more.key && 0, undefined, input, undefined] as const;
+      const over = more.key ? undefined : fallback?.transport;
+      return (over?.unary(...call) ?? unary(socket, options, ...call, more)).then(({ message }) => message);
+    },
     connection: socket.state,
     wake: () => socket.wake(),
     close: async () => socket.close(),

@@ -2,7 +2,7 @@
 import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import { ConnectError } from "@connectrpc/connect";
 import type { ContextValues, UnaryResponse } from "@connectrpc/connect";
-import type { Call, CallOptions, CommandKey } from "../session/call.ts";
+import type { Call, CallOptions } from "../session/call.ts";
 import { NOT_RUN, type SessionEvent } from "../session/event.ts";
 import type { Owner, Socket } from "../socket/socket.ts";
 import type { Header } from "../wire/metadata.ts";
@@ -13,7 +13,10 @@ import { type BinaryOptions, decode, encode, kindOf, pathOf } from "./method.ts"
 import { CODE_INTERNAL, CODE_UNAUTHENTICATED } from "../wire/code.ts";
 import type { LiveOptions } from "./transport.ts";
 
-/** Calls without interceptors go past all that serves those. */
+/** What only commands of the entry point `offline` have. */
+export type CommandOptions = Pick<CallOptions, "key" | "firstSent" | "sent">;
+
+/** Calls without interceptors, or under a key, go past all that serves those. */
 export function unary<I extends DescMessage, O extends DescMessage>(
   socket: Socket,
   options: LiveOptions,
@@ -23,14 +26,15 @@ export function unary<I extends DescMessage, O extends DescMessage>(
   header: HeadersInit | undefined,
   input: MessageInitShape<I>,
   contextValues?: ContextValues,
+  more?: CommandOptions,
 ): Promise<UnaryResponse<I, O>> {
   const timeout = timeoutMs === undefined ? options.defaultTimeoutMs : timeoutMs > 0 ? timeoutMs : undefined;
   let last: UnaryCall<I, O> | undefined;
   const call = (message: MessageInitShape<I>, headers: HeadersInit | undefined, ended?: AbortSignal) => {
-    last = new UnaryCall(socket, method, options.binaryOptions);
+    last = new UnaryCall(socket, method, options.binaryOptions, more);
     return last.run(message, headers, timeout, ended);
   };
-  if (!options.interceptors?.length) return call(input, header, signal);
+  if (more?.key || !options.interceptors?.length) return call(input, header, signal);
   const begun = socket.now();
   return whileAllowed(loadInterceptors(), signal, timeout)
     .then(({ runInterceptors }) =>
@@ -68,20 +72,6 @@ class Reply<I extends DescMessage, O extends DescMessage> {
   }
 }
 
-/** A command under a key that its caller chose, so that it may be sent again, by a later page too. */
-export function keyed<I extends DescMessage, O extends DescMessage>(
-  socket: Socket,
-  options: LiveOptions,
-  method: DescMethodUnary<I, O>,
-  input: MessageInitShape<I>,
-  key: CommandKey,
-  firstSent: number | undefined,
-): Promise<MessageShape<O>> {
-  const call = new UnaryCall(socket, method, options.binaryOptions);
-  call.more = { key, firstSent };
-  return call.run(input, undefined, undefined, undefined).then(({ message }) => message);
-}
-
 class UnaryCall<I extends DescMessage, O extends DescMessage> implements Owner {
   private readonly socket: Socket;
   private readonly method: DescMethodUnary<I, O>;
@@ -94,12 +84,13 @@ class UnaryCall<I extends DescMessage, O extends DescMessage> implements Owner {
   private signal: AbortSignal | undefined;
   private isRetried = false;
   private epoch = 0;
-  more: { key: CommandKey; firstSent: number | undefined } | undefined;
+  private readonly more: CommandOptions | undefined;
 
-  constructor(socket: Socket, method: DescMethodUnary<I, O>, binaryOptions: BinaryOptions | undefined) {
+  constructor(socket: Socket, method: DescMethodUnary<I, O>, binaryOptions: BinaryOptions | undefined, more: CommandOptions | undefined) {
     this.socket = socket;
     this.method = method;
     this.binaryOptions = binaryOptions;
+    this.more = more;
   }
 
   run(
