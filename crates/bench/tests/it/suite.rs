@@ -45,7 +45,7 @@ fn a_suite_measures_who_is_there_and_says_who_is_not_and_why() {
     ]);
     let out = scratch("suite");
     let (from, to) = (folder.to_str().unwrap(), out.to_str().unwrap());
-    let run = ["suite", "web", "-z", "400ms", "--rounds", "2", "--only", "method, 8"];
+    let run = ["suite", "web", "-z", "2s", "--rounds", "2", "--only", "method, 8"];
     let ran = bench(&[&run[..], &["--peers", from, "--out", to]].concat());
     assert_eq!(ran.outcome.unwrap(), Outcome::Done, "{}", ran.text);
     assert!(ran.text.contains("absent: missing: no-such-program is missing: install it"));
@@ -75,7 +75,7 @@ fn answers_with_another_body_are_no_figures() {
     let folder = peers(&[("tidewire", &format!("echo {}; exec sleep 600", server.address))]);
     let out = scratch("suite");
     let (from, to) = (folder.to_str().unwrap(), out.to_str().unwrap());
-    let run = ["suite", "web", "-z", "400ms", "--rounds", "1", "--only", "text, method, 8"];
+    let run = ["suite", "web", "-z", "2s", "--rounds", "1", "--only", "text, method, 8"];
     let ran = bench(&[&run[..], &["--peers", from, "--out", to]].concat());
     assert_eq!(ran.outcome.unwrap(), Outcome::NothingAnswered);
     assert!(ran.text.contains("nothing was answered well") && ran.text.contains("check: body"));
@@ -97,7 +97,7 @@ fn a_peer_that_compiles_while_it_runs_is_loaded_before_it_is_measured() {
     std::fs::write(folder.join("peers.toml"), text).unwrap();
     let out = scratch("suite");
     let (from, to) = (folder.to_str().unwrap(), out.to_str().unwrap());
-    let run = ["suite", "web", "-z", "200ms", "--rounds", "1", "--only", "text, method, 8"];
+    let run = ["suite", "web", "-z", "500ms", "--rounds", "1", "--only", "text, method, 8"];
     let ran = bench(&[&run[..], &["--peers", from, "--out", to]].concat());
     assert_eq!(ran.outcome.unwrap(), Outcome::Done, "{}", ran.text);
     let text = std::fs::read_to_string(out.join("web.md")).unwrap();
@@ -106,14 +106,13 @@ fn a_peer_that_compiles_while_it_runs_is_loaded_before_it_is_measured() {
     );
     let json = std::fs::read_to_string(out.join("web.json")).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    // Two seconds of load go before a fifth of one that is measured, so most calls are in no
-    // figure.
+    // Two seconds of load go before a half of one that is measured, so most calls are in no figure.
     let per_counted = |at: usize, server: &Peer| {
         let figures = &json["measurements"][at]["figures"];
-        server.served() as f64 / (figures["ok_per_second"].as_f64().unwrap() * 0.2)
+        server.served() as f64 / (figures["ok_per_second"].as_f64().unwrap() * 0.5)
     };
     let (of_cold, of_warm) = (per_counted(0, &cold), per_counted(1, &warm));
-    assert!(of_warm > 2.0 * of_cold, "{of_warm} and {of_cold}");
+    assert!(of_warm > 1.5 * of_cold, "{of_warm} and {of_cold}");
 }
 
 #[test]
@@ -186,7 +185,7 @@ fn runs_are_one_page_with_the_history_of_each_figure_and_each_has_a_table_for_do
     let runs = scratch("runs");
     for run in ["1-a", "2-b"] {
         let (from, to) = (folder.to_str().unwrap(), runs.join(run));
-        let words = ["suite", "web", "-z", "400ms", "--rounds", "1", "--only", "text, method, 8"];
+        let words = ["suite", "web", "-z", "2s", "--rounds", "1", "--only", "text, method, 8"];
         let ran = bench(&[&words[..], &["--peers", from, "--out", to.to_str().unwrap()]].concat());
         assert_eq!(ran.outcome.unwrap(), Outcome::Done, "{}", ran.text);
     }
