@@ -14,6 +14,7 @@
 //! MEMO_WITHOUT=Strict,Close cargo test …         without these features; `generate` lists them
 //! MEMO_ALL=2 cargo test …                        goes on after the first failure, two of each kind
 //! MEMO_RAW=1 cargo test …                        does not cut failing programs down
+//! MEMO_EVENTS=1 cargo test …                     shows what the graphs did before a failure
 //! ```
 #![allow(clippy::print_stdout)]
 

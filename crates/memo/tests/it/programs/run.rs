@@ -27,18 +27,20 @@ pub(super) fn run(program: &Program) -> Vec<Failure> {
         if let Err(payload) = driven {
             world.fail("unplanned panic", hooks::payload_text(&*payload));
         }
+        let events = events(&world);
         World::end();
         drop(crowd);
         let graphs: Vec<_> = world.graphs.lock().expect("never poisoned").drain(..).collect();
         if ending != Ending::Here {
             LAST.with(|last| last.borrow_mut().extend(graphs.into_iter().flatten()));
         }
-        world.state().failures.iter().cloned().collect::<Vec<_>>()
+        let failures = world.state().failures.clone().into_iter();
+        failures.map(|Failure { kind, text }| Failure { kind, text: text + &events }).collect()
     })
     .join();
     World::end();
     hooks::pause(false);
-    let mut failures = failures.unwrap_or_else(|payload| {
+    let mut failures: Vec<Failure> = failures.unwrap_or_else(|payload| {
         let text = hooks::payload_text(&*payload);
         vec![Failure { kind: "unplanned panic".to_owned(), text }]
     });
@@ -144,17 +146,19 @@ pub(super) fn until_quiet(world: &Arc<World>, phase: usize) {
             return;
         }
     }
-    let mut text = format!("phase {phase}");
-    if std::env::var_os("MEMO_EVENTS").is_some() {
-        for graph in world.graphs.lock().expect("never poisoned").iter().flatten() {
-            for event in graph.take_events().iter().rev().take(EVENTS_SHOWN).rev() {
-                text +=
-                    &format!("\n{:>6} {} {} {:?}", event.tick, event.memo, event.key, event.kind);
-                text += &event.cause.map(|cause| format!(" {cause:?}")).unwrap_or_default();
-            }
+    world.fail("never quiet", format!("phase {phase}"));
+}
+
+/// What the graphs did last, when `MEMO_EVENTS` is set.
+fn events(world: &World) -> String {
+    let mut text = String::new();
+    for graph in world.graphs.lock().expect("never poisoned").iter().flatten() {
+        for event in graph.take_events().iter().rev().take(EVENTS_SHOWN).rev() {
+            text += &format!("\n{:>6} {} {} {:?}", event.tick, event.memo, event.key, event.kind);
+            text += &event.cause.map(|cause| format!(" {cause:?}")).unwrap_or_default();
         }
     }
-    world.fail("never quiet", text);
+    text
 }
 
 /// Frees what waits to be freed, and says how many values are alive.
