@@ -11,6 +11,7 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -46,9 +47,21 @@ pub(crate) fn sample<K: Key, V: Send + Sync + 'static>(
     let due = one_in != 0 && turn.is_multiple_of(one_in) && !is_polled();
     let Some(equal) = memo.equal.filter(|_| due) else { return };
     quietly(|| {
-        let audit = Ambient::current().scope(audit(memo, key.clone(), value.clone(), equal));
-        memo.shared().audits.add(Box::pin(audit));
+        let audit = beside(audit(memo, key.clone(), value.clone(), equal));
+        memo.shared().audits.add(Box::pin(Ambient::current().scope(audit)));
     });
+}
+
+/// Keeps an audit to itself, from its call of the function to its report: the computation that happens to
+/// poll it has read nothing of what it looks at.
+async fn beside(audit: impl Future<Output = ()>) {
+    let mut audit = pin!(audit);
+    let polled = poll_fn(|context| {
+        let _auditing = AuditGuard::new();
+        let _hidden = FrameGuard::new(None);
+        audit.as_mut().poll(context)
+    });
+    polled.await;
 }
 
 async fn audit<K: Key, V: Send + Sync + 'static>(
@@ -60,8 +73,6 @@ async fn audit<K: Key, V: Send + Sync + 'static>(
     let mut running = None;
     // A panic is a result that differs.
     let same = poll_fn(|context| {
-        let _auditing = AuditGuard::new();
-        let _hidden = FrameGuard::new(None);
         let polled = catch_unwind(AssertUnwindSafe(|| {
             if running.is_none() {
                 running = memo.call(key.clone());

@@ -159,3 +159,44 @@ fn a_verification_that_waits_ends_with_its_graph() {
     drop(graph);
     assert!(kept.upgrade().is_none());
 }
+
+#[test]
+fn a_verification_that_ends_within_a_computation_reads_nothing_on_its_behalf() {
+    for is_announced in [true, false] {
+        let graph = Graph::new();
+        let rows = Source::<u64>::new_in(&graph, "rows");
+        let (data, gate, runs) = (Arc::new(AtomicU64::new(1)), Gate::default(), AtomicU64::new(0));
+        let (load, wait) = (data.clone(), gate.clone());
+        let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
+            let (load, wait) = (load.clone(), wait.clone());
+            let waits = key == 1 && runs.fetch_add(1, SeqCst) == 1;
+            async move {
+                rows.read(&key);
+                if waits {
+                    wait.pass().await;
+                }
+                if key == 1 { load.load(SeqCst) } else { 0 }
+            }
+        })
+        .verify(1.0);
+        let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+            *leaf.get(key).await.unwrap()
+        });
+        for key in [2, 1, 1] {
+            now(leaf.get(key)).unwrap();
+        }
+        data.store(2, SeqCst);
+        if is_announced {
+            rows.changed(&1);
+        }
+        gate.open();
+        assert_eq!(graph.stats().audited, 0);
+        now(above.get(2)).unwrap();
+        // What it compares with is gone from memory, or there.
+        assert_eq!(graph.stats().audited, 2, "one began before, and one with the hit of the leaf");
+        assert_eq!(graph.stats().mismatched, u64::from(!is_announced));
+        assert!(above.cached(&2).is_some(), "announced: {is_announced}");
+        rows.changed(&1);
+        assert!(above.cached(&2).is_some(), "announced: {is_announced}");
+    }
+}
