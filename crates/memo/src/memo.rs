@@ -148,8 +148,9 @@ impl<K: Key, V: Send + Sync + 'static> Memo<K, V> {
     /// See [`ErrorKind`](crate::ErrorKind).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the computation to the other callers; the last one cancels it. A memoized
-    /// function that drops it before its answer is answered and not kept.
+    /// Dropping the future leaves the computation to the other callers; the last one cancels it. One that is
+    /// kept and polled no more holds no other caller up. A memoized function that drops it before its answer
+    /// is answered and not kept.
     #[inline(always)]
     pub fn get(&self, key: K) -> Get<K, V> {
         Get::new(self.inner, key)

@@ -379,18 +379,17 @@ fn wait<K: Key, V: Send + Sync + 'static>(
             if let Some(answer) = joined.answer(&board) {
                 return Some(answer);
             }
-            if board.polling && !starts {
-                let old = board.wait(joined.caller(), waker);
-                drop(board);
-                drop(old);
-                return None;
+            if starts {
+                board.leave_poll();
             }
-            if level.is_none() {
-                board.polling = false;
+            let is_due = board.is_due();
+            if !is_due || level.is_none() {
                 let old = board.wait(joined.caller(), waker);
                 drop(board);
                 drop(old);
-                work.defer();
+                if is_due {
+                    work.defer();
+                }
                 return None;
             }
             board.start_polling();
@@ -415,20 +414,16 @@ fn after_poll<K: Key, V: Send + Sync + 'static>(
     is_ready: bool,
     context: &Context<'_>,
 ) -> Option<Answer<V>> {
-    let work = &joined.work;
-    let mut board = work.board.lock();
+    // Cloned and dropped outside of the lock: both may be user code.
+    let mut waker = (!is_ready).then(|| context.waker().clone());
+    let mut board = joined.work.board.lock();
     let answer = joined.answer(&board);
-    if is_ready {
-        let waiting = board.stop_polling();
-        drop(board);
-        waiting.into_values().for_each(wake::wake);
-    } else if answer.is_some() {
-        // Served early: the others drive on, and `leave` tells one of them.
-        board.polling = false;
-    } else {
-        drop(board);
-        work.stay_driver(joined.caller(), context.waker());
-    }
+    let waits = if answer.is_none() { waker.take() } else { None };
+    let old = waits.and_then(|waker| board.wait(joined.caller(), waker));
+    let waiting = board.stop_polling();
+    drop(board);
+    drop(old);
+    waiting.into_values().for_each(wake::wake);
     answer
 }
 

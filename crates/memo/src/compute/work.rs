@@ -1,9 +1,9 @@
 //! Single flight: one computation that many callers wait for.
 //!
-//! A `Work` hangs off its node while it runs and is owned by its callers. Whoever polls drives; the
-//! others wait. When the inner future wakes, one caller is woken (the driver), not all; the role is
-//! handed over when the driver goes away, and to the next caller when a driver that was woken has not
-//! come back by the next wake. The last caller that leaves cancels.
+//! A `Work` hangs off its node while it runs and is owned by its callers. When the inner future wakes,
+//! all callers are woken, and the first one that polls drives; the others wait again. Nobody can tell a
+//! caller that will poll from one that was put away for good, so no one of them is told alone. The last
+//! caller that leaves cancels.
 //!
 //! Most computations have one caller and are over after one poll. What they do not need costs them
 //! nothing: callers share a place of the pool, the waker is the caller's own share until somebody
@@ -19,7 +19,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
 use std::task::{Context, RawWaker, RawWakerVTable, Waker};
 
 use crate::compute::attempt::Attempt;
-use crate::compute::audit;
 use crate::compute::capture::{Asker, Frame};
 use crate::compute::inner::{Inner, Node};
 use crate::graph::ambient::Ambient;
@@ -72,9 +71,9 @@ pub(crate) struct Board<V> {
     pub(crate) early: Option<Early<V>>,
     /// Somebody polls right now.
     pub(crate) polling: bool,
-    /// The inner future woke since the last poll began.
+    /// The inner future woke since the last poll began. Whoever waits has been woken since, unless
+    /// somebody polls.
     woken: bool,
-    driver: Option<u32>,
     waiting: ByCaller<Waker>,
 }
 
@@ -170,22 +169,6 @@ impl<K: Key, V: Send + Sync + 'static> Work<K, V> {
         self.head.finish();
     }
 
-    /// Ends a poll that is pending: the poller waits like the others, and drives.
-    pub(crate) fn stay_driver(&self, caller: u32, waker: &Waker) {
-        let waiting = waker.clone();
-        let (old, woken) = {
-            let mut board = self.board.lock();
-            board.polling = false;
-            // What is verified is polled when it suits: then whoever waits is woken.
-            board.driver = (!audit::is_polled()).then_some(caller);
-            (board.wait(caller, waiting), board.woken)
-        };
-        drop(old);
-        if woken {
-            wake::wake(waker.clone());
-        }
-    }
-
     /// Wakes everyone who waits.
     pub(crate) fn wake_all(&self) {
         let waiting = self.board.lock().stop_waiting();
@@ -211,17 +194,25 @@ impl<V> Board<V> {
         self.done.is_none() && self.early.is_none() && self.waiting.is_plain()
     }
 
-    /// Begins a poll. The caller holds the board.
-    pub(crate) fn start_polling(&mut self) {
-        self.polling = true;
-        self.woken = false;
-        self.driver = None;
+    /// Whether whoever comes is to poll.
+    pub(crate) fn is_due(&self) -> bool {
+        self.woken && !self.polling && self.done.is_none()
     }
 
-    /// Ends a poll after which the outcome is there; returns who is to be told.
+    /// Begins a poll. The caller holds the board.
+    pub(crate) fn start_polling(&mut self) {
+        (self.polling, self.woken) = (true, false);
+    }
+
+    /// Leaves a poll that has not begun to the others.
+    pub(crate) fn leave_poll(&mut self) {
+        (self.polling, self.woken) = (false, true);
+    }
+
+    /// Ends a poll; returns who is to be told of the outcome, or that the next one is due.
     pub(crate) fn stop_polling(&mut self) -> ByCaller<Waker> {
         self.polling = false;
-        self.stop_waiting()
+        if self.woken || self.done.is_some() { self.stop_waiting() } else { ByCaller::default() }
     }
 
     fn stop_waiting(&mut self) -> ByCaller<Waker> {
@@ -231,25 +222,6 @@ impl<V> Board<V> {
     /// Waits for somebody else's poll. Returns the waker that this one replaces.
     pub(crate) fn wait(&mut self, caller: u32, waker: Waker) -> Option<Waker> {
         self.waiting.insert(caller, waker)
-    }
-
-    /// Takes the waker of the driver, who waits anew when it polls. (To clone it would run user code.)
-    fn driver_waker(&mut self) -> Option<Waker> {
-        self.waiting.remove(self.driver?)
-    }
-
-    /// Makes another caller that waits the driver.
-    fn next_driver(&mut self) -> &mut Self {
-        self.driver = self.waiting.after(self.driver).map_or(self.driver, |(next, _)| Some(next));
-        self
-    }
-
-    /// Returns the waker of the caller that goes, and that of whoever drives in its place.
-    fn leave(&mut self, caller: u32) -> (Option<Waker>, Option<Waker>) {
-        let own = self.waiting.remove(caller);
-        let idle = !self.polling && self.done.is_none();
-        let orphaned = self.driver.is_none_or(|driver| driver == caller);
-        (own, if idle && orphaned { self.next_driver().driver_waker() } else { None })
     }
 }
 
@@ -355,14 +327,16 @@ impl<K: Key, V: Send + Sync + 'static> Participant<K, V> {
             // The node is gone, too, and nobody else may come by.
             epoch::collect_if_due();
         } else {
-            let (own, next) = {
+            let (own, others) = {
                 let mut board = work.board.lock();
-                // Who goes without the poll that was its due leaves it to the others.
-                board.polling &= !self.starts;
-                board.leave(self.caller)
+                let own = board.waiting.remove(self.caller);
+                if self.starts {
+                    board.leave_poll();
+                }
+                (own, if board.is_due() { board.stop_waiting() } else { ByCaller::default() })
             };
             drop(own);
-            next.into_iter().for_each(wake::wake);
+            others.into_values().for_each(wake::wake);
         }
     }
 }
@@ -396,7 +370,6 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
             early: None,
             polling: true,
             woken: false,
-            driver: None,
             waiting: ByCaller::default(),
         };
         let place = pool::place::<Work<K, V>>();
@@ -479,9 +452,9 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
     /// The inner future wants to be polled.
     fn woke(&self) {
         self.abandon_if_cancelled();
-        let (driver, others) = {
+        let waiting = {
             let mut board = self.board.lock();
-            let ignored = std::mem::replace(&mut board.woken, true);
+            board.woken = true;
             if board.polling {
                 return;
             }
@@ -489,14 +462,9 @@ impl<K: Key, V: Send + Sync + 'static> Share<K, V> {
                 drop(board);
                 return depth::defer(Box::new(self.clone()));
             }
-            // A driver that was woken before and has not polled since may never do so.
-            match board.driver {
-                None => (None, board.stop_waiting()),
-                Some(_) if ignored => (board.next_driver().driver_waker(), ByCaller::default()),
-                Some(_) => (board.driver_waker(), ByCaller::default()),
-            }
+            board.stop_waiting()
         };
-        driver.into_iter().chain(others.into_values()).for_each(wake::wake);
+        waiting.into_values().for_each(wake::wake);
     }
 }
 
@@ -556,24 +524,14 @@ impl<K: Key, V: Send + Sync + 'static> Deferred for Share<K, V> {
     fn drive(self: Box<Self>) {
         {
             let mut board = self.board.lock();
-            if board.polling || board.done.is_some() {
+            if !board.is_due() {
                 return;
             }
             board.start_polling();
         }
         let polled = self.poll(&mut Context::from_waker(&self.waker()));
-        let yielded = {
-            let mut board = self.board.lock();
-            board.polling = false;
-            let woken = board.woken;
-            let next = polled.is_pending().then(|| board.next_driver());
-            next.filter(|_| woken).and_then(Board::driver_waker)
-        };
-        if polled.is_ready() {
-            self.wake_all();
-        }
-        if let Some(waker) = yielded {
-            depth::yielding(|| wake::wake(waker));
-        }
+        let waiting = self.board.lock().stop_polling();
+        let wakes = || waiting.into_values().for_each(wake::wake);
+        if polled.is_ready() { wakes() } else { depth::yielding(wakes) }
     }
 }

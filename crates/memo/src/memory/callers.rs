@@ -46,12 +46,6 @@ impl<T> ByCaller<T> {
         }
     }
 
-    /// The first caller after this one, or else the first of all.
-    pub(crate) fn after(&self, caller: Option<u32>) -> Option<(u32, &T)> {
-        let next = caller.and_then(|caller| self.iter_from(caller.wrapping_add(1)).next());
-        next.or_else(|| self.iter_from(0).next())
-    }
-
     /// In the order of their numbers, from this one on.
     pub(crate) fn iter_from(&self, caller: u32) -> impl Iterator<Item = (u32, &T)> {
         let one =
@@ -80,7 +74,6 @@ mod tests {
     #[test]
     fn callers_are_found_in_order_whoever_came_first() {
         let mut callers = ByCaller::default();
-        assert_eq!(callers.after(None), None);
         assert_eq!(callers.insert(5, 'a'), None);
         assert_eq!(callers.insert(5, 'b'), Some('a'));
         assert_eq!((callers.insert(7, 'c'), callers.insert(6, 'd')), (None, None));
@@ -92,8 +85,6 @@ mod tests {
         };
         assert_eq!(order(&callers, 0), [(2, 'f'), (6, 'd'), (7, 'c'), (9, 'e')]);
         assert_eq!(order(&callers, 7), [(7, 'c'), (9, 'e')]);
-        assert_eq!(callers.after(Some(6)), Some((7, &'c')));
-        assert_eq!(callers.after(Some(9)), Some((2, &'f')));
         assert_eq!(callers.remove(8), None);
         assert_eq!(callers.into_values().count(), 4);
     }

@@ -48,7 +48,7 @@ fn concurrent_misses_of_one_key_run_the_function_once() {
 }
 
 #[test]
-fn dropping_the_driving_caller_hands_the_computation_to_another() {
+fn dropping_the_caller_that_polled_last_leaves_the_computation_to_another() {
     let graph = Graph::new();
     let gate = Gate::default();
     let memo = gated(&graph, gate.clone());
@@ -57,27 +57,42 @@ fn dropping_the_driving_caller_hands_the_computation_to_another() {
     assert!(poll_with(&mut second, &wakes).is_pending());
     assert!(poll(&mut first).is_pending());
     drop(first);
-    assert_eq!(wakes.count(), 1, "the one that is left is woken to drive");
     gate.open();
+    assert_eq!(wakes.count(), 1, "the one that is left is woken to drive");
     assert!(poll_with(&mut second, &wakes).is_ready());
 }
 
 #[test]
-fn one_waiter_is_woken_to_drive_and_all_when_it_is_done() {
+fn all_who_wait_are_woken_and_only_the_first_of_them_polls_the_function() {
     let graph = Graph::new();
-    let gate = Gate::default();
-    let memo = gated(&graph, gate.clone());
+    let (first, second, polls) = (Gate::default(), Gate::default(), Arc::new(AtomicU64::new(0)));
+    let (gates, count) = ([first.clone(), second.clone()], polls.clone());
+    let memo = Memo::infallible_in(&graph, "gated", move |key: u64| {
+        let (gates, count) = (gates.clone(), count.clone());
+        let mut run = Box::pin(async move {
+            gates[0].pass().await;
+            gates[1].pass().await;
+            key
+        });
+        std::future::poll_fn(move |context| {
+            count.fetch_add(1, SeqCst);
+            run.as_mut().poll(context)
+        })
+    });
     let wakes: Vec<_> = (0..4).map(|_| Wakes::new()).collect();
     let mut calls: Vec<_> = (0..4).map(|_| memo.get(1)).collect();
-    for (call, wakes) in calls.iter_mut().zip(&wakes) {
-        assert!(poll_with(call, wakes).is_pending());
+    for (opened, gate) in [None, Some(&first)].into_iter().enumerate() {
+        gate.into_iter().for_each(Gate::open);
+        assert!(wakes.iter().all(|wakes| wakes.count() == opened));
+        for (call, wakes) in calls.iter_mut().zip(&wakes) {
+            assert!(poll_with(call, wakes).is_pending());
+        }
+        assert_eq!(polls.load(SeqCst) as usize, opened + 1);
     }
-    gate.open();
-    let woken: Vec<usize> = wakes.iter().map(|wakes| wakes.count()).collect();
-    assert_eq!(woken.iter().sum::<usize>(), 1, "{woken:?}");
-    let driver = woken.iter().position(|&woken| woken == 1).unwrap();
-    assert!(poll_with(&mut calls[driver], &wakes[driver]).is_ready());
-    assert!(wakes.iter().all(|wakes| wakes.count() >= 1));
+    second.open();
+    assert!(wakes.iter().all(|wakes| wakes.count() == 2));
+    assert!(calls.into_iter().rev().all(|call| *now(call).unwrap() == 1));
+    assert_eq!(polls.load(SeqCst), 3);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::task::Poll;
 use futures::future::{Either, select};
 use tidewire_memo::{Graph, Memo, Source, scope};
 
-use crate::support::{Gate, now, poll, yield_once};
+use crate::support::{Gate, Wakes, now, poll, poll_with, yield_once};
 
 /// A memo that waits at a gate and reads a source, so that it is kept.
 fn slow(graph: &Graph, gate: &Gate) -> Memo<u64, u64> {
@@ -108,6 +108,23 @@ fn who_gives_up_outside_of_computations_takes_nothing_from_anybody() {
     gate.open();
     assert_eq!(*now(patient).unwrap(), 7);
     assert!(memo.cached(&7).is_some());
+}
+
+#[test]
+fn who_polls_and_then_neither_polls_again_nor_gives_up_holds_nobody_up() {
+    let (graph, gate) = (Graph::new(), Gate::default());
+    let slow = slow(&graph, &gate);
+    let (mut patient, wakes) = (slow.get(7), Wakes::new());
+    assert!(poll_with(&mut patient, &wakes).is_pending());
+    let mut put_away: Vec<_> = (0..3).map(|_| slow.get(7)).collect();
+    assert!(put_away.iter_mut().all(|get| poll(get).is_pending()));
+    gate.open();
+    assert!(wakes.count() > 0, "nobody else goes on with it");
+    assert_eq!(*now(patient).unwrap(), 7);
+    assert!(slow.cached(&7).is_some());
+    for get in put_away {
+        assert_eq!(*now(get).unwrap(), 7);
+    }
 }
 
 /// A function that asks `slow`, as `ask` says, and gives 99 when it has no answer; and what reads it.
