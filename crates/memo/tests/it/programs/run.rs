@@ -68,8 +68,10 @@ fn drive(world: &Arc<World>) {
             schedule::spawn(world, format!("task {at} of phase {number}"), false, task);
         }
         until_quiet(world, number);
+        checks::nobody_waits(world, number);
         hooks::pause(true);
         settle(world, number);
+        checks::nobody_waits(world, number);
         if world.state().failures.is_empty() {
             let mismatches = world.mismatches.load(SeqCst);
             checks::quiet(world, number);
