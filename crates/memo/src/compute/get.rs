@@ -321,7 +321,8 @@ fn alone<K: Key, V: Send + Sync + 'static>(
     own::begin(memo, &key).map(|own| own.map(Box::new)).transpose()
 }
 
-/// The cycle that a computation closes by going on with another's `get`, if what is asked for waits for it.
+/// The cycle that a computation closes by going on with another's `get`, if what is asked for waits for it;
+/// else it is the one who waits from now on.
 ///
 /// If nobody else waited, the computation would own itself, and would neither go on nor end.
 #[cold]
@@ -335,7 +336,10 @@ fn moved_into<K: Key, V: Send + Sync + 'static>(
     if !std::ptr::eq(frame.graph, memo.shared()) || joined.work.head.is_finished() {
         return None;
     }
-    let cycle = cycle::find(&core, frame.node, &joined.work.node().header)?;
+    let Some(cycle) = cycle::find(&core, frame.node, &joined.work.node().header) else {
+        joined.work.head.moves(joined.caller(), frame.node);
+        return None;
+    };
     core.stats.cycles += 1;
     drop(core);
     Some(Error::cycle(&cycle.names()))

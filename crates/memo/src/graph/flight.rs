@@ -72,6 +72,11 @@ impl WorkHead {
         caller
     }
 
+    /// Another computation goes on with the `get` of a caller.
+    pub(crate) fn moves(&self, caller: u32, parent: Id) {
+        self.parents.borrow_mut().insert(caller, parent);
+    }
+
     fn is_late(&self, revision: u64) -> bool {
         revision > self.start_revision.get()
     }

@@ -295,6 +295,39 @@ fn a_question_that_moves_to_what_it_waits_for_is_a_cycle() {
 }
 
 #[test]
+fn what_asks_for_whoever_goes_on_with_its_question_is_a_cycle() {
+    let graph = Graph::new();
+    let heir = Memo::infallible_in(&graph, "heir", |_: u64| async move {
+        match LEFT.with(|left| left.borrow_mut().pop()) {
+            Some(asked) => asked.await,
+            None => 0,
+        }
+    });
+    let wanted = Memo::infallible_in(&graph, "wanted", move |key: u64| async move {
+        yield_once().await;
+        match heir.get(key).await {
+            Ok(value) => *value,
+            Err(error) => {
+                let error = error.to_string();
+                assert!(error.contains("cycle") && error.contains("wanted(7)"), "{error}");
+                99
+            }
+        }
+    });
+    let asker = Memo::infallible_in(&graph, "asker", move |key: u64| async move {
+        let mut asked = wanted.get(key);
+        assert!(poll(&mut asked).is_pending());
+        leave(async move { *asked.await.unwrap() });
+    });
+    now(asker.get(7)).unwrap();
+    match poll(&mut heir.get(7)) {
+        Poll::Pending => panic!("they wait for each other, and neither ends"),
+        // As above.
+        Poll::Ready(value) => assert!([0, 99].contains(&*value.unwrap())),
+    }
+}
+
+#[test]
 fn looking_for_a_value_in_memory_and_finding_none_is_a_read_of_its_absence() {
     let graph = Graph::new();
     let leaf = Memo::infallible_in(&graph, "leaf", |key: u64| async move { key });
