@@ -29,7 +29,8 @@ use crate::store::key::Key;
 impl Graph {
     /// Sets who is told when `Memo::verify` finds a mismatch. Without it mismatches are only counted.
     pub fn on_mismatch(&self, report: impl Fn(&Mismatch) + Send + Sync + 'static) {
-        *self.shared.on_mismatch.lock() = Some(Arc::new(report));
+        let old = self.shared.on_mismatch.lock().replace(Arc::new(report));
+        drop(old);
     }
 }
 

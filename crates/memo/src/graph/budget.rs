@@ -40,6 +40,8 @@ pub(crate) struct Ledger {
     in_use_from: u64,
     /// The same, and is not evicted now.
     spare_from: u64,
+    /// Something is above a budget only because a watch needs it.
+    pub(crate) spared_for_watch: bool,
 }
 
 impl Ledger {
@@ -53,6 +55,7 @@ impl Ledger {
             oversized: Vec::new(),
             in_use_from: u64::MAX,
             spare_from: u64::MAX,
+            spared_for_watch: false,
         }
     }
 
@@ -524,10 +527,13 @@ impl Core {
     ///
     /// Looks at a bounded number of nodes; when they do not decide, the answer is yes, and one of the
     /// nodes with many dependants stays.
-    fn serves_watch(&self, node: &Header) -> bool {
-        if self.watchers.is_empty() {
-            return false;
-        }
+    fn serves_watch(&mut self, node: &Header) -> bool {
+        let serves = !self.watchers.is_empty() && self.has_watch_above(node);
+        self.ledger.spared_for_watch |= serves;
+        serves
+    }
+
+    fn has_watch_above(&self, node: &Header) -> bool {
         let mut found = vec![node.id];
         let mut at = 0;
         while let Some(node) = found.get(at).and_then(|&id| self.node(id)) {

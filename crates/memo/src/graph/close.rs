@@ -7,6 +7,7 @@ use crate::graph::core::Core;
 use crate::graph::deferred::DeferredDrops;
 use crate::graph::owner::Owner;
 use crate::memory::epoch;
+use crate::memory::wake::quietly;
 
 impl Shared {
     /// Closes one memo.
@@ -38,6 +39,8 @@ impl Shared {
         };
         drop((deferred, rest));
         self.audits.close();
+        let report = self.on_mismatch.lock().take();
+        quietly(|| drop(report));
         epoch::collect();
     }
 

@@ -9,6 +9,7 @@ use std::cmp::Ordering;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Poll, Waker};
 
 use crate::graph::deferred::DeferredDrops;
@@ -247,7 +248,9 @@ impl Shared {
                 core.remove(owner, node, &mut deferred);
             }
             // What was kept for the watch may be too much now.
-            core.check_budget(self, None);
+            if std::mem::take(&mut core.ledger.spared_for_watch) {
+                self.over_budget.store(true, SeqCst);
+            }
         }
         budget::relieve(self);
     }

@@ -192,6 +192,7 @@ mod tests {
         assert_eq!(String::from_text("%2f"), None);
         assert_eq!(Vec::<u8>::from_text("0FF"), None);
         assert_eq!(Vec::<u8>::from_text("0F"), None);
+        assert_eq!(Vec::<u8>::from_text("00f"), None);
         assert_eq!(<(u8, u8)>::from_text("1/2/3"), None);
         assert_eq!(<(u8, u8)>::from_text("1"), None);
         assert_eq!(<()>::from_text("x"), None);

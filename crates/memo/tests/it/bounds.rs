@@ -489,3 +489,47 @@ fn what_a_watch_needs_is_not_forced_out_because_an_earlier_reader_of_it_is_gone(
     graph.set_budget(0);
     assert!(poll(&mut Box::pin(watch.next())).is_pending(), "nothing has changed");
 }
+
+#[test]
+fn a_value_that_goes_while_the_last_of_many_dependants_is_current_leaves_a_ghost() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| async move {
+        rows.read(&key);
+        key
+    });
+    let above =
+        Memo::infallible_in(
+            &graph,
+            "above",
+            move |_: u64| async move { *leaf.get(1).await.unwrap() },
+        );
+    for many in [1, 3, 64, 65, 300] {
+        (0..many).for_each(|key| drop(now(above.get(key)).unwrap()));
+        (0..many - 1).for_each(|key| drop(above.invalidate(&key)));
+        assert!(leaf.evict(&1));
+        assert!(above.cached(&(many - 1)).is_some(), "nothing that it read has changed");
+        rows.changed(&1);
+        assert!(above.cached(&(many - 1)).is_none(), "the last of {many}");
+    }
+}
+
+#[test]
+fn what_a_watch_kept_beyond_a_budget_goes_with_the_watch() {
+    for (whole, above) in [(false, false), (false, true), (true, false), (true, true)] {
+        let graph = Graph::new();
+        let leaf = Memo::infallible_in(&graph, "leaf", |key: u64| async move { key });
+        let leaf = if whole { leaf } else { leaf.budget(1) };
+        let over = Memo::infallible_in(&graph, "over", move |key: u64| async move {
+            *leaf.get(key).await.unwrap()
+        });
+        if whole {
+            graph.set_budget(1);
+        }
+        let mut watch = if above { over } else { leaf }.watch(1);
+        now(watch.next()).unwrap().unwrap();
+        assert!(leaf.entry(&1).is_some(), "a watch needs it");
+        drop(watch);
+        assert!(leaf.entry(&1).is_none(), "whole: {whole}, above: {above}");
+    }
+}

@@ -200,3 +200,46 @@ fn a_verification_that_ends_within_a_computation_reads_nothing_on_its_behalf() {
         assert!(above.cached(&2).is_some(), "announced: {is_announced}");
     }
 }
+
+#[test]
+fn a_value_that_was_replaced_while_its_function_ran_again_is_no_mismatch() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let (gate, runs, data) =
+        (Gate::default(), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(1)));
+    let (wait, count, load) = (gate.clone(), runs.clone(), data.clone());
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let (wait, load, run) = (wait.clone(), load.clone(), count.fetch_add(1, SeqCst));
+        async move {
+            rows.read(&key);
+            if run == 1 {
+                wait.pass().await;
+            }
+            load.load(SeqCst)
+        }
+    })
+    .verify(1.0);
+    now(memo.get(1)).unwrap();
+    assert_eq!(*now(memo.get(1)).unwrap(), 1, "the hit that is verified");
+    data.store(2, SeqCst);
+    rows.changed(&1);
+    assert_eq!(*now(memo.get(1)).unwrap(), 2);
+    gate.open();
+    graph.advance(Instant::now());
+    assert_eq!((runs.load(SeqCst), graph.stats().audited), (3, 1));
+    assert_eq!(graph.stats().mismatched, 0, "what was served had changed, and was declared");
+}
+
+#[test]
+fn what_mismatches_are_reported_to_is_dropped_with_the_graph_or_when_it_is_replaced() {
+    let (graph, held) = (Graph::new(), Arc::new(()));
+    let report = || {
+        let held = held.clone();
+        move |_: &tidewire_memo::Mismatch| _ = &held
+    };
+    graph.on_mismatch(report());
+    graph.on_mismatch(report());
+    assert_eq!(Arc::strong_count(&held), 2);
+    drop(graph);
+    assert_eq!(Arc::strong_count(&held), 1);
+}
