@@ -103,6 +103,8 @@ async fn perform(world: &Arc<World>, op: &Op, hand: &mut Vec<CachedValue<Value>>
         Op::Notify { node } => eyes::notify(world, *node),
         Op::Query { cell, turns } => query(world, *cell, *turns).await,
         Op::Suspend { cells, turns } => suspend(world, cells, *turns).await,
+        Op::Rollback { cells, turns, named } => rollback(world, cells, *turns, *named).await,
+        Op::Since { cell, turns } => since(world, *cell, *turns).await,
         Op::Enroll { node, number, after } => sets::enroll(world, *node, *number, *after).await,
         Op::Thread { node } => {
             hooks::elsewhere(|| look(world, *node, Ask::Cached));
@@ -129,6 +131,7 @@ fn house(world: &Arc<World>, op: &Op) {
             world.graph(*graph).into_iter().for_each(|graph| graph.set_budget(*bytes));
         }
         Op::Advance { graph, millis } => world.advance(*graph, *millis),
+        Op::Steer { graph, nth, evict } => steer(world, *graph, *nth, *evict),
         Op::ChangeSilently { cell } => world.state().counts[*cell] += 1,
         Op::Validate { node } => {
             let start = Start::now(world, *node);
@@ -267,6 +270,65 @@ impl Drop for Suspended {
         self.world.state().suspensions -= 1;
         let (world, cells) = (self.world.clone(), std::mem::take(&mut self.cells));
         Announcing { world, cells, counts: written }.announced();
+    }
+}
+
+/// Begins to write, and does not.
+async fn rollback(world: &Arc<World>, cells: &[usize], turns: usize, named: bool) {
+    let keys: Vec<Key> = cells.iter().map(|&cell| cell_key(cell)).collect();
+    let begin = || match named {
+        true => {
+            let first = world.row(cells[0]).write(&keys[0]);
+            keys.iter().skip(1).fold(first, |guard, key| guard.also(&world.row(cells[0]), key))
+        }
+        false => world.row(cells[0]).write_unknown(),
+    };
+    let guard = guarded(world, "write", begin);
+    guarded(world, "a key's drop", || drop(keys));
+    for _ in 0..turns {
+        yield_once().await;
+    }
+    guarded(world, "unchanged", || {
+        guard.into_iter().for_each(tidewire_memo::WriteGuard::unchanged)
+    });
+}
+
+/// What was true at a tick is shown to all who ask after a change is known to be announced since.
+async fn since(world: &Arc<World>, cell: usize, turns: usize) {
+    let (row, count) = (world.row(cell), world.count(cell));
+    let tick = row.tick();
+    for _ in 0..turns {
+        yield_once().await;
+    }
+    let key = cell_key(cell);
+    if guarded(world, "changed_since", || row.changed_since(&key, tick)) == Some(true) {
+        let mut state = world.state();
+        state.floors[cell] = state.floors[cell].max(count);
+        drop(state);
+        sets::announced(world);
+    }
+    guarded(world, "a key's drop", || drop(key));
+}
+
+fn steer(world: &World, graph: usize, nth: usize, evict: bool) {
+    let Some(graph) = world.graph(graph) else { return };
+    let mut entries = Vec::new();
+    for owner in graph.owners() {
+        let mut page = graph.entries(&owner.name, 0, 2);
+        entries.extend(page.entries);
+        while let Some(next) = page.next {
+            page = graph.entries(&owner.name, next, 2);
+            entries.extend(page.entries);
+        }
+    }
+    if entries.is_empty() {
+        return;
+    }
+    let id = entries[nth % entries.len()].id;
+    if evict {
+        graph.evict(id);
+    } else {
+        graph.invalidate(id);
     }
 }
 

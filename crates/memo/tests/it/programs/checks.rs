@@ -177,6 +177,7 @@ pub(super) fn keeps_everything(world: &World) -> bool {
         | Stmt::PanicIf { .. }
         | Stmt::Touch { .. }
         | Stmt::Glance { .. }
+        | Stmt::Glimpse { .. }
         | Stmt::Inherit { .. } => true,
         Stmt::Scope { after, .. } => any(after, &asks),
         _ => false,
@@ -188,7 +189,10 @@ pub(super) fn keeps_everything(world: &World) -> bool {
 /// Whether a function gives the same whenever it runs while nothing else happens.
 pub(super) fn is_certain(program: &Program) -> bool {
     let is_odd = |stmt: &Stmt| {
-        matches!(stmt, Stmt::Touch { .. } | Stmt::Glance { .. } | Stmt::Inherit { .. })
+        matches!(
+            stmt,
+            Stmt::Touch { .. } | Stmt::Glance { .. } | Stmt::Glimpse { .. } | Stmt::Inherit { .. }
+        )
     };
     !program.any_stmt(&is_odd)
 }

@@ -179,6 +179,11 @@ async fn one(world: &Arc<World>, node: Node, stmt: &Stmt, sights: Seen<'_>) -> R
             }
         }
         Stmt::Inherit { polls } => inherit(world, node, *polls).await,
+        Stmt::Glimpse { node: below } => {
+            if world.memo(*below).cached(&Key::new(below.key)).is_none() {
+                sights.push(Sight::unanswered(*below));
+            }
+        }
         Stmt::Scope { body, channel, after, abort } => {
             let shape = Scope { body, channel: *channel, after, abort: *abort };
             return scoped(world, node, shape, sights).await;
@@ -218,6 +223,7 @@ async fn call(
         Ask::Get => None,
         Ask::Cached => memo.cached(&Key::new(node.key)).map(|value| value.sights.clone()),
         Ask::With => memo.with(&Key::new(node.key), |value| value.sights.clone()),
+        Ask::Peek => memo.peek(&Key::new(node.key)).map(|value| value.sights.clone()),
     };
     let answer = match there {
         Some(there) => Ok(there),

@@ -5,7 +5,7 @@
 
 use super::program::{
     Action, Ask, CELLS, Ending, Hook, MemoSpec, Named, Node, Op, Parting, Place, Program, Stmt,
-    View, WriteEnd,
+    View, WriteEnd, any,
 };
 use super::random::Random;
 
@@ -61,6 +61,11 @@ pub(super) enum Feature {
     Queries,
     Suspensions,
     Heirs,
+    Rollbacks,
+    Glimpses,
+    Peeks,
+    Since,
+    Steering,
 }
 
 use Feature as F;
@@ -117,13 +122,17 @@ const ALL: &[Feature] = &[
     F::Heirs,
 ];
 
+/// Those that are put into a program when the rest of it is there, so that a seed gives what it gave before
+/// there were any of them.
+const ADDED: &[Feature] = &[F::Rollbacks, F::Glimpses, F::Peeks, F::Since, F::Steering];
+
 /// The features that `MEMO_WITHOUT` names.
 pub(super) fn without() -> Vec<Feature> {
     let names = std::env::var("MEMO_WITHOUT").unwrap_or_default();
     let named = |name: &str| {
-        let found = ALL.iter().find(|feature| format!("{feature:?}") == name);
+        let found = ALL.iter().chain(ADDED).find(|feature| format!("{feature:?}") == name);
         *found.unwrap_or_else(|| {
-            panic!("MEMO_WITHOUT: no feature is called {name}; there are {ALL:?}")
+            panic!("MEMO_WITHOUT: no feature is called {name}; there are {ALL:?} {ADDED:?}")
         })
     };
     names.split(',').filter(|name| !name.is_empty()).map(named).collect()
@@ -150,7 +159,12 @@ pub(super) fn program(seed: u64, without: &[Feature]) -> Program {
             features.push(feature);
         }
     }
-    Generator { random, features, memos: Vec::new(), graphs: 1 }.program()
+    let program = Generator { random, features, memos: Vec::new(), graphs: 1 }.program();
+    let mut random = Random::new(!seed);
+    let drawn = ADDED.iter().filter(|feature| random.one_in(4) && !without.contains(feature));
+    let features: Vec<_> = drawn.copied().collect();
+    Generator { random, features, memos: program.memos.clone(), graphs: program.graphs }
+        .add_to(program)
 }
 
 struct Generator {
@@ -194,6 +208,78 @@ impl Generator {
             ending,
             crowded: self.random.one_in(4),
             external,
+        }
+    }
+
+    /// Puts what was drawn into a program.
+    fn add_to(mut self, mut program: Program) -> Program {
+        // Keys are compared under the lock of changes.
+        if !program.hooks.is_empty() {
+            self.features.retain(|feature| *feature != F::Since);
+        }
+        for feature in self.features.clone() {
+            for _ in 0..1 + self.random.below(3) {
+                match feature {
+                    F::Glimpses | F::Peeks => self.add_stmt(feature, &mut program),
+                    _ => {
+                        let op = self.added_op(feature);
+                        let phase = self.random.below(program.phases.len());
+                        let task = self.random.below(program.phases[phase].len());
+                        let ops = &mut program.phases[phase][task];
+                        ops.insert(self.random.below(ops.len() + 1), op);
+                    }
+                }
+            }
+        }
+        program
+    }
+
+    fn add_stmt(&mut self, feature: Feature, program: &mut Program) {
+        let node = self.node();
+        // Those before it, as in all that a function calls; of others it may not be said whether they were found.
+        let is_free = |below: &Node| {
+            let asks = |stmt: &Stmt| match stmt {
+                Stmt::Call { node, .. } | Stmt::Glance { node, .. } | Stmt::Glimpse { node } => {
+                    node == below
+                }
+                Stmt::Both(nodes) => nodes.contains(below),
+                _ => false,
+            };
+            *below < node
+                && program.memos[below.memo].graph == program.memos[node.memo].graph
+                && !any(program.rule(node), &asks)
+        };
+        let below: Vec<_> = program.nodes().into_iter().filter(is_free).collect();
+        if below.is_empty() {
+            return;
+        }
+        let below = self.random.pick(&below);
+        let stmt = match feature {
+            F::Glimpses => Stmt::Glimpse { node: below },
+            _ => Stmt::Call { node: below, how: Ask::Peek, tolerate: true, forget: false },
+        };
+        let stmts = &mut program.memos[node.memo].rules[node.key];
+        let scope = stmts.iter().position(|stmt| matches!(stmt, Stmt::Scope { .. }));
+        let stmts = match scope.filter(|_| self.random.one_in(2)).map(|at| &mut stmts[at]) {
+            Some(Stmt::Scope { body, .. }) => body,
+            _ => &mut program.memos[node.memo].rules[node.key],
+        };
+        let at = self.random.below(stmts.len() + 1);
+        stmts.insert(at, stmt);
+    }
+
+    fn added_op(&mut self, feature: Feature) -> Op {
+        let turns = self.random.below(5);
+        match feature {
+            F::Rollbacks => {
+                Op::Rollback { cells: self.cells(true), turns, named: !self.random.one_in(4) }
+            }
+            F::Since => Op::Since { cell: self.any_cell(), turns },
+            _ => Op::Steer {
+                graph: self.random.below(self.graphs),
+                nth: self.random.below(12),
+                evict: self.random.one_in(2),
+            },
         }
     }
 

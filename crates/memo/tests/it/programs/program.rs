@@ -120,6 +120,10 @@ pub(super) enum Stmt {
     Inherit {
         polls: usize,
     },
+    /// Looks whether a value is there, and goes on without it if not.
+    Glimpse {
+        node: Node,
+    },
     FailIf {
         cell: usize,
         view: View,
@@ -175,6 +179,8 @@ pub(super) enum Ask {
     Cached,
     /// `with`, then `get` when there is nothing.
     With,
+    /// `peek`, then `get` when there is nothing.
+    Peek,
 }
 
 /// One step of a task.
@@ -220,6 +226,23 @@ pub(super) enum Op {
     },
     ChangeAll {
         cells: Vec<usize>,
+    },
+    /// A write that changes nothing after all.
+    Rollback {
+        cells: Vec<usize>,
+        turns: usize,
+        named: bool,
+    },
+    /// Notes what a cell holds, and asks after so many turns whether that was announced.
+    Since {
+        cell: usize,
+        turns: usize,
+    },
+    /// What an operator does to an entry that he finds in a list.
+    Steer {
+        graph: usize,
+        nth: usize,
+        evict: bool,
     },
     /// A cell changes, and nobody says so.
     ChangeSilently {
@@ -295,6 +318,7 @@ impl Op {
                 | Self::Look { .. }
                 | Self::Query { .. }
                 | Self::Validate { .. }
+                | Self::Since { .. }
                 | Self::Enroll { .. }
         )
     }

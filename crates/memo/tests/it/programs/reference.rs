@@ -125,6 +125,8 @@ impl Reference<'_> {
             }
             // It gives up, unless so few polls are enough.
             Stmt::Inherit { polls } => run.tainted |= *polls > 0,
+            // It is there, or not.
+            Stmt::Glimpse { .. } => run.tainted = true,
             Stmt::Glance { node: below, .. } => {
                 let _ = self.ask(*below, node, run);
                 run.tainted = true;

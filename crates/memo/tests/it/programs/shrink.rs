@@ -164,6 +164,7 @@ fn simpler_op(op: &Op) -> Vec<Op> {
         Op::ChangeMany { cells }
         | Op::ChangeAll { cells }
         | Op::Suspend { cells, .. }
+        | Op::Rollback { cells, .. }
         | Op::Batch { cells, panics: false } => {
             cells.iter().map(|&cell| Op::Change { cell }).collect()
         }
