@@ -443,3 +443,29 @@ fn a_hit_is_ready_at_the_first_poll() {
     now(memo.get(1)).unwrap();
     assert!(matches!(poll(&mut memo.get(1)), Poll::Ready(Ok(_))));
 }
+
+#[test]
+fn a_caller_who_was_woken_and_does_not_poll_holds_the_others_up_until_one_more_wake() {
+    let graph = Graph::new();
+    let waiting = Arc::new(std::sync::Mutex::new(None::<std::task::Waker>));
+    let (stored, done) = (waiting.clone(), Arc::new(AtomicU64::new(0)));
+    let is_done = done.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let (stored, is_done) = (stored.clone(), is_done.clone());
+        std::future::poll_fn(move |context| {
+            *stored.lock().unwrap() = Some(context.waker().clone());
+            if is_done.load(SeqCst) == 0 { Poll::Pending } else { Poll::Ready(key) }
+        })
+    });
+    let (wakes, of_driver) = (Wakes::new(), Wakes::new());
+    let (mut left, mut driver) = (memo.get(1), memo.get(1));
+    assert!(poll_with(&mut left, &wakes).is_pending());
+    assert!(poll_with(&mut driver, &of_driver).is_pending());
+    done.store(1, SeqCst);
+    let wake = || waiting.lock().unwrap().clone().unwrap().wake();
+    wake();
+    assert_eq!((wakes.count(), of_driver.count()), (0, 1));
+    wake();
+    assert_eq!(wakes.count(), 1, "who was woken first has not polled since");
+    assert_eq!(*now(left).unwrap(), 1);
+}

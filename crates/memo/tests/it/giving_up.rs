@@ -433,3 +433,29 @@ fn what_a_run_gave_up_that_was_outdated_does_not_count_against_the_next_one() {
     assert_eq!(*now(get).unwrap(), 1);
     assert!(memo.cached(&7).is_some(), "it has waited for all that it asked for");
 }
+
+#[test]
+fn what_an_outdated_run_did_not_find_in_memory_is_no_reason_for_the_next_one() {
+    let (graph, gate) = (Graph::new(), Gate::default());
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let other = Memo::infallible_in(&graph, "other", |key: u64| async move { key + 1 });
+    let wait = gate.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let wait = wait.clone();
+        async move {
+            rows.read(&key);
+            let found = other.copied(&key);
+            wait.pass().await;
+            found
+        }
+    });
+    let mut early = memo.get(1);
+    assert!(poll(&mut early).is_pending());
+    rows.changed(&1);
+    now(other.get(1)).unwrap();
+    let mut late = memo.get(1);
+    assert!(poll(&mut late).is_pending());
+    gate.open();
+    assert_eq!(*now(late).unwrap(), Some(2));
+    assert!(memo.cached(&1).is_some(), "its run has found what it looked for");
+}

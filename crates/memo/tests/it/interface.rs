@@ -389,3 +389,23 @@ fn a_change_covers_nothing_while_who_reads_an_interval_around_the_key_is_not_mar
     rows.changed(&12);
     assert!(rows.changed_since(&12, tick) && memo.cached(&0).is_none());
 }
+
+#[test]
+fn who_joins_a_computation_brings_his_context_in_vain_also_where_it_has_none() {
+    for starts in [Ambient::default(), Ambient::new(7)] {
+        let (graph, gate) = (Graph::new(), Gate::default());
+        let wait = gate.clone();
+        let memo = Memo::infallible_in(&graph, "memo", move |_: u64| {
+            let wait = wait.clone();
+            async move {
+                wait.pass().await;
+                Ambient::current().tag()
+            }
+        });
+        let mut first = Box::pin(starts.clone().scope(memo.get(1)));
+        assert!(poll(&mut first).is_pending());
+        gate.open();
+        assert_eq!(*now(Ambient::new(5).scope(memo.get(1))).unwrap(), starts.tag());
+        assert_eq!(*now(first).unwrap(), starts.tag());
+    }
+}

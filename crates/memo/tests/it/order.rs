@@ -460,3 +460,32 @@ fn tasks_of_one_call_are_one_holder_and_two_calls_of_one_task_are_two() {
         assert_eq!(tokio::spawn(of_two_calls).await.unwrap(), (false, true));
     });
 }
+
+#[test]
+fn what_has_read_two_keys_that_are_written_waits_for_both_writes() {
+    let world = World::new();
+    now(world.held.get(2)).unwrap();
+    let load = world.data.clone();
+    let rows = world.rows;
+    let pair = Memo::infallible_in(&world.graph, "pair", move |(one, two): (u64, u64)| {
+        let load = load.clone();
+        async move {
+            rows.read(&one);
+            rows.read(&two);
+            load.load(SeqCst)
+        }
+    });
+    let first = world.write();
+    let second = std::thread::spawn(move || rows.write(&2)).join().unwrap();
+    let mut get = pair.get((1, 2));
+    let wakes = Wakes::new();
+    assert!(poll_with(&mut get, &wakes).is_pending());
+    first.unchanged();
+    assert!(poll_with(&mut get, &wakes).is_pending(), "the other one is not announced");
+    assert_eq!(*now(world.held.get(2)).unwrap(), 1);
+    let before = wakes.count();
+    second.finish();
+    assert!(wakes.count() > before);
+    assert_eq!(*now(get).unwrap(), 2);
+    assert_eq!(*now(world.held.get(2)).unwrap(), 2);
+}

@@ -145,6 +145,18 @@ impl PartialEq for Touchy {
 
 impl Eq for Touchy {}
 
+impl PartialOrd for Touchy {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Touchy {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.id.cmp(&other.id)
+    }
+}
+
 impl Clone for Touchy {
     fn clone(&self) -> Self {
         self.burn(CLONE);
@@ -258,10 +270,13 @@ fn a_waker_that_panics_keeps_nobody_else_asleep() {
 fn what_is_made_after_a_read_whose_key_panics_is_not_kept() {
     let graph = Graph::new();
     let rows = Source::<Touchy>::new_in(&graph, "rows");
-    for what in [HASH, CLONE] {
+    for (what, is_range) in [(HASH, false), (CLONE, false), (CLONE, true)] {
         let memo = Memo::infallible_in(&graph, &format!("memo {what}"), move |id: u64| {
             let key = Touchy { id, fuse: Arc::new(AtomicU64::new(what)) };
-            let read = catch_unwind(AssertUnwindSafe(|| rows.read(&key)));
+            let read = catch_unwind(AssertUnwindSafe(|| match is_range {
+                true => rows.range(&key..),
+                false => rows.read(&key),
+            }));
             async move { read.is_err() }
         });
         assert!(*now(memo.get(1)).unwrap(), "{what}");
@@ -295,4 +310,27 @@ fn a_key_of_an_interval_that_panics_while_its_graph_is_closed_leaves_nothing_ope
     assert!(!BLOWS.load(SeqCst), "the key was dropped");
     assert!(page.cached(&1).is_none());
     assert_eq!(now(page.get(1)).unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn a_panic_of_what_the_holder_of_a_write_asks_for_is_over_when_it_was_answered() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let panics = Arc::new(AtomicBool::new(true));
+    let is_wrong = panics.clone();
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let is_wrong = is_wrong.clone();
+        async move {
+            rows.read(&key);
+            assert!(!is_wrong.load(SeqCst), "injected");
+            key
+        }
+    });
+    let write = rows.write(&1);
+    for _ in 0..2 {
+        assert_eq!(now(memo.get(1)).unwrap_err().kind(), ErrorKind::Panicked);
+    }
+    panics.store(false, SeqCst);
+    assert_eq!(*now(memo.get(1)).unwrap(), 1);
+    write.finish();
 }

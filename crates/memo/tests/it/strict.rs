@@ -168,3 +168,44 @@ fn a_strict_memo_gives_out_nothing_early_however_often_it_was_outdated_within_re
     assert_eq!((*value, value.version() != 0), (15, true));
     assert_eq!(pause.load(SeqCst), 16);
 }
+
+#[test]
+fn a_strict_memo_waits_while_it_is_looked_at_whether_a_dependency_has_changed() {
+    for (strict, changes) in [(false, true), (true, true), (true, false)] {
+        let graph = Graph::new();
+        let rows = Source::<u64>::new_in(&graph, "rows");
+        let (data, read) = (Arc::new(AtomicU64::new(1)), Gate::default());
+        let (load, wait, again) = (data.clone(), read.clone(), Gate::default());
+        let (reload, runs) = (again.clone(), Arc::new(AtomicU64::new(0)));
+        let inner = Memo::infallible_in(&graph, "inner", move |key: u64| {
+            let (load, reload, run) = (load.clone(), reload.clone(), runs.fetch_add(1, SeqCst));
+            async move {
+                rows.read(&key);
+                if run > 0 {
+                    reload.pass().await;
+                }
+                load.load(SeqCst)
+            }
+        });
+        let outer = Memo::infallible_in(&graph, "outer", move |key: u64| {
+            let wait = wait.clone();
+            async move {
+                let value = *inner.get(key).await.unwrap();
+                wait.pass().await;
+                value
+            }
+        });
+        let outer = if strict { outer.strict() } else { outer };
+        let mut get = outer.get(1);
+        assert!(poll(&mut get).is_pending());
+        data.store(if changes { 2 } else { 1 }, SeqCst);
+        rows.changed(&1);
+        read.open();
+        assert_eq!(poll(&mut get).is_pending(), strict, "while inner runs anew");
+        again.open();
+        if strict {
+            let value = now(get).unwrap();
+            assert_eq!((*value, value.version() != 0), (if changes { 2 } else { 1 }, true));
+        }
+    }
+}

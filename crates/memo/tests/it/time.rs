@@ -458,3 +458,29 @@ fn a_value_without_a_life_does_not_end_with_that_of_the_error_before_it() {
     graph.advance(start + SECOND);
     assert!(memo.cached(&1).is_some(), "nothing ends it but a change");
 }
+
+#[test]
+fn a_value_that_is_made_after_a_change_does_not_end_with_the_evicted_one_before_it() {
+    let (graph, start) = (Graph::new(), Instant::now());
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| async move {
+        rows.read(&key);
+        key
+    })
+    .ttl(10 * SECOND);
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        *leaf.get(key).await.unwrap()
+    });
+    graph.advance(start);
+    now(above.get(1)).unwrap();
+    assert!(leaf.evict(&1));
+    graph.advance(start + 6 * SECOND);
+    rows.changed(&1);
+    now(leaf.get(1)).unwrap();
+    let life = leaf.lifetime(&1).unwrap();
+    assert_eq!((life.since, life.until), (start + 6 * SECOND, start + 16 * SECOND));
+    graph.advance(start + 15 * SECOND);
+    assert!(leaf.cached(&1).is_some());
+    graph.advance(start + 16 * SECOND);
+    assert!(leaf.cached(&1).is_none());
+}

@@ -414,3 +414,18 @@ fn a_watch_that_comes_late_for_what_another_computed_hears_of_the_change_since()
     }
     assert_eq!(last, Some(2), "the last one is never skipped");
 }
+
+#[test]
+fn a_next_that_follows_one_given_up_asks_again_for_what_is_not_kept() {
+    let graph = Graph::new();
+    let (rows, data, gate, slow) = gated(&graph);
+    let _suspension = rows.suspend();
+    let mut watch = slow.watch(1);
+    assert!(watch.next().now_or_never().is_none());
+    let mut next = Box::pin(watch.next());
+    assert!((&mut next).now_or_never().is_none(), "it waits for the run of the first call");
+    data.store(2, SeqCst);
+    gate.open();
+    let answer = next.now_or_never().expect("nothing else will ever wake it");
+    assert_eq!(*answer.unwrap().unwrap(), 2, "what the first call asked for is of before");
+}
