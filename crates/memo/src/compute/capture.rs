@@ -152,7 +152,7 @@ pub fn read_untracked() {
     current().inspect(|frame| frame.add_taint(Taint::UNTRACKED.or(Taint::UNTOLD)));
 }
 
-/// Whether the running computation has declared that itself ([`read_untracked`]).
+/// Whether the running computation has declared that ([`read_untracked`]), or was given what had.
 #[must_use]
 pub fn has_read_untracked() -> bool {
     current().is_some_and(|frame| frame.taint().has(Taint::UNTOLD))

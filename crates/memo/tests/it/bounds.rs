@@ -533,3 +533,66 @@ fn what_a_watch_kept_beyond_a_budget_goes_with_the_watch() {
         assert!(leaf.entry(&1).is_none(), "whole: {whole}, above: {above}");
     }
 }
+
+#[test]
+fn a_value_that_cannot_be_compared_is_another_one_also_when_its_hash_is_remembered() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let leaf = Memo::no_cutoff_in(&graph, "leaf", move |key: u64| async move {
+        rows.read(&key);
+        Ok::<_, std::convert::Infallible>(key)
+    })
+    .fingerprint(|value| *value);
+    let above = Memo::infallible_in(&graph, "above", move |key: u64| async move {
+        *leaf.get(key).await.unwrap()
+    });
+    now(above.get(1)).unwrap();
+    let first = now(leaf.get(1)).unwrap();
+    assert_eq!(first.fingerprint(), Some(1));
+    for evicted in [false, true] {
+        let before = leaf.cached(&1).unwrap().version();
+        if evicted {
+            assert!(leaf.evict(&1));
+        }
+        rows.changed(&1);
+        graph.record_events(Recording::everything());
+        now(above.get(1)).unwrap();
+        assert!(work(&graph).contains(&"started above(1)".to_owned()), "evicted: {evicted}");
+        assert!(leaf.cached(&1).unwrap().version() > before);
+    }
+}
+
+#[test]
+fn a_value_that_the_budget_of_its_memo_has_no_room_for_goes_before_all_others() {
+    let graph = Graph::new();
+    let memo = Memo::infallible_in(&graph, "memo", |key: u64| async move { key })
+        .weigh(|value| if *value == 77 { 100_000 } else { 10 })
+        .budget(20_000);
+    (0..20).for_each(|key| _ = now(memo.get(key)).unwrap());
+    assert_eq!(*now(memo.get(77)).unwrap(), 77);
+    assert!(memo.cached(&77).is_none());
+    assert!((0..20).all(|key| memo.cached(&key).is_some()));
+}
+
+#[test]
+fn what_was_read_last_goes_last_and_each_memo_has_a_budget_of_its_own() {
+    let graph = Graph::new();
+    let memo = |name| Memo::infallible_in(&graph, name, |key: u64| async move { key });
+    let (small, other) = (memo("small").weigh(|_| 1000), memo("other").weigh(|_| 1000));
+    (0..20).for_each(|key| {
+        now(small.get(key)).unwrap();
+        now(other.get(key)).unwrap();
+    });
+    // Those that are asked for again have a second chance.
+    [3, 17].iter().for_each(|key| drop(small.cached(key).unwrap()));
+    let small = small.budget(10_000);
+    let left: Vec<_> = (0..20).filter(|key| small.cached(key).is_some()).collect();
+    assert!(left.contains(&3) && left.contains(&17) && left.len() < 10, "{left:?}");
+    assert!((0..20).all(|key| other.cached(&key).is_some()), "it is not above its own");
+    let owners = graph.owners();
+    assert!(owners[0].bytes <= 10_000 && owners[1].bytes > 20_000, "{owners:?}");
+    // The graph's takes from who has the most.
+    graph.set_budget(20_000);
+    assert!(graph.stats().bytes <= 20_000);
+    assert_eq!(left, (0..20).filter(|key| small.cached(key).is_some()).collect::<Vec<_>>());
+}

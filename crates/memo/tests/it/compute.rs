@@ -469,3 +469,93 @@ fn a_caller_who_was_woken_and_does_not_poll_holds_the_others_up_until_one_more_w
     assert_eq!(wakes.count(), 1, "who was woken first has not polled since");
     assert_eq!(*now(left).unwrap(), 1);
 }
+
+/// A memo of a row whose runs each wait at a gate of their own.
+struct Runs {
+    rows: Source<u64>,
+    gates: Vec<Gate>,
+    begun: Arc<AtomicU64>,
+    memo: Memo<u64, u64>,
+    _graph: Graph,
+}
+
+impl Runs {
+    fn new() -> Self {
+        let graph = Graph::new();
+        let rows = Source::<u64>::new_in(&graph, "rows");
+        let gates: Vec<_> = (0..4).map(|_| Gate::default()).collect();
+        let begun = Arc::new(AtomicU64::new(0));
+        let (wait, count) = (gates.clone(), begun.clone());
+        let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+            let run = count.fetch_add(1, SeqCst);
+            let wait = wait[run as usize].clone();
+            async move {
+                rows.read(&key);
+                wait.pass().await;
+                run
+            }
+        });
+        Self { rows, gates, begun, memo, _graph: graph }
+    }
+
+    /// A caller who waits.
+    fn joins(&self) -> (tidewire_memo::Get<u64, u64>, Arc<Wakes>) {
+        let (mut get, wakes) = (self.memo.get(1), Wakes::new());
+        assert!(poll_with(&mut get, &wakes).is_pending());
+        (get, wakes)
+    }
+}
+
+#[test]
+fn who_waits_is_given_the_run_that_was_under_way_or_the_next_one_and_woken_for_it() {
+    let world = Runs::new();
+    let (mut driver, _) = world.joins();
+    let (mut first, wakes) = world.joins();
+    assert!(poll(&mut driver).is_pending());
+    world.rows.changed(&1);
+    let (mut second, _) = world.joins();
+    assert!(poll(&mut driver).is_pending(), "who polled last drives");
+    world.gates[0].open();
+    let before = wakes.count();
+    assert_eq!(*now(driver).unwrap(), 0, "it asked before the change");
+    assert!(wakes.count() > before, "so did this one");
+    let value = now(&mut first).unwrap();
+    assert_eq!((*value, value.version()), (0, 0));
+    assert!(poll(&mut second).is_pending(), "this one did not");
+    world.rows.changed(&1);
+    let (mut third, _) = world.joins();
+    assert!(poll(&mut second).is_pending());
+    world.gates[1].open();
+    let Poll::Ready(Ok(value)) = poll(&mut second) else { panic!("it waits for a third run") };
+    assert_eq!((*value, value.version()), (1, 0));
+    assert!(poll(&mut third).is_pending());
+    world.gates[2].open();
+    let value = now(third).unwrap();
+    assert_eq!((*value, value.version() != 0), (2, true));
+    assert_eq!(world.begun.load(SeqCst), 3);
+}
+
+#[test]
+fn who_came_after_a_change_and_went_away_costs_no_run() {
+    let world = Runs::new();
+    let (early, _) = world.joins();
+    world.rows.changed(&1);
+    drop(world.joins());
+    world.gates[0].open();
+    assert_eq!(now(early).unwrap().version(), 0);
+    assert_eq!(world.begun.load(SeqCst), 1);
+}
+
+#[test]
+fn a_run_that_follows_one_that_was_invalidated_is_kept() {
+    let world = Runs::new();
+    let (early, _) = world.joins();
+    world.memo.invalidate(&1);
+    let (late, _) = world.joins();
+    world.gates[0].open();
+    world.gates[1].open();
+    let value = now(late).unwrap();
+    assert_eq!((*value, value.version() != 0), (1, true));
+    assert_eq!(world.memo.cached(&1).as_deref(), Some(&1));
+    drop(early);
+}

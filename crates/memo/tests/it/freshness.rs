@@ -342,3 +342,70 @@ fn who_asks_after_an_invalidation_of_what_is_gone_is_given_nothing_of_before_it(
         now(before).unwrap();
     }
 }
+
+#[test]
+fn an_interval_of_a_suspended_source_is_memoized_by_nobody_who_reads_it() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let page = Memo::infallible_in(&graph, "page", move |from: u64| async move {
+        rows.range(from..from + 10);
+        from
+    });
+    now(page.get(1)).unwrap();
+    let suspension = rows.suspend();
+    for from in [1, 2] {
+        assert_eq!(now(page.get(from)).unwrap().version(), 0);
+        assert!(page.cached(&from).is_none());
+    }
+    drop(suspension);
+    now(page.get(1)).unwrap();
+    assert!(page.cached(&1).is_some());
+}
+
+#[test]
+fn what_an_interval_of_an_external_source_shows_lives_as_long_as_what_its_rows_show() {
+    let (graph, start) = (Graph::new(), Instant::now());
+    let rows = Source::<u64>::new_in(&graph, "rows").external();
+    let page = Memo::infallible_in(&graph, "page", move |from: u64| async move {
+        rows.range(from..from + 10);
+        from
+    });
+    let above = Memo::infallible_in(&graph, "above", move |from: u64| async move {
+        *page.get(from).await.unwrap()
+    });
+    graph.advance(start);
+    now(above.get(1)).unwrap();
+    assert_eq!(above.lifetime(&1).unwrap().until, start + Duration::from_secs(5));
+    graph.advance(start + Duration::from_secs(5));
+    assert!(page.cached(&1).is_none() && above.cached(&1).is_none());
+}
+
+#[test]
+fn what_reads_no_external_source_any_more_lives_without_its_bound() {
+    for many in [0, 600] {
+        let (graph, start) = (Graph::new(), Instant::now());
+        let near = Source::<u64>::new_in(&graph, "near");
+        let far = Source::<u64>::new_in(&graph, "far").external();
+        let is_far = Arc::new(AtomicBool::new(true));
+        let reads_far = is_far.clone();
+        let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+            let reads_far = reads_far.clone();
+            async move {
+                near.read(&key);
+                (0..many).for_each(|other| near.read(&other));
+                if reads_far.load(SeqCst) {
+                    far.read(&key);
+                }
+            }
+        });
+        graph.advance(start);
+        now(memo.get(1)).unwrap();
+        assert!(memo.entry(&1).unwrap().entry.is_external);
+        is_far.store(false, SeqCst);
+        near.changed(&1);
+        now(memo.get(1)).unwrap();
+        assert!(!memo.entry(&1).unwrap().entry.is_external);
+        graph.advance(start + Duration::from_secs(60));
+        assert!(memo.cached(&1).is_some(), "{many}");
+    }
+}

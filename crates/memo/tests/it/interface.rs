@@ -409,3 +409,47 @@ fn who_joins_a_computation_brings_his_context_in_vain_also_where_it_has_none() {
         assert_eq!(*now(first).unwrap(), starts.tag());
     }
 }
+
+#[test]
+fn a_change_is_known_to_be_announced_since_a_tick_only_if_it_was_announced_later() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let others = Source::<u64>::new_in(&graph, "others");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        match key {
+            0 => rows.range(10..20),
+            key => rows.read(&key),
+        }
+        key
+    });
+    for is_read in [false, true] {
+        if is_read {
+            now(memo.get(0)).unwrap();
+            now(memo.get(12)).unwrap();
+        }
+        rows.changed(&12);
+        let tick = rows.tick();
+        assert!(!rows.changed_since(&12, tick), "it was announced before");
+        // Enough that whatever is noted of keys that nobody has read is of these.
+        (0..30_000).for_each(|key| _ = others.changed(&key));
+        assert!(!rows.changed_since(&13, tick), "it is another source that has changed");
+        rows.changed(&12);
+        assert!(rows.changed_since(&12, tick));
+    }
+}
+
+#[test]
+fn a_change_is_not_known_to_be_announced_before_everything_is_marked() {
+    let graph = Graph::new();
+    graph.set_walk_chunk(1, false);
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |_: u64| async move { rows.read(&1) });
+    (0..20).for_each(|key| now(memo.get(key)).map(|_| ()).unwrap());
+    let tick = rows.tick();
+    let mut change = Box::pin(rows.changed_async(&1));
+    assert!(poll(&mut change).is_pending());
+    assert!((0..20).any(|key| memo.cached(&key).is_some()), "it goes on");
+    assert!(rows.changed_since(&1, tick));
+    assert!((0..20).all(|key| memo.cached(&key).is_none()));
+    now(change);
+}

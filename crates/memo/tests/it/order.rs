@@ -489,3 +489,88 @@ fn what_has_read_two_keys_that_are_written_waits_for_both_writes() {
     assert_eq!(*now(get).unwrap(), 2);
     assert_eq!(*now(world.held.get(2)).unwrap(), 2);
 }
+
+/// A guard of another thread.
+fn elsewhere(begin: impl FnOnce() -> WriteGuard + Send + 'static) -> WriteGuard {
+    std::thread::spawn(begin).join().unwrap()
+}
+
+#[test]
+fn an_interval_that_is_read_for_the_first_time_waits_for_every_write_of_a_key_in_it() {
+    for first_ends in [true, false] {
+        let world = World::new();
+        let rows = world.rows;
+        let one = elsewhere(move || rows.write(&1));
+        let two = elsewhere(move || rows.write(&2));
+        let (ends, stays) = if first_ends { (one, two) } else { (two, one) };
+        let mut both = world.page.get((0, 9));
+        assert!(poll(&mut both).is_pending());
+        ends.finish();
+        assert!(poll(&mut both).is_pending(), "the other write goes on");
+        let of_other = if first_ends { (2, 3) } else { (1, 2) };
+        let mut other = world.page.get(of_other);
+        assert!(poll(&mut other).is_pending(), "also for who begins now");
+        assert!(poll(&mut world.page.get((3, 9))).is_ready());
+        stays.finish();
+        now(both).unwrap();
+        now(other).unwrap();
+    }
+}
+
+#[test]
+fn a_write_of_several_keys_holds_what_has_read_any_of_them() {
+    let world = World::new();
+    let rows = world.rows;
+    now(world.page.get((20, 30))).unwrap();
+    world.page.invalidate(&(20, 30));
+    let guard = elsewhere(move || rows.write(&1).also(&rows, &2).also(&rows, &25));
+    for key in [1, 2, 25] {
+        assert!(poll(&mut world.other.get(key)).is_pending(), "{key}");
+    }
+    assert!(poll(&mut world.page.get((20, 30))).is_pending());
+    assert!(poll(&mut world.page.get((2, 3))).is_pending());
+    assert!(poll(&mut world.other.get(3)).is_ready());
+    guard.finish();
+    assert!(poll(&mut world.other.get(2)).is_ready());
+}
+
+#[test]
+fn the_time_of_each_write_that_nobody_ends_begins_when_it_is_first_seen() {
+    let (world, start) = (World::new(), Instant::now());
+    let second = Duration::from_secs(1);
+    world.graph.set_write_limit(10 * second);
+    let rows = world.rows;
+    std::mem::forget(elsewhere(move || rows.write(&1)));
+    assert_eq!(world.graph.advance(start), Some(start + 10 * second));
+    std::mem::forget(elsewhere(move || rows.write(&2)));
+    let ends = |now| world.graph.advance(start + now * second);
+    assert_eq!(ends(4), Some(start + 10 * second), "that of the first");
+    assert_eq!(ends(8), Some(start + 10 * second));
+    let (mut one, mut two) = (world.other.get(1), world.other.get(2));
+    assert!(poll(&mut one).is_pending() && poll(&mut two).is_pending());
+    assert_eq!(ends(10), Some(start + 14 * second), "that of the second");
+    assert!(poll(&mut one).is_ready() && poll(&mut two).is_pending());
+    assert_eq!(ends(14), None);
+    assert!(poll(&mut two).is_ready());
+}
+
+#[test]
+fn who_writes_may_ask_for_a_chain_of_any_depth() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let cell: Arc<OnceLock<Memo<u64, u64>>> = Arc::default();
+    let below = cell.clone();
+    let chain = Memo::infallible_in(&graph, "chain", move |key: u64| {
+        let below = below.clone();
+        async move {
+            match key {
+                0 => 0,
+                key => *below.get().unwrap().get(key - 1).await.unwrap() + 1,
+            }
+        }
+    });
+    cell.set(chain).unwrap();
+    let guard = rows.write(&1);
+    assert_eq!(*now(chain.get(20_000)).unwrap(), 20_000);
+    guard.finish();
+}

@@ -1,6 +1,6 @@
 //! User code that panics where the graph has to go on: drops, weights, hashes, comparisons, wakers.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -333,4 +333,151 @@ fn a_panic_of_what_the_holder_of_a_write_asks_for_is_over_when_it_was_answered()
     panics.store(false, SeqCst);
     assert_eq!(*now(memo.get(1)).unwrap(), 1);
     write.finish();
+}
+
+/// A key whose comparison panics when it is asked for so often.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Fragile(u64);
+
+thread_local! {
+    /// Comparisons until one panics; 0 for none.
+    static COMPARISONS: Cell<u64> = const { Cell::new(0) };
+}
+
+impl PartialOrd for Fragile {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Fragile {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        let left = COMPARISONS.get();
+        COMPARISONS.set(left.saturating_sub(1));
+        assert!(left != 1, "injected comparison");
+        self.0.cmp(&other.0)
+    }
+}
+
+/// A table of which twelve intervals were read; the next one is added while a comparison panics.
+struct Broken {
+    rows: Source<Fragile>,
+    page: Memo<u64, u64>,
+    _graph: Graph,
+}
+
+impl Broken {
+    const PAGES: std::ops::Range<u64> = 0..12;
+
+    /// `None` when so many comparisons are not made.
+    fn after(comparisons: u64) -> Option<Self> {
+        Self::after_what(comparisons, |_, _| ())
+    }
+
+    /// The same with something that happens between the reads and the panic.
+    fn after_what(comparisons: u64, what: impl FnOnce(&Graph, Source<Fragile>)) -> Option<Self> {
+        let graph = Graph::new();
+        let rows = Source::<Fragile>::new_in(&graph, "rows");
+        let page = Memo::infallible_in(&graph, "page", move |page: u64| async move {
+            let (low, high) = Self::bounds(page);
+            rows.range(Fragile(low)..Fragile(high));
+            page
+        });
+        Self::PAGES.for_each(|number| now(page.get(number)).map(|_| ()).unwrap());
+        what(&graph, rows);
+        COMPARISONS.set(comparisons);
+        let added = now(page.get(12));
+        COMPARISONS.set(0);
+        added.is_err().then_some(Self { rows, page, _graph: graph })
+    }
+
+    fn bounds(page: u64) -> (u64, u64) {
+        let low = page * 7 % 13 * 3;
+        (low, low + 2 + page % 5 * 4)
+    }
+
+    /// The pages that show a key.
+    fn with(key: u64) -> impl Iterator<Item = u64> {
+        Self::PAGES.filter(move |&page| (Self::bounds(page).0..Self::bounds(page).1).contains(&key))
+    }
+}
+
+#[test]
+fn a_comparison_that_panics_while_an_interval_is_added_hides_no_change_from_who_read_others() {
+    for key in 0..50 {
+        for broken in (1..).map_while(Broken::after) {
+            broken.rows.changed(&Fragile(key));
+            Broken::with(key).for_each(|page| {
+                assert!(broken.page.cached(&page).is_none(), "page {page} shows {key}");
+            });
+        }
+    }
+}
+
+#[test]
+fn a_write_holds_who_reads_its_key_although_a_comparison_panicked_before() {
+    for key in [4, 13, 22, 31] {
+        for broken in (1..).map_while(Broken::after) {
+            Broken::PAGES.for_each(|page| _ = broken.page.invalidate(&page));
+            let rows = broken.rows;
+            let guard = std::thread::spawn(move || rows.write(&Fragile(key))).join().unwrap();
+            Broken::with(key).for_each(|page| {
+                assert!(poll(&mut broken.page.get(page)).is_pending(), "page {page} shows {key}");
+            });
+            guard.finish();
+        }
+    }
+}
+
+#[test]
+fn a_write_of_a_key_that_panics_holds_every_key() {
+    let graph = Graph::new();
+    let rows = Source::<Fragile>::new_in(&graph, "rows");
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| async move {
+        match key {
+            0 => rows.range(Fragile(10)..Fragile(20)),
+            key => rows.read(&Fragile(key)),
+        }
+        key
+    });
+    now(memo.get(0)).unwrap();
+    memo.invalidate(&0);
+    let write = move || {
+        COMPARISONS.set(1);
+        let guard = rows.write(&Fragile(15));
+        COMPARISONS.set(0);
+        guard
+    };
+    let guard = std::thread::spawn(write).join().unwrap();
+    for key in [0, 1, 15] {
+        assert!(poll(&mut memo.get(key)).is_pending(), "{key}");
+    }
+    guard.finish();
+    assert!(poll(&mut memo.get(0)).is_ready());
+}
+
+#[test]
+fn a_change_of_a_row_alone_is_none_of_an_interval_that_a_panic_has_hidden() {
+    for key in [4, 13, 22, 31] {
+        let mut tick = 0;
+        for comparisons in 1.. {
+            // An operator takes the row alone for changed, and another row changes.
+            let broken = Broken::after_what(comparisons, |graph, rows| {
+                let row = Memo::infallible_in(graph, "row", move |key: u64| async move {
+                    rows.read(&Fragile(key));
+                });
+                now(row.get(key)).unwrap();
+                tick = rows.tick();
+                let text = format!("Fragile({key})");
+                let entries = graph.entries("rows", 0, 100).entries;
+                let entry = entries.iter().find(|entry| entry.key == text).unwrap();
+                graph.invalidate(entry.id).unwrap();
+                rows.changed(&Fragile(1000));
+            });
+            let Some(broken) = broken else { break };
+            let shown = Broken::with(key).any(|page| broken.page.cached(&page).is_some());
+            assert!(shown, "nobody said that {key} has changed");
+            assert!(!broken.rows.changed_since(&Fragile(key), tick));
+        }
+    }
 }

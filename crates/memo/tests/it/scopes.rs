@@ -6,7 +6,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
 use futures::channel::oneshot;
-use tidewire_memo::{Graph, Memo, Source, scope};
+use tidewire_memo::{
+    Graph, Memo, Source, has_read, has_read_untracked, is_computing, read_untracked, scope,
+};
 
 use crate::support::{Gate, now, poll};
 
@@ -236,4 +238,157 @@ fn a_late_read_of_what_nothing_tells_of_makes_the_published_value_stale() {
         tasks.run();
         assert!(memo.cached(&0).is_none(), "of another graph: {is_foreign}");
     }
+}
+
+#[test]
+fn a_computation_can_tell_what_it_has_read_so_far_with_its_tasks() {
+    let (graph, elsewhere) = (Graph::new(), Graph::new());
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let foreign = Source::<u64>::new_in(&elsewhere, "foreign");
+    let leaf = Memo::infallible_in(&graph, "leaf", |key: u64| async move { key });
+    let memo = Memo::infallible_in(&graph, "memo", move |way: u64| async move {
+        assert!(is_computing() && !has_read(), "{way}");
+        match way {
+            0 => {}
+            1 => rows.read(&1),
+            2 => rows.range(1..),
+            3 => drop(leaf.get(1).await),
+            4 => drop(leaf.cached(&1).unwrap()),
+            5 => scope(async move { rows.read(&1) }).await,
+            6 => scope(async move { scope(async move { rows.read(&1) }).await }).await,
+            7 => foreign.read(&1),
+            _ => read_untracked(),
+        }
+        (has_read(), has_read_untracked())
+    });
+    assert!(!is_computing() && !has_read() && !has_read_untracked());
+    let told = |way| *now(memo.get(way)).unwrap();
+    assert_eq!(told(0), (false, false));
+    (1..7).for_each(|way| assert_eq!(told(way), (true, false), "{way}"));
+    assert_eq!((told(7), told(8)), ((false, false), (false, true)), "nothing will tell of these");
+    (0..7).for_each(|way| assert!(memo.cached(&way).is_some(), "{way}"));
+    assert!(memo.cached(&7).is_none() && memo.cached(&8).is_none());
+}
+
+#[test]
+fn what_is_made_of_what_cannot_be_tracked_is_not_kept_and_can_tell_that() {
+    let graph = Graph::new();
+    let bare = Memo::infallible_in(&graph, "bare", move |in_task: bool| async move {
+        match in_task {
+            true => scope(async { read_untracked() }).await,
+            false => read_untracked(),
+        }
+    });
+    let above = Memo::infallible_in(&graph, "above", move |in_task: bool| async move {
+        bare.get(in_task).await.unwrap();
+        has_read_untracked()
+    });
+    for in_task in [false, true] {
+        assert!(*now(above.get(in_task)).unwrap());
+        assert!(bare.cached(&in_task).is_none() && above.cached(&in_task).is_none());
+    }
+    read_untracked();
+    assert!(!has_read_untracked(), "there is no computation");
+}
+
+/// A memo that leaves a task to do something on its behalf in its first run, and waits in it.
+fn left(
+    graph: &Graph,
+    tasks: &Tasks,
+    gate: &Gate,
+    late: impl Fn() + Clone + Send + Sync + 'static,
+) -> (Memo<u64, u64>, Source<u64>) {
+    let rows = Source::<u64>::new_in(graph, "own rows");
+    let (tasks, gate, runs) = (tasks.clone(), gate.clone(), Arc::new(AtomicU64::new(0)));
+    let memo = Memo::infallible_in(graph, "left", move |key: u64| {
+        let (gate, run, late) = (gate.clone(), runs.fetch_add(1, SeqCst), late.clone());
+        if run == 0 {
+            tasks.spawn(scope(async move {
+                crate::support::yield_once().await;
+                late();
+            }));
+            tasks.run();
+        }
+        async move {
+            rows.read(&key);
+            gate.pass().await;
+            run
+        }
+    });
+    (memo, rows)
+}
+
+#[test]
+fn what_a_task_of_an_outdated_run_reads_is_nothing_to_the_next_one() {
+    for is_foreign in [false, true] {
+        let (graph, elsewhere) = (Graph::new(), Graph::new());
+        let (tasks, gate) = (Tasks::default(), Gate::default());
+        let other = Source::<u64>::new_in(if is_foreign { &elsewhere } else { &graph }, "other");
+        let (memo, rows) = left(&graph, &tasks, &gate, move || other.read(&2));
+        let mut early = memo.get(1);
+        assert!(poll(&mut early).is_pending());
+        rows.changed(&1);
+        let mut late = memo.get(1);
+        assert!(poll(&mut late).is_pending());
+        gate.open();
+        assert_eq!(*now(late).unwrap(), 1, "the second run");
+        tasks.run();
+        other.changed(&2);
+        assert!(memo.cached(&1).is_some(), "it has not read that, foreign: {is_foreign}");
+    }
+}
+
+#[test]
+fn what_a_task_reads_for_a_value_that_is_another_by_now_is_nothing_to_that() {
+    let (graph, tasks, gate) = (Graph::new(), Tasks::default(), Gate::default());
+    gate.open();
+    let other = Source::<u64>::new_in(&graph, "other");
+    let (memo, _) = left(&graph, &tasks, &gate, move || other.read(&2));
+    assert_eq!(*now(memo.get(1)).unwrap(), 0);
+    memo.invalidate(&1);
+    assert_eq!(*now(memo.get(1)).unwrap(), 1);
+    tasks.run();
+    assert_eq!(graph.stats().late_reads, 1);
+    other.changed(&2);
+    assert!(memo.cached(&1).is_some());
+}
+
+#[test]
+fn a_task_that_announces_a_change_of_something_else_late_makes_nothing_stale() {
+    let (graph, tasks, gate) = (Graph::new(), Tasks::default(), Gate::default());
+    gate.open();
+    let other = Source::<u64>::new_in(&graph, "other");
+    let (memo, rows) = left(&graph, &tasks, &gate, move || _ = other.changed(&2));
+    now(memo.get(1)).unwrap();
+    tasks.run();
+    assert!(memo.cached(&1).is_some());
+    rows.changed(&1);
+    assert!(memo.cached(&1).is_none());
+}
+
+#[test]
+fn what_is_read_late_counts_for_what_it_would_have_in_time() {
+    let bytes = |late: u64| {
+        let (graph, tasks, gate) = (Graph::new(), Tasks::default(), Gate::default());
+        let other = Source::<u64>::new_in(&graph, "other");
+        let (memo, _) =
+            left(&graph, &tasks, &gate, move || (0..20).for_each(|key| other.read(&key)));
+        let mut get = memo.get(1);
+        assert!(poll(&mut get).is_pending());
+        if late == 0 {
+            tasks.run();
+        }
+        gate.open();
+        now(get).unwrap();
+        tasks.run();
+        assert_eq!(graph.stats().late_reads, late);
+        let bytes = (memo.entry(&1).unwrap().entry.bytes, graph.stats().bytes);
+        memo.evict(&1);
+        (0..20).for_each(|key| _ = other.evict(&key));
+        let own = graph.entries("own rows", 0, 1).entries[0].id;
+        graph.evict(own);
+        assert_eq!(graph.stats().bytes, 0);
+        bytes
+    };
+    assert_eq!(bytes(0), bytes(20));
 }

@@ -209,3 +209,58 @@ fn a_strict_memo_waits_while_it_is_looked_at_whether_a_dependency_has_changed() 
         }
     }
 }
+
+#[test]
+fn a_strict_memo_that_others_outdate_again_and_again_answers_after_the_seventeenth_run() {
+    let graph = Graph::new();
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let runs: Arc<[AtomicU64; 2]> = Arc::default();
+    let count = runs.clone();
+    let inner = Memo::infallible_in(&graph, "inner", move |key: u64| {
+        let run = count[0].fetch_add(1, SeqCst);
+        async move {
+            rows.read(&key);
+            // Somebody else, who is not asked to run again.
+            std::thread::spawn(move || rows.changed(&key)).join().unwrap();
+            run
+        }
+    })
+    .strict();
+    let count = runs.clone();
+    let outer = Memo::infallible_in(&graph, "outer", move |key: u64| {
+        count[1].fetch_add(1, SeqCst);
+        async move { *inner.get(key).await.unwrap() }
+    })
+    .strict();
+    let value = now(inner.get(1)).unwrap();
+    assert_eq!((*value, value.version()), (16, 0), "16 were rejected in a row before");
+    assert_eq!(now(outer.get(1)).unwrap().version(), 0);
+    assert_eq!((runs[0].load(SeqCst), runs[1].load(SeqCst)), (34, 1), "who reads it tries once");
+}
+
+#[test]
+fn who_changes_another_graph_is_not_taken_for_who_outdates_himself() {
+    let (graph, elsewhere) = (Graph::new(), Graph::new());
+    let rows = Source::<u64>::new_in(&graph, "rows");
+    let others = Source::<u64>::new_in(&elsewhere, "others");
+    let (data, gate) = (Arc::new(AtomicU64::new(1)), Gate::default());
+    let (load, wait) = (data.clone(), gate.clone());
+    let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+        let (load, wait) = (load.clone(), wait.clone());
+        async move {
+            rows.read(&key);
+            others.changed(&key);
+            let value = load.load(SeqCst);
+            wait.pass().await;
+            value
+        }
+    })
+    .strict();
+    let mut get = memo.get(1);
+    assert!(poll(&mut get).is_pending());
+    data.store(2, SeqCst);
+    rows.changed(&1);
+    gate.open();
+    assert_eq!(*now(get).unwrap(), 2);
+    assert!(memo.cached(&1).is_some());
+}

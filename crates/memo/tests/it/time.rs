@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use tidewire_memo::{ErrorKind, EventKind, Graph, Memo, Recording, Source};
+use tidewire_memo::{ErrorKind, EventKind, Graph, Memo, Recording, Source, scope};
 
 use crate::support::{Gate, logged, now, poll, work};
 
@@ -483,4 +483,38 @@ fn a_value_that_is_made_after_a_change_does_not_end_with_the_evicted_one_before_
     assert!(leaf.cached(&1).is_some());
     graph.advance(start + 16 * SECOND);
     assert!(leaf.cached(&1).is_none());
+}
+
+#[cfg(feature = "driver")]
+#[test]
+fn a_value_that_is_made_while_the_driver_sleeps_lives_from_then_on() {
+    let graph = Graph::new();
+    let driver = graph.drive().unwrap();
+    let rows = Source::<u64>::new_in(&graph, "rows").external();
+    graph.set_external_life(Some(3600 * SECOND));
+    let tasks = Arc::<std::sync::Mutex<Vec<_>>>::default();
+    let spawned = tasks.clone();
+    let late = Memo::infallible_in(&graph, "late", move |key: u64| {
+        spawned.lock().unwrap().push(Box::pin(scope(async move { rows.read(&key) })));
+        async move { key }
+    });
+    let memo =
+        Memo::infallible_in(&graph, "memo", |key: u64| async move { key }).ttl(3600 * SECOND);
+    // By the second one the driver has slept.
+    for key in 0..10 {
+        for memo in [memo, late] {
+            let before = Instant::now();
+            now(memo.get(key)).unwrap();
+            tasks.lock().unwrap().drain(..).for_each(now);
+            let life = loop {
+                match memo.lifetime(&key) {
+                    Some(life) => break life,
+                    // For the driver, however long that takes.
+                    None => std::thread::yield_now(),
+                }
+            };
+            assert!(life.since >= before && life.until == life.since + 3600 * SECOND);
+        }
+    }
+    drop(driver);
 }

@@ -3,9 +3,9 @@
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use tidewire_memo::{Error, ErrorKind, Graph, Memo, Source};
+use tidewire_memo::{Error, ErrorKind, Graph, Memo, Source, scope};
 
 use crate::support::{Gate, now, poll, yield_once};
 
@@ -462,4 +462,60 @@ fn a_computation_may_drop_another_call_of_itself() {
     *call.lock().unwrap() = Some(other);
     assert_eq!(*now(memo.get(1)).unwrap(), 1);
     assert!(call.lock().unwrap().is_none());
+}
+
+#[test]
+fn a_function_that_changes_what_it_reads_runs_once_for_each_call_however_it_says_so() {
+    type Announce = fn(&Graph, Source<u64>, Memo<u64, u64>);
+    let ways: [(&str, Announce); 8] = [
+        ("changed", |_, rows, _| _ = rows.changed(&1)),
+        ("changed_all", |_, rows, _| _ = rows.changed_all()),
+        ("changed_many", |_, rows, _| _ = rows.changed_many([&2, &1])),
+        ("batch of all", |_, rows, _| _ = tidewire_memo::batch(|batch| batch.changed_all(&rows))),
+        ("guard", |_, rows, _| rows.write(&1).finish()),
+        ("unknown", |_, rows, _| rows.write_unknown().finish()),
+        ("invalidate", |_, _, leaf| _ = leaf.invalidate(&1)),
+        ("steering", |graph, _, _| {
+            let id = graph.entries("rows", 0, 1).entries[0].id;
+            graph.invalidate(id).unwrap();
+        }),
+    ];
+    for (way, announce) in ways {
+        for (strict, in_task) in [(false, false), (true, false), (false, true), (true, true)] {
+            let graph = Graph::new();
+            let rows = Source::<u64>::new_in(&graph, "rows");
+            let made = AtomicU64::new(0);
+            let leaf = Memo::infallible_in(&graph, "leaf", move |key: u64| {
+                let run = made.fetch_add(1, SeqCst);
+                async move {
+                    rows.read(&key);
+                    run
+                }
+            });
+            let runs = Arc::new(AtomicU64::new(0));
+            let (count, held) = (runs.clone(), Arc::new(Mutex::new(Some(graph.clone()))));
+            let lent = held.clone();
+            let memo = Memo::infallible_in(&graph, "memo", move |key: u64| {
+                let (count, graph) = (count.clone(), lent.lock().unwrap().clone().unwrap());
+                async move {
+                    count.fetch_add(1, SeqCst);
+                    leaf.get(key).await.unwrap();
+                    rows.read(&key);
+                    let task = async move { announce(&graph, rows, leaf) };
+                    if in_task {
+                        scope(task).await
+                    } else {
+                        task.await
+                    }
+                    key
+                }
+            });
+            let memo = if strict { memo.strict() } else { memo };
+            for call in 1..=3 {
+                assert_eq!(now(memo.get(1)).unwrap().version(), 0, "{way}: never kept");
+                assert_eq!(runs.load(SeqCst), call, "{way}: {strict}, {in_task}");
+            }
+            held.lock().unwrap().take();
+        }
+    }
 }
